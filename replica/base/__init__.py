@@ -1,0 +1,41 @@
+"""Value types, errors, limits and the doors to time, chance and disk. Imports the standard library only."""
+
+from . import limits
+from .check import check
+from .errors import Applied, Code, Corruption, DiskFailure, InvariantViolation, Refused, ReplicaError, RowCode
+from .ids import ZERO_OPID, Address, DataState, Entry, EntryKind, Member, OpId, RaftConfig, is_uuid, new_uuid
+from .protocols import Clock, Disk, DiskFile, Post, Rng
+from .time import LOGICAL_BITS, MAX_HYBRID_TIME, HybridClock, hybrid_from_us, us_of_hybrid
+
+__all__ = [
+    "LOGICAL_BITS",
+    "MAX_HYBRID_TIME",
+    "ZERO_OPID",
+    "Address",
+    "Applied",
+    "Clock",
+    "Code",
+    "Corruption",
+    "DataState",
+    "Disk",
+    "DiskFailure",
+    "DiskFile",
+    "Entry",
+    "EntryKind",
+    "HybridClock",
+    "InvariantViolation",
+    "Member",
+    "OpId",
+    "Post",
+    "RaftConfig",
+    "Refused",
+    "ReplicaError",
+    "Rng",
+    "RowCode",
+    "check",
+    "hybrid_from_us",
+    "is_uuid",
+    "limits",
+    "new_uuid",
+    "us_of_hybrid",
+]

@@ -1,0 +1,130 @@
+"""One root, three families: our own bugs, corruption of one replica, and expected outcomes with a wire code.
+
+Every expected error says whether anything was applied. Only `NOT_APPLIED` may be retried without a request id.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Applied(IntEnum):
+    """What the failed request may have left behind."""
+
+    NOT_APPLIED = 0
+    UNKNOWN = 1
+
+
+class Code(IntEnum):
+    """Wire codes, one for each reaction of a caller. Never renumber, never reuse."""
+
+    OK = 0
+    INVALID_NAME = 1
+    """The request was meant for another server uuid."""
+    INVALID_TERM = 2
+    """The sender's term is below the receiver's (AppendEntries)."""
+    BAD_TERM = 3
+    """The caller's term is below the replica's (StartTabletCopy)."""
+    ALREADY_INPROGRESS = 4
+    ILLEGAL_STATE = 5
+    NOT_LEADER = 6
+    """Ask the hinted leader, or the master."""
+    NOT_READY = 7
+    """Bootstrapping, configuring or without a quorum: wait and retry."""
+    TABLET_NOT_FOUND = 8
+    TABLET_FAILED = 9
+    CAS_FAILED = 10
+    """The caller is out of date: another config, position or version is in force."""
+    CHANGE_PENDING = 11
+    """A config change is under way."""
+    STEPPING_DOWN = 12
+    OVERLOADED = 13
+    """Refused early: memory or queue over its limit. Retry with back-off."""
+    TIMED_OUT = 14
+    GAP = 15
+    """The batch builds on an offset which this tablet has not applied."""
+    STALE_GENERATION = 16
+    SCHEMA_MISMATCH = 17
+    INVALID_BATCH = 18
+    TOO_LARGE = 19
+    NOT_FOUND = 20
+    ALREADY_EXISTS = 21
+    INVALID_ARGUMENT = 22
+    NO_SPACE = 23
+    HISTORY_GONE = 24
+    """A snapshot older than the table's history retention."""
+    WRONG_TABLE = 25
+    SOURCE_OWNED = 26
+    """Another live query owns this source."""
+    SOURCE_POSITION = 27
+    """A query would start below `start`, above `done`, or on a recreated topic."""
+    CORRUPTION = 28
+    EXPIRED = 29
+    """A session or a remembered result is gone."""
+    UNAVAILABLE = 30
+    """Nobody answered; the outcome is unknown."""
+    STALE_DECISION = 31
+    DEADLINE_PASSED = 32
+    TABLET_DELETED = 33
+
+
+class RowCode(IntEnum):
+    """Why one row of a batch was not applied. Stored in ledgers and in dead letters: never renumber."""
+
+    OK = 0
+    ALREADY_PRESENT = 1
+    NOT_FOUND = 2
+    NULL_IN_REQUIRED_COLUMN = 3
+    VALUE_OUT_OF_RANGE = 4
+    UNKNOWN_OPERATION = 5
+    ROW_TOO_LARGE = 6
+    NULL_KEY = 7
+    WRONG_TABLET = 8
+    UNDECODABLE = 9
+    UNKNOWN_SCHEMA = 10
+    KEY_MISMATCH = 11
+    WRONG_TYPE = 12
+    UNKNOWN_COLUMN = 13
+    UNKNOWN_TABLE = 14
+
+
+class ReplicaError(Exception):
+    """Root of everything this project raises. `values` are the fields; the text is derived from them."""
+
+    def __init__(self, what: str, /, **values: object) -> None:
+        super().__init__(what)
+        self.what = what
+        self.values = values
+
+    def __str__(self) -> str:
+        fields = ", ".join(f"{k}={v}" for k, v in self.values.items())
+        return f"{self.what} ({fields})" if fields else self.what
+
+
+class InvariantViolation(ReplicaError):
+    """A bug of ours. The process ends; nobody below `main` catches it."""
+
+
+class Corruption(ReplicaError):
+    """Bytes on this disk are not what was written. The replica is FAILED; the server lives."""
+
+
+class DiskFailure(ReplicaError):
+    """EIO, or a failed sync, on a WAL or on metadata: the process stops; fsync is never retried on the same file."""
+
+
+class Refused(ReplicaError):
+    """An expected outcome with a wire code. `applied` says what may have been left behind."""
+
+    def __init__(
+        self, code: Code, what: str, /, *, applied: Applied = Applied.NOT_APPLIED, detail: str = "", **values: object
+    ) -> None:
+        super().__init__(what, **values)
+        self.code = code
+        self.applied = applied
+        self.detail = detail
+        """Machine-readable: a leader hint `uuid@host:port`, a current term, a committed config OpId."""
+
+    def __str__(self) -> str:
+        left = "nothing was applied" if self.applied is Applied.NOT_APPLIED else "the outcome is unknown"
+        return f"{self.code.name}: {super().__str__()}; {left}"

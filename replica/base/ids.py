@@ -1,0 +1,162 @@
+"""Positions in the log, members and configs: the value types every room shares.
+
+All of them are immutable, order as the protocol orders them and validate themselves once, in `__post_init__`.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid as _uuid
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import NamedTuple
+
+from .check import check
+
+_UUID = re.compile(r"^[0-9a-f]{32}$")
+
+
+def new_uuid() -> str:
+    """A fresh identity: 32 lower-case hex digits, never reused [kudu tablet-copy, "Other Failure Recovery"]."""
+    return _uuid.uuid4().hex
+
+
+def is_uuid(text: str) -> bool:
+    """Whether `text` is an identity as `new_uuid` makes them."""
+    return bool(_UUID.match(text))
+
+
+class OpId(NamedTuple):
+    """One position of a replicated log. Orders by term, then index, as the up-to-date rule does [raft §5.4.1]."""
+
+    term: int
+    index: int  # type: ignore[assignment]
+
+    def __str__(self) -> str:
+        return f"{self.term}.{self.index}"
+
+
+ZERO_OPID = OpId(0, 0)
+"""The position before the first entry."""
+
+
+class EntryKind(IntEnum):
+    """What an entry carries. Numbers are stored in logs: never renumber, never reuse."""
+
+    NOOP = 0
+    """First entry of a leader's term; no payload [raft §8]."""
+    WRITE = 1
+    """`meta` is an Avro `WriteMeta`, `payload` one Arrow IPC record batch message."""
+    CONFIG = 2
+    """`meta` is an Avro `ConfigChange`: the config that holds from this entry on."""
+    SCHEMA = 3
+    """`meta` is an Avro `SchemaChange`: the table schema that holds for later writes."""
+    CATALOG = 4
+    """`meta` is an Avro `CatalogChange`; only in the masters' own log."""
+    LEDGER = 5
+    """`meta` is an Avro `LedgerChange`: a source advanced, reset or retired."""
+
+
+class Entry(NamedTuple):
+    """One log entry. `payload` is shared with the wire and the disk and is never re-encoded."""
+
+    opid: OpId
+    kind: EntryKind
+    hybrid_time: int
+    schema_id: int
+    meta: bytes
+    payload: bytes
+    payload_crc: int
+    """CRC-32C of `payload`, as its producer computed it."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes that count against windows, queues and caches."""
+        return len(self.meta) + len(self.payload) + 64
+
+
+@dataclass(frozen=True, order=True)
+class Address:
+    """Where a server listens. The name is looked up anew on each connect."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """From `host:port`; ValueError says what is wrong."""
+        host, colon, port = text.rpartition(":")
+        if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
+            raise ValueError(f"{text!r} is not an address of the form host:port")
+        return cls(host, int(port))
+
+
+@dataclass(frozen=True)
+class Member:
+    """One member of a config. Roles are derived from these marks, never stored.
+
+    A voter has `votes`; a non-voter that waits for promotion (the documents' PRE_VOTER or PRE_FOLLOWER) has `promote`;
+    a witness votes and holds no data; `replace` asks the policy to move this member away.
+    """
+
+    uuid: str
+    addresses: tuple[Address, ...] = ()
+    votes: bool = True
+    promote: bool = False
+    holds_data: bool = True
+    replace: bool = False
+
+    def __post_init__(self) -> None:
+        check(bool(self.uuid), "a member needs a uuid")
+        check(not (self.votes and self.promote), "a voter has nothing to be promoted to", uuid=self.uuid)
+
+
+@dataclass(frozen=True)
+class RaftConfig:
+    """The members of one group as of one log position.
+
+    `opid` is the position of the entry that set it: the compare-and-swap token of config changes (committed_config_id).
+    `decision` is the highest (catalog term, version) of a master's decision carried out up to here.
+    """
+
+    opid: OpId
+    members: tuple[Member, ...]
+    decision: tuple[int, int] = (0, 0)
+    unsafe: bool = False
+
+    def __post_init__(self) -> None:
+        uuids = [m.uuid for m in self.members]
+        check(len(set(uuids)) == len(uuids), "a config names each member once", uuids=uuids)
+
+    @property
+    def voters(self) -> tuple[str, ...]:
+        """Sorted uuids of the members that vote."""
+        return tuple(sorted(m.uuid for m in self.members if m.votes))
+
+    @property
+    def majority(self) -> int:
+        """Votes needed: floor(n/2)+1 for any number of voters."""
+        return len(self.voters) // 2 + 1
+
+    def member(self, uuid: str) -> Member | None:
+        """The member of that uuid, or None."""
+        return next((m for m in self.members if m.uuid == uuid), None)
+
+    def with_opid(self, opid: OpId) -> RaftConfig:
+        """The same members, set at another position."""
+        return replace(self, opid=opid)
+
+
+class DataState(IntEnum):
+    """Data state of a tablet on one server's disk [kudu tablet-copy, "Note on deleted tablets"].
+
+    DOES_NOT_EXIST is the absence of a superblock and is never stored.
+    """
+
+    DOES_NOT_EXIST = 0
+    DELETED = 1
+    COPYING = 2
+    READY = 3

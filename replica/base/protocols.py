@@ -1,0 +1,97 @@
+"""The doors to time, chance and disk. Production, simulator and tests hand in their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import BinaryIO, Protocol
+
+
+class Clock(Protocol):
+    """Two clocks: one that people set, one that never goes back."""
+
+    def wall_us(self) -> int:
+        """Microseconds since 1970; may jump."""
+        ...
+
+    def monotonic_us(self) -> int:
+        """Microseconds of an arbitrary origin; never goes back, counts suspends where the host does."""
+        ...
+
+
+class Rng(Protocol):
+    """The part of `random.Random` that is used."""
+
+    def randint(self, a: int, b: int) -> int: ...
+
+    def random(self) -> float: ...
+
+
+Post = Callable[[Callable[[], None]], None]
+"""Runs a function on the owner's thread, soon, in order; may be called from any thread."""
+
+
+class DiskFile(Protocol):
+    """An open file. Offsets and lengths in bytes."""
+
+    def pwrite(self, data: bytes, byte_offset: int) -> None: ...
+
+    def pread(self, length_bytes: int, byte_offset: int) -> bytes: ...
+
+    def datasync(self) -> None:
+        """Data, and what is needed to read it back, is durable on return; a failure raises DiskFailure."""
+        ...
+
+    def sync(self) -> None: ...
+
+    def truncate(self, length_bytes: int) -> None: ...
+
+    def preallocate(self, length_bytes: int) -> None: ...
+
+    def size(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
+class Disk(Protocol):
+    """The only door to files. Paths are relative to the server's root, with `/`."""
+
+    def open(self, path: str, *, create: bool = False) -> DiskFile: ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def listdir(self, path: str) -> list[str]:
+        """Sorted names; empty if the folder does not exist."""
+        ...
+
+    def mkdir(self, path: str) -> None:
+        """With parents; the new entries are durable on return."""
+        ...
+
+    def read(self, path: str) -> bytes: ...
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Atomic and durable: temp file, sync, rename, sync of the folder."""
+        ...
+
+    def rename(self, source: str, target: str) -> None:
+        """Atomic; both folders are durable on return."""
+        ...
+
+    def remove(self, path: str) -> None: ...
+
+    def remove_tree(self, path: str) -> None: ...
+
+    def sync_dir(self, path: str) -> None: ...
+
+    def size(self, path: str) -> int: ...
+
+    def real_path(self, path: str) -> str:
+        """Where a memory-mapping library finds the file."""
+        ...
+
+    def crash_point(self, name: str) -> None:
+        """Die here if the named crash point is armed; otherwise nothing."""
+        ...
+
+
+Reader = BinaryIO

@@ -1,0 +1,8 @@
+"""Avro schemas of everything durable or published, and the tiny loader of them.
+
+`record(name)` is the parsed schema of `avro/<name>.avsc`; `encode` and `decode` turn one dict into bare Avro and back.
+"""
+
+from .loader import decode, encode, fingerprint64, frame, parse_json, record, unframe
+
+__all__ = ["decode", "encode", "fingerprint64", "frame", "parse_json", "record", "unframe"]

@@ -1,0 +1,78 @@
+"""Load, fingerprint, encode and decode. Durable files are framed: magic, version, length, CRC-32C, then Avro."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import google_crc32c
+from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
+
+_FOLDER = Path(__file__).resolve().parent / "avro"
+_FRAME = struct.Struct("<4sIQI")
+_MAGIC = b"NYLA"
+_VERSION = 1
+
+
+@cache
+def record(name: str) -> Any:
+    """The parsed schema `name`; KeyError if there is none."""
+    path = _FOLDER / f"{name}.avsc"
+    if not path.exists():
+        raise KeyError(f"no Avro schema named {name!r} in {_FOLDER}")
+    return parse_json(path.read_text())
+
+
+def parse_json(text: str) -> Any:
+    """Parse a schema's JSON on its own, without fastavro's global table of names."""
+    return parse_schema(json.loads(text), named_schemas={}, _write_hint=True)
+
+
+def fingerprint64(schema: Any) -> bytes:
+    """CRC-64-AVRO of the parsing canonical form, little-endian: the eight bytes of single-object framing."""
+    return bytes.fromhex(fingerprint(to_parsing_canonical_form(schema), "CRC-64-AVRO"))
+
+
+def encode(name: str, value: dict[str, Any]) -> bytes:
+    """One bare Avro datum of schema `name`."""
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, record(name), value)
+    return out.getvalue()
+
+
+def decode(name: str, data: bytes) -> dict[str, Any]:
+    """The dict of one bare Avro datum; EOFError, ValueError or a struct error if `data` is no such datum."""
+    value: dict[str, Any] = fastavro.schemaless_reader(io.BytesIO(data), record(name), None)
+    return value
+
+
+def frame(name: str, value: dict[str, Any]) -> bytes:
+    """A durable file's bytes: magic, format version, length and CRC-32C of the datum, then the datum."""
+    datum = encode(name, value)
+    return _FRAME.pack(_MAGIC, _VERSION, len(datum), google_crc32c.value(datum)) + datum
+
+
+def unframe(name: str, data: bytes) -> dict[str, Any]:
+    """The record of a framed file; ValueError says what is broken and where."""
+    if len(data) < _FRAME.size:
+        raise ValueError(f"{name}: {len(data)} bytes are shorter than the {_FRAME.size}-byte header")
+    magic, version, length, crc = _FRAME.unpack_from(data)
+    if magic != _MAGIC:
+        raise ValueError(f"{name}: magic {magic!r} at byte 0 is not {_MAGIC!r}")
+    if version != _VERSION:
+        raise ValueError(f"{name}: format version {version} is not readable by this build, which knows {_VERSION}")
+    datum = data[_FRAME.size :]
+    if len(datum) != length:
+        raise ValueError(f"{name}: {len(datum)} bytes after the header, {length} were written")
+    if google_crc32c.value(datum) != crc:
+        raise ValueError(f"{name}: CRC-32C {google_crc32c.value(datum):08x} is not the recorded {crc:08x}")
+    value = decode(name, datum)
+    unknown = value.get("incompatible_features") or []
+    if unknown:
+        raise ValueError(f"{name}: written with features this build does not know: {', '.join(unknown)}")
+    return value
