@@ -1,0 +1,56 @@
+# Every target sets up what it needs: a virtual environment in .venv and the pinned jars in .cache/jars.
+PYTHON ?= python3.11
+VENV   := .venv
+PY     := $(VENV)/bin/python
+STAMP  := $(VENV)/.installed
+JARS   := .cache/jars/.resolved
+SHELL  := /bin/bash
+
+export NYALA_CACHE ?= $(CURDIR)/.cache
+
+.PHONY: help setup jars demo test test-fast lint format mutants bench clean
+
+help: ## show the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) infra/preflight.py || exit 1
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install -q --disable-pip-version-check --require-hashes -r requirements.lock
+	$(PY) -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(JARS): infra/ivy.xml infra/ivysettings.xml $(STAMP)
+	@$(PY) -m nyala.infra.jars
+	@touch $@
+
+setup: $(STAMP) $(JARS) ## virtual environment and jars
+
+jars: $(JARS)
+
+demo: setup ## a million real flight events down the whole road, with kills on the way
+	$(VENV)/bin/nyala demo
+
+test: setup ## every test, as CI runs them
+	$(PY) -m pytest --durations=15
+
+test-fast: $(STAMP) ## tests without processes, Spark or Kafka: under two minutes
+	$(PY) -m pytest -q -m "not process and not spark and not e2e"
+
+lint: $(STAMP) ## style, formatting and types
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+format: $(STAMP) ## format the code
+	$(VENV)/bin/ruff format .
+	$(VENV)/bin/ruff check --fix .
+
+mutants: $(STAMP) ## break each proven behaviour and see its test turn red
+	$(PY) -m tests.mutants
+
+bench: setup ## every benchmark on a stack of its own
+	$(VENV)/bin/nyala bench all --local
+
+clean: ## remove what the targets made
+	rm -rf $(VENV) .cache .nyala build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
