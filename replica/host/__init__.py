@@ -1,0 +1,21 @@
+"""One replica of one tablet: carries out what the Raft core asks for, in the right order. No asyncio, no gRPC."""
+
+from .absent import absent_reply
+from .log_cache import LogCache
+from .options import HostOptions
+from .replica import Anchor, Replica
+from .state_machine import RunHeavy, StateMachine
+from .status import PeerStatus, Phase, ReplicaStatus
+
+__all__ = [
+    "Anchor",
+    "HostOptions",
+    "LogCache",
+    "PeerStatus",
+    "Phase",
+    "Replica",
+    "ReplicaStatus",
+    "RunHeavy",
+    "StateMachine",
+    "absent_reply",
+]

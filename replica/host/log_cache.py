@@ -1,0 +1,5 @@
+"""The part of a log that is in memory."""
+
+
+class LogCache:
+    pass
