@@ -13,7 +13,8 @@ FREE_BYTES_NEEDED = 3 << 30
 def python_problem(version: tuple[int, int]) -> str | None:
     """One line if this Python is too old."""
     if version < (3, 11):
-        return f"Python {version[0]}.{version[1]} is too old: install Python 3.11 or later, or say `make PYTHON=/path/to/python3.11`"
+        found = f"{version[0]}.{version[1]}"
+        return f"Python {found} is too old: install Python 3.11 or later, or say `make PYTHON=/path/to/python3.11`"
     return None
 
 
@@ -32,7 +33,9 @@ def java_problem(version_text: str | None) -> str | None:
 def space_problem(free_bytes: int) -> str | None:
     """One line if the disk is nearly full."""
     if free_bytes < FREE_BYTES_NEEDED:
-        return f"only {free_bytes >> 20} MiB free here; the environment, jars and demo need {FREE_BYTES_NEEDED >> 20} MiB"
+        return (
+            f"only {free_bytes >> 20} MiB free here; the environment, jars and demo need {FREE_BYTES_NEEDED >> 20} MiB"
+        )
     return None
 
 

@@ -1,0 +1,22 @@
+"""A whole stack on one machine: broker, master and tablet servers as supervised child processes.
+
+`Supervisor` is the library; `nyala up`, the demo, the benchmarks and the tests all stand on it.
+"""
+
+from .children import Child, ChildState
+from .control import call, is_running, read_state, serve, start_detached, stop
+from .supervisor import StackError, StackOptions, Supervisor
+
+__all__ = [
+    "Child",
+    "ChildState",
+    "StackError",
+    "StackOptions",
+    "Supervisor",
+    "call",
+    "is_running",
+    "read_state",
+    "serve",
+    "start_detached",
+    "stop",
+]

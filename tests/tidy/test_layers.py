@@ -34,7 +34,8 @@ ALLOWED: dict[str, set[str]] = {
     "replica.master": LAYERS_0_4 | {"replica.peers", "replica.steer"},
     "replica.tools": LAYERS_0_4,
     "replica.api": BASE | {"replica.client", "replica.rows"},
-    "pipeline": BASE | {"replica.client", "replica.steer", "replica.policy", "replica.rows", "replica.rpc", "infra.jars"},
+    "pipeline": BASE
+    | {"replica.client", "replica.steer", "replica.policy", "replica.rows", "replica.rpc", "infra.jars"},
     "infra": LAYERS_0_4 | {"replica.api", "replica.tools", "pipeline"},
     "jobs": BASE | {"pipeline"},
 }

@@ -1,0 +1,118 @@
+"""`nyala up | status | down`: a local stack that people can look at."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from nyala.infra import local
+
+DEFAULT_FOLDER = Path(".nyala")
+Folder = Annotated[Path, typer.Option("--dir", help="where the stack keeps its state and logs")]
+
+_COLOURS = {"READY": "green", "STARTING": "yellow", "BACKING_OFF": "yellow", "FAILED": "red", "STOPPED": "dim"}
+
+
+def children_table(status: dict[str, Any]) -> Table:
+    """The children of a stack as a table."""
+    table = Table(title=f"nyala stack in {status['folder']}", title_justify="left")
+    for heading in ("process", "state", "address", "pid", "restarts", "uuid"):
+        table.add_column(heading)
+    for child in status["children"]:
+        colour = _COLOURS.get(child["state"], "white")
+        table.add_row(
+            child["name"],
+            f"[{colour}]{child['state']}[/]",
+            child["address"],
+            str(child["pid"] or ""),
+            str(child["restarts"]) + (f" (last exit {child['last_exit']})" if child["last_exit"] is not None else ""),
+            child["uuid"],
+        )
+    return table
+
+
+def up(
+    servers: Annotated[int, typer.Option(help="tablet servers")] = 3,
+    folder: Folder = DEFAULT_FOLDER,
+    detach: Annotated[bool, typer.Option("--detach", help="leave the stack running and return")] = False,
+    kafka: Annotated[bool, typer.Option(help="start a Kafka broker too")] = True,
+    kafka_bootstrap: Annotated[str, typer.Option(help="use this broker instead of starting one")] = "",
+    execute_decisions: Annotated[
+        str, typer.Option(help="who carries out decisions: `master`, or `none` when the Spark query does")
+    ] = "master",
+) -> None:
+    """Start a Kafka broker, a master and tablet servers on this machine, and keep them alive."""
+    console = Console()
+    if local.is_running(local.read_state(folder)):
+        raise typer.BadParameter(f"a stack runs in {folder} already: `nyala status`, or `nyala down` first")
+    options = local.StackOptions(
+        servers=servers,
+        kafka=kafka and not kafka_bootstrap,
+        kafka_bootstrap=kafka_bootstrap,
+        execute_decisions=execute_decisions,
+    )
+    if detach:
+        with console.status("starting the stack"):
+            state = local.start_detached(folder, options)
+        console.print(children_table(state))
+        console.print(
+            f"masters [bold]{state['masters']}[/]   kafka [bold]{state['kafka'] or 'none'}[/]   stop with `nyala down`"
+        )
+        return
+    ended = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    signal.signal(signal.SIGINT, lambda *_: ended.set())
+    with console.status("starting the stack") as line:
+        supervisor = local.Supervisor(folder, options).start(progress=lambda what: line.update(f"waiting for {what}"))
+    end_control = local.serve(supervisor)
+    console.print(
+        f"masters [bold]{supervisor.masters}[/]   kafka [bold]{supervisor.kafka_bootstrap or 'none'}[/]   Ctrl-C stops"
+    )
+    with Live(children_table(supervisor.status()), console=console, refresh_per_second=2) as live:
+        while not ended.wait(0.5):
+            live.update(children_table(supervisor.status()))
+    end_control()
+    with console.status("stopping"):
+        supervisor.stop()
+
+
+def status(
+    folder: Folder = DEFAULT_FOLDER,
+    as_json: Annotated[bool, typer.Option("--json", help="machine-readable")] = False,
+) -> None:
+    """Show the processes of the stack; exit status 1 if one is not READY or none runs."""
+    state = local.read_state(folder)
+    running = local.is_running(state)
+    if as_json:
+        public = {k: v for k, v in (state or {}).items() if k != "token"}
+        typer.echo(json.dumps({**public, "running": running}, indent=2))
+    elif state is None or not running:
+        typer.echo(f"no stack runs in {folder}: start one with `nyala up`", err=True)
+    else:
+        Console().print(children_table(state))
+    if not running or state is None or any(c["state"] != "READY" for c in state["children"]):
+        raise typer.Exit(1)
+
+
+def down(
+    folder: Folder = DEFAULT_FOLDER,
+    wipe: Annotated[bool, typer.Option("--wipe", help="remove the stack's data and logs too")] = False,
+) -> None:
+    """Stop the stack."""
+    import shutil
+
+    console = Console()
+    with console.status("stopping"):
+        stopped = local.stop(folder)
+    console.print("stopped" if stopped else f"no stack was running in {folder}")
+    if wipe and (folder / "state.json").exists():
+        shutil.rmtree(folder)
+        console.print(f"removed {folder}")

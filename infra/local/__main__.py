@@ -1,0 +1,46 @@
+"""A supervisor in a process of its own: what `nyala up --detach` leaves running."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+import threading
+from pathlib import Path
+from types import FrameType
+
+from .control import serve
+from .supervisor import StackError, StackOptions, Supervisor
+
+
+def main() -> int:
+    """Run until SIGTERM or SIGINT."""
+    parser = argparse.ArgumentParser(description="supervise a local stack")
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--options", default="{}", help="JSON of StackOptions")
+    arguments = parser.parse_args()
+    options = json.loads(arguments.options)
+    options["server_env"] = tuple(tuple(pair) for pair in options.get("server_env", ()))
+    ended = threading.Event()
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        ended.set()
+
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, end)
+    supervisor = Supervisor(arguments.folder, StackOptions(**options))
+    try:
+        supervisor.start()
+    except StackError as error:
+        print(error, file=sys.stderr)
+        return 1
+    end_control = serve(supervisor)
+    ended.wait()
+    end_control()
+    supervisor.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

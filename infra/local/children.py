@@ -1,0 +1,164 @@
+"""One supervised child process: its command, its readiness, its restarts with bounded back-off."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+RESTART_BACKOFF_S_MIN = 0.5
+RESTART_BACKOFF_S_MAX = 10.0
+RESTARTS_MAX = 12
+"""Restarts without a calm period in between, after which a child is left FAILED."""
+CALM_S = 60.0
+STOP_WAIT_S = 15.0
+
+
+class ChildState(StrEnum):
+    """Where a child is in its life."""
+
+    STARTING = "STARTING"
+    READY = "READY"
+    BACKING_OFF = "BACKING_OFF"
+    FAILED = "FAILED"
+    STOPPED = "STOPPED"
+
+
+def backoff_s(restarts: int) -> float:
+    """Seconds to wait before restart number `restarts` (1 is the first)."""
+    return min(RESTART_BACKOFF_S_MAX, RESTART_BACKOFF_S_MIN * float(1 << max(0, restarts - 1)))
+
+
+@dataclass
+class Child:
+    """A process that is kept alive. `command` is asked anew for each start, so that a chosen port can be kept.
+
+    Concurrency: only the supervisor's thread calls the methods that start, poll and stop.
+    """
+
+    name: str
+    command: Callable[[Child, int], list[str]]
+    """(child, file descriptor of the supervisor's pipe) -> argument list."""
+    ready_file: Path
+    log_file: Path
+    env: dict[str, str] = field(default_factory=dict)
+    state: ChildState = ChildState.STOPPED
+    restarts: int = 0
+    started_at: float = 0.0
+    next_start_at: float = 0.0
+    last_exit: int | None = None
+    ready: dict[str, Any] = field(default_factory=dict)
+    """What the child wrote to its ready file, kept over restarts: its address and uuid."""
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Process id while it runs."""
+        return self.process.pid if self.process and self.process.poll() is None else None
+
+    @property
+    def address(self) -> str:
+        """host:port that the child reported, or empty."""
+        return str(self.ready.get("address", ""))
+
+    def start(self, parent_fd: int) -> None:
+        """Start the process; `parent_fd` is a pipe whose end of file tells it that the supervisor is gone."""
+        self.ready_file.unlink(missing_ok=True)
+        self.log_file.parent.mkdir(parents=True, exist_ok=True)
+        with self.log_file.open("ab") as log:
+            log.write(f"--- {time.strftime('%Y-%m-%d %H:%M:%S')} start {self.name}\n".encode())
+            log.flush()
+            self.process = subprocess.Popen(
+                self.command(self, parent_fd),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **self.env},
+                pass_fds=(parent_fd,),
+                start_new_session=True,
+            )
+        self.state = ChildState.STARTING
+        self.started_at = time.monotonic()
+
+    def poll(self, parent_fd: int) -> bool:
+        """One look at the process: note readiness, death, or the end of a back-off. True if anything changed."""
+        now = time.monotonic()
+        if self.state is ChildState.BACKING_OFF:
+            if now < self.next_start_at:
+                return False
+            self.start(parent_fd)
+            return True
+        if self.process is None or self.state in (ChildState.STOPPED, ChildState.FAILED):
+            return False
+        code = self.process.poll()
+        if code is not None:
+            self._died(code, now)
+            return True
+        if self.state is ChildState.STARTING and self.ready_file.exists():
+            text = self.ready_file.read_text()
+            if text.strip():
+                self.ready = json.loads(text)
+                self.state = ChildState.READY
+                return True
+        if self.restarts and now - self.started_at > CALM_S:
+            self.restarts = 0
+        return False
+
+    def _died(self, code: int, now: float) -> None:
+        self.last_exit = code
+        self.restarts += 1
+        if self.restarts > RESTARTS_MAX:
+            self.state = ChildState.FAILED
+            return
+        self.state = ChildState.BACKING_OFF
+        self.next_start_at = now + backoff_s(self.restarts)
+
+    def send_signal(self, number: int) -> None:
+        """Signal the process if it runs; the supervisor treats what follows as any other death."""
+        if self.process and self.process.poll() is None:
+            self.process.send_signal(number)
+
+    def stop(self) -> None:
+        """SIGTERM, and SIGKILL after STOP_WAIT_S; returns when the process is gone."""
+        self.state = ChildState.STOPPED
+        if self.process is None or self.process.poll() is not None:
+            return
+        self.process.send_signal(signal.SIGCONT)
+        self.process.terminate()
+        try:
+            self.process.wait(STOP_WAIT_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def last_lines(self, count: int = 5) -> str:
+        """The end of the log, for an error message."""
+        if not self.log_file.exists():
+            return ""
+        return "\n".join(self.log_file.read_text(errors="replace").splitlines()[-count:])
+
+    def row(self) -> dict[str, Any]:
+        """What `nyala status` shows of this child."""
+        return {
+            "name": self.name,
+            "state": str(self.state),
+            "pid": self.pid,
+            "address": self.address,
+            "uuid": str(self.ready.get("uuid", "")),
+            "restarts": self.restarts,
+            "last_exit": self.last_exit,
+            "log": str(self.log_file),
+        }
+
+
+def python_module(module: str, *arguments: str) -> list[str]:
+    """Command line that runs one of our modules with this interpreter."""
+    return [sys.executable, "-m", module, *arguments]

@@ -1,0 +1,141 @@
+"""Talk to a supervisor in another process: one JSON line each way over loopback, with a token from state.json."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import socket
+import socketserver
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from .supervisor import StackError, StackOptions, Supervisor
+
+CALL_WAIT_S = 120.0
+DETACH_WAIT_S = 150.0
+
+
+def serve(supervisor: Supervisor) -> Callable[[], None]:
+    """Answer calls for `supervisor` on a loopback port noted in its state.json; returns a function that ends it."""
+    token = secrets.token_hex(16)
+    actions: dict[str, Callable[..., Any]] = {
+        "status": supervisor.status,
+        "add_server": supervisor.add_server,
+        "kill": supervisor.kill,
+        "stop_child": supervisor.stop_child,
+        "start_child": supervisor.start_child,
+    }
+
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            try:
+                request = json.loads(self.rfile.readline(65536))
+                if not secrets.compare_digest(str(request.get("token", "")), token):
+                    raise StackError("wrong token: read it from the stack's state.json")
+                reply = {"result": actions[request["action"]](**request.get("arguments", {}))}
+            except Exception as error:  # noqa: BLE001 - the caller gets the text
+                reply = {"error": f"{error}" or type(error).__name__}
+            self.wfile.write(json.dumps(reply).encode() + b"\n")
+
+    server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, name="nyala-control", daemon=True).start()
+    supervisor.note(control_port=server.server_address[1], token=token)
+
+    def end() -> None:
+        server.shutdown()
+        server.server_close()
+
+    return end
+
+
+def read_state(folder: Path) -> dict[str, Any] | None:
+    """The state of the stack in `folder`, or None if there never was one."""
+    path = folder / "state.json"
+    if not path.exists():
+        return None
+    state: dict[str, Any] = json.loads(path.read_text())
+    return state
+
+
+def is_running(state: dict[str, Any] | None) -> bool:
+    """Whether the supervisor that wrote this state is alive."""
+    if not state or not state.get("running"):
+        return False
+    try:
+        command = Path(f"/proc/{state['pid']}/cmdline").read_bytes() if Path("/proc").is_dir() else b"nyala"
+        os.kill(int(state["pid"]), 0)
+    except (OSError, ValueError):
+        return False
+    return b"nyala" in command or b"python" in command
+
+
+def call(folder: Path, action: str, **arguments: Any) -> Any:
+    """Ask the running supervisor of `folder`; StackError if there is none or it refuses."""
+    state = read_state(folder)
+    if state is None or not is_running(state):
+        raise StackError(f"no stack runs in {folder}: start one with `nyala up`")
+    request = {"token": state.get("token"), "action": action, "arguments": arguments}
+    with socket.create_connection(("127.0.0.1", int(state["control_port"])), timeout=CALL_WAIT_S) as link:
+        link.sendall(json.dumps(request).encode() + b"\n")
+        with link.makefile("rb") as lines:
+            reply = json.loads(lines.readline())
+    if "error" in reply:
+        raise StackError(reply["error"])
+    return reply["result"]
+
+
+def start_detached(folder: Path, options: StackOptions) -> dict[str, Any]:
+    """Start a supervisor in a session of its own and wait until everything serves; returns its state."""
+    folder.mkdir(parents=True, exist_ok=True)
+    log = folder / "logs" / "supervisor.log"
+    log.parent.mkdir(exist_ok=True)
+    with log.open("ab") as out:
+        process = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "nyala.infra.local",
+                "--folder",
+                str(folder),
+                "--options",
+                json.dumps(vars(options)),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    deadline = time.monotonic() + DETACH_WAIT_S
+    while time.monotonic() < deadline:
+        state = read_state(folder)
+        if state and state.get("pid") == process.pid and state.get("control_port") and state.get("running"):
+            return state
+        if process.poll() is not None:
+            lines = log.read_text(errors="replace").splitlines()
+            raise StackError(lines[-1] if lines else f"the supervisor ended with status {process.returncode}")
+        time.sleep(0.05)
+    process.terminate()
+    raise StackError(f"the stack did not come up in {DETACH_WAIT_S:.0f} s; see {log}")
+
+
+def stop(folder: Path) -> bool:
+    """End the stack of `folder` and wait for it; False if none ran."""
+    state = read_state(folder)
+    if state is None or not is_running(state):
+        return False
+    pid = int(state["pid"])
+    os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + CALL_WAIT_S
+    while time.monotonic() < deadline:
+        if not is_running(read_state(folder)):
+            return True
+        time.sleep(0.05)
+    raise StackError(f"the supervisor, process {pid}, does not end; see {folder / 'logs'}")

@@ -1,0 +1,300 @@
+"""Starts a broker, masters and tablet servers as child processes and keeps them alive.
+
+Invariants: a child that dies is started again after a bounded back-off, at the address it had before; a child that
+keeps dying is left FAILED and said so; every child ends when the supervisor does, however the supervisor ends (they
+read a pipe whose other end only it holds). Concurrency: one thread owns the children; `call` hands it work.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .children import Child, ChildState, python_module
+
+POLL_S = 0.05
+START_WAIT_S = 90.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class StackOptions:
+    """What to start. `kafka` False leaves the broker out; `kafka_bootstrap` uses one that runs already."""
+
+    servers: int = 3
+    kafka: bool = True
+    kafka_bootstrap: str = ""
+    execute_decisions: str = "none"
+    topic_prefix: str = ""
+    server_env: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.servers <= 32:
+            raise ValueError(f"{self.servers} servers asked for: between 1 and 32 can run here")
+
+
+class StackError(RuntimeError):
+    """The stack did not come up, or a call to it failed; the text says what is wrong and where the log is."""
+
+
+def free_port() -> int:
+    """A port that was free a moment ago; the child that takes it says so if somebody else was faster."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Supervisor:
+    """A local stack under one folder: `state.json`, `logs/`, one folder for each child."""
+
+    def __init__(self, folder: Path, options: StackOptions) -> None:
+        self.folder = folder.resolve()
+        self.options = options
+        self.children: dict[str, Child] = {}
+        self._calls: queue.Queue[tuple[Callable[[], Any], Future[Any]]] = queue.Queue()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._parent_read, self._parent_write = os.pipe()
+        self._kafka_port = 0
+        self._extra: dict[str, Any] = {}
+
+    # ------------------------------------------------------------------------------------------------- addresses
+
+    @property
+    def kafka_bootstrap(self) -> str:
+        """host:port of the broker, or empty without one."""
+        if self.options.kafka_bootstrap:
+            return self.options.kafka_bootstrap
+        return f"127.0.0.1:{self._kafka_port}" if self.options.kafka else ""
+
+    @property
+    def masters(self) -> str:
+        """Comma-separated addresses of the masters."""
+        return ",".join(c.address for n, c in sorted(self.children.items()) if n.startswith("master"))
+
+    # ------------------------------------------------------------------------------------------------- lifecycle
+
+    def start(self, progress: Callable[[str], None] = lambda _: None, wait_s: float = START_WAIT_S) -> Supervisor:
+        """Start everything and wait until it serves; StackError says which child did not, with its last lines."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        earlier = self._earlier_addresses()
+        deadline = time.monotonic() + wait_s
+        try:
+            if self.options.kafka and not self.options.kafka_bootstrap:
+                self._kafka_port = int(earlier.get("kafka", "0:0").rpartition(":")[2]) or free_port()
+                self._add(self._kafka_child())
+            self._add(self._master_child(earlier.get("master-1", "127.0.0.1:0")))
+            self._thread = threading.Thread(target=self._run, name="nyala-supervisor", daemon=True)
+            self._thread.start()
+            progress("master")
+            self._wait_ready(["master-1"], deadline)
+            names = [f"server-{n}" for n in range(1, self.options.servers + 1)]
+            names += [n for n in sorted(earlier) if n.startswith("server-") and n not in names]
+            for name in names:
+                self.call(lambda name=name: self._add(self._server_child(name, earlier.get(name, "127.0.0.1:0"))))  # type: ignore[misc]
+            progress(f"{len(names)} tablet servers")
+            self._wait_ready(names, deadline)
+            if "kafka" in self.children:
+                progress("Kafka broker")
+                self._wait_ready(["kafka"], deadline)
+        except BaseException:
+            self.stop()
+            raise
+        self._write_state()
+        return self
+
+    def stop(self) -> None:
+        """End every child, newest first, and wait for them."""
+        self._stop.set()
+        if self._thread and self._thread is not threading.current_thread():
+            self._thread.join(timeout=60)
+        for name in sorted(self.children, key=self._stop_order):
+            self.children[name].stop()
+        if self.folder.exists():
+            self._write_state(running=False)
+        for fd in (self._parent_write, self._parent_read):
+            if fd >= 0:
+                os.close(fd)
+        self._parent_write = self._parent_read = -1
+
+    def __enter__(self) -> Supervisor:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @staticmethod
+    def _stop_order(name: str) -> tuple[int, str]:
+        return ({"server": 0, "master": 1, "kafka": 2}.get(name.partition("-")[0], 0), name)
+
+    # ------------------------------------------------------------------------------------------------------ calls
+
+    def call(self, work: Callable[[], Any], wait_s: float = 60.0) -> Any:
+        """Run `work` on the supervisor's thread and return its result."""
+        future: Future[Any] = Future()
+        self._calls.put((work, future))
+        return future.result(wait_s)
+
+    def add_server(self) -> str:
+        """Start one more tablet server and wait until it serves; returns its name."""
+        taken = [int(n.partition("-")[2]) for n in self.children if n.startswith("server-")]
+        name = f"server-{max(taken, default=0) + 1}"
+        self.call(lambda: self._add(self._server_child(name, "127.0.0.1:0")))
+        self._wait_ready([name], time.monotonic() + START_WAIT_S)
+        return name
+
+    def kill(self, name: str, number: int = signal.SIGKILL) -> None:
+        """Signal a child; it is started again as after any death."""
+        self.call(lambda: self._child(name).send_signal(number))
+
+    def stop_child(self, name: str) -> None:
+        """End a child for good, until `start_child`."""
+        self.call(lambda: self._child(name).stop())
+
+    def start_child(self, name: str) -> None:
+        """Start a stopped or failed child again and wait until it serves."""
+
+        def begin() -> None:
+            child = self._child(name)
+            child.restarts = 0
+            child.start(self._parent_read)
+
+        self.call(begin)
+        self._wait_ready([name], time.monotonic() + START_WAIT_S)
+
+    def kill_for_good(self, name: str) -> None:
+        """SIGKILL without a restart: a machine that is gone."""
+
+        def end() -> None:
+            child = self._child(name)
+            child.state = ChildState.STOPPED
+            child.send_signal(signal.SIGKILL)
+            if child.process:
+                child.process.wait()
+
+        self.call(end)
+
+    def status(self) -> dict[str, Any]:
+        """Everything `nyala status` shows; also written to state.json at each change."""
+        return {
+            "pid": os.getpid(),
+            "folder": str(self.folder),
+            "kafka": self.kafka_bootstrap,
+            "masters": self.masters,
+            "children": [c.row() for _, c in sorted(self.children.items())],
+            **self._extra,
+        }
+
+    def note(self, **values: Any) -> None:
+        """Add values to the status, such as the control port."""
+        self._extra.update(values)
+        self._write_state()
+
+    # ----------------------------------------------------------------------------------------------------- inside
+
+    def _child(self, name: str) -> Child:
+        if name not in self.children:
+            raise StackError(f"no child named {name!r}; there are {', '.join(sorted(self.children))}")
+        return self.children[name]
+
+    def _add(self, child: Child) -> None:
+        self.children[child.name] = child
+        child.start(self._parent_read)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            changed = False
+            try:
+                work, future = self._calls.get(timeout=POLL_S)
+            except queue.Empty:
+                pass
+            else:
+                changed = True
+                try:
+                    future.set_result(work())
+                except Exception as error:  # noqa: BLE001 - handed to the caller
+                    future.set_exception(error)
+            for child in list(self.children.values()):
+                changed |= child.poll(self._parent_read)
+            if changed:
+                self._write_state()
+
+    def _wait_ready(self, names: list[str], deadline: float) -> None:
+        while True:
+            waiting = [n for n in names if self.children[n].state is not ChildState.READY]
+            if not waiting:
+                return
+            for name in waiting:
+                child = self.children[name]
+                if child.state is ChildState.FAILED or child.restarts >= 3:
+                    raise StackError(
+                        f"{name} ends with status {child.last_exit}: {child.last_lines()} (log: {child.log_file})"
+                    )
+            if time.monotonic() > deadline:
+                child = self.children[waiting[0]]
+                raise StackError(
+                    f"{', '.join(waiting)} not ready in time: {child.last_lines()} (log: {child.log_file})"
+                )
+            self._stop.wait(POLL_S)
+
+    def _earlier_addresses(self) -> dict[str, str]:
+        path = self.folder / "state.json"
+        if not path.exists():
+            return {}
+        state = json.loads(path.read_text())
+        return {c["name"]: c["address"] for c in state.get("children", []) if c.get("address")}
+
+    def _write_state(self, running: bool = True) -> None:
+        path = self.folder / "state.json"
+        temp = path.with_suffix(".tmp")
+        temp.touch(mode=0o600)
+        temp.write_text(json.dumps({**self.status(), "running": running}, indent=2))
+        temp.replace(path)
+
+    def _paths(self, name: str) -> tuple[Path, Path]:
+        return self.folder / f"{name}.ready", self.folder / "logs" / f"{name}.log"
+
+    def _master_child(self, listen: str) -> Child:
+        ready, log = self._paths("master-1")
+
+        def command(child: Child, parent_fd: int) -> list[str]:
+            kafka = ["--kafka", self.kafka_bootstrap] if self.kafka_bootstrap else []
+            prefix = ["--topic-prefix", self.options.topic_prefix] if self.options.topic_prefix else []
+            return python_module(
+                "nyala.replica.master", "--root", str(self.folder / "master-1"), "--listen", child.address or listen,
+                "--ready-file", str(ready), "--parent-fd", str(parent_fd),
+                "--execute-decisions", self.options.execute_decisions, *kafka, *prefix,
+            )  # fmt: skip
+
+        return Child("master-1", command, ready, log)
+
+    def _server_child(self, name: str, listen: str) -> Child:
+        ready, log = self._paths(name)
+
+        def command(child: Child, parent_fd: int) -> list[str]:
+            return python_module(
+                "nyala.replica.server", "--root", str(self.folder / name), "--listen", child.address or listen,
+                "--masters", self.masters, "--ready-file", str(ready), "--parent-fd", str(parent_fd),
+            )  # fmt: skip
+
+        return Child(name, command, ready, log, env=dict(self.options.server_env))
+
+    def _kafka_child(self) -> Child:
+        ready, log = self._paths("kafka")
+
+        def command(_: Child, parent_fd: int) -> list[str]:
+            return python_module(
+                "nyala.infra.local.broker", "--folder", str(self.folder / "kafka"), "--port", str(self._kafka_port),
+                "--ready-file", str(ready), "--parent-fd", str(parent_fd),
+            )  # fmt: skip
+
+        return Child("kafka", command, ready, log)
