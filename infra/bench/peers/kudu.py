@@ -1,0 +1,242 @@
+"""A real Apache Kudu cluster on loopback, to measure against: the same work, the same machine, the same run.
+
+Needs Maven (which fetches the published binaries) and unzip. `KuduMissing` says in one line what is absent; a figure is
+never made up or taken from an earlier run. WAL appends are synced, as ours are.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+VERSION = "1.18.1"
+MASTER_PORT = 17051
+SERVER_PORT = 17150
+WEB_PORT = 18050
+REPLICAS = 3
+START_WAIT_S = 60.0
+COMMON = [
+    "--unlock_experimental_flags", "--unlock_unsafe_flags", "--rpc_authentication=disabled",
+    "--rpc_encryption=disabled", "--time_source=system_unsync", "--log_force_fsync_all=true", "--superuser_acl=*",
+]  # fmt: skip
+
+
+class KuduMissing(RuntimeError):
+    """Kudu cannot be run here; the text is one line on what is absent."""
+
+
+def binaries(cache: Path) -> Path:
+    """Folder of the unpacked release, fetched on first use; KuduMissing without Maven, unzip or network."""
+    home = cache / f"kudu-binary-{VERSION}-linux-x86_64"
+    if (home / "bin" / "kudu").exists():
+        return home
+    for tool in ("mvn", "unzip"):
+        if shutil.which(tool) is None:
+            raise KuduMissing(f"no Kudu figures: `{tool}` is not on the PATH")
+    cache.mkdir(parents=True, exist_ok=True)
+    artifact = f"org.apache.kudu:kudu-binary:{VERSION}:jar:linux-x86_64"
+    copy = ["dependency:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={cache}"]
+    fetched = subprocess.run(["mvn", "-q", "-B", *copy], capture_output=True, text=True, check=False)
+    if fetched.returncode:
+        raise KuduMissing(f"no Kudu figures: Maven could not fetch {artifact}: {fetched.stdout.strip()[:200]}")
+    jar = cache / f"kudu-binary-{VERSION}-linux-x86_64.jar"
+    subprocess.run(["unzip", "-qo", str(jar), "-d", str(cache)], check=True)
+    for program in (home / "bin").iterdir():
+        program.chmod(0o755)
+    jar.unlink()
+    return home
+
+
+@dataclass
+class KuduCluster:
+    """One master and tablet servers. Use as a context manager; everything under `folder` is removed at the end."""
+
+    home: Path
+    folder: Path
+    servers: int = 3
+    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    @property
+    def master(self) -> str:
+        """host:port of the master."""
+        return f"127.0.0.1:{MASTER_PORT}"
+
+    @property
+    def _env(self) -> dict[str, str]:
+        # The bundled Kerberos and SASL libraries must win over the system's.
+        lib = str(self.home / "lib")
+        return {**os.environ, "LD_LIBRARY_PATH": lib, "SASL_PATH": f"{lib}/sasl2"}
+
+    def __enter__(self) -> KuduCluster:
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self._launch("m", "kudu-master", f"--rpc_bind_addresses={self.master}", f"--webserver_port={WEB_PORT}")
+        for number in range(1, self.servers + 1):
+            self.start_server(number)
+        deadline = time.monotonic() + START_WAIT_S
+        while len(self.server_uuids()) < self.servers:
+            if time.monotonic() > deadline:
+                self.__exit__()
+                raise KuduMissing(f"no Kudu figures: the cluster did not come up in {START_WAIT_S:.0f} s")
+            time.sleep(0.25)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self.processes.values():
+            process.terminate()
+        for process in self.processes.values():
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _launch(self, name: str, program: str, *flags: str) -> None:
+        root = self.folder / name
+        logs = self.folder / f"{name}-log"
+        root.mkdir(parents=True, exist_ok=True)
+        logs.mkdir(exist_ok=True)
+        places = [f"--fs_wal_dir={root}", f"--fs_data_dirs={root}", f"--log_dir={logs}"]
+        with (self.folder / f"{name}.out").open("ab") as out:
+            self.processes[name] = subprocess.Popen(
+                [str(self.home / "bin" / program), *places, *COMMON, f"--webserver_doc_root={self.home}/www", *flags],
+                env=self._env,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+            )
+
+    def start_server(self, number: int) -> None:
+        """Start tablet server `number`, for the first time or again."""
+        self._launch(
+            f"t{number}", "kudu-tserver", f"--rpc_bind_addresses=127.0.0.1:{SERVER_PORT + number}",
+            f"--webserver_port={WEB_PORT + 100 + number}", f"--tserver_master_addrs={self.master}",
+        )  # fmt: skip
+
+    def kill_server(self, number: int) -> None:
+        """kill -9."""
+        self.processes[f"t{number}"].send_signal(signal.SIGKILL)
+        self.processes[f"t{number}"].wait()
+
+    def cli(self, *arguments: str, check: bool = True) -> str:
+        """Output of the `kudu` tool."""
+        command = [str(self.home / "bin" / "kudu"), *arguments]
+        done = subprocess.run(command, env=self._env, capture_output=True, text=True, check=False)
+        if check and done.returncode:
+            raise RuntimeError(f"kudu {' '.join(arguments[:3])} failed: {done.stderr.strip()[-400:]}")
+        return done.stdout
+
+    def start_cli(self, *arguments: str) -> subprocess.Popen[str]:
+        """The `kudu` tool as a running process."""
+        command = [str(self.home / "bin" / "kudu"), *arguments]
+        return subprocess.Popen(command, env=self._env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+
+    def server_uuids(self) -> dict[int, str]:
+        """Tablet server number -> uuid, of those that registered."""
+        listing = self.cli("tserver", "list", self.master, "-format=csv", "-columns=uuid,rpc-addresses", check=False)
+        found = re.findall(rf"^(\w{{32}}),127\.0\.0\.1:{SERVER_PORT // 100}(\d\d)$", listing, re.MULTILINE)
+        return {int(port) - SERVER_PORT % 100: uuid for uuid, port in found}
+
+    def peak_memory_bytes(self) -> dict[str, int]:
+        """Peak resident bytes of each process, as the kernel accounts them."""
+        peaks = {}
+        for name, process in self.processes.items():
+            status = Path(f"/proc/{process.pid}/status")
+            if status.exists() and (found := re.search(r"VmHWM:\s+(\d+) kB", status.read_text())):
+                peaks[name] = int(found[1]) * 1024
+        return peaks
+
+    # ------------------------------------------------------------------------------------------------- the work
+
+    def create_table(self, name: str, tablets: int, replicas: int = REPLICAS) -> None:
+        """key int64, int_val int32, string_val string; hash-partitioned by key."""
+        columns = [
+            {"column_name": "key", "column_type": "INT64", "is_nullable": False},
+            {"column_name": "int_val", "column_type": "INT32"},
+            {"column_name": "string_val", "column_type": "STRING"},
+        ]
+        hashing = {"hash_partitions": [{"columns": ["key"], "num_buckets": tablets}]}
+        request = {
+            "table_name": name,
+            "schema": {"columns": columns, "key_column_names": ["key"]},
+            "partition": hashing,
+            "num_replicas": replicas,
+        }
+        self.cli("table", "create", self.master, json.dumps(request))
+
+    def delete_table(self, name: str) -> None:
+        """Drop a table."""
+        self.cli("table", "delete", self.master, name)
+
+    def load(self, table: str, rows: int, *, clients: int = 2, string_bytes: int = 32, upsert: bool = False) -> float:
+        """Seconds that `clients` processes need for `rows` rows in all: sequential inserts, or random upserts."""
+        each = rows // clients
+        mode = ["--use_random", "--use_upsert"] if upsert else []
+        started = time.monotonic()
+        running = [
+            self.start_cli(
+                "perf", "loadgen", self.master, f"--table_name={table}", "--num_threads=1",
+                f"--num_rows_per_thread={each}", f"--seq_start={pos * each}", f"--string_len={string_bytes}", "--run_scan=false", *mode,
+            )
+            for pos in range(clients)
+        ]  # fmt: skip
+        statuses = [process.wait() for process in running]
+        seconds = time.monotonic() - started
+        for process in running:
+            if process.stdout:
+                process.stdout.close()
+        if any(statuses):
+            raise RuntimeError(f"kudu perf loadgen ended with {statuses}")
+        return seconds
+
+    def single_writes(self, table: str, writes: int, clients: int) -> float:
+        """Seconds for `writes` one-row writes by `clients` threads, as the tool itself times them."""
+        out = self.cli(
+            "perf", "loadgen", self.master, f"--table_name={table}", f"--num_threads={clients}",
+            f"--num_rows_per_thread={writes // clients}", "--flush_per_n_rows=1", "--string_len=32",
+        )  # fmt: skip
+        found = re.search(r"time total\s*:\s*([\d.]+)\s*ms", out)
+        if not found:
+            raise RuntimeError(f"kudu perf loadgen printed no total: {out[-200:]}")
+        return float(found[1]) / 1000
+
+    def scan(self, table: str) -> tuple[int, float]:
+        """(rows, seconds) of a scan of three columns by two threads."""
+        out = self.cli("perf", "table_scan", self.master, table, "--num_threads=2", "--columns=key,int_val,string_val")
+        rows = re.search(r"Total count (\d+) cost ([\d.]+) seconds", out)
+        if not rows:
+            raise RuntimeError(f"kudu perf table_scan printed no count: {out[-200:]}")
+        return int(rows[1]), float(rows[2])
+
+    def copy(self, table: str, source: int, target: int) -> dict[str, float]:
+        """Move one replica from server `source` to `target`: bytes, seconds of the download and of the move."""
+        listing = self.cli("table", "list", self.master, "--list_tablets")
+        block = listing[listing.index(table) :]
+        tablet = re.findall(r"^\s*T (\w{32})", block, re.MULTILINE)[0]
+        uuids = self.server_uuids()
+        before = folder_bytes(self.folder / f"t{target}")
+        started = time.monotonic()
+        self.cli("tablet", "change_config", "move_replica", self.master, tablet, uuids[source], uuids[target])
+        moved = time.monotonic() - started
+        copied = folder_bytes(self.folder / f"t{target}") - before
+        stamps = [
+            3600 * int(m[1]) + 60 * int(m[2]) + float(m[3])
+            for log in (self.folder / f"t{target}-log").glob("*INFO*")
+            for line in log.read_text(errors="replace").splitlines()
+            if tablet in line
+            and "tablet copy" in line.lower()
+            and (m := re.match(r"I\d+ (\d+):(\d+):(\d+\.\d+)", line))
+        ]
+        download = max(stamps) - min(stamps) if len(stamps) > 1 else moved
+        return {"bytes": copied, "download_s": download, "move_s": moved}
+
+
+def folder_bytes(folder: Path) -> int:
+    """Bytes of all files below `folder`."""
+    return sum(f.stat().st_size for f in folder.rglob("*") if f.is_file()) if folder.exists() else 0
