@@ -1,0 +1,267 @@
+"""The root record of one tablet on one server: `tablet-meta/<tablet_id>`, replaced atomically.
+
+Its absence means DOES_NOT_EXIST, whatever else lies about. The block list, the ledger and `state` are complete to
+`flush_opid` and hold nothing later; replay starts right after it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from nyala import schemas
+from nyala.replica.base import ZERO_OPID, Code, Corruption, DataState, Disk, OpId, Refused, check
+from nyala.replica.rows import PartitionSpec, TableSchema
+
+FOLDER = "tablet-meta"
+
+_LEGAL_MOVES = frozenset(
+    {
+        (DataState.DOES_NOT_EXIST, DataState.COPYING),
+        (DataState.DOES_NOT_EXIST, DataState.READY),
+        (DataState.READY, DataState.READY),
+        (DataState.READY, DataState.DELETED),
+        (DataState.DELETED, DataState.DELETED),
+        (DataState.DELETED, DataState.COPYING),
+        (DataState.COPYING, DataState.COPYING),
+        (DataState.COPYING, DataState.READY),
+        (DataState.COPYING, DataState.DELETED),
+    }
+)
+"""Nothing returns to DOES_NOT_EXIST. Staying put is rewriting other fields of the record."""
+
+
+class BlockInfo(NamedTuple):
+    """One block as the superblock names it: the Arrow file and its sidecar. Lengths in bytes, CRC-32C of whole files."""
+
+    name: str
+    length_bytes: int
+    crc: int
+    rows: int
+    min_time: int
+    max_time: int
+    level: int
+    schema_id: int
+    sidecar_name: str
+    sidecar_length_bytes: int
+    sidecar_crc: int
+    dead_rows: int = 0
+    """Rows that were superseded when the block was written."""
+
+    @property
+    def files(self) -> tuple[tuple[str, int, int], ...]:
+        """(path, length, CRC) of each file."""
+        return (
+            (self.name, self.length_bytes, self.crc),
+            (self.sidecar_name, self.sidecar_length_bytes, self.sidecar_crc),
+        )
+
+    def to_avro(self) -> dict[str, Any]:
+        """As `superblock.avsc` has it; the sidecar travels in the reserved bytes."""
+        sidecar = {"name": self.sidecar_name, "length": self.sidecar_length_bytes, "crc": self.sidecar_crc}
+        return {
+            "name": self.name,
+            "length_bytes": self.length_bytes,
+            "crc": self.crc,
+            "rows": self.rows,
+            "min_time": self.min_time,
+            "max_time": self.max_time,
+            "level": self.level,
+            "tombstones": self.dead_rows,
+            "schema_id": self.schema_id,
+            "reserved": json.dumps({"sidecar": sidecar}).encode(),
+        }
+
+    @classmethod
+    def from_avro(cls, raw: dict[str, Any]) -> BlockInfo:
+        """The inverse of `to_avro`; ValueError or KeyError if the reserved bytes are something else."""
+        sidecar = json.loads(raw["reserved"])["sidecar"]
+        return cls(
+            name=raw["name"],
+            length_bytes=raw["length_bytes"],
+            crc=raw["crc"],
+            rows=raw["rows"],
+            min_time=raw["min_time"],
+            max_time=raw["max_time"],
+            level=raw["level"],
+            schema_id=raw["schema_id"],
+            sidecar_name=sidecar["name"],
+            sidecar_length_bytes=sidecar["length"],
+            sidecar_crc=sidecar["crc"],
+            dead_rows=raw["tombstones"],
+        )
+
+
+def _empty_ledger() -> dict[str, Any]:
+    return {"sources": [], "clients": []}
+
+
+@dataclass(kw_only=True)
+class Superblock:
+    """One tablet's root record.
+
+    Invariants: `next_block` only grows; `last_logged` is set while DELETED and kept through COPYING; a READY
+    superblock names only complete blocks.
+    Durability: `save` is atomic and synced before it returns.
+    """
+
+    tablet_id: str
+    table_id: str
+    table_name: str = ""
+    data_state: DataState = DataState.READY
+    last_logged: OpId | None = None
+    quarantine: str = ""
+    bucket: int = 0
+    range_pos: int = 0
+    partition: PartitionSpec | None = None
+    table_schemas: tuple[TableSchema, ...] = ()
+    """Every version known, the current one last. Empty for the masters' catalog."""
+    history_retention_us: int = 0
+    flush_opid: OpId = ZERO_OPID
+    flush_time: int = 0
+    history_horizon: int = 0
+    blocks: tuple[BlockInfo, ...] = ()
+    next_block: int = 0
+    """Number of the next block; never reused, not even after deletion and a new copy."""
+    ledger: dict[str, Any] = field(default_factory=_empty_ledger)
+    wal_generation: int = 0
+    state: bytes = b""
+    """The catalog's records, in the masters' own tablet."""
+
+    @property
+    def path(self) -> str:
+        """Where this record lies."""
+        return superblock_path(self.tablet_id)
+
+    @property
+    def schema(self) -> TableSchema:
+        """The current table schema."""
+        check(bool(self.table_schemas), "a data tablet has a schema", tablet=self.tablet_id)
+        return self.table_schemas[-1]
+
+    def save(self, disk: Disk) -> None:
+        """Replace the record on disk. InvariantViolation for a data state that cannot follow the one on disk."""
+        previous = Superblock.load(disk, self.tablet_id) if disk.exists(self.path) else None
+        before = previous.data_state if previous else DataState.DOES_NOT_EXIST
+        check(
+            (before, self.data_state) in _LEGAL_MOVES,
+            "this move of the data state is not legal",
+            tablet=self.tablet_id,
+            before=before.name,
+            after=self.data_state.name,
+        )
+        if previous is not None:
+            check(
+                self.next_block >= previous.next_block,
+                "block numbers are never reused",
+                before=previous.next_block,
+                after=self.next_block,
+            )
+        disk.mkdir(FOLDER)
+        disk.replace(self.path, schemas.frame("superblock", self.to_avro()))
+
+    @classmethod
+    def load(cls, disk: Disk, tablet_id: str) -> Superblock:
+        """The record on disk. Refused(TABLET_NOT_FOUND) if there is none; Corruption if it cannot be read."""
+        path = superblock_path(tablet_id)
+        if not disk.exists(path):
+            raise Refused(Code.TABLET_NOT_FOUND, "no superblock", tablet=tablet_id)
+        try:
+            result = cls.from_avro(schemas.unframe("superblock", disk.read(path)))
+        except (ValueError, KeyError, EOFError, IndexError, TypeError) as e:
+            raise Corruption("the superblock cannot be read", tablet=tablet_id, reason=str(e)) from e
+        if result.tablet_id != tablet_id:
+            raise Corruption("the superblock is another tablet's", tablet=tablet_id, found=result.tablet_id)
+        return result
+
+    @classmethod
+    def exists(cls, disk: Disk, tablet_id: str) -> bool:
+        """Whether the tablet exists here, in whatever data state."""
+        return disk.exists(superblock_path(tablet_id))
+
+    @classmethod
+    def list_tablets(cls, disk: Disk) -> list[str]:
+        """Ids of the tablets that have a superblock here, sorted."""
+        return [n for n in disk.listdir(FOLDER) if not n.startswith(".") and ".tmp" not in n]
+
+    def with_schema(self, schema: TableSchema) -> Superblock:
+        """The same record with a later current schema."""
+        return replace(self, table_schemas=(*self.table_schemas, schema))
+
+    def to_avro(self) -> dict[str, Any]:
+        """The dict of `superblock.avsc`."""
+        check(self.data_state is not DataState.DOES_NOT_EXIST, "DOES_NOT_EXIST is never stored", tablet=self.tablet_id)
+        return {
+            "version": 1,
+            "incompatible_features": [],
+            "tablet_id": self.tablet_id,
+            "table_id": self.table_id,
+            "table_name": self.table_name,
+            "data_state": self.data_state.name,
+            "last_logged": None if self.last_logged is None else self.last_logged._asdict(),
+            "quarantine": self.quarantine,
+            "bucket": self.bucket,
+            "range_pos": self.range_pos,
+            "partition_json": self.partition.to_json() if self.partition else "",
+            "schemas_json": [s.to_json() for s in self.table_schemas],
+            "history_retention_us": self.history_retention_us,
+            "flush_opid": self.flush_opid._asdict(),
+            "flush_time": self.flush_time,
+            "history_horizon": self.history_horizon,
+            "blocks": [b.to_avro() for b in self.blocks],
+            "block_generation": self.next_block,
+            "ledger": self.ledger,
+            "wal_generation": self.wal_generation,
+            "state": self.state,
+            "reserved": b"",
+        }
+
+    @classmethod
+    def from_avro(cls, raw: dict[str, Any]) -> Superblock:
+        """The inverse of `to_avro`."""
+        last = raw["last_logged"]
+        return cls(
+            tablet_id=raw["tablet_id"],
+            table_id=raw["table_id"],
+            table_name=raw["table_name"],
+            data_state=DataState[raw["data_state"]],
+            last_logged=None if last is None else OpId(last["term"], last["index"]),
+            quarantine=raw["quarantine"],
+            bucket=raw["bucket"],
+            range_pos=raw["range_pos"],
+            partition=PartitionSpec.from_json(raw["partition_json"]) if raw["partition_json"] else None,
+            table_schemas=tuple(TableSchema.from_json(s) for s in raw["schemas_json"]),
+            history_retention_us=raw["history_retention_us"],
+            flush_opid=OpId(raw["flush_opid"]["term"], raw["flush_opid"]["index"]),
+            flush_time=raw["flush_time"],
+            history_horizon=raw["history_horizon"],
+            blocks=tuple(BlockInfo.from_avro(b) for b in raw["blocks"]),
+            next_block=raw["block_generation"],
+            ledger=raw["ledger"],
+            wal_generation=raw["wal_generation"],
+            state=raw["state"],
+        )
+
+
+def superblock_path(tablet_id: str) -> str:
+    """Path of a tablet's superblock."""
+    return f"{FOLDER}/{tablet_id}"
+
+
+def block_names(superblock: Superblock) -> frozenset[str]:
+    """Paths of every file in `data/` that the superblock names."""
+    return frozenset(path for block in superblock.blocks for path, _, _ in block.files)
+
+
+def sweep_orphans(disk: Disk, live_names: Sequence[str] | frozenset[str]) -> list[str]:
+    """Remove the files of `data/` that no superblock names, live or quarantined; the removed paths, sorted.
+
+    Only at start, before any tablet is open: a running flush writes its block before a superblock names it.
+    """
+    live = frozenset(live_names)
+    orphans = [f"data/{name}" for name in disk.listdir("data") if f"data/{name}" not in live]
+    for path in orphans:
+        disk.remove(path)
+    return orphans
