@@ -1,0 +1,236 @@
+"""nyala-hash-1: the 64-bit hash of a primary key, the same on every machine, for ever.
+
+The canonical form of a key value is a sequence of 64-bit little-endian words:
+
+- int8 to int64, date (days since 1970) and timestamp (microseconds since 1970, UTC): one word, the value sign-extended;
+- decimal: two words, the low and the high half of the unscaled 128-bit two's complement value;
+- string (UTF-8) and binary: the bytes cut into words of eight, the last one padded with zero bytes; no words if empty.
+
+All arithmetic is modulo 2**64. `mix` is the step of splitmix64, a bijection:
+
+    mix(x): x += 0x9E3779B97F4A7C15
+            x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9;  x = (x ^ x >> 27) * 0x94D049BB133111EB;  return x ^ x >> 31
+
+    integer-like value w:                  H = mix(w)
+    decimal (lo, hi):                      H = mix(mix(lo) ^ hi)
+    n bytes with words w1 ... wm:          H = mix(n * 0xA24BAED4963EE407), then for each word H = mix(H ^ w)
+    key of one column:                     its H
+    key of columns 1 ... k:                K = H1, then for each further column K = mix(K * 0x9FB21C651E98DF25 + H)
+
+So the hash of a key that is one integer-like column is a bijection of its value: equal hashes mean equal keys.
+A null hashes as zero or as no bytes; keys have none, and callers refuse them before or after.
+
+Golden vectors: tests/unit/rows/test_rows_hash.py. A change of one bit is a new hash version, not an edit.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .types import ColumnType, invalid
+
+HASH_VERSION = 1
+U64 = npt.NDArray[np.uint64]
+
+_MASK = (1 << 64) - 1
+_GOLDEN = 0x9E3779B97F4A7C15
+_MIX_A = 0xBF58476D1CE4E5B9
+_MIX_B = 0x94D049BB133111EB
+_LENGTH = 0xA24BAED4963EE407
+_COMBINE = 0x9FB21C651E98DF25
+_TAIL_MASKS = np.array([_MASK] + [(1 << (8 * r)) - 1 for r in range(1, 8)], dtype=np.uint64)
+_EPOCH_DAY = dt.date(1970, 1, 1)
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+def key_hash(columns: Sequence[Any]) -> U64:
+    """nyala-hash-1 of each row; `columns` are equally long pyarrow arrays, the key's columns in key order.
+
+    Shape (rows,). Refused(INVALID_ARGUMENT) if there is no column, or one of a type that no key has.
+    """
+    if not columns:
+        raise invalid("a key has at least one column")
+    result = _hash_column(columns[0])
+    for column in columns[1:]:
+        result *= np.uint64(_COMBINE)
+        result += _hash_column(column)
+        _mix(result)
+    return result
+
+
+def key_hash_one(values: Sequence[object], types: Sequence[ColumnType]) -> int:
+    """The scalar twin of `key_hash`: Python values of one key and their column types. Slow; for tests and tools."""
+    hashes = [_hash_one(v, t) for v, t in zip(values, types, strict=True)]
+    if not hashes:
+        raise invalid("a key has at least one column")
+    result = hashes[0]
+    for h in hashes[1:]:
+        result = mix_one((result * _COMBINE + h) & _MASK)
+    return result
+
+
+def mix_one(x: int) -> int:
+    """`mix` of one word."""
+    x = (x + _GOLDEN) & _MASK
+    x = ((x ^ x >> 30) * _MIX_A) & _MASK
+    x = ((x ^ x >> 27) * _MIX_B) & _MASK
+    return x ^ x >> 31
+
+
+def _mix(x: U64) -> U64:
+    """`mix` of each word, in place: five passes over memory and one scratch array."""
+    scratch = np.empty_like(x)
+    x += np.uint64(_GOLDEN)
+    for shift, factor in ((30, _MIX_A), (27, _MIX_B)):
+        np.right_shift(x, np.uint64(shift), out=scratch)
+        x ^= scratch
+        x *= np.uint64(factor)
+    np.right_shift(x, np.uint64(31), out=scratch)
+    x ^= scratch
+    return x
+
+
+def _hash_column(column: Any) -> U64:
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        array = array.dictionary_decode()
+        kind = array.type
+    if pa.types.is_integer(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        return _mix(integer_words(array))
+    if pa.types.is_decimal128(kind):
+        words = _decimal_words(array)
+        low = _mix(np.ascontiguousarray(words[:, 0]))
+        low ^= words[:, 1]
+        return _mix(low)
+    if _is_bytes(kind):
+        return _hash_bytes(array)
+    raise invalid("a column of this type cannot be in a key", type=str(kind))
+
+
+def _is_bytes(kind: Any) -> bool:
+    tests = (
+        pa.types.is_string,
+        pa.types.is_binary,
+        pa.types.is_large_string,
+        pa.types.is_large_binary,
+        pa.types.is_string_view,
+        pa.types.is_binary_view,
+    )
+    return any(test(kind) for test in tests)
+
+
+def integer_words(array: Any) -> U64:
+    """A fresh array of the values of an integer-like column as 64-bit words; null is 0."""
+    kind = array.type
+    if pa.types.is_date(kind):
+        array = (array if pa.types.is_date32(kind) else array.cast(pa.date32())).view(pa.int32())
+    elif pa.types.is_timestamp(kind):
+        array = (array if kind.unit == "us" else array.cast(pa.timestamp("us", tz=kind.tz))).view(pa.int64())
+    if array.null_count:
+        array = pc.fill_null(array, 0)
+    words: U64 = array.to_numpy(zero_copy_only=False).astype(np.int64).view(np.uint64)
+    return words
+
+
+def _decimal_words(array: Any) -> npt.NDArray[np.uint64]:
+    """Shape (rows, 2): low and high half of the unscaled value; null is 0."""
+    if array.null_count:
+        array = pc.fill_null(array, pa.scalar(decimal.Decimal(0), type=array.type))
+    words = np.frombuffer(array.buffers()[1], dtype="<u8")
+    return words[2 * array.offset : 2 * (array.offset + len(array))].reshape(-1, 2)
+
+
+def _hash_bytes(array: Any) -> U64:
+    """Word by word over all rows at once: round i handles the rows that have an i-th word."""
+    rows = len(array)
+    if not (pa.types.is_string(array.type) or pa.types.is_binary(array.type)):
+        array = array.cast(pa.large_binary())
+    if array.null_count:
+        array = pc.fill_null(array, pa.scalar(b"", type=pa.binary()).cast(array.type))
+    _, offsets_buffer, data = array.buffers()
+    wide = pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type)
+    if rows == 0:
+        return np.zeros(0, dtype=np.uint64)
+    offsets = np.frombuffer(offsets_buffer, dtype="<i8" if wide else "<i4")
+    offsets = offsets[array.offset : array.offset + rows + 1].astype(np.int64)
+    first, end = int(offsets[0]), int(offsets[-1])
+    # The copy is aligned and padded, so that reading two whole words around any position stays inside.
+    words = np.zeros((end - first) // 8 + 3, dtype="<u8")
+    if end > first:
+        words.view(np.uint8)[: end - first] = np.frombuffer(data, dtype=np.uint8, count=end - first, offset=first)
+    starts = offsets[:-1] - first
+    lengths = np.diff(offsets)
+    result: U64 = lengths.astype(np.uint64)
+    result *= np.uint64(_LENGTH)
+    _mix(result)
+    live: npt.NDArray[np.int64] | None = None if lengths.min(initial=1 << 62) > 0 else np.flatnonzero(lengths > 0)
+    done = 0
+    longest = int(lengths.max(initial=0))
+    while done < longest:
+        at = starts if live is None else starts[live]
+        left = lengths if live is None else lengths[live]
+        word = _words_at(words, at + done, left - done)
+        if live is None:
+            result ^= word
+            _mix(result)
+        else:
+            result[live] = _mix(result[live] ^ word)
+        done += 8
+        keep = left > done
+        if not keep.all():
+            live = np.flatnonzero(keep) if live is None else live[keep]
+    return result
+
+
+def _words_at(words: U64, byte_pos: npt.NDArray[np.int64], left: npt.NDArray[np.int64]) -> U64:
+    """The eight bytes at each position, of which `left` count and the others are zero."""
+    pos = byte_pos >> 3
+    shift = ((byte_pos & 7) << 3).astype(np.uint64)
+    word: U64 = words[pos] >> shift
+    # A shift by 64 is undefined, so it is done in two steps.
+    word |= (words[pos + 1] << (np.uint64(63) - shift)) << np.uint64(1)
+    word &= _TAIL_MASKS[np.where(left < 8, left, 0)]
+    return word
+
+
+def _hash_one(value: object, column_type: ColumnType) -> int:
+    if column_type in (ColumnType.STRING, ColumnType.BINARY):
+        data = b"" if value is None else value.encode() if isinstance(value, str) else bytes(value)  # type: ignore[call-overload]
+        result = mix_one(len(data) * _LENGTH & _MASK)
+        for i in range(0, len(data), 8):
+            result = mix_one(result ^ int.from_bytes(data[i : i + 8], "little"))
+        return result
+    if column_type is ColumnType.DECIMAL:
+        unscaled = unscaled_decimal(value) if isinstance(value, decimal.Decimal) else int(str(value or 0))
+        return mix_one(mix_one(unscaled & _MASK) ^ (unscaled >> 64 & _MASK))
+    return mix_one(integer_of(value) & _MASK)
+
+
+def unscaled_decimal(value: decimal.Decimal) -> int:
+    """The digits of `value` as an integer, at the scale that `value` itself has."""
+    sign, digits, _ = value.as_tuple()
+    number = int("".join(map(str, digits)) or "0")
+    return -number if sign else number
+
+
+def integer_of(value: object) -> int:
+    """The 64-bit integer behind an integer-like value; null is 0."""
+    if value is None:
+        return 0
+    if isinstance(value, dt.datetime):
+        aware = value if value.tzinfo else value.replace(tzinfo=dt.UTC)
+        return (aware - _EPOCH) // dt.timedelta(microseconds=1)
+    if isinstance(value, dt.date):
+        return (value - _EPOCH_DAY).days
+    if isinstance(value, int):
+        return value
+    raise invalid("not an integer, a date or a timestamp", value=value)

@@ -1,0 +1,91 @@
+"""What travels with a batch: where it came from, what became of single rows, and the payload's checksum."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import google_crc32c
+
+from nyala import schemas
+from nyala.replica.base import Corruption, RowCode
+
+
+def crc32c(data: bytes | memoryview) -> int:
+    """CRC-32C (Castagnoli) of `data`."""
+    return int(google_crc32c.value(data if isinstance(data, bytes) else bytes(data)))
+
+
+class SourceKey(NamedTuple):
+    """One Kafka partition of one life of a topic: a recreated topic has another id."""
+
+    cluster_id: str
+    topic_id: str
+    kafka_partition: int
+
+
+class RowError(NamedTuple):
+    """Why the row at `offset` of its source was not applied."""
+
+    offset: int
+    code: RowCode
+    column: str = ""
+
+
+@dataclass(frozen=True)
+class WriteMeta:
+    """The meta of a WRITE entry. Either `source` is set, or `client_id`, or neither for a write without a ledger.
+
+    `after`: highest offset of the source which the sender knows this tablet has acknowledged; None on a cold start.
+    `done`: errors remembered below it may be forgotten. `first_incomplete`: likewise for a client's results.
+    """
+
+    column_ids: tuple[int, ...]
+    rows: int
+    source: SourceKey | None = None
+    generation: int = 0
+    after: int | None = None
+    done: int = 0
+    client_id: str = ""
+    sequence: int = 0
+    first_incomplete: int = 0
+
+    def encode(self) -> bytes:
+        """Bare Avro `WriteMeta`."""
+        return schemas.encode(
+            "write_meta",
+            {
+                "column_ids": list(self.column_ids),
+                "rows": self.rows,
+                "source": None if self.source is None else self.source._asdict(),
+                "generation": self.generation,
+                "after": self.after,
+                "done": self.done,
+                "client_id": self.client_id,
+                "sequence": self.sequence,
+                "first_incomplete": self.first_incomplete,
+            },
+        )
+
+    @classmethod
+    def decode(cls, data: bytes) -> WriteMeta:
+        """The inverse of `encode`; Corruption if `data` is no such datum, for only we write them."""
+        try:
+            raw = schemas.decode("write_meta", data)
+        except (EOFError, ValueError, IndexError, struct.error, OverflowError, MemoryError) as e:
+            raise Corruption("a WRITE entry's meta cannot be decoded", bytes=len(data), reason=str(e)) from e
+        source = raw["source"]
+        return cls(
+            column_ids=tuple(raw["column_ids"]),
+            rows=raw["rows"],
+            source=None
+            if source is None
+            else SourceKey(source["cluster_id"], source["topic_id"], source["kafka_partition"]),
+            generation=raw["generation"],
+            after=raw["after"],
+            done=raw["done"],
+            client_id=raw["client_id"],
+            sequence=raw["sequence"],
+            first_incomplete=raw["first_incomplete"],
+        )

@@ -1,0 +1,144 @@
+"""Table schemas: named, typed columns with ids that never change, and the primary key."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from nyala.replica.base import limits
+
+from .types import KEY_TYPES, Column, ColumnType, invalid, value_from_json, value_to_json
+
+OP_COLUMN = "__op"
+OFFSET_COLUMN = "__offset"
+OP_FIELD = pa.field(OP_COLUMN, pa.uint8(), nullable=False)
+OFFSET_FIELD = pa.field(OFFSET_COLUMN, pa.int64(), nullable=False)
+
+
+@dataclass(frozen=True)
+class TableSchema:
+    """One version of a table's columns. `key` names the primary key's columns, in key order.
+
+    Invariants: names and ids are unique; key columns exist, are of a key type and not nullable.
+    Refused(INVALID_ARGUMENT) at construction names what is wrong.
+    """
+
+    schema_id: int
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.columns) <= limits.COLUMNS_MAX:
+            raise invalid("a table has 1 to 300 columns", columns=len(self.columns))
+        for what, seen in (("name", [c.name for c in self.columns]), ("id", [str(c.id) for c in self.columns])):
+            twice = sorted({v for v in seen if seen.count(v) > 1})
+            if twice:
+                raise invalid(f"two columns have one {what}", repeated=",".join(twice))
+        if not self.key:
+            raise invalid("a table needs a primary key: name at least one column in key=")
+        if len(set(self.key)) != len(self.key):
+            raise invalid("the key names a column twice", key=",".join(self.key))
+        by_name = self._by_name
+        for name in self.key:
+            column = by_name.get(name)
+            if column is None:
+                raise invalid("the key names a column that does not exist", column=name, known=",".join(by_name))
+            if column.type not in KEY_TYPES:
+                raise invalid("a column of this type cannot be in the key", column=name, type=column.type.value)
+            if column.nullable:
+                raise invalid("a key column must not be nullable", column=name)
+
+    @cached_property
+    def _by_name(self) -> dict[str, Column]:
+        return {c.name: c for c in self.columns}
+
+    @cached_property
+    def _by_id(self) -> dict[int, Column]:
+        return {c.id: c for c in self.columns}
+
+    @cached_property
+    def arrow(self) -> Any:
+        """pa.Schema of the columns, in order."""
+        return pa.schema([pa.field(c.name, c.arrow_type, nullable=c.nullable) for c in self.columns])
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Column names, in order."""
+        return tuple(c.name for c in self.columns)
+
+    @cached_property
+    def key_columns(self) -> tuple[Column, ...]:
+        """The key's columns, in key order."""
+        return tuple(self._by_name[n] for n in self.key)
+
+    def has(self, name: str) -> bool:
+        """Whether there is a column of that name."""
+        return name in self._by_name
+
+    def column(self, name: str) -> Column:
+        """The column of that name; Refused(INVALID_ARGUMENT) if there is none."""
+        column = self._by_name.get(name)
+        if column is None:
+            raise invalid("no such column", column=name, known=",".join(self._by_name))
+        return column
+
+    def by_id(self, column_id: int) -> Column:
+        """The column of that id; Refused(INVALID_ARGUMENT) if there is none."""
+        column = self._by_id.get(column_id)
+        if column is None:
+            raise invalid("no column of this id", column_id=column_id, schema_id=self.schema_id)
+        return column
+
+    def column_ids(self, names: Iterable[str]) -> tuple[int, ...]:
+        """Ids of the named columns, in that order."""
+        return tuple(self.column(n).id for n in names)
+
+    def wire_schema(self, column_ids: Iterable[int]) -> Any:
+        """pa.Schema of a write batch: those columns, then `__op` uint8 and `__offset` int64.
+
+        All columns may carry nulls on the wire: a null in a required column is that row's error, not the batch's.
+        """
+        fields = [pa.field(c.name, c.arrow_type) for c in map(self.by_id, column_ids)]
+        return pa.schema([*fields, OP_FIELD, OFFSET_FIELD])
+
+    def to_json(self) -> str:
+        """One line of JSON; `from_json` is the inverse."""
+        columns = [
+            {
+                "id": c.id,
+                "name": c.name,
+                "type": c.type.value,
+                "nullable": c.nullable,
+                "precision": c.precision,
+                "scale": c.scale,
+                "default": value_to_json(c.type, c.default),
+            }
+            for c in self.columns
+        ]
+        return json.dumps({"schema_id": self.schema_id, "columns": columns, "key": list(self.key)})
+
+    @classmethod
+    def from_json(cls, text: str) -> TableSchema:
+        """The schema that `to_json` wrote; Refused(INVALID_ARGUMENT) if `text` is something else."""
+        try:
+            raw = json.loads(text)
+            columns = tuple(
+                Column(
+                    id=c["id"],
+                    name=c["name"],
+                    type=ColumnType(c["type"]),
+                    nullable=c["nullable"],
+                    precision=c["precision"],
+                    scale=c["scale"],
+                    default=value_from_json(ColumnType(c["type"]), c["default"]),
+                )
+                for c in raw["columns"]
+            )
+            return cls(raw["schema_id"], columns, tuple(raw["key"]))
+        except (KeyError, TypeError, ValueError) as e:
+            raise invalid("not a table schema's JSON", text=text[:200], reason=str(e)) from e
