@@ -1,0 +1,278 @@
+"""One KRaft broker (controller and broker in one JVM) under a folder, from the pinned jars.
+
+The folder keeps the port, the formatted storage and the log, so that a broker which was stopped or killed comes back
+on the same port with its topics. `python -m nyala.infra.local.kafka` runs one as a supervised child.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from nyala.infra.jars import JarsMissing, broker_class_path, java
+
+CLUSTER_ID = "TnlhbGFMb2NhbFN0YWNrMQ"
+"""KRaft's 22-character id; one fixed id, because a cluster is told apart by its folder."""
+START_WAIT_S = 60.0
+STOP_WAIT_S = 20.0
+READY_LINE = b"Kafka Server started"
+_POLL_S = 0.05
+_PR_SET_PDEATHSIG = 1
+
+_PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller_port}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+log.dirs={data}
+auto.create.topics.enable=false
+num.network.threads=2
+num.io.threads=4
+num.recovery.threads.per.data.dir=1
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=4
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=4
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+group.initial.rebalance.delay.ms=0
+broker.heartbeat.interval.ms=500
+broker.session.timeout.ms=2000
+message.max.bytes=4194304
+log.message.timestamp.type=CreateTime
+"""
+
+_LOG4J = """\
+status = error
+appender.out.type = Console
+appender.out.name = out
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = %d{HH:mm:ss.SSS} %p %c{1} %m%n
+rootLogger.level = info
+rootLogger.appenderRef.out.ref = out
+"""
+
+
+class KafkaFailed(Exception):
+    """The broker did not start; the text ends with the last lines of its log."""
+
+
+class KafkaBroker:
+    """A broker that can be started, stopped, killed and started again on the same port.
+
+    Durability: Kafka's own: what it acknowledged is in the page cache, which outlives a killed process.
+    Concurrency: one thread at a time calls the methods.
+    """
+
+    def __init__(self, folder: Path | str, *, port: int = 0, heap_mb: int = 320) -> None:
+        """`folder` is created; `port` 0 takes the port of an earlier start, else a free one."""
+        self.folder = Path(folder)
+        self.log_file = self.folder / "kafka.log"
+        self._heap_mb = heap_mb
+        self._wanted_port = port
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log_start = 0
+
+    @property
+    def port(self) -> int:
+        """The port clients use; KafkaFailed before the first start."""
+        return self._ports()["port"]
+
+    @property
+    def bootstrap(self) -> str:
+        """`host:port` for clients."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int | None:
+        """Process id while the JVM runs."""
+        return self._process.pid if self._process and self._process.poll() is None else None
+
+    def start(self, *, wait: bool = True) -> KafkaBroker:
+        """Format the storage if it is new, start the JVM, wait until it serves (START_WAIT_S); KafkaFailed if not."""
+        if self.pid is not None:
+            return self
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if not (self.folder / "ports.json").exists():
+            self._lay_out()
+        if not (self.folder / "data" / "meta.properties").exists():
+            self._format()
+        self._log_start = self.log_file.stat().st_size if self.log_file.exists() else 0
+        in_main_thread = threading.current_thread() is threading.main_thread()
+        with self.log_file.open("ab") as log:
+            self._process = subprocess.Popen(
+                [
+                    *self._java(f"-Xmx{self._heap_mb}m", "-Xms64m"),
+                    "kafka.Kafka",
+                    str(self.folder / "server.properties"),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                # Linux counts the starting thread as the parent, so a worker thread's end would kill the broker.
+                preexec_fn=_die_with_parent if in_main_thread else None,
+            )
+        if wait:
+            self.wait_ready()
+        return self
+
+    def wait_ready(self, timeout_s: float = START_WAIT_S) -> None:
+        """Return when the broker serves; KafkaFailed with the end of its log when it died or took longer."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            if self.is_ready():
+                return
+            if self.pid is None:
+                raise KafkaFailed(f"the broker on port {self.port} ended at its start:\n{self.last_lines()}")
+            if time.monotonic() > deadline:
+                raise KafkaFailed(
+                    f"the broker on port {self.port} was not ready in {timeout_s:g} s:\n{self.last_lines()}"
+                )
+            time.sleep(_POLL_S)
+
+    def is_ready(self) -> bool:
+        """Whether this start has logged that it serves."""
+        if self.pid is None or not self.log_file.exists():
+            return False
+        with self.log_file.open("rb") as log:
+            log.seek(self._log_start)
+            return READY_LINE in log.read()
+
+    def stop(self) -> None:
+        """Orderly stop (SIGTERM); SIGKILL after STOP_WAIT_S. Returns when the process is gone."""
+        if self._process is None:
+            return
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGCONT)
+            self._process.terminate()
+            try:
+                self._process.wait(STOP_WAIT_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+        self._process.wait()
+
+    def kill(self) -> None:
+        """kill -9, as a machine that dies would."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def restart(self) -> None:
+        """Stop, then start on the same port and wait until it serves."""
+        self.stop()
+        self.start()
+
+    def pause(self) -> None:
+        """SIGSTOP: connections stay open and nothing answers."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT after `pause`."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGCONT)
+
+    def last_lines(self, count: int = 5) -> str:
+        """The end of the log."""
+        return (
+            "\n".join(self.log_file.read_text(errors="replace").splitlines()[-count:]) if self.log_file.exists() else ""
+        )
+
+    def __enter__(self) -> KafkaBroker:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _ports(self) -> dict[str, int]:
+        path = self.folder / "ports.json"
+        if not path.exists():
+            raise KafkaFailed(f"no broker was started in {self.folder} yet")
+        ports: dict[str, int] = json.loads(path.read_text())
+        return ports
+
+    def _lay_out(self) -> None:
+        port, controller_port = _free_ports(self._wanted_port)
+        data = self.folder / "data"
+        text = _PROPERTIES.format(port=port, controller_port=controller_port, data=data)
+        (self.folder / "server.properties").write_text(text)
+        (self.folder / "log4j2.properties").write_text(_LOG4J)
+        # Last, because its presence says that the layout is complete.
+        (self.folder / "ports.json").write_text(json.dumps({"port": port, "controller_port": controller_port}))
+
+    def _format(self) -> None:
+        command = [*self._java("-Xmx128m", "-XX:TieredStopAtLevel=1"), "kafka.tools.StorageTool", "format"]
+        command += ["-t", CLUSTER_ID, "-c", str(self.folder / "server.properties"), "--ignore-formatted"]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        if result.returncode != 0:
+            raise KafkaFailed(f"formatting {self.folder} failed: {(result.stderr + result.stdout).strip()[-500:]}")
+
+    def _java(self, *options: str) -> list[str]:
+        log4j = f"-Dlog4j2.configurationFile=file:{self.folder / 'log4j2.properties'}"
+        return [java(), *options, "-XX:+UseSerialGC", "-Xshare:auto", log4j, "-cp", broker_class_path()]
+
+
+def _free_ports(wanted: int) -> tuple[int, int]:
+    """Two different ports that nobody listens on at this moment; KafkaFailed when the wanted one is taken."""
+    with socket.socket() as first, socket.socket() as second:
+        first.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            first.bind(("127.0.0.1", wanted))
+        except OSError as error:
+            raise KafkaFailed(f"port {wanted} is taken ({error.strerror}): choose another for Kafka") from error
+        second.bind(("127.0.0.1", 0))
+        return int(first.getsockname()[1]), int(second.getsockname()[1])
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def main() -> int:
+    """Run a broker until SIGTERM, its death, or end of file on `--parent-fd`; writes the ready file when it serves."""
+    parser = argparse.ArgumentParser(description="a local Kafka broker")
+    parser.add_argument("--folder", required=True)
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--heap-mb", type=int, default=320)
+    parser.add_argument("--ready-file", type=Path)
+    parser.add_argument("--parent-fd", type=int)
+    options = parser.parse_args()
+    wake_read, wake_write = os.pipe()
+    signal.signal(signal.SIGTERM, lambda *_: os.write(wake_write, b"x") and None)
+    broker = KafkaBroker(options.folder, port=options.port, heap_mb=options.heap_mb)
+    try:
+        broker.start()
+    except (KafkaFailed, JarsMissing) as error:
+        print(f"nyala: {error}", file=sys.stderr)
+        return 1
+    if options.ready_file:
+        ready = {"uuid": CLUSTER_ID, "address": broker.bootstrap, "pid": broker.pid}
+        temporary = options.ready_file.with_suffix(".new")
+        temporary.write_text(json.dumps(ready))
+        temporary.replace(options.ready_file)
+    watched = [wake_read] + ([options.parent_fd] if options.parent_fd is not None else [])
+    while broker.pid is not None:
+        readable, _, _ = select.select(watched, [], [], 0.5)
+        if readable:
+            broker.stop()
+            return 0
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
