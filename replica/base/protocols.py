@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import BinaryIO, Protocol
 
 
@@ -34,6 +34,10 @@ class DiskFile(Protocol):
     """An open file. Offsets and lengths in bytes."""
 
     def pwrite(self, data: bytes, byte_offset: int) -> None: ...
+
+    def pwritev(self, parts: Sequence[bytes], byte_offset: int) -> None:
+        """The parts one after the other, as one write where the host can: large payloads are not joined first."""
+        ...
 
     def pread(self, length_bytes: int, byte_offset: int) -> bytes: ...
 

@@ -1,0 +1,14 @@
+"""Consensus metadata: the term, the vote and the committed config that one replica must never forget."""
+
+from .config_codec import config_from_avro, config_to_avro, decode_config, encode_config
+from .consensus_meta import FOLDER, ConsensusMeta, path_of
+
+__all__ = [
+    "FOLDER",
+    "ConsensusMeta",
+    "config_from_avro",
+    "config_to_avro",
+    "decode_config",
+    "encode_config",
+    "path_of",
+]

@@ -1,0 +1,19 @@
+"""The write-ahead log: Avro segments, group commit, recovery of a torn tail, anchors and log GC."""
+
+from .dump import dump_segment
+from .log import Log
+from .options import WalOptions
+from .records import Anchor, Pin, Replay, SegmentInfo
+from .reservation import OnDurable, Reservation
+
+__all__ = [
+    "Anchor",
+    "Log",
+    "OnDurable",
+    "Pin",
+    "Replay",
+    "Reservation",
+    "SegmentInfo",
+    "WalOptions",
+    "dump_segment",
+]

@@ -1,0 +1,206 @@
+"""The file consensus-meta/<tablet id>, and the rules by which its content may change."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, replace
+
+from nyala.replica.base import Code, Corruption, Disk, RaftConfig, Refused, check
+from nyala.schemas import frame, unframe
+
+from .config_codec import config_from_avro, config_to_avro
+
+FOLDER = "consensus-meta"
+_SCHEMA = "consensus_metadata"
+
+
+def path_of(tablet_id: str) -> str:
+    """Where a tablet's consensus metadata lives, relative to the server's root."""
+    return f"{FOLDER}/{tablet_id}"
+
+
+@dataclass(frozen=True)
+class _Content:
+    """Everything one version of the file says, except whose it is."""
+
+    term: int
+    voted_for: str | None
+    config: RaftConfig
+    vote_floor_term: int = 0
+
+
+class ConsensusMeta:
+    """Durable term, vote and committed config of one replica [raft figure 2, "Persistent state"].
+
+    Invariants: the term never falls; within one term a vote once given stays; the vote floor never falls; the committed
+    config never goes back to an earlier index, except by `merge`, which takes the source's.
+    Durability: each change is on disk before the call returns; if it fails, what is read here is the old content.
+    Concurrency: any thread; one lock covers votes and merges.
+    """
+
+    def __init__(self, disk: Disk, tablet_id: str, uuid: str, content: _Content) -> None:
+        self._disk = disk
+        self._tablet_id = tablet_id
+        self._uuid = uuid
+        self._content = content
+        self._lock = threading.RLock()
+
+    @classmethod
+    def create(cls, disk: Disk, tablet_id: str, uuid: str, config: RaftConfig, term: int = 0) -> ConsensusMeta:
+        """Write the first version; Refused(ALREADY_EXISTS) rather than forget an older one."""
+        if cls.exists(disk, tablet_id):
+            raise Refused(Code.ALREADY_EXISTS, "consensus metadata is never made anew", tablet_id=tablet_id)
+        disk.mkdir(FOLDER)
+        meta = cls(disk, tablet_id, uuid, _Content(term, None, config))
+        meta._flush(meta._content)
+        return meta
+
+    @classmethod
+    def load(cls, disk: Disk, tablet_id: str) -> ConsensusMeta:
+        """Read it back; Refused(NOT_FOUND) if there is none, Corruption if it is not what was written."""
+        try:
+            data = disk.read(path_of(tablet_id))
+        except FileNotFoundError:
+            raise Refused(Code.NOT_FOUND, "no consensus metadata", tablet_id=tablet_id) from None
+        uuid, content = _parse(tablet_id, data)
+        return cls(disk, tablet_id, uuid, content)
+
+    @classmethod
+    def exists(cls, disk: Disk, tablet_id: str) -> bool:
+        """Whether this server ever took part in that tablet's group."""
+        return disk.exists(path_of(tablet_id))
+
+    @classmethod
+    def adopt(cls, disk: Disk, tablet_id: str, uuid: str, remote: bytes | ConsensusMeta) -> ConsensusMeta:
+        """Merge the copy source's metadata into the local one, or begin with it where there is none.
+
+        `remote` is the source's file as bytes, or its object. Never takes the source's vote.
+        """
+        if cls.exists(disk, tablet_id):
+            meta = cls.load(disk, tablet_id)
+            check(meta.uuid == uuid, "consensus metadata belongs to another server", uuid=uuid, found=meta.uuid)
+            meta.merge(remote)
+            return meta
+        source = _content_of(tablet_id, remote)
+        return cls.create(disk, tablet_id, uuid, source.config, source.term)
+
+    @property
+    def tablet_id(self) -> str:
+        return self._tablet_id
+
+    @property
+    def uuid(self) -> str:
+        """The server that gave the promises in this file."""
+        return self._uuid
+
+    @property
+    def term(self) -> int:
+        return self._content.term
+
+    @property
+    def voted_for(self) -> str | None:
+        """Who has this replica's vote in `term`."""
+        return self._content.voted_for
+
+    @property
+    def committed_config(self) -> RaftConfig:
+        return self._content.config
+
+    @property
+    def vote_floor_term(self) -> int:
+        """Abstain in all terms up to this one: an earlier vote may have been lost."""
+        return self._content.vote_floor_term
+
+    def save_hard_state(self, term: int, voted_for: str | None) -> None:
+        """Make a term and a vote durable; InvariantViolation on a promise taken back."""
+        with self._lock:
+            old = self._content
+            check(term >= old.term, "a term never falls", tablet_id=self._tablet_id, old=old.term, new=term)
+            if term == old.term:
+                check(
+                    old.voted_for in (None, voted_for),
+                    "a vote once given stays for its term",
+                    tablet_id=self._tablet_id,
+                    term=term,
+                    old=old.voted_for,
+                    new=voted_for,
+                )
+            self._save(replace(old, term=term, voted_for=voted_for))
+
+    def save_config(self, config: RaftConfig) -> None:
+        """Make a committed config durable; InvariantViolation if it lies before the one in force."""
+        with self._lock:
+            old = self._content.config
+            check(
+                config.unsafe or config.opid.index >= old.opid.index,
+                "a committed config never goes back",
+                tablet_id=self._tablet_id,
+                old=old.opid,
+                new=config.opid,
+            )
+            self._save(replace(self._content, config=config))
+
+    def raise_vote_floor(self, term: int) -> None:
+        """Abstain from votes in all terms up to `term` for good; a lower floor than the present one changes nothing."""
+        with self._lock:
+            self._save(replace(self._content, vote_floor_term=max(term, self._content.vote_floor_term)))
+
+    def merge(self, remote: bytes | ConsensusMeta) -> None:
+        """Take over a copy source's metadata [kudu raft-tablet-copy, "Consensus metadata merge"].
+
+        The term is the higher one, the config always the source's. Our own vote stays if the term stays; in a higher
+        term there is none: the source's vote is another server's promise.
+        """
+        source = _content_of(self._tablet_id, remote)
+        with self._lock:
+            own = self._content
+            vote = own.voted_for if source.term <= own.term else None
+            term = max(own.term, source.term)
+            self._save(replace(own, term=term, voted_for=vote, config=source.config))
+
+    def encode(self) -> bytes:
+        """The file's bytes, as a copy session serves them."""
+        return self._encode(self._content)
+
+    def _save(self, content: _Content) -> None:
+        if content != self._content:
+            self._flush(content)
+            self._content = content
+
+    def _flush(self, content: _Content) -> None:
+        self._disk.crash_point("cmeta.before_flush")
+        self._disk.replace(path_of(self._tablet_id), self._encode(content))
+        self._disk.crash_point("cmeta.after_flush")
+
+    def _encode(self, content: _Content) -> bytes:
+        record = {
+            "version": 1,
+            "tablet_id": self._tablet_id,
+            "uuid": self._uuid,
+            "current_term": content.term,
+            "voted_for": content.voted_for or "",
+            "vote_floor_term": content.vote_floor_term,
+            "committed_config": config_to_avro(content.config),
+        }
+        return frame(_SCHEMA, record)
+
+
+def _content_of(tablet_id: str, remote: bytes | ConsensusMeta) -> _Content:
+    if isinstance(remote, ConsensusMeta):
+        return remote._content
+    return _parse(tablet_id, remote)[1]
+
+
+def _parse(tablet_id: str, data: bytes) -> tuple[str, _Content]:
+    """(uuid, content) of a file's bytes; Corruption says what is wrong with them."""
+    try:
+        value = unframe(_SCHEMA, data)
+    except (ValueError, EOFError, IndexError, KeyError, TypeError, OverflowError) as error:
+        raise Corruption("consensus metadata does not read back", tablet_id=tablet_id, cause=str(error)) from error
+    if value["tablet_id"] != tablet_id:
+        raise Corruption("consensus metadata of another tablet", tablet_id=tablet_id, found=value["tablet_id"])
+    if value["reserved"]:
+        raise Corruption("consensus metadata uses fields that this build does not know", tablet_id=tablet_id)
+    config = config_from_avro(value["committed_config"])
+    content = _Content(value["current_term"], value["voted_for"] or None, config, value["vote_floor_term"])
+    return value["uuid"], content

@@ -1,0 +1,76 @@
+"""What a log hands out: the result of opening, a list of its segments, and holds against log GC."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from types import TracebackType
+
+from nyala.replica.base import Entry, OpId
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What survived, as of opening.
+
+    `entries` are in index order, a later entry at one index having replaced the earlier; they are read from disk anew on
+    each iteration, which must end before the first append. `withheld` is the highest OpId of a damaged group commit at
+    the very end, which may have been acknowledged and is not among the entries.
+    """
+
+    entries: Iterable[Entry]
+    first_index: int
+    """Of the first entry; 0 if there is none."""
+    last: OpId
+    withheld: OpId | None
+
+
+@dataclass(frozen=True)
+class SegmentInfo:
+    """One segment file. Only the first `length_bytes` are content; an open one has a preallocated rest."""
+
+    number: int
+    name: str
+    first_index: int
+    last_index: int
+    """Highest index ever written to it; below first_index if it is empty."""
+    length_bytes: int
+    closed: bool
+
+
+class Anchor:
+    """Keeps the log from `index` on until released; releasing twice is harmless."""
+
+    def __init__(self, index: int, release: Callable[[Anchor], None]) -> None:
+        self.index = index
+        self._release = release
+
+    def release(self) -> None:
+        self._release(self)
+
+    def __enter__(self) -> Anchor:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+class Pin:
+    """Keeps the files of `segments` until released, for a copy session."""
+
+    def __init__(self, segments: tuple[SegmentInfo, ...], release: Callable[[Pin], None]) -> None:
+        self.segments = segments
+        self._release = release
+
+    def release(self) -> None:
+        self._release(self)
+
+    def __enter__(self) -> Pin:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.release()
