@@ -293,7 +293,7 @@ class Supervisor:
 
         def command(_: Child, parent_fd: int) -> list[str]:
             return python_module(
-                "nyala.infra.local.broker", "--folder", str(self.folder / "kafka"), "--port", str(self._kafka_port),
+                "nyala.infra.local.kafka", "--folder", str(self.folder / "kafka"), "--port", str(self._kafka_port),
                 "--ready-file", str(ready), "--parent-fd", str(parent_fd),
             )  # fmt: skip
 

@@ -182,7 +182,8 @@ class KuduCluster:
         running = [
             self.start_cli(
                 "perf", "loadgen", self.master, f"--table_name={table}", "--num_threads=1",
-                f"--num_rows_per_thread={each}", f"--seq_start={pos * each}", f"--string_len={string_bytes}", "--run_scan=false", *mode,
+                f"--num_rows_per_thread={each}", f"--seq_start={pos * each}",
+                f"--string_len={string_bytes}", "--run_scan=false", *mode,
             )
             for pos in range(clients)
         ]  # fmt: skip
