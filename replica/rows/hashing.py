@@ -47,6 +47,8 @@ _MIX_B = 0x94D049BB133111EB
 _LENGTH = 0xA24BAED4963EE407
 _COMBINE = 0x9FB21C651E98DF25
 _TAIL_MASKS = np.array([_MASK] + [(1 << (8 * r)) - 1 for r in range(1, 8)], dtype=np.uint64)
+_CHUNK_ROWS = 16 << 10
+"""Rows hashed at a time: their scratch arrays stay in the processor's cache."""
 _EPOCH_DAY = dt.date(1970, 1, 1)
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
@@ -58,6 +60,15 @@ def key_hash(columns: Sequence[Any]) -> U64:
     """
     if not columns:
         raise invalid("a key has at least one column")
+    rows = len(columns[0])
+    if rows <= _CHUNK_ROWS:
+        return _hash_chunk(columns)
+    whole = [c.combine_chunks() if isinstance(c, pa.ChunkedArray) else c for c in columns]
+    parts = range(0, rows, _CHUNK_ROWS)
+    return np.concatenate([_hash_chunk([c.slice(at, _CHUNK_ROWS) for c in whole]) for at in parts])
+
+
+def _hash_chunk(columns: Sequence[Any]) -> U64:
     result = _hash_column(columns[0])
     for column in columns[1:]:
         result *= np.uint64(_COMBINE)
@@ -178,7 +189,7 @@ def _hash_bytes(array: Any) -> U64:
     while done < longest:
         at = starts if live is None else starts[live]
         left = lengths if live is None else lengths[live]
-        word = _words_at(words, at + done, left - done)
+        word = _words_at(words, at + done if done else at, left - done if done else left)
         if live is None:
             result ^= word
             _mix(result)

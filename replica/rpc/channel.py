@@ -1,0 +1,32 @@
+"""Options that both ends of every connection share."""
+
+from __future__ import annotations
+
+from nyala.replica.base import limits
+
+_SIZES: tuple[tuple[str, int], ...] = (
+    ("grpc.max_send_message_length", limits.GRPC_MESSAGE_BYTES_MAX),
+    ("grpc.max_receive_message_length", limits.GRPC_MESSAGE_BYTES_MAX),
+)
+
+CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
+    *_SIZES,
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.enable_retries", 0),
+    # One connection per channel: a new channel to an address never inherits another's back-off.
+    ("grpc.use_local_subchannel_pool", 1),
+)
+
+SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
+    *_SIZES,
+    # Two servers on one port would share its connections; the second must fail to bind.
+    ("grpc.so_reuseport", 0),
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_ping_strikes", 0),
+)

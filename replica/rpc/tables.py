@@ -1,0 +1,186 @@
+"""Table schemas, partition specs, predicates, sources and row errors and their wire form."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from nyala.replica.base import Code, Refused, RowCode
+from nyala.replica.rows import (
+    Column,
+    ColumnType,
+    PartitionSpec,
+    Predicate,
+    RowError,
+    SourceKey,
+    TableSchema,
+    value_from_json,
+    value_to_json,
+)
+
+from . import nyala_pb2 as pb
+
+
+def _json_bytes(kind: ColumnType, value: object) -> bytes:
+    return json.dumps(value_to_json(kind, value)).encode()
+
+
+def _json_value(kind: ColumnType, data: bytes) -> object:
+    try:
+        return value_from_json(kind, json.loads(data))
+    except ValueError as e:
+        raise Refused(Code.INVALID_ARGUMENT, "a value that is no JSON", text=data[:80]) from e  # type: ignore[arg-type]
+
+
+def column_to_pb(column: Column) -> pb.Column:
+    """To the wire."""
+    return pb.Column(
+        id=column.id,
+        name=column.name,
+        type=column.type.value,
+        nullable=column.nullable,
+        precision=column.precision,
+        scale=column.scale,
+        default_json=b"" if column.default is None else _json_bytes(column.type, column.default),
+    )
+
+
+def column_from_pb(message: pb.Column) -> Column:
+    """From the wire; Refused(INVALID_ARGUMENT) for an unknown type or an impossible column."""
+    try:
+        kind = ColumnType(message.type)
+    except ValueError as e:
+        known = ",".join(t.value for t in ColumnType)
+        raise Refused(
+            Code.INVALID_ARGUMENT,
+            "no such column type",
+            column=message.name,  # type: ignore[arg-type]
+            type=message.type,
+            known=known,
+        ) from e
+    return Column(
+        id=message.id,
+        name=message.name,
+        type=kind,
+        nullable=message.nullable,
+        precision=message.precision,
+        scale=message.scale,
+        default=_json_value(kind, message.default_json) if message.default_json else None,
+    )
+
+
+def schema_to_pb(schema: TableSchema) -> pb.TableSchema:
+    """To the wire."""
+    return pb.TableSchema(
+        schema_id=schema.schema_id, columns=[column_to_pb(c) for c in schema.columns], key=list(schema.key)
+    )
+
+
+def schema_from_pb(message: pb.TableSchema) -> TableSchema:
+    """From the wire; Refused(INVALID_ARGUMENT) if it is no possible schema."""
+    return TableSchema(message.schema_id, tuple(column_from_pb(c) for c in message.columns), tuple(message.key))
+
+
+def _range_type(schema: TableSchema, range_column: str) -> ColumnType:
+    return schema.column(range_column).type if range_column else ColumnType.INT64
+
+
+def partition_to_pb(spec: PartitionSpec, schema: TableSchema) -> pb.PartitionSpec:
+    """To the wire; `schema` gives the type of the range splits."""
+    kind = _range_type(schema, spec.range_column)
+    return pb.PartitionSpec(
+        hash_columns=list(spec.hash_columns),
+        buckets=spec.buckets,
+        hash_version=spec.hash_version,
+        range_column=spec.range_column,
+        range_splits_json=[_json_bytes(kind, v) for v in spec.range_splits],
+    )
+
+
+def partition_from_pb(message: pb.PartitionSpec, schema: TableSchema) -> PartitionSpec:
+    """From the wire; Refused(INVALID_ARGUMENT) if it cannot cut tables of `schema`."""
+    kind = _range_type(schema, message.range_column)
+    spec = PartitionSpec(
+        hash_columns=tuple(message.hash_columns),
+        buckets=message.buckets,
+        hash_version=message.hash_version,
+        range_column=message.range_column,
+        range_splits=tuple(_json_value(kind, s) for s in message.range_splits_json),
+    )
+    spec.validate_for(schema)
+    return spec
+
+
+def source_to_pb(source: SourceKey) -> pb.SourceKey:
+    """To the wire."""
+    return pb.SourceKey(cluster_id=source.cluster_id, topic_id=source.topic_id, kafka_partition=source.kafka_partition)
+
+
+def source_from_pb(message: pb.SourceKey) -> SourceKey:
+    """From the wire."""
+    return SourceKey(message.cluster_id, message.topic_id, message.kafka_partition)
+
+
+def row_errors_to_pb(errors: Iterable[RowError]) -> list[pb.RowErrorPb]:
+    """To the wire."""
+    return [pb.RowErrorPb(offset=e.offset, code=int(e.code), column=e.column) for e in errors]
+
+
+def row_errors_from_pb(messages: Iterable[pb.RowErrorPb]) -> list[RowError]:
+    """From the wire; ValueError for a row code from a newer build."""
+    return [RowError(m.offset, RowCode(m.code), m.column) for m in messages]
+
+
+def predicate_to_pb(predicate: Predicate, data_type: Any) -> pb.Predicate:
+    """To the wire. Values travel as `data_type`, the column's type, or as their own where that cannot hold them."""
+    message = pb.Predicate(column=predicate.column, op=predicate.op)
+    values = [v for v in predicate.values if v is not None]
+    if values or predicate.op == "in":
+        array = _values_array(values, data_type)
+        sink = pa.BufferOutputStream()
+        batch = pa.record_batch([array], names=["v"])
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        message.values = sink.getvalue().to_pybytes()
+    return message
+
+
+def _values_array(values: list[object], data_type: Any) -> Any:
+    refusals = (pa.ArrowException, TypeError, ValueError, OverflowError)
+    try:
+        array = pa.array(values, type=data_type)
+        # A float that was cut down to an integer must keep its fraction: `x > 1.5`.
+        if not any(isinstance(v, float) for v in values) or array.to_pylist() == values:
+            return array
+    except refusals:
+        pass
+    try:
+        return pa.array(values)
+    except refusals as e:
+        raise Refused(
+            Code.INVALID_ARGUMENT,
+            "values of one condition have one type",
+            values=str(values[:5]),  # type: ignore[arg-type]
+        ) from e
+
+
+def predicate_from_pb(message: pb.Predicate) -> Predicate:
+    """From the wire; Refused(INVALID_ARGUMENT) if the values cannot be read."""
+    if not message.values:
+        return Predicate(message.column, message.op, ())
+    try:
+        with pa.ipc.open_stream(message.values) as reader:
+            table = reader.read_all()
+        table.validate(full=True)
+        values = tuple(table.column("v").to_pylist())
+    except (pa.ArrowException, KeyError, ValueError, OverflowError, OSError) as e:
+        raise Refused(
+            Code.INVALID_ARGUMENT,
+            "a condition's values cannot be read",
+            column=message.column,  # type: ignore[arg-type]
+            reason=str(e)[:200],
+        ) from e
+    return Predicate(message.column, message.op, values)

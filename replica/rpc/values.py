@@ -1,0 +1,117 @@
+"""Base value types and their wire form. Whatever a peer sends is refused, never trusted into an invariant violation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from nyala.replica.base import Address, Code, Entry, EntryKind, InvariantViolation, Member, OpId, RaftConfig, Refused
+
+from . import nyala_pb2 as pb
+
+
+def opid_to_pb(opid: OpId) -> pb.OpId:
+    """To the wire."""
+    return pb.OpId(term=opid.term, index=opid.index)
+
+
+def opid_from_pb(message: pb.OpId) -> OpId:
+    """From the wire; an absent message is 0.0."""
+    return OpId(message.term, message.index)
+
+
+def address_to_pb(address: Address) -> pb.Address:
+    """To the wire."""
+    return pb.Address(host=address.host, port=address.port)
+
+
+def address_from_pb(message: pb.Address) -> Address:
+    """From the wire."""
+    return Address(message.host, message.port)
+
+
+def addresses_from_pb(messages: Iterable[pb.Address]) -> tuple[Address, ...]:
+    """From the wire."""
+    return tuple(address_from_pb(m) for m in messages)
+
+
+def member_to_pb(member: Member) -> pb.Member:
+    """To the wire."""
+    return pb.Member(
+        uuid=member.uuid,
+        addresses=[address_to_pb(a) for a in member.addresses],
+        votes=member.votes,
+        promote=member.promote,
+        holds_data=member.holds_data,
+        replace=member.replace,
+    )
+
+
+def member_from_pb(message: pb.Member) -> Member:
+    """From the wire; Refused(INVALID_ARGUMENT) if it is no possible member."""
+    try:
+        return Member(
+            uuid=message.uuid,
+            addresses=addresses_from_pb(message.addresses),
+            votes=message.votes,
+            promote=message.promote,
+            holds_data=message.holds_data,
+            replace=message.replace,
+        )
+    except InvariantViolation as e:
+        raise Refused(Code.INVALID_ARGUMENT, f"not a member: {e}") from e
+
+
+def config_to_pb(config: RaftConfig) -> pb.RaftConfig:
+    """To the wire."""
+    return pb.RaftConfig(
+        opid=opid_to_pb(config.opid),
+        members=[member_to_pb(m) for m in config.members],
+        decision_term=config.decision[0],
+        decision_version=config.decision[1],
+        unsafe=config.unsafe,
+    )
+
+
+def config_from_pb(message: pb.RaftConfig) -> RaftConfig:
+    """From the wire; Refused(INVALID_ARGUMENT) if it is no possible config."""
+    members = tuple(member_from_pb(m) for m in message.members)
+    try:
+        return RaftConfig(
+            opid=opid_from_pb(message.opid),
+            members=members,
+            decision=(message.decision_term, message.decision_version),
+            unsafe=message.unsafe,
+        )
+    except InvariantViolation as e:
+        raise Refused(Code.INVALID_ARGUMENT, f"not a config: {e}") from e
+
+
+def entry_to_pb(entry: Entry) -> pb.Entry:
+    """To the wire; payload bytes as they are."""
+    return pb.Entry(
+        term=entry.opid.term,
+        index=entry.opid.index,
+        kind=int(entry.kind),
+        hybrid_time=entry.hybrid_time,
+        schema_id=entry.schema_id,
+        meta=entry.meta,
+        payload=entry.payload,
+        payload_crc=entry.payload_crc,
+    )
+
+
+def entry_from_pb(message: pb.Entry) -> Entry:
+    """From the wire; Refused(INVALID_ARGUMENT) for a kind that this build does not know."""
+    try:
+        kind = EntryKind(message.kind)
+    except ValueError as e:
+        raise Refused(Code.INVALID_ARGUMENT, "an entry of unknown kind", kind=message.kind) from e
+    return Entry(
+        OpId(message.term, message.index),
+        kind,
+        message.hybrid_time,
+        message.schema_id,
+        message.meta,
+        message.payload,
+        message.payload_crc,
+    )
