@@ -1,0 +1,38 @@
+"""Tablet copy and deletion: tombstones, quarantine, copy sessions, the follower's steps. No gRPC, no asyncio."""
+
+from .blocks import named_blocks, parse_superblock, purge_quarantine, quarantined_superblocks, superblock_bytes
+from .checks import CopyDecision, CopyRequest, LocalReplica, source_refusal, start_tablet_copy_checks
+from .deletion import cmeta_path, delete_replica, redo_deletion, superblock_path, wal_folder
+from .follower import CopyProgress, FollowerCopy
+from .manifest import CopyFile, CopyManifest, CopySource, FileKind
+from .source import CopySourceSession, SourceSessions, crc_of_file, file_path
+from .startup import settle_at_startup
+
+__all__ = [
+    "CopyDecision",
+    "CopyFile",
+    "CopyManifest",
+    "CopyProgress",
+    "CopyRequest",
+    "CopySource",
+    "CopySourceSession",
+    "FileKind",
+    "FollowerCopy",
+    "LocalReplica",
+    "SourceSessions",
+    "cmeta_path",
+    "crc_of_file",
+    "delete_replica",
+    "file_path",
+    "named_blocks",
+    "parse_superblock",
+    "purge_quarantine",
+    "quarantined_superblocks",
+    "redo_deletion",
+    "settle_at_startup",
+    "source_refusal",
+    "start_tablet_copy_checks",
+    "superblock_bytes",
+    "superblock_path",
+    "wal_folder",
+]

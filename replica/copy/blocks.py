@@ -1,0 +1,121 @@
+"""Names of a copy's blocks: new numbers here, because the source's may be taken by blocks that a quarantine names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from nyala import schemas
+from nyala.replica.base import Code, Corruption, Disk, Refused, check
+from nyala.replica.tablet import BlockInfo, Superblock, block_names
+
+from .deletion import QUARANTINE, superblock_path
+
+_NUMBERED = re.compile(r"^(?P<tablet>.+)-(?P<number>\d+)(?P<suffix>\.[a-z]+)$")
+DATA = "data/"
+
+
+def base_name(path: str) -> str:
+    """The file's name inside `data/`."""
+    return path.removeprefix(DATA)
+
+
+@dataclass(frozen=True)
+class Renamed:
+    """The blocks under their new names, which old name became which, and the first number that is free."""
+
+    blocks: tuple[BlockInfo, ...]
+    names: dict[str, str]
+    """Source's name inside `data/` -> name here."""
+    next_block: int
+
+
+def rename_blocks(blocks: Sequence[BlockInfo], tablet_id: str, next_block: int, present: Iterable[str] = ()) -> Renamed:
+    """Give every block a number from `next_block` on, above all numbers of this tablet among the files `present`."""
+    taken = [int(m["number"]) for m in map(_NUMBERED.match, present) if m and m["tablet"] == tablet_id]
+    number = max([next_block, *(n + 1 for n in taken)])
+    renamed: list[BlockInfo] = []
+    names: dict[str, str] = {}
+    for block in blocks:
+        paths: list[str] = []
+        for old in (block.name, block.sidecar_name):
+            match = _NUMBERED.match(base_name(old))
+            if match is None:
+                raise Refused(Code.CORRUPTION, "a block's name has no number", name=old)
+            width = len(match["number"])
+            new = f"{tablet_id}-{number:0{width}d}{match['suffix']}"
+            names[base_name(old)] = new
+            paths.append(DATA + new if old.startswith(DATA) else new)
+        renamed.append(block._replace(name=paths[0], sidecar_name=paths[1]))
+        number += 1
+    check(len(set(names.values())) == len(names), "every copied file has a name of its own", tablet=tablet_id)
+    return Renamed(tuple(renamed), names, number)
+
+
+def parse_superblock(data: bytes, where: str) -> Superblock:
+    """The superblock of framed bytes; Corruption says what is wrong with them."""
+    try:
+        return Superblock.from_avro(schemas.unframe("superblock", data))
+    except (ValueError, KeyError, EOFError, IndexError, TypeError) as error:
+        raise Corruption("a superblock cannot be read", where=where, reason=str(error)) from error
+
+
+def superblock_bytes(superblock: Superblock) -> bytes:
+    """The framed bytes that `parse_superblock` reads."""
+    return schemas.frame("superblock", superblock.to_avro())
+
+
+def quarantined_superblocks(disk: Disk) -> dict[str, Superblock]:
+    """Quarantine path -> the superblock kept there. Corruption if one cannot be read: then nothing may be removed."""
+    found: dict[str, Superblock] = {}
+    for name in disk.listdir(QUARANTINE):
+        path = f"{QUARANTINE}/{name}/superblock"
+        if disk.exists(path):
+            found[f"{QUARANTINE}/{name}"] = parse_superblock(disk.read(path), path)
+    return found
+
+
+def named_blocks(disk: Disk) -> frozenset[str]:
+    """Paths of every block that a live or a quarantined superblock names.
+
+    Corruption if any of them cannot be read: an unknown superblock may name anything.
+    """
+    names: set[str] = set()
+    for tablet_id in Superblock.list_tablets(disk):
+        names |= block_names(Superblock.load(disk, tablet_id))
+    for superblock in quarantined_superblocks(disk).values():
+        names |= block_names(superblock)
+    return frozenset(names)
+
+
+def purge_quarantine(disk: Disk, tablet_id: str) -> list[str]:
+    """Remove the quarantines of one tablet and the blocks only they name; the removed paths, sorted.
+
+    The tombstone's superblock and consensus metadata stay: a purge forgets data, never a promise.
+    """
+    check(disk.exists(superblock_path(tablet_id)), "only a known tablet's quarantine is purged", tablet=tablet_id)
+    quarantined = quarantined_superblocks(disk)
+    mine = sorted(path for path, superblock in quarantined.items() if superblock.tablet_id == tablet_id)
+    prefix = f"{tablet_id}-"
+    bare = [
+        f"{QUARANTINE}/{n}"
+        for n in disk.listdir(QUARANTINE)
+        if n.startswith(prefix) and n[len(prefix) :].isdigit() and f"{QUARANTINE}/{n}" not in quarantined
+    ]
+    kept: set[str] = set()
+    for other in Superblock.list_tablets(disk):
+        kept |= block_names(Superblock.load(disk, other))
+    for path, superblock in quarantined.items():
+        if path not in mine:
+            kept |= block_names(superblock)
+    removed: list[str] = []
+    for path in mine:
+        for block in sorted(block_names(quarantined[path]) - kept):
+            if disk.exists(block):
+                disk.remove(block)
+                removed.append(block)
+    for path in (*mine, *bare):
+        disk.remove_tree(path)
+        removed.append(path)
+    return sorted(removed)

@@ -1,0 +1,249 @@
+"""The follower's side of a tablet copy: six steps, the fifth of which commits.
+
+Until the READY superblock is durable the replica is COPYING, keeps its last logged OpId and goes back to a tombstone
+whatever happens; everything the READY superblock names is checked and synced before it is written
+[kudu raft-tablet-copy, "Follower Tablet Copy"].
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import google_crc32c
+
+from nyala.replica.base import ZERO_OPID, Code, Corruption, DataState, Disk, OpId, Refused, check
+from nyala.replica.cmeta import ConsensusMeta
+from nyala.replica.tablet import Superblock
+
+from .blocks import parse_superblock, rename_blocks
+from .checks import source_refusal
+from .deletion import delete_replica, fresh_quarantine, wal_folder
+from .manifest import CopyFile, CopyManifest, CopySource, FileKind
+
+_log = logging.getLogger(__name__)
+
+
+class CopyProgress:
+    """What an operator sees of a running copy. Concurrency: any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.phase = "WAITING"
+        self.bytes_done = 0
+        self.bytes_total = 0
+
+    def add(self, length_bytes: int) -> None:
+        """So many more bytes are here."""
+        with self._lock:
+            self.bytes_done += length_bytes
+
+
+class FollowerCopy:
+    """One run of COPY.1 to COPY.5; the caller starts the replica (COPY.6).
+
+    `clear` is called once the source has been accepted and before anything here changes: it stops and deletes the
+    replica if there is a READY one, and returns the superblock in force (None: the tablet never was here).
+    `pace(bytes)` may block to hold a rate; `cancelled()` true ends the copy at the next chunk.
+
+    Durability: `run` returns only when the READY superblock and all it names are durable.
+    """
+
+    def __init__(
+        self,
+        *,
+        disk: Disk,
+        tablet_id: str,
+        uuid: str,
+        source: CopySource,
+        kept_last_opid: OpId,
+        clear: Callable[[], Superblock | None],
+        streams: int = 1,
+        allow_leaderless: bool = False,
+        pace: Callable[[int], None] = lambda length_bytes: None,
+        cancelled: Callable[[], bool] = lambda: False,
+        progress: CopyProgress | None = None,
+    ) -> None:
+        self._disk = disk
+        self._tablet_id = tablet_id
+        self._uuid = uuid
+        self._source = source
+        self._kept = kept_last_opid
+        self._clear = clear
+        self._streams = streams
+        self._allow_leaderless = allow_leaderless
+        self._pace = pace
+        self._cancelled = cancelled
+        self.progress = progress or CopyProgress()
+        self._written: list[str] = []
+
+    def run(self) -> Superblock:
+        """The READY superblock. Refused or Corruption if the copy failed; the replica then is a tombstone again."""
+        self.progress.phase = "BEGIN"
+        manifest = self._source.begin(self._tablet_id, self._uuid, self._allow_leaderless)
+        success = False
+        try:
+            remote = self._accept(manifest)
+            self.progress.bytes_total = manifest.size_bytes
+            local = self._clear()
+            try:
+                copying = self._mark_copying(remote, local)
+                ready = self._copy(manifest, remote, copying)
+            except Exception as error:
+                self._back_to_deleted(error)
+                self.progress.phase = "FAILED"
+                raise
+            success = True
+            return ready
+        finally:
+            self._end(manifest.session_id, success)
+
+    def _accept(self, manifest: CopyManifest) -> Superblock:
+        """The source's superblock, if this server may copy from it; nothing has been changed yet."""
+        remote = parse_superblock(manifest.superblock, "copy session")
+        if remote.tablet_id != self._tablet_id or remote.data_state is not DataState.READY:
+            raise Refused(Code.ILLEGAL_STATE, "the source's replica is not READY", state=remote.data_state.name)
+        refusal = source_refusal(
+            source_last_opid=manifest.last_opid,
+            source_is_leader=manifest.is_leader,
+            kept_last_opid=self._kept,
+            allow_leaderless=self._allow_leaderless,
+        )
+        if refusal is not None:
+            raise refusal
+        return remote
+
+    def _mark_copying(self, remote: Superblock, local: Superblock | None) -> Superblock:
+        """COPY.1: the quarantine path is cleared, the last logged OpId is kept."""
+        self.progress.phase = "COPY.1"
+        disk, tablet_id = self._disk, self._tablet_id
+        check(local is None or local.data_state is DataState.DELETED, "a copy starts over a tombstone or over nothing")
+        copying = replace(
+            remote,
+            data_state=DataState.COPYING,
+            last_logged=(local.last_logged if local else None) or ZERO_OPID,
+            quarantine="",
+            flush_opid=ZERO_OPID,
+            flush_time=0,
+            blocks=(),
+            ledger=Superblock(tablet_id=tablet_id, table_id=remote.table_id, data_state=DataState.COPYING).ledger,
+            next_block=local.next_block if local else 0,
+            wal_generation=(local.wal_generation if local else 0) + 1,
+            state=b"",
+        )
+        copying.save(disk)
+        disk.crash_point("copy.1")
+        if disk.exists(wal_folder(tablet_id)):
+            # No superblock named this log; it may hold promises, so it is kept aside, not overwritten.
+            quarantine = fresh_quarantine(disk, tablet_id)
+            disk.mkdir(quarantine)
+            disk.rename(wal_folder(tablet_id), f"{quarantine}/wal")
+        return copying
+
+    def _copy(self, manifest: CopyManifest, remote: Superblock, copying: Superblock) -> Superblock:
+        disk, tablet_id = self._disk, self._tablet_id
+        self.progress.phase = "COPY.2"
+        ConsensusMeta.adopt(disk, tablet_id, self._uuid, manifest.cmeta)
+        disk.crash_point("copy.2")
+
+        self.progress.phase = "COPY.3"
+        disk.mkdir(wal_folder(tablet_id))
+        segments = [f for f in manifest.files if f.kind is FileKind.WAL_SEGMENT]
+        self._download(manifest, segments, {f.name: f"{wal_folder(tablet_id)}/{f.name}" for f in segments})
+        disk.sync_dir(wal_folder(tablet_id))
+        disk.crash_point("copy.3")
+
+        self.progress.phase = "COPY.4"
+        renamed = rename_blocks(remote.blocks, tablet_id, copying.next_block, disk.listdir("data"))
+        files = [f for f in manifest.files if f.kind is FileKind.BLOCK and f.name in renamed.names]
+        missing = sorted(renamed.names.keys() - {f.name for f in files})
+        if missing:
+            raise Refused(Code.CORRUPTION, "the source does not offer a block its superblock names", missing=missing)
+        targets = {f.name: f"data/{renamed.names[f.name]}" for f in files}
+        self._written = sorted(targets.values())
+        self._download(manifest, files, targets)
+        disk.sync_dir("data")
+        disk.crash_point("copy.4")
+
+        self.progress.phase = "COPY.5"
+        ready = replace(
+            remote,
+            last_logged=None,
+            quarantine="",
+            blocks=renamed.blocks,
+            next_block=renamed.next_block,
+            wal_generation=copying.wal_generation,
+        )
+        ready.save(disk)
+        self._written = []
+        disk.crash_point("copy.5")
+        return ready
+
+    def _download(self, manifest: CopyManifest, files: Sequence[CopyFile], targets: dict[str, str]) -> None:
+        """All `files`, some at once, largest first; each is checked against its CRC and synced."""
+        ordered = sorted(files, key=lambda f: (-f.length_bytes, f.name))
+        if self._streams == 1 or len(ordered) < 2:
+            for file in ordered:
+                self._download_one(manifest, file, targets[file.name])
+            return
+        stop = threading.Event()
+
+        def one(file: CopyFile) -> None:
+            if not stop.is_set():
+                try:
+                    self._download_one(manifest, file, targets[file.name])
+                except BaseException:
+                    stop.set()
+                    raise
+
+        with ThreadPoolExecutor(self._streams, thread_name_prefix="copy-stream") as pool:
+            for result in [pool.submit(one, file) for file in ordered]:
+                result.result()
+
+    def _download_one(self, manifest: CopyManifest, file: CopyFile, target: str) -> None:
+        out = self._disk.open(target, create=True)
+        try:
+            crc, offset = 0, 0
+            for chunk in self._source.fetch(manifest.session_id, file, 0, file.length_bytes):
+                if self._cancelled():
+                    raise Refused(Code.ILLEGAL_STATE, "the copy was cancelled", tablet=self._tablet_id)
+                self._pace(len(chunk))
+                out.pwrite(chunk, offset)
+                crc = google_crc32c.extend(crc, chunk)
+                offset += len(chunk)
+                self.progress.add(len(chunk))
+            if offset != file.length_bytes or crc != file.crc:
+                raise Corruption(
+                    "a copied file is not what the source recorded",
+                    name=file.name,
+                    bytes=offset,
+                    wanted_bytes=file.length_bytes,
+                    crc=f"{crc:08x}",
+                    wanted_crc=f"{file.crc:08x}",
+                )
+            out.sync()
+        finally:
+            out.close()
+
+    def _back_to_deleted(self, error: Exception) -> None:
+        """A copy that failed ends as a tombstone with the last logged OpId it had; its blocks are named by nobody."""
+        _log.warning("T %s P %s copy failed in %s: %s", self._tablet_id, self._uuid, self.progress.phase, error)
+        if not Superblock.exists(self._disk, self._tablet_id):
+            return
+        current = Superblock.load(self._disk, self._tablet_id)
+        if current.data_state is not DataState.COPYING:
+            return
+        delete_replica(self._disk, current, current.last_logged or ZERO_OPID, stop=lambda: None)
+        for path in self._written:
+            if self._disk.exists(path):
+                self._disk.remove(path)
+
+    def _end(self, session_id: str, success: bool) -> None:
+        try:
+            self._source.end(session_id, success)
+        except Refused as error:
+            # The session ends by itself when its time to live is over.
+            _log.info("T %s P %s could not end copy session: %s", self._tablet_id, self._uuid, error)

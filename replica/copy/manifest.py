@@ -1,0 +1,64 @@
+"""What a copy session offers, and the door through which a follower fetches it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Protocol
+
+from nyala.replica.base import OpId
+
+
+class FileKind(IntEnum):
+    """Numbers travel on the wire: never renumber."""
+
+    BLOCK = 1
+    WAL_SEGMENT = 2
+
+
+@dataclass(frozen=True)
+class CopyFile:
+    """One file of a session; its name is relative to the folder of its kind."""
+
+    kind: FileKind
+    name: str
+    length_bytes: int
+    crc: int
+    """CRC-32C of the first `length_bytes` bytes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CopyManifest:
+    """Everything a session fixed at its start."""
+
+    session_id: str
+    superblock: bytes
+    """Framed Avro superblock of the source."""
+    cmeta: bytes
+    """Framed Avro consensus metadata of the source."""
+    files: tuple[CopyFile, ...]
+    last_opid: OpId
+    first_retained_index: int
+    is_leader: bool
+    ttl_us: int
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes to download."""
+        return sum(f.length_bytes for f in self.files)
+
+
+class CopySource(Protocol):
+    """Where a follower copies from: a remote leader, or a local session in tests and in the simulator.
+
+    Every method raises Refused; `fetch` may be called from several threads at once.
+    """
+
+    def begin(self, tablet_id: str, requestor_uuid: str, allow_leaderless: bool) -> CopyManifest: ...
+
+    def fetch(self, session_id: str, file: CopyFile, byte_offset: int, length_bytes: int) -> Iterator[bytes]:
+        """The bytes of [byte_offset, byte_offset + length_bytes) in order, in chunks of at most COPY_CHUNK_BYTES."""
+        ...
+
+    def end(self, session_id: str, success: bool) -> None: ...

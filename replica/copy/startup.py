@@ -1,0 +1,27 @@
+"""What a server does with each superblock it finds, before anything runs [kudu raft-tablet-copy, "Tablet startup"]."""
+
+from __future__ import annotations
+
+import logging
+
+from nyala.replica.base import ZERO_OPID, DataState, Disk
+from nyala.replica.tablet import Superblock
+
+from .deletion import delete_replica, redo_deletion
+
+_log = logging.getLogger(__name__)
+
+
+def settle_at_startup(disk: Disk, superblock: Superblock) -> Superblock:
+    """Bring one tablet's files to a state that may go on; returns the superblock in force.
+
+    DELETED: finish the deletion if its WAL is still in place. COPYING: back to DELETED; the last logged OpId is the one
+    the superblock kept (0.0 if the tablet never was here), whatever the half-copied WAL holds, and that WAL goes to a
+    new quarantine. READY: nothing. Idempotent: a crash anywhere in here runs the same rule again.
+    """
+    if superblock.data_state is DataState.DELETED:
+        return redo_deletion(disk, superblock)
+    if superblock.data_state is DataState.COPYING:
+        _log.warning("T %s a copy was cut off: back to DELETED", superblock.tablet_id)
+        return delete_replica(disk, superblock, superblock.last_logged or ZERO_OPID, stop=lambda: None)
+    return superblock

@@ -1,0 +1,53 @@
+"""What an operator may set on a tablet server. Sizes in bytes, times as the name's end says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nyala.replica.base import Address, check, limits
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerOptions:
+    """Options of one tablet server; validated at construction.
+
+    Stable: root, listen, masters, location, metrics_port. Experimental: everything else. Unsafe: wal_sync.
+    """
+
+    root: str
+    listen: str = "127.0.0.1:0"
+    """host:port; port 0 takes a free one."""
+    advertise: str = ""
+    """host:port that others are told; empty: the listening address."""
+    masters: tuple[Address, ...] = ()
+    location: str = ""
+    ready_file: str = ""
+    parent_fd: int = -1
+    metrics_port: int = -1
+    wal_sync: bool = True
+    """Unsafe when off: a power loss then forgets acknowledged writes."""
+    tick_ms: int = 50
+    heartbeat_ms: int = 500
+    heavy_threads: int = 6
+    scan_threads: int = 4
+    open_threads: int = 4
+    copy_jobs_max: int = 2
+    copy_streams: int = 3
+    """Files downloaded at once by one copy job; each holds one chunk in memory."""
+    copy_rate_bytes_per_s: int = 0
+    """Upper bound of one copy job's download; 0: none."""
+    maintenance_ms: int = 250
+    memory_soft_bytes: int = limits.SERVER_MEMORY_SOFT_BYTES
+    log_cache_bytes: int = 8 << 20
+    log_retain_bytes: int = 64 << 20
+    """Log kept for followers that lag, per tablet; beyond it a lagging follower is copied anew."""
+    log_retain_entries: int = 1000
+    flush_wal_bytes: int = 64 << 20
+    """A tablet is flushed when its log has grown by this much, so that restarts stay short."""
+
+    def __post_init__(self) -> None:
+        check(self.tick_ms > 0, "a tick takes time", tick_ms=self.tick_ms)
+        check(self.heartbeat_ms >= self.tick_ms, "heartbeats are sent on ticks", heartbeat_ms=self.heartbeat_ms)
+        for name in ("heavy_threads", "scan_threads", "open_threads", "copy_jobs_max", "copy_streams"):
+            check(getattr(self, name) > 0, "a pool needs a thread", option=name)
+        check(self.memory_soft_bytes > 0, "memory must be bounded", memory_soft_bytes=self.memory_soft_bytes)
