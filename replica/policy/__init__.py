@@ -1,0 +1,56 @@
+"""Pure functions from a view of the cluster to decisions, placements and plans; for masters and batch jobs alike."""
+
+from .decide import decide
+from .membership import Advice, Need, advise, can_commit, evict_rank, is_under_replicated, transfer_target
+from .placement import pick_server, place_tablets, replacement_for, replica_load
+from .rebalance import plan_rebalance, skew
+from .reports import view_of_reports
+from .views import (
+    Action,
+    Caps,
+    ClusterView,
+    Decision,
+    Edit,
+    EditKind,
+    Health,
+    Move,
+    MoveKind,
+    ServerView,
+    TabletView,
+    Wish,
+    WishKind,
+)
+from .wishes import WishState, wish_state
+
+__all__ = [
+    "Action",
+    "Advice",
+    "Caps",
+    "ClusterView",
+    "Decision",
+    "Edit",
+    "EditKind",
+    "Health",
+    "Move",
+    "MoveKind",
+    "Need",
+    "ServerView",
+    "TabletView",
+    "Wish",
+    "WishKind",
+    "WishState",
+    "advise",
+    "can_commit",
+    "decide",
+    "evict_rank",
+    "is_under_replicated",
+    "pick_server",
+    "place_tablets",
+    "plan_rebalance",
+    "replacement_for",
+    "replica_load",
+    "skew",
+    "transfer_target",
+    "view_of_reports",
+    "wish_state",
+]

@@ -1,0 +1,174 @@
+"""From the cluster's view to the decisions it needs now. Level-triggered: nothing is remembered from call to call."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from .membership import Advice, Need, advise, healthy_voters, may_leave, transfer_target
+from .placement import replacement_for, replica_load
+from .views import Action, Caps, ClusterView, Decision, Edit, EditKind, Health, ServerView, TabletView, Wish, WishKind
+from .wishes import WishState, copy_is_under_way, wish_state
+
+
+class _Slots:
+    """Copies under way, and how many more may start. A member that waits for promotion counts, reachable or not."""
+
+    def __init__(self, view: ClusterView, caps: Caps) -> None:
+        self._caps = caps
+        self._total = 0
+        self._of: Counter[str] = Counter()
+        for tablet in view.tablets:
+            for target in tablet.copying:
+                self._count(target, *(m.uuid for m in tablet.config.members if m.replace and m.votes))
+
+    def _count(self, *uuids: str) -> None:
+        self._total += 1
+        self._of.update(u for u in uuids if u)
+
+    def take(self, target: str, source: str = "") -> bool:
+        """Reserve a copy to `target` that relieves `source`; False if a cap is reached."""
+        of_server_max = self._caps.moves_per_server_max
+        if self._total >= self._caps.moves_max or any(self._of[u] >= of_server_max for u in (target, source) if u):
+            return False
+        self._count(target, source)
+        return True
+
+
+class _Round:
+    """One evaluation: the view, the caps left, and the loads as they will be."""
+
+    def __init__(self, view: ClusterView, catalog_term: int, caps: Caps) -> None:
+        self.view = view
+        self.term = catalog_term
+        self.slots = _Slots(view, caps)
+        self.replicas = replica_load(view)
+        self.leaders = Counter(t.leader_uuid for t in view.tablets if t.leader_uuid)
+        self.servers = {s.uuid: s for s in view.servers}
+
+    def decide(self, tablet: TabletView) -> Decision | None:
+        """At most one change of `tablet`: what its health needs goes before what somebody wants."""
+        if not tablet.leader_uuid or tablet.pending:
+            return None
+        wish = tablet.wish
+        state = wish_state(tablet, wish, self.view.now_us) if wish else WishState.DONE
+        wanted = wish if wish and state is WishState.OPEN else None
+        keep = frozenset({wanted.to_uuid}) if wanted and wanted.to_uuid else frozenset()
+        advice = advise(tablet, keep=keep, load=self.replicas)
+        if advice.need is Need.EVICT:
+            return self._evict(tablet, advice)
+        if advice.need is Need.TRANSFER:
+            return self._transfer(tablet, advice.uuid, advice.reason)
+        if wish and state is WishState.CANCEL:
+            return self._cancel(tablet, wish)
+        if advice.need is Need.ADD:
+            return self._heal(tablet, advice, wanted)
+        return self._grant(tablet, wanted) if wanted else None
+
+    def _evict(self, tablet: TabletView, advice: Advice) -> Decision:
+        edits = tuple(Edit(EditKind.REMOVE, m) for m in tablet.config.members if m.uuid == advice.uuid)
+        return self._change(tablet, edits, f"evict: {advice.reason}")
+
+    def _heal(self, tablet: TabletView, advice: Advice, wanted: Wish | None) -> Decision | None:
+        target = self._wanted_target(tablet, wanted) or replacement_for(self.view, tablet, self.replicas)
+        if target is None or not self.slots.take(target.uuid):
+            return None
+        self.replicas[target.uuid] += 1
+        return self._change(tablet, (_join(target),), f"add: {advice.reason}")
+
+    def _wanted_target(self, tablet: TabletView, wanted: Wish | None) -> ServerView | None:
+        """The move's own target, if it still can be it."""
+        if wanted is None or wanted.kind is not WishKind.MOVE or tablet.config.member(wanted.to_uuid):
+            return None
+        server = self.servers.get(wanted.to_uuid)
+        return server if server is not None and server.alive else None
+
+    def _grant(self, tablet: TabletView, wish: Wish) -> Decision | None:
+        if wish.kind is WishKind.TRANSFER:
+            if tablet.health_of(wish.to_uuid) is not Health.HEALTHY:
+                return None
+            return self._transfer(tablet, wish.to_uuid, wish.reason, wish.plan_id)
+        if wish.kind is WishKind.REMOVE:
+            return self._remove(tablet, wish)
+        server = self.servers.get(wish.to_uuid)
+        if server is None or not server.alive or tablet.config.member(wish.to_uuid):
+            return None
+        source = tablet.config.member(wish.from_uuid) if wish.kind is WishKind.MOVE else None
+        if copy_is_under_way(tablet) or not self.slots.take(server.uuid, wish.from_uuid):
+            return None
+        self.replicas[server.uuid] += 1
+        edits = [_join(server, votes=wish.votes)]
+        if source is not None and not source.replace:
+            edits.append(Edit(EditKind.CHANGE, replace(source, replace=True)))
+        return self._change(tablet, tuple(edits), wish.reason or wish.kind.lower(), wish.plan_id)
+
+    def _remove(self, tablet: TabletView, wish: Wish) -> Decision | None:
+        member = tablet.config.member(wish.from_uuid)
+        if member is None:
+            return None
+        spare = len(tablet.config.voters) > tablet.replication_factor and may_leave(tablet, member)
+        if not member.votes or (spare and member.uuid != tablet.leader_uuid):
+            return self._change(tablet, (Edit(EditKind.REMOVE, member),), wish.reason or "remove", wish.plan_id)
+        if spare:
+            target = transfer_target(tablet, load=self.leaders)
+            return self._transfer(tablet, target, "the replica to remove leads", wish.plan_id)
+        if member.replace:
+            return None
+        marked = Edit(EditKind.CHANGE, replace(member, replace=True))
+        return self._change(tablet, (marked,), "to be removed once its replacement votes", wish.plan_id)
+
+    def _cancel(self, tablet: TabletView, wish: Wish) -> Decision | None:
+        """Take back what an expired wish began, as long as its target does not vote."""
+        edits = []
+        target, source = tablet.config.member(wish.to_uuid), tablet.config.member(wish.from_uuid)
+        if target is not None and not target.votes:
+            edits.append(Edit(EditKind.REMOVE, target))
+        if source is not None and source.replace:
+            edits.append(Edit(EditKind.CHANGE, replace(source, replace=False)))
+        return self._change(tablet, tuple(edits), "its deadline has passed", wish.plan_id) if edits else None
+
+    def _change(self, tablet: TabletView, edits: tuple[Edit, ...], reason: str, plan_id: str = "") -> Decision:
+        return Decision(
+            tablet_id=tablet.tablet_id,
+            table_id=tablet.table_id,
+            action=Action.CHANGE_CONFIG,
+            edits=edits,
+            config_opid=tablet.config.opid,
+            leader_uuid=tablet.leader_uuid,
+            catalog_term=self.term,
+            reason=reason,
+            plan_id=plan_id or (tablet.wish.plan_id if tablet.wish else ""),
+        )
+
+    def _transfer(self, tablet: TabletView, target: str, reason: str, plan_id: str = "") -> Decision | None:
+        if not target or target == tablet.leader_uuid:
+            return None
+        return Decision(
+            tablet_id=tablet.tablet_id,
+            table_id=tablet.table_id,
+            action=Action.TRANSFER_LEADERSHIP,
+            target_uuid=target,
+            config_opid=tablet.config.opid,
+            leader_uuid=tablet.leader_uuid,
+            catalog_term=self.term,
+            reason=reason or "transfer",
+            plan_id=plan_id or (tablet.wish.plan_id if tablet.wish else ""),
+        )
+
+
+def _join(server: ServerView, *, votes: bool = True) -> Edit:
+    """Everybody joins without a vote; the leader promotes a member that caught up [thesis §4.2.1]."""
+    return Edit(EditKind.ADD, replace(server.member, votes=False, promote=votes, replace=False))
+
+
+def decide(view: ClusterView, catalog_term: int, caps: Caps | None = None) -> list[Decision]:
+    """The decisions that `view` needs, at most one a tablet, within `caps`; the tablets in most danger first.
+
+    Deterministic in its arguments. Nothing follows from a server or a tablet that is missing from the view.
+    """
+    turn = _Round(view, catalog_term, caps or Caps())
+
+    def danger(tablet: TabletView) -> tuple[int, str]:
+        return (healthy_voters(tablet) - tablet.replication_factor, tablet.tablet_id)
+
+    return [d for t in sorted(view.tablets, key=danger) if (d := turn.decide(t)) is not None]

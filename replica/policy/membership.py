@@ -1,0 +1,173 @@
+"""The add/evict table: what one tablet's membership needs, from the health and the marks of its members.
+
+Ours departs from [kudu quorum_util] where promise 7 asks for more: a voter is never removed before its replacement
+votes, not even a lost one (`DESIGN.md`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from nyala.replica.base import Member
+
+from .views import Health, TabletView
+
+
+class Need(StrEnum):
+    """What a tablet's membership needs next."""
+
+    NOTHING = "NOTHING"
+    ADD = "ADD"
+    EVICT = "EVICT"
+    TRANSFER = "TRANSFER"
+    """The member to be evicted leads: leadership goes first, to `uuid`."""
+
+
+@dataclass(frozen=True)
+class Advice:
+    """The next step. `uuid` is the member to evict, or the one to lead."""
+
+    need: Need
+    uuid: str = ""
+    reason: str = ""
+
+
+_NOTHING = Advice(Need.NOTHING)
+
+
+def is_under_replicated(tablet: TabletView) -> bool:
+    """Whether viable voters and learners on their way are too few. UNKNOWN counts as viable."""
+    viable = 0
+    for member in tablet.config.members:
+        lost = tablet.health_of(member.uuid).failed
+        if member.votes or member.promote:
+            viable += not (lost or member.replace)
+    return viable < tablet.replication_factor
+
+
+def healthy_voters(tablet: TabletView, without: str = "") -> int:
+    """How many voters are certainly there, not counting `without`."""
+    voters = tablet.config.voters
+    return sum(tablet.health_of(u) is Health.HEALTHY for u in voters if u != without)
+
+
+def can_commit(tablet: TabletView, without: str = "") -> bool:
+    """Whether the voters that are certainly there can commit a change, in the config that lacks `without`.
+
+    A change holds from its append on, so the removal of a voter is committed by the majority of those who stay.
+    """
+    voters = [u for u in tablet.config.voters if u != without]
+    return bool(voters) and healthy_voters(tablet, without) >= len(voters) // 2 + 1
+
+
+def evict_rank(member: Member, health: Health) -> int:
+    """Order in which members leave, lowest first.
+
+    Unrecoverable and marked, unrecoverable, failed and marked, failed, marked, unknown, other.
+    """
+    if health is Health.FAILED_UNRECOVERABLE:
+        return 0 if member.replace else 1
+    if health is Health.FAILED:
+        return 2 if member.replace else 3
+    if member.replace:
+        return 4
+    return 5 if health is Health.UNKNOWN else 6
+
+
+def transfer_target(
+    tablet: TabletView, *, avoid: frozenset[str] = frozenset(), load: Mapping[str, int] | None = None
+) -> str:
+    """The healthy voter that should lead next: not marked, least loaded; empty if there is none."""
+    load = load or {}
+    fit = [
+        (m.replace, load.get(m.uuid, 0), m.uuid)
+        for m in tablet.config.members
+        if m.votes
+        and m.holds_data
+        and m.uuid != tablet.leader_uuid
+        and m.uuid not in avoid
+        and tablet.health_of(m.uuid) is Health.HEALTHY
+    ]
+    return min(fit)[2] if fit else ""
+
+
+def advise(tablet: TabletView, *, keep: frozenset[str] = frozenset(), load: Mapping[str, int] | None = None) -> Advice:
+    """What `tablet` needs next, or NOTHING. Pure, total, and safe to follow at any time.
+
+    `keep` names members that leave last (somebody has just asked for them); `load` breaks ties, the most loaded first.
+    """
+    if not tablet.leader_uuid or tablet.pending:
+        return _NOTHING
+    evict = _evict(tablet, keep, load or {})
+    if evict.need is not Need.NOTHING:
+        return evict
+    if is_under_replicated(tablet) and can_commit(tablet):
+        return Advice(Need.ADD, reason=_why_add(tablet))
+    return _NOTHING
+
+
+def _evict(tablet: TabletView, keep: frozenset[str], load: Mapping[str, int]) -> Advice:
+    def order(member: Member) -> tuple[bool, int, bool, int, str]:
+        rank = evict_rank(member, tablet.health_of(member.uuid))
+        leads = member.uuid == tablet.leader_uuid
+        return (member.uuid in keep and rank > 4, rank, leads, -load.get(member.uuid, 0), member.uuid)
+
+    for member in sorted((m for m in tablet.config.members if not m.votes), key=order):
+        why = _why_evict_non_voter(tablet, member, member.uuid in keep)
+        if why and can_commit(tablet):
+            return Advice(Need.EVICT, member.uuid, why)
+    if len(tablet.config.voters) <= tablet.replication_factor:
+        return _NOTHING
+    for member in sorted((m for m in tablet.config.members if m.votes), key=order):
+        if not may_leave(tablet, member):
+            continue
+        why = f"{len(tablet.config.voters)} voters of {tablet.replication_factor} wanted; {_mark(tablet, member)}"
+        if member.uuid != tablet.leader_uuid:
+            return Advice(Need.EVICT, member.uuid, why)
+        if not member.replace:
+            continue
+        target = transfer_target(tablet, load=load)
+        return (
+            Advice(Need.TRANSFER, target, f"the leader {member.uuid} is marked for replacement") if target else _NOTHING
+        )
+    return _NOTHING
+
+
+def _why_evict_non_voter(tablet: TabletView, member: Member, kept: bool) -> str:
+    if tablet.health_of(member.uuid).failed:
+        return f"non-voter {_mark(tablet, member)}"
+    if kept:
+        return ""
+    spare = sum(tablet.health_of(m.uuid) is Health.HEALTHY and not m.replace for m in tablet.config.members if m.votes)
+    if (member.promote or member.replace) and spare >= tablet.replication_factor:
+        return f"{spare} healthy voters suffice; nobody needs the non-voter"
+    return ""
+
+
+def may_leave(tablet: TabletView, member: Member) -> bool:
+    """Whether the voter can go: the rest can commit, and whoever may still be of use is replaced by healthy voters.
+
+    One that nobody asked to leave goes only if the healthy ones that nobody asked to leave suffice without it.
+    """
+    if not can_commit(tablet, member.uuid):
+        return False
+    if tablet.health_of(member.uuid).failed:
+        return True
+    staying = [
+        m for m in tablet.config.members if m.votes and m.uuid != member.uuid and (member.replace or not m.replace)
+    ]
+    healthy = sum(tablet.health_of(m.uuid) is Health.HEALTHY for m in staying)
+    return healthy >= tablet.replication_factor
+
+
+def _mark(tablet: TabletView, member: Member) -> str:
+    return f"{tablet.health_of(member.uuid).name}{', marked for replacement' if member.replace else ''}"
+
+
+def _why_add(tablet: TabletView) -> str:
+    lost = sum(tablet.health_of(m.uuid).failed for m in tablet.config.members if m.votes)
+    marked = sum(m.replace for m in tablet.config.members if m.votes)
+    voters = len(tablet.config.voters)
+    return f"{tablet.replication_factor} replicas wanted, {voters} voters of which {lost} failed and {marked} marked"

@@ -1,0 +1,71 @@
+"""Where replicas go: of new tablets, and of replacements. Least loaded first, spread over locations."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from nyala.replica.base import Code, Refused
+
+from .views import ClusterView, ServerView, TabletView
+
+
+def replica_load(view: ClusterView) -> Counter[str]:
+    """Replicas per server uuid, those on their way included."""
+    return Counter(m.uuid for t in view.tablets for m in t.config.members)
+
+
+def pick_server(
+    candidates: Sequence[ServerView], taken: Sequence[ServerView], loads: Sequence[Mapping[str, int]]
+) -> ServerView | None:
+    """The best candidate beside the servers `taken`: location used least, then the smallest of each load in turn."""
+    used = Counter(s.location for s in taken)
+    names = {s.uuid for s in taken}
+    fit = [s for s in candidates if s.alive and not s.draining and s.uuid not in names]
+    if not fit:
+        return None
+    return min(fit, key=lambda s: (used[s.location], *(load.get(s.uuid, 0) for load in loads), s.uuid))
+
+
+def place_tablets(
+    servers: Sequence[ServerView], load: Mapping[str, int], tablets: int, replicas: int
+) -> list[list[str]]:
+    """Servers of each new tablet: `tablets` lists of `replicas` uuids, the first of which should lead.
+
+    Raises Refused(INVALID_ARGUMENT) if fewer than `replicas` servers are alive.
+    """
+    alive = [s for s in servers if s.alive and not s.draining]
+    if len(alive) < replicas:
+        raise Refused(
+            Code.INVALID_ARGUMENT,
+            f"{replicas} replicas need as many live tablet servers",
+            alive=len(alive),
+            replicas=replicas,
+        )
+    of_table: Counter[str] = Counter()
+    total = Counter(dict(load))
+    leaders: Counter[str] = Counter()
+    placed = []
+    for _ in range(tablets):
+        chosen: list[ServerView] = []
+        for _ in range(replicas):
+            server = pick_server(alive, chosen, (of_table, total))
+            if server is None:
+                break
+            chosen.append(server)
+            of_table[server.uuid] += 1
+            total[server.uuid] += 1
+        names = sorted((s.uuid for s in chosen), key=lambda u: (leaders[u], u))
+        leaders[names[0]] += 1
+        placed.append(names)
+    return placed
+
+
+def replacement_for(view: ClusterView, tablet: TabletView, load: Mapping[str, int]) -> ServerView | None:
+    """Where a replacement replica of `tablet` goes, or None if no live server is free of it."""
+    by_uuid = {s.uuid: s for s in view.servers}
+    members = [by_uuid.get(m.uuid) for m in tablet.config.members]
+    taken = [s for s in members if s is not None]
+    staying = [s for s in taken if not tablet.health_of(s.uuid).failed]
+    names = {m.uuid for m in tablet.config.members}
+    return pick_server([s for s in view.servers if s.uuid not in names], staying, (load,))

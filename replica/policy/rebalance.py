@@ -1,0 +1,265 @@
+"""A plan that evens replicas and leaders out, per table and then over the cluster. Greedy, deterministic, convergent.
+
+Every replica move goes from a server with at least two more than the other (of the table, or in all while the table's
+own skew does not grow), so the sum of squares falls and the search ends; as long as the skew is two there is a tablet
+on the fuller server that the emptier one lacks, so it ends at a skew of one at most. Only a shortage of locations
+can stop it earlier.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+
+from nyala.replica.base import OpId
+
+from .views import Caps, ClusterView, Health, Move, MoveKind, ServerView, TabletView
+
+
+class Layout:
+    """Who holds and leads what, as it will be after the moves planned so far."""
+
+    def __init__(self, view: ClusterView) -> None:
+        self.servers: dict[str, ServerView] = {s.uuid: s for s in view.servers if s.alive}
+        self.tablets: dict[str, TabletView] = {}
+        self.holders: dict[str, set[str]] = {}
+        self.leader: dict[str, str] = {}
+        self.of_server: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+        """server uuid -> table id -> tablet ids"""
+        self.busy: set[str] = set()
+        for tablet in view.tablets:
+            self._add(tablet)
+        self.targets = sorted(u for u, s in self.servers.items() if not s.draining)
+        self.tables = sorted({t.table_id for t in self.tablets.values()})
+
+    def _add(self, tablet: TabletView) -> None:
+        name = tablet.tablet_id
+        self.tablets[name] = tablet
+        self.leader[name] = tablet.leader_uuid
+        self.holders[name] = {m.uuid for m in tablet.config.members if not m.replace}
+        for uuid in self.holders[name]:
+            self.of_server[uuid][tablet.table_id].add(name)
+        settled = all(m.votes and not m.replace for m in tablet.config.members)
+        well = all(tablet.health_of(m.uuid) is Health.HEALTHY for m in tablet.config.members)
+        if not (settled and well and tablet.leader_uuid) or tablet.pending or tablet.wish:
+            self.busy.add(name)
+
+    def count(self, uuid: str, table: str | None = None) -> int:
+        """Replicas on a server, of one table or of all."""
+        held = self.of_server[uuid]
+        return len(held[table]) if table is not None else sum(len(t) for t in held.values())
+
+    def spread_kept(self, tablet: str, source: str, target: str) -> bool:
+        """Whether moving keeps the number of locations that the tablet stands in."""
+        places = [self.servers[u].location for u in self.holders[tablet] if u in self.servers and u != source]
+        had = {*places, self.servers[source].location} if source in self.servers else {*places}
+        return len({*places, self.servers[target].location}) >= len(had)
+
+    def movable(self, table: str, source: str, target: str) -> str | None:
+        """A settled tablet of `table` on `source` that `target` may take; followers before leaders, then by id."""
+        fit = [
+            t
+            for t in self.of_server[source][table] - self.of_server[target][table]
+            if t not in self.busy and self.spread_kept(t, source, target)
+        ]
+        return min(fit, key=lambda t: (self.leader[t] == source, t)) if fit else None
+
+    def move(self, tablet: str, source: str, target: str, reason: str) -> Move:
+        """Carry one replica move out on the layout; each tablet moves once in a plan."""
+        view = self.tablets[tablet]
+        self.holders[tablet] -= {source}
+        self.holders[tablet] |= {target}
+        self.of_server[source][view.table_id].discard(tablet)
+        self.of_server[target][view.table_id].add(tablet)
+        if self.leader[tablet] == source:
+            self.leader[tablet] = min(self.holders[tablet] - {target}, default=target)
+        self.busy.add(tablet)
+        return _move(MoveKind.REPLICA, view, source, target, reason)
+
+
+def _move(kind: MoveKind, tablet: TabletView, source: str, target: str, reason: str) -> Move:
+    opid: OpId = tablet.config.opid
+    size = tablet.bytes_on_disk if kind is MoveKind.REPLICA else 0
+    return Move(
+        kind=kind,
+        tablet_id=tablet.tablet_id,
+        table_id=tablet.table_id,
+        from_uuid=source,
+        to_uuid=target,
+        config_opid=opid,
+        bytes=size,
+        reason=reason,
+    )
+
+
+def plan_rebalance(view: ClusterView, caps: Caps | None = None) -> list[Move]:
+    """Moves that bring `view` nearer to even, the most useful first, cut to `caps`; empty when nothing is to be done.
+
+    Replicas leave draining servers, then each table is evened out, then the cluster; then leaders. Tablets that are
+    not settled (a change, a wish, a sick member) are left alone. A plan run to its end and planned anew shrinks to [].
+    """
+    layout = Layout(view)
+    replicas = list(_bounded(_plan_replicas(layout), caps or Caps()))
+    # Leaders are planned on the layout that is there today: a leader can only go to a replica that stands already.
+    return [*replicas, *_plan_leaders(view, {m.tablet_id for m in replicas})]
+
+
+def _plan_replicas(layout: Layout) -> Iterable[Move]:
+    yield from _drain(layout)
+    for table in layout.tables:
+        yield from _even(layout, table)
+    yield from _even_cluster(layout)
+
+
+def _bounded(moves: Iterable[Move], caps: Caps) -> Iterable[Move]:
+    """Leave out what exceeds a cap; stop at the cap on moves or bytes."""
+    total = size = 0
+    of_server: Counter[str] = Counter()
+    for move in moves:
+        if total >= caps.moves_max or size + move.bytes > caps.bytes_max:
+            return
+        if max(of_server[move.from_uuid], of_server[move.to_uuid]) >= caps.moves_per_server_max:
+            continue
+        total, size = total + 1, size + move.bytes
+        of_server.update((move.from_uuid, move.to_uuid))
+        yield move
+
+
+def _drain(layout: Layout) -> Iterable[Move]:
+    for source in sorted(u for u, s in layout.servers.items() if s.draining):
+        for table in layout.tables:
+            for tablet in sorted(layout.of_server[source][table] - layout.busy):
+                fit = [u for u in layout.targets if u not in layout.holders[tablet]]
+                fit = [u for u in fit if layout.spread_kept(tablet, source, u)] or fit
+                if fit:
+                    target = min(fit, key=lambda u: (layout.count(u, table), layout.count(u), u))
+                    yield layout.move(tablet, source, target, f"server {source} is draining")
+
+
+def _pairs(order: list[str], count: dict[str, int]) -> Iterable[tuple[str, str]]:
+    """Pairs (fuller, emptier) that differ by two at least, the most uneven first."""
+    for source in reversed(order):
+        for target in order:
+            if count[source] - count[target] < 2:
+                break
+            yield source, target
+
+
+def _even(layout: Layout, table: str) -> Iterable[Move]:
+    while True:
+        count = {u: layout.count(u, table) for u in layout.targets}
+        order = sorted(count, key=lambda u: (count[u], layout.count(u), u))
+        for source, target in _pairs(order, count):
+            tablet = layout.movable(table, source, target)
+            if tablet is not None:
+                yield layout.move(
+                    tablet, source, target, f"table {table}: {count[source]} replicas against {count[target]}"
+                )
+                break
+        else:
+            return
+
+
+def _even_cluster(layout: Layout) -> Iterable[Move]:
+    while True:
+        count = {u: layout.count(u) for u in layout.targets}
+        order = sorted(count, key=lambda u: (count[u], u))
+        found = next(
+            (
+                (source, target, tablet)
+                for source, target in _pairs(order, count)
+                for table in layout.tables
+                if layout.count(source, table) > layout.count(target, table)
+                and (tablet := layout.movable(table, source, target)) is not None
+            ),
+            None,
+        )
+        if found is None:
+            return
+        source, target, tablet = found
+        yield layout.move(tablet, source, target, f"cluster: {count[source]} replicas against {count[target]}")
+
+
+def _plan_leaders(view: ClusterView, moving: set[str]) -> Iterable[Move]:
+    """Leadership transfers that even each table out, then the cluster. No data moves, so the caps do not count them."""
+    layout = Layout(view)
+    fit = [t for n, t in sorted(layout.tablets.items()) if n not in layout.busy and n not in moving]
+    leads: dict[str, str] = {t.tablet_id: t.leader_uuid for t in fit}
+    whole: Counter[str] = Counter(layout.leader.values())
+    for table in layout.tables:
+        of_table = [t for t in fit if t.table_id == table]
+        count = Counter(layout.leader[n] for n, t in layout.tablets.items() if t.table_id == table)
+        while path := _leader_path(of_table, leads, count, layout.targets):
+            for tablet, target in path:
+                count[leads[tablet]] -= 1
+                count[target] += 1
+                whole[leads[tablet]] -= 1
+                whole[target] += 1
+                leads[tablet] = target
+    _even_leaders_of_cluster(layout, fit, leads, whole)
+    for view_of in fit:
+        target = leads[view_of.tablet_id]
+        if target != view_of.leader_uuid:
+            yield _move(MoveKind.LEADER, view_of, view_of.leader_uuid, target, "leaders evened out")
+
+
+def _leader_path(
+    tablets: list[TabletView], leads: dict[str, str], count: Counter[str], targets: list[str]
+) -> list[tuple[str, str]]:
+    """Shortest chain of transfers from a server to one that leads two fewer; the servers between keep their number."""
+    edges: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    allowed = set(targets)
+    for tablet in tablets:
+        for voter in tablet.config.voters:
+            if voter in allowed and voter != leads[tablet.tablet_id]:
+                edges[leads[tablet.tablet_id]].append((tablet.tablet_id, voter))
+    for source in sorted(edges, key=lambda u: (u in allowed, -count[u], u)):
+        came: dict[str, tuple[str, str]] = {}
+        queue = [source]
+        for here in queue:
+            for tablet_id, there in edges[here]:
+                if there == source or there in came:
+                    continue
+                came[there] = (here, tablet_id)
+                queue.append(there)
+                if source not in allowed or count[source] - count[there] >= 2:
+                    return _walk_back(came, source, there)
+    return []
+
+
+def _walk_back(came: dict[str, tuple[str, str]], source: str, there: str) -> list[tuple[str, str]]:
+    path = []
+    while there != source:
+        here, tablet_id = came[there]
+        path.append((tablet_id, there))
+        there = here
+    return path
+
+
+def _even_leaders_of_cluster(layout: Layout, fit: list[TabletView], leads: dict[str, str], whole: Counter[str]) -> None:
+    """Direct transfers only, and only where the table's own evenness stays as it is."""
+    of_table: dict[tuple[str, str], int] = Counter((t.table_id, leads[t.tablet_id]) for t in fit)
+    moved = True
+    while moved:
+        moved = False
+        for tablet in fit:
+            source, table = leads[tablet.tablet_id], tablet.table_id
+            for target in sorted(tablet.config.voters, key=lambda u: (whole[u], u)):
+                if (
+                    target in layout.targets
+                    and whole[source] - whole[target] >= 2
+                    and of_table[(table, source)] > of_table[(table, target)]
+                ):
+                    leads[tablet.tablet_id] = target
+                    whole[source], whole[target] = whole[source] - 1, whole[target] + 1
+                    of_table[(table, source)] -= 1
+                    of_table[(table, target)] += 1
+                    moved = True
+                    break
+
+
+def skew(view: ClusterView, table: str | None = None) -> int:
+    """Replicas on the fullest live server less those on the emptiest, of one table or of all."""
+    layout = Layout(view)
+    counts = [layout.count(u, table) for u in layout.targets]
+    return max(counts) - min(counts) if counts else 0

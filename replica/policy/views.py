@@ -1,0 +1,191 @@
+"""What the policy sees and what it says: frozen values, with nothing of clocks, wires or disks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+
+from nyala.replica.base import ZERO_OPID, Member, OpId, RaftConfig, check
+
+
+class Health(IntEnum):
+    """How one replica fares, as its leader and the heartbeats tell. Ordered from best to worst."""
+
+    HEALTHY = 0
+    UNKNOWN = 1
+    """Nothing certain is known: wait, it becomes one of the others."""
+    FAILED = 2
+    """Silent for longer than the re-replication delay, or the replica is offline."""
+    FAILED_UNRECOVERABLE = 3
+    """It can never catch up by itself. Wins over everything else."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether the replica is to be replaced."""
+        return self >= Health.FAILED
+
+
+class WishKind(StrEnum):
+    """What an operator or a batch job wants of one tablet."""
+
+    MOVE = "MOVE"
+    ADD = "ADD"
+    REMOVE = "REMOVE"
+    TRANSFER = "TRANSFER"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wish:
+    """Desired state of one tablet, kept in the catalog until it holds or its deadline passes."""
+
+    kind: WishKind
+    wish_id: str
+    from_uuid: str = ""
+    to_uuid: str = ""
+    votes: bool = True
+    """ADD: whether the new member shall end as a voter; a voter always joins as a promotable non-voter."""
+    plan_id: str = ""
+    deadline_us: int = 0
+    """Wall clock; 0 means none."""
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        check(bool(self.from_uuid) or self.kind is not WishKind.MOVE, "a move needs a source", wish=self.wish_id)
+        check(bool(self.to_uuid) or self.kind is WishKind.REMOVE, "a wish needs a target", wish=self.wish_id)
+
+    def expired(self, now_us: int) -> bool:
+        """Whether the deadline has passed."""
+        return 0 < self.deadline_us < now_us
+
+
+@dataclass(frozen=True, kw_only=True)
+class TabletView:
+    """One tablet: its committed config, who leads it, and how its members fare."""
+
+    tablet_id: str
+    table_id: str
+    replication_factor: int
+    config: RaftConfig
+    leader_uuid: str = ""
+    """Empty when no leader has reported lately: then nothing can be decided."""
+    pending: bool = False
+    """A config change is under way at the leader."""
+    health: Mapping[str, Health] = field(default_factory=dict)
+    """By member uuid; an absent one is UNKNOWN."""
+    bytes_on_disk: int = 0
+    wish: Wish | None = None
+
+    def health_of(self, uuid: str) -> Health:
+        """The member's health; UNKNOWN if nobody reported it."""
+        return self.health.get(uuid, Health.UNKNOWN)
+
+    @property
+    def copying(self) -> tuple[str, ...]:
+        """Sorted uuids of the members that wait for promotion: each holds a slot of the caps, whatever its health."""
+        return tuple(sorted(m.uuid for m in self.config.members if m.promote))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerView:
+    """One tablet server."""
+
+    uuid: str
+    member: Member
+    """How it would stand in a config: uuid and addresses."""
+    alive: bool = True
+    location: str = ""
+    draining: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterView:
+    """Everything one evaluation looks at. `now_us` is the wall clock at which the view was taken."""
+
+    servers: tuple[ServerView, ...]
+    tablets: tuple[TabletView, ...]
+    now_us: int = 0
+
+    def server(self, uuid: str) -> ServerView | None:
+        """The server of that uuid, or None."""
+        return next((s for s in self.servers if s.uuid == uuid), None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Caps:
+    """Bounds on what happens at one time. A copy counts at its target; a move at its source too."""
+
+    moves_max: int = 10
+    moves_per_server_max: int = 2
+    bytes_max: int = 1 << 62
+    """Of one plan: bytes that its replica moves may copy."""
+
+    def __post_init__(self) -> None:
+        check(self.moves_max > 0, "moves_max must be positive", moves_max=self.moves_max)
+        check(self.moves_per_server_max > 0, "moves_per_server_max must be positive", value=self.moves_per_server_max)
+        check(self.bytes_max > 0, "bytes_max must be positive", bytes_max=self.bytes_max)
+
+
+class EditKind(StrEnum):
+    """One edit of a config; `change` sets the marks of a member that is there."""
+
+    ADD = "add"
+    REMOVE = "remove"
+    CHANGE = "change"
+
+
+@dataclass(frozen=True)
+class Edit:
+    """One edit of one member."""
+
+    kind: EditKind
+    member: Member
+
+
+class Action(StrEnum):
+    """A decision is exactly one of these."""
+
+    CHANGE_CONFIG = "CHANGE_CONFIG"
+    TRANSFER_LEADERSHIP = "TRANSFER_LEADERSHIP"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """One config change or one transfer which the cluster needs now. Two equal ones are one need."""
+
+    tablet_id: str
+    table_id: str
+    action: Action
+    edits: tuple[Edit, ...] = ()
+    target_uuid: str = ""
+    config_opid: OpId = ZERO_OPID
+    leader_uuid: str = ""
+    catalog_term: int = 0
+    reason: str = ""
+    plan_id: str = ""
+
+    @property
+    def need(self) -> tuple[object, ...]:
+        """What makes it the same decision: everything but the words and where the leader is at the moment."""
+        return (self.tablet_id, self.catalog_term, self.action, self.edits, self.target_uuid, self.config_opid)
+
+
+class MoveKind(StrEnum):
+    """What a plan moves."""
+
+    REPLICA = "REPLICA"
+    LEADER = "LEADER"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Move:
+    """One step of a rebalance plan."""
+
+    kind: MoveKind
+    tablet_id: str
+    table_id: str
+    from_uuid: str
+    to_uuid: str
+    config_opid: OpId
+    bytes: int
+    reason: str

@@ -1,0 +1,176 @@
+"""The add/evict table of one tablet."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nyala.replica.base import Member, OpId, RaftConfig
+from nyala.replica.policy import Health, Need, TabletView, advise, can_commit
+
+H, U, F, X = Health.HEALTHY, Health.UNKNOWN, Health.FAILED, Health.FAILED_UNRECOVERABLE
+_HEALTH = {"H": H, "U": U, "F": F, "X": X}
+
+
+def tablet(words: str, rf: int = 3, pending: bool = False) -> TabletView:
+    """A tablet from words such as `a:H* b:Fr c:Hp d:Hn`: * leads, r replace, p promote, n non-voter."""
+    members, health, leader = [], {}, ""
+    for word in words.split():
+        name, marks = word.split(":")
+        learner = "p" in marks or "n" in marks
+        members.append(Member(name, votes=not learner, promote="p" in marks, replace="r" in marks))
+        health[name] = _HEALTH[marks[0]]
+        leader = name if "*" in marks else leader
+    return TabletView(
+        tablet_id="t",
+        table_id="T",
+        replication_factor=rf,
+        config=RaftConfig(OpId(1, 1), tuple(members)),
+        leader_uuid=leader,
+        pending=pending,
+        health=health,
+    )
+
+
+TABLE = [
+    # nothing to do
+    ("a:H* b:H c:H", 3, "NOTHING"),
+    ("a:H*", 1, "NOTHING"),
+    ("a:H* b:H c:U", 3, "NOTHING"),
+    ("a:H* b:U c:U", 3, "NOTHING"),
+    # under-replicated
+    ("a:H* b:H", 3, "ADD"),
+    ("a:H*", 2, "ADD"),
+    ("a:H*", 3, "ADD"),
+    ("a:H* b:H c:F", 3, "ADD"),
+    ("a:H* b:H c:X", 3, "ADD"),
+    ("a:H* b:H c:Hr", 3, "ADD"),
+    ("a:Hr* b:H c:H", 3, "ADD"),
+    ("a:Hr* b:Hr c:Hr", 3, "ADD"),
+    ("a:H* b:U c:Hr", 3, "ADD"),
+    # nobody could commit it
+    ("a:H* b:F c:F", 3, "NOTHING"),
+    ("a:H* b:U c:F", 3, "NOTHING"),
+    ("a:H* b:F", 3, "NOTHING"),
+    ("a:H* b:F c:F d:H", 3, "EVICT b"),
+    # a replacement is on its way
+    ("a:H* b:H c:F d:Hp", 3, "NOTHING"),
+    ("a:H* b:H c:F d:Up", 3, "NOTHING"),
+    ("a:H* b:H c:Hr d:Hp", 3, "NOTHING"),
+    ("a:H* b:H c:F d:Hn", 3, "ADD"),
+    # the replacement failed too
+    ("a:H* b:H c:F d:Fp", 3, "EVICT d"),
+    ("a:H* b:H c:F d:Xp e:Fp", 3, "EVICT d"),
+    ("a:H* b:H c:F d:Fn", 3, "EVICT d"),
+    # the replacement votes: the old one goes, in order of use
+    ("a:H* b:H c:F d:H", 3, "EVICT c"),
+    ("a:H* b:H c:Hr d:H", 3, "EVICT c"),
+    ("a:H* b:F c:X d:H e:H", 3, "EVICT c"),
+    ("a:H* b:X c:Xr d:H e:H", 3, "EVICT c"),
+    ("a:H* b:F c:Fr d:H e:H", 3, "EVICT c"),
+    ("a:H* b:Hr c:F d:H e:H", 3, "EVICT c"),
+    ("a:H* b:U c:Hr d:H e:H", 3, "EVICT c"),
+    ("a:H* b:H c:H d:U", 3, "EVICT d"),
+    ("a:H* b:H c:H d:H", 3, "EVICT b"),
+    ("a:H* b:Hr c:Hr d:H", 3, "EVICT b"),
+    # somebody unknown is among those who would have to suffice: a useful replica stays
+    ("a:H* b:H c:Hr d:U", 3, "NOTHING"),
+    ("a:H* b:H c:U d:U", 3, "NOTHING"),
+    ("a:H* b:U c:F d:H", 3, "EVICT c"),
+    # the rest could not commit the eviction
+    ("a:H* b:F c:F d:U", 3, "NOTHING"),
+    ("a:H* b:H c:F d:F e:F", 3, "NOTHING"),
+    # the leader is never evicted: it hands over first
+    ("a:Hr* b:H c:H d:H", 3, "TRANSFER b"),
+    ("a:Hr* b:Hr c:H d:H", 3, "EVICT b"),
+    ("a:Hr* b:U c:H d:H e:H", 3, "TRANSFER c"),
+    ("a:H*", 0, "NOTHING"),
+    # learners nobody needs
+    ("a:H* b:H c:H d:Hp", 3, "EVICT d"),
+    ("a:H* b:H c:U d:Hp", 3, "NOTHING"),
+    ("a:H* b:H c:H d:Hn", 3, "NOTHING"),
+    ("a:H* b:H c:H d:Hnr", 3, "EVICT d"),
+    # servers = replication factor, one is bad: nothing is removed before its replacement votes
+    ("a:H* b:H c:Xr", 3, "ADD"),
+]
+
+
+@pytest.mark.parametrize(("words", "rf", "expected"), TABLE, ids=[f"{w} rf{r}" for w, r, _ in TABLE])
+def test_advise_each_row_of_the_table_gives_its_need(words: str, rf: int, expected: str) -> None:
+    """Goal: scenario 106, the add/evict table. Method: one row a config, spelled as health and marks."""
+    got = advise(tablet(words, rf))
+    assert f"{got.need} {got.uuid}".strip() == expected, got.reason
+
+
+@pytest.mark.parametrize("words", ["a:H b:H c:F", "a:Hr b:H c:H d:H"])
+def test_advise_without_a_leader_or_with_a_pending_change_waits(words: str) -> None:
+    """Goal: nothing is decided that nobody could carry out, nor upon a change under way. Method: both states."""
+    assert advise(tablet(words)).need is Need.NOTHING
+    led = words.replace("a:H", "a:H*", 1)
+    assert advise(tablet(led, pending=True)).need is Need.NOTHING
+    assert advise(tablet(led)).need is not Need.NOTHING
+
+
+def test_advise_kept_members_leave_last_unless_lost() -> None:
+    """Goal: a replica that was just asked for is not the surplus one. Method: keep it, healthy and failed."""
+    assert advise(tablet("a:H* b:H c:H d:Hp"), keep=frozenset("d")).need is Need.NOTHING
+    assert advise(tablet("a:H* b:H c:H d:H"), keep=frozenset("b")).uuid == "c"
+    assert advise(tablet("a:H* b:H c:H d:Fp"), keep=frozenset("d")).uuid == "d"
+
+
+_MARKS = st.sampled_from(["", "r"])
+_MEMBER = st.tuples(st.sampled_from("HUFX"), st.sampled_from(["", "r", "p", "n"]))
+
+
+@given(st.lists(_MEMBER, min_size=0, max_size=6), _MARKS, st.integers(1, 5))
+def test_advise_any_config_is_never_harmed(rest: list[tuple[str, str]], mark: str, rf: int) -> None:
+    """Goal: no advice can lose a majority, the leader or a voter without replacement. Method: random configs."""
+    words = [f"a:H{mark}*", *(f"{name}:{h}{m}" for name, (h, m) in zip("bcdefg", rest, strict=False))]
+    view = tablet(" ".join(words), rf)
+    got = advise(view)
+    if got.need is Need.ADD:
+        assert can_commit(view)
+    if got.need is Need.TRANSFER:
+        target = view.config.member(got.uuid)
+        assert target is not None and target.votes and view.health_of(got.uuid) is H and got.uuid != "a"
+    if got.need is Need.EVICT:
+        member = view.config.member(got.uuid)
+        assert member is not None and got.uuid != "a"
+        assert can_commit(view, got.uuid)
+        if member.votes:
+            assert len(view.config.voters) > rf
+            useful = not view.health_of(got.uuid).failed
+            staying = sum(view.health_of(u) is H for u in view.config.voters if u != got.uuid)
+            assert not useful or staying >= rf
+
+
+def test_advise_every_small_config_settles() -> None:
+    """Goal: following the advice ends with RF good voters. Method: all 3-voter configs, the world obeying each step."""
+    for states in itertools.product("HFX", ["", "r"], "HFX", ["", "r"]):
+        words = f"a:H* b:{states[0]}{states[1]} c:{states[2]}{states[3]}"
+        view = tablet(words)
+        for step in range(30):
+            got = advise(view)
+            if got.need is Need.NOTHING:
+                break
+            members = list(view.config.members)
+            health = dict(view.health)
+            if got.need is Need.ADD:
+                members.append(Member(f"n{step:02}", votes=True))
+                health[f"n{step:02}"] = H
+            else:
+                members = [m for m in members if m.uuid != got.uuid]
+            view = TabletView(
+                tablet_id="t",
+                table_id="T",
+                replication_factor=3,
+                config=RaftConfig(OpId(1, step + 2), tuple(members)),
+                leader_uuid="a",
+                health=health,
+            )
+        good = [u for u in view.config.voters if view.health_of(u) is H]
+        if sum(s == "H" for s in (states[0], states[2])) >= 1:
+            assert len(view.config.voters) == 3 == len(good), words

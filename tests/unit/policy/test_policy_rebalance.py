@@ -1,0 +1,209 @@
+"""Placement of new tablets and rebalance plans."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nyala.replica.base import Address, Member, OpId, RaftConfig, Refused
+from nyala.replica.policy import (
+    Caps,
+    ClusterView,
+    Health,
+    Move,
+    MoveKind,
+    ServerView,
+    TabletView,
+    place_tablets,
+    plan_rebalance,
+    skew,
+    view_of_reports,
+)
+
+WIDE = Caps(moves_max=10_000, moves_per_server_max=10_000)
+
+
+def servers(n: int, locations: int = 1) -> tuple[ServerView, ...]:
+    """`n` servers over `locations` locations."""
+    return tuple(
+        ServerView(uuid=f"s{i:02}", member=Member(f"s{i:02}", (Address("h", i + 1),)), location=f"l{i % locations}")
+        for i in range(n)
+    )
+
+
+def tablet(name: str, table: str, voters: list[str], leader: str) -> TabletView:
+    """A settled, healthy tablet."""
+    return TabletView(
+        tablet_id=name,
+        table_id=table,
+        replication_factor=len(voters),
+        config=RaftConfig(OpId(1, 1), tuple(Member(v) for v in voters)),
+        leader_uuid=leader,
+        health=dict.fromkeys(voters, Health.HEALTHY),
+        bytes_on_disk=100,
+    )
+
+
+def random_view(seed: int) -> ClusterView:
+    """A crooked cluster: most tablets on few servers, all led from few."""
+    rng = random.Random(seed)
+    hosts = servers(rng.randint(3, 8))
+    names = [s.uuid for s in hosts]
+    tablets = []
+    for table in range(rng.randint(1, 3)):
+        rf = rng.choice([1, 3])
+        pool = names[: rng.randint(rf, len(names))]
+        for pos in range(rng.randint(1, 12)):
+            voters = rng.sample(pool, rf)
+            tablets.append(tablet(f"T{table}-{pos:02}", f"T{table}", voters, min(voters)))
+    return ClusterView(servers=hosts, tablets=tuple(tablets))
+
+
+def carry_out(view: ClusterView, moves: list[Move]) -> ClusterView:
+    """The view after all moves were done."""
+    tablets = {t.tablet_id: t for t in view.tablets}
+    for move in moves:
+        t = tablets[move.tablet_id]
+        if move.kind is MoveKind.LEADER:
+            assert t.leader_uuid == move.from_uuid and move.to_uuid in t.config.voters
+            tablets[t.tablet_id] = replace(t, leader_uuid=move.to_uuid)
+            continue
+        assert move.from_uuid in t.config.voters and move.to_uuid not in t.config.voters
+        voters = [move.to_uuid if v == move.from_uuid else v for v in t.config.voters]
+        leader = t.leader_uuid if t.leader_uuid != move.from_uuid else min(voters)
+        tablets[t.tablet_id] = tablet(t.tablet_id, t.table_id, voters, leader)
+    return replace(view, tablets=tuple(tablets.values()))
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.integers(0, 1 << 30))
+def test_plan_any_cluster_converges_to_a_skew_of_one(seed: int) -> None:
+    """Goal: plans carried out lead to skew <= 1 per table and in all, and then to no plan. Method: random clusters."""
+    view = random_view(seed)
+    for _ in range(12):
+        moves = plan_rebalance(view, WIDE)
+        if not moves:
+            break
+        view = carry_out(view, moves)
+    assert plan_rebalance(view, WIDE) == []
+    assert skew(view) <= 1
+    assert all(skew(view, t.table_id) <= 1 for t in view.tablets)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 1 << 30))
+def test_plan_same_view_in_any_order_gives_the_same_plan(seed: int) -> None:
+    """Goal: determinism. Method: shuffle servers and tablets of a random view."""
+    view = random_view(seed)
+    rng = random.Random(seed)
+    other = ClusterView(
+        servers=tuple(rng.sample(view.servers, len(view.servers))),
+        tablets=tuple(rng.sample(view.tablets, len(view.tablets))),
+    )
+    assert plan_rebalance(view) == plan_rebalance(other)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 1 << 30), st.integers(1, 5), st.integers(1, 3))
+def test_plan_never_exceeds_its_caps(seed: int, total: int, per_server: int) -> None:
+    """Goal: caps hold for moves, servers and bytes. Method: random views and caps."""
+    moves = plan_rebalance(random_view(seed), Caps(moves_max=total, moves_per_server_max=per_server, bytes_max=300))
+    copies = [m for m in moves if m.kind is MoveKind.REPLICA]
+    touched = Counter(u for m in copies for u in (m.from_uuid, m.to_uuid))
+    assert len(copies) <= total and sum(m.bytes for m in copies) <= 300
+    assert max(touched.values(), default=0) <= per_server
+    assert len({m.tablet_id for m in moves}) == len(moves), "a tablet moves once in a plan"
+
+
+def test_plan_a_fourth_server_gets_its_share() -> None:
+    """Goal: the demo's case. Method: 12 tablets of 3 replicas on 3 servers, a fourth joins, plan and carry out."""
+    hosts = servers(4)
+    names = [s.uuid for s in hosts][:3]
+    view = ClusterView(servers=hosts, tablets=tuple(tablet(f"t{i:02}", "T", names, names[0]) for i in range(12)))
+    for _ in range(5):
+        view = carry_out(view, plan_rebalance(view, WIDE))
+    held = Counter(u for t in view.tablets for u in t.config.voters)
+    led = Counter(t.leader_uuid for t in view.tablets)
+    assert set(held.values()) == {9} and set(led.values()) == {3}
+
+
+def test_plan_a_draining_server_ends_empty_and_sick_tablets_stay() -> None:
+    """Goal: drain, and hands off what is not settled. Method: one server draining, one tablet half known."""
+    hosts = servers(5)
+    names = [s.uuid for s in hosts]
+    tablets = [tablet(f"t{i}", "T", names[:3], names[0]) for i in range(4)]
+    tablets[3] = replace(tablets[3], health={names[0]: Health.HEALTHY})
+    view = ClusterView(servers=(replace(hosts[0], draining=True), *hosts[1:]), tablets=tuple(tablets))
+    moves = plan_rebalance(view, WIDE)
+    assert {m.tablet_id for m in moves if m.from_uuid == names[0]} == {"t0", "t1", "t2"}
+    assert not [m for m in moves if m.tablet_id == "t3" or m.to_uuid == names[0]]
+
+
+@pytest.mark.parametrize(("n", "rf", "tablets"), [(3, 3, 4), (5, 3, 10), (4, 1, 8), (7, 5, 3)])
+def test_place_new_tablets_are_spread_evenly(n: int, rf: int, tablets: int) -> None:
+    """Goal: replicas and first choices differ by one at most. Method: place on empty servers, count."""
+    placed = place_tablets(servers(n), {}, tablets, rf)
+    held = Counter(u for p in placed for u in p)
+    first = Counter(p[0] for p in placed)
+    assert [len(set(p)) for p in placed] == [rf] * tablets
+    assert max(held.values()) - min(held[s.uuid] for s in servers(n)) <= 1
+    assert max(first.values()) - min(first.values()) <= 1
+
+
+def test_place_locations_are_used_before_a_second_of_one() -> None:
+    """Goal: replicas of a tablet stand in as many locations as there are. Method: six servers in three locations."""
+    for names in place_tablets(servers(6, locations=3), {}, 6, 3):
+        assert len({int(u[1:]) % 3 for u in names}) == 3
+
+
+def test_place_too_few_live_servers_is_refused() -> None:
+    """Goal: no table is made that cannot have its replicas. Method: two live servers, factor three."""
+    hosts = (*servers(2), replace(servers(3)[2], alive=False))
+    with pytest.raises(Refused, match="alive=2, replicas=3"):
+        place_tablets(hosts, {}, 1, 3)
+
+
+def test_view_of_reports_takes_the_newest_report_of_each_key() -> None:
+    """Goal: jobs see what the master saw last. Method: two reports of one tablet out of order, and a server."""
+    replica = {
+        "uuid": "s1",
+        "address": "h:1",
+        "votes": True,
+        "promote": False,
+        "replace": False,
+        "health": "HEALTHY",
+        "data_state": 3,
+        "bytes_on_disk": 7,
+        "rows": 1,
+        "is_leader": True,
+        "location": "",
+    }
+    base = {
+        "tablet_id": "t",
+        "table_id": "T",
+        "table_name": "n",
+        "range_pos": 0,
+        "bucket": 0,
+        "replication_factor": 1,
+        "config_opid": {"term": 2, "index": 9},
+        "pending_change": False,
+        "leader_uuid": "s1",
+        "term": 2,
+        "replicas": [replica],
+        "server_uuid": "",
+        "server_address": "",
+        "alive": True,
+        "location": "",
+        "catalog_term": 3,
+        "at_us": 5,
+    }
+    older = {**base, "leader_uuid": "s0", "at_us": 4}
+    host = {**base, "tablet_id": "", "replicas": [], "server_uuid": "s1", "server_address": "h:1", "location": "x"}
+    view = view_of_reports([base, host, older], 9)
+    assert view.tablets[0].leader_uuid == "s1" and view.tablets[0].bytes_on_disk == 7
+    assert view.servers[0].location == "x" and view.servers[0].member.addresses == (Address("h", 1),)
