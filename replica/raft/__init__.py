@@ -1,0 +1,29 @@
+"""Consensus of one replica without I/O: messages, ticks and completions in, one `Ready` out. See DESIGN.md."""
+
+from .core import RaftCore
+from .log_view import EntriesUnavailable, LogView, MemoryLogView
+from .messages import AppendEntries, AppendReply, Message, TimeoutNow, VoteReply, VoteRequest
+from .options import RaftOptions
+from .ready import ConfigEdit, CopyNeeded, EditKind, EntriesNeeded, HardState, PeerStatus, Ready, Role
+
+__all__ = [
+    "AppendEntries",
+    "AppendReply",
+    "ConfigEdit",
+    "CopyNeeded",
+    "EditKind",
+    "EntriesNeeded",
+    "EntriesUnavailable",
+    "HardState",
+    "LogView",
+    "MemoryLogView",
+    "Message",
+    "PeerStatus",
+    "RaftCore",
+    "RaftOptions",
+    "Ready",
+    "Role",
+    "TimeoutNow",
+    "VoteReply",
+    "VoteRequest",
+]

@@ -1,0 +1,202 @@
+"""The log as a core sees it: in memory, never blocking, and its word on what was received.
+
+The core appends to and truncates its LogView directly; what it did is then handed out in `Ready` to be made durable.
+Terms of all retained entries stay known when their bytes do not: a run per term, a few words each.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from nyala.replica.base import ZERO_OPID, Entry, OpId, check
+
+
+class EntriesUnavailable(Exception):
+    """The entry at `index` is retained but its bytes are on disk only: load them and try again."""
+
+    def __init__(self, index: int) -> None:
+        super().__init__(index)
+        self.index = index
+
+
+class LogView(Protocol):
+    """What a core may ask of and do to the log. Every call returns at once."""
+
+    @property
+    def first_index(self) -> int:
+        """First index still retained; below it a peer needs a tablet copy."""
+        ...
+
+    @property
+    def last(self) -> OpId:
+        """Position of the last received entry; the boundary (or 0.0) if there is none."""
+        ...
+
+    def term_at(self, index: int) -> int | None:
+        """Term of a retained index or of the boundary just below the first; 0 at index 0; None if unknown."""
+        ...
+
+    def entries(self, lo: int, hi: int, max_bytes: int) -> tuple[Entry, ...]:
+        """Entries lo <= index < hi, as many as fit in max_bytes, at least one; raises EntriesUnavailable(lo)."""
+        ...
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Entries right after `last`."""
+        ...
+
+    def truncate_after(self, index: int) -> None:
+        """Forget every entry above index."""
+        ...
+
+
+class MemoryLogView:
+    """A LogView over a list, with room for a host to evict bytes, drop a prefix and load entries back.
+
+    Three regions: below `first_index` nothing is known but the boundary's term; from there to `cached_from` only terms
+    are (plus what `load` brought back); from `cached_from` to `last` entries are in memory.
+
+    Invariants: entries are contiguous in index and their terms never fall; `term_at` answers for every retained index.
+    Concurrency: one owner thread.
+    """
+
+    def __init__(
+        self, entries: Iterable[Entry] = (), *, boundary: OpId = ZERO_OPID, loaded_bytes_max: int = 16 << 20
+    ) -> None:
+        self._runs: list[tuple[int, int]] = [(boundary.index, boundary.term)]
+        """(first index, term) of each run of one term; the first run begins at the boundary."""
+        self._first = boundary.index + 1
+        self._cached_from = boundary.index + 1
+        self._cache: list[Entry] = []
+        self._cache_bytes = 0
+        self._loaded: dict[int, Entry] = {}
+        self._loaded_bytes = 0
+        self._loaded_bytes_max = loaded_bytes_max
+        self._last = boundary
+        self.append(tuple(entries))
+
+    @property
+    def first_index(self) -> int:
+        return self._first
+
+    @property
+    def last(self) -> OpId:
+        return self._last
+
+    @property
+    def cached_from(self) -> int:
+        """First index whose entry is held by the cache proper; `last.index + 1` if none is."""
+        return self._cached_from
+
+    @property
+    def cached_bytes(self) -> int:
+        """Bytes of all entries in memory, loaded ones too."""
+        return self._cache_bytes + self._loaded_bytes
+
+    def term_at(self, index: int) -> int | None:
+        if index == 0:
+            return 0
+        if not self._first - 1 <= index <= self._last.index:
+            return None
+        if index >= self._runs[-1][0]:
+            return self._runs[-1][1]
+        return self._runs[bisect_right(self._runs, index, key=_run_start) - 1][1]
+
+    def entries(self, lo: int, hi: int, max_bytes: int) -> tuple[Entry, ...]:
+        check(self._first <= lo <= hi <= self._last.index + 1, "range outside the log", lo=lo, hi=hi, last=self._last)
+        if lo == hi:
+            return ()
+        if lo >= self._cached_from:
+            source: Iterable[Entry | None] = self._cache[lo - self._cached_from : hi - self._cached_from]
+        else:
+            source = (self._held(index) for index in range(lo, hi))
+        taken: list[Entry] = []
+        room = max_bytes
+        for entry in source:
+            if entry is None or (taken and entry.size_bytes > room):
+                break
+            taken.append(entry)
+            room -= entry.size_bytes
+        if not taken:
+            raise EntriesUnavailable(lo)
+        return tuple(taken)
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            check(entry.opid.index == self._last.index + 1, "a log has no gaps", last=self._last, entry=entry.opid)
+            check(entry.opid.term >= self._last.term, "terms never fall in a log", last=self._last, entry=entry.opid)
+            if entry.opid.term != self._runs[-1][1]:
+                self._runs.append((entry.opid.index, entry.opid.term))
+            self._cache.append(entry)
+            self._cache_bytes += entry.size_bytes
+            self._last = entry.opid
+
+    def truncate_after(self, index: int) -> None:
+        check(index >= self._first - 1, "cannot truncate what was dropped", index=index, first_index=self._first)
+        if index >= self._last.index:
+            return
+        for held in [i for i in self._loaded if i > index]:
+            self._loaded_bytes -= self._loaded.pop(held).size_bytes
+        keep = max(0, index + 1 - self._cached_from)
+        self._cache_bytes -= sum(entry.size_bytes for entry in self._cache[keep:])
+        del self._cache[keep:]
+        self._cached_from = min(self._cached_from, index + 1)
+        while len(self._runs) > 1 and self._runs[-1][0] > index:
+            self._runs.pop()
+        self._last = OpId(self._runs[-1][1], index)
+
+    def evict_below(self, index: int) -> int:
+        """Drop the bytes of cached entries below index (terms stay); returns the bytes freed. They must be durable."""
+        count = min(max(0, index - self._cached_from), len(self._cache))
+        freed = sum(entry.size_bytes for entry in self._cache[:count])
+        del self._cache[:count]
+        self._cache_bytes -= freed
+        self._cached_from += count
+        return freed
+
+    def load(self, entries: Sequence[Entry]) -> None:
+        """Take back entries read from disk, for `entries` to serve.
+
+        Entries that are not part of the log any more (another term, below the first index) are ignored. Older loaded
+        entries make room beyond `loaded_bytes_max`; one load is always kept whole.
+        """
+        fresh = [e for e in entries if e.opid.index < self._cached_from and self.term_at(e.opid.index) == e.opid.term]
+        fresh = [e for e in fresh if e.opid.index >= self._first]
+        for entry in fresh:
+            old = self._loaded.pop(entry.opid.index, None)
+            self._loaded_bytes += entry.size_bytes - (old.size_bytes if old else 0)
+            self._loaded[entry.opid.index] = entry
+        keep = {entry.opid.index for entry in fresh}
+        for index in [i for i in self._loaded if i not in keep]:
+            if self._loaded_bytes <= self._loaded_bytes_max:
+                break
+            self._loaded_bytes -= self._loaded.pop(index).size_bytes
+
+    def drop_loaded(self) -> int:
+        """Forget every loaded entry; returns the bytes freed."""
+        freed, self._loaded_bytes = self._loaded_bytes, 0
+        self._loaded.clear()
+        return freed
+
+    def compact(self, index: int, term: int) -> None:
+        """The log now begins after index (its term stays known): log GC passed it."""
+        if index < self._first:
+            return
+        check(index <= self._last.index, "cannot drop what was not received", index=index, last=self._last)
+        check(self.term_at(index) == term, "boundary of another term", index=index, term=term)
+        self.evict_below(index + 1)
+        for held in [i for i in self._loaded if i <= index]:
+            self._loaded_bytes -= self._loaded.pop(held).size_bytes
+        pos = bisect_right(self._runs, index, key=_run_start) - 1
+        self._runs[: pos + 1] = [(index, term)]
+        self._first = index + 1
+
+    def _held(self, index: int) -> Entry | None:
+        if index >= self._cached_from:
+            return self._cache[index - self._cached_from]
+        return self._loaded.get(index)
+
+
+def _run_start(run: tuple[int, int]) -> int:
+    return run[0]

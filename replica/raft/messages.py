@@ -1,0 +1,86 @@
+"""What cores say to each other. Frozen; one class per message; the tablet id and the wire belong to the host."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nyala.replica.base import ZERO_OPID, Code, DataState, Entry, OpId
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AppendEntries:
+    """Entries after `prev`, or none: then it is a heartbeat and a probe at once [raft §5.3]."""
+
+    to_uuid: str
+    from_uuid: str
+    term: int
+    prev: OpId
+    entries: tuple[Entry, ...] = ()
+    commit_index: int = 0
+    round: int = 0
+    """Number of the leader's heartbeat round; the reply echoes it and ReadIndex counts the echoes."""
+    safe_time: int = 0
+    """Hybrid time: no entry of this leader after the last one of this message carries a time at or below. 0: unknown."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AppendReply:
+    """Answer to AppendEntries.
+
+    `code`: OK (look at `mismatch`), INVALID_NAME, INVALID_TERM, TABLET_NOT_FOUND, TABLET_DELETED, NOT_READY (copying),
+    TABLET_FAILED. A core only makes OK, INVALID_NAME and INVALID_TERM; the others are made by the server for replicas
+    that have no running core.
+    """
+
+    to_uuid: str
+    from_uuid: str
+    term: int
+    code: Code = Code.OK
+    mismatch: bool = False
+    last: OpId = ZERO_OPID
+    """OK: last entry known to match *and durable here*; mismatch: last OpId of the follower's log."""
+    conflict_index: int = 0
+    """Mismatch: first index of the follower's conflicting term, or one past its log's end."""
+    commit_index: int = 0
+    round: int = 0
+    applied_index: int = 0
+    data_state: DataState = DataState.READY
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class VoteRequest:
+    """Asks for a vote in `term`, or, as a pre-vote, whether it would be given [thesis §9.6]."""
+
+    to_uuid: str
+    from_uuid: str
+    term: int
+    last: OpId
+    pre_vote: bool = False
+    transfer: bool = False
+    """A planned transfer: the test for a live leader is skipped [kudu raft-config-change; thesis §3.10]."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class VoteReply:
+    """Granted: `term` is the term asked for. Denied: `term` is the voter's own, and `reason` says why (for people)."""
+
+    to_uuid: str
+    from_uuid: str
+    term: int
+    granted: bool
+    pre_vote: bool = False
+    code: Code = Code.OK
+    reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TimeoutNow:
+    """The leader asks a caught-up follower to campaign at once [thesis §3.10]. `last`: the leader's last OpId."""
+
+    to_uuid: str
+    from_uuid: str
+    term: int
+    last: OpId
+
+
+Message = AppendEntries | AppendReply | VoteRequest | VoteReply | TimeoutNow

@@ -1,0 +1,57 @@
+"""Options of one core. Times are in ticks of the host; every relation between them is checked once, here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nyala.replica.base import check, limits
+
+
+@dataclass(frozen=True, kw_only=True)
+class RaftOptions:
+    """How patient and how greedy a core is. All of it is stable; none of it has to be equal on all replicas."""
+
+    heartbeat_ticks: int = 2
+    """A leader speaks to every peer at least this often."""
+    election_ticks_min: int = 12
+    """The minimum election timeout: no vote is given against a leader heard more recently than this."""
+    election_ticks_max: int = 20
+    """A follower draws its timeout from [min, max]; a leader that hears no quorum for this long steps down."""
+    append_batch_bytes_max: int = limits.APPEND_BATCH_BYTES_MAX
+    """Entries of one AppendEntries, at least one."""
+    probe_bytes_max: int = 64 << 10
+    """Entries of one AppendEntries to a peer whose log is not known to match."""
+    inflight_messages_max: int = limits.APPEND_INFLIGHT_MESSAGES_MAX
+    inflight_bytes_max: int = limits.APPEND_INFLIGHT_BYTES_MAX
+    promote_round_ticks_max: int = 12
+    """A `promote` non-voter is caught up once one round of replication took no longer than this [thesis §4.2.1]."""
+    copy_retry_ticks_min: int = 12
+    """Back-off before the same peer is named in `copies_needed` again; doubles up to the maximum."""
+    copy_retry_ticks_max: int = 120
+    reads_pending_max: int = 4096
+    """Strong reads waiting for their heartbeat round; one more is refused OVERLOADED."""
+
+    def __post_init__(self) -> None:
+        check(self.heartbeat_ticks >= 1, "heartbeat_ticks must be at least 1", value=self.heartbeat_ticks)
+        check(
+            2 * self.heartbeat_ticks <= self.election_ticks_min,
+            "an election timeout must survive one lost heartbeat",
+            heartbeat_ticks=self.heartbeat_ticks,
+            election_ticks_min=self.election_ticks_min,
+        )
+        check(
+            self.election_ticks_min < self.election_ticks_max,
+            "timeouts need room to differ",
+            election_ticks_min=self.election_ticks_min,
+            election_ticks_max=self.election_ticks_max,
+        )
+        for name in ("append_batch_bytes_max", "probe_bytes_max", "inflight_messages_max", "inflight_bytes_max"):
+            check(getattr(self, name) >= 1, "windows hold at least one", option=name, value=getattr(self, name))
+        check(self.promote_round_ticks_max >= 1, "a round lasts a tick", value=self.promote_round_ticks_max)
+        check(
+            1 <= self.copy_retry_ticks_min <= self.copy_retry_ticks_max,
+            "the copy back-off grows",
+            copy_retry_ticks_min=self.copy_retry_ticks_min,
+            copy_retry_ticks_max=self.copy_retry_ticks_max,
+        )
+        check(self.reads_pending_max >= 1, "at least one read may wait", value=self.reads_pending_max)
