@@ -65,6 +65,7 @@ class WriteMeta:
                 "client_id": self.client_id,
                 "sequence": self.sequence,
                 "first_incomplete": self.first_incomplete,
+                "reserved": b"",
             },
         )
 
@@ -75,6 +76,8 @@ class WriteMeta:
             raw = schemas.decode("write_meta", data)
         except (EOFError, ValueError, IndexError, struct.error, OverflowError, MemoryError) as e:
             raise Corruption("a WRITE entry's meta cannot be decoded", bytes=len(data), reason=str(e)) from e
+        if raw["reserved"]:
+            raise Corruption("a WRITE entry's meta carries fields of a newer build", bytes=len(raw["reserved"]))
         source = raw["source"]
         return cls(
             column_ids=tuple(raw["column_ids"]),

@@ -4,6 +4,7 @@ from . import nyala_pb2 as pb
 from . import nyala_pb2_grpc as pb_grpc
 from .channel import CHANNEL_OPTIONS, SERVER_OPTIONS
 from .errors import error_from_pb, error_to_pb, raise_if_error
+from .messages import message_from_pb, message_to_pb
 from .tables import (
     column_from_pb,
     column_to_pb,
@@ -48,6 +49,8 @@ __all__ = [
     "error_to_pb",
     "member_from_pb",
     "member_to_pb",
+    "message_from_pb",
+    "message_to_pb",
     "opid_from_pb",
     "opid_to_pb",
     "partition_from_pb",

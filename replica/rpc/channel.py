@@ -18,6 +18,7 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.enable_retries", 0),
+    ("grpc.enable_http_proxy", 0),
     # One connection per channel: a new channel to an address never inherits another's back-off.
     ("grpc.use_local_subchannel_pool", 1),
 )

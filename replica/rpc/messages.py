@@ -1,0 +1,114 @@
+"""Messages of the consensus core and their wire form: RaftMessage with one body for each message class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from nyala.replica.base import Code, DataState, Refused
+from nyala.replica.raft import AppendEntries, AppendReply, Message, TimeoutNow, VoteReply, VoteRequest
+
+from . import nyala_pb2 as pb
+from .values import entry_from_pb, entry_to_pb, opid_from_pb, opid_to_pb
+
+
+def message_to_pb(tablet_id: str, message: Message) -> pb.RaftMessage:
+    """To the wire, for one tablet."""
+    wire = pb.RaftMessage(tablet_id=tablet_id, from_uuid=message.from_uuid, to_uuid=message.to_uuid, term=message.term)
+    if isinstance(message, AppendEntries):
+        wire.append_entries.CopyFrom(
+            pb.AppendEntries(
+                prev=opid_to_pb(message.prev),
+                entries=[entry_to_pb(e) for e in message.entries],
+                commit_index=message.commit_index,
+                round=message.round,
+                safe_time=message.safe_time,
+            )
+        )
+    elif isinstance(message, AppendReply):
+        wire.append_reply.CopyFrom(
+            pb.AppendReply(
+                code=int(message.code),
+                mismatch=message.mismatch,
+                last=opid_to_pb(message.last),
+                conflict_index=message.conflict_index,
+                commit_index=message.commit_index,
+                round=message.round,
+                applied_index=message.applied_index,
+                data_state=int(message.data_state),
+            )
+        )
+    elif isinstance(message, VoteRequest):
+        wire.vote_request.CopyFrom(
+            pb.VoteRequest(pre_vote=message.pre_vote, last=opid_to_pb(message.last), transfer=message.transfer)
+        )
+    elif isinstance(message, VoteReply):
+        wire.vote_reply.CopyFrom(
+            pb.VoteReply(
+                pre_vote=message.pre_vote, granted=message.granted, code=int(message.code), reason=message.reason
+            )
+        )
+    else:
+        wire.timeout_now.CopyFrom(pb.TimeoutNow(last=opid_to_pb(message.last)))
+    return wire
+
+
+def message_from_pb(wire: pb.RaftMessage) -> Message:
+    """From the wire; Refused(INVALID_ARGUMENT) for a body, code, state or entry kind that this build does not know."""
+    kind = wire.WhichOneof("body")
+    if kind is None:
+        raise Refused(Code.INVALID_ARGUMENT, "a consensus message of unknown kind", tablet=wire.tablet_id)
+    try:
+        return _BODIES[kind](getattr(wire, kind), _envelope(wire))
+    except ValueError as e:
+        raise Refused(Code.INVALID_ARGUMENT, "a consensus message of a newer build", kind=kind, reason=str(e)) from e
+
+
+def _envelope(wire: pb.RaftMessage) -> dict[str, Any]:
+    return {"to_uuid": wire.to_uuid, "from_uuid": wire.from_uuid, "term": wire.term}
+
+
+def _append_entries(body: pb.AppendEntries, envelope: dict[str, Any]) -> Message:
+    return AppendEntries(
+        prev=opid_from_pb(body.prev),
+        entries=tuple(entry_from_pb(e) for e in body.entries),
+        commit_index=body.commit_index,
+        round=body.round,
+        safe_time=body.safe_time,
+        **envelope,
+    )
+
+
+def _append_reply(body: pb.AppendReply, envelope: dict[str, Any]) -> Message:
+    return AppendReply(
+        code=Code(body.code),
+        mismatch=body.mismatch,
+        last=opid_from_pb(body.last),
+        conflict_index=body.conflict_index,
+        commit_index=body.commit_index,
+        round=body.round,
+        applied_index=body.applied_index,
+        data_state=DataState(body.data_state),
+        **envelope,
+    )
+
+
+def _vote_request(body: pb.VoteRequest, envelope: dict[str, Any]) -> Message:
+    return VoteRequest(last=opid_from_pb(body.last), pre_vote=body.pre_vote, transfer=body.transfer, **envelope)
+
+
+def _vote_reply(body: pb.VoteReply, envelope: dict[str, Any]) -> Message:
+    return VoteReply(granted=body.granted, pre_vote=body.pre_vote, code=Code(body.code), reason=body.reason, **envelope)
+
+
+def _timeout_now(body: pb.TimeoutNow, envelope: dict[str, Any]) -> Message:
+    return TimeoutNow(last=opid_from_pb(body.last), **envelope)
+
+
+_BODIES: dict[str, Callable[[Any, dict[str, Any]], Message]] = {
+    "append_entries": _append_entries,
+    "append_reply": _append_reply,
+    "vote_request": _vote_request,
+    "vote_reply": _vote_reply,
+    "timeout_now": _timeout_now,
+}
