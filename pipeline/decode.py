@@ -1,0 +1,306 @@
+"""One Arrow batch of Kafka records -> batches of rows in offset order, and the records that are no rows.
+
+Every record ends in exactly one of the two. The rows' batches carry the table's columns, `__op` and `__offset`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nyala import schemas
+from nyala.replica.base import RowCode, limits
+from nyala.replica.rows import OFFSET_COLUMN, OP_COLUMN, RowOp, TableSchema
+
+from .avro_columns import I64, Cursor, Field, UnsupportedSchema, plan, read_field
+from .columns import fits, to_array
+from .framing import HEADER_BYTES, Framing, fingerprint_id, writer_ids
+from .row_schema import OP_FIELD, OP_HEADER, key_schema_json
+
+_OPS = {op.name: int(op) for op in RowOp}
+
+
+class WriterSchema(NamedTuple):
+    """A schema that producers write with, as the catalog has it."""
+
+    avro_json: str
+    registry_id: int = 0
+
+
+class Fault(NamedTuple):
+    """A record that is no row: its Kafka offset, why, and the column at fault."""
+
+    offset: int
+    code: RowCode
+    column: str = ""
+
+
+@dataclass
+class Decoded:
+    """Rows as pa.RecordBatches in offset order, each with one set of columns; and the other records' faults."""
+
+    batches: list[Any] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """How to read one writer's schema. `refusal` is why none of its rows can be of the table."""
+
+    fields: tuple[Field, ...]
+    refusal: tuple[RowCode, str] | None = None
+
+
+class _Bytes(NamedTuple):
+    """A binary Arrow array as numpy sees it."""
+
+    buffer: Any
+    data: npt.NDArray[np.uint8]
+    starts: I64
+    ends: I64
+    valid: npt.NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, array: Any) -> _Bytes:
+        array = array.cast(pa.large_binary())
+        content = array.buffers()[2] or pa.py_buffer(b"\x00")
+        count = len(array)
+        offsets = (
+            np.frombuffer(array.buffers()[1], np.int64, count + 1, array.offset * 8) if count else np.zeros(1, "i8")
+        )
+        valid = np.ones(count, bool) if not array.null_count else np.asarray(array.is_valid().to_numpy(False))
+        return cls(content, np.frombuffer(content, np.uint8), offsets[:-1], offsets[1:], valid)
+
+
+class RowDecoder:
+    """Decodes the records of one table's topic.
+
+    `lookup` asks the catalog for its writer schemas again; it is called at most once for a batch, when a value names
+    a schema that is not known. Concurrency: one thread.
+    """
+
+    def __init__(
+        self,
+        schema: TableSchema,
+        framing: Framing,
+        writers: Sequence[WriterSchema] = (),
+        *,
+        bare_schema: str = "",
+        lookup: Callable[[], Sequence[WriterSchema]] | None = None,
+    ) -> None:
+        self._schema = schema
+        self._framing = framing
+        self._lookup = lookup
+        self._key_plan = plan(schemas.parse_json(key_schema_json(schema)))
+        self._plans: dict[int, _Plan] = {}
+        if framing is Framing.BARE:
+            self._plans[0] = self._plan_of(bare_schema)
+        self._learn(writers)
+
+    def decode(self, keys: Any, values: Any, offsets: I64, headers: Any = None) -> Decoded:
+        """`keys`, `values`: binary arrays; `offsets` ascend; `headers`: list<struct<key, value>> as Spark has it, or None."""
+        count = len(offsets)
+        if count == 0:
+            return Decoded()
+        value = _Bytes.of(values)
+        code = np.zeros(count, np.uint8)
+        column = np.full(count, "", object)
+        code[value.ends - value.starts > limits.ROW_SIZE_BYTES_MAX] = RowCode.ROW_TOO_LARGE
+        key_columns = self._decode_keys(_Bytes.of(keys), value.valid, code, column)
+        ops = _header_ops(headers, count, code)
+        groups = self._group(value, code)
+        parts: dict[int, dict[str, Any]] = {}
+        for number, writer in enumerate(sorted(set(groups[groups >= 0].tolist()))):
+            rows = np.flatnonzero(groups == writer)
+            parts[number] = self._decode_group(self._known[writer], value, rows, key_columns, ops, code, column)
+            groups[rows] = number
+        return self._assemble(parts, groups, key_columns, ops, code, column, offsets, value.valid)
+
+    _known: tuple[_Plan, ...] = ()
+
+    def _learn(self, writers: Sequence[WriterSchema]) -> None:
+        for writer in writers:
+            if self._framing is Framing.SINGLE_OBJECT:
+                parsed = schemas.parse_json(writer.avro_json)
+                self._plans[fingerprint_id(schemas.fingerprint64(parsed))] = self._plan_of(writer.avro_json)
+            elif self._framing is Framing.CONFLUENT:
+                self._plans[writer.registry_id] = self._plan_of(writer.avro_json)
+
+    def _plan_of(self, avro_json: str) -> _Plan:
+        """What to read, or why nothing of it can be a row; decided once for each writer schema."""
+        try:
+            fields = plan(schemas.parse_json(avro_json))
+        except UnsupportedSchema as error:
+            return _Plan((), (RowCode.WRONG_TYPE, error.column))
+        for each in fields:
+            if self._is_op(each):
+                continue
+            if not self._schema.has(each.name):
+                return _Plan(fields, (RowCode.UNKNOWN_COLUMN, each.name))
+            if not fits(self._schema.column(each.name), each):
+                return _Plan(fields, (RowCode.WRONG_TYPE, each.name))
+        return _Plan(fields)
+
+    def _is_op(self, each: Field) -> bool:
+        return each.name == OP_FIELD and each.kind == "enum" and not self._schema.has(OP_FIELD)
+
+    def _group(self, value: _Bytes, code: Any) -> I64:
+        """Position in `_known` of each row's plan; -1 for nulls and for rows that failed."""
+        ids, good = writer_ids(self._framing, value.data, value.starts, value.ends)
+        code[(code == 0) & value.valid & ~good] = RowCode.UNDECODABLE
+        usable = (code == 0) & value.valid
+        distinct, inverse = np.unique(ids[usable], return_inverse=True)
+        if self._lookup and any(int(i) not in self._plans for i in distinct):
+            self._learn(self._lookup())
+        groups = np.full(ids.size, -1, np.int64)
+        found = [self._plans.get(int(i)) for i in distinct]
+        self._known = tuple(p for p in found if p is not None)
+        numbers = np.array([-1 if p is None else self._known.index(p) for p in found], np.int64)
+        if distinct.size:
+            groups[usable] = numbers[inverse]
+        code[usable & (groups < 0)] = RowCode.UNKNOWN_SCHEMA
+        return groups
+
+    def _decode_keys(self, key: _Bytes, has_value: Any, code: Any, column: Any) -> dict[str, Any]:
+        """The key columns from the Kafka keys. A null key, or one that is no datum of its schema, fails its row."""
+        cursor = Cursor(key.data, key.starts, key.ends)
+        out = {}
+        for pos, each in enumerate(self._key_plan):
+            cursor.field = pos
+            target = self._schema.column(each.name)
+            out[each.name] = to_array(target, each, read_field(cursor, each), cursor, key.buffer)
+        cursor.finish()
+        fresh = code == 0
+        code[fresh & ~key.valid] = RowCode.NULL_KEY
+        bad = (code == 0) & (cursor.code != 0)
+        code[bad] = np.where(has_value[bad], np.uint8(RowCode.KEY_MISMATCH), np.uint8(RowCode.UNDECODABLE))
+        return out
+
+    def _decode_group(
+        self, how: _Plan, value: _Bytes, rows: I64, keys: dict[str, Any], ops: Any, code: Any, column: Any
+    ) -> dict[str, Any]:
+        """Arrow arrays of one writer schema's rows, by column name; faults go into `code` and `column`."""
+        if how.refusal:
+            code[rows], column[rows] = how.refusal
+            return {}
+        cursor = Cursor(value.data, value.starts[rows] + HEADER_BYTES[self._framing], value.ends[rows])
+        arrays: dict[str, Any] = {}
+        for pos, each in enumerate(how.fields):
+            cursor.field = pos
+            raw = read_field(cursor, each)
+            if self._is_op(each):
+                self._set_ops(each, raw, rows, ops, code)
+            else:
+                arrays[each.name] = to_array(self._schema.column(each.name), each, raw, cursor, value.buffer)
+        cursor.finish()
+        failed = np.flatnonzero(cursor.code)
+        for pos in failed.tolist():
+            at = int(cursor.fault[pos])
+            column[rows[pos]] = how.fields[at].name if at >= 0 else ""
+        code[rows[failed]] = cursor.code[failed]
+        self._compare_keys(arrays, keys, rows, code, column)
+        return arrays
+
+    def _set_ops(self, each: Field, raw: Any, rows: I64, ops: Any, code: Any) -> None:
+        numbers = np.array([_OPS.get(symbol.upper(), 0) for symbol in each.symbols], np.uint8)
+        written = numbers[raw.words]
+        written[~raw.valid] = RowOp.UPSERT
+        mine = np.where(ops[rows] == 0, written, ops[rows])
+        ops[rows] = mine
+        code[rows[(mine == 0) & (code[rows] == 0)]] = RowCode.UNKNOWN_OPERATION
+
+    def _compare_keys(self, arrays: dict[str, Any], keys: dict[str, Any], rows: I64, code: Any, column: Any) -> None:
+        everything = rows.size == len(code)
+        for name, key in keys.items():
+            mine = key if everything else key.take(pa.array(rows))
+            if name not in arrays:
+                arrays[name] = mine
+                continue
+            same = pc.equal(arrays[name], mine)
+            if same.null_count == 0 and same.true_count == len(same):
+                continue
+            fresh = code[rows] == 0
+            missing = fresh & np.asarray(arrays[name].is_null().to_numpy(False))
+            wrong = fresh & ~missing & ~np.asarray(pc.fill_null(same, False).to_numpy(False))
+            for mask, why in ((missing, RowCode.NULL_KEY), (wrong, RowCode.KEY_MISMATCH)):
+                code[rows[mask]] = why
+                column[rows[mask]] = name
+
+    def _assemble(
+        self, parts: dict[int, dict[str, Any]], groups: I64, keys: Any, ops: Any, code: Any, column: Any, offsets: I64,
+        has_value: Any,
+    ) -> Decoded:  # fmt: skip
+        """Cut the good rows into runs of one group; deletes by a null value join the run they stand in."""
+        out = Decoded()
+        for pos in np.flatnonzero(code).tolist():
+            out.faults.append(Fault(int(offsets[pos]), RowCode(int(code[pos])), str(column[pos])))
+        good = np.flatnonzero(code == 0)
+        if not good.size:
+            return out
+        ops[(ops == 0) & has_value] = RowOp.UPSERT
+        ops[~has_value] = RowOp.DELETE_IGNORE
+        run_group = _fill(groups[good])
+        edges = np.concatenate(([0], np.flatnonzero(np.diff(run_group)) + 1, [good.size]))
+        place = np.empty(groups.size, np.int64)
+        for group in parts:
+            mine = groups == group
+            place[mine] = np.arange(int(mine.sum()))
+        for lo, hi in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+            rows = good[lo:hi]
+            out.batches.append(self._run(parts.get(int(run_group[lo])), rows, groups, place, keys, ops, offsets))
+        return out
+
+    def _run(self, part: Any, rows: I64, groups: I64, place: I64, keys: Any, ops: Any, offsets: I64) -> Any:
+        arrays = part or dict(keys)
+        names = [name for name in self._schema.names if name in arrays]
+        deletes = groups[rows] < 0
+        columns = []
+        for name in names:
+            if part is None:
+                columns.append(keys[name].take(pa.array(rows)))
+                continue
+            source = arrays[name]
+            if not deletes.any():
+                whole = rows.size == len(source)
+                columns.append(source if whole else source.take(pa.array(place[rows])))
+                continue
+            taken = source.take(pa.array(np.where(deletes, 0, place[rows]), mask=deletes))
+            columns.append(pc.coalesce(taken, keys[name].take(pa.array(rows))) if name in keys else taken)
+        columns += [pa.array(ops[rows]), pa.array(offsets[rows])]
+        return pa.RecordBatch.from_arrays(columns, names=[*names, OP_COLUMN, OFFSET_COLUMN])
+
+
+def _fill(groups: I64) -> I64:
+    """Give each -1 the group before it, or the first group after it at the beginning; all -1 stays so."""
+    known = np.flatnonzero(groups >= 0)
+    if not known.size or known.size == groups.size:
+        return groups
+    last = np.maximum.accumulate(np.where(groups >= 0, np.arange(groups.size), -1))
+    last[last < 0] = known[0]
+    return groups[last]
+
+
+def _header_ops(headers: Any, count: int, code: Any) -> Any:
+    """The operation that each record's header names; 0 without one. An unknown one fails the record."""
+    ops = np.zeros(count, np.uint8)
+    if headers is None or headers.null_count == count:
+        return ops
+    flat = headers.flatten()
+    if not len(flat):
+        return ops
+    parents = headers.value_parent_indices().to_numpy()
+    mine = pc.fill_null(pc.equal(flat.field("key"), OP_HEADER), False).to_numpy(False)
+    for pos in np.flatnonzero(mine).tolist():
+        name = flat.field("value")[pos].as_py() or b""
+        row = int(parents[pos])
+        number = _OPS.get(name.decode("ascii", "replace").upper(), 0)
+        ops[row] = number
+        if number == 0 and code[row] == 0:
+            code[row] = RowCode.UNKNOWN_OPERATION
+    return ops
