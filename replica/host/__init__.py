@@ -3,12 +3,11 @@
 from .absent import absent_reply
 from .log_cache import LogCache
 from .options import HostOptions
-from .replica import Anchor, Replica
+from .replica import Replica
 from .state_machine import RunHeavy, StateMachine
 from .status import PeerStatus, Phase, ReplicaStatus
 
 __all__ = [
-    "Anchor",
     "HostOptions",
     "LogCache",
     "PeerStatus",

@@ -1,5 +1,35 @@
-"""The part of a log that is in memory."""
+"""The log as the Raft core sees it, with a bound on the bytes that stay in memory."""
+
+from __future__ import annotations
+
+from nyala.replica.base import OpId, check
+from nyala.replica.raft import MemoryLogView
 
 
-class LogCache:
-    pass
+class LogCache(MemoryLogView):
+    """Terms of everything retained, and bytes of what is new or was asked for lately.
+
+    Invariants: only entries that are applied, and therefore durable, are evicted, oldest first; what is not applied
+    stays, whatever it takes (the bound on pending writes limits that). Concurrency: the owner's thread.
+    """
+
+    def __init__(self, *, boundary: OpId, bytes_max: int) -> None:
+        check(bytes_max >= 0, "a size is not negative", bytes_max=bytes_max)
+        super().__init__(boundary=boundary, loaded_bytes_max=max(bytes_max // 2, 1))
+        self._bytes_max = bytes_max
+
+    def trim(self, applied_index: int) -> None:
+        """Evict the oldest entries up to `applied_index` as long as the cache is over its bound."""
+        over = self.cached_bytes - self._bytes_max
+        lo, hi = self.cached_from, min(applied_index, self.last.index) + 1
+        if over <= 0 or lo >= hi:
+            return
+        oldest = self.entries(lo, hi, over)
+        self.evict_below(oldest[-1].opid.index + 1)
+
+    def collected(self, first_index: int) -> None:
+        """The log on disk begins at `first_index` now; the term right before it stays known."""
+        if first_index > self.first_index:
+            term = self.term_at(first_index - 1)
+            check(term is not None, "the log ends above what was collected", first_index=first_index, last=self.last)
+            self.compact(first_index - 1, term or 0)

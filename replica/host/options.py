@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nyala.replica.base import check, limits
+from nyala.replica.base import check, hybrid_from_us, limits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +27,12 @@ class HostOptions:
     apply_inline_bytes_max: int = 0
     """Committed entries up to this size in sum are applied on the owner's thread when nothing else is being applied;
     0: always off-thread."""
+    wal_queue_bytes_max: int = limits.WAL_QUEUE_BYTES_MAX
+    """As the log was opened with: over it writes are refused and appends of a leader dropped, never waited for."""
+    wait_ticks_max: int = 600
+    """How long a caller waits for an index, a time or a read barrier before it is told TIMED_OUT."""
+    future_time_max: int = hybrid_from_us(10_000_000)
+    """How far above this server's clock a snapshot time may lie, in hybrid time."""
     waiters_max: int = 4096
     """Callers that wait for an index, a time or a read barrier."""
 

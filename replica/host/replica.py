@@ -5,110 +5,624 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from nyala.replica.base import DataState, EntryKind, HybridClock, OpId, Post, RaftConfig, Refused, Rng
+from nyala.replica.base import (
+    Code,
+    DataState,
+    DiskFailure,
+    Entry,
+    EntryKind,
+    HybridClock,
+    InvariantViolation,
+    OpId,
+    Post,
+    RaftConfig,
+    Refused,
+    Rng,
+    check,
+)
+from nyala.replica.cmeta import ConsensusMeta, decode_config, encode_config
+from nyala.replica.raft import (
+    AppendEntries,
+    ConfigEdit,
+    CopyNeeded,
+    EntriesNeeded,
+    Message,
+    RaftCore,
+    RaftOptions,
+    Ready,
+    Role,
+)
+from nyala.replica.wal import Anchor, Log, Replay
 
+from .absent import absent_reply
+from .applier import Applier
+from .bootstrap import Recovered, recover
+from .collector import keep_from
 from .options import HostOptions
+from .pending import Done, PendingEntries
+from .persister import Persister
+from .reads import Reads
 from .state_machine import RunHeavy, StateMachine
-from .status import Phase, ReplicaStatus
+from .status import Phase, ReplicaStatus, peer_status
+from .transfer import Transfer
 
-Done = Callable[[Any], None]
-
-
-class Anchor:
-    """Keeps the log from `index` on until it is released."""
+Send = Callable[[list[tuple[str, Message]]], None]
 
 
 class Replica:
-    """SIGNATURES ONLY for now; the body follows."""
+    """One member of one tablet's Raft group on one server.
 
-    phase: Phase
-    error: str
+    Invariants: nothing is promised (vote, acknowledgement, reply) before what backs it is durable here; entries are
+    applied in order, each once, only when committed; every caller is answered exactly once, and an answer of
+    NOT_APPLIED is never given for an entry that may yet be applied.
+    Durability: terms, votes and configs through consensus metadata; entries through the log; all else is rebuilt.
+    Concurrency: the owner's thread for everything except `bootstrap`; completions arrive through `post`.
+    """
 
     def __init__(
         self,
         *,
         tablet_id: str,
         uuid: str,
-        cmeta: Any,  # ConsensusMeta
-        log: Any,  # wal.Log
-        replay: Any,  # wal.Replay
+        cmeta: ConsensusMeta,
+        log: Log,
+        replay: Replay,
         state_machine: StateMachine,
         hybrid_clock: HybridClock,
-        raft_options: Any,  # RaftOptions
+        raft_options: RaftOptions,
         rng: Rng,
         post: Post,
         run_heavy: RunHeavy,
-        send: Callable[[list[tuple[str, Any]]], None],  # [(tablet_id, raft message)]
-        on_copy_needed: Callable[[str, Any], None],  # (tablet_id, CopyNeeded)
-        on_fatal: Callable[[BaseException], None],  # DiskFailure, InvariantViolation: the process must end
-        on_change: Callable[[str], None] = lambda tablet_id: None,  # role, term, config, phase changed: report soon
-        run_meta: RunHeavy | None = None,  # ordered lane of consensus metadata; default: run_heavy
-        soon: Post | None = None,  # cheap post for the owner's thread only (loop.call_soon); default: post
+        send: Send,
+        on_copy_needed: Callable[[str, CopyNeeded], None],
+        on_fatal: Callable[[BaseException], None],
+        on_change: Callable[[str], None] = lambda tablet_id: None,
+        run_meta: RunHeavy | None = None,
+        soon: Post | None = None,
         options: HostOptions | None = None,
-    ) -> None: ...
+    ) -> None:
+        """`send([(tablet_id, message)])` must not block. `on_copy_needed(tablet_id, CopyNeeded)`.
 
-    # All methods on the owner's thread, except bootstrap.
+        `on_fatal`: a DiskFailure or InvariantViolation, after which the process must end. `on_change(tablet_id)`: role,
+        term, leader, config or phase changed. `run_meta`: the ordered lane of consensus metadata, so that a vote never
+        waits for an apply; by default `run_heavy`. `soon`: a cheaper `post` for the owner's own thread.
+        """
+        self.tablet_id = tablet_id
+        self.uuid = uuid
+        self.phase = Phase.BOOTSTRAPPING
+        self.error = ""
+        self.options = options or HostOptions()
+        self._cmeta = cmeta
+        self._log = log
+        self._replay: Replay | None = replay
+        self._state_machine = state_machine
+        self._clock = hybrid_clock
+        self._raft_options = raft_options
+        self._rng = rng
+        self._post = post
+        self._soon = soon or post
+        self._run_heavy = run_heavy
+        self._run_meta = run_meta or run_heavy
+        self._send = send
+        self._on_copy_needed = on_copy_needed
+        self._on_fatal = on_fatal
+        self._on_change = on_change
+        self._recovered: Recovered | None = None
+        self._tick = 0
+        self._pump_scheduled = False
+        self._gc_running = False
+        self._started = False
+        self._writes = PendingEntries()
+        self._changes = PendingEntries()
+        wait_ticks = self.options.wait_ticks_max
+        self._reads = Reads(waiters_max=self.options.waiters_max, wait_ticks_max=wait_ticks)
+        self._transfer = Transfer(wait_ticks_max=2 * raft_options.election_ticks_max)
+        self._loading: set[int] = set()
+        self._applied_time = 0
+        self._last_time = 0
+        self._seen: tuple[object, ...] = ()
+
+    # ------------------------------------------------------------------------------------------------ life
+
     def bootstrap(self) -> None:
-        """Heavy: call in a thread, once, before start. Raises Corruption."""
+        """Read the log into memory. Heavy: call it in a thread, once, before `start`. Raises Corruption."""
+        check(self.phase is Phase.BOOTSTRAPPING and self._replay is not None, "a replica is bootstrapped once")
+        machine = self._state_machine
+        self._recovered = recover(
+            self._replay,  # type: ignore[arg-type]
+            flush_opid=machine.applied_opid,
+            flush_time=machine.applied_time,
+            cmeta=self._cmeta,
+            cache_bytes_max=self.options.log_cache_bytes_max,
+        )
+        self._clock.observe(self._recovered.last_time)
 
     def start(self, *, campaign: bool = False) -> None:
-        """Join the group; `campaign`: the hinted leader of a new tablet does not wait for a timeout."""
+        """Join the group. `campaign`: the hinted leader of a new tablet does not wait for a timeout, but must win."""
+        recovered, replay = self._recovered, self._replay
+        check(recovered is not None and replay is not None, "a replica starts after its bootstrap")
+        if recovered is None or replay is None:
+            return
+        self._replay = self._recovered = None
+        machine, self._cache = self._state_machine, recovered.cache
+        self._applied_time = machine.applied_time
+        self._last_time = recovered.last_time
+        term, voted_for = self._promises()
+        self._core = RaftCore(
+            uuid=self.uuid,
+            term=term,
+            voted_for=voted_for,
+            committed_config=recovered.committed_config,
+            pending_config=recovered.pending_config,
+            log=self._cache,
+            commit_index=machine.applied_opid.index,
+            options=self._raft_options,
+            rng=self._rng,
+            encode_config=encode_config,
+            decode_config=decode_config,
+            hybrid_now=self._clock.now,
+            withhold_votes=term > 0 or self._cache.last.index > 0,
+            withheld=replay.withheld,
+        )
+        self._core.applied_index = machine.applied_opid.index
+        self._persister = Persister(
+            cmeta=self._cmeta,
+            log=self._log,
+            run_meta=self._run_meta,
+            post=self._post,
+            on_entries=self._entries_durable,
+            on_durable=self._ready_durable,
+            on_error=self._failed,
+        )
+        self._applier = Applier(
+            state_machine=machine,
+            cache=self._cache,
+            log=self._log,
+            run_heavy=self._run_heavy,
+            bytes_max=self.options.apply_bytes_max,
+            inline_bytes_max=self.options.apply_inline_bytes_max,
+            on_applied=self._applied,
+            on_error=self._failed,
+        )
+        self._started = True
+        self.phase = Phase.CONFIGURING
+        if recovered.committed_config != self._cmeta.committed_config:
+            self._save_config(recovered.committed_config)
+        if campaign:
+            self._core.campaign()
+        self._pump()
 
-    def tick(self) -> None: ...
+    def stop(self) -> None:
+        """Answer all who wait with unknown outcomes and go silent. The log and the state machine are the caller's."""
+        if self.phase is not Phase.STOPPED:
+            self._quiet(Phase.STOPPED, Code.NOT_READY, "the replica is stopping")
 
-    def step(self, message: Any) -> None:
-        """A raft message whose to_uuid is this server's."""
+    @property
+    def _serving(self) -> bool:
+        return self.phase is Phase.CONFIGURING or self.phase is Phase.RUNNING
+
+    def _promises(self) -> tuple[int, str | None]:
+        """Term and vote to start with. At or below the vote floor the vote counts as given, to nobody who asks."""
+        term, voted_for, floor = self._cmeta.term, self._cmeta.voted_for, self._cmeta.vote_floor_term
+        if floor > term:
+            return floor, self.uuid
+        return term, voted_for or (self.uuid if floor == term > 0 else None)
+
+    # ------------------------------------------------------------------------------------------------ inputs
+
+    def tick(self) -> None:
+        """One tick of the host's monotonic clock."""
+        if not self._serving:
+            return
+        self._tick += 1
+        self._core.tick()
+        self._reads.expire(self._tick)
+        self._pump()
+
+    def step(self, message: Message) -> None:
+        """One message of a peer. While there is no running core, AppendEntries are answered with the reason."""
+        if not self._serving:
+            self._answer_absent(message)
+            return
+        if type(message) is AppendEntries and message.entries and message.to_uuid == self.uuid:
+            size = sum(entry.size_bytes for entry in message.entries)
+            if self._log.queued_bytes + size > self.options.wal_queue_bytes_max:
+                return  # the leader sends it again; blocking here would stop every tablet of this server
+            self._observe(message.entries)
+        self._core.step(message)
+        self._pump_soon()
 
     def write(self, kind: EntryKind, schema_id: int, meta: bytes, payload: bytes, payload_crc: int, done: Done) -> None:
-        """done(ApplyResult | Refused), once, on the owner's thread, never before this returns."""
+        """Replicate and apply one entry; `done(apply's result | Refused)`, once, never before this returns.
 
-    def change_config(self, edits: Sequence[Any], cas: OpId | None, decision: tuple[int, int], done: Done) -> None:
-        """done(RaftConfig | Refused) when the new config is committed. edits: raft.ConfigEdit."""
+        A Refused with UNKNOWN may yet be applied: only a request that the state machine's ledger knows may be repeated.
+        """
+        size = len(meta) + len(payload) + 64
+        refusal = self._admit(size)
+        if refusal is None:
+            try:
+                time = self._clock.now()
+                opid = self._core.propose(kind, time, schema_id, meta, payload, payload_crc)
+            except Refused as error:
+                refusal = self._with_hint(error)
+            else:
+                self._last_time = time
+                self._writes.add(opid, size, done)
+                self._pump_soon()
+                return
+        self._soon(lambda: done(refusal))
+
+    def change_config(
+        self, edits: Sequence[ConfigEdit], cas: OpId | None, decision: tuple[int, int], done: Done
+    ) -> None:
+        """Change the members; `done(RaftConfig | Refused)` once committed. `cas`: OpId of the committed config seen."""
+        try:
+            self._check_serving()
+            opid = self._core.propose_config(edits, cas, decision)
+        except Refused as error:
+            refusal = self._with_hint(error)
+            self._soon(lambda: done(refusal))
+        else:
+            self._changes.add(opid, 0, done)
+        self._pump_soon()
 
     def transfer(
         self, target: str | None, done: Done, *, cas: OpId | None = None, decision: tuple[int, int] = (0, 0)
     ) -> None:
-        """done(new leader's uuid | Refused)."""
+        """Hand leadership to `target`, or to the most up-to-date voter; `done(new leader's uuid | Refused)`."""
+        try:
+            self._check_serving()
+            self._check_decision(cas, decision)
+            self._core.transfer_leadership(target)
+        except Refused as error:
+            refusal = self._with_hint(error)
+            self._soon(lambda: done(refusal))
+            return
+        self._transfer.begin(self._tick, target, done)
+        self._pump_soon()
 
     def read_barrier(self, done: Done) -> None:
-        """done(index | Refused): this is the leader, and everything committed before the call is applied."""
+        """`done(index | Refused)`: this is the leader, and everything committed before the call is applied."""
+        if not self._serving:
+            refusal = self._not_serving()
+            self._soon(lambda: done(refusal))
+            return
+        self._reads.barrier(self._core.read_index, done)
+        self._pump_soon()
 
     def wait_applied(self, index: int, done: Done) -> None:
-        """done(index | Refused)."""
+        """`done(index | Refused)` once the entry at `index` is applied here, whoever leads."""
+        if not self._serving:
+            done(self._not_serving())
+            return
+        self._reads.wait_index(index, self._tick, self.applied_index, done)
 
     def wait_safe(self, hybrid_time: int, done: Done) -> None:
-        """done(hybrid_time | Refused): a snapshot at that time is complete here and stays so after any failover."""
+        """`done(hybrid_time | Refused)`: a snapshot at that time is complete here, and stays so after any failover.
 
-    def anchor(self, index: int) -> Anchor: ...
+        The safe time is the time of the last applied entry, because every later leader has that entry and writes above
+        it. A leader with nothing newer in its log replicates an empty entry; a follower waits for one.
+        """
+        if not self._serving:
+            done(self._not_serving())
+            return
+        if self._applied_time < hybrid_time and self._last_time < hybrid_time and self.is_leader:
+            if hybrid_time > self._clock.now() + self.options.future_time_max:
+                done(Refused(Code.INVALID_ARGUMENT, "the time lies in the future", hybrid_time=hybrid_time))
+                return
+            self._clock.observe(hybrid_time)
+            time = self._clock.now()
+            try:
+                self._core.propose(EntryKind.NOOP, time, 0, b"", b"", 0)
+            except Refused as error:
+                done(self._with_hint(error))
+                return
+            self._last_time = time
+            self._pump_soon()
+        self._reads.wait_time(hybrid_time, self._tick, self._applied_time, done)
 
-    def release(self, anchor: Anchor) -> None: ...
+    def anchor(self, index: int) -> Anchor:
+        """Keep the log from `index` on until the anchor is released."""
+        return self._log.anchor(index)
 
     def gc(self, done: Done | None = None) -> None:
-        """Delete log that nobody needs, off-thread; done(bytes freed)."""
+        """Delete log that nobody needs, off-thread; `done(bytes freed | Refused)`."""
+        answer = done or (lambda _: None)
+        if not self._serving or self._gc_running:
+            answer(0)
+            return
+        index = keep_from(
+            flush_index=self._state_machine.flush_opid.index,
+            config_saved_index=self._cmeta.committed_config.opid.index,
+            config_committed_index=self._core.committed_config.opid.index,
+            peers_match=[peer.match_index for peer in self._core.peer_status() if not peer.needs_copy],
+            segments=self._log.segments(),
+            retain_entries=self.options.log_retain_entries,
+            retain_bytes_max=self.options.log_retain_bytes_max,
+        )
+        self._gc_running = True
 
-    def status(self) -> ReplicaStatus: ...
+        def collected(result: int | BaseException) -> None:
+            self._gc_running = False
+            if isinstance(result, BaseException):
+                self._failed(result)
+                return
+            if self._serving and self._log.first_index:
+                self._cache.collected(self._log.first_index)
+            answer(result)
 
-    def stop(self) -> None:
-        """Fail what waits, drop what comes; the log stays open for whoever holds it (`log.close()` is the caller's)."""
+        self._run_heavy(lambda: self._log.gc(index), collected)
+
+    # ------------------------------------------------------------------------------------------------ carrying out
+
+    def _pump_soon(self) -> None:
+        if not self._pump_scheduled:
+            self._pump_scheduled = True
+            self._soon(self._pump_scheduled_now)
+
+    def _pump_scheduled_now(self) -> None:
+        self._pump_scheduled = False
+        self._pump()
+
+    def _pump(self) -> None:
+        """Carry out everything that the core wants now."""
+        if not self._serving:
+            return
+        while self._serving and (ready := self._core.ready()) is not None:
+            self._carry_out(ready)
+        if self._serving:
+            self._transfer.look(self._core, self._tick)
+            self._look()
+
+    def _carry_out(self, ready: Ready) -> None:
+        """In the order that `Ready` prescribes: what may leave now, what must be durable first, what is committed."""
+        if ready.entries:
+            self._observe(ready.entries)
+        if ready.safe_time is not None:
+            self._clock.observe(ready.safe_time[1])
+        if ready.messages_now:
+            self._send([(self.tablet_id, message) for message in ready.messages_now])
+        self._persister.submit(ready)
+        if ready.role_change is not None and ready.role_change[0] is Role.LEADER:
+            self._leadership_lost()
+        if ready.config_committed is not None:
+            self._save_config(ready.config_committed)
+            self._changes.finish(ready.config_committed.opid, ready.config_committed)
+        if ready.committed is not None:
+            self._applier.advance(ready.committed[1] - 1)
+        for token, index in ready.read_states:
+            self._reads.confirmed(token, index, self._tick, self.applied_index)
+        for token, code in ready.read_failures:
+            self._reads.refused(token, code, self._leader_hint())
+        for need in ready.copies_needed:
+            self._on_copy_needed(self.tablet_id, need)
+        for missing in ready.entries_needed:
+            self._load(missing)
+
+    def _entries_durable(self, opid: OpId) -> None:
+        self._core.persisted(opid)
+
+    def _ready_durable(self, ready: Ready) -> None:
+        if ready.messages_after_persist:
+            self._send([(self.tablet_id, message) for message in ready.messages_after_persist])
+        self._core.advance(ready)
+        self._pump_soon()
+
+    def _applied(self, entries: Sequence[Entry], results: list[Any]) -> None:
+        self._core.applied_index = entries[-1].opid.index
+        self._applied_time = max(self._applied_time, max(entry.hybrid_time for entry in entries))
+        for entry, result in zip(entries, results, strict=True):
+            self._writes.finish(entry.opid, result)
+        self._cache.trim(self.applied_index)
+        self._reads.applied(self.applied_index, self._applied_time)
+        if self._serving:
+            self._applier.advance(self._core.commit_index)
+
+    def _load(self, missing: EntriesNeeded) -> None:
+        """Read entries that left memory back from the log, for a peer that lags."""
+        lo = missing.lo
+        if lo in self._loading:
+            return
+        self._loading.add(lo)
+        hi = self._cache.cached_from
+
+        def loaded(result: list[Entry] | BaseException) -> None:
+            self._loading.discard(lo)
+            if not self._serving:
+                return
+            if isinstance(result, BaseException):
+                self._failed(result)
+                return
+            self._cache.load(result)
+            self._core.entries_loaded()
+            self._pump()
+
+        self._run_heavy(lambda: self._log.read(lo, hi, self.options.load_bytes_max), loaded)
+
+    def _save_config(self, config: RaftConfig) -> None:
+        def saved(result: BaseException | None) -> None:
+            if isinstance(result, BaseException):
+                self._failed(result)
+
+        self._run_meta(lambda: self._cmeta.save_config(config), saved)
+
+    def _observe(self, entries: Sequence[Entry]) -> None:
+        time = max(entry.hybrid_time for entry in entries)
+        self._last_time = max(self._last_time, time)
+        self._clock.observe(time)
+
+    def _look(self) -> None:
+        """Settle the phase and tell who watches what changed."""
+        core = self._core
+        if core.role is Role.LEADER:
+            running = core.term_committed
+        else:
+            running = core.leader_uuid is not None and self._cache.term_at(core.commit_index) == core.term
+        self.phase = Phase.RUNNING if running else Phase.CONFIGURING
+        seen = (self.phase, core.role, core.term, core.leader_uuid, core.committed_config.opid, core.pending_config)
+        if seen != self._seen:
+            self._seen = seen
+            self._on_change(self.tablet_id)
+
+    # ------------------------------------------------------------------------------------------------ trouble
+
+    def _leadership_lost(self) -> None:
+        hint = self._leader_hint()
+        for pending in (self._writes, self._changes):
+            pending.leadership_lost(self._core.commit_index, self._cache.term_at, hint)
+
+    def _failed(self, error: BaseException) -> None:
+        """Corruption and what cannot be applied or written end this replica; our bugs and bad disks end the process."""
+        if self.phase is Phase.STOPPED or self.phase is Phase.FAILED:
+            return
+        if not _is_fatal(error):
+            self.error = f"{type(error).__name__}: {error}"
+            self._quiet(Phase.FAILED, Code.TABLET_FAILED, self.error)
+            self._on_change(self.tablet_id)
+        else:
+            self._quiet(Phase.STOPPED, Code.UNAVAILABLE, "the server is stopping")
+            self._on_fatal(error)
+
+    def fail(self, error: BaseException) -> None:
+        """Something outside found this replica's data unusable: a block, a folder, a bootstrap that raised."""
+        self._failed(error)
+
+    def _quiet(self, phase: Phase, code: Code, what: str) -> None:
+        self.phase = phase
+        if self._started:
+            self._persister.stop()
+            self._applier.stop()
+        self._writes.fail_all(code, what)
+        self._changes.fail_all(code, what)
+        self._reads.fail_all(code, what)
+        self._transfer.fail(code, what)
+
+    def _answer_absent(self, message: Message) -> None:
+        if self.phase is Phase.STOPPED:
+            return
+        reply = absent_reply(
+            message,
+            uuid=self.uuid,
+            data_state=DataState.READY,
+            kept_term=self._cmeta.term,
+            failed=self.phase is Phase.FAILED,
+        )
+        if reply is not None:
+            self._send([(self.tablet_id, reply)])
+
+    def _admit(self, size_bytes: int) -> Refused | None:
+        """Why a write gets no index now, or None."""
+        if not self._serving:
+            return self._not_serving()
+        options, writes = self.options, self._writes
+        if len(writes) >= options.writes_pending_max or (
+            writes.bytes + size_bytes > options.write_bytes_pending_max and len(writes)
+        ):
+            return Refused(Code.OVERLOADED, "too many writes wait", writes=len(writes), bytes=writes.bytes)
+        if self._log.queued_bytes + size_bytes > options.wal_queue_bytes_max:
+            return Refused(Code.OVERLOADED, "the log's queue is full", queued_bytes=self._log.queued_bytes)
+        return None
+
+    def _not_serving(self) -> Refused:
+        code = Code.TABLET_FAILED if self.phase is Phase.FAILED else Code.NOT_READY
+        return Refused(code, self.error or "the replica does not run", phase=self.phase.value)
+
+    def _check_serving(self) -> None:
+        if not self._serving:
+            raise self._not_serving()
+
+    def _check_decision(self, cas: OpId | None, decision: tuple[int, int]) -> None:
+        config = self._core.committed_config
+        if cas is not None and cas != config.opid:
+            raise Refused(Code.CAS_FAILED, "another config is in force", detail=str(config.opid), expected=cas)
+        if decision != (0, 0) and decision < config.decision:
+            raise Refused(Code.STALE_DECISION, "a later decision was carried out", decision=config.decision)
+
+    def _with_hint(self, error: Refused) -> Refused:
+        if error.code is Code.NOT_LEADER:
+            error.detail = self._leader_hint()
+        return error
+
+    def _leader_hint(self) -> str:
+        """`uuid@host:port` of the leader as far as known; empty if not."""
+        leader = self.leader_uuid
+        if not leader or leader == self.uuid:
+            return ""
+        member = self._core.active_config.member(leader)
+        return f"{leader}@{member.addresses[0]}" if member is not None and member.addresses else leader
+
+    # ------------------------------------------------------------------------------------------------ views
+
+    def status(self) -> ReplicaStatus:
+        """One consistent view."""
+        started = self._started
+        return ReplicaStatus(
+            tablet_id=self.tablet_id,
+            uuid=self.uuid,
+            phase=self.phase,
+            role=self.role,
+            term=self.term,
+            leader_uuid=self.leader_uuid or "",
+            last_logged=self.last_logged,
+            commit_index=self.commit_index,
+            applied_index=self.applied_index,
+            applied_time=self._applied_time,
+            flush_index=self._state_machine.flush_opid.index,
+            first_index=self._cache.first_index if started else self._log.first_index,
+            committed_config=self.committed_config,
+            pending_config=self._core.pending_config if started else None,
+            wal_bytes=self._log.size_bytes,
+            cache_bytes=self._cache.cached_bytes if started else 0,
+            writes_pending=len(self._writes),
+            error=self.error,
+            peers=tuple(peer_status(self._core.peer_status(), self._raft_options)) if started else (),
+        )
 
     @property
-    def role(self) -> str: ...
+    def role(self) -> Role:
+        """NON_PARTICIPANT until started, and after failure."""
+        return self._core.role if self._serving else Role.NON_PARTICIPANT
+
     @property
-    def term(self) -> int: ...
+    def is_leader(self) -> bool:
+        """Whether this replica leads as far as it knows; only a read barrier confirms it."""
+        return self._serving and self._core.role is Role.LEADER
+
     @property
-    def leader_uuid(self) -> str | None: ...
+    def term(self) -> int:
+        return self._core.term if self._started else self._cmeta.term
+
     @property
-    def is_leader(self) -> bool: ...
+    def leader_uuid(self) -> str | None:
+        return self._core.leader_uuid if self._serving else None
+
     @property
-    def committed_config(self) -> RaftConfig: ...
+    def committed_config(self) -> RaftConfig:
+        return self._core.committed_config if self._started else self._cmeta.committed_config
+
     @property
-    def active_config(self) -> RaftConfig: ...
+    def active_config(self) -> RaftConfig:
+        """The pending config if there is one, otherwise the committed one."""
+        return self._core.active_config if self._started else self._cmeta.committed_config
+
     @property
-    def commit_index(self) -> int: ...
+    def commit_index(self) -> int:
+        return self._core.commit_index if self._started else self._state_machine.applied_opid.index
+
     @property
-    def applied_index(self) -> int: ...
+    def applied_index(self) -> int:
+        return self._applier.applied_index if self._started else self._state_machine.applied_opid.index
+
     @property
-    def last_logged(self) -> OpId: ...
+    def applied_time(self) -> int:
+        """Hybrid time of the last applied entry: the safe time."""
+        return self._applied_time
+
+    @property
+    def last_logged(self) -> OpId:
+        """Last entry received, durable or not."""
+        return self._cache.last if self._started else self._log.last
 
 
-_ = (DataState, Refused)
+def _is_fatal(error: BaseException) -> bool:
+    return isinstance(error, InvariantViolation | DiskFailure) or not isinstance(error, Exception)

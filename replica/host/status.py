@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from nyala.replica.base import DataState, OpId, RaftConfig
+from nyala.replica.raft import PeerStatus as CorePeerStatus
+from nyala.replica.raft import RaftOptions
 
 
 class Phase(StrEnum):
@@ -17,7 +20,7 @@ class Phase(StrEnum):
     """Takes part in consensus; no leader has committed an entry of its own term here yet."""
     RUNNING = "RUNNING"
     FAILED = "FAILED"
-    """Corruption or an entry that could not be applied: this replica only. It answers TABLET_FAILED and does not vote."""
+    """Corruption, or an entry that could not be applied: this replica only; it says TABLET_FAILED, does not vote."""
     STOPPED = "STOPPED"
 
 
@@ -58,3 +61,15 @@ class ReplicaStatus:
     writes_pending: int
     error: str = ""
     peers: tuple[PeerStatus, ...] = ()
+
+
+def peer_status(peers: Sequence[CorePeerStatus], options: RaftOptions) -> Iterator[PeerStatus]:
+    """The core's word on each peer in the words of operators."""
+    for peer in peers:
+        if peer.needs_copy:
+            health = "NEEDS_COPY"
+        elif peer.contact_ticks > options.election_ticks_max:
+            health = "UNREACHABLE"
+        else:
+            health = "OK" if peer.caught_up else "LAGGING"
+        yield PeerStatus(peer.uuid, health, peer.match_index, peer.contact_ticks, peer.data_state)

@@ -1,0 +1,119 @@
+"""What must be durable before it is promised: terms, votes and entries of each Ready, completed in order."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from nyala.replica.base import OpId, Post
+from nyala.replica.cmeta import ConsensusMeta
+from nyala.replica.raft import Ready
+from nyala.replica.wal import Log
+
+from .state_machine import RunHeavy
+
+
+class _Item:
+    """One Ready on its way to disk."""
+
+    __slots__ = ("entries_left", "hard_state_left", "held", "ready")
+
+    def __init__(self, ready: Ready) -> None:
+        self.ready = ready
+        self.hard_state_left = ready.hard_state is not None
+        self.entries_left = bool(ready.entries)
+        self.held = self.entries_left
+
+
+class Persister:
+    """Writes hard states to consensus metadata and entries to the log, and says when each Ready is durable.
+
+    Invariants: `on_durable(ready)` is called once for each Ready that was submitted, in that order, and only when its
+    own and all earlier hard states and entries are on disk; entries of a term go to the log only after that term is
+    in the metadata, so a log never knows a term which a restart would forget.
+    Concurrency: the owner's thread; the log's appender thread only posts.
+    """
+
+    def __init__(
+        self,
+        *,
+        cmeta: ConsensusMeta,
+        log: Log,
+        run_meta: RunHeavy,
+        post: Post,
+        on_entries: Callable[[OpId], None],
+        on_durable: Callable[[Ready], None],
+        on_error: Callable[[BaseException], None],
+    ) -> None:
+        self._cmeta = cmeta
+        self._log = log
+        self._run_meta = run_meta
+        self._post = post
+        self._on_entries = on_entries
+        self._on_durable = on_durable
+        self._on_error = on_error
+        self._items: deque[_Item] = deque()
+        self._hard_states_left = 0
+        self._stopped = False
+
+    def submit(self, ready: Ready) -> None:
+        """Begin to make `ready` durable."""
+        item = _Item(ready)
+        self._items.append(item)
+        hard_state = ready.hard_state
+        if hard_state is not None:
+            self._hard_states_left += 1
+
+            def save() -> None:
+                self._cmeta.save_hard_state(hard_state.term, hard_state.voted_for)
+
+            self._run_meta(save, lambda result: self._hard_state_saved(item, result))
+        if item.held and not self._hard_states_left:
+            self._append(item)
+        self._complete()
+
+    def stop(self) -> None:
+        """Completions that are still under way are ignored."""
+        self._stopped = True
+        self._items.clear()
+
+    def _hard_state_saved(self, item: _Item, result: BaseException | None) -> None:
+        if self._stopped:
+            return
+        if isinstance(result, BaseException):
+            self._on_error(result)
+            return
+        item.hard_state_left = False
+        self._hard_states_left -= 1
+        for waiting in list(self._items):
+            if waiting.hard_state_left:
+                break
+            if waiting.held:
+                self._append(waiting)
+        self._complete()
+
+    def _append(self, item: _Item) -> None:
+        item.held = False
+        ready = item.ready
+        if ready.truncate_from is not None:
+            self._log.truncate_after(ready.truncate_from - 1)
+
+        def durable(result: Any) -> None:  # on the appender thread
+            self._post(lambda: self._appended(item, result))
+
+        self._log.append(ready.entries, durable)
+
+    def _appended(self, item: _Item, result: OpId | BaseException) -> None:
+        if self._stopped:
+            return
+        if isinstance(result, BaseException):
+            self._on_error(result)
+            return
+        item.entries_left = False
+        self._on_entries(item.ready.entries[-1].opid)
+        self._complete()
+
+    def _complete(self) -> None:
+        while self._items and not self._items[0].hard_state_left and not self._items[0].entries_left:
+            self._on_durable(self._items.popleft().ready)
