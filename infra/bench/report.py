@@ -1,0 +1,106 @@
+"""Rounds of figures -> medians with spread, as a table for people and as JSON for programs."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.table import Table
+
+Figures = dict[str, float]
+"""Name with its unit -> value, of one round."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """What a figure means to a reader. `more_is_better` decides which way a ratio is read."""
+
+    name: str
+    title: str
+    unit: str
+    more_is_better: bool = True
+
+
+METRICS = [
+    Metric("bulk_insert_rows_per_s", "bulk insert, 2 clients", "rows/s"),
+    Metric("random_upsert_rows_per_s", "random upsert, 2 clients", "rows/s"),
+    Metric("single_write_ms", "one row per write, 1 client, mean", "ms", False),
+    Metric("single_write_p50_ms", "one row per write, 1 client, p50", "ms", False),
+    Metric("single_write_p99_ms", "one row per write, 1 client, p99", "ms", False),
+    Metric("single_write_16_clients_per_s", "one row per write, 16 clients", "writes/s"),
+    Metric("scan_rows_per_s", "scan of 3 columns, 2 clients", "rows/s"),
+    Metric("pipeline_rows_per_s", "Kafka → Spark → table", "rows/s"),
+    Metric("copy_mb_per_s", "tablet copy, download", "MB/s"),
+    Metric("move_s", "tablet copy, whole move", "s", False),
+    Metric("failover_s", "leader killed -9: time without a write", "s", False),
+    Metric("server_peak_memory_mb", "peak memory of a tablet server", "MB", False),
+    Metric("server_cpu_s_per_million_rows", "CPU of the servers per million rows", "s", False),
+    Metric("wal_bytes_per_row", "WAL bytes per row and replica", "B", False),
+]
+
+
+def interleave(
+    rounds: int, sides: Sequence[tuple[str, Callable[[int], Figures]]], note: Callable[[str], None] = lambda _: None
+) -> dict[str, list[Figures]]:
+    """Run A B A B …, so that a machine whose speed drifts does not favour a side; side -> figures of each round."""
+    results: dict[str, list[Figures]] = {name: [] for name, _ in sides}
+    for number in range(rounds):
+        for name, measure in sides:
+            note(f"round {number + 1} of {rounds}: {name}")
+            results[name].append(measure(number))
+    return results
+
+
+def summary(rounds: Sequence[Figures]) -> dict[str, dict[str, float]]:
+    """Figure -> median, min, max and number of rounds."""
+    names = sorted({name for figures in rounds for name in figures})
+    out = {}
+    for name in names:
+        values = [figures[name] for figures in rounds if name in figures]
+        out[name] = {
+            "median": statistics.median(values),
+            "min": min(values),
+            "max": max(values),
+            "rounds": float(len(values)),
+        }
+    return out
+
+
+def text_of(value: float) -> str:
+    """A figure with as many digits as a reader needs."""
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.2f}"
+
+
+def show(console: Console, results: dict[str, list[Figures]], title: str) -> None:
+    """Print a table: a row a figure, a column a side, medians with the spread, and the ratio to the peer."""
+    table = Table(title=title, title_justify="left")
+    table.add_column("work")
+    sides = list(results)
+    for side in sides:
+        table.add_column(f"{side} (min to max)", justify="right")
+    if len(sides) == 2:
+        table.add_column("ratio", justify="right")
+    digests = {side: summary(rounds) for side, rounds in results.items()}
+    known = {m.name: m for m in METRICS}
+    for name in [m.name for m in METRICS] + sorted({n for d in digests.values() for n in d} - set(known)):
+        if not any(name in d for d in digests.values()):
+            continue
+        metric = known.get(name, Metric(name, name, ""))
+        cells = []
+        for side in sides:
+            figure = digests[side].get(name)
+            spread = (
+                f"{text_of(figure['median'])} {metric.unit} ({text_of(figure['min'])} to {text_of(figure['max'])})"
+                if figure
+                else "–"
+            )
+            cells.append(spread)
+        if len(sides) == 2:
+            ours, theirs = (digests[side].get(name) for side in sides)
+            cells.append(f"{ours['median'] / theirs['median']:.2f} ×" if ours and theirs and theirs["median"] else "")
+        table.add_row(metric.title, *cells)
+    console.print(table)
