@@ -5,10 +5,78 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from nyala.replica.base import Disk
+from nyala.replica.base import ZERO_OPID, Corruption, Disk, Entry
+
+from .format import HEADER_BYTES_MAX, decode_header
+from .scan import walk
 
 
 def dump_segment(disk: Disk, path: str) -> Iterator[dict[str, Any]]:
-    """One dict for the header, each block, each entry, each damage and the tail; never raises on bad bytes."""
-    raise NotImplementedError
-    yield {}
+    """One dict for the header, each entry, the damage if there is one, and the tail; bad bytes raise nothing.
+
+    Keys: `kind` is header, entry, damage, newer or tail; all name their `byte_offset`. An entry has `opid`,
+    `entry_kind`, `hybrid_time`, `schema_id`, `meta_bytes`, `payload_bytes`, `length_bytes`. A damage says `what`,
+    whether it is `torn` (a start would cut it), how many entries of its block are whole, and the `withheld` OpId. The
+    tail counts the zero bytes of the preallocated rest. FileNotFoundError if there is no such file.
+    """
+    name = path.rpartition("/")[2]
+    file = disk.open(path)
+    try:
+        size = file.size()
+        data = file.pread(HEADER_BYTES_MAX, 0)
+        if not any(data):
+            yield {"kind": "tail", "byte_offset": 0, "zero_bytes": size}
+            return
+        try:
+            header = decode_header(data, name)
+        except Corruption as error:
+            yield {"kind": "damage", "byte_offset": 0, "what": str(error), "torn": False, "kept": 0, "withheld": None}
+            return
+        yield {
+            "kind": "header",
+            "byte_offset": 0,
+            "tablet_id": header.tablet_id,
+            "segment": header.segment,
+            "first_index": header.first_index,
+            "length_bytes": header.length_bytes,
+        }
+        found: list[dict[str, Any]] = []
+
+        def visit(entry: Entry, start: int, end: int) -> None:
+            found.append(_describe(entry, start, end))
+
+        try:
+            result = walk(file, header, visit, ZERO_OPID)
+        except Corruption as error:
+            yield from found
+            yield {"kind": "newer", "byte_offset": found[-1]["byte_offset"] if found else 0, "what": str(error)}
+            return
+        yield from found
+        damage = result.damage
+        if damage is not None:
+            yield {
+                "kind": "damage",
+                "byte_offset": damage.byte_offset,
+                "what": damage.what,
+                "torn": not damage.fatal and damage.withheld is None,
+                "kept": len(damage.kept),
+                "withheld": damage.withheld,
+            }
+        else:
+            yield {"kind": "tail", "byte_offset": result.content_end, "zero_bytes": size - result.content_end}
+    finally:
+        file.close()
+
+
+def _describe(entry: Entry, start: int, end: int) -> dict[str, Any]:
+    return {
+        "kind": "entry",
+        "byte_offset": start,
+        "length_bytes": end - start,
+        "opid": entry.opid,
+        "entry_kind": entry.kind.name,
+        "hybrid_time": entry.hybrid_time,
+        "schema_id": entry.schema_id,
+        "meta_bytes": len(entry.meta),
+        "payload_bytes": len(entry.payload),
+    }

@@ -1,67 +1,450 @@
-"""One tablet's log (signatures; the body follows)."""
+"""One tablet's log: an ordered queue in front of one appender, and a reader beside it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+import threading
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from nyala.replica.base import Disk, Entry, OpId
+from nyala.replica.base import (
+    Code,
+    Disk,
+    Entry,
+    InvariantViolation,
+    OpId,
+    Refused,
+    check,
+)
 
+from .appender import Appender, Written, closed_error
+from .format import encode_entry
 from .options import WalOptions
+from .reader import read_entries
 from .records import Anchor, Pin, Replay, SegmentInfo
-from .reservation import OnDurable, Reservation
+from .recovery import Recovered, recover
+from .reservation import OnDurable, Reservation, SlotState, Truncation
+
+_log = logging.getLogger(__name__)
+_REPLAY_READ_BYTES = 4 << 20
 
 
 class Log:
-    """Segments of one tablet."""
+    """Write-ahead log of one tablet [kudu consensus, "The write ahead log (WAL)"].
+
+    Invariants: order on disk is the order of `reserve`. Indexes have no gaps; an entry at an index that exists replaces
+    it and everything above. Nothing counts as appended before it is synced. After a failed write or sync, other than
+    for want of space, every later call fails with the same error: no sync is ever tried again on the same file.
+    Durability: as of each callback; opening makes the rest of what it returns durable.
+    Concurrency: any thread; callbacks come from the appender's thread (or from `drain`) and must not block. A
+    reservation that can no longer be served is called back from within its own `append_async`.
+    """
+
+    def __init__(
+        self, disk: Disk, folder: str, tablet_id: str, options: WalOptions, found: Recovered, *, threaded: bool
+    ) -> None:
+        """Use `open`."""
+        self._disk = disk
+        self._folder = folder
+        self._tablet_id = tablet_id
+        self._options = options
+        self._threaded = threaded
+        self._state = threading.Condition()
+        self._io = threading.Lock()
+        self._queue: deque[Reservation] = deque()
+        self._queued_bytes = 0
+        self._busy = False
+        self._closing = False
+        self._closed = False
+        self._failure: BaseException | None = None
+        self._thread: threading.Thread | None = None
+        self._index = found.index
+        self._reserved = found.index.terms.copy()
+        self._segments = found.segments
+        self._headers = found.headers
+        self._in_use: Counter[int] = Counter()
+        self._anchors: set[Anchor] = set()
+        previous = found.segments[-1].length_bytes if found.segments else 0
+        self._appender = Appender(
+            disk,
+            folder,
+            tablet_id,
+            options,
+            next_number=found.next_number,
+            size_bytes=min(max(2 * previous, options.segment_size_bytes_first), options.segment_size_bytes_max),
+            threaded=threaded,
+        )
 
     @classmethod
     def open(
         cls, disk: Disk, folder: str, tablet_id: str, options: WalOptions | None = None, *, threaded: bool = True
     ) -> tuple[Log, Replay]:
-        """Recover what is there, or begin."""
-        raise NotImplementedError
+        """Recover what the folder holds, which is made if absent. Later appends go to a new segment.
 
-    first_index: int
-    last: OpId
-    last_reserved: OpId
-    queued_bytes: int
-    size_bytes: int
+        Raises Corruption if anything but the last group commit is damaged; the files are then as they were.
+        """
+        found = recover(disk, folder, tablet_id)
+        log = cls(disk, folder, tablet_id, options or WalOptions(), found, threaded=threaded)
+        first, last = log.first_index, log.last
+        return log, Replay(_Survivors(log, first, last.index), first, last, found.withheld)
 
-    def reserve(self, entries: Sequence[Entry]) -> Reservation:
-        raise NotImplementedError
+    @property
+    def first_index(self) -> int:
+        """The lowest index that can be read; 0 if the log is empty."""
+        with self._state:
+            return self._index.terms.first_index
 
-    def append_async(self, reservation: Reservation, on_durable: OnDurable) -> None:
-        raise NotImplementedError
+    @property
+    def last(self) -> OpId:
+        """The highest OpId that is durable and was not truncated; ZERO_OPID if the log is empty."""
+        with self._state:
+            return self._index.terms.last
 
-    def append(self, entries: Sequence[Entry], on_durable: OnDurable) -> None:
-        raise NotImplementedError
+    @property
+    def last_reserved(self) -> OpId:
+        """The OpId that the next reservation follows."""
+        with self._state:
+            return self._reserved.last
 
-    def drain(self) -> None:
-        raise NotImplementedError
+    @property
+    def queued_bytes(self) -> int:
+        """Reserved and not yet durable. Above `queue_bytes_max` minus a request's size, `reserve` would block."""
+        return self._queued_bytes
 
-    def read(self, lo: int, hi: int, max_bytes: int) -> list[Entry]:
-        raise NotImplementedError
+    @property
+    def size_bytes(self) -> int:
+        """Content of all segments."""
+        with self._state:
+            return sum(info.length_bytes for info in self._segments)
+
+    @property
+    def failure(self) -> BaseException | None:
+        """Why the log takes no more entries, if it does not."""
+        return self._failure
 
     def term_at(self, index: int) -> int | None:
-        raise NotImplementedError
+        """The term of a durable entry; None if this log does not have it."""
+        with self._state:
+            return self._index.terms.term_at(index)
+
+    # Appending.
+
+    def reserve(self, entries: Sequence[Entry]) -> Reservation:
+        """Take the next place in the order for `entries`, one or more with consecutive indexes.
+
+        Blocks while the queue is full (Refused(OVERLOADED) instead without a thread): on an event loop look at
+        `queued_bytes` first. The reservation must be given to `append_async`: those behind wait for it.
+        """
+        slot = Reservation(entries)
+        check(bool(slot.entries), "a reservation holds an entry")
+        with self._state:
+            self._check_usable()
+            while self._queued_bytes and self._queued_bytes + slot.size_bytes > self._options.queue_bytes_max:
+                if not self._threaded:
+                    raise Refused(Code.OVERLOADED, "the log's queue is full", queued_bytes=self._queued_bytes)
+                self._state.wait()
+                self._check_usable()
+            first = slot.entries[0].opid
+            refusal = self._reserved.refuses(first)
+            check(not refusal, "entries follow each other", why=refusal, opid=first, last=self._reserved.last)
+            for before, after in zip(slot.entries, slot.entries[1:], strict=False):
+                follows = after.opid.index == before.opid.index + 1 and after.opid.term >= before.opid.term
+                check(follows, "entries follow each other", before=before.opid, after=after.opid)
+            for entry in slot.entries:
+                self._reserved.add(entry.opid)
+            self._queue.append(slot)
+            self._queued_bytes += slot.size_bytes
+            self._start_thread()
+        return slot
+
+    def append_async(self, reservation: Reservation, on_durable: OnDurable) -> None:
+        """Serialise a reservation's entries and hand them to the appender; returns before they are on disk."""
+        try:
+            encoded = [encode_entry(self._tablet_id, entry) for entry in reservation.entries]
+        except BaseException as error:
+            self._fail_all([], InvariantViolation("an entry does not serialise", cause=repr(error)), poison=True)
+            raise
+        with self._state:
+            check(reservation.on_durable is None, "a reservation is appended once", opid=reservation.last)
+            reservation.on_durable = on_durable
+            error_now = reservation.error
+            if reservation.state is SlotState.RESERVED:
+                reservation.encoded = encoded
+                reservation.state = SlotState.READY
+                self._state.notify_all()
+        if error_now is not None:
+            on_durable(error_now)
+
+    def append(self, entries: Sequence[Entry], on_durable: OnDurable) -> None:
+        """`reserve` and `append_async` in one."""
+        self.append_async(self.reserve(entries), on_durable)
+
+    def drain(self) -> None:
+        """Without a thread: do the appender's work for all that is ready. With one: wait until the queue is empty."""
+        if self._threaded:
+            with self._state:
+                self._state.wait_for(lambda: self._failure is not None or not (self._queue or self._busy))
+            return
+        batch: list[Reservation] = []
+        with self._state:
+            while self._queue and self._queue[0].state is SlotState.READY:
+                batch.append(self._queue.popleft())
+            self._busy = bool(batch)
+        if batch:
+            self._commit(batch)
 
     def truncate_after(self, index: int) -> None:
-        raise NotImplementedError
+        """Entries above `index` count as gone, in order with appends; on disk they stay until others replace them."""
+        with self._state:
+            self._reserved.truncate_after(index)
+            if self._queue or self._busy:
+                self._queue.append(Truncation(index))
+                self._state.notify_all()
+            else:
+                self._index.truncate_after(index)
 
-    def roll(self) -> None:
-        raise NotImplementedError
+    def _check_usable(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self._closing:
+            raise closed_error(self._tablet_id)
 
-    def gc(self, keep_from_index: int) -> int:
-        raise NotImplementedError
+    def _start_thread(self) -> None:
+        if self._threaded and self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=f"wal-{self._tablet_id}", daemon=True)
+            self._thread.start()
 
-    def anchor(self, index: int) -> Anchor:
-        raise NotImplementedError
+    def _run(self) -> None:
+        """The appender: take all, wait for each to be ready, one block, one sync, call back; until closed."""
+        while True:
+            with self._state:
+                self._state.wait_for(lambda: self._closing or (self._queue and self._queue[0].state is SlotState.READY))
+                batch = list(self._queue)
+                self._queue.clear()
+                self._busy = bool(batch)
+                for slot in batch:
+                    while slot.state is SlotState.RESERVED and not self._closing:
+                        self._state.wait()
+                unready = next((p for p, s in enumerate(batch) if s.state is SlotState.RESERVED), len(batch))
+                self._queue.extendleft(reversed(batch[unready:]))
+                stop = self._closing and unready == 0
+            if stop:
+                return
+            self._commit(batch[:unready])
 
-    def pin(self) -> Pin:
-        raise NotImplementedError
+    def _commit(self, batch: list[Reservation]) -> None:
+        """One group commit. The task root of everything the appender does."""
+        slots = [slot for slot in batch if slot.entries and slot.state is SlotState.READY]
+        written: Written | None = None
+        try:
+            with self._io:
+                if slots:
+                    self._check_trusted()
+                    written = self._appender.write(slots)
+            self._publish(batch, written)
+        except Refused as error:
+            self._fail_all(batch, error, poison=error.code is not Code.NO_SPACE)
+            return
+        except Exception as error:  # noqa: BLE001
+            _log.critical("T %s the log stops: %s", self._tablet_id, error)
+            self._fail_all(batch, error, poison=True)
+            return
+        except BaseException as error:
+            self._fail_all([], error, poison=True)
+            raise
+        for slot in slots:
+            self._call_back(slot, slot.last)
+
+    def _check_trusted(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _publish(self, batch: Sequence[Reservation], written: Written | None) -> None:
+        with self._state:
+            places = iter(written.places if written is not None else ())
+            for slot in batch:
+                if isinstance(slot, Truncation):
+                    self._index.truncate_after(slot.index)
+                elif slot.state is SlotState.READY and written is not None:
+                    for _ in slot.entries:
+                        opid, start, end = next(places)
+                        self._index.add(opid, written.header.segment, start, end)
+                    slot.state = SlotState.DONE
+                    slot.encoded = []
+                    self._queued_bytes -= slot.size_bytes
+            if written is not None:
+                self._headers[written.header.segment] = written.header
+                if self._segments and self._segments[-1].number == written.segment.number:
+                    self._segments[-1] = written.segment
+                else:
+                    self._close_newest()
+                    self._segments.append(written.segment)
+            self._busy = False
+            self._state.notify_all()
+
+    def _close_newest(self) -> None:
+        if self._segments:
+            self._segments[-1] = replace(self._segments[-1], closed=True)
+
+    def _fail_all(self, batch: Sequence[Reservation], error: BaseException, *, poison: bool) -> None:
+        """None of `batch` and of the queue behind it will be durable: their indexes would leave a gap."""
+        with self._state:
+            if poison and self._failure is None:
+                self._failure = error
+            failed = [slot for slot in (*batch, *self._queue) if slot.entries and slot.state is not SlotState.DONE]
+            self._queue.clear()
+            for slot in failed:
+                slot.error = error
+                slot.state = SlotState.DONE
+                slot.encoded = []
+                self._queued_bytes -= slot.size_bytes
+            self._reserved = self._index.terms.copy()
+            self._busy = False
+            self._state.notify_all()
+        for slot in failed:
+            if slot.on_durable is not None:
+                self._call_back(slot, error)
+
+    def _call_back(self, slot: Reservation, result: OpId | BaseException) -> None:
+        if slot.on_durable is None:
+            return
+        try:
+            slot.on_durable(result)
+        except Exception as error:  # noqa: BLE001
+            _log.critical("T %s a callback of the log raised", self._tablet_id, exc_info=True)
+            with self._state:
+                self._failure = self._failure or InvariantViolation("a callback of the log raised", cause=repr(error))
+
+    # Reading.
+
+    def read(self, lo: int, hi: int, max_bytes: int) -> list[Entry]:
+        """Durable entries of indexes [lo, hi), at least one if there is any, at most about `max_bytes`.
+
+        Blocks on the disk. Refused(NOT_FOUND) if `lo` is below `first_index`; Corruption if bytes changed since.
+        """
+        with self._state:
+            terms = self._index.terms
+            hi = min(hi, terms.last_index + 1)
+            if lo >= hi:
+                return []
+            if lo < terms.first_index:
+                raise Refused(Code.NOT_FOUND, "log GC removed these entries", lo=lo, first_index=terms.first_index)
+            spans = self._index.find(lo, hi)
+            numbers = sorted({span.segment for span in spans})
+            headers = {number: self._headers[number] for number in numbers}
+            self._in_use.update(numbers)
+        try:
+            return read_entries(self._disk, self._folder, headers, spans, lo, hi, max_bytes)
+        finally:
+            self._release(numbers)
+
+    def _release(self, numbers: Sequence[int]) -> None:
+        with self._state:
+            self._in_use.subtract(numbers)
+
+    # Segments.
 
     def segments(self) -> list[SegmentInfo]:
-        raise NotImplementedError
+        """All segments, oldest first."""
+        with self._state:
+            return list(self._segments)
+
+    def pin(self) -> Pin:
+        """Keep the present segments' files; what an open one holds grows, its listed length is durable."""
+        with self._state:
+            segments = tuple(self._segments)
+            self._in_use.update(info.number for info in segments)
+        held = [info.number for info in segments]
+
+        def release(_: Pin) -> None:
+            self._release(held)
+            held.clear()
+
+        return Pin(segments, release)
+
+    def anchor(self, index: int) -> Anchor:
+        """Keep all entries from `index` on."""
+
+        def release(anchor: Anchor) -> None:
+            with self._state:
+                self._anchors.discard(anchor)
+
+        anchor = Anchor(index, release)
+        with self._state:
+            self._anchors.add(anchor)
+        return anchor
+
+    def roll(self) -> None:
+        """Close the segment in use; the next append begins another."""
+        with self._io:
+            self._check_trusted()
+            try:
+                self._appender.roll()
+            except BaseException as error:
+                self._failure = error
+                raise
+            with self._state:
+                self._close_newest()
+
+    def gc(self, keep_from_index: int) -> int:
+        """Remove the oldest closed segments that hold nothing at or above that index; returns the bytes freed.
+
+        Stops at anchors, at segments that somebody reads or pins, and before the newest segment with entries, which
+        tells the log's last OpId.
+        """
+        freed = 0
+        while (info := self._unlist_oldest(keep_from_index)) is not None:
+            self._disk.remove(f"{self._folder}/{info.name}")
+            self._disk.sync_dir(self._folder)  # Each removal on its own: a power cut must not leave a hole.
+            freed += info.length_bytes
+        return freed
+
+    def _unlist_oldest(self, keep_from_index: int) -> SegmentInfo | None:
+        with self._state:
+            keep = min([keep_from_index, *(anchor.index for anchor in self._anchors)])
+            newest = max((s.number for s in self._segments if s.last_index >= s.first_index), default=0)
+            info = self._segments[0] if self._segments else None
+            if info is None or not info.closed or info.number >= newest or info.last_index >= keep:
+                return None
+            if self._in_use[info.number] > 0:
+                return None
+            self._segments.pop(0)
+            self._headers.pop(info.number, None)
+            self._index.drop_segments_below(info.number + 1)
+            return info
 
     def close(self) -> None:
-        raise NotImplementedError
+        """Append what is ready, fail what is not, cut the open segment to its content; harmless when called twice."""
+        check(threading.current_thread() is not self._thread, "a callback of the log cannot close it")
+        with self._state:
+            if self._closed:
+                return
+            self._closing = True
+            self._state.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+        elif not self._threaded:
+            self.drain()
+        self._fail_all([], closed_error(self._tablet_id), poison=False)
+        with self._io:
+            self._closed = True
+            self._appender.close(trusted=self._failure is None)
+            with self._state:
+                self._close_newest()
+
+
+class _Survivors:
+    """The entries a log was opened with, read when iterated."""
+
+    def __init__(self, log: Log, first_index: int, last_index: int) -> None:
+        self._log = log
+        self._first_index = first_index
+        self._last_index = last_index
+
+    def __iter__(self) -> Iterator[Entry]:
+        index = self._first_index
+        while 0 < index <= self._last_index:
+            for entry in self._log.read(index, self._last_index + 1, _REPLAY_READ_BYTES):
+                index = entry.opid.index + 1
+                yield entry

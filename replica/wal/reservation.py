@@ -7,12 +7,14 @@ from enum import Enum
 
 from nyala.replica.base import Entry, OpId
 
+from .format import EncodedEntry
+
 OnDurable = Callable[[OpId | BaseException], None]
 """Called once per reservation, on the appender's thread: its last OpId once durable, or why it never will be."""
 
 
 class SlotState(Enum):
-    """RESERVED -> READY -> DONE; a slot whose serialisation failed goes to DONE directly."""
+    """RESERVED -> READY -> DONE. A slot that cannot be served any more goes to DONE from either."""
 
     RESERVED = 0
     READY = 1
@@ -20,17 +22,33 @@ class SlotState(Enum):
 
 
 class Reservation:
-    """Entries with a place on disk that is settled, and their bytes once `append_async` made them."""
+    """Entries whose place on disk is settled, and their bytes once `append_async` made them.
 
-    __slots__ = ("entries", "on_durable", "parts", "size_bytes", "state")
+    Concurrency: its owner until READY, the appender afterwards; `state` under the log's lock.
+    """
+
+    __slots__ = ("encoded", "entries", "error", "on_durable", "size_bytes", "state")
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         self.entries = tuple(entries)
         self.size_bytes = sum(entry.size_bytes for entry in self.entries)
         self.state = SlotState.RESERVED
-        self.parts: list[object] = []
+        self.encoded: list[EncodedEntry] = []
         self.on_durable: OnDurable | None = None
+        self.error: BaseException | None = None
 
     @property
     def last(self) -> OpId:
+        """Its highest OpId."""
         return self.entries[-1].opid
+
+
+class Truncation(Reservation):
+    """A place in the order from which on entries above `index` count as gone. Nothing of it is written."""
+
+    __slots__ = ("index",)
+
+    def __init__(self, index: int) -> None:
+        super().__init__(())
+        self.index = index
+        self.state = SlotState.READY

@@ -169,7 +169,7 @@ class SimDisk:
         self.lock = threading.RLock()
         self.life = 0
         self.calls: deque[Call] = deque(maxlen=100_000)
-        self.crash_points_reached: list[str] = []
+        self.crash_points_reached: deque[str] = deque(maxlen=100_000)
         self.hook: Callable[[str, str], None] | None = None
         self.capacity_bytes = capacity_bytes
         self._names: dict[str, _Inode] = {}

@@ -1,0 +1,157 @@
+"""Group commit: many reservations, one block, one write, one sync; and the change from one segment to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import google_crc32c
+
+from nyala.replica.base import Code, Disk, InvariantViolation, OpId, Refused
+
+from .format import Header, encode_tail
+from .options import WalOptions
+from .records import SegmentInfo
+from .reservation import Reservation
+from .segment import ActiveSegment, NextSegment
+
+
+@dataclass(frozen=True)
+class Written:
+    """One group commit that is on disk: `places` is (OpId, first byte, byte after it) of each entry in `segment`."""
+
+    segment: SegmentInfo
+    header: Header
+    places: list[tuple[OpId, int, int]]
+
+
+class Appender:
+    """Owns the file being written. Concurrency: one thread at a time, under the log's i/o lock."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        folder: str,
+        tablet_id: str,
+        options: WalOptions,
+        *,
+        next_number: int,
+        size_bytes: int,
+        threaded: bool,
+    ) -> None:
+        self._disk = disk
+        self._options = options
+        self._next_number = next_number
+        self._next_size = size_bytes
+        self._next = NextSegment(disk, folder, tablet_id, threaded=threaded)
+        self._active: ActiveSegment | None = None
+        self._info: SegmentInfo | None = None
+        self._retry_at_bytes = 0
+
+    def write(self, slots: Sequence[Reservation]) -> Written:
+        """Append all entries of the slots as one block and make it durable.
+
+        Refused(NO_SPACE): nothing of it is in the log, and a later write may succeed. Anything else that is raised
+        leaves the file in an unknown state: this appender must not be used again.
+        """
+        self._disk.crash_point("wal.before_append")
+        segment = self._segment_for(slots[0].entries[0].opid.index)
+        parts, lengths = _gather(slots, segment.number)
+        block_bytes = sum(lengths)
+        start = segment.write_block(len(lengths), parts, block_bytes)
+        self._disk.crash_point("wal.after_write_before_sync")
+        if self._options.sync:
+            segment.sync()
+        self._disk.crash_point("wal.after_sync")
+        places = []
+        opids = (entry.opid for slot in slots for entry in slot.entries)
+        for opid, length in zip(opids, lengths, strict=True):
+            places.append((opid, start, start + length))
+            start += length
+        info = self._note(segment, places)
+        if segment.written_bytes > segment.preallocated_bytes:
+            self._prepare_next(segment)
+        return Written(info, segment.header, places)
+
+    def _note(self, segment: ActiveSegment, places: list[tuple[OpId, int, int]]) -> SegmentInfo:
+        highest = max(opid.index for opid, _, _ in places)
+        if self._info is None or self._info.number != segment.number:
+            first = places[0][0].index
+            self._info = SegmentInfo(segment.number, segment.name, first, highest, segment.written_bytes, closed=False)
+        else:
+            highest = max(highest, self._info.last_index)
+            self._info = replace(self._info, last_index=highest, length_bytes=segment.written_bytes)
+        return self._info
+
+    def _prepare_next(self, segment: ActiveSegment) -> None:
+        """Launch the preallocation once; after a full disk refused it, again when the file has grown noticeably."""
+        if self._next.idle and segment.written_bytes >= self._retry_at_bytes:
+            self._retry_at_bytes = segment.written_bytes + self._options.segment_size_bytes_first
+            self._next.start(self._next_size)
+
+    def _segment_for(self, first_index: int) -> ActiveSegment:
+        """The segment that the next block goes to: a prepared one if there is one, else the present one, else a new."""
+        active = self._active
+        try:
+            ready = self._next.poll()
+        except Refused:
+            if active is None:
+                raise
+            ready = False  # The disk is nearly full; the file in use may still have room.
+        if active is not None and not ready:
+            return active
+        while not ready:
+            if self._next.idle:
+                self._next.start(self._next_size)
+            self._next.wait()
+            ready = self._next.poll()
+        taken = self._next.take(self._next_number, first_index)
+        self._next_number += 1
+        self._next_size = min(2 * self._next_size, self._options.segment_size_bytes_max)
+        self._retry_at_bytes = 0
+        self._active = taken
+        if active is not None:
+            active.finish()
+        return taken
+
+    def roll(self) -> bool:
+        """Close the segment in use; whether there was one."""
+        active, self._active = self._active, None
+        if active is not None:
+            active.finish()
+        return active is not None
+
+    def close(self, *, trusted: bool) -> None:
+        """Stop; cut and sync the segment in use unless the disk is not `trusted` any more."""
+        active, self._active = self._active, None
+        if active is not None and not trusted:
+            active.abandon()
+            active = None
+        self._next.close(trusted=trusted)
+        if active is not None:
+            active.finish()
+
+
+def _gather(slots: Sequence[Reservation], segment: int) -> tuple[list[bytes], list[int]]:
+    """(the entries' bytes in as few parts as possible without copying large payloads, the length of each entry)."""
+    parts: list[bytes] = []
+    lengths: list[int] = []
+    small: list[bytes] = []
+    for slot in slots:
+        for encoded, entry in zip(slot.encoded, slot.entries, strict=True):
+            if google_crc32c.value(entry.payload) != entry.payload_crc:
+                raise InvariantViolation("a payload does not have its CRC", opid=entry.opid)
+            small.append(encoded.head)
+            if encoded.payload:
+                parts += [b"".join(small), encoded.payload]
+                small.clear()
+            tail = encode_tail(encoded, segment)
+            small.append(tail)
+            lengths.append(encoded.length_bytes + len(tail))
+    parts.append(b"".join(small))
+    return parts, lengths
+
+
+def closed_error(tablet_id: str) -> Refused:
+    """What waits for a reservation that the log was closed over."""
+    return Refused(Code.ILLEGAL_STATE, "the log is closed", tablet_id=tablet_id)

@@ -1,0 +1,250 @@
+"""Bytes of a segment: an Avro object container file whose blocks we frame ourselves, since it is preallocated.
+
+The header is fastavro's own. A block is one group commit: the number of entries and of bytes as Avro longs, the
+entries, the file's sync marker. An entry's payload is never copied into another buffer when it is large.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import struct
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import fastavro
+import google_crc32c
+
+from nyala.replica.base import Corruption, Entry, EntryKind, OpId, check, new_uuid
+from nyala.schemas import parse_json, record
+
+VERSION = 1
+MARKER_BYTES = 16
+HEADER_BYTES_MAX = 64 << 10
+PAYLOAD_BYTES_JOINED_MAX = 16 << 10
+"""Payloads up to this size are cheaper to copy than to write as a part of their own."""
+
+BAD_AVRO = (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError, MemoryError, struct.error)
+"""What fastavro raises on bytes that are no datum."""
+
+_HEADER = {
+    "type": "record",
+    "name": "org.apache.avro.file.Header",
+    "fields": [
+        {"name": "magic", "type": {"type": "fixed", "name": "magic", "size": 4}},
+        {"name": "meta", "type": {"type": "map", "values": "bytes"}},
+        {"name": "sync", "type": {"type": "fixed", "name": "sync", "size": MARKER_BYTES}},
+    ],
+}
+_HEADER_SCHEMA = fastavro.parse_schema(_HEADER)
+_ENTRY_SCHEMA = record("wal_entry")
+_BEFORE_PAYLOAD = ("term", "index", "kind", "hybrid_time", "schema_id", "flags", "meta")
+_IDENTITY = struct.Struct("<qqiqiiIQ")
+_SEGMENT = struct.Struct("<Q")
+
+
+def _head_schema() -> Any:
+    """The fields of an entry before its payload: a record's encoding is that of its fields, one after the other."""
+    plain = json.loads(json.dumps({k: v for k, v in _ENTRY_SCHEMA.items() if not k.startswith("__")}))
+    names = [field["name"] for field in plain["fields"]]
+    check(names[: len(_BEFORE_PAYLOAD)] == list(_BEFORE_PAYLOAD), "wal_entry.avsc begins as coded", fields=names)
+    check(names[7:] == ["payload", "payload_crc", "identity_crc", "reserved"], "wal_entry.avsc ends as coded")
+    return fastavro.parse_schema(plain | {"name": "nyala.v1.WalEntryHead", "fields": plain["fields"][:7]})
+
+
+_HEAD_SCHEMA = _head_schema()
+
+
+@dataclass(frozen=True)
+class Header:
+    """Who a segment belongs to, and how to read it."""
+
+    tablet_id: str
+    segment: int
+    first_index: int
+    marker: bytes
+    schema_text: str
+    length_bytes: int
+
+
+class EncodedEntry(NamedTuple):
+    """One entry, but for the part that depends on the segment it will land in."""
+
+    head: bytes
+    """Up to and with the payload's length; with a small payload, that too."""
+    payload: bytes
+    """Empty if it is in `head`."""
+    payload_crc: int
+    identity: int
+    """CRC of everything that identifies the entry, except its segment."""
+
+    @property
+    def length_bytes(self) -> int:
+        """Encoded length without the last fields."""
+        return len(self.head) + len(self.payload)
+
+
+def encode_long(value: int) -> bytes:
+    """An Avro int or long."""
+    rest = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while rest & ~0x7F:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)
+
+
+def decode_long(data: bytes, byte_offset: int) -> tuple[int, int]:
+    """(value, offset after it); ValueError if it does not end within ten bytes or the data."""
+    value = shift = 0
+    for position in range(byte_offset, min(byte_offset + 10, len(data))):
+        byte = data[position]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), position + 1
+        shift += 7
+    raise ValueError(f"no Avro long at byte {byte_offset}")
+
+
+def new_marker() -> bytes:
+    """A sync marker no other file has. Without zero bytes: one zero sector at a block's end then means it is torn."""
+    return hashlib.blake2b(new_uuid().encode(), digest_size=MARKER_BYTES).digest().replace(b"\0", b"\x01")
+
+
+def _header_crc(meta: dict[str, str], marker: bytes) -> int:
+    text = "\n".join(f"{key}={meta[key]}" for key in sorted(meta) if key != "nyala.header_crc")
+    return int(google_crc32c.value(text.encode() + marker))
+
+
+def _container_header(metadata: dict[str, str], marker: bytes) -> bytes:
+    out = io.BytesIO()
+    fastavro.writer(out, _ENTRY_SCHEMA, [], metadata=metadata, sync_marker=marker)
+    return out.getvalue()
+
+
+def _raw_header(data: bytes) -> tuple[dict[str, str], bytes, int]:
+    stream = io.BytesIO(data[:HEADER_BYTES_MAX])
+    value: Any = fastavro.schemaless_reader(stream, _HEADER_SCHEMA, None)
+    if value["magic"] != b"Obj\x01":
+        raise ValueError("no Avro object container file")
+    return {key: bytes(text).decode() for key, text in value["meta"].items()}, value["sync"], stream.tell()
+
+
+def encode_header(tablet_id: str, segment: int, first_index: int, marker: bytes) -> bytes:
+    """The first bytes of a segment."""
+    metadata = {
+        "nyala.version": str(VERSION),
+        "nyala.tablet": tablet_id,
+        "nyala.segment": str(segment),
+        "nyala.first_index": str(first_index),
+        "nyala.incompatible_features": "",
+    }
+    whole, _, _ = _raw_header(_container_header(metadata, marker))
+    return _container_header(metadata | {"nyala.header_crc": str(_header_crc(whole, marker))}, marker)
+
+
+def decode_header(data: bytes, name: str) -> Header:
+    """Read a segment's first bytes; Corruption says what is wrong with them."""
+    try:
+        meta, marker, length = _raw_header(data)
+        if int(meta["nyala.header_crc"]) != _header_crc(meta, marker):
+            raise ValueError("the header's CRC-32C is wrong")
+        if int(meta["nyala.version"]) != VERSION or meta["nyala.incompatible_features"]:
+            raise ValueError(
+                f"format version {meta['nyala.version']} with features {meta['nyala.incompatible_features']!r} is not "
+                f"readable by this build, which knows version {VERSION}"
+            )
+        if meta.get("avro.codec", "null") != "null":
+            raise ValueError(f"codec {meta['avro.codec']!r}")
+        entry_schema(meta["avro.schema"])
+        return Header(
+            meta["nyala.tablet"],
+            int(meta["nyala.segment"]),
+            int(meta["nyala.first_index"]),
+            marker,
+            meta["avro.schema"],
+            length,
+        )
+    except BAD_AVRO as error:
+        raise Corruption("a segment's header does not read back", segment=name, cause=str(error)) from error
+
+
+@lru_cache(maxsize=16)
+def entry_schema(text: str) -> Any:
+    """The parsed writer's schema of a segment."""
+    return parse_json(text)
+
+
+def _identity(tablet_id: str, entry: Entry, flags: int) -> int:
+    tablet = tablet_id.encode()
+    fixed = _IDENTITY.pack(
+        entry.opid.term,
+        entry.opid.index,
+        entry.kind,
+        entry.hybrid_time,
+        entry.schema_id,
+        flags,
+        entry.payload_crc,
+        len(entry.meta),
+    )
+    return int(google_crc32c.value(b"".join((_SEGMENT.pack(len(tablet)), tablet, fixed, entry.meta))))
+
+
+def identity_in(segment: int, identity: int) -> int:
+    """The identity CRC of an entry that landed in `segment`."""
+    return int(google_crc32c.extend(identity, _SEGMENT.pack(segment)))
+
+
+def encode_entry(tablet_id: str, entry: Entry) -> EncodedEntry:
+    """Serialise what does not depend on the segment."""
+    out = io.BytesIO()
+    fastavro.schemaless_writer(
+        out,
+        _HEAD_SCHEMA,
+        {
+            "term": entry.opid.term,
+            "index": entry.opid.index,
+            "kind": int(entry.kind),
+            "hybrid_time": entry.hybrid_time,
+            "schema_id": entry.schema_id,
+            "flags": 0,
+            "meta": entry.meta,
+        },
+    )
+    out.write(encode_long(len(entry.payload)))
+    identity = _identity(tablet_id, entry, 0)
+    if len(entry.payload) > PAYLOAD_BYTES_JOINED_MAX:
+        return EncodedEntry(out.getvalue(), entry.payload, entry.payload_crc, identity)
+    out.write(entry.payload)
+    return EncodedEntry(out.getvalue(), b"", entry.payload_crc, identity)
+
+
+def encode_tail(entry: EncodedEntry, segment: int) -> bytes:
+    """The fields after the payload, for an entry that lands in `segment`."""
+    return encode_long(entry.payload_crc) + encode_long(identity_in(segment, entry.identity)) + b"\0"
+
+
+def decode_entry(stream: io.BytesIO, header: Header) -> tuple[Entry, str]:
+    """The next entry of `stream` and what is wrong with it ("" if nothing); one of BAD_AVRO if it is no entry at all.
+
+    Corruption if the entry is intact but of a newer build.
+    """
+    value: Any = fastavro.schemaless_reader(stream, entry_schema(header.schema_text), None)
+    opid = OpId(value["term"], value["index"])
+    known = value["kind"] in EntryKind._value2member_map_
+    kind = EntryKind(value["kind"]) if known else value["kind"]
+    entry = Entry(
+        opid, kind, value["hybrid_time"], value["schema_id"], value["meta"], value["payload"], value["payload_crc"]
+    )
+    if identity_in(header.segment, _identity(header.tablet_id, entry, value["flags"])) != value["identity_crc"]:
+        return entry, "identity CRC"
+    if not known or value["flags"]:
+        raise Corruption("an entry of a newer build", opid=opid, kind=value["kind"], flags=value["flags"])
+    if value["reserved"]:
+        return entry, "reserved bytes"
+    if google_crc32c.value(entry.payload) != entry.payload_crc:
+        return entry, "payload CRC"
+    return entry, ""

@@ -1,0 +1,132 @@
+"""Where on disk each index is, and which term it has. In memory, rebuilt when the log is opened."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, replace
+
+from nyala.replica.base import ZERO_OPID, OpId
+
+SPAN_BYTES = 128 << 10
+"""A read starts at most this far before the entry that it wants, or at the entry."""
+
+
+class TermRuns:
+    """The terms of a range of indexes, as runs: a handful of pairs however long the log is."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._terms: list[int] = []
+        self.last_index = 0
+
+    @property
+    def first_index(self) -> int:
+        """0 if there are none."""
+        return self._starts[0] if self._starts else 0
+
+    @property
+    def last(self) -> OpId:
+        return OpId(self._terms[-1], self.last_index) if self._terms else ZERO_OPID
+
+    def term_at(self, index: int) -> int | None:
+        """None outside the range."""
+        if not self._starts or not self._starts[0] <= index <= self.last_index:
+            return None
+        return self._terms[bisect_right(self._starts, index) - 1]
+
+    def refuses(self, opid: OpId) -> str:
+        """Why `opid` may not come next ("" if it may): it leaves a gap, or its term falls below its predecessor's."""
+        if not self._starts:
+            return "" if opid.index > 0 else "no index"
+        if opid.index > self.last_index + 1:
+            return "gap"
+        before = self.term_at(opid.index - 1)
+        if before is not None and opid.term < before:
+            return "term below its predecessor's"
+        return "" if opid.index > 0 else "no index"
+
+    def add(self, opid: OpId) -> None:
+        """`opid` comes next, in place of everything from its index on."""
+        if opid.index <= self.last_index:
+            self.truncate_after(opid.index - 1)
+        if not self._terms or self._terms[-1] != opid.term:
+            self._starts.append(opid.index)
+            self._terms.append(opid.term)
+        self.last_index = opid.index
+
+    def truncate_after(self, index: int) -> None:
+        while self._starts and self._starts[-1] > index:
+            self._starts.pop()
+            self._terms.pop()
+        self.last_index = min(self.last_index, index) if self._starts else 0
+
+    def drop_below(self, index: int) -> None:
+        term = self.term_at(index)
+        if term is None:
+            return
+        keep = bisect_right(self._starts, index)
+        self._starts[:keep] = [index]
+        self._terms[:keep] = [term]
+
+    def copy(self) -> TermRuns:
+        other = TermRuns()
+        other._starts, other._terms, other.last_index = list(self._starts), list(self._terms), self.last_index
+        return other
+
+
+@dataclass(frozen=True)
+class Span:
+    """Entries `first`..`last`, side by side in one segment; entries behind `last` in these bytes were replaced."""
+
+    first: int
+    last: int
+    segment: int
+    byte_offset: int
+    length_bytes: int
+
+
+class LogIndex:
+    """Live spans in ascending order. Concurrency: the log's lock."""
+
+    def __init__(self) -> None:
+        self.terms = TermRuns()
+        self._spans: list[Span] = []
+
+    def add(self, opid: OpId, segment: int, start: int, end: int) -> None:
+        """The entry at bytes [start, end) of `segment` is the newest one."""
+        if opid.index <= self.terms.last_index:
+            self.truncate_after(opid.index - 1)
+        self.terms.add(opid)
+        tail = self._spans[-1] if self._spans else None
+        if (
+            tail is not None
+            and tail.segment == segment
+            and tail.byte_offset + tail.length_bytes == start
+            and end - tail.byte_offset <= SPAN_BYTES
+        ):
+            self._spans[-1] = Span(tail.first, opid.index, segment, tail.byte_offset, end - tail.byte_offset)
+        else:
+            self._spans.append(Span(opid.index, opid.index, segment, start, end - start))
+
+    def truncate_after(self, index: int) -> None:
+        self.terms.truncate_after(index)
+        while self._spans and self._spans[-1].first > index:
+            self._spans.pop()
+        if self._spans and self._spans[-1].last > index:
+            self._spans[-1] = replace(self._spans[-1], last=index)
+
+    def drop_segments_below(self, segment: int) -> None:
+        """Those segment files are gone."""
+        self._spans = [span for span in self._spans if span.segment >= segment]
+        if self._spans:
+            self.terms.drop_below(self._spans[0].first)
+
+    def find(self, lo: int, hi: int) -> list[Span]:
+        """The spans that hold [lo, hi)."""
+        start = max(0, bisect_right(self._spans, lo, key=lambda span: span.first) - 1)
+        found = []
+        for position in range(start, len(self._spans)):
+            if self._spans[position].first >= hi:
+                break
+            found.append(self._spans[position])
+        return found

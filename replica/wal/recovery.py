@@ -1,0 +1,191 @@
+"""From a folder of segment files to a log that can be relied on: check every byte, cut a torn tail, make it durable."""
+
+from __future__ import annotations
+
+import re
+import struct
+from dataclasses import dataclass, field
+
+import google_crc32c
+
+from nyala.replica.base import Corruption, Disk, Entry, OpId
+
+from .format import HEADER_BYTES_MAX, Header, decode_header, encode_long
+from .index import LogIndex
+from .records import SegmentInfo
+from .scan import Damage, walk
+
+WITHHELD_NAME = "withheld"
+"""Mark left beside the segments: a group commit at the end was damaged, its last OpId may have been acknowledged."""
+_WITHHELD_MAGIC = b"NYLAWH01"
+_WITHHELD = struct.Struct("<8sqq")
+_CRC = struct.Struct("<I")
+_NAME = re.compile(r"^wal-(\d{9,})$")
+TEMP_NAME = ".next-segment.tmp"
+"""Where the next segment is preallocated; never listed, reused or removed at opening."""
+
+
+def segment_name(number: int) -> str:
+    """File name of a segment."""
+    return f"wal-{number:09d}"
+
+
+@dataclass
+class Recovered:
+    """What a folder holds. All of it is durable, and closed."""
+
+    index: LogIndex = field(default_factory=LogIndex)
+    segments: list[SegmentInfo] = field(default_factory=list)
+    headers: dict[int, Header] = field(default_factory=dict)
+    withheld: OpId | None = None
+
+    @property
+    def next_number(self) -> int:
+        return self.segments[-1].number + 1 if self.segments else 1
+
+
+def recover(disk: Disk, folder: str, tablet_id: str) -> Recovered:
+    """Read all segments of a folder, which is made if absent; Corruption if anything but the very end is broken.
+
+    What the end holds and was not synced when the process died is synced now: from here on others may rely on it.
+    """
+    disk.mkdir(folder)
+    if disk.exists(f"{folder}/{TEMP_NAME}"):
+        disk.remove(f"{folder}/{TEMP_NAME}")
+    out, broken = _read_all(disk, folder, tablet_id)
+    if broken is not None:
+        info, damage = broken
+        if damage.withheld is not None:
+            _save_withheld(disk, folder, damage.withheld)
+        if damage.kept:
+            _rewrite_end(disk, f"{folder}/{info.name}", out.headers[info.number], damage)
+            out, again = _read_all(disk, folder, tablet_id)
+            if again is not None:
+                raise Corruption("a repaired segment does not read back", **_where(*again))
+    _settle(disk, folder, out)
+    out.withheld = _load_withheld(disk, folder, out.index.terms.last)
+    return out
+
+
+def _read_all(disk: Disk, folder: str, tablet_id: str) -> tuple[Recovered, tuple[SegmentInfo, Damage] | None]:
+    """Everything that is whole, and the damaged end if there is one. Changes nothing."""
+    out = Recovered()
+    broken: tuple[SegmentInfo, Damage] | None = None
+    numbered = sorted((int(m[1]), name) for name in disk.listdir(folder) if (m := _NAME.match(name)))
+    for number, name in numbered:
+        header = _header(disk, f"{folder}/{name}", name)
+        if header is None:
+            continue
+        _check_place(header, tablet_id, number, name, out)
+        info, damage = _walk(disk, f"{folder}/{name}", header, out)
+        if damage is not None and damage.fatal:
+            raise Corruption("a segment is damaged", **_where(info, damage))
+        if broken is not None and (damage is not None or info.length_bytes > header.length_bytes):
+            raise Corruption("a segment is damaged and later ones hold data", **_where(*broken))
+        if damage is not None:
+            broken = info, damage
+        out.segments.append(info)
+        out.headers[number] = header
+    return out, broken
+
+
+def _header(disk: Disk, path: str, name: str) -> Header | None:
+    """None for a file that never got its header: empty, or preallocated zeros."""
+    file = disk.open(path)
+    try:
+        data = file.pread(HEADER_BYTES_MAX, 0)
+        if not any(data):
+            return None
+        return decode_header(data, name)
+    finally:
+        file.close()
+
+
+def _check_place(header: Header, tablet_id: str, number: int, name: str, out: Recovered) -> None:
+    if header.tablet_id != tablet_id or header.segment != number:
+        raise Corruption("a segment belongs elsewhere", segment=name, tablet_id=header.tablet_id, number=header.segment)
+    if out.segments and out.segments[-1].number + 1 != number:
+        raise Corruption("segments are missing", after=out.segments[-1].name, found=name)
+
+
+def _walk(disk: Disk, path: str, header: Header, out: Recovered) -> tuple[SegmentInfo, Damage | None]:
+    first = header.first_index
+    highest = 0
+    name = path.rpartition("/")[2]
+
+    def visit(entry: Entry, start: int, end: int) -> None:
+        nonlocal first, highest
+        refusal = out.index.terms.refuses(entry.opid)
+        if refusal:
+            last = out.index.terms.last
+            raise Corruption("entries do not follow each other", segment=name, why=refusal, opid=entry.opid, last=last)
+        if not highest and entry.opid.index != header.first_index:
+            raise Corruption("a segment does not begin as its header says", segment=name, opid=entry.opid, first=first)
+        highest = max(highest, entry.opid.index)
+        out.index.add(entry.opid, header.segment, start, end)
+
+    file = disk.open(path)
+    try:
+        result = walk(file, header, visit, out.index.terms.last)
+    finally:
+        file.close()
+    info = SegmentInfo(header.segment, name, first, highest or first - 1, result.content_end, closed=True)
+    return info, result.damage
+
+
+def _where(info: SegmentInfo, damage: Damage) -> dict[str, object]:
+    return {"segment": info.name, "byte_offset": damage.byte_offset, "what": damage.what}
+
+
+def _rewrite_end(disk: Disk, path: str, header: Header, damage: Damage) -> None:
+    """Replace the damaged last block by one of its whole entries: in one atomic step, so that none is ever lost."""
+    file = disk.open(path)
+    try:
+        before = file.pread(damage.byte_offset, 0)
+    finally:
+        file.close()
+    entries = b"".join(damage.kept)
+    disk.replace(
+        path, b"".join((before, encode_long(len(damage.kept)), encode_long(len(entries)), entries, header.marker))
+    )
+
+
+def _save_withheld(disk: Disk, folder: str, withheld: OpId) -> None:
+    """Before the end is cut: a second start must know of it too."""
+    body = _WITHHELD.pack(_WITHHELD_MAGIC, withheld.term, withheld.index)
+    disk.replace(f"{folder}/{WITHHELD_NAME}", body + _CRC.pack(google_crc32c.value(body)))
+
+
+def _load_withheld(disk: Disk, folder: str, last: OpId) -> OpId | None:
+    """The OpId of an earlier or the present damage, until the log has reached its index again."""
+    path = f"{folder}/{WITHHELD_NAME}"
+    if not disk.exists(path):
+        return None
+    data = disk.read(path)
+    body = data[: _WITHHELD.size]
+    if len(data) != _WITHHELD.size + _CRC.size or _CRC.unpack(data[_WITHHELD.size :])[0] != google_crc32c.value(body):
+        raise Corruption("the mark of a withheld entry does not read back", path=path)
+    magic, term, index = _WITHHELD.unpack(body)
+    if magic != _WITHHELD_MAGIC:
+        raise Corruption("the mark of a withheld entry is of another format", path=path)
+    if last.index < index:
+        return OpId(term, index)
+    disk.remove(path)
+    return None
+
+
+def _settle(disk: Disk, folder: str, out: Recovered) -> None:
+    """Cut every segment to its content and sync the end of the log, its name included."""
+    newest = max((s.number for s in out.segments if s.last_index >= s.first_index), default=0)
+    for info in out.segments:
+        path = f"{folder}/{info.name}"
+        if disk.size(path) == info.length_bytes and info.number < newest:
+            continue
+        file = disk.open(path)
+        try:
+            if file.size() != info.length_bytes:
+                file.truncate(info.length_bytes)
+            file.sync()
+        finally:
+            file.close()
+    disk.sync_dir(folder)

@@ -1,0 +1,200 @@
+"""Walk a segment from its first block to its end, and judge what a damaged end means.
+
+A group commit is synced before the next is written. So only the last block of a log can be torn by a crash; whatever
+else is broken was durable once, and somebody may rely on it.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from nyala.replica.base import DiskFile, Entry, OpId
+
+from .format import BAD_AVRO, MARKER_BYTES, Header, decode_entry, decode_long
+
+_WINDOW_BYTES = 1 << 20
+_SECTOR_BYTES = 512
+_FRAME_BYTES_MAX = 20
+
+Visit = Callable[[Entry, int, int], None]
+"""(entry, its first byte, the byte after it), all offsets from the start of the file."""
+
+
+@dataclass(frozen=True)
+class Damage:
+    """A block that is not whole, and nothing but zeros behind it unless `fatal`."""
+
+    byte_offset: int
+    """Where its block starts."""
+    what: str
+    fatal: bool
+    """Intact blocks or unexplained bytes follow: this is no torn tail."""
+    kept: tuple[bytes, ...] = ()
+    """Encoded entries at the block's start that are whole."""
+    withheld: OpId | None = None
+    """Set if the block had its full length, so that it may have been acknowledged."""
+
+
+@dataclass(frozen=True)
+class Walk:
+    """Result of one walk. `blocks` is (first byte, byte after it, entries) of each whole block."""
+
+    blocks: int
+    content_end: int
+    damage: Damage | None
+
+
+class Frame(NamedTuple):
+    """What a block's first bytes claim."""
+
+    entries: int
+    start: int
+    """Offset of the first entry from the block's start."""
+    end: int
+    """Offset after the last entry; the marker follows."""
+
+
+class _Window:
+    """Reads a file from front to back with few calls."""
+
+    def __init__(self, file: DiskFile) -> None:
+        self._file = file
+        self.size = file.size()
+        self._start = 0
+        self._data = b""
+
+    def get(self, byte_offset: int, length: int) -> bytes:
+        """Up to `length` bytes; fewer only at the end."""
+        start = byte_offset - self._start
+        if start < 0 or start + length > len(self._data):
+            self._data = self._file.pread(max(length, _WINDOW_BYTES), byte_offset)
+            self._start = byte_offset
+            start = 0
+        return self._data[start : start + length]
+
+    def is_zero(self, byte_offset: int) -> bool:
+        """Whether the rest of the file is zeros."""
+        while chunk := self._file.pread(_WINDOW_BYTES, byte_offset):
+            if chunk.count(0) != len(chunk):
+                return False
+            byte_offset += len(chunk)
+        return True
+
+
+def read_frame(data: bytes) -> Frame | None:
+    """None unless the bytes can begin a block."""
+    try:
+        count, after = decode_long(data, 0)
+        size, start = decode_long(data, after)
+    except ValueError:
+        return None
+    return Frame(count, start, start + size) if count > 0 and size > 0 else None
+
+
+def walk(file: DiskFile, header: Header, visit: Visit, last: OpId) -> Walk:
+    """Visit every entry of every whole block; `last` is the log's last OpId before this segment."""
+    window = _Window(file)
+    position = header.length_bytes
+    blocks = 0
+    while position < window.size:
+        frame = read_frame(window.get(position, _FRAME_BYTES_MAX))
+        if frame is None or position + frame.end + MARKER_BYTES > window.size:
+            break
+        block = window.get(position, frame.end + MARKER_BYTES)
+        entries, problem = _parse(block, frame, header)
+        if problem or block[frame.end :] != header.marker:
+            break
+        for entry, start, end in entries:
+            visit(entry, position + start, position + end)
+            last = entry.opid
+        position += frame.end + MARKER_BYTES
+        blocks += 1
+    if position >= window.size or window.is_zero(position):
+        return Walk(blocks, position, None)
+    rest = file.pread(window.size - position, position)
+    return Walk(blocks, position, judge(rest, position, header, last))
+
+
+_Parsed = list[tuple[Entry, int, int]]
+
+
+def _parse(block: bytes, frame: Frame, header: Header) -> tuple[_Parsed, str]:
+    """The whole entries at a block's start, and why they are not all of it ("" if they are)."""
+    entries: _Parsed = []
+    stream = io.BytesIO(block)
+    stream.seek(frame.start)
+    for _ in range(frame.entries):
+        start = stream.tell()
+        try:
+            entry, problem = decode_entry(stream, header)
+        except BAD_AVRO as error:
+            return entries, f"entry at byte {start} of the block: {error!r}"
+        if problem or stream.tell() > frame.end:
+            return entries, f"entry at byte {start} of the block: {problem or 'length'} is wrong"
+        entries.append((entry, start, stream.tell()))
+    return entries, "" if stream.tell() == frame.end else "bytes after the last entry"
+
+
+def judge(rest: bytes, byte_offset: int, header: Header, last: OpId) -> Damage:
+    """What to make of a block at `byte_offset` that is not whole, given all bytes from there to the file's end."""
+    claim = read_frame(rest)
+    content = len(rest.rstrip(b"\0"))
+    marker_at = rest.find(header.marker)
+    claimed_end = claim.end + MARKER_BYTES if claim and claim.end + MARKER_BYTES <= len(rest) else None
+    if claimed_end is not None and content > claimed_end:
+        return Damage(byte_offset, "a block is damaged and more follows", fatal=True)
+    if marker_at >= 0 and content > marker_at + MARKER_BYTES:
+        return Damage(byte_offset, "a block is damaged and more follows", fatal=True)
+    entries, start, problem = _salvage(rest, claim, marker_at, header)
+    kept = tuple(rest[s:e] for _, s, e in entries)
+    full_length = marker_at >= 0 or (claimed_end is not None and not _ends_in_zeros(rest, byte_offset, claimed_end))
+    if not full_length:
+        return Damage(byte_offset, "the last block is torn", fatal=False, kept=kept)
+    if claim is not None and len(entries) == claim.entries and not problem:
+        return Damage(byte_offset, "the last block's frame is damaged", fatal=False, kept=kept)
+    before = entries[-1][0].opid if entries else last
+    missing = claim.entries - len(entries) if claim is not None and claim.entries > len(entries) else 1
+    end = entries[-1][2] if entries else start
+    named = _named_in_order(rest, end, header, before)
+    # The frame's count may be what is damaged: no block holds more entries than bytes.
+    highest = max(before.index + min(missing, len(rest)), named.index)
+    return Damage(byte_offset, f"the last block is damaged: {problem}", False, kept, OpId(named.term, highest))
+
+
+def _salvage(rest: bytes, claim: Frame | None, marker_at: int, header: Header) -> tuple[_Parsed, int, str]:
+    """(whole entries from the block's start, where the first should start, what stops them)."""
+    end = marker_at if marker_at >= 0 else len(rest)
+    if claim is not None:
+        frame = Frame(claim.entries, claim.start, min(claim.end, end) if marker_at < 0 else end)
+        entries, problem = _parse(rest, frame, header)
+        if entries:
+            return entries, claim.start, problem or ("" if frame.end == claim.end else "the frame's length")
+    for start in range(2, _FRAME_BYTES_MAX + 1):
+        entries, problem = _parse(rest, Frame(len(rest), start, end), header)
+        if entries:
+            return entries, start, "the frame"
+    return [], claim.start if claim else 2, "no entry is whole"
+
+
+def _named_in_order(rest: bytes, start: int, header: Header, before: OpId) -> OpId:
+    """The highest OpId that damaged entries name credibly: consecutive indexes, terms that do not fall or leap."""
+    stream = io.BytesIO(rest)
+    stream.seek(start)
+    while True:
+        try:
+            entry, problem = decode_entry(stream, header)
+        except BAD_AVRO:
+            return before
+        credible = problem in ("", "payload CRC", "reserved bytes")
+        if entry.opid.index != before.index + 1 or not (credible and entry.opid.term >= before.term):
+            return before
+        before = entry.opid
+
+
+def _ends_in_zeros(rest: bytes, byte_offset: int, end: int) -> bool:
+    """Whether the part of the block in its last sector was never written."""
+    sector = (byte_offset + end - 1) // _SECTOR_BYTES * _SECTOR_BYTES
+    return not any(rest[max(0, sector - byte_offset) : end])

@@ -1,0 +1,156 @@
+"""The segment being written, and the one being prepared beside it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from nyala.replica.base import Disk, DiskFile, Refused, ReplicaError
+
+from .format import Header, decode_header, encode_header, encode_long, new_marker
+from .recovery import TEMP_NAME, segment_name
+
+
+class ActiveSegment:
+    """The newest segment file. Concurrency: one thread at a time, under the log's i/o lock."""
+
+    def __init__(self, disk: Disk, folder: str, file: DiskFile, header: Header, preallocated_bytes: int) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._file = file
+        self.header = header
+        self.preallocated_bytes = preallocated_bytes
+        self.written_bytes = header.length_bytes
+        """Everything before it is blocks that were written whole."""
+
+    @property
+    def number(self) -> int:
+        return self.header.segment
+
+    @property
+    def name(self) -> str:
+        return segment_name(self.number)
+
+    def write_block(self, count: int, parts: Sequence[bytes], length_bytes: int) -> int:
+        """One block in one write, not synced; returns where its first entry begins.
+
+        When the disk is full the file is cut back, so that no half block stays between two whole ones.
+        """
+        frame = encode_long(count) + encode_long(length_bytes)
+        try:
+            self._file.pwritev([frame, *parts, self.header.marker], self.written_bytes)
+        except Refused:
+            self._file.truncate(self.written_bytes)
+            self.preallocated_bytes = self.written_bytes
+            raise
+        start = self.written_bytes + len(frame)
+        self.written_bytes = start + length_bytes + len(self.header.marker)
+        return start
+
+    def sync(self) -> None:
+        """Cheap inside the preallocated length: the file's metadata does not change there."""
+        if self.written_bytes <= self.preallocated_bytes:
+            self._file.datasync()
+        else:
+            self._file.sync()
+
+    def finish(self) -> None:
+        """Cut to what was written, durably."""
+        if self.preallocated_bytes > self.written_bytes:
+            self._file.truncate(self.written_bytes)
+        self._file.sync()
+        self._file.close()
+
+    def abandon(self) -> None:
+        """Close the handle and touch nothing: the disk is not to be trusted any more."""
+        self._file.close()
+
+
+class NextSegment:
+    """Preallocates a file under a temporary name, on a thread of its own if `threaded`; then renames it into place.
+
+    Concurrency: `start`, `take` and `close` under the log's i/o lock.
+    """
+
+    def __init__(self, disk: Disk, folder: str, tablet_id: str, *, threaded: bool) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._tablet_id = tablet_id
+        self._threaded = threaded
+        self._thread: threading.Thread | None = None
+        self._file: DiskFile | None = None
+        self._size = 0
+        self._error: ReplicaError | None = None
+
+    @property
+    def _temp(self) -> str:
+        return f"{self._folder}/{TEMP_NAME}"
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is prepared or being prepared."""
+        return self._thread is None and self._file is None
+
+    def start(self, size_bytes: int) -> None:
+        """Begin to prepare a file of that length."""
+        self._size = size_bytes
+        if not self._threaded:
+            self._allocate()
+            return
+        self._thread = threading.Thread(target=self._allocate, name=f"wal-prealloc-{self._tablet_id}", daemon=True)
+        self._thread.start()
+
+    def _allocate(self) -> None:
+        file: DiskFile | None = None
+        try:
+            file = self._disk.open(self._temp, create=True)
+            file.truncate(0)
+            file.preallocate(self._size)
+            file.sync()
+            self._file = file
+        except ReplicaError as error:
+            self._error = error
+            if file is not None:
+                file.close()
+
+    def poll(self) -> bool:
+        """Whether a file is ready. Raises what preparing it ran into, once; `idle` again then."""
+        if self._thread is not None:
+            if self._thread.is_alive():
+                return False
+            self._thread.join()
+            self._thread = None
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+        return self._file is not None
+
+    def take(self, number: int, first_index: int) -> ActiveSegment:
+        """Give the prepared file its header and its name."""
+        file = self._file
+        if file is None:
+            raise ValueError("no segment is prepared")
+        data = encode_header(self._tablet_id, number, first_index, new_marker())
+        file.pwrite(data, 0)
+        file.sync()
+        self._disk.crash_point("wal.before_rename_segment")
+        self._disk.rename(self._temp, f"{self._folder}/{segment_name(number)}")
+        self._disk.crash_point("wal.after_rename_segment")
+        self._file = None
+        header = decode_header(data, segment_name(number))
+        return ActiveSegment(self._disk, self._folder, file, header, self._size)
+
+    def wait(self) -> None:
+        """Until the preparation ended, well or not."""
+        if self._thread is not None:
+            self._thread.join()
+
+    def close(self, *, trusted: bool) -> None:
+        """Wait for the thread and drop what it prepared; leave the file if the disk is not `trusted` any more."""
+        self.wait()
+        self._thread = None
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+            if trusted:
+                self._disk.remove(self._temp)
