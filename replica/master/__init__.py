@@ -1,0 +1,15 @@
+"""The masters: the catalog on a replicated system tablet, soft state from heartbeats, and the decisions they need."""
+
+from .catalog import CATALOG_ID, Catalog, encode_change
+from .decision_book import DecisionBook, Versions, decision_record
+from .options import MasterOptions
+
+__all__ = [
+    "CATALOG_ID",
+    "Catalog",
+    "DecisionBook",
+    "MasterOptions",
+    "Versions",
+    "decision_record",
+    "encode_change",
+]

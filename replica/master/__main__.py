@@ -1,0 +1,56 @@
+"""`python -m nyala.replica.master`: one master process."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import sys
+
+from nyala.replica.base import Address, ReplicaError
+from nyala.replica.policy import Caps
+
+from .options import MasterOptions
+from .process import serve
+
+
+def _options(argv: list[str]) -> MasterOptions:
+    parser = argparse.ArgumentParser(prog="nyala-master", description="One master of a Nyala cluster.")
+    parser.add_argument("--root", required=True, help="directory of this master alone")
+    parser.add_argument("--listen", default="127.0.0.1:0", help="host:port; port 0 takes a free one")
+    parser.add_argument("--advertise", default="", help="host:port that others are told")
+    parser.add_argument("--peers", default="", help="addresses of all masters, comma separated")
+    parser.add_argument("--ready-file", default="", help="written when the master listens")
+    parser.add_argument("--ready-fd", type=int, default=-1)
+    parser.add_argument("--parent-fd", type=int, default=-1, help="end when this pipe closes")
+    parser.add_argument("--kafka", default="", help="bootstrap servers; empty: no Kafka")
+    parser.add_argument("--topic-prefix", default="")
+    parser.add_argument("--execute-decisions", choices=("master", "none"), default="none")
+    parser.add_argument("--server-dead-ms", type=int, default=3_000)
+    parser.add_argument("--rereplicate-after-ms", type=int, default=30_000)
+    parser.add_argument("--policy-ms", type=int, default=500)
+    parser.add_argument("--moves-max", type=int, default=10)
+    parser.add_argument("--moves-per-server-max", type=int, default=2)
+    args = vars(parser.parse_args(argv))
+    args["peers"] = tuple(Address.parse(a) for a in args["peers"].split(",") if a)
+    caps = Caps(moves_max=args.pop("moves_max"), moves_per_server_max=args.pop("moves_per_server_max"))
+    return MasterOptions(**args, caps=caps)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one master; the exit code."""
+    logging.basicConfig(
+        level=os.environ.get("NYALA_LOG_LEVEL", "INFO"), format="%(asctime)s %(levelname).1s %(name)s %(message)s"
+    )
+    logging.getLogger("kafka").setLevel(logging.ERROR)
+    try:
+        options = _options(sys.argv[1:] if argv is None else argv)
+        return asyncio.run(serve(options))
+    except (ReplicaError, ValueError) as error:
+        print(f"nyala-master: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,122 @@
+"""Which decisions were said, in which version, and when to say them again. Rebuilt from nothing after a failover."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nyala.replica.policy import Decision
+
+from .options import MasterOptions
+
+DecisionRecord = dict[str, Any]
+
+
+@dataclass
+class _Said:
+    need: tuple[object, ...]
+    next_us: int
+    wait_us: int
+
+
+class Versions:
+    """Versions of decisions per tablet, growing within one catalog term; shared by all who say decisions."""
+
+    def __init__(self) -> None:
+        self._term = -1
+        self._of: dict[str, int] = {}
+
+    def next(self, tablet_id: str, catalog_term: int) -> int:
+        """The next version of a tablet in that term."""
+        if catalog_term != self._term:
+            self._term, self._of = catalog_term, {}
+        self._of[tablet_id] = self._of.get(tablet_id, 0) + 1
+        return self._of[tablet_id]
+
+
+class DecisionBook:
+    """Turns what is needed now into what is to be said now.
+
+    Invariants: one need is said once, then again with back-off while it lasts, each time under a higher version and
+    with a fresh deadline; a need that ended is withdrawn once. Nothing here is needed after a crash.
+    """
+
+    def __init__(self, options: MasterOptions, versions: Versions) -> None:
+        self._options = options
+        self._versions = versions
+        self._said: dict[str, _Said] = {}
+        self._to_withdraw: set[str] = set()
+
+    @property
+    def outstanding(self) -> int:
+        """Needs that were said and still last."""
+        return len(self._said)
+
+    def forget(self) -> None:
+        """What was said may not have been heard: say every need anew, once, and withdraw what has ended."""
+        self._to_withdraw |= set(self._said)
+        self._said.clear()
+
+    def update(
+        self,
+        decisions: Sequence[Decision],
+        addresses: Mapping[str, str],
+        mono_us: int,
+        wall_us: int,
+    ) -> dict[str, DecisionRecord | None]:
+        """What to say: by tablet id, a record as `decision.avsc` has it, or None to withdraw. `addresses` by uuid."""
+        out: dict[str, DecisionRecord | None] = {}
+        needed = {d.tablet_id: d for d in decisions}
+        for tablet_id in sorted((set(self._said) | self._to_withdraw) - set(needed)):
+            self._said.pop(tablet_id, None)
+            out[tablet_id] = None
+        self._to_withdraw.clear()
+        for tablet_id, decision in needed.items():
+            said = self._said.get(tablet_id)
+            if said is None or said.need != decision.need:
+                wait_us = self._options.republish_first_ms * 1000
+                self._said[tablet_id] = _Said(decision.need, mono_us + wait_us, wait_us)
+            elif mono_us >= said.next_us:
+                said.wait_us = min(said.wait_us * 2, self._options.republish_max_ms * 1000)
+                said.next_us = mono_us + said.wait_us
+            else:
+                continue
+            version = self._versions.next(tablet_id, decision.catalog_term)
+            deadline_us = wall_us + self._options.decision_ttl_ms * 1000
+            out[tablet_id] = decision_record(decision, version, deadline_us, addresses.get(decision.leader_uuid, ""))
+        return out
+
+
+def decision_record(decision: Decision, version: int, deadline_us: int, leader_address: str) -> DecisionRecord:
+    """The dict of `decision.avsc`."""
+    return {
+        "tablet_id": decision.tablet_id,
+        "table_id": decision.table_id,
+        "catalog_term": decision.catalog_term,
+        "version": version,
+        "action": decision.action.value,
+        "edits": [
+            {
+                "kind": edit.kind.value,
+                "member": {
+                    "uuid": edit.member.uuid,
+                    "addresses": [{"host": a.host, "port": a.port} for a in edit.member.addresses],
+                    "votes": edit.member.votes,
+                    "promote": edit.member.promote,
+                    "holds_data": edit.member.holds_data,
+                    "replace": edit.member.replace,
+                    "reserved": b"",
+                },
+            }
+            for edit in decision.edits
+        ],
+        "target_uuid": decision.target_uuid,
+        "config_opid": {"term": decision.config_opid.term, "index": decision.config_opid.index},
+        "deadline_us": deadline_us,
+        "reason": decision.reason,
+        "plan_id": decision.plan_id,
+        "leader_uuid": decision.leader_uuid,
+        "leader_address": leader_address,
+        "reserved": b"",
+    }

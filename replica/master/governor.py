@@ -1,0 +1,166 @@
+"""The leading master's tick: mark formed tablets, settle wishes, ask the policy, say what is needed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from nyala.replica.base import Code, Refused
+from nyala.replica.policy import ClusterView, WishState, decide, wish_state
+
+from . import wishing
+from .catalog import Record
+from .decision_book import DecisionBook, DecisionRecord, Versions
+from .state import MasterState
+from .tables import TABLET
+from .view import WISH, cluster_view, wish_from_record
+
+_log = logging.getLogger("nyala.master")
+Say = Callable[[dict[str, DecisionRecord | None]], None]
+Outcome = dict[str, Any]
+MARKS_PER_CHANGE_MAX = 500
+
+
+class Voice:
+    """One listener of decisions, a topic or an executor, with its own book of what it was told."""
+
+    def __init__(self, book: DecisionBook, say: Say, listening: Callable[[], bool]) -> None:
+        self.book = book
+        self.say = say
+        self.listening = listening
+        self.was_listening = False
+
+
+class Governor:
+    """Re-derives what the cluster needs, every tick, from the catalog and the heartbeats. Keeps no operation state.
+
+    Concurrency: the loop's thread.
+    """
+
+    def __init__(self, state: MasterState) -> None:
+        self._state = state
+        self._versions = Versions()
+        self._voices: list[Voice] = []
+        self._term = -1
+        self.on_outcome: Callable[[Outcome], None] = lambda outcome: None
+        self.on_view: Callable[[ClusterView], None] = lambda view: None
+
+    def add_voice(self, say: Say, listening: Callable[[], bool] = lambda: True) -> None:
+        """Whoever is told decisions; while it is not `listening`, nothing is queued for it."""
+        self._voices.append(Voice(DecisionBook(self._state.options, self._versions), say, listening))
+
+    async def tick(self) -> None:
+        """One evaluation; Refused while this master does not lead."""
+        state = self._state
+        term = await state.lead()
+        if term != self._term:
+            self._term = term
+            for voice in self._voices:
+                voice.book.forget()
+        await self._mark_formed()
+        view = cluster_view(state.catalog, state.soft, state.options, state.mono_us, state.clock.wall_us())
+        if await self._settle_wishes(view):
+            view = cluster_view(state.catalog, state.soft, state.options, state.mono_us, state.clock.wall_us())
+        decisions = decide(view, term, state.options.caps)
+        addresses = {u: str(s.addresses[0]) for u, s in state.soft.servers.items() if s.addresses}
+        for voice in self._voices:
+            self._tell(voice, decisions, addresses)
+        self.on_view(view)
+
+    def _tell(self, voice: Voice, decisions: list[Any], addresses: dict[str, str]) -> None:
+        listening = voice.listening()
+        if not listening:
+            voice.was_listening = False
+            return
+        if not voice.was_listening:
+            voice.was_listening = True
+            voice.book.forget()
+        said = voice.book.update(decisions, addresses, self._state.mono_us, self._state.clock.wall_us())
+        for tablet_id, record in said.items():
+            if record is not None:
+                self._state.decisions_published += 1
+                _log.info("T %s P %s decides: %s", tablet_id, self._state.uuid, record["reason"])
+        if said:
+            voice.say(said)
+
+    async def _mark_formed(self) -> None:
+        """Remember in the catalog which tablets had a leader: they are never created again, and may be changed."""
+        found = [
+            t
+            for t, r in self._state.catalog.items(TABLET)
+            if not r.get("formed") and "dropped_us" not in r and self._has_leader(t)
+        ][:MARKS_PER_CHANGE_MAX]
+        if not found:
+            return
+
+        def compute() -> tuple[dict[str, Record], list[str], str, None]:
+            records = {t: self._state.catalog.get(TABLET + t) for t in found}
+            puts = {TABLET + t: {**r, "formed": True} for t, r in records.items() if r is not None}
+            return puts, [], "", None
+
+        await self._state.group.change(compute)
+
+    def _has_leader(self, tablet_id: str) -> bool:
+        known = self._state.soft.tablets.get(tablet_id)
+        return known is not None and known.leader_status is not None and known.config is not None
+
+    async def _settle_wishes(self, view: ClusterView) -> bool:
+        """Drop the wishes that hold or failed; returns whether there were any."""
+        settled: dict[str, tuple[Record, WishState]] = {}
+        by_id = {t.tablet_id: t for t in view.tablets}
+        for tablet_id, record in self._state.catalog.items(WISH):
+            tablet = by_id.get(tablet_id)
+            wish = wish_from_record(record)
+            known = self._state.catalog.get(TABLET + tablet_id)
+            if known is None or "dropped_us" in known:
+                settled[tablet_id] = (record, WishState.FAILED)
+            elif tablet is not None and tablet.leader_uuid:
+                outcome = wish_state(tablet, wish, view.now_us)
+                if outcome in (WishState.DONE, WishState.FAILED):
+                    settled[tablet_id] = (record, outcome)
+        if not settled:
+            return False
+        await self._state.group.change(lambda: ({}, [WISH + t for t in settled], "", None))
+        for tablet_id, (record, outcome) in settled.items():
+            _log.info("T %s wish %s is %s", tablet_id, record["wish_id"], outcome)
+            if record["proposal"]:
+                done = outcome is WishState.DONE
+                code = Code.OK if done else Code.DEADLINE_PASSED
+                message = "the wanted config holds" if done else "given up: deadline passed, or something else happened"
+                self.on_outcome(self._outcome(record, tablet_id, outcome.value, code, message))
+        return True
+
+    async def consider(self, proposal: dict[str, Any]) -> Outcome:
+        """Accept a proposal as desired state, or refuse it with the reason. Refused(NOT_LEADER) if not ours to say.
+
+        The same proposal again, as after a crash between commit and answer, is accepted again.
+        """
+        state = self._state
+        await state.lead()
+        known = state.catalog.get(WISH + proposal["tablet_id"])
+        record = {"wish_id": proposal["proposal_id"], "plan_id": proposal["plan_id"]}
+        if known is None or known["wish_id"] != proposal["proposal_id"]:
+            try:
+                await state.group.change(lambda: wishing.propose(state, proposal))
+            except Refused as error:
+                if error.code in (Code.NOT_LEADER, Code.UNAVAILABLE, Code.STEPPING_DOWN):
+                    raise
+                return self._outcome(record, proposal["tablet_id"], "REFUSED", error.code, str(error))
+        return self._outcome(record, proposal["tablet_id"], "ACCEPTED", Code.OK, "wanted from now on")
+
+    def _outcome(self, record: Record, tablet_id: str, result: str, code: Code, message: str) -> Outcome:
+        return {
+            "subject": "PROPOSAL",
+            "subject_id": record["wish_id"],
+            "plan_id": record["plan_id"],
+            "tablet_id": tablet_id,
+            "result": result,
+            "code": int(code),
+            "message": message,
+            "at_us": self._state.clock.wall_us(),
+            "catalog_term": self._term,
+            "version": 0,
+            "executor": self._state.uuid,
+            "reserved": b"",
+        }

@@ -1,0 +1,224 @@
+"""The catalog's Raft group: one replica of it, opened from disk, ticked, and asked to commit changes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from nyala.replica.base import (
+    Clock,
+    Code,
+    Corruption,
+    Disk,
+    DiskFailure,
+    EntryKind,
+    HybridClock,
+    InvariantViolation,
+    Member,
+    OpId,
+    RaftConfig,
+    Refused,
+)
+from nyala.replica.cmeta import ConsensusMeta
+from nyala.replica.host import Replica
+from nyala.replica.raft import RaftOptions
+from nyala.replica.tablet import Superblock
+from nyala.replica.wal import Log, WalOptions
+
+from .catalog import CATALOG_ID, Catalog, Record, encode_change
+
+_log = logging.getLogger("nyala.master")
+T = TypeVar("T")
+
+
+class CatalogGroup:
+    """This master's replica of the catalog.
+
+    Invariants: one change is computed and committed at a time, by a leader that has applied everything before it.
+    Durability: `change` returns after commit and apply. Concurrency: the loop's thread; heavy work in one ordered lane.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        clock: Clock,
+        uuid: str,
+        member: Member,
+        *,
+        send: Callable[[list[tuple[str, Any]]], None],
+        on_fatal: Callable[[BaseException], None],
+        config: RaftConfig | None = None,
+    ) -> None:
+        """Open what is on `disk`; the first start makes the group of `config`, or of `member` alone."""
+        loop = asyncio.get_running_loop()
+        self._loop = loop
+        self._on_fatal = on_fatal
+        self._lane = ThreadPoolExecutor(max_workers=1, thread_name_prefix="catalog")
+        self._lock = asyncio.Lock()
+        self._ready_term = -1
+        self._tasks: set[asyncio.Task[Any]] = set()
+        first = config or RaftConfig(OpId(0, 0), (member,))
+        cmeta = _metadata(disk, uuid, first)
+        self.catalog = Catalog.open(disk)
+        self.log, replay = Log.open(disk, f"wals/{CATALOG_ID}", CATALOG_ID, WalOptions())
+        self.replica = Replica(
+            tablet_id=CATALOG_ID,
+            uuid=uuid,
+            cmeta=cmeta,
+            log=self.log,
+            replay=replay,
+            state_machine=self.catalog,
+            hybrid_clock=HybridClock(clock),
+            raft_options=RaftOptions(),
+            rng=random.Random(f"{uuid}{clock.wall_us()}"),
+            post=self._post,
+            run_heavy=self._run_heavy,
+            send=send,
+            on_copy_needed=lambda tablet_id, needed: _log.warning("T %s a master needs a copy: %s", tablet_id, needed),
+            on_fatal=on_fatal,
+        )
+
+    def _post(self, function: Callable[[], None]) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._guarded, function)
+
+    def _guarded(self, function: Callable[[], None]) -> None:
+        try:
+            function()
+        except (InvariantViolation, DiskFailure) as error:
+            self._on_fatal(error)
+
+    def _run_heavy(self, function: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        def work() -> None:
+            result: Any
+            try:
+                result = function()
+            except BaseException as error:  # noqa: BLE001 - handed to the owner, who decides
+                result = error
+            self._post(lambda: done(result))
+
+        self._lane.submit(work)
+
+    async def start(self) -> None:
+        """Replay the log and join the group; a single member leads at once."""
+        await self._loop.run_in_executor(self._lane, self.replica.bootstrap)
+        self.replica.start(campaign=len(self.replica.committed_config.voters) == 1)
+
+    def tick(self) -> None:
+        """Raft's clock; the owner calls it every `tick_ms`."""
+        self._guarded(self.replica.tick)
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this master leads, as far as it knows."""
+        return bool(self.replica.is_leader)
+
+    @property
+    def term(self) -> int:
+        """The Raft term, which is the catalog term of what this master says while it leads."""
+        return int(self.replica.term)
+
+    def leader_hint(self) -> str:
+        """`uuid@host:port` of the leading master; empty if unknown."""
+        uuid = self.replica.leader_uuid or ""
+        member = self.replica.active_config.member(uuid)
+        return f"{uuid}@{member.addresses[0]}" if member and member.addresses else uuid
+
+    def not_leader(self) -> Refused:
+        """What to answer when another master should have been asked."""
+        return Refused(Code.NOT_LEADER, "this master does not lead", detail=self.leader_hint())
+
+    async def ensure_ready(self) -> int:
+        """The term in which this master leads and has applied everything before it; Refused otherwise."""
+        if not self.is_leader:
+            raise self.not_leader()
+        if self._ready_term != self.term:
+            term = self.term
+            await self._await(lambda done: self.replica.read_barrier(done))
+            self._ready_term = term
+        return self.term
+
+    async def _await(self, call: Callable[[Callable[[Any], None]], None]) -> Any:
+        future: asyncio.Future[Any] = self._loop.create_future()
+
+        def done(result: Any) -> None:
+            if future.done():
+                return
+            if isinstance(result, BaseException):
+                future.set_exception(result)
+            else:
+                future.set_result(result)
+
+        call(done)
+        return await future
+
+    async def change(self, compute: Callable[[], tuple[Mapping[str, Record], Sequence[str], str, T]]) -> T:
+        """Commit what `compute` finds to be changed, and return its fourth value once it is applied.
+
+        `compute` reads the catalog as of everything committed before and gives (puts, deletes, request id, result); it
+        may raise Refused, and then nothing is changed. With nothing to change, nothing is committed.
+        """
+        task = self._loop.create_task(self._change(compute))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return await asyncio.shield(task)  # a caller that goes away must not free the lock before the commit
+
+    async def _change(self, compute: Callable[[], tuple[Mapping[str, Record], Sequence[str], str, T]]) -> T:
+        async with self._lock:
+            await self.ensure_ready()
+            puts, deletes, request_id, result = compute()
+            if puts or deletes:
+                await self._commit(encode_change(puts, deletes, request_id))
+            return result
+
+    async def _commit(self, meta: bytes) -> None:
+        outcome = await self._await(lambda done: self.replica.write(EntryKind.CATALOG, 0, meta, b"", 0, done))
+        error = getattr(outcome, "error", None)
+        if error is not None:
+            raise error
+
+    async def barrier(self) -> None:
+        """Returns when this master is known to lead and to have applied all that was committed before the call."""
+        if not self.is_leader:
+            raise self.not_leader()
+        await self._await(lambda done: self.replica.read_barrier(done))
+
+    def maintain(self, flush_entries: int) -> None:
+        """Flush when the catalog is `flush_entries` behind its log, then let old segments go."""
+        if self.catalog.applied_opid.index - self.catalog.flush_opid.index < flush_entries:
+            return
+        self._run_heavy(self.catalog.flush, self._flushed)
+
+    def _flushed(self, result: Any) -> None:
+        if isinstance(result, Refused):
+            _log.warning("T %s the catalog could not be flushed: %s", CATALOG_ID, result)
+        elif isinstance(result, BaseException):
+            self._on_fatal(result)
+        else:
+            self.replica.gc()
+
+    async def stop(self) -> None:
+        """Flush, stop and close; what waits fails with an unknown outcome."""
+        self.replica.stop()
+        await self._loop.run_in_executor(self._lane, self._close)
+        self._lane.shutdown(wait=True)
+
+    def _close(self) -> None:
+        try:
+            self.catalog.flush()
+        except Refused as error:
+            _log.warning("T %s not flushed at stop: %s", CATALOG_ID, error)
+        self.log.close()
+
+
+def _metadata(disk: Disk, uuid: str, first: RaftConfig) -> ConsensusMeta:
+    """The catalog's consensus metadata. Made only before the superblock, so that no promise is ever forgotten."""
+    if ConsensusMeta.exists(disk, CATALOG_ID):
+        return ConsensusMeta.load(disk, CATALOG_ID)
+    if Superblock.exists(disk, CATALOG_ID):
+        raise Corruption("the catalog's consensus metadata is missing beside its superblock", uuid=uuid)
+    return ConsensusMeta.create(disk, CATALOG_ID, uuid, first)

@@ -1,0 +1,59 @@
+"""What an operator may set on a master. Times as the name's end says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from nyala.replica.base import Address, check
+from nyala.replica.policy import Caps
+
+
+@dataclass(frozen=True, kw_only=True)
+class MasterOptions:
+    """Options of one master; validated at construction.
+
+    Stable: root, listen, advertise, peers, kafka, topic_prefix, execute_decisions. Experimental: everything else.
+    """
+
+    root: str
+    listen: str = "127.0.0.1:0"
+    advertise: str = ""
+    peers: tuple[Address, ...] = ()
+    """Addresses of all masters, this one included; empty: a single master."""
+    ready_file: str = ""
+    ready_fd: int = -1
+    parent_fd: int = -1
+    kafka: str = ""
+    topic_prefix: str = ""
+    execute_decisions: str = "none"
+    """`master`: this process carries decisions out; `none`: somebody who reads the topic does."""
+    server_dead_ms: int = 3_000
+    """A tablet server silent for so long is shown as dead and gets no new replicas."""
+    rereplicate_after_ms: int = 30_000
+    """A replica silent for so long is FAILED and gets a replacement."""
+    tick_ms: int = 50
+    policy_ms: int = 500
+    decision_ttl_ms: int = 60_000
+    republish_first_ms: int = 10_000
+    republish_max_ms: int = 60_000
+    reports_per_second_max: int = 200
+    flush_entries: int = 500
+    """The catalog is flushed when it is so many entries behind its log."""
+    caps: Caps = field(default_factory=Caps)
+
+    def __post_init__(self) -> None:
+        check(self.execute_decisions in ("master", "none"), "execute_decisions", value=self.execute_decisions)
+        check(0 < self.tick_ms <= self.policy_ms, "the policy runs on ticks", tick=self.tick_ms, policy=self.policy_ms)
+        check(
+            0 < self.server_dead_ms <= self.rereplicate_after_ms,
+            "a server is dead before it is replaced",
+            dead=self.server_dead_ms,
+            replace=self.rereplicate_after_ms,
+        )
+        check(
+            0 < self.republish_first_ms <= self.republish_max_ms,
+            "back-off grows",
+            first=self.republish_first_ms,
+            max=self.republish_max_ms,
+        )
+        check(self.reports_per_second_max > 0, "reports need a rate", value=self.reports_per_second_max)

@@ -1,0 +1,172 @@
+"""One master process: open, listen, tick, and end in order."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import grpc.aio
+
+from nyala.replica.base import Address, Code, InvariantViolation, Member, Refused, ReplicaError
+from nyala.replica.disk import RealDisk, lock_root
+from nyala.replica.peers import PeerNetwork, PeerServicer
+from nyala.replica.rpc import SERVER_OPTIONS, pb_grpc
+
+from .clock import SystemClock
+from .governor import Governor
+from .group import CatalogGroup
+from .identity import open_identity
+from .options import MasterOptions
+from .service import MasterService
+from .state import MasterState
+
+_log = logging.getLogger("nyala.master")
+STOP_GRACE_S = 1.0
+RESIGN_EXIT_CODE = 70
+
+
+class MasterProcess:
+    """Everything of one master, owned by one event loop.
+
+    Invariants: the directory is locked before anything is read and until everything is closed. Durability: whatever a
+    reply promises was committed. Concurrency: the loop's thread; threads of Kafka and of the executor post to it.
+    """
+
+    def __init__(self, options: MasterOptions) -> None:
+        self.options = options
+        self.clock = SystemClock()
+        self.stopping = asyncio.Event()
+        self.failure: BaseException | None = None
+        self._server: Any = None
+        self._parts: list[Any] = []
+
+    def fail(self, error: BaseException) -> None:
+        """End the process: its disk or its invariants are broken."""
+        _log.critical("this master must end: %s", error)
+        self.failure = self.failure or error
+        self.stopping.set()
+
+    async def run(self) -> int:
+        """Serve until told to stop; the exit code."""
+        with lock_root(self.options.root):
+            disk = RealDisk(self.options.root)
+            uuid = open_identity(disk, self.clock)
+            address = await self._listen()
+            network = PeerNetwork(uuid, address)
+            member = Member(uuid, (address,))
+            group = CatalogGroup(disk, self.clock, uuid, member, send=network.send, on_fatal=self.fail)
+            network.learn_config(group.replica.committed_config)
+            state = MasterState(uuid, address, group, self.clock, self.options)
+            governor = Governor(state)
+            self._start_parts(state, governor)
+            pb_grpc.add_MasterServiceServicer_to_server(MasterService(state), self._server)  # type: ignore[no-untyped-call]
+            incoming = PeerServicer(
+                uuid,
+                lambda tablet_id, message: group.replica.step(message),
+                lambda peer, where: network.learn(peer, (where,)),
+                self.fail,
+            )
+            pb_grpc.add_PeerServiceServicer_to_server(incoming, self._server)  # type: ignore[no-untyped-call]
+            await group.start()
+            await self._server.start()
+            self._announce(uuid, address)
+            tasks = [
+                asyncio.create_task(self._tick(group), name="raft tick"),
+                asyncio.create_task(self._govern(governor), name="policy tick"),
+                asyncio.create_task(self._watch_parent(), name="parent"),
+            ]
+            await self.stopping.wait()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            for part in self._parts:
+                await asyncio.get_running_loop().run_in_executor(None, part.close)
+            await self._server.stop(STOP_GRACE_S)
+            await network.close()
+            if self.failure is None:
+                await group.stop()
+        return RESIGN_EXIT_CODE if self.failure else 0
+
+    async def _listen(self) -> Address:
+        self._server = grpc.aio.server(options=SERVER_OPTIONS)
+        host, _, port = self.options.listen.rpartition(":")
+        bound = self._server.add_insecure_port(self.options.listen)
+        if not bound:
+            raise Refused(Code.ILLEGAL_STATE, "the address cannot be listened on", listen=self.options.listen)
+        if self.options.advertise:
+            return Address.parse(self.options.advertise)
+        return Address(host, bound or int(port))
+
+    def _start_parts(self, state: MasterState, governor: Governor) -> None:
+        """Kafka and the executor, if asked for."""
+
+    def _announce(self, uuid: str, address: Address) -> None:
+        text = json.dumps({"uuid": uuid, "address": str(address), "pid": os.getpid()})
+        _log.info("P %s master listens at %s", uuid, address)
+        if self.options.ready_file:
+            target = Path(self.options.ready_file)
+            draft = target.with_name(target.name + ".tmp")
+            draft.write_text(text)
+            draft.replace(target)
+        if self.options.ready_fd >= 0:
+            os.write(self.options.ready_fd, text.encode() + b"\n")
+            os.close(self.options.ready_fd)
+        print(text, flush=True)
+
+    async def _tick(self, group: CatalogGroup) -> None:
+        period_s = self.options.tick_ms / 1000
+        while True:
+            await asyncio.sleep(period_s)
+            group.tick()
+            group.maintain(self.options.flush_entries)
+
+    async def _govern(self, governor: Governor) -> None:
+        period_s = self.options.policy_ms / 1000
+        while True:
+            try:
+                await governor.tick()
+            except Refused as error:
+                _log.debug("no policy now: %s", error)
+            except InvariantViolation as error:
+                self.fail(error)
+                return
+            except ReplicaError as error:
+                _log.warning("policy tick failed: %s", error)
+            await asyncio.sleep(period_s)
+
+    async def _watch_parent(self) -> None:
+        """End when the other end of the parent's pipe closes."""
+        if self.options.parent_fd < 0:
+            return
+        loop = asyncio.get_running_loop()
+        gone = asyncio.Event()
+        os.set_blocking(self.options.parent_fd, False)
+
+        def readable() -> None:
+            try:
+                if os.read(self.options.parent_fd, 1024) == b"":
+                    gone.set()
+            except BlockingIOError:
+                return
+
+        loop.add_reader(self.options.parent_fd, readable)
+        try:
+            await gone.wait()
+        finally:
+            loop.remove_reader(self.options.parent_fd)
+        _log.warning("the parent is gone: ending")
+        self.stopping.set()
+
+
+async def serve(options: MasterOptions) -> int:
+    """Run one master until SIGTERM, SIGINT, the parent's death or a fatal error; the exit code."""
+    process = MasterProcess(options)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, process.stopping.set)
+    return await process.run()

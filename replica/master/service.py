@@ -1,0 +1,220 @@
+"""MasterService: every request is answered by the leading master only, and changes after their commit."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from typing import Any, TypeVar
+
+from nyala.replica.base import Applied, Code, DataState, Refused, ReplicaError
+from nyala.replica.rpc import config_to_pb, error_to_pb, opid_to_pb, pb, pb_grpc
+
+from . import sources, tables, wishing
+from .catalog import CATALOG_ID
+from .orders import orders_for
+from .state import MasterState
+from .view import WISH
+
+_log = logging.getLogger("nyala.master")
+_Request = TypeVar("_Request")
+_Reply = TypeVar("_Reply")
+_Method = Callable[["MasterService", _Request], Awaitable[_Reply]]
+_Handler = Callable[["MasterService", _Request, Any], Awaitable[_Reply]]
+VERSION = "0.1.0"
+
+
+def _answered(reply_type: Callable[..., _Reply]) -> Callable[[_Method[_Request, _Reply]], _Handler[_Request, _Reply]]:
+    """Check whom the request is meant for and that this master leads; turn a refusal into the reply's error."""
+
+    def wrap(method: _Method[_Request, _Reply]) -> _Handler[_Request, _Reply]:
+        @wraps(method)
+        async def answer(self: MasterService, request: _Request, _context: Any) -> _Reply:
+            try:
+                dest = getattr(request, "dest_uuid", "")
+                if dest and dest != self.state.uuid:
+                    raise Refused(Code.INVALID_NAME, "this master has another uuid", meant=dest, own=self.state.uuid)
+                await self.state.lead()
+                return await method(self, request)
+            except Refused as error:
+                return reply_type(error=error_to_pb(error))
+            except ReplicaError as error:
+                _log.exception("P %s %s failed", self.state.uuid, method.__name__)
+                unknown = Refused(Code.UNAVAILABLE, str(error), applied=Applied.UNKNOWN)
+                return reply_type(error=error_to_pb(unknown))
+
+        return answer
+
+    return wrap
+
+
+class MasterService(pb_grpc.MasterServiceServicer):  # type: ignore[misc]
+    """The gRPC face of one master. Concurrency: the loop's thread."""
+
+    def __init__(self, state: MasterState) -> None:
+        self.state = state
+
+    async def GetIdentity(self, _request: Any, _context: Any) -> pb.IdentityReply:
+        """Who this is; answered by any master."""
+        return pb.IdentityReply(
+            uuid=self.state.uuid, kind="MASTER", cluster_id=self.state.cluster_id, version=VERSION, pid=os.getpid()
+        )
+
+    async def Heartbeat(self, request: pb.HeartbeatRequest, _context: Any) -> pb.HeartbeatReply:
+        """Take a server's report in; answer with what it has to do."""
+        state = self.state
+        reply = pb.HeartbeatReply(master_uuid=state.uuid, leader_hint=state.group.leader_hint())
+        try:
+            if request.dest_uuid and request.dest_uuid != state.uuid:
+                raise Refused(Code.INVALID_NAME, "this master has another uuid", meant=request.dest_uuid)
+            if not request.server_uuid:
+                raise Refused(Code.INVALID_ARGUMENT, "a heartbeat names its server")
+            reply.catalog_term = await state.lead()
+            reply.cluster_id = state.cluster_id
+            reply.need_full_report = state.soft.heartbeat(request, state.mono_us)
+            reply.orders.extend(orders_for(state.catalog, state.soft, request.server_uuid))
+        except Refused as error:
+            reply.error.CopyFrom(error_to_pb(error))
+        return reply
+
+    @_answered(pb.CreateTableReply)
+    async def CreateTable(self, request: pb.CreateTableRequest) -> pb.CreateTableReply:
+        """Assign ids, place the tablets, commit; the same request id gives the first table again."""
+        state = self.state
+        table_id = await state.group.change(
+            lambda: tables.create_table(
+                state.catalog, request, state.servers(), state.replica_load(), state.clock.wall_us()
+            )
+        )
+        record = state.catalog.get(tables.TABLE + table_id)
+        if record is None:
+            raise Refused(Code.NOT_FOUND, "the table of this request was dropped", request_id=request.request_id)
+        return pb.CreateTableReply(table=tables.table_from_record(record), tablets=state.tablets_of(table_id))
+
+    @_answered(pb.SimpleReply)
+    async def DropTable(self, request: pb.TableRequest) -> pb.SimpleReply:
+        """Commit the drop; servers delete their replicas when they next report them."""
+        state = self.state
+        await state.group.change(
+            lambda: tables.drop_table(state.catalog, request.name, request.table_id, state.clock.wall_us())
+        )
+        return pb.SimpleReply()
+
+    @_answered(pb.TableReply)
+    async def GetTable(self, request: pb.TableRequest) -> pb.TableReply:
+        """A table by name or id; with its tablets, their leaders and all servers if asked."""
+        table_id, record = tables.find_table(self.state.catalog, request.name, request.table_id)
+        reply = pb.TableReply(table=tables.table_from_record(record))
+        if request.with_tablets:
+            reply.tablets.extend(self.state.tablets_of(table_id))
+            reply.servers.extend(self.state.server_infos())
+        return reply
+
+    @_answered(pb.ListTablesReply)
+    async def ListTables(self, _request: pb.TableRequest) -> pb.ListTablesReply:
+        """All tables, by name."""
+        records = sorted((r for _, r in self.state.catalog.items(tables.TABLE)), key=lambda r: str(r["name"]))
+        return pb.ListTablesReply(tables=[tables.table_from_record(r) for r in records])
+
+    @_answered(pb.ListServersReply)
+    async def ListServers(self, _request: Any) -> pb.ListServersReply:
+        """Tablet servers and masters."""
+        config = self.state.group.replica.active_config
+        masters = [
+            pb.ServerInfo(
+                uuid=m.uuid,
+                addresses=[pb.Address(host=a.host, port=a.port) for a in m.addresses],
+                alive=True,
+                leaders=int(m.uuid == self.state.uuid),
+                version=VERSION,
+            )
+            for m in config.members
+        ]
+        return pb.ListServersReply(servers=self.state.server_infos(), masters=masters, cluster_id=self.state.cluster_id)
+
+    @_answered(pb.AddWriterSchemaReply)
+    async def AddWriterSchema(self, request: pb.AddWriterSchemaRequest) -> pb.AddWriterSchemaReply:
+        """Make a writer schema known; idempotent."""
+        state = self.state
+        table = await state.group.change(lambda: tables.add_writer_schema(state.catalog, request.table, request.schema))
+        return pb.AddWriterSchemaReply(table=table)
+
+    @_answered(pb.OpenSourcesReply)
+    async def OpenSources(self, request: pb.OpenSourcesRequest) -> pb.OpenSourcesReply:
+        """A query takes its sources over, all or none."""
+        state = self.state
+        table_id, positions = await state.group.change(
+            lambda: sources.open_sources(state.catalog, request, state.clock.wall_us())
+        )
+        return pb.OpenSourcesReply(table_id=table_id, positions=positions)
+
+    @_answered(pb.AdvanceSourcesReply)
+    async def AdvanceSources(self, request: pb.AdvanceSourcesRequest) -> pb.AdvanceSourcesReply:
+        """`done` moves forward, the lease is renewed or released."""
+        state = self.state
+        positions = await state.group.change(
+            lambda: sources.advance_sources(state.catalog, request, state.clock.wall_us())
+        )
+        return pb.AdvanceSourcesReply(positions=positions)
+
+    @_answered(pb.ListSourcesReply)
+    async def ListSources(self, request: pb.ListSourcesRequest) -> pb.ListSourcesReply:
+        """Positions of one table or of all."""
+        return pb.ListSourcesReply(positions=sources.list_sources(self.state.catalog, request.table))
+
+    @_answered(pb.ResetSourceReply)
+    async def ResetSource(self, request: pb.ResetSourceRequest) -> pb.ResetSourceReply:
+        """A new generation of a source, from another offset."""
+        state = self.state
+        position = await state.group.change(lambda: sources.reset_source(state.catalog, request, state.clock.wall_us()))
+        return pb.ResetSourceReply(position=position)
+
+    @_answered(pb.SimpleReply)
+    async def MoveReplica(self, request: pb.MoveReplicaRequest) -> pb.SimpleReply:
+        """Desired state: the replica of one server stands on another; an empty `from` moves the leadership."""
+        await self.state.group.change(lambda: wishing.move(self.state, request))
+        return pb.SimpleReply()
+
+    @_answered(pb.SimpleReply)
+    async def AddReplica(self, request: pb.ReplicaRequest) -> pb.SimpleReply:
+        """Desired state: one more member; a voter joins as a promotable non-voter."""
+        await self.state.group.change(lambda: wishing.add(self.state, request))
+        return pb.SimpleReply()
+
+    @_answered(pb.SimpleReply)
+    async def RemoveReplica(self, request: pb.ReplicaRequest) -> pb.SimpleReply:
+        """Desired state: the member leaves, after its replacement votes if it is needed."""
+        await self.state.group.change(lambda: wishing.remove(self.state, request))
+        return pb.SimpleReply()
+
+    async def Status(self, _request: Any, _context: Any) -> pb.MasterStatusReply:
+        """How this master fares; answered by any master."""
+        state = self.state
+        status = state.group.replica.status()
+        replica = pb.ReplicaStatus(
+            tablet_id=CATALOG_ID,
+            table_name="catalog",
+            uuid=state.uuid,
+            data_state=DataState.READY,
+            phase=str(status.phase),
+            role=str(status.role),
+            term=status.term,
+            leader_uuid=status.leader_uuid,
+            last_logged=opid_to_pb(status.last_logged),
+            commit_index=status.commit_index,
+            applied_index=status.applied_index,
+            committed_config=config_to_pb(status.committed_config),
+            wal_bytes=status.wal_bytes,
+            flush_index=status.flush_index,
+            error=status.error,
+        )
+        return pb.MasterStatusReply(
+            uuid=state.uuid,
+            leader_uuid=status.leader_uuid,
+            catalog_term=status.term,
+            replica=replica,
+            decisions_published=state.decisions_published,
+            moves_active=sum(1 for _ in state.catalog.items(WISH)),
+            kafka_connected=state.kafka_connected(),
+        )

@@ -1,0 +1,134 @@
+"""What heartbeats tell: which servers live, which replicas they hold. Never persisted; rebuilt after a failover."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from nyala.replica.base import Address, DataState, Member, OpId, RaftConfig, ReplicaError
+from nyala.replica.rpc import addresses_from_pb, config_from_pb, pb
+
+
+@dataclass
+class ServerState:
+    """One tablet server as of its last heartbeat. Times of the monotonic clock, in microseconds."""
+
+    uuid: str
+    addresses: tuple[Address, ...]
+    last_heard_us: int
+    booting: bool = False
+    location: str = ""
+    memory_bytes: int = 0
+    disk_bytes_free: int = 0
+    version: str = ""
+    replicas: dict[str, pb.ReplicaStatus] = field(default_factory=dict)
+    reported: bool = False
+    """Whether a full report has arrived: only then does a missing replica mean anything."""
+
+    @property
+    def member(self) -> Member:
+        """How it would stand in a config."""
+        return Member(self.uuid, self.addresses)
+
+
+@dataclass
+class TabletState:
+    """One tablet as its members report it."""
+
+    config: RaftConfig | None = None
+    """The committed config of the highest index that anybody reported."""
+    leader_uuid: str = ""
+    leader_term: int = -1
+    leader_heard_us: int = 0
+    leader_status: pb.ReplicaStatus | None = None
+
+
+def newer(a: OpId, b: OpId) -> bool:
+    """Whether `a` is the later committed position: committed entries are ordered by index alone."""
+    return a.index > b.index
+
+
+class SoftState:
+    """Servers and tablets as reported since this master began to lead.
+
+    Invariants: a tablet's config never goes back; its leader is that of the highest term reported.
+    Concurrency: the loop's thread.
+    """
+
+    def __init__(self, now_us: int) -> None:
+        self.since_us = now_us
+        """Since when anybody could have been heard."""
+        self.servers: dict[str, ServerState] = {}
+        self.tablets: dict[str, TabletState] = {}
+
+    def reset(self, now_us: int) -> None:
+        """Forget everything: a new term of leadership begins blind."""
+        self.__init__(now_us)  # type: ignore[misc]
+
+    def heartbeat(self, request: pb.HeartbeatRequest, now_us: int) -> bool:
+        """Take one heartbeat in; returns whether a full report is needed."""
+        server = self.servers.get(request.server_uuid)
+        if server is None:
+            server = self.servers[request.server_uuid] = ServerState(request.server_uuid, (), now_us)
+        server.last_heard_us = now_us
+        server.addresses = addresses_from_pb(request.addresses) or server.addresses
+        server.booting = request.booting
+        server.location = request.location
+        server.memory_bytes = request.memory_bytes
+        server.disk_bytes_free = request.disk_bytes_free
+        server.version = request.version
+        if request.full_report:
+            for gone in set(server.replicas) - {r.tablet_id for r in request.replicas}:
+                self._forget(server, gone)
+            server.reported = True
+        if server.reported:
+            for replica in request.replicas:
+                self._take(server, replica, now_us)
+            for replica in server.replicas.values():
+                self._hear_leader(server, replica, now_us)
+        return not server.reported
+
+    def _forget(self, server: ServerState, tablet_id: str) -> None:
+        del server.replicas[tablet_id]
+        state = self.tablets.get(tablet_id)
+        if state is not None and state.leader_uuid == server.uuid:
+            state.leader_uuid, state.leader_status = "", None
+
+    def _take(self, server: ServerState, replica: pb.ReplicaStatus, now_us: int) -> None:
+        server.replicas[replica.tablet_id] = replica
+        state = self.tablets.setdefault(replica.tablet_id, TabletState())
+        if replica.HasField("committed_config") and replica.committed_config.members:
+            try:
+                config = config_from_pb(replica.committed_config)
+            except ReplicaError:
+                return  # a report that contradicts itself tells nothing
+            if state.config is None or newer(config.opid, state.config.opid):
+                state.config = config
+        leads = replica.role == "LEADER"
+        if leads and replica.term >= state.leader_term:
+            state.leader_uuid, state.leader_term, state.leader_status = server.uuid, replica.term, replica
+            state.leader_heard_us = now_us
+        elif state.leader_uuid == server.uuid and not leads:
+            state.leader_uuid, state.leader_status = "", None
+        if not state.leader_uuid and replica.leader_uuid and replica.term >= state.leader_term:
+            state.leader_uuid, state.leader_term = replica.leader_uuid, replica.term
+
+    def _hear_leader(self, server: ServerState, replica: pb.ReplicaStatus, now_us: int) -> None:
+        """A heartbeat that leaves a leading replica out says that nothing about it changed."""
+        state = self.tablets.get(replica.tablet_id)
+        if state is not None and replica.role == "LEADER" and state.leader_uuid == server.uuid:
+            state.leader_heard_us = now_us
+
+    def silent_us(self, uuid: str, now_us: int) -> int:
+        """For how long nothing was heard of the server, counted from the beginning of this leadership at most."""
+        server = self.servers.get(uuid)
+        return now_us - max(self.since_us, server.last_heard_us if server else 0)
+
+    def replica(self, uuid: str, tablet_id: str) -> pb.ReplicaStatus | None:
+        """What the server last said of its replica."""
+        server = self.servers.get(uuid)
+        return server.replicas.get(tablet_id) if server else None
+
+
+def is_live_data(status: pb.ReplicaStatus) -> bool:
+    """Whether the server holds, or is fetching, data of that replica: not a tombstone."""
+    return status.data_state in (DataState.READY, DataState.COPYING)

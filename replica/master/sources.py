@@ -1,0 +1,257 @@
+"""Source positions: where each Kafka partition of a table begins and how far it is complete [design §3.4].
+
+One record per (table id, source): generation, start, done, owner run, owner deadline. Pure: each function gives the
+change to commit, or refuses with both numbers and the command that resolves it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from nyala.replica.base import Code, Refused
+from nyala.replica.rpc import pb
+
+from .catalog import Catalog, Record
+from .tables import Change, find_table
+
+SOURCE = "source/"
+LEASE_US_MAX = 60 * 60 * 1_000_000
+LEASE_US_DEFAULT = 60 * 1_000_000
+
+
+def source_key(table_id: str, source: pb.SourceKey) -> str:
+    """Key of the record of one source of one table."""
+    return f"{SOURCE}{table_id}/{source.cluster_id}/{source.topic_id}/{source.kafka_partition}"
+
+
+def to_pb(record: Record) -> pb.SourcePosition:
+    """A position on the wire."""
+    return pb.SourcePosition(
+        table_id=record["table_id"],
+        source=pb.SourceKey(
+            cluster_id=record["cluster_id"], topic_id=record["topic_id"], kafka_partition=record["kafka_partition"]
+        ),
+        generation=record["generation"],
+        start=record["start"],
+        done=record["done"],
+        owner_run=record["owner_run"],
+        owner_deadline_us=record["owner_deadline_us"],
+        topic=record["topic"],
+        table=record["table"],
+    )
+
+
+def _reset_command(record: Record, to: int | str) -> str:
+    return f"nyala source reset {record['table']} --partition {record['kafka_partition']} --to {to}"
+
+
+def _position(code: Code, what: str, record: Record, resolve: str, **values: object) -> Refused:
+    source = f"{record['topic']}[{record['kafka_partition']}]"
+    return Refused(
+        code,
+        f"{what}; to resolve: {resolve}",
+        table=record["table"],
+        source=source,
+        **values,  # type: ignore[arg-type]
+    )
+
+
+def _lease(lease_us: int) -> int:
+    return min(lease_us, LEASE_US_MAX) if lease_us > 0 else LEASE_US_DEFAULT
+
+
+def open_sources(catalog: Catalog, request: pb.OpenSourcesRequest, now_us: int) -> Change:
+    """The change by which a query takes its sources over; its result is (table id, positions as they will be).
+
+    Refused: WRONG_TABLE (the checkpoint's table id is another), SOURCE_OWNED (another live run), SOURCE_POSITION
+    (below `start`, above `done`, or the topic was recreated). All or none of the sources are opened.
+    """
+    if not request.owner_run:
+        raise Refused(Code.INVALID_ARGUMENT, "a query names its run", table=request.table)
+    table_id, _ = find_table(catalog, request.table)
+    if request.checkpoint_table_id and request.checkpoint_table_id != table_id:
+        raise Refused(
+            Code.WRONG_TABLE,
+            "the checkpoint belongs to a table that was dropped; to resolve: delete the checkpoint, then start again",
+            table=request.table,
+            checkpoint=request.checkpoint_table_id,
+            now=table_id,
+        )
+    known = [r for _, r in catalog.items(f"{SOURCE}{table_id}/")]
+    puts: dict[str, Record] = {}
+    for wanted in request.opens:
+        _refuse_recreated(known, wanted)
+        key = source_key(table_id, wanted.source)
+        record = catalog.get(key)
+        record = _new_position(request.table, table_id, wanted) if record is None else dict(record)
+        _refuse_owned(record, request.owner_run, now_us)
+        if wanted.has_checkpoint:
+            _refuse_offset(record, wanted.checkpoint_offset)
+        record["owner_run"] = request.owner_run
+        record["owner_deadline_us"] = now_us + _lease(request.lease_us)
+        puts[key] = record
+    return puts, [], "", (table_id, [to_pb(r) for r in puts.values()])
+
+
+def _new_position(table: str, table_id: str, wanted: pb.SourceOpen) -> Record:
+    if wanted.initial_start < 0:
+        raise Refused(Code.INVALID_ARGUMENT, "an offset is not negative", initial_start=wanted.initial_start)
+    return {
+        "table_id": table_id,
+        "table": table,
+        "topic": wanted.topic,
+        "cluster_id": wanted.source.cluster_id,
+        "topic_id": wanted.source.topic_id,
+        "kafka_partition": wanted.source.kafka_partition,
+        "generation": 1,
+        "start": wanted.initial_start,
+        "done": wanted.initial_start,
+        "owner_run": "",
+        "owner_deadline_us": 0,
+    }
+
+
+def _refuse_recreated(known: Sequence[Record], wanted: pb.SourceOpen) -> None:
+    """A topic of the same name and cluster with another id is another topic: its offsets mean nothing here."""
+    for record in known:
+        same = record["topic"] == wanted.topic and record["cluster_id"] == wanted.source.cluster_id
+        same = same and record["kafka_partition"] == wanted.source.kafka_partition
+        if same and record["topic_id"] != wanted.source.topic_id and not record.get("retired"):
+            raise _position(
+                Code.SOURCE_POSITION,
+                "the topic was deleted and created again",
+                record,
+                f"nyala source reset {record['table']} --topic {record['topic']} --to earliest",
+                known_topic_id=record["topic_id"],
+                now_topic_id=wanted.source.topic_id,
+                done=record["done"],
+            )
+
+
+def _refuse_owned(record: Record, owner_run: str, now_us: int) -> None:
+    owner = record["owner_run"]
+    if owner and owner != owner_run and record["owner_deadline_us"] > now_us:
+        left_s = (record["owner_deadline_us"] - now_us + 999_999) // 1_000_000
+        raise _position(
+            Code.SOURCE_OWNED,
+            "another query owns this source",
+            record,
+            f"stop that query, or wait {left_s} s if it died",
+            owner=owner,
+            asking=owner_run,
+        )
+
+
+def _refuse_offset(record: Record, offset: int) -> None:
+    if offset < record["start"]:
+        raise _position(
+            Code.SOURCE_POSITION,
+            "the query would read from below the source's start",
+            record,
+            f"{_reset_command(record, offset)}, or delete the checkpoint to go on at {record['done']}",
+            query=offset,
+            start=record["start"],
+        )
+    if offset > record["done"]:
+        raise _position(
+            Code.SOURCE_POSITION,
+            "the query would skip offsets that are not in the table",
+            record,
+            f"delete the checkpoint to go on at {record['done']}, or {_reset_command(record, offset)} to skip them",
+            query=offset,
+            done=record["done"],
+        )
+
+
+def _owned(catalog: Catalog, key: str, owner_run: str) -> Record:
+    record = catalog.get(key)
+    if record is None:
+        raise Refused(Code.NOT_FOUND, "no such source; open it first", source=key)
+    if record["owner_run"] != owner_run:
+        raise _position(
+            Code.SOURCE_OWNED,
+            "another query owns this source now",
+            record,
+            "stop one of the two",
+            owner=record["owner_run"],
+            asking=owner_run,
+        )
+    return dict(record)
+
+
+def advance_sources(catalog: Catalog, request: pb.AdvanceSourcesRequest, now_us: int) -> Change:
+    """The change that moves `done` forward and renews, or releases, the owner's lease; its result is the positions.
+
+    Refused: SOURCE_OWNED, STALE_GENERATION, NOT_FOUND; then nothing moves. A lease that ran out is renewed as long as
+    nobody else took the source.
+    """
+    puts: dict[str, Record] = {}
+    for advance in request.advances:
+        key = source_key(request.table_id, advance.source)
+        record = _owned(catalog, key, request.owner_run)
+        if advance.generation != record["generation"]:
+            raise _position(
+                Code.STALE_GENERATION,
+                "the source was reset meanwhile",
+                record,
+                "start the query again",
+                query=advance.generation,
+                now=record["generation"],
+            )
+        # A replayed micro-batch reports what is known already: not an error, and nothing goes back.
+        record["done"] = max(record["done"], advance.done)
+        record["owner_run"] = "" if request.release else request.owner_run
+        record["owner_deadline_us"] = 0 if request.release else now_us + _lease(request.lease_us)
+        puts[key] = record
+    return puts, [], "", [to_pb(r) for r in puts.values()]
+
+
+def list_sources(catalog: Catalog, table: str) -> list[pb.SourcePosition]:
+    """Positions of one table, or of all if `table` is empty."""
+    prefix = f"{SOURCE}{find_table(catalog, table)[0]}/" if table else SOURCE
+    return [to_pb(r) for _, r in catalog.items(prefix) if not r.get("retired")]
+
+
+def reset_source(catalog: Catalog, request: pb.ResetSourceRequest, now_us: int) -> Change:
+    """The change that starts a source anew at `to_offset` under the next generation; its result is the position.
+
+    The tablets learn the generation from the next writes. Refused(SOURCE_OWNED) under a live owner unless forced.
+    A reset under a new topic id, when the topic was recreated, retires the positions of the old one.
+    """
+    table_id, _ = find_table(catalog, request.table)
+    if request.to_offset < 0:
+        raise Refused(Code.INVALID_ARGUMENT, "an offset is not negative", to_offset=request.to_offset)
+    key = source_key(table_id, request.source)
+    record = catalog.get(key)
+    puts: dict[str, Record] = {}
+    if record is None:
+        record = _adopt_topic(catalog, request, table_id, puts)
+    record = dict(record)
+    if not request.force:
+        _refuse_owned(record, "", now_us)
+    record.update(
+        generation=record["generation"] + 1,
+        start=request.to_offset,
+        done=request.to_offset,
+        owner_run="",
+        owner_deadline_us=0,
+    )
+    puts[key] = record
+    return puts, [], "", to_pb(record)
+
+
+def _adopt_topic(catalog: Catalog, request: pb.ResetSourceRequest, table_id: str, puts: dict[str, Any]) -> Record:
+    """The record of a recreated topic's partition; the old topic's records are marked retired in `puts`."""
+    source = request.source
+    old = {
+        k: r
+        for k, r in catalog.items(f"{SOURCE}{table_id}/")
+        if r["cluster_id"] == source.cluster_id and r["kafka_partition"] == source.kafka_partition
+    }
+    if not old:
+        raise Refused(Code.NOT_FOUND, "no such source", table=request.table, kafka_partition=source.kafka_partition)
+    latest = max(old.values(), key=lambda r: (not r.get("retired"), r["generation"]))
+    for key, record in old.items():
+        puts[f"{SOURCE}{table_id}/{key}"] = {**record, "retired": True}
+    return {**latest, "topic_id": source.topic_id, "retired": False, "owner_run": latest["owner_run"]}

@@ -1,0 +1,189 @@
+"""Tables and their tablets in the catalog: creation, drop, and what clients ask about them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from google.protobuf import json_format
+
+from nyala.replica.base import (
+    Address,
+    Code,
+    InvariantViolation,
+    Member,
+    OpId,
+    RaftConfig,
+    Refused,
+    limits,
+    new_uuid,
+)
+from nyala.replica.policy import ServerView, place_tablets
+from nyala.replica.rpc import config_to_pb, partition_from_pb, pb, schema_from_pb
+
+from .catalog import Catalog, Record
+
+TABLE, NAME, TABLET, REQUEST = "table/", "name/", "tablet/", "request/"
+TABLETS_PER_TABLE_MAX = 1024
+REPLICAS_MAX = 7
+HISTORY_RETENTION_DEFAULT_US = 15 * 60 * 1_000_000
+_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+
+Change = tuple[dict[str, Record], list[str], str, Any]
+
+
+def table_to_record(table: pb.TableInfo) -> Record:
+    """The catalog's JSON of a table."""
+    value: Record = json_format.MessageToDict(table, preserving_proto_field_name=True)
+    return value
+
+
+def table_from_record(record: Record) -> pb.TableInfo:
+    """The table of a catalog record; fields from a newer build are left out."""
+    table = pb.TableInfo()
+    json_format.ParseDict(record, table, ignore_unknown_fields=True)
+    return table
+
+
+def _refuse(what: str, /, **values: object) -> Refused:
+    return Refused(Code.INVALID_ARGUMENT, what, **values)  # type: ignore[arg-type]
+
+
+def checked_table(table: pb.TableInfo) -> pb.TableInfo:
+    """`table` with ids and defaults filled in; Refused(INVALID_ARGUMENT) names what cannot be."""
+    out = pb.TableInfo()
+    out.CopyFrom(table)
+    if not _NAME.match(out.name) or len(out.name) > limits.NAME_LENGTH_MAX:
+        raise _refuse("a table name has letters, digits, '.', '_' and '-'", name=out.name[:80])
+    if out.name == "catalog":
+        raise _refuse("this name is taken by the masters", name=out.name)
+    if not 0 < len(out.schema.columns) <= limits.COLUMNS_MAX:
+        raise _refuse("a table has columns", columns=len(out.schema.columns), max=limits.COLUMNS_MAX)
+    out.schema.schema_id = out.schema.schema_id or 1
+    if not any(c.id for c in out.schema.columns):
+        for pos, column in enumerate(out.schema.columns):
+            column.id = pos + 1
+    out.partition.hash_version = out.partition.hash_version or 1
+    out.partition.buckets = out.partition.buckets or 1
+    if out.partition.buckets > 1 and not out.partition.hash_columns:
+        out.partition.hash_columns.extend(out.schema.key)
+    out.replication_factor = out.replication_factor or 3
+    if not 1 <= out.replication_factor <= REPLICAS_MAX or out.replication_factor % 2 == 0:
+        raise _refuse("the replication factor is odd", got=out.replication_factor, max=REPLICAS_MAX)
+    out.history_retention_us = out.history_retention_us or HISTORY_RETENTION_DEFAULT_US
+    out.source.topic = out.source.topic or f"writes.{out.name}"
+    out.source.framing = out.source.framing or "single-object"
+    if out.source.framing not in ("single-object", "confluent", "bare"):
+        raise _refuse("the framing is single-object, confluent or bare", got=out.source.framing)
+    try:
+        spec = partition_from_pb(out.partition, schema_from_pb(out.schema))
+    except InvariantViolation as error:
+        raise _refuse(str(error), table=out.name) from error
+    if len(spec.partitions) > TABLETS_PER_TABLE_MAX:
+        raise _refuse("too many tablets", tablets=len(spec.partitions), max=TABLETS_PER_TABLE_MAX)
+    return out
+
+
+def create_table(
+    catalog: Catalog, request: pb.CreateTableRequest, servers: Sequence[ServerView], load: dict[str, int], now_us: int
+) -> Change:
+    """The change that creates a table with its tablets placed; its result is the table id.
+
+    The same request id again gives the first id and changes nothing. Refused(ALREADY_EXISTS) for a taken name.
+    """
+    if request.request_id:
+        earlier = catalog.get(REQUEST + request.request_id)
+        if earlier is not None:
+            return {}, [], "", str(earlier["table_id"])
+    table = checked_table(request.table)
+    if catalog.get(NAME + table.name) is not None:
+        raise Refused(Code.ALREADY_EXISTS, "a table of this name exists", name=table.name)
+    spec = partition_from_pb(table.partition, schema_from_pb(table.schema))
+    placed = place_tablets(servers, load, len(spec.partitions), table.replication_factor)
+    table.table_id = new_uuid()
+    table.created_us = now_us
+    by_uuid = {s.uuid: s for s in servers}
+    puts: dict[str, Record] = {
+        TABLE + table.table_id: table_to_record(table),
+        NAME + table.name: {"table_id": table.table_id},
+    }
+    for (bucket, range_pos), names in zip(spec.partitions, placed, strict=True):
+        puts[TABLET + new_uuid()] = {
+            "table_id": table.table_id,
+            "bucket": bucket,
+            "range_pos": range_pos,
+            "members": [{"uuid": u, "addresses": [str(a) for a in by_uuid[u].member.addresses]} for u in names],
+        }
+    if request.request_id:
+        puts[REQUEST + request.request_id] = {"table_id": table.table_id}
+    return puts, [], request.request_id and f"create-{request.request_id}", table.table_id
+
+
+def find_table(catalog: Catalog, name: str = "", table_id: str = "") -> tuple[str, Record]:
+    """(table id, record) by name or id; Refused(NOT_FOUND), or WRONG_TABLE if name and id disagree."""
+    named = catalog.get(NAME + name) if name else None
+    found = str(named["table_id"]) if named else ("" if name else table_id)
+    record = catalog.get(TABLE + found) if found else None
+    if record is None:
+        raise Refused(Code.NOT_FOUND, "no such table", name=name, table_id=table_id)
+    if table_id and table_id != found:
+        raise Refused(Code.WRONG_TABLE, "the table was dropped and created again", name=name, known=table_id, now=found)
+    return found, record
+
+
+def drop_table(catalog: Catalog, name: str, table_id: str, now_us: int) -> Change:
+    """The change that drops a table: its tablets stay known as dropped, so that their replicas may be deleted."""
+    found, record = find_table(catalog, name, table_id)
+    puts: dict[str, Record] = {}
+    deletes = [TABLE + found, NAME + str(record["name"])]
+    for tablet_id, tablet in catalog.items(TABLET):
+        if tablet["table_id"] == found:
+            puts[TABLET + tablet_id] = {**tablet, "dropped_us": now_us}
+            deletes.append(f"wish/{tablet_id}")
+    deletes.extend(f"source/{found}/{k}" for k, _ in catalog.items(f"source/{found}/"))
+    deletes.extend(k for k in (REQUEST + r for r, v in catalog.items(REQUEST) if v.get("table_id") == found))
+    return puts, deletes, "", found
+
+
+def first_config(tablet: Record) -> RaftConfig:
+    """The config with which a new tablet begins."""
+    members = tuple(Member(m["uuid"], tuple(Address.parse(a) for a in m["addresses"])) for m in tablet["members"])
+    return RaftConfig(OpId(0, 0), members)
+
+
+def create_order(catalog: Catalog, tablet_id: str, server_uuid: str) -> pb.CreateTabletRequest | None:
+    """What tells a server to create its replica of a new tablet; None if the tablet is not there any more."""
+    tablet = catalog.get(TABLET + tablet_id)
+    if tablet is None or "dropped_us" in tablet:
+        return None
+    table = catalog.get(TABLE + str(tablet["table_id"]))
+    if table is None:
+        return None
+    return pb.CreateTabletRequest(
+        dest_uuid=server_uuid,
+        tablet_id=tablet_id,
+        table=table_from_record(table),
+        bucket=tablet["bucket"],
+        range_pos=tablet["range_pos"],
+        config=config_to_pb(first_config(tablet)),
+        leader_hint=tablet["members"][0]["uuid"],
+    )
+
+
+def add_writer_schema(catalog: Catalog, name: str, schema: pb.WriterSchema) -> Change:
+    """The change that makes a writer schema known by its fingerprint; known ones change nothing."""
+    found, record = find_table(catalog, name)
+    table = table_from_record(record)
+    if not schema.fingerprint or not schema.avro_json:
+        raise _refuse("a writer schema has a fingerprint and its JSON", fingerprint=schema.fingerprint)
+    for known in table.writer_schemas:
+        if known.fingerprint == schema.fingerprint and known.registry_id in (0, schema.registry_id):
+            if known.avro_json != schema.avro_json:
+                raise Refused(Code.ALREADY_EXISTS, "another schema has this fingerprint", known=schema.fingerprint)
+            if known.registry_id == schema.registry_id or not schema.registry_id:
+                return {}, [], "", table
+            known.registry_id = schema.registry_id
+            return {TABLE + found: table_to_record(table)}, [], "", table
+    table.writer_schemas.add().CopyFrom(schema)
+    return {TABLE + found: table_to_record(table)}, [], "", table

@@ -1,0 +1,132 @@
+"""The policy's view of the cluster, from the catalog and the heartbeats."""
+
+from __future__ import annotations
+
+from nyala.replica.base import RaftConfig
+from nyala.replica.policy import ClusterView, Health, ServerView, TabletView, Wish, WishKind
+from nyala.replica.rpc import pb
+
+from .catalog import Catalog, Record
+from .options import MasterOptions
+from .soft_state import SoftState, TabletState
+from .tables import TABLE, TABLET
+
+WISH = "wish/"
+
+
+def wish_from_record(record: Record) -> Wish:
+    """A wish of the catalog."""
+    return Wish(
+        kind=WishKind(record["kind"]),
+        wish_id=record["wish_id"],
+        from_uuid=record["from_uuid"],
+        to_uuid=record["to_uuid"],
+        votes=record["votes"],
+        plan_id=record["plan_id"],
+        deadline_us=record["deadline_us"],
+        reason=record["reason"],
+    )
+
+
+def wish_to_record(wish: Wish, *, proposal: bool) -> Record:
+    """The catalog's JSON of a wish; `proposal`: whether somebody waits for its outcome on the topic."""
+    return {
+        "kind": wish.kind.value,
+        "wish_id": wish.wish_id,
+        "from_uuid": wish.from_uuid,
+        "to_uuid": wish.to_uuid,
+        "votes": wish.votes,
+        "plan_id": wish.plan_id,
+        "deadline_us": wish.deadline_us,
+        "reason": wish.reason,
+        "proposal": proposal,
+    }
+
+
+def server_views(soft: SoftState, options: MasterOptions, mono_us: int) -> tuple[ServerView, ...]:
+    """All servers that were ever heard of in this leadership; a booting one is alive."""
+    return tuple(
+        ServerView(
+            uuid=s.uuid,
+            member=s.member,
+            alive=soft.silent_us(s.uuid, mono_us) <= options.server_dead_ms * 1000,
+            location=s.location,
+        )
+        for _, s in sorted(soft.servers.items())
+    )
+
+
+def leader_of(soft: SoftState, state: TabletState | None, options: MasterOptions, mono_us: int) -> str:
+    """The replica that reported itself as leader and was heard of lately; empty otherwise."""
+    if state is None or state.leader_status is None:
+        return ""
+    fresh = mono_us - state.leader_heard_us <= options.server_dead_ms * 1000
+    return state.leader_uuid if fresh else ""
+
+
+def health_of(soft: SoftState, tablet_id: str, uuid: str, options: MasterOptions, mono_us: int) -> Health:
+    """How the member `uuid` of a tablet fares, as far as this master and the tablet's leader can tell."""
+    silent_us = soft.silent_us(uuid, mono_us)
+    if silent_us > options.rereplicate_after_ms * 1000:
+        return Health.FAILED
+    server = soft.servers.get(uuid)
+    if server is None or server.booting or not server.reported or silent_us > options.server_dead_ms * 1000:
+        return Health.UNKNOWN
+    replica = server.replicas.get(tablet_id)
+    if replica is None:
+        return Health.UNKNOWN  # its leader will copy it there
+    if replica.phase == "FAILED":
+        return Health.FAILED
+    if replica.role == "LEADER":
+        return Health.HEALTHY
+    return _as_leader_sees(soft.tablets.get(tablet_id), uuid, replica, options)
+
+
+def _as_leader_sees(state: TabletState | None, uuid: str, replica: pb.ReplicaStatus, options: MasterOptions) -> Health:
+    if replica.phase != "RUNNING":
+        return Health.UNKNOWN  # slow to start is not dead
+    leader = state.leader_status if state else None
+    peer = next((p for p in leader.peers if p.uuid == uuid), None) if leader is not None else None
+    if peer is None:
+        return Health.UNKNOWN
+    if peer.health in ("OK", "LAGGING", "HEALTHY"):
+        return Health.HEALTHY
+    lost = peer.health == "UNREACHABLE" and peer.last_contact_us_ago > options.rereplicate_after_ms * 1000
+    return Health.FAILED if lost else Health.UNKNOWN
+
+
+def tablet_view(
+    catalog: Catalog, soft: SoftState, tablet_id: str, record: Record, options: MasterOptions, mono_us: int
+) -> TabletView | None:
+    """One tablet as the policy sees it; None if it was dropped, never formed, or nobody reported its config."""
+    state = soft.tablets.get(tablet_id)
+    table = catalog.get(TABLE + str(record["table_id"]))
+    if table is None or state is None or state.config is None or not record.get("formed") or "dropped_us" in record:
+        return None
+    config: RaftConfig = state.config
+    leader = leader_of(soft, state, options, mono_us)
+    status = state.leader_status
+    wish = catalog.get(WISH + tablet_id)
+    return TabletView(
+        tablet_id=tablet_id,
+        table_id=str(record["table_id"]),
+        replication_factor=int(table["replication_factor"]),
+        config=config,
+        leader_uuid=leader if config.member(leader) else "",
+        pending=bool(status is not None and status.pending_config.members),
+        health={m.uuid: health_of(soft, tablet_id, m.uuid, options, mono_us) for m in config.members},
+        bytes_on_disk=max(
+            (r.bytes_on_disk for m in config.members if (r := soft.replica(m.uuid, tablet_id)) is not None), default=0
+        ),
+        wish=wish_from_record(wish) if wish else None,
+    )
+
+
+def cluster_view(catalog: Catalog, soft: SoftState, options: MasterOptions, mono_us: int, wall_us: int) -> ClusterView:
+    """Everything the policy looks at, as of now."""
+    views = (tablet_view(catalog, soft, t, r, options, mono_us) for t, r in catalog.items(TABLET))
+    return ClusterView(
+        servers=server_views(soft, options, mono_us),
+        tablets=tuple(v for v in views if v is not None),
+        now_us=wall_us,
+    )

@@ -1,0 +1,142 @@
+"""Admin requests and proposals become desired state: one wish a tablet in the catalog."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nyala.replica.base import Code, RaftConfig, Refused, new_uuid
+from nyala.replica.policy import Wish, WishKind
+from nyala.replica.rpc import pb
+
+from .state import MasterState
+from .tables import TABLET, Change
+from .view import WISH, wish_to_record
+
+WISHES_MAX = 10_000
+ADMIN_DEADLINE_US = 30 * 60 * 1_000_000
+
+
+def _config_of(state: MasterState, tablet_id: str) -> RaftConfig:
+    record = state.catalog.get(TABLET + tablet_id)
+    if record is None or "dropped_us" in record:
+        raise Refused(Code.TABLET_NOT_FOUND, "no such tablet", tablet=tablet_id)
+    known = state.soft.tablets.get(tablet_id)
+    if not record.get("formed") or known is None or known.config is None:
+        raise Refused(Code.NOT_READY, "no leader of this tablet has reported yet", tablet=tablet_id)
+    return known.config
+
+
+def _grant(state: MasterState, tablet_id: str, wish: Wish, *, proposal: bool = False) -> Change:
+    if state.catalog.get(WISH + tablet_id) is not None:
+        other = state.catalog.get(WISH + tablet_id) or {}
+        raise Refused(
+            Code.CHANGE_PENDING, "another change of this tablet is wanted already", tablet=tablet_id, kind=other["kind"]
+        )
+    if sum(1 for _ in state.catalog.items(WISH)) >= WISHES_MAX:
+        raise Refused(Code.OVERLOADED, "too many wanted changes", max=WISHES_MAX)
+    return {WISH + tablet_id: wish_to_record(wish, proposal=proposal)}, [], "", wish.wish_id
+
+
+def _known_server(state: MasterState, uuid: str) -> None:
+    view = next((s for s in state.servers() if s.uuid == uuid), None)
+    if view is None:
+        raise Refused(Code.NOT_FOUND, "no such tablet server", server=uuid)
+    if not view.alive:
+        raise Refused(Code.UNAVAILABLE, "this tablet server is not alive", server=uuid)
+
+
+def _deadline(state: MasterState, deadline_us: int) -> int:
+    now_us = state.clock.wall_us()
+    if 0 < deadline_us <= now_us:
+        raise Refused(Code.DEADLINE_PASSED, "the deadline has passed", deadline_us=deadline_us, now_us=now_us)
+    return deadline_us or now_us + ADMIN_DEADLINE_US
+
+
+def move(state: MasterState, request: pb.MoveReplicaRequest, *, wish_id: str = "", proposal: bool = False) -> Change:
+    """The change that wants a replica moved, or with an empty `from_uuid` the leadership; its result is the wish id."""
+    config = _config_of(state, request.tablet_id)
+    deadline_us = _deadline(state, request.deadline_us)
+    if request.from_uuid:
+        _check_move(state, config, request)
+    else:
+        target = config.member(request.to_uuid)
+        if target is None or not target.votes or not target.holds_data:
+            raise Refused(Code.INVALID_ARGUMENT, "only a voter can lead", server=request.to_uuid, config=config.opid)
+    wish = Wish(
+        kind=WishKind.MOVE if request.from_uuid else WishKind.TRANSFER,
+        wish_id=wish_id or new_uuid(),
+        from_uuid=request.from_uuid,
+        to_uuid=request.to_uuid,
+        plan_id=request.plan_id,
+        deadline_us=deadline_us,
+        reason=request.reason or "move wanted",
+    )
+    return _grant(state, request.tablet_id, wish, proposal=proposal)
+
+
+def _check_move(state: MasterState, config: RaftConfig, request: pb.MoveReplicaRequest) -> None:
+    if config.member(request.from_uuid) is None:
+        raise Refused(Code.INVALID_ARGUMENT, "the source is no member", server=request.from_uuid, config=config.opid)
+    if config.member(request.to_uuid) is not None:
+        raise Refused(Code.INVALID_ARGUMENT, "the target is a member already", server=request.to_uuid)
+    _known_server(state, request.to_uuid)
+
+
+def add(state: MasterState, request: pb.ReplicaRequest) -> Change:
+    """The change that wants one more member, with role VOTER or PRE_VOTER (default) or NON_VOTER."""
+    config = _config_of(state, request.tablet_id)
+    role = request.role or "PRE_VOTER"
+    if role not in ("VOTER", "PRE_VOTER", "NON_VOTER"):
+        raise Refused(Code.INVALID_ARGUMENT, "the role is VOTER, PRE_VOTER or NON_VOTER", role=role)
+    if config.member(request.server_uuid) is not None:
+        raise Refused(Code.ALREADY_EXISTS, "this server is a member already", server=request.server_uuid)
+    _known_server(state, request.server_uuid)
+    wish = Wish(
+        kind=WishKind.ADD,
+        wish_id=new_uuid(),
+        to_uuid=request.server_uuid,
+        votes=role != "NON_VOTER",
+        deadline_us=_deadline(state, 0),
+        reason="replica wanted by an operator",
+    )
+    return _grant(state, request.tablet_id, wish)
+
+
+def remove(state: MasterState, request: pb.ReplicaRequest) -> Change:
+    """The change that wants a member gone."""
+    config = _config_of(state, request.tablet_id)
+    if config.member(request.server_uuid) is None:
+        raise Refused(Code.NOT_FOUND, "this server is no member", server=request.server_uuid, config=config.opid)
+    wish = Wish(
+        kind=WishKind.REMOVE,
+        wish_id=new_uuid(),
+        from_uuid=request.server_uuid,
+        deadline_us=_deadline(state, 0),
+        reason="removal wanted by an operator",
+    )
+    return _grant(state, request.tablet_id, wish)
+
+
+def propose(state: MasterState, proposal: dict[str, Any]) -> Change:
+    """The change that accepts a proposal of the topic; Refused says why it is not accepted."""
+    config = _config_of(state, proposal["tablet_id"])
+    seen = proposal["config_opid"]
+    if (seen["term"], seen["index"]) != tuple(config.opid):
+        raise Refused(
+            Code.CAS_FAILED,
+            "the proposal was computed from another config",
+            seen=f"{seen['term']}.{seen['index']}",
+            committed=config.opid,
+        )
+    transfer = proposal["wanted"] == "TRANSFER_LEADERSHIP"
+    if not transfer and not proposal["from_uuid"]:
+        raise Refused(Code.INVALID_ARGUMENT, "a move names its source", proposal=proposal["proposal_id"])
+    request = pb.MoveReplicaRequest(
+        tablet_id=proposal["tablet_id"],
+        from_uuid="" if transfer else proposal["from_uuid"],
+        to_uuid=proposal["to_uuid"],
+        plan_id=proposal["plan_id"],
+        deadline_us=proposal["deadline_us"],
+        reason=proposal["reason"],
+    )
+    return move(state, request, wish_id=proposal["proposal_id"], proposal=True)

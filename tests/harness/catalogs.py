@@ -1,0 +1,48 @@
+"""A catalog without a log: changes are applied at once, as a group of one would after their commit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nyala.replica.base import Entry, EntryKind, OpId
+from nyala.replica.master import Catalog, encode_change
+from nyala.replica.rpc import pb
+from tests.harness.sim_disk import SimDisk
+
+
+class AppliedCatalog:
+    """A catalog on a simulated disk, with the next index to apply."""
+
+    def __init__(self, disk: SimDisk | None = None) -> None:
+        self.disk = disk or SimDisk()
+        self.catalog = Catalog.open(self.disk)
+        self.index = self.catalog.applied_opid.index
+
+    def entry(self, puts: Any, deletes: Any = (), request_id: str = "") -> Entry:
+        """The next CATALOG entry."""
+        self.index += 1
+        meta = encode_change(puts, deletes, request_id)
+        return Entry(OpId(1, self.index), EntryKind.CATALOG, self.index << 12, 0, meta, b"", 0)
+
+    def commit(self, change: Any) -> Any:
+        """Apply (puts, deletes, request id, result) and return the result."""
+        puts, deletes, request_id, result = change
+        if puts or deletes:
+            self.catalog.apply([self.entry(puts, deletes, request_id)])
+        return result
+
+
+def table_info(name: str = "flights", *, buckets: int = 2, rf: int = 3) -> pb.TableInfo:
+    """A small table: key `id`, one value."""
+    return pb.TableInfo(
+        name=name,
+        schema=pb.TableSchema(
+            columns=[
+                pb.Column(name="id", type="int64", nullable=False),
+                pb.Column(name="v", type="string", nullable=True),
+            ],
+            key=["id"],
+        ),
+        partition=pb.PartitionSpec(hash_columns=["id"], buckets=buckets),
+        replication_factor=rf,
+    )

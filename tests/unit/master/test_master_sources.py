@@ -1,0 +1,161 @@
+"""Source positions: every way in which a query may be refused, and what it is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nyala.replica.base import Address, Code, Member, Refused
+from nyala.replica.master.sources import advance_sources, list_sources, open_sources, reset_source
+from nyala.replica.master.tables import create_table, drop_table
+from nyala.replica.policy import ServerView
+from nyala.replica.rpc import pb
+from tests.harness.catalogs import AppliedCatalog, table_info
+
+SECOND = 1_000_000
+SERVER = ServerView(uuid="1" * 32, member=Member("1" * 32, (Address("h", 7),)))
+
+
+class Sources:
+    """A catalog with the table `flights`, and calls with short arguments. Time is a number of seconds."""
+
+    def __init__(self) -> None:
+        self.box = AppliedCatalog()
+        self.now_s = 100
+        self.create()
+
+    def create(self) -> None:
+        request = pb.CreateTableRequest(table=table_info(rf=1))
+        self.table_id = self.box.commit(create_table(self.box.catalog, request, [SERVER], {}, 1))
+
+    def key(self, partition: int = 0, topic_id: str = "id1") -> pb.SourceKey:
+        return pb.SourceKey(cluster_id="c", topic_id=topic_id, kafka_partition=partition)
+
+    def open(self, run: str = "a", *, checkpoint: int | None = None, start: int = 10, **more: Any) -> Any:
+        wanted = pb.SourceOpen(
+            source=self.key(more.pop("partition", 0), more.pop("topic_id", "id1")),
+            topic="writes.flights",
+            has_checkpoint=checkpoint is not None,
+            checkpoint_offset=checkpoint or 0,
+            initial_start=start,
+        )
+        request = pb.OpenSourcesRequest(
+            table="flights",
+            opens=[wanted],
+            owner_run=run,
+            lease_us=30 * SECOND,
+            checkpoint_table_id=more.pop("checkpoint_table_id", ""),
+        )
+        return self.box.commit(open_sources(self.box.catalog, request, self.now_s * SECOND))[1][0]
+
+    def advance(self, done: int, run: str = "a", *, generation: int = 1, release: bool = False) -> Any:
+        request = pb.AdvanceSourcesRequest(
+            table_id=self.table_id,
+            owner_run=run,
+            lease_us=30 * SECOND,
+            release=release,
+            advances=[pb.SourceAdvance(source=self.key(), generation=generation, done=done)],
+        )
+        return self.box.commit(advance_sources(self.box.catalog, request, self.now_s * SECOND))[0]
+
+    def reset(self, to: int, *, force: bool = False, topic_id: str = "id1") -> Any:
+        request = pb.ResetSourceRequest(table="flights", source=self.key(0, topic_id), to_offset=to, force=force)
+        return self.box.commit(reset_source(self.box.catalog, request, self.now_s * SECOND))
+
+    def refused(self, call: Any, code: Code, *texts: object) -> None:
+        before = dict(self.box.catalog.items(""))
+        with pytest.raises(Refused) as refusal:
+            call()
+        assert refusal.value.code is code
+        for text in texts:
+            assert str(text) in str(refusal.value), str(refusal.value)
+        assert dict(self.box.catalog.items("")) == before, "a refused call changes nothing"
+
+
+def test_sources_a_cold_start_begins_at_done_and_a_checkpoint_between_the_bounds_is_taken() -> None:
+    """Goal: the normal life of a source. Method: first open, advance, release, reopen without and with a checkpoint."""
+    s = Sources()
+    first = s.open()
+    assert (first.start, first.done, first.generation, first.owner_run) == (10, 10, 1, "a")
+    assert s.advance(50).done == 50
+    assert s.advance(40).done == 50, "a replayed micro-batch moves nothing back"
+    s.advance(50, release=True)
+    assert s.open("b", start=999).done == 50
+    assert s.open("b", checkpoint=30).done == 50
+    assert [p.done for p in list_sources(s.box.catalog, "flights")] == [50]
+
+
+def test_sources_a_checkpoint_outside_the_bounds_is_refused_with_both_numbers_and_a_command() -> None:
+    """Goal: never silently short. Method: a checkpoint below start, above done, and one of a source nobody knows."""
+    s = Sources()
+    s.open()
+    s.advance(50, release=True)
+    s.refused(lambda: s.open(checkpoint=9), Code.SOURCE_POSITION, "query=9", "start=10", "nyala source reset flights")
+    s.refused(lambda: s.open(checkpoint=51), Code.SOURCE_POSITION, "query=51", "done=50", "--to 51")
+    s.refused(lambda: s.open(partition=7, checkpoint=5, start=0), Code.SOURCE_POSITION, "query=5", "done=0")
+
+
+def test_sources_a_second_live_query_is_refused_until_the_lease_ends() -> None:
+    """Goal: one owner. Method: open as b under a's lease, then after it; a's late advance is refused."""
+    s = Sources()
+    s.open("a")
+    s.refused(lambda: s.open("b"), Code.SOURCE_OWNED, "owner=a", "asking=b", "30 s")
+    assert s.open("a").owner_run == "a", "the same run may open again"
+    s.now_s += 31
+    assert s.open("b").owner_run == "b"
+    s.refused(lambda: s.advance(20, "a"), Code.SOURCE_OWNED, "owner=b")
+
+
+def test_sources_a_lease_that_ran_out_is_renewed_by_its_owner() -> None:
+    """Goal: a slow micro-batch does not end a query that nobody displaced. Method: advance long after the lease."""
+    s = Sources()
+    s.open("a")
+    s.now_s += 500
+    assert s.advance(20).owner_deadline_us == (s.now_s + 30) * SECOND
+
+
+def test_sources_a_table_dropped_and_created_again_refuses_the_old_checkpoint() -> None:
+    """Goal: another table id than the checkpoint's is refused. Method: drop, create, open, advance."""
+    s = Sources()
+    s.open()
+    old = s.table_id
+    s.box.commit(drop_table(s.box.catalog, "flights", "", 5))
+    s.create()
+    s.refused(lambda: s.open(checkpoint_table_id=old), Code.WRONG_TABLE, old, s.table_id, "delete the checkpoint")
+    s.refused(lambda: s.advance(20), Code.NOT_FOUND)
+
+
+def test_sources_a_recreated_topic_is_refused_until_it_is_reset() -> None:
+    """Goal: offsets of another topic mean nothing. Method: open under another topic id, reset to it, open."""
+    s = Sources()
+    s.open()
+    s.advance(50, release=True)
+    s.refused(lambda: s.open(topic_id="id2"), Code.SOURCE_POSITION, "id1", "id2", "done=50", "nyala source reset")
+    again = s.reset(0, topic_id="id2")
+    assert (again.generation, again.start, again.done) == (2, 0, 0)
+    assert s.open(topic_id="id2").generation == 2
+    assert [p.source.topic_id for p in list_sources(s.box.catalog, "")] == ["id2"]
+
+
+def test_sources_a_reset_makes_a_new_generation_and_refuses_the_old_one() -> None:
+    """Goal: after a reset, tablets start that source anew. Method: reset under an owner, forced, then advance."""
+    s = Sources()
+    s.open()
+    s.advance(50)
+    s.refused(lambda: s.reset(0), Code.SOURCE_OWNED, "owner=a")
+    assert s.reset(0, force=True).generation == 2
+    s.refused(lambda: s.advance(60), Code.SOURCE_OWNED)
+    assert s.open("a", checkpoint=0).generation == 2
+    s.refused(lambda: s.advance(60, generation=1), Code.STALE_GENERATION, "query=1", "now=2")
+
+
+def test_sources_opening_many_is_all_or_nothing() -> None:
+    """Goal: a query never owns half of its sources. Method: two opens in one request, the second refused."""
+    s = Sources()
+    opens = [
+        pb.SourceOpen(source=s.key(p), topic="writes.flights", has_checkpoint=p == 1, checkpoint_offset=5)
+        for p in range(2)
+    ]
+    request = pb.OpenSourcesRequest(table="flights", opens=opens, owner_run="a")
+    s.refused(lambda: s.box.commit(open_sources(s.box.catalog, request, 1)), Code.SOURCE_POSITION)
