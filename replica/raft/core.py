@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from nyala.replica.base import EntryKind, OpId, RaftConfig, Rng
+from nyala.replica.base import Code, EntryKind, OpId, RaftConfig, Rng, check
 
-from .log_view import LogView
-from .messages import Message
+from . import election, following, membership, reads, replication, transfer
+from .commitment import advance_commit
+from .log_view import EntriesUnavailable, LogView
+from .messages import AppendEntries, AppendReply, Message, TimeoutNow, VoteReply, VoteRequest
 from .options import RaftOptions
+from .progress import ProgressState
 from .ready import ConfigEdit, PeerStatus, Ready, Role
+from .roles import become_follower, config_in_force, settle_configs
+from .state import State
 
 
 class RaftCore:
@@ -21,9 +26,6 @@ class RaftCore:
     replica neither votes nor campaigns until its durable log has reached it. `may_campaign=False` does the same until
     `allow_campaign()`. `commit_index` is what the host has applied or knows committed: `Ready.committed` starts above.
     """
-
-    applied_index: int
-    """Set by the host; travels in replies."""
 
     def __init__(
         self,
@@ -44,115 +46,276 @@ class RaftCore:
         may_campaign: bool = True,
         withheld: OpId | None = None,
     ) -> None:
-        raise NotImplementedError
+        last, saved_term = log.last, term
+        if term < last.term:
+            # Entries reached the disk and the hard state of the same bundle did not: nothing was promised in that term.
+            term, voted_for = last.term, None
+        found = _configs_in_log(log, committed_config.opid.index, decode_config)
+        self._s = s = State(
+            uuid=uuid,
+            term=term,
+            voted_for=voted_for,
+            configs=membership.initial_configs(committed_config, pending_config, found),
+            log=log,
+            # A commit index ahead of the log is a leftover of a lost tail: what is not there is not applied.
+            commit_index=min(commit_index, last.index),
+            options=options,
+            rng=rng,
+            encode_config=encode_config,
+            decode_config=decode_config,
+            hybrid_now=hybrid_now,
+        )
+        s.commit_index = max(s.commit_index, min(committed_config.opid.index, last.index))
+        s.hard_state_dirty = term == last.term and saved_term < term
+        s.withheld = withheld
+        s.may_campaign = may_campaign and withheld is None
+        s.withhold_until = options.election_ticks_min if withhold_votes else 0
+        s.restart_election_timer()
+        settle_configs(s)
+        config_in_force(s)
+        s.role_from = None
+        if withheld is not None:
+            s.heal_withheld()
+
+    # ------------------------------------------------------------------------------------------------ what it is
 
     @property
     def uuid(self) -> str:
-        raise NotImplementedError
+        return self._s.uuid
 
     @property
     def role(self) -> Role:
-        raise NotImplementedError
+        return self._s.role
 
     @property
     def term(self) -> int:
-        raise NotImplementedError
+        return self._s.term
 
     @property
     def voted_for(self) -> str | None:
-        raise NotImplementedError
+        return self._s.voted_for
 
     @property
     def leader_uuid(self) -> str | None:
-        raise NotImplementedError
+        """The leader of this term, if known."""
+        return self._s.leader_uuid
 
     @property
     def commit_index(self) -> int:
-        raise NotImplementedError
+        return self._s.commit_index
+
+    @property
+    def applied_index(self) -> int:
+        """Set by the host; travels in replies."""
+        return self._s.applied_index
+
+    @applied_index.setter
+    def applied_index(self, index: int) -> None:
+        self._s.applied_index = index
 
     @property
     def persisted_index(self) -> int:
-        raise NotImplementedError
+        """The log is durable through it."""
+        return self._s.persisted
+
+    @property
+    def last(self) -> OpId:
+        """Last received entry."""
+        return self._s.last
+
+    @property
+    def log(self) -> LogView:
+        return self._s.log
 
     @property
     def active_config(self) -> RaftConfig:
-        raise NotImplementedError
+        """Pending if there is one, committed otherwise."""
+        return self._s.active_config
 
     @property
     def committed_config(self) -> RaftConfig:
-        raise NotImplementedError
+        return self._s.configs[0]
 
     @property
     def pending_config(self) -> RaftConfig | None:
-        raise NotImplementedError
+        return self._s.pending_config
 
     @property
     def term_committed(self) -> bool:
         """Leader: whether an entry of its own term is committed (writes and config changes are welcome)."""
-        raise NotImplementedError
+        return self._s.role is Role.LEADER and self._s.commit_index >= self._s.term_start
 
     @property
     def transfer_target(self) -> str | None:
-        raise NotImplementedError
+        return self._s.transfer_target
 
     @property
     def leader_contact_ticks(self) -> int:
-        """Ticks since a leader was last heard (0 on a leader)."""
-        raise NotImplementedError
+        """Ticks since a leader was heard (0 on a leader)."""
+        return 0 if self._s.role is Role.LEADER else self._s.heard
 
     @property
     def may_campaign(self) -> bool:
-        raise NotImplementedError
+        """False while the log's tail is damaged: neither votes nor campaigns."""
+        return self._s.may_campaign
 
     def allow_campaign(self) -> None:
         """The host says the replica is whole again."""
+        self._s.may_campaign, self._s.withheld = True, None
+
+    def peer_status(self) -> list[PeerStatus]:
+        """Leader: how each peer stands, sorted by uuid; otherwise empty."""
+        return [
+            PeerStatus(
+                uuid=p.uuid,
+                state=str(p.state),
+                match_index=p.match,
+                next_index=p.next,
+                contact_ticks=p.contact_ticks,
+                needs_copy=p.state is ProgressState.COPY,
+                data_state=p.data_state,
+                last_code=p.last_code,
+                applied_index=p.applied_index,
+                commit_index=p.commit_index,
+                caught_up=p.caught_up,
+            )
+            for p in self._s.progress.values()
+        ]
+
+    # ---------------------------------------------------------------------------------------------------- inputs
 
     def tick(self) -> None:
         """One tick of the host's monotonic clock."""
+        s = self._s
+        s.ticks += 1
+        if s.role is Role.LEADER:
+            replication.tick_leader(s)
+        else:
+            election.tick_passive(s)
 
     def step(self, msg: Message) -> None:
-        """One message of a peer."""
+        """One message of a peer. Whom it is meant for comes first, its term second, its content last. TC-22."""
+        s = self._s
+        if msg.to_uuid != s.uuid:
+            s.trace(f"message for {msg.to_uuid} from {msg.from_uuid} refused")
+            if isinstance(msg, AppendEntries):
+                self._answer(msg, Code.INVALID_NAME)
+            return
+        if isinstance(msg, VoteRequest):
+            election.on_vote_request(s, msg)
+            return
+        if msg.term < s.term:
+            if isinstance(msg, AppendEntries):
+                self._answer(msg, Code.INVALID_TERM)
+            return
+        if msg.term > s.term and not (isinstance(msg, VoteReply) and msg.pre_vote and msg.granted):
+            leader = msg.from_uuid if isinstance(msg, AppendEntries) else None
+            become_follower(s, msg.term, leader, f"term of {msg.from_uuid}")
+        if isinstance(msg, AppendEntries):
+            following.on_append(s, msg)
+        elif isinstance(msg, AppendReply):
+            replication.on_append_reply(s, msg)
+        elif isinstance(msg, VoteReply):
+            election.on_vote_reply(s, msg)
+        elif isinstance(msg, TimeoutNow):
+            election.on_timeout_now(s, msg)
 
     def campaign(self) -> None:
-        """Start an election (with pre-vote) now instead of at the timeout: the hinted leader of a new group."""
+        """Start an election (with pre-vote) now instead of at the timeout: the hinted leader of a new group. X-19.
+
+        Nothing happens on a leader, on a replica that may not campaign, or while a restart still withholds votes.
+        """
+        s = self._s
+        if s.role is not Role.LEADER and s.ticks >= s.withhold_until:
+            election.campaign(s)
 
     def propose(
         self, kind: EntryKind, hybrid_time: int, schema_id: int, meta: bytes, payload: bytes, payload_crc: int
     ) -> OpId:
-        """Append one entry. Refused NOT_LEADER (detail: leader uuid), NOT_READY, STEPPING_DOWN; never outcome unknown."""
-        raise NotImplementedError
+        """Append one entry. Refused NOT_LEADER (detail: leader uuid), NOT_READY or STEPPING_DOWN.
+
+        `hybrid_time` is drawn right before, on the owner's thread: entries' times ascend with their indexes.
+        CONFIG entries go through `propose_config`.
+        """
+        check(kind is not EntryKind.CONFIG, "configs are proposed by their edits")
+        transfer.check_open(self._s)
+        return self._s.append_own(kind, hybrid_time, schema_id, meta, payload, payload_crc)
 
     def propose_config(self, edits: Sequence[ConfigEdit], cas: OpId | None, decision: tuple[int, int] = (0, 0)) -> OpId:
-        """Append one config. Refused NOT_LEADER, NOT_READY, STEPPING_DOWN, CHANGE_PENDING, CAS_FAILED, STALE_DECISION,
-        INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS."""
-        raise NotImplementedError
+        """Append one config change; `cas` is the OpId of the committed config that the caller knows.
+
+        Refused, with nothing changed: NOT_LEADER, NOT_READY (no entry of this term is committed, or the leader is to go
+        and nobody can follow), CHANGE_PENDING, CAS_FAILED (detail: the committed OpId), STALE_DECISION,
+        INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS; STEPPING_DOWN: leadership is being handed over (also because this
+        change removes the leader): come again.
+        """
+        return membership.propose_config(self._s, edits, cas, decision)
 
     def transfer_leadership(self, target: str | None) -> None:
         """Hand over to target, or to the most up-to-date voter. A leader that is the target already: nothing to do.
 
-        Refused NOT_LEADER, ALREADY_INPROGRESS, NOT_FOUND, INVALID_ARGUMENT, ILLEGAL_STATE (needs a copy), NOT_READY.
+        Refused NOT_LEADER, ALREADY_INPROGRESS, NOT_FOUND, INVALID_ARGUMENT (cannot lead), ILLEGAL_STATE (needs a copy),
+        NOT_READY (no target). Writes are refused until the term ends or one minimum election timeout has passed.
         """
+        transfer.transfer_leadership(self._s, target)
 
     def read_index(self, token: int) -> None:
-        """Answered in `Ready.read_states` or `Ready.read_failures`."""
+        """A strong read; answered under `token` in `Ready.read_states` or `Ready.read_failures`."""
+        reads.read_index(self._s, token)
+
+    # ----------------------------------------------------------------------------------------------- completions
 
     def persisted(self, opid: OpId) -> None:
-        """The WAL is durable through opid."""
+        """The WAL is durable through opid; ignored if the log no longer has that OpId."""
+        s = self._s
+        if s.log.term_at(opid.index) == opid.term:
+            s.note_persisted(opid.index, through_bundle=s.advanced)
+            advance_commit(s)
 
     def advance(self, ready: Ready) -> None:
         """This bundle and all before it are durable and its after-persist messages are sent. In order, once each."""
+        s = self._s
+        check(ready.number == s.advanced + 1, "bundles are advanced in order", bundle=ready.number, after=s.advanced)
+        s.advanced = ready.number
+        s.truncations = [t for t in s.truncations if t[0] > ready.number]
+        if ready.entries:
+            s.note_persisted(ready.entries[-1].opid.index, through_bundle=ready.number)
+        election.own_vote_durable(s)
+        advance_commit(s)
 
     def entries_loaded(self) -> None:
         """Evicted entries are back in the LogView: retry what waited for them."""
+        replication.entries_loaded(self._s)
 
-    def peer_status(self) -> list[PeerStatus]:
-        """Leader: how each peer stands, sorted by uuid; otherwise empty."""
-        raise NotImplementedError
+    # --------------------------------------------------------------------------------------------------- outputs
 
     def has_ready(self) -> bool:
         """Whether `ready()` would return a bundle."""
-        raise NotImplementedError
+        replication.flush(self._s)
+        return self._s.has_output()
 
     def ready(self) -> Ready | None:
         """The next bundle, or None."""
-        raise NotImplementedError
+        return self._s.take_ready() if self.has_ready() else None
+
+    def _answer(self, msg: AppendEntries, code: Code) -> None:
+        s = self._s
+        reply = AppendReply(
+            to_uuid=msg.from_uuid, from_uuid=s.uuid, term=s.term, code=code, last=s.last, round=msg.round
+        )
+        s.send(reply)
+
+
+def _configs_in_log(log: LogView, after: int, decode_config: Callable[[bytes], RaftConfig]) -> list[RaftConfig]:
+    """Configs of the CONFIG entries above `after`, as far as their bytes are in memory."""
+    found: list[RaftConfig] = []
+    index = max(after + 1, log.first_index)
+    while index <= log.last.index:
+        try:
+            entries = log.entries(index, log.last.index + 1, 1 << 20)
+        except EntriesUnavailable:
+            index += 1
+            continue
+        found += [decode_config(e.meta).with_opid(e.opid) for e in entries if e.kind is EntryKind.CONFIG]
+        index += len(entries)
+    return found

@@ -20,7 +20,7 @@ class AppendEntries:
     round: int = 0
     """Number of the leader's heartbeat round; the reply echoes it and ReadIndex counts the echoes."""
     safe_time: int = 0
-    """Hybrid time: no entry of this leader after the last one of this message carries a time at or below. 0: unknown."""
+    """Hybrid time: no entry of this leader after the last one of this message is at or below it. 0: unknown."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,0 +1,45 @@
+"""When an entry is committed [raft §5.3, §5.4.2], and what follows from it."""
+
+from __future__ import annotations
+
+from nyala.replica.base import check
+
+from .quorum import reached
+from .ready import Role
+from .roles import become_follower, config_in_force, settle_configs
+from .state import State
+
+
+def advance_commit(s: State) -> None:
+    """Leader: commit what a majority of the active config's voters hold durably, if it is of our own term.
+
+    Our own log counts through `persisted` only, and not at all if we are no voter [thesis §4.2.2].
+    """
+    if s.role is not Role.LEADER:
+        return
+    marks = {uuid: p.match for uuid, p in s.progress.items()}
+    marks[s.uuid] = s.persisted
+    index = reached(s.voters, marks)
+    if index > s.commit_index and s.log.term_at(index) == s.term:
+        commit_to(s, index)
+
+
+def commit_to(s: State, index: int) -> None:
+    """Everything through index is committed."""
+    if index <= s.commit_index:
+        return
+    check(index <= s.last.index, "only what is in the log can be committed", index=index, last=s.last)
+    opened = s.commit_index < s.term_start <= index
+    s.commit_index = index
+    settle_configs(s)
+    if s.role is not Role.LEADER:
+        return
+    if s.uuid not in s.voters and s.pending_config is None:
+        become_follower(s, s.term, None, "this config does not let us lead")
+        config_in_force(s)
+        return
+    if opened:
+        s.trace(f"term is open at {s.term_start}")
+    if opened or s.config_committed is not None:
+        # Followers learn of ordinary commits with the next message; these two they should know at once.
+        s.round_wanted = True

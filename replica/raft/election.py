@@ -1,0 +1,155 @@
+"""Elections: timers, pre-vote, votes, and how a term begins [raft §5.2, §5.4.1; thesis §4.2.3, §9.6]."""
+
+from __future__ import annotations
+
+from nyala.replica.base import Code, EntryKind
+
+from .commitment import advance_commit
+from .messages import TimeoutNow, VoteReply, VoteRequest
+from .quorum import VoteResult, tally
+from .ready import Role
+from .replication import start_leading
+from .roles import become_follower
+from .state import State
+
+
+def tick_passive(s: State) -> None:
+    """One tick of a replica that is not leader. Only an electable voter's timer leads anywhere (scenario 97)."""
+    s.heard += 1
+    if not s.electable:
+        return
+    s.elapsed += 1
+    if s.elapsed >= s.timeout:
+        campaign(s)
+
+
+def campaign(s: State, *, transfer: bool = False) -> None:
+    """Ask for votes: first whether they would be given, unless the leader itself asked for this election."""
+    s.restart_election_timer()
+    if not s.electable or not s.may_campaign:
+        s.trace("no campaign: " + ("the log's tail is damaged" if s.electable else "not an electable voter"))
+        return
+    if transfer:
+        _ask_for_votes(s, transfer=True)
+        return
+    s.leader_uuid = None
+    s.set_role(Role.PRE_CANDIDATE)
+    s.votes = {s.uuid: True}
+    s.trace(f"pre-campaign for term {s.term + 1}")
+    if tally(s.voters, s.votes) is VoteResult.WON:
+        _ask_for_votes(s, transfer=False)
+        return
+    for uuid in s.voters:
+        if uuid != s.uuid:
+            s.send(VoteRequest(to_uuid=uuid, from_uuid=s.uuid, term=s.term + 1, last=s.last, pre_vote=True))
+
+
+def _ask_for_votes(s: State, *, transfer: bool) -> None:
+    """Enter the next term with our own vote. The requests wait for the disk: they name a term, and a log, that must be
+    found again if we die now; our own vote counts only then (`own_vote_durable`)."""
+    s.leader_uuid = None
+    s.set_role(Role.CANDIDATE)
+    s.set_term(s.term + 1, s.uuid)
+    s.votes = {}
+    s.trace("campaign" + (" by transfer" if transfer else ""))
+    for uuid in s.voters:
+        if uuid != s.uuid:
+            request = VoteRequest(to_uuid=uuid, from_uuid=s.uuid, term=s.term, last=s.last, transfer=transfer)
+            s.send(request, promise=True)
+
+
+def own_vote_durable(s: State) -> None:
+    """Term and vote reached the disk: a candidate may now count itself."""
+    if s.role is Role.CANDIDATE and s.hard_state_durable and s.voted_for == s.uuid and s.uuid not in s.votes:
+        s.votes[s.uuid] = True
+        _count(s)
+
+
+def on_vote_request(s: State, m: VoteRequest) -> None:
+    """Give or deny a vote; a pre-vote writes nothing here. A denial names our own term."""
+    reason = _why_not(s, m)
+    if not reason and not m.pre_vote:
+        if m.term > s.term:
+            become_follower(s, m.term, None, f"vote request of {m.from_uuid}")
+        reason = _why_not_in_this_term(s, m)
+    granted = not reason
+    if granted and not m.pre_vote:
+        s.set_term(m.term, m.from_uuid)
+        s.restart_election_timer()
+    kind = "pre-vote" if m.pre_vote else "vote"
+    s.trace(f"{kind} for {m.from_uuid} in term {m.term}: {'granted' if granted else reason}")
+    reply = VoteReply(
+        to_uuid=m.from_uuid,
+        from_uuid=s.uuid,
+        term=m.term if granted else s.term,
+        granted=granted,
+        pre_vote=m.pre_vote,
+        code=Code.OK if granted else Code.ILLEGAL_STATE,
+        reason=reason,
+    )
+    s.send(reply, promise=granted and not m.pre_vote)
+
+
+def _why_not(s: State, m: VoteRequest) -> str:
+    """Reasons that leave even the term alone."""
+    if m.term < s.term or (m.pre_vote and m.term == s.term):
+        return "old term"
+    if not m.transfer and not (m.term == s.term and s.voted_for == m.from_uuid):
+        # A live leader is not deposed by one who does not hear it [kudu raft-config-change, "Preventing disruptive
+        # servers"]. A restarted voter may have promised its leader's lease, so it waits as well.
+        if s.role is Role.LEADER or s.heard < s.options.election_ticks_min:
+            return "a leader was heard"
+        if s.ticks < s.withhold_until:
+            return "restarted a moment ago"
+    if not s.may_campaign:
+        return "the log's tail is damaged"
+    if m.pre_vote and m.last < s.last:
+        return f"our log is ahead: {s.last}"
+    return ""
+
+
+def _why_not_in_this_term(s: State, m: VoteRequest) -> str:
+    if s.voted_for not in (None, m.from_uuid):
+        return f"voted for {s.voted_for}"
+    if s.voted_for is None and s.leader_uuid is not None:
+        return f"{s.leader_uuid} leads this term"
+    return f"our log is ahead: {s.last}" if m.last < s.last else ""
+
+
+def on_vote_reply(s: State, m: VoteReply) -> None:
+    """Count an answer of the election under way; a higher term in a denial was adopted before we came here."""
+    asked = s.term + 1 if m.pre_vote else s.term
+    if s.role is not (Role.PRE_CANDIDATE if m.pre_vote else Role.CANDIDATE):
+        return
+    if m.granted and m.term != asked:
+        return
+    s.votes.setdefault(m.from_uuid, m.granted)
+    _count(s)
+
+
+def _count(s: State) -> None:
+    result = tally(s.voters, s.votes)
+    if result is VoteResult.LOST:
+        become_follower(s, s.term, None, "election lost")
+    elif result is VoteResult.WON and s.role is Role.PRE_CANDIDATE:
+        _ask_for_votes(s, transfer=False)
+    elif result is VoteResult.WON:
+        _become_leader(s)
+
+
+def _become_leader(s: State) -> None:
+    """A term begins with an entry of its own: it commits everything before it [raft §8; §5.4.2]."""
+    s.set_role(Role.LEADER)
+    s.leader_uuid = s.uuid
+    s.trace("leader")
+    s.term_start = s.append_own(EntryKind.NOOP, s.next_hybrid_time(), 0, b"", b"", 0).index
+    start_leading(s)
+    advance_commit(s)
+
+
+def on_timeout_now(s: State, m: TimeoutNow) -> None:
+    """The leader of this term hands over to us: campaign at once, without a pre-vote [thesis §3.10]."""
+    if s.role is not Role.FOLLOWER or s.last < m.last:
+        s.trace(f"no takeover from {m.from_uuid}: {s.role} at {s.last}")
+        return
+    campaign(s, transfer=True)

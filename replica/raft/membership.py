@@ -1,0 +1,155 @@
+"""One-at-a-time membership change [thesis §4; kudu raft-config-change].
+
+At most one voter is added, removed, promoted or demoted per entry, so any two consecutive configs share a quorum; and a
+leader proposes none before an entry of its own term is committed (the known hole of the one-by-one scheme).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from nyala.replica.base import Code, DataState, EntryKind, Member, OpId, RaftConfig, Refused
+
+from .progress import Progress, ProgressState
+from .ready import ConfigEdit, EditKind, Role
+from .roles import config_in_force
+from .state import State
+from .transfer import abort_transfer, check_leader, check_open, most_up_to_date, transfer_leadership
+
+
+def propose_config(s: State, edits: Sequence[ConfigEdit], cas: OpId | None, decision: tuple[int, int]) -> OpId:
+    """Check and append one config change; see `RaftCore.propose_config` for the refusals."""
+    check_leader(s)
+    check_open(s)
+    if s.pending_config is not None:
+        raise Refused(Code.CHANGE_PENDING, "a config change is under way", pending=s.pending_config.opid)
+    base = s.active_config
+    if decision != (0, 0) and decision <= base.decision:
+        raise Refused(
+            Code.STALE_DECISION, "this decision or a later one was carried out", decision=decision, seen=base.decision
+        )
+    if cas is not None and cas != base.opid:
+        raise Refused(Code.CAS_FAILED, "another config is committed", detail=str(base.opid), expected=cas)
+    members = edited_members(base, edits)
+    _refuse_losing_leader(s, members)
+    return _append_config(s, members, max(decision, base.decision))
+
+
+def edited_members(base: RaftConfig, edits: Sequence[ConfigEdit]) -> tuple[Member, ...]:
+    """The members after all edits, sorted by uuid; Refused if any edit, or all of them together, is not allowed."""
+    if not edits:
+        raise Refused(Code.INVALID_ARGUMENT, "no edit given")
+    if len({edit.member.uuid for edit in edits}) != len(edits):
+        raise Refused(Code.INVALID_ARGUMENT, "two edits of one member")
+    members = {m.uuid: m for m in base.members}
+    for edit in edits:
+        _edit(members, edit)
+    voters = {m.uuid for m in members.values() if m.votes}
+    moved = sorted(voters.symmetric_difference(base.voters))
+    if len(moved) > 1:
+        raise Refused(Code.INVALID_ARGUMENT, "one voter at a time", voters_changed=moved)
+    if not any(m.votes and m.holds_data for m in members.values()):
+        raise Refused(Code.INVALID_ARGUMENT, "nobody could lead any more")
+    return tuple(members[uuid] for uuid in sorted(members))
+
+
+def _edit(members: dict[str, Member], edit: ConfigEdit) -> None:
+    new, old = edit.member, members.get(edit.member.uuid)
+    if edit.kind == EditKind.ADD:
+        if old is not None:
+            raise Refused(Code.ALREADY_EXISTS, "a member already", uuid=new.uuid)
+        members[new.uuid] = new
+        return
+    if old is None:
+        raise Refused(Code.NOT_FOUND, "not a member", uuid=new.uuid)
+    if edit.kind == EditKind.REMOVE:
+        del members[new.uuid]
+        return
+    new = new if new.addresses else replace(new, addresses=old.addresses)
+    if new == old:
+        raise Refused(Code.INVALID_ARGUMENT, "changes nothing", uuid=new.uuid)
+    members[new.uuid] = new
+
+
+def _refuse_losing_leader(s: State, members: tuple[Member, ...]) -> None:
+    """A leader does not remove itself: it hands over and says so, and the caller comes again. CC-27. It is
+    never demoted or made a witness in place (scenario 25)."""
+    mine = next((m for m in members if m.uuid == s.uuid), None)
+    if mine is not None:
+        if not mine.votes or not mine.holds_data:
+            raise Refused(Code.INVALID_ARGUMENT, "the leader cannot be demoted: transfer leadership first", uuid=s.uuid)
+        return
+    if s.active_config.member(s.uuid) is None:
+        return
+    target = most_up_to_date(s)
+    if target is None:
+        raise Refused(Code.NOT_READY, "the leader is to be removed and no other voter is in touch", uuid=s.uuid)
+    transfer_leadership(s, target)
+    raise Refused(Code.STEPPING_DOWN, "the leader hands over before it is removed", detail=target)
+
+
+def _append_config(s: State, members: tuple[Member, ...], decision: tuple[int, int]) -> OpId:
+    opid = OpId(s.term, s.last.index + 1)
+    config = RaftConfig(opid, members, decision)
+    s.append_own(EntryKind.CONFIG, s.next_hybrid_time(), 0, s.encode_config(config), b"", 0)
+    adopt_config(s, config)
+    return opid
+
+
+def adopt_config(s: State, config: RaftConfig) -> None:
+    """A CONFIG entry was received or proposed: it is in force from now on, committed or not. CC-16."""
+    s.configs.append(config)
+    s.trace(f"config {config.opid}: voters {','.join(config.voters)}")
+    config_in_force(s)
+    if s.role is Role.LEADER:
+        refresh_progress(s)
+
+
+def refresh_progress(s: State) -> None:
+    """Leader: one Progress for each other member, in sorted order."""
+    kept = s.progress
+    s.progress = {
+        uuid: kept.get(uuid) or Progress(uuid, next_index=s.last.index + 1, options=s.options, now=s.ticks)
+        for uuid in sorted(m.uuid for m in s.active_config.members)
+        if uuid != s.uuid
+    }
+    if s.transfer_target is not None:
+        member = s.active_config.member(s.transfer_target)
+        if member is None or not member.votes:
+            abort_transfer(s, "the target is no voter any more")
+
+
+def promote_caught_up(s: State) -> None:
+    """Leader: make one caught-up `promote` non-voter a voter; the others wait for its commit. CC-13, CC-14."""
+    if s.role is not Role.LEADER or s.pending_config is not None or s.transfer_target is not None:
+        return
+    if s.commit_index < s.term_start:
+        return
+    for member in sorted(s.active_config.members, key=_uuid):
+        p = s.progress.get(member.uuid)
+        if p is None or not member.promote or not _fit_to_vote(s, p):
+            continue
+        s.trace(f"promote {member.uuid}")
+        voter = replace(member, votes=True, promote=False)
+        members = tuple(voter if m.uuid == voter.uuid else m for m in s.active_config.members)
+        _append_config(s, members, s.active_config.decision)
+        return
+
+
+def _fit_to_vote(s: State, p: Progress) -> bool:
+    """Its last round was short, the present one is not already long, and it holds a whole copy."""
+    fresh = p.caught_up and s.ticks - p.round_started <= s.options.promote_round_ticks_max
+    return fresh and p.state is ProgressState.REPLICATE and p.data_state is DataState.READY
+
+
+def _uuid(member: Member) -> str:
+    return member.uuid
+
+
+def initial_configs(committed: RaftConfig, pending: RaftConfig | None, found: Sequence[RaftConfig]) -> list[RaftConfig]:
+    """The stack of configs at start: the committed one, then those of later CONFIG entries in the log, in order."""
+    later = {c.opid.index: c for c in found if c.opid.index > committed.opid.index}
+    if pending is not None and pending.opid.index > committed.opid.index:
+        later.setdefault(pending.opid.index, pending)
+    return [committed, *(later[index] for index in sorted(later))]

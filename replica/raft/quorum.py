@@ -1,0 +1,37 @@
+"""Arithmetic of majorities over the voters of one config. Pure; a slow twin checks it in the tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+
+
+class VoteResult(Enum):
+    """Where an election stands."""
+
+    PENDING = "pending"
+    WON = "won"
+    LOST = "lost"
+
+
+def majority(count: int) -> int:
+    """Votes needed among `count` voters; 1 when there are none, which nobody can then reach."""
+    return count // 2 + 1
+
+
+def tally(voters: Sequence[str], votes: Mapping[str, bool]) -> VoteResult:
+    """Result of `votes` (uuid -> granted); only those of `voters` count, learners and strangers never do."""
+    granted = sum(1 for uuid in voters if votes.get(uuid) is True)
+    denied = sum(1 for uuid in voters if votes.get(uuid) is False)
+    needed = majority(len(voters))
+    if granted >= needed:
+        return VoteResult.WON
+    return VoteResult.LOST if len(voters) - denied < needed else VoteResult.PENDING
+
+
+def reached(voters: Sequence[str], marks: Mapping[str, int]) -> int:
+    """The highest value that a majority of voters has reached; a voter without a mark stands at 0, no voters give 0."""
+    if not voters:
+        return 0
+    standing = sorted((marks.get(uuid, 0) for uuid in voters), reverse=True)
+    return standing[majority(len(voters)) - 1]

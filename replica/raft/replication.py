@@ -1,0 +1,238 @@
+"""The leader's side of the log: what is sent to whom, and what an answer means [raft §5.3; thesis §10.2.1]."""
+
+from __future__ import annotations
+
+from nyala.replica.base import ZERO_OPID, Code, DataState, Entry, OpId, check
+
+from .commitment import advance_commit
+from .log_view import EntriesUnavailable
+from .membership import promote_caught_up, refresh_progress
+from .messages import AppendEntries, AppendReply
+from .progress import Progress, ProgressState
+from .quorum import VoteResult, tally
+from .reads import finish_reads, start_reads
+from .ready import CopyNeeded, EntriesNeeded, Role
+from .roles import become_follower
+from .state import State
+from .transfer import continue_transfer, tick_transfer
+
+_NO_LOG = {
+    Code.TABLET_NOT_FOUND: DataState.DOES_NOT_EXIST,
+    Code.TABLET_DELETED: DataState.DELETED,
+    Code.NOT_READY: DataState.COPYING,
+}
+"""Answers of servers where no replica of ours runs, and the data state each stands for."""
+
+
+def start_leading(s: State) -> None:
+    """A new term: nothing is known of any peer; the first heartbeat goes out with the term's first entry."""
+    s.progress = {}
+    s.heartbeat_elapsed = 0
+    s.round = 0
+    refresh_progress(s)
+    for p in s.progress.values():
+        # The optimistic guess: the peer lacks only the entry that begins the term.
+        p.become_probe(s.term_start)
+    s.sends_wanted = True
+
+
+def tick_leader(s: State) -> None:
+    """Heartbeats, check-quorum, the transfer's deadline."""
+    tick_transfer(s)
+    for p in s.progress.values():
+        p.contact_ticks += 1
+        if p.copy_due_ticks > 0:
+            p.copy_due_ticks -= 1
+    s.heartbeat_elapsed += 1
+    if s.heartbeat_elapsed < s.options.heartbeat_ticks:
+        return
+    if not _quorum_heard(s):
+        become_follower(s, s.term, None, "no quorum was heard for an election timeout")
+        return
+    s.round_wanted = True
+    s.transfer_sent = False
+    continue_transfer(s)
+    promote_caught_up(s)
+    for p in s.progress.values():
+        ask_for_copy(s, p)
+
+
+def _quorum_heard(s: State) -> bool:
+    """Check-quorum [thesis §6.2]: a leader that cannot hear a majority must not keep clients waiting (scenario 30)."""
+    heard = {uuid: True for uuid, p in s.progress.items() if p.contact_ticks <= s.options.election_ticks_max}
+    heard[s.uuid] = True
+    return tally(s.voters, heard) is VoteResult.WON
+
+
+# ----------------------------------------------------------------------------------------------------------- sending
+
+
+def flush(s: State) -> None:
+    """Turn what was queued since the last bundle into messages: proposals of one bundle leave together."""
+    if s.role is not Role.LEADER:
+        return
+    start_reads(s)
+    if s.sends_wanted:
+        s.sends_wanted = False
+        for p in s.progress.values():
+            send_entries(s, p)
+    if s.round_wanted:
+        s.round_wanted = False
+        s.heartbeat_elapsed = 0
+        for p in s.progress.values():
+            send_heartbeat(s, p)
+    finish_reads(s)
+
+
+def send_entries(s: State, p: Progress) -> None:
+    """Fill the peer's window; one message only while its match point is unknown."""
+    while not p.window_full() and not p.loading and p.next <= s.last.index:
+        prev = s.opid_at(p.next - 1)
+        if prev is None or p.next < s.log.first_index:
+            lose_to_gc(s, p)
+            return
+        limit = s.options.append_batch_bytes_max
+        if p.state is ProgressState.PROBE:
+            limit = min(limit, s.options.probe_bytes_max)
+        try:
+            entries = s.log.entries(p.next, s.last.index + 1, limit)
+        except EntriesUnavailable as e:
+            p.loading = True
+            s.entries_needed.append(EntriesNeeded(p.uuid, e.index))
+            return
+        _send(s, p, prev, entries)
+        p.sent(entries[-1].opid.index, sum(e.size_bytes for e in entries))
+
+
+def send_heartbeat(s: State, p: Progress) -> None:
+    """An append without entries after all that was sent. It says that we lead and how far is committed, and finds a
+    lost append: the peer then answers with a mismatch, which reopens a stuck window (scenario 103).
+
+    A peer that waits for a copy is asked about the boundary of our log instead, to see when it can be served again.
+    """
+    prev = s.opid_at(p.next - 1)
+    if prev is None or p.state is ProgressState.COPY:
+        prev = s.opid_at(s.log.first_index - 1) or ZERO_OPID
+    _send(s, p, prev, ())
+
+
+def _send(s: State, p: Progress, prev: OpId, entries: tuple[Entry, ...]) -> None:
+    end = entries[-1].opid.index if entries else prev.index
+    safe_time = 0
+    if end == s.last.index and s.hybrid_now is not None:
+        safe_time = s.hybrid_now()
+    s.send(
+        AppendEntries(
+            to_uuid=p.uuid,
+            from_uuid=s.uuid,
+            term=s.term,
+            prev=prev,
+            entries=entries,
+            commit_index=s.commit_index,
+            round=s.round,
+            safe_time=safe_time,
+        )
+    )
+
+
+def lose_to_gc(s: State, p: Progress) -> None:
+    """The entries that the peer needs are gone from the log. TC-06."""
+    if p.state is not ProgressState.COPY:
+        s.trace(f"{p.uuid} needs {p.next}, our log begins at {s.log.first_index}")
+    p.become_copy(DataState.READY, p.last_opid)
+    ask_for_copy(s, p)
+
+
+def ask_for_copy(s: State, p: Progress) -> None:
+    """Name the peer in `copies_needed`, with back-off; never while it says that it is copying. TC-25."""
+    if p.state is ProgressState.COPY and p.data_state is not DataState.COPYING and p.copy_due_ticks == 0:
+        p.copy_asked()
+        s.copies_needed.append(CopyNeeded(p.uuid, p.data_state, p.last_opid))
+
+
+def entries_loaded(s: State) -> None:
+    """Evicted entries are back: whoever waited tries again."""
+    for p in s.progress.values():
+        p.loading = False
+    s.sends_wanted = s.role is Role.LEADER
+
+
+# ----------------------------------------------------------------------------------------------------------- replies
+
+
+def on_append_reply(s: State, m: AppendReply) -> None:
+    """What a peer of this term answered."""
+    p = s.progress.get(m.from_uuid)
+    if s.role is not Role.LEADER or p is None:
+        return
+    p.last_code = m.code
+    if m.code in _NO_LOG:
+        _on_no_log(s, p, m)
+        return
+    if m.code is not Code.OK:
+        return
+    p.contact_ticks = 0
+    p.round_acked = max(p.round_acked, min(m.round, s.round))
+    p.commit_index, p.applied_index = m.commit_index, m.applied_index
+    p.data_state = p.data_state if p.state is ProgressState.COPY else DataState.READY
+    if m.mismatch:
+        _on_mismatch(s, p, m)
+    else:
+        _on_match(s, p, m)
+    s.sends_wanted = True
+    finish_reads(s)
+
+
+def _on_no_log(s: State, p: Progress, m: AppendReply) -> None:
+    """No replica runs there: it must be copied to, or is just being copied to (then it is left alone)."""
+    state = _NO_LOG[m.code]
+    if p.state is not ProgressState.COPY or p.data_state is not state:
+        s.trace(f"{p.uuid} answers {m.code.name}")
+    p.become_copy(state, m.last)
+    ask_for_copy(s, p)
+
+
+def _on_match(s: State, p: Progress, m: AppendReply) -> None:
+    check(m.last.index <= s.last.index, "nobody holds more of our log than we", peer=p.uuid, last=m.last, own=s.last)
+    p.last_opid = max(p.last_opid, m.last)
+    news = p.acknowledged(m.last.index)
+    if p.state is not ProgressState.REPLICATE:
+        left_copy = p.state is ProgressState.COPY
+        p.data_state = DataState.READY
+        if left_copy:
+            # It runs again: what it knows committed it also holds, and that is where a copy usually ends.
+            p.become_probe(max(p.match, min(m.commit_index, s.last.index)) + 1)
+        else:
+            p.become_replicate()
+    p.observe_round(s.ticks, s.last.index)
+    if news:
+        advance_commit(s)
+        if s.role is not Role.LEADER:
+            return
+        continue_transfer(s)
+    promote_caught_up(s)
+
+
+def _on_mismatch(s: State, p: Progress, m: AppendReply) -> None:
+    """Step back past a whole term at once, by the follower's hint and then by ours [raft §5.3]."""
+    if p.state is not ProgressState.COPY and m.conflict_index >= p.next:
+        return  # An answer to something sent before we stepped back.
+    candidate = _next_after_conflict(s, m)
+    if m.last.index >= p.match:
+        candidate = max(candidate, p.match + 1)
+    p.last_opid = m.last
+    if candidate < s.log.first_index or s.opid_at(candidate - 1) is None:
+        p.next = max(1, candidate)
+        lose_to_gc(s, p)
+        return
+    p.data_state = DataState.READY
+    p.become_probe(candidate)
+
+
+def _next_after_conflict(s: State, m: AppendReply) -> int:
+    """The next index to try: the hint; and if the peer's log ends in an older term than ours has there, the end of that
+    term (or of the nearest older one) in our log. Never below what the peer knows committed."""
+    pos = min(m.conflict_index - 1, s.last.index)
+    while pos > m.commit_index and (term := s.log.term_at(pos)) is not None and term > m.last.term:
+        pos -= 1
+    return max(pos, min(m.commit_index, s.last.index)) + 1

@@ -1,0 +1,79 @@
+"""Moves between roles that every rule may cause: step down, follow, and what a config makes of a replica."""
+
+from __future__ import annotations
+
+from nyala.replica.base import Code
+
+from .ready import Role
+from .state import State
+
+PASSIVE_ROLES = (Role.FOLLOWER, Role.LEARNER, Role.NON_PARTICIPANT)
+
+
+def passive_role(s: State) -> Role:
+    """What the active config makes of a replica that is neither leader nor candidate."""
+    member = s.active_config.member(s.uuid)
+    if member is None:
+        return Role.NON_PARTICIPANT
+    return Role.FOLLOWER if member.votes else Role.LEARNER
+
+
+def become_follower(s: State, term: int, leader_uuid: str | None, why: str) -> None:
+    """Follow in `term` (not below ours). A leader's reads fail, its transfer ends; the election timer starts anew."""
+    was = s.role
+    known = (s.term, s.leader_uuid)
+    if term > s.term:
+        s.set_term(term, None)
+    s.leader_uuid = leader_uuid
+    if was is Role.LEADER:
+        drop_leadership(s)
+    if was not in PASSIVE_ROLES or known[0] != term:
+        s.restart_election_timer()
+    s.set_role(passive_role(s))
+    if known != (s.term, leader_uuid) or was is not s.role:
+        s.trace(f"follow {leader_uuid or 'nobody'}: {why}")
+
+
+def drop_leadership(s: State) -> None:
+    """Forget what only a leader knows."""
+    s.progress.clear()
+    s.sends_wanted = s.round_wanted = False
+    s.read_failures += [(token, Code.NOT_LEADER) for token in s.reads_waiting]
+    s.read_failures += [(token, Code.NOT_LEADER) for token, _, _ in s.reads_running]
+    s.reads_waiting.clear()
+    s.reads_running.clear()
+    s.transfer_target, s.transfer_sent = None, False
+    # A leader heard nobody above it: as a follower it owes no leader its vote.
+    s.heard = s.options.election_ticks_max
+
+
+def config_in_force(s: State) -> None:
+    """Recompute what follows from the active config. It is in force as soon as it is in the log [thesis §4.1]."""
+    config = s.active_config
+    s.voters = config.voters
+    member = config.member(s.uuid)
+    s.electable = member is not None and member.votes and member.holds_data
+    if s.role in PASSIVE_ROLES:
+        s.set_role(passive_role(s))
+    elif s.role is not Role.LEADER and not s.electable:
+        become_follower(s, s.term, None, "no longer electable")
+
+
+def settle_configs(s: State) -> None:
+    """Forget configs below the last committed one, and hand that one out to be saved."""
+    newest = s.configs[0]
+    while len(s.configs) > 1 and s.configs[1].opid.index <= s.commit_index:
+        s.configs.pop(0)
+    if s.configs[0] is not newest:
+        s.config_committed = s.configs[0]
+        s.trace(f"config {s.configs[0].opid} is committed")
+
+
+def roll_back_configs(s: State, index: int) -> None:
+    """Configs of truncated entries never were [kudu raft-config-change, "Config change transaction details"]."""
+    if s.configs[-1].opid.index <= index:
+        return
+    while len(s.configs) > 1 and s.configs[-1].opid.index > index:
+        s.trace(f"config {s.configs[-1].opid} is rolled back")
+        s.configs.pop()
+    config_in_force(s)
