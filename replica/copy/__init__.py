@@ -5,7 +5,15 @@ from .checks import CopyDecision, CopyRequest, LocalReplica, source_refusal, sta
 from .deletion import cmeta_path, delete_replica, redo_deletion, superblock_path, wal_folder
 from .follower import CopyProgress, FollowerCopy
 from .manifest import CopyFile, CopyManifest, CopySource, FileKind
-from .source import CopySourceSession, SourceSessions, crc_of_file, file_path
+from .source import (
+    CopySourceSession,
+    HeldState,
+    LocalCopySource,
+    SourceSessions,
+    capture_session,
+    crc_of_file,
+    file_path,
+)
 from .startup import settle_at_startup
 
 __all__ = [
@@ -18,8 +26,11 @@ __all__ = [
     "CopySourceSession",
     "FileKind",
     "FollowerCopy",
+    "HeldState",
+    "LocalCopySource",
     "LocalReplica",
     "SourceSessions",
+    "capture_session",
     "cmeta_path",
     "crc_of_file",
     "delete_replica",

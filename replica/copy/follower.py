@@ -47,6 +47,8 @@ class FollowerCopy:
 
     `clear` is called once the source has been accepted and before anything here changes: it stops and deletes the
     replica if there is a READY one, and returns the superblock in force (None: the tablet never was here).
+    `merge(remote)` merges the source's consensus metadata into the local one, under the lock that this server's votes
+    for the tablet take too; without it the file is merged directly.
     `pace(bytes)` may block to hold a rate; `cancelled()` true ends the copy at the next chunk.
 
     Durability: `run` returns only when the READY superblock and all it names are durable.
@@ -63,6 +65,7 @@ class FollowerCopy:
         clear: Callable[[], Superblock | None],
         streams: int = 1,
         allow_leaderless: bool = False,
+        merge: Callable[[bytes], None] | None = None,
         pace: Callable[[int], None] = lambda length_bytes: None,
         cancelled: Callable[[], bool] = lambda: False,
         progress: CopyProgress | None = None,
@@ -75,6 +78,7 @@ class FollowerCopy:
         self._clear = clear
         self._streams = streams
         self._allow_leaderless = allow_leaderless
+        self._merge = merge or self._merge_on_disk
         self._pace = pace
         self._cancelled = cancelled
         self.progress = progress or CopyProgress()
@@ -146,7 +150,7 @@ class FollowerCopy:
     def _copy(self, manifest: CopyManifest, remote: Superblock, copying: Superblock) -> Superblock:
         disk, tablet_id = self._disk, self._tablet_id
         self.progress.phase = "COPY.2"
-        ConsensusMeta.adopt(disk, tablet_id, self._uuid, manifest.cmeta)
+        self._merge(manifest.cmeta)
         disk.crash_point("copy.2")
 
         self.progress.phase = "COPY.3"
@@ -227,6 +231,9 @@ class FollowerCopy:
             out.sync()
         finally:
             out.close()
+
+    def _merge_on_disk(self, remote: bytes) -> None:
+        ConsensusMeta.adopt(self._disk, self._tablet_id, self._uuid, remote)
 
     def _back_to_deleted(self, error: Exception) -> None:
         """A copy that failed ends as a tombstone with the last logged OpId it had; its blocks are named by nobody."""

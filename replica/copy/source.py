@@ -1,26 +1,43 @@
 """The leader's side of a tablet copy: sessions that hold blocks, WAL segments and the log behind them.
 
-What a session names stays readable until it ends or nobody has asked for its time to live: blocks are held at the
-tablet, WAL segments are pinned by an anchor at the first entry the copy needs, so log GC leaves the copy and everything
-after it in place [kudu raft-tablet-copy, "Follower Tablet Copy"].
+What a session names stays readable until it ends or was not asked for within its time to live: blocks are held at the
+tablet, WAL segments are pinned, and the log is anchored at the first entry the copy needs, so that log GC leaves the
+copy and everything after it in place [kudu raft-tablet-copy, "Follower Tablet Copy"].
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import google_crc32c
 
-from nyala.replica.base import Clock, Code, Disk, DiskFile, Refused, limits, new_uuid
+from nyala.replica.base import Clock, Code, Disk, DiskFile, Refused, check, limits, new_uuid
+from nyala.replica.cmeta import ConsensusMeta
+from nyala.replica.tablet import Superblock
+from nyala.replica.wal import Log
 
+from .blocks import base_name, superblock_bytes
 from .deletion import wal_folder
 from .manifest import CopyFile, CopyManifest, FileKind
 
 LINGER_US = 30 * 1_000_000
-"""How long the anchor of a finished copy stays: until the new follower's own progress holds the log."""
+"""How long the log anchor of a finished copy stays: until the new follower's own progress holds the log."""
+
+
+class HeldState(Protocol):
+    """A state machine whose block files can be held: a data tablet, or the masters' catalog, which has none."""
+
+    def hold(self) -> AbstractContextManager[Superblock]: ...
+
+
+class Releasable(Protocol):
+    """A hold that is let go once; letting go twice is harmless."""
+
+    def release(self) -> None: ...
 
 
 def file_path(tablet_id: str, kind: FileKind, name: str) -> str:
@@ -40,6 +57,71 @@ def crc_of_file(file: DiskFile, length_bytes: int) -> int:
     return crc
 
 
+def capture_session(
+    *,
+    disk: Disk,
+    tablet_id: str,
+    requestor_uuid: str,
+    session_id: str,
+    ttl_us: int,
+    state: HeldState,
+    cmeta: ConsensusMeta,
+    log: Log,
+    is_leader: bool,
+) -> CopySourceSession:
+    """Fix what a copy of this replica is: superblock, metadata, blocks, and the WAL from the flush index on.
+
+    The log is anchored before the superblock is read, so that no flush in between can let go of what the superblock
+    needs. Segments that end below the flush index are left out; the one that holds it gives the follower its term.
+    Heavy: it rolls the log and reads the chosen segments once for their checksums.
+    """
+    with ExitStack() as undo:
+        first = log.anchor(0)
+        undo.callback(first.release)
+        superblock = undo.enter_context(state.hold())
+        flush_index = superblock.flush_opid.index
+        anchor = log.anchor(flush_index)
+        first.release()
+        kept = undo.enter_context(ExitStack())  # the anchor is let go here only if something below fails
+        kept.callback(anchor.release)
+        log.roll()
+        pin = log.pin()
+        undo.callback(pin.release)
+        last = log.last
+        check(
+            last >= superblock.flush_opid, "blocks never run ahead of the log", last=last, flush=superblock.flush_opid
+        )
+        files = [
+            CopyFile(FileKind.BLOCK, base_name(path), length, crc)
+            for block in superblock.blocks
+            for path, length, crc in block.files
+        ]
+        retained = [s for s in pin.segments if s.last_index >= max(flush_index, s.first_index)]
+        for segment in retained:
+            path = file_path(tablet_id, FileKind.WAL_SEGMENT, segment.name)
+            file = disk.open(path)
+            try:
+                crc = crc_of_file(file, segment.length_bytes)
+            finally:
+                file.close()
+            files.append(CopyFile(FileKind.WAL_SEGMENT, segment.name, segment.length_bytes, crc))
+        manifest = CopyManifest(
+            session_id=session_id,
+            superblock=superblock_bytes(superblock),
+            cmeta=cmeta.encode(),
+            files=tuple(files),
+            last_opid=last,
+            first_retained_index=min((s.first_index for s in retained), default=last.index + 1),
+            is_leader=is_leader,
+            ttl_us=ttl_us,
+        )
+        kept.pop_all()
+        hold = undo.pop_all()
+    return CopySourceSession(
+        disk=disk, tablet_id=tablet_id, requestor_uuid=requestor_uuid, manifest=manifest, anchor=anchor, hold=hold
+    )
+
+
 class CopySourceSession:
     """One follower's copy of one tablet, fixed at the session's start.
 
@@ -53,25 +135,25 @@ class CopySourceSession:
         tablet_id: str,
         requestor_uuid: str,
         manifest: CopyManifest,
-        anchor_index: int,
+        anchor: Releasable,
         hold: ExitStack,
     ) -> None:
         self.tablet_id = tablet_id
         self.requestor_uuid = requestor_uuid
         self.manifest = manifest
-        self.anchor_index = anchor_index
+        self.anchor = anchor
         self.bytes_served = 0
         self._disk = disk
         self._hold = hold
         self._open: dict[tuple[int, str], DiskFile] = {}
-        self._named = {(f.kind, f.name): f for f in manifest.files}
+        self._named = {(int(f.kind), f.name): f for f in manifest.files}
         self._lock = threading.Lock()
         self._closed = False
 
     def read(self, kind: int, name: str, byte_offset: int, length_bytes: int) -> Iterator[tuple[int, bytes]]:
         """(offset, bytes) chunks of at most COPY_CHUNK_BYTES; NOT_FOUND for a file the session does not name."""
-        named = self._named.get((FileKind(kind) if kind in tuple(FileKind) else FileKind.BLOCK, name))
-        if named is None or named.kind != kind:
+        named = self._named.get((kind, name))
+        if named is None:
             raise Refused(Code.NOT_FOUND, "the session names no such file", kind=kind, name=name)
         if byte_offset < 0 or length_bytes < 0 or byte_offset + length_bytes > named.length_bytes:
             raise Refused(Code.INVALID_ARGUMENT, "outside of the file", name=name, length=named.length_bytes)
@@ -94,8 +176,8 @@ class CopySourceSession:
                 self._open[key] = self._disk.open(file_path(self.tablet_id, named.kind, named.name))
             return self._open[key]
 
-    def close(self) -> None:
-        """Let go of blocks and files; the anchor is the registry's."""
+    def release_data(self) -> None:
+        """Let go of blocks, pinned segments and files; the log stays anchored."""
         with self._lock:
             if self._closed:
                 return
@@ -105,12 +187,16 @@ class CopySourceSession:
             self._open.clear()
         self._hold.close()
 
+    def close(self) -> None:
+        """Let go of everything."""
+        self.release_data()
+        self.anchor.release()
+
 
 @dataclass
 class _Slot:
     session: CopySourceSession
     deadline_us: int
-    readers: int = 0
 
 
 @dataclass
@@ -124,12 +210,12 @@ class SourceSessions:
     sessions_max: int = limits.COPY_SESSIONS_MAX
     ttl_us: int = limits.COPY_SESSION_TTL_US
     _slots: dict[str, _Slot] = field(default_factory=dict)
-    _opening: dict[str, tuple[str, int]] = field(default_factory=dict)
-    _lingering: list[tuple[str, int, int]] = field(default_factory=list)
+    _opening: int = 0
+    _lingering: list[tuple[str, Releasable, int]] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def open(
-        self, tablet_id: str, requestor_uuid: str, anchor_index: int, capture: Callable[[str, int], CopySourceSession]
+        self, tablet_id: str, requestor_uuid: str, capture: Callable[[str, int], CopySourceSession]
     ) -> CopySourceSession:
         """Run `capture(session_id, ttl_us)` with the log anchored at `anchor_index`; Refused OVERLOADED when full.
 
@@ -144,11 +230,13 @@ class SourceSessions:
                 if (slot.session.tablet_id, slot.session.requestor_uuid) == (tablet_id, requestor_uuid)
             ]
             dropped = [self._slots.pop(sid).session for sid in stale]
-            if len(self._slots) + len(self._opening) >= self.sessions_max:
-                raise Refused(Code.OVERLOADED, "too many copy sessions", limit=self.sessions_max)
-            self._opening[session_id] = (tablet_id, anchor_index)
+            full = len(self._slots) + self._opening >= self.sessions_max
+            if not full:
+                self._opening += 1
         for session in dropped:
             session.close()
+        if full:
+            raise Refused(Code.OVERLOADED, "too many copy sessions", limit=self.sessions_max)
         try:
             session = capture(session_id, self.ttl_us)
             with self._lock:
@@ -156,7 +244,7 @@ class SourceSessions:
             return session
         finally:
             with self._lock:
-                self._opening.pop(session_id, None)
+                self._opening -= 1
 
     def get(self, session_id: str) -> CopySourceSession:
         """The session, with its time to live started anew; Refused EXPIRED if it is gone."""
@@ -174,17 +262,25 @@ class SourceSessions:
             slot = self._slots.pop(session_id, None)
             if slot is not None and success:
                 until = self.clock.monotonic_us() + LINGER_US
-                self._lingering.append((slot.session.tablet_id, slot.session.anchor_index, until))
-        if slot is not None:
+                self._lingering.append((slot.session.tablet_id, slot.session.anchor, until))
+        if slot is None:
+            return
+        if success:
+            slot.session.release_data()
+        else:
             slot.session.close()
 
     def end_tablet(self, tablet_id: str) -> None:
-        """Close every session of a tablet that is being deleted here."""
+        """Close every session of a tablet that is being stopped here, and let go of its log."""
         with self._lock:
             gone = [sid for sid, slot in self._slots.items() if slot.session.tablet_id == tablet_id]
             sessions = [self._slots.pop(sid).session for sid in gone]
+            anchors = [anchor for tablet, anchor, _ in self._lingering if tablet == tablet_id]
+            self._lingering = [held for held in self._lingering if held[0] != tablet_id]
         for session in sessions:
             session.close()
+        for anchor in anchors:
+            anchor.release()
 
     def expire(self) -> None:
         """Close what nobody has asked for within its time to live."""
@@ -192,20 +288,43 @@ class SourceSessions:
         with self._lock:
             gone = [sid for sid, slot in self._slots.items() if slot.deadline_us < now]
             sessions = [self._slots.pop(sid).session for sid in gone]
+            anchors = [anchor for _, anchor, until in self._lingering if until < now]
             self._lingering = [held for held in self._lingering if held[2] >= now]
         for session in sessions:
             session.close()
-
-    def anchor(self, tablet_id: str) -> int | None:
-        """The lowest index that log GC must keep for copies of this tablet, or None."""
-        self.expire()
-        with self._lock:
-            held = [slot.session.anchor_index for slot in self._slots.values() if slot.session.tablet_id == tablet_id]
-            held += [index for tablet, index in self._opening.values() if tablet == tablet_id]
-            held += [index for tablet, index, _ in self._lingering if tablet == tablet_id]
-        return min(held, default=None)
+        for anchor in anchors:
+            anchor.release()
 
     def sessions(self) -> list[CopySourceSession]:
         """The open sessions, for operators."""
         with self._lock:
             return [slot.session for slot in self._slots.values()]
+
+
+class LocalCopySource:
+    """A `CopySource` over sessions in the same process: tests, the simulator, and offline tools."""
+
+    def __init__(
+        self, sessions: SourceSessions, capture: Callable[[str, str, bool, str, int], CopySourceSession]
+    ) -> None:
+        """`capture(tablet_id, requestor_uuid, allow_leaderless, session_id, ttl_us)` makes a session or refuses."""
+        self._sessions = sessions
+        self._capture = capture
+
+    def begin(self, tablet_id: str, requestor_uuid: str, allow_leaderless: bool) -> CopyManifest:
+        """The manifest of a new session."""
+
+        def capture(session_id: str, ttl_us: int) -> CopySourceSession:
+            return self._capture(tablet_id, requestor_uuid, allow_leaderless, session_id, ttl_us)
+
+        return self._sessions.open(tablet_id, requestor_uuid, capture).manifest
+
+    def fetch(self, session_id: str, file: CopyFile, byte_offset: int, length_bytes: int) -> Iterator[bytes]:
+        """The chunks of one file."""
+        session = self._sessions.get(session_id)
+        for _, chunk in session.read(int(file.kind), file.name, byte_offset, length_bytes):
+            yield chunk
+
+    def end(self, session_id: str, success: bool) -> None:
+        """End the session."""
+        self._sessions.end(session_id, success)

@@ -1,0 +1,59 @@
+"""`python -m nyala.replica.server`: start one tablet server."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from nyala.replica.base import Address
+
+from .options import ServerOptions
+from .process import main
+
+
+def parse(arguments: Sequence[str]) -> ServerOptions:
+    """Options of a command line; argparse ends the process with a clear line on anything wrong."""
+    parser = argparse.ArgumentParser(prog="nyala.replica.server", description="One Nyala tablet server.")
+    parser.add_argument("--root", required=True, help="directory of this server; formatted at the first start")
+    parser.add_argument("--listen", default="127.0.0.1:0", help="host:port; port 0 takes a free one")
+    parser.add_argument("--advertise", default="", help="host:port that others are told, if not the listening one")
+    parser.add_argument("--masters", default="", help="host:port,host:port of all masters")
+    parser.add_argument("--ready-file", default="", help="written as JSON once the server listens")
+    parser.add_argument("--parent-fd", type=int, default=-1, help="pipe whose end means: stop")
+    parser.add_argument("--location", default="", help="where this server stands, as /zone/rack")
+    parser.add_argument("--metrics-port", type=int, default=-1, help="Prometheus metrics; 0 takes a free port")
+    parser.add_argument("--copy-rate-bytes-per-s", type=int, default=0, help="limit of one copy's download; 0: none")
+    parser.add_argument("--memory-soft-bytes", type=int, default=ServerOptions(root="-").memory_soft_bytes)
+    parser.add_argument("--log-retain-bytes", type=int, default=ServerOptions(root="-").log_retain_bytes)
+    parser.add_argument("--log-retain-entries", type=int, default=ServerOptions(root="-").log_retain_entries)
+    parser.add_argument(
+        "--unsafe-no-wal-sync", action="store_true", help="unsafe: a power loss forgets acknowledged writes"
+    )
+    given = parser.parse_args(arguments)
+    try:
+        masters = tuple(Address.parse(m.strip()) for m in given.masters.split(",") if m.strip())
+        host, colon, port = given.listen.rpartition(":")
+        if not colon or not host or not port.isdigit():
+            raise ValueError(f"{given.listen!r} is not an address of the form host:port")
+    except ValueError as error:
+        parser.error(str(error))
+    return ServerOptions(
+        root=given.root,
+        listen=given.listen,
+        advertise=given.advertise,
+        masters=masters,
+        ready_file=given.ready_file,
+        parent_fd=given.parent_fd,
+        location=given.location,
+        metrics_port=given.metrics_port,
+        copy_rate_bytes_per_s=given.copy_rate_bytes_per_s,
+        memory_soft_bytes=given.memory_soft_bytes,
+        log_retain_bytes=given.log_retain_bytes,
+        log_retain_entries=given.log_retain_entries,
+        wal_sync=not given.unsafe_no_wal_sync,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(parse(sys.argv[1:])))

@@ -1,0 +1,33 @@
+"""Channels to other servers, one per address, for calls that are not consensus messages."""
+
+from __future__ import annotations
+
+import grpc.aio
+
+from nyala.replica.rpc import CHANNEL_OPTIONS
+
+CHANNELS_MAX = 256
+
+
+class Channels:
+    """A bounded cache of channels. Concurrency: the loop's thread."""
+
+    def __init__(self) -> None:
+        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._retired: list[grpc.aio.Channel] = []
+
+    def get(self, address: str) -> grpc.aio.Channel:
+        """The channel to `host:port`."""
+        channel = self._channels.get(address)
+        if channel is None:
+            if len(self._channels) >= CHANNELS_MAX:
+                self._retired.append(self._channels.pop(next(iter(self._channels))))
+            channel = self._channels[address] = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+        return channel
+
+    async def close(self) -> None:
+        """Close all of them."""
+        for channel in (*self._channels.values(), *self._retired):
+            await channel.close()
+        self._channels.clear()
+        self._retired.clear()

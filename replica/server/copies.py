@@ -1,0 +1,267 @@
+"""Tablet copies of one server: jobs that copy into it, and the requests of its leaders to peers that need one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+import grpc.aio
+
+from nyala.replica.base import Address, Code, DataState, DiskFailure, InvariantViolation, OpId, Refused, ReplicaError
+from nyala.replica.cmeta import ConsensusMeta
+from nyala.replica.copy import CopyRequest, CopySource, FollowerCopy, LocalReplica, start_tablet_copy_checks
+from nyala.replica.raft import CopyNeeded
+from nyala.replica.rpc import address_to_pb, error_from_pb, opid_to_pb, pb, pb_grpc
+from nyala.replica.tablet import Superblock
+
+from .channels import Channels
+from .hosted import CopyJob, HostedTablet
+from .manager import TabletManager
+
+_log = logging.getLogger("nyala.server")
+
+JOBS_REMEMBERED = 64
+START_TIMEOUT_S = 5.0
+BACKOFF_FIRST_S = 0.3
+BACKOFF_MAX_S = 10.0
+
+
+class Pace:
+    """Holds one job to a rate. Concurrency: any thread of the job."""
+
+    def __init__(self, bytes_per_s: int) -> None:
+        self._bytes_per_s = bytes_per_s
+        self._free_at = time.monotonic()
+        self._lock = threading.Lock()
+        self._never = threading.Event()
+
+    def __call__(self, length_bytes: int) -> None:
+        if not self._bytes_per_s:
+            return
+        with self._lock:
+            now = time.monotonic()
+            self._free_at = max(self._free_at, now) + length_bytes / self._bytes_per_s
+            wait = self._free_at - now
+        if wait > 0:
+            self._never.wait(wait)
+
+
+class CopyJobs:
+    """Copies into this server, on a pool of their own so that they cannot crowd out votes or writes.
+
+    Concurrency: the loop's thread; each job runs in one thread of the pool and in its streams.
+    """
+
+    def __init__(self, manager: TabletManager, make_source: Callable[[str, list[Address]], CopySource]) -> None:
+        self._manager = manager
+        self._make_source = make_source
+        self._pool = ThreadPoolExecutor(manager.options.copy_jobs_max, thread_name_prefix="copy-job")
+        self.ended: deque[CopyJob] = deque(maxlen=JOBS_REMEMBERED)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def running(self) -> list[CopyJob]:
+        """Jobs that have not ended, waiting ones included."""
+        return [h.copy for h in self._manager.tablets.values() if h.copy is not None]
+
+    def start(self, request: CopyRequest, addresses: list[Address]) -> LocalReplica:
+        """Check `request` and start its job; Refused, and then nothing has changed. Returns what was here before."""
+        manager = self._manager
+        hosted = manager.tablets.get(request.tablet_id)
+        local = self.local(request.tablet_id)
+        decision = start_tablet_copy_checks(request, local)
+        if decision.refusal is not None:
+            raise decision.refusal
+        if hosted is not None and (hosted.transition.locked() or hosted.opening):
+            raise Refused(Code.ALREADY_INPROGRESS, "the tablet is in transition", tablet=request.tablet_id)
+        if hosted is None:
+            hosted = manager.blank(request.tablet_id)
+        job = CopyJob(request.tablet_id, request.from_uuid, manager.uuid, manager.clock.wall_us())
+        hosted.copy = job
+        task = asyncio.create_task(self._run(hosted, job, local, addresses))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return local
+
+    def local(self, tablet_id: str) -> LocalReplica:
+        """What this server has of the tablet, for the checks."""
+        hosted = self._manager.tablets.get(tablet_id)
+        if hosted is None:
+            return LocalReplica(uuid=self._manager.uuid, data_state=DataState.DOES_NOT_EXIST)
+        return LocalReplica(
+            uuid=self._manager.uuid,
+            data_state=hosted.data_state,
+            copying=hosted.copy is not None,
+            term=hosted.term,
+            last_opid=hosted.last_opid,
+        )
+
+    def cancel(self, tablet_id: str) -> None:
+        """End the tablet's job at its next chunk; the replica then is a tombstone."""
+        hosted = self._manager.tablets.get(tablet_id)
+        if hosted is not None and hosted.copy is not None:
+            hosted.copy.cancelled = True
+
+    async def stop(self) -> None:
+        """Cancel all jobs and wait until none runs."""
+        for job in self.running():
+            job.cancelled = True
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=5)
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    async def _run(self, hosted: HostedTablet, job: CopyJob, local: LocalReplica, addresses: list[Address]) -> None:
+        manager, loop = self._manager, asyncio.get_running_loop()
+        prefix = f"T {job.tablet_id} P {manager.uuid} [term {local.term} LEARNER]"
+        _log.info("%s tablet copy from %s begins (was %s)", prefix, job.source_uuid, local.data_state.name)
+        try:
+            async with hosted.transition:
+                await loop.run_in_executor(self._pool, lambda: self._copy(hosted, job, local, addresses, loop))
+                job.progress.phase = "COPY.6"
+                hosted.superblock = await manager.in_thread(lambda: Superblock.load(manager.disk, job.tablet_id))
+                hosted.copy = None
+                await manager.open(hosted)
+                manager.disk.crash_point("copy.6")
+            job.progress.phase = "DONE"
+            _log.info("%s tablet copy done: %d bytes", prefix, job.progress.bytes_done)
+        except (DiskFailure, InvariantViolation) as error:
+            manager.on_fatal(error)
+        except (ReplicaError, grpc.RpcError, OSError) as error:
+            job.error = str(error)
+            _log.warning("%s tablet copy failed: %s", prefix, error)
+            await self._settle(hosted)
+        finally:
+            hosted.copy = None
+            self.ended.append(job)
+            manager.changed.add(job.tablet_id)
+
+    async def _settle(self, hosted: HostedTablet) -> None:
+        """After a failed copy: what the disk says holds. A replica that was not touched runs on."""
+        manager, tablet_id = self._manager, hosted.tablet_id
+        if not await manager.in_thread(lambda: Superblock.exists(manager.disk, tablet_id)):
+            manager.tablets.pop(tablet_id, None)
+            return
+        hosted.superblock = await manager.in_thread(lambda: Superblock.load(manager.disk, tablet_id))
+        if hosted.cmeta is None and ConsensusMeta.exists(manager.disk, tablet_id):
+            hosted.cmeta = await manager.in_thread(lambda: ConsensusMeta.load(manager.disk, tablet_id))
+        if hosted.superblock.data_state is DataState.READY and hosted.replica is None:
+            # It was stopped, and then could not be deleted: nothing is lost, it runs again.
+            async with hosted.transition:
+                await manager.open(hosted)
+
+    def _copy(
+        self,
+        hosted: HostedTablet,
+        job: CopyJob,
+        local: LocalReplica,
+        addresses: list[Address],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        """COPY.1 to COPY.5 in the job's thread; stopping the replica is asked of the loop."""
+        manager = self._manager
+
+        def clear() -> Superblock | None:
+            if not Superblock.exists(manager.disk, job.tablet_id):
+                return None
+            halted = asyncio.run_coroutine_threadsafe(manager.halt_for_deletion(hosted), loop)
+            return manager.delete_files(hosted, halted.result())
+
+        def merge(remote: bytes) -> None:
+            with hosted.promises:
+                if hosted.cmeta is not None:
+                    hosted.cmeta.merge(remote)
+                else:
+                    hosted.cmeta = ConsensusMeta.adopt(manager.disk, job.tablet_id, manager.uuid, remote)
+
+        source = self._make_source(job.source_uuid, addresses)
+        try:
+            FollowerCopy(
+                disk=manager.disk,
+                tablet_id=job.tablet_id,
+                uuid=manager.uuid,
+                source=source,
+                kept_last_opid=local.last_opid,
+                clear=clear,
+                streams=manager.options.copy_streams,
+                merge=merge,
+                pace=Pace(manager.options.copy_rate_bytes_per_s),
+                cancelled=lambda: job.cancelled,
+                progress=job.progress,
+            ).run()
+        finally:
+            close = getattr(source, "close", None)
+            if close is not None:
+                close()
+
+
+class CopyRequests:
+    """StartTabletCopy from this server's leaders to peers: one at a time per peer, with back-off per tablet and peer.
+
+    Concurrency: the loop's thread.
+    """
+
+    def __init__(self, manager: TabletManager, channels: Channels, own_address: Address) -> None:
+        self._manager = manager
+        self._channels = channels
+        self._own_address = own_address
+        self._busy: set[str] = set()
+        self._next: dict[tuple[str, str], tuple[float, float]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def needed(self, tablet_id: str, need: CopyNeeded) -> None:
+        """A leader here found that a peer needs a copy; asks again by itself, so dropping it is harmless."""
+        key, now = (tablet_id, need.peer_uuid), time.monotonic()
+        at, backoff = self._next.get(key, (0.0, BACKOFF_FIRST_S))
+        if need.peer_uuid in self._busy or now < at or self._manager.stopping:
+            return
+        if now - at > 2 * BACKOFF_MAX_S:
+            backoff = BACKOFF_FIRST_S
+        self._next[key] = (now + backoff, min(2 * backoff, BACKOFF_MAX_S))
+        self._busy.add(need.peer_uuid)
+        task = asyncio.create_task(self._send(tablet_id, need))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        if len(self._next) > 10_000:
+            self._next = {k: v for k, v in self._next.items() if now - v[0] < 2 * BACKOFF_MAX_S}
+
+    async def _send(self, tablet_id: str, need: CopyNeeded) -> None:
+        try:
+            await self._ask(tablet_id, need)
+        finally:
+            self._busy.discard(need.peer_uuid)
+
+    async def _ask(self, tablet_id: str, need: CopyNeeded) -> None:
+        hosted = self._manager.tablets.get(tablet_id)
+        if hosted is None or hosted.replica is None or not hosted.replica.is_leader:
+            return
+        term = hosted.replica.term
+        member = hosted.replica.active_config.member(need.peer_uuid)
+        if member is None or not member.addresses:
+            return
+        request = pb.StartTabletCopyRequest(
+            dest_uuid=need.peer_uuid,
+            from_uuid=self._manager.uuid,
+            from_addresses=[address_to_pb(self._own_address)],
+            tablet_id=tablet_id,
+            term=term,
+            current_state=int(need.current_state),
+        )
+        if need.last_opid != OpId(0, 0):
+            request.last_opid.CopyFrom(opid_to_pb(need.last_opid))
+        prefix = f"T {tablet_id} P {self._manager.uuid} [term {term} LEADER]"
+        stub = pb_grpc.CopyServiceStub(self._channels.get(str(member.addresses[0])))  # type: ignore[no-untyped-call]
+        try:
+            reply = await stub.StartTabletCopy(request, timeout=START_TIMEOUT_S)
+        except grpc.aio.AioRpcError as error:
+            _log.info("%s could not ask %s to copy: %s", prefix, need.peer_uuid, error.code().name)
+            return
+        refusal = error_from_pb(reply.error)
+        if refusal is None:
+            _log.info("%s asked %s to copy the tablet (%s)", prefix, need.peer_uuid, need.current_state.name)
+        elif refusal.code is not Code.ALREADY_INPROGRESS:
+            _log.info("%s %s refused to copy: %s", prefix, need.peer_uuid, refusal)

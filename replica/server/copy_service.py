@@ -1,0 +1,296 @@
+"""The CopyService of a tablet server, and the follower's door to another server's."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import google_crc32c
+import grpc
+
+from nyala.replica.base import Address, Applied, Code, DataState, Refused, ReplicaError, check, limits
+from nyala.replica.copy import (
+    CopyFile,
+    CopyManifest,
+    CopyRequest,
+    CopySourceSession,
+    FileKind,
+    capture_session,
+)
+from nyala.replica.rpc import (
+    CHANNEL_OPTIONS,
+    addresses_from_pb,
+    error_to_pb,
+    opid_from_pb,
+    opid_to_pb,
+    pb,
+    pb_grpc,
+    raise_if_error,
+)
+
+from .copies import CopyJobs
+from .manager import TabletManager
+from .refusals import as_refusal, check_name
+
+_log = logging.getLogger("nyala.server")
+
+
+class CopyServicer(pb_grpc.CopyServiceServicer):  # type: ignore[misc]
+    """Serves copies of this server's leaders, and starts copies into this server.
+
+    Concurrency: handlers on the loop; files are read and checksummed in threads of its own.
+    """
+
+    def __init__(self, manager: TabletManager, jobs: CopyJobs) -> None:
+        self._manager = manager
+        self._jobs = jobs
+        self._pool = ThreadPoolExecutor(limits.COPY_SESSIONS_MAX, thread_name_prefix="copy-serve")
+
+    async def StartTabletCopy(self, request: Any, context: Any) -> Any:
+        """Check and start a copy into this server; answers before it runs."""
+        try:
+            check_name(request.dest_uuid, self._manager.uuid)
+            wanted = CopyRequest(
+                dest_uuid=request.dest_uuid,
+                from_uuid=request.from_uuid,
+                tablet_id=request.tablet_id,
+                term=request.term,
+                current_state=_data_state(request.current_state),
+                last_opid=opid_from_pb(request.last_opid) if request.HasField("last_opid") else None,
+            )
+            addresses = list(addresses_from_pb(request.from_addresses))
+            if not addresses:
+                raise Refused(Code.INVALID_ARGUMENT, "the source tells no address", source=request.from_uuid)
+            before = self._jobs.start(wanted, addresses)
+        except ReplicaError as error:
+            local = self._jobs.local(request.tablet_id)
+            return pb.StartTabletCopyReply(
+                error=error_to_pb(as_refusal(error)),
+                current_term=local.term,
+                last_opid=opid_to_pb(local.last_opid),
+                data_state=int(local.data_state),
+            )
+        return pb.StartTabletCopyReply(
+            current_term=before.term, last_opid=opid_to_pb(before.last_opid), data_state=int(DataState.COPYING)
+        )
+
+    async def BeginCopy(self, request: Any, context: Any) -> Any:
+        """Open a session on a replica here: its leader, unless the caller may copy without one."""
+        manager = self._manager
+        try:
+            check_name(request.dest_uuid, manager.uuid)
+            hosted = manager.get(request.tablet_id)
+            replica, tablet = hosted.serving()
+            cmeta, log = hosted.cmeta, hosted.log
+            check(cmeta is not None and log is not None, "a running replica has its files", tablet=hosted.tablet_id)
+            is_leader = replica.is_leader
+            if not is_leader and not request.allow_leaderless:
+                raise Refused(Code.NOT_LEADER, "copies are served by the leader", detail=replica.leader_uuid or "")
+
+            def capture(session_id: str, ttl_us: int) -> CopySourceSession:
+                return capture_session(
+                    disk=manager.disk,
+                    tablet_id=hosted.tablet_id,
+                    requestor_uuid=request.requestor_uuid,
+                    session_id=session_id,
+                    ttl_us=ttl_us,
+                    state=tablet,
+                    cmeta=cmeta,  # type: ignore[arg-type]
+                    log=log,  # type: ignore[arg-type]
+                    is_leader=is_leader,
+                )
+
+            loop = asyncio.get_running_loop()
+            session = await loop.run_in_executor(
+                self._pool,
+                lambda: manager.sessions.open(hosted.tablet_id, request.requestor_uuid, capture),
+            )
+        except ReplicaError as error:
+            return pb.BeginCopyReply(error=error_to_pb(as_refusal(error)))
+        m = session.manifest
+        _log.info(
+            "T %s P %s copy session %s for %s: %d bytes, log to %s",
+            hosted.tablet_id,
+            manager.uuid,
+            m.session_id,
+            request.requestor_uuid,
+            m.size_bytes,
+            m.last_opid,
+        )
+        return pb.BeginCopyReply(
+            session_id=m.session_id,
+            superblock=m.superblock,
+            cmeta=m.cmeta,
+            files=[pb.CopyFile(kind=int(f.kind), name=f.name, length_bytes=f.length_bytes, crc=f.crc) for f in m.files],
+            last_opid=opid_to_pb(m.last_opid),
+            first_retained_index=m.first_retained_index,
+            is_leader=m.is_leader,
+            ttl_us=m.ttl_us,
+        )
+
+    async def Fetch(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        """Chunks of one file, each with its CRC-32C; the next is read while one is sent."""
+        loop, sessions = asyncio.get_running_loop(), self._manager.sessions
+        try:
+            check_name(request.dest_uuid, self._manager.uuid)
+            session = sessions.get(request.session_id)
+            chunks = session.read(request.kind, request.name, request.byte_offset, request.length_bytes)
+
+            def following() -> Any:
+                sessions.get(request.session_id)  # a long download keeps its session
+                found = next(chunks, None)
+                if found is None:
+                    return None
+                offset, data = found
+                return pb.FetchChunk(byte_offset=offset, data=data, crc=google_crc32c.value(data))
+
+            pending = loop.run_in_executor(self._pool, following)
+            while (chunk := await pending) is not None:
+                pending = loop.run_in_executor(self._pool, following)
+                yield chunk
+        except ReplicaError as error:
+            yield pb.FetchChunk(error=error_to_pb(as_refusal(error)))
+
+    async def EndCopy(self, request: Any, context: Any) -> Any:
+        """Close a session."""
+        try:
+            check_name(request.dest_uuid, self._manager.uuid)
+            end = self._manager.sessions.end
+            await asyncio.get_running_loop().run_in_executor(
+                self._pool, lambda: end(request.session_id, request.success)
+            )
+        except ReplicaError as error:
+            return pb.EndCopyReply(error=error_to_pb(as_refusal(error)))
+        return pb.EndCopyReply()
+
+    async def ListCopies(self, request: Any, context: Any) -> Any:
+        """Copies into this server, running ones first, and sessions that it serves."""
+        try:
+            check_name(request.dest_uuid, self._manager.uuid)
+        except Refused as error:
+            return pb.ListCopiesReply(error=error_to_pb(error))
+        jobs = [
+            pb.CopyJob(
+                tablet_id=j.tablet_id,
+                source_uuid=j.source_uuid,
+                target_uuid=j.target_uuid,
+                phase=j.progress.phase,
+                bytes_done=j.progress.bytes_done,
+                bytes_total=j.progress.bytes_total,
+                started_us=j.started_us,
+                error=j.error,
+            )
+            for j in (*self._jobs.running(), *reversed(self._jobs.ended))
+        ]
+        jobs += [
+            pb.CopyJob(
+                tablet_id=s.tablet_id,
+                source_uuid=self._manager.uuid,
+                target_uuid=s.requestor_uuid,
+                phase="SERVING",
+                bytes_done=s.bytes_served,
+                bytes_total=s.manifest.size_bytes,
+            )
+            for s in self._manager.sessions.sessions()
+        ]
+        return pb.ListCopiesReply(jobs=jobs)
+
+
+def _data_state(number: int) -> DataState:
+    try:
+        return DataState(number)
+    except ValueError:
+        raise Refused(Code.INVALID_ARGUMENT, "no such data state", number=number) from None
+
+
+class RemoteCopySource:
+    """A `CopySource` over another server's CopyService; blocking calls, for threads of a copy job."""
+
+    BEGIN_TIMEOUT_S = 120.0
+    """The source reads its WAL segments once to begin."""
+    IDLE_TIMEOUT_S = 600.0
+
+    def __init__(self, uuid: str, addresses: list[Address]) -> None:
+        self._uuid = uuid
+        self._channel = grpc.insecure_channel(str(addresses[0]), options=CHANNEL_OPTIONS)
+        self._stub = pb_grpc.CopyServiceStub(self._channel)  # type: ignore[no-untyped-call]
+
+    def begin(self, tablet_id: str, requestor_uuid: str, allow_leaderless: bool) -> CopyManifest:
+        """Open a session there."""
+        request = pb.BeginCopyRequest(
+            dest_uuid=self._uuid,
+            requestor_uuid=requestor_uuid,
+            tablet_id=tablet_id,
+            allow_leaderless=allow_leaderless,
+        )
+        reply = _answered(lambda: self._stub.BeginCopy(request, timeout=self.BEGIN_TIMEOUT_S))
+        raise_if_error(reply.error)
+        return CopyManifest(
+            session_id=reply.session_id,
+            superblock=reply.superblock,
+            cmeta=reply.cmeta,
+            files=tuple(_file(f) for f in reply.files),
+            last_opid=opid_from_pb(reply.last_opid),
+            first_retained_index=reply.first_retained_index,
+            is_leader=reply.is_leader,
+            ttl_us=reply.ttl_us,
+        )
+
+    def fetch(self, session_id: str, file: CopyFile, byte_offset: int, length_bytes: int) -> Iterator[bytes]:
+        """The chunks of one file in order, each checked against its own CRC."""
+        request = pb.FetchRequest(
+            dest_uuid=self._uuid,
+            session_id=session_id,
+            kind=int(file.kind),
+            name=file.name,
+            byte_offset=byte_offset,
+            length_bytes=length_bytes,
+        )
+        expected = byte_offset
+        call = self._stub.Fetch(request, timeout=self.IDLE_TIMEOUT_S)
+        try:
+            for chunk in call:
+                raise_if_error(chunk.error)
+                if chunk.byte_offset != expected or google_crc32c.value(chunk.data) != chunk.crc:
+                    raise Refused(Code.CORRUPTION, "a chunk was damaged on its way", name=file.name, offset=expected)
+                expected += len(chunk.data)
+                yield chunk.data
+        except grpc.RpcError as error:
+            raise _lost(error) from error
+        finally:
+            call.cancel()
+
+    def end(self, session_id: str, success: bool) -> None:
+        """Close the session there."""
+        request = pb.EndCopyRequest(dest_uuid=self._uuid, session_id=session_id, success=success)
+        raise_if_error(_answered(lambda: self._stub.EndCopy(request, timeout=10)).error)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._channel.close()
+
+
+def _file(message: Any) -> CopyFile:
+    try:
+        kind = FileKind(message.kind)
+    except ValueError:
+        raise Refused(Code.INVALID_ARGUMENT, "the source offers a file of unknown kind", kind=message.kind) from None
+    name = message.name
+    if not name or "/" in name or name.startswith("."):
+        raise Refused(Code.INVALID_ARGUMENT, "the source offers a file outside of its folder", name=name)
+    return CopyFile(kind, name, message.length_bytes, message.crc)
+
+
+def _answered(call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except grpc.RpcError as error:
+        raise _lost(error) from error
+
+
+def _lost(error: Any) -> Refused:
+    code = error.code().name if hasattr(error, "code") and error.code() else "?"
+    return Refused(Code.UNAVAILABLE, "the copy source does not answer", applied=Applied.NOT_APPLIED, status=code)

@@ -1,0 +1,155 @@
+"""Heartbeats to all masters: reports out, orders in."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable
+from itertools import islice
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from nyala.replica.base import Address, Code, ReplicaError
+from nyala.replica.rpc import address_to_pb, error_from_pb, pb, pb_grpc
+
+from .channels import Channels
+from .manager import TabletManager
+from .memory import MemoryGuard
+from .service import VERSION, create_tablet, delete_tablet
+from .status import replica_status
+
+_log = logging.getLogger("nyala.server")
+
+TIMEOUT_S = 3.0
+REFRESH_PER_BEAT = 20
+"""Unchanged replicas reported again with each heartbeat, in turn, so that sizes and row counts stay fresh."""
+ORDERS_RUNNING_MAX = 32
+
+
+class Heartbeats:
+    """One loop per master. A report is full the first time and when asked for, otherwise what changed and a few more.
+
+    Concurrency: the loop's thread.
+    """
+
+    def __init__(
+        self,
+        manager: TabletManager,
+        channels: Channels,
+        memory: MemoryGuard,
+        address: Address,
+        on_cluster: Callable[[str], Awaitable[None]],
+    ) -> None:
+        self._manager = manager
+        self._channels = channels
+        self._memory = memory
+        self._address = address
+        self._on_cluster = on_cluster
+        self._changed: dict[Address, set[str]] = {m: set() for m in manager.options.masters}
+        self._orders: set[str] = set()
+        self._order_tasks: set[asyncio.Task[None]] = set()
+        self.booting = True
+
+    async def run_forever(self) -> None:
+        """Beat until the server stops."""
+        async with asyncio.TaskGroup() as group:
+            for master in self._manager.options.masters:
+                group.create_task(self._one_master(master))
+
+    async def _one_master(self, master: Address) -> None:
+        manager = self._manager
+        master_uuid, sequence, full, place, away = "", 0, True, 0, False
+        changed = self._changed[master]
+        while not manager.stopping:
+            self._spread_changes()
+            sequence += 1
+            tablets = sorted(manager.tablets)
+            reported = set(changed)
+            changed.clear()
+            if full:
+                chosen = tablets
+            else:
+                place = place + REFRESH_PER_BEAT if place + REFRESH_PER_BEAT < len(tablets) else 0
+                chosen = sorted(reported | set(islice(tablets, place, place + REFRESH_PER_BEAT)))
+            try:
+                reply = await self._beat(master, master_uuid, sequence, full, chosen)
+                error = error_from_pb(reply.error)
+                if error is not None and error.code is Code.INVALID_NAME:
+                    master_uuid, full = "", True
+                elif error is not None:
+                    full = True
+                    _log.info("P %s master %s refused a heartbeat: %s", manager.uuid, master, error)
+                else:
+                    full = reply.need_full_report
+                    master_uuid = reply.master_uuid
+                    if reply.cluster_id:
+                        await self._on_cluster(reply.cluster_id)
+                    self._carry_out(reply.orders)
+                if away:
+                    _log.info("P %s master %s answers again", manager.uuid, master)
+                away = False
+            except grpc.aio.AioRpcError as error:
+                changed |= reported
+                full = True
+                if not away:
+                    _log.info("P %s master %s does not answer: %s", manager.uuid, master, error.code().name)
+                away = True
+            await asyncio.sleep(manager.options.heartbeat_ms / 1000)
+
+    def _spread_changes(self) -> None:
+        if self._manager.changed:
+            for waiting in self._changed.values():
+                waiting |= self._manager.changed
+            self._manager.changed.clear()
+
+    async def _beat(self, master: Address, master_uuid: str, sequence: int, full: bool, chosen: list[str]) -> Any:
+        manager = self._manager
+        statuses = [
+            replica_status(manager.tablets[t], manager.uuid, manager.options.tick_ms)
+            for t in chosen
+            if t in manager.tablets
+        ]
+        free = os.statvfs(manager.options.root)
+        request = pb.HeartbeatRequest(
+            dest_uuid=master_uuid,
+            server_uuid=manager.uuid,
+            addresses=[address_to_pb(self._address)],
+            sequence=sequence,
+            full_report=full,
+            replicas=statuses,
+            booting=self.booting,
+            location=manager.options.location,
+            memory_bytes=self._memory.used_bytes,
+            disk_bytes_free=free.f_bavail * free.f_frsize,
+            version=VERSION,
+        )
+        stub = pb_grpc.MasterServiceStub(self._channels.get(str(master)))  # type: ignore[no-untyped-call]
+        return await stub.Heartbeat(request, timeout=TIMEOUT_S)
+
+    def _carry_out(self, orders: Any) -> None:
+        """Start what the masters order and is not under way; they repeat whatever is not yet done."""
+        for order in orders:
+            request = order.create if order.HasField("create") else order.delete
+            if request.tablet_id in self._orders or len(self._orders) >= ORDERS_RUNNING_MAX:
+                continue
+            self._orders.add(request.tablet_id)
+            act = create_tablet if order.HasField("create") else delete_tablet
+            task = asyncio.create_task(self._order(request, act))
+            self._order_tasks.add(task)
+            task.add_done_callback(self._order_tasks.discard)
+
+    async def _order(self, request: Any, act: Callable[[TabletManager, Any], Awaitable[Any]]) -> None:
+        manager = self._manager
+        try:
+            if request.dest_uuid != manager.uuid:
+                _log.warning("P %s dropped an order for %s", manager.uuid, request.dest_uuid or "(nobody)")
+                return
+            await act(manager, request)
+        except ReplicaError as error:
+            _log.info("T %s P %s could not carry out an order: %s", request.tablet_id, manager.uuid, error)
+        finally:
+            self._orders.discard(request.tablet_id)
+            manager.changed.add(request.tablet_id)

@@ -1,0 +1,120 @@
+"""One tablet as this server has it: its files, and the objects that run it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from nyala.replica.base import ZERO_OPID, Code, DataState, OpId, Refused
+from nyala.replica.cmeta import ConsensusMeta
+from nyala.replica.copy import CopyProgress
+from nyala.replica.host import Phase, Replica
+from nyala.replica.tablet import Superblock, Tablet
+from nyala.replica.wal import Log
+
+from .lanes import Lane
+
+
+def _set_event() -> asyncio.Event:
+    event = asyncio.Event()
+    event.set()
+    return event
+
+
+@dataclass
+class CopyJob:
+    """A tablet copy into this server, running or just ended."""
+
+    tablet_id: str
+    source_uuid: str
+    target_uuid: str
+    started_us: int
+    progress: CopyProgress = field(default_factory=CopyProgress)
+    cancelled: bool = False
+    error: str = ""
+
+
+@dataclass(eq=False)
+class HostedTablet:
+    """What this server has of one tablet.
+
+    Concurrency: fields change on the loop's thread only; the objects behind them say their own rules. `transition`
+    is held while the tablet is created, opened, deleted or copied.
+    """
+
+    tablet_id: str
+    superblock: Superblock
+    """As of the last transition; a running tablet's own one is newer."""
+    lane: Lane
+    meta_lane: Lane
+    cmeta: ConsensusMeta | None = None
+    tablet: Tablet | None = None
+    log: Log | None = None
+    replica: Replica | None = None
+    copy: CopyJob | None = None
+    opening: bool = False
+    error: str = ""
+    """Why it could not be opened."""
+    transition: asyncio.Lock = field(default_factory=asyncio.Lock)
+    write_tail: asyncio.Future[None] | None = None
+    """Done when the latest write to arrive has its index: writes keep their order of arrival."""
+    promises: threading.Lock = field(default_factory=threading.Lock)
+    """A tombstone's votes and the merge of a copied consensus metadata exclude each other."""
+    unattended: asyncio.Event = field(default_factory=_set_event)
+    """Cleared while a flush or a compaction runs."""
+    flushed_s: float = field(default_factory=time.monotonic)
+
+    @property
+    def data_state(self) -> DataState:
+        """COPYING from the moment a copy job is accepted."""
+        return DataState.COPYING if self.copy is not None else self.superblock.data_state
+
+    @property
+    def term(self) -> int:
+        """The term that this server promised for the tablet."""
+        if self.replica is not None:
+            return self.replica.term
+        return self.cmeta.term if self.cmeta is not None else 0
+
+    @property
+    def last_opid(self) -> OpId:
+        """End of the log, or what was kept of it."""
+        if self.replica is not None:
+            return self.replica.last_logged
+        return self.superblock.last_logged or ZERO_OPID
+
+    @property
+    def running(self) -> bool:
+        """Whether the replica takes part in its group."""
+        return self.replica is not None and self.replica.phase in (Phase.CONFIGURING, Phase.RUNNING)
+
+    def serving(self, table_id: str = "") -> tuple[Replica, Tablet]:
+        """The running replica and its tablet; Refused names what it is instead.
+
+        An empty `table_id` is not compared.
+        """
+        values: dict[str, Any] = {"tablet": self.tablet_id}
+        if self.copy is not None:
+            raise Refused(Code.NOT_READY, "the tablet is being copied to this server", **values)
+        if self.superblock.data_state is DataState.DELETED:
+            raise Refused(Code.TABLET_DELETED, "the tablet was deleted here", **values)
+        if self.opening:
+            raise Refused(Code.NOT_READY, "the tablet is starting", **values)
+        if self.replica is None or self.tablet is None:
+            raise Refused(Code.TABLET_FAILED, self.error or "the tablet could not be started", **values)
+        if self.replica.phase is Phase.FAILED:
+            raise Refused(Code.TABLET_FAILED, self.replica.error or "the replica has failed", **values)
+        if self.replica.phase is Phase.STOPPED:
+            raise Refused(Code.NOT_READY, "the replica is stopping", **values)
+        if table_id and table_id != self.superblock.table_id:
+            raise Refused(
+                Code.WRONG_TABLE,
+                "the tablet belongs to another table; was the table dropped and created again?",
+                wanted=table_id,
+                own=self.superblock.table_id,
+                **values,
+            )
+        return self.replica, self.tablet

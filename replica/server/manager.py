@@ -1,0 +1,427 @@
+"""All replicas of one server: found at start, created, opened, fed with messages and ticks, deleted."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, TypeVar
+
+from nyala.replica.base import (
+    ZERO_OPID,
+    Clock,
+    Code,
+    Corruption,
+    DataState,
+    Disk,
+    DiskFailure,
+    HybridClock,
+    InvariantViolation,
+    Member,
+    OpId,
+    RaftConfig,
+    Refused,
+    ReplicaError,
+)
+from nyala.replica.cmeta import ConsensusMeta
+from nyala.replica.copy import SourceSessions, delete_replica, named_blocks, settle_at_startup, wal_folder
+from nyala.replica.host import HostOptions, Replica
+from nyala.replica.raft import Message, RaftOptions
+from nyala.replica.tablet import Superblock, Tablet, sweep_orphans
+from nyala.replica.wal import Log, WalOptions
+
+from .hosted import HostedTablet
+from .lanes import Lane, LoopPost
+from .options import ServerOptions
+from .tombstone import answer_without_replica
+
+T = TypeVar("T")
+_log = logging.getLogger("nyala.server")
+
+
+class TabletManager:
+    """Owner of every tablet of this server.
+
+    Concurrency: the loop's thread, unless a method says otherwise; disk and replay run in threads.
+    """
+
+    def __init__(
+        self,
+        *,
+        disk: Disk,
+        uuid: str,
+        options: ServerOptions,
+        clock: Clock,
+        hybrid_clock: HybridClock,
+        post: LoopPost,
+        heavy: ThreadPoolExecutor,
+        send: Callable[[list[tuple[str, Message]]], None],
+        learn_config: Callable[[RaftConfig], None],
+        on_copy_needed: Callable[[str, Any], None],
+        on_fatal: Callable[[BaseException], None],
+        raft_options: RaftOptions | None = None,
+    ) -> None:
+        self.disk = disk
+        self.uuid = uuid
+        self.options = options
+        self.clock = clock
+        self.hybrid_clock = hybrid_clock
+        self.tablets: dict[str, HostedTablet] = {}
+        self.sessions = SourceSessions(clock)
+        self.changed: set[str] = set()
+        """Tablets to report to the masters; the heartbeat empties it."""
+        self.lag_ms_max = 0.0
+        self._post = post
+        self._heavy = heavy
+        self._open_pool = ThreadPoolExecutor(options.open_threads, thread_name_prefix="open")
+        self._meta_pool = ThreadPoolExecutor(options.heavy_threads, thread_name_prefix="meta")
+        self._send = send
+        self._learn_config = learn_config
+        self._on_copy_needed = on_copy_needed
+        self.on_fatal = on_fatal
+        self._raft_options = raft_options or RaftOptions()
+        self._creating = asyncio.Lock()
+        self._rng = random.Random(uuid + str(clock.monotonic_us()))
+        self.stopping = False
+
+    # ------------------------------------------------------------------------------------------------ start and stop
+
+    async def start(self) -> None:
+        """Settle every superblock found, sweep orphaned blocks, then open what is READY, some at once."""
+        found = await self.in_thread(self._settle_all)
+        for tablet_id, settled in found.items():
+            if isinstance(settled, Superblock):
+                hosted = self._add(settled)
+                hosted.cmeta = await self.in_thread(partial(_load_cmeta, self.disk, tablet_id))
+                hosted.opening = settled.data_state is DataState.READY
+            else:
+                hosted = self._add(Superblock(tablet_id=tablet_id, table_id="", data_state=DataState.READY))
+                hosted.error = str(settled)
+                _log.error("T %s P %s cannot start: %s", tablet_id, self.uuid, settled)
+
+    def open_all(self) -> list[asyncio.Task[None]]:
+        """Open every tablet that waits for it; the tasks end when they are open or have failed."""
+        return [asyncio.create_task(self._open_guarded(h)) for h in self.tablets.values() if h.opening]
+
+    async def _open_guarded(self, hosted: HostedTablet) -> None:
+        async with hosted.transition:
+            await self.open(hosted)
+
+    def _settle_all(self) -> dict[str, Superblock | Exception]:
+        """Each tablet's superblock after the startup rules, or why that tablet cannot start. In a thread."""
+        found: dict[str, Superblock | Exception] = {}
+        for tablet_id in Superblock.list_tablets(self.disk):
+            try:
+                found[tablet_id] = settle_at_startup(self.disk, Superblock.load(self.disk, tablet_id))
+            except (Corruption, Refused) as error:
+                found[tablet_id] = error
+        try:
+            swept = sweep_orphans(self.disk, named_blocks(self.disk))
+        except Corruption as error:
+            _log.warning("P %s blocks that nobody names are kept: %s", self.uuid, error)
+        else:
+            if swept:
+                _log.info("P %s removed %d files that no superblock names", self.uuid, len(swept))
+        return found
+
+    async def stop(self) -> None:
+        """Stop every replica and close its files; nothing is handed over any more."""
+        self.stopping = True
+        await asyncio.gather(*(self._halt(h) for h in list(self.tablets.values())))
+        self._open_pool.shutdown(wait=False, cancel_futures=True)
+        self._meta_pool.shutdown(wait=False)
+
+    async def in_thread(self, function: Callable[[], T]) -> T:
+        """Run disk work off the loop. A failing disk ends the process, whoever asked."""
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._open_pool, function)
+        except (DiskFailure, InvariantViolation) as error:
+            self.on_fatal(error)
+            raise
+
+    # ------------------------------------------------------------------------------------------------------- look-up
+
+    def get(self, tablet_id: str) -> HostedTablet:
+        """The tablet; Refused TABLET_NOT_FOUND if it never was here."""
+        hosted = self.tablets.get(tablet_id)
+        if hosted is None:
+            raise Refused(Code.TABLET_NOT_FOUND, "no such tablet on this server", tablet=tablet_id)
+        return hosted
+
+    def running(self) -> Iterable[HostedTablet]:
+        """Tablets that take part in their group."""
+        return [h for h in self.tablets.values() if h.running]
+
+    @property
+    def memory_bytes(self) -> int:
+        """Tracked memory of all tablets: stores, and writes that wait."""
+        return sum(h.tablet.memory_bytes for h in self.tablets.values() if h.tablet is not None)
+
+    def blank(self, tablet_id: str) -> HostedTablet:
+        """The place of a tablet that a copy is about to bring; it does not exist on disk yet."""
+        return self._add(Superblock(tablet_id=tablet_id, table_id="", data_state=DataState.DOES_NOT_EXIST))
+
+    def _add(self, superblock: Superblock) -> HostedTablet:
+        hosted = HostedTablet(
+            superblock.tablet_id, superblock, Lane(self._heavy, self._post), Lane(self._meta_pool, self._post)
+        )
+        self.tablets[superblock.tablet_id] = hosted
+        self.changed.add(superblock.tablet_id)
+        return hosted
+
+    # --------------------------------------------------------------------------------------------- messages and time
+
+    def deliver(self, tablet_id: str, message: Message) -> None:
+        """One consensus message, to the replica or to what stands for it."""
+        hosted = self.tablets.get(tablet_id)
+        if hosted is not None and hosted.replica is not None:
+            # Also while a copy job has not yet cleared it: one promise-keeper per tablet, the replica as long as it is.
+            hosted.replica.step(message)
+            return
+        if hosted is not None and hosted.opening:
+            return
+        answer_without_replica(self, hosted, tablet_id, message)
+
+    def reply(self, tablet_id: str, message: Message) -> None:
+        """Send one message to where it names."""
+        self._send([(tablet_id, message)])
+
+    async def tick_forever(self) -> None:
+        """One task ticks all replicas and measures how late the loop is."""
+        period_s = self.options.tick_ms / 1000
+        due = time.monotonic() + period_s
+        while not self.stopping:
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
+            now = time.monotonic()
+            self.lag_ms_max = max(self.lag_ms_max, (now - due) * 1000)
+            # Late ticks are not made up for: a stalled process must not mistake its own pause for a silent leader.
+            due = max(due + period_s, now)
+            for hosted in list(self.tablets.values()):
+                if hosted.replica is not None:
+                    hosted.replica.tick()
+
+    def on_change(self, tablet_id: str) -> None:
+        """A replica's role, term, config or phase is another."""
+        self.changed.add(tablet_id)
+        hosted = self.tablets.get(tablet_id)
+        if hosted is not None and hosted.replica is not None:
+            self._learn_config(hosted.replica.active_config)
+
+    def learn_member(self, member: Member) -> None:
+        """A member that is about to be added: its address must be known before its config entry is sent."""
+        if member.addresses:
+            self._learn_config(RaftConfig(ZERO_OPID, (member,)))
+
+    # -------------------------------------------------------------------------------------------------- create, open
+
+    async def create(self, superblock: Superblock, config: RaftConfig, *, campaign: bool) -> HostedTablet:
+        """A new tablet with `config` as its first config; the same again is a no-op.
+
+        Refused ALREADY_EXISTS for another table's tablet of that id, TABLET_DELETED for a tombstone: a replica that
+        gave promises comes back through a tablet copy only.
+        """
+        async with self._creating:
+            hosted = self.tablets.get(superblock.tablet_id)
+            if hosted is not None:
+                _check_same(hosted, superblock)
+                return hosted
+            if config.member(self.uuid) is None:
+                raise Refused(Code.INVALID_ARGUMENT, "this server is no member of the tablet's config", own=self.uuid)
+            await self.in_thread(lambda: _create_files(self.disk, self.uuid, superblock, config))
+            hosted = self._add(superblock)
+            hosted.opening = True
+        async with hosted.transition:
+            await self.open(hosted, campaign=campaign)
+        return hosted
+
+    async def open(self, hosted: HostedTablet, *, campaign: bool = False) -> None:
+        """Bootstrap and start a READY tablet; a failure is this replica's own. The caller holds `transition`."""
+        hosted.opening = True
+        try:
+            # A tombstone's vote may be on its way to disk; what is loaded now must know it.
+            await self._drained(hosted.meta_lane)
+            cmeta, tablet, log, replica = await self.in_thread(lambda: self._bootstrap(hosted))
+        except (Refused, Corruption) as error:
+            self._fail(hosted, error)
+            return
+        except InvariantViolation:
+            raise
+        except ReplicaError as error:
+            self._fail(hosted, error)
+            return
+        finally:
+            hosted.opening = False
+            self.changed.add(hosted.tablet_id)
+        hosted.superblock, hosted.cmeta, hosted.tablet = tablet.superblock, cmeta, tablet
+        hosted.log, hosted.replica, hosted.error = log, replica, ""
+        self._learn_config(cmeta.committed_config)
+        replica.start(campaign=campaign)
+        self._learn_config(replica.active_config)
+        _log.info(
+            "T %s P %s [term %d %s] started, log ends at %s",
+            hosted.tablet_id, self.uuid, replica.term, replica.role, replica.last_logged,
+        )  # fmt: skip
+
+    def _fail(self, hosted: HostedTablet, error: ReplicaError) -> None:
+        hosted.error = str(error)
+        hosted.replica = None
+        _log.error("T %s P %s cannot start, stays offline: %s", hosted.tablet_id, self.uuid, error)
+
+    def _bootstrap(self, hosted: HostedTablet) -> tuple[ConsensusMeta, Tablet, Log, Replica]:
+        """Load everything and replay the log. In a thread; nobody else sees the tablet meanwhile."""
+        tablet_id, options = hosted.tablet_id, self.options
+        superblock = Superblock.load(self.disk, tablet_id)
+        try:
+            cmeta = ConsensusMeta.load(self.disk, tablet_id)
+        except Refused as error:
+            raise Corruption("a READY tablet has no consensus metadata", tablet=tablet_id) from error
+        if not self.disk.exists(wal_folder(tablet_id)):
+            raise Corruption("a READY tablet has no log folder", tablet=tablet_id)
+        tablet = Tablet.open(self.disk, superblock)
+        log: Log | None = None
+        try:
+            wal = WalOptions(sync=options.wal_sync)
+            log, replay = Log.open(self.disk, wal_folder(tablet_id), tablet_id, wal)
+            replica = Replica(
+                tablet_id=tablet_id,
+                uuid=self.uuid,
+                cmeta=cmeta,
+                log=log,
+                replay=replay,
+                state_machine=tablet,
+                hybrid_clock=self.hybrid_clock,
+                raft_options=self._raft_options,
+                rng=random.Random(self._rng.getrandbits(64)),
+                post=self._post,
+                run_heavy=hosted.lane.run,
+                send=self._send,
+                on_copy_needed=self._on_copy_needed,
+                on_fatal=self.on_fatal,
+                on_change=self.on_change,
+                run_meta=hosted.meta_lane.run,
+                options=HostOptions(
+                    log_cache_bytes_max=options.log_cache_bytes,
+                    log_retain_entries=options.log_retain_entries,
+                    log_retain_bytes_max=options.log_retain_bytes,
+                ),
+            )
+            replica.bootstrap()
+        except BaseException:
+            if log is not None:
+                log.close()
+            tablet.close()
+            raise
+        return cmeta, tablet, log, replica
+
+    # -------------------------------------------------------------------------------------------------- stop, delete
+
+    async def _halt(self, hosted: HostedTablet) -> OpId:
+        """Stop the replica, wait for its threads, close its files; returns the last OpId of its log."""
+        replica, tablet, log = hosted.replica, hosted.tablet, hosted.log
+        last = hosted.last_opid
+        if replica is not None:
+            replica.stop()
+        hosted.replica = hosted.tablet = hosted.log = None
+        await asyncio.gather(*(self._drained(lane) for lane in (hosted.lane, hosted.meta_lane)))
+
+        def close() -> OpId:
+            self.sessions.end_tablet(hosted.tablet_id)
+            ended = log.last if log is not None else last
+            if log is not None:
+                log.close()
+                ended = log.last
+            if tablet is not None:
+                tablet.close()
+            return max(ended, last)
+
+        await hosted.unattended.wait()  # a flush runs on its own thread; it ends by itself
+        return await asyncio.get_running_loop().run_in_executor(self._heavy, close)
+
+    async def _drained(self, lane: Lane) -> None:
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        lane.run(lambda: None, lambda result: done.set_result(None))
+        await done
+
+    async def halt_for_deletion(self, hosted: HostedTablet) -> OpId:
+        """Stop a replica that is about to be deleted; returns the last OpId that must be kept.
+
+        A replica that could not be opened has no log to ask: its superblock and its committed config are lower bounds,
+        and a vote floor at its term keeps the tombstone from voting on a log it may have forgotten.
+        """
+        if hosted.replica is not None:
+            return await self._halt(hosted)
+        if hosted.superblock.data_state is not DataState.READY:
+            return hosted.superblock.last_logged or ZERO_OPID
+        cmeta, flush = hosted.cmeta, hosted.superblock.flush_opid
+        if cmeta is None:
+            return flush
+        await self.in_thread(lambda: cmeta.raise_vote_floor(cmeta.term))
+        return max(flush, cmeta.committed_config.opid)
+
+    async def delete(self, tablet_id: str, cas: OpId | None, reason: str) -> None:
+        """Make the replica a tombstone; a tombstone stays one.
+
+        With `cas`, refused CAS_FAILED if a later config than that is committed here: a delayed deletion must miss a
+        replica that was added again.
+        """
+        hosted = self.get(tablet_id)
+        if hosted.copy is not None:
+            raise Refused(Code.ALREADY_INPROGRESS, "the tablet is being copied to this server", tablet=tablet_id)
+        async with hosted.transition:
+            if hosted.superblock.data_state is DataState.DELETED:
+                return
+            committed = hosted.cmeta.committed_config.opid if hosted.cmeta is not None else ZERO_OPID
+            if cas is not None and committed.index > cas.index:
+                raise Refused(
+                    Code.CAS_FAILED,
+                    "a later config is committed here than the caller knows",
+                    detail=str(committed),
+                    tablet=tablet_id,
+                    caller=cas,
+                )
+            _log.info(
+                "T %s P %s [term %d] deleting: %s", tablet_id, self.uuid, hosted.term, reason or "no reason given"
+            )
+            last = await self.halt_for_deletion(hosted)
+            await self.in_thread(lambda: self.delete_files(hosted, last))
+            self.changed.add(tablet_id)
+
+    def delete_files(self, hosted: HostedTablet, last: OpId) -> Superblock:
+        """Steps 2 to 6 of a deletion, for a stopped replica. In a thread."""
+        current = Superblock.load(self.disk, hosted.tablet_id)
+        hosted.superblock = delete_replica(self.disk, current, last, stop=lambda: None)
+        hosted.error = ""
+        return hosted.superblock
+
+
+def _check_same(hosted: HostedTablet, wanted: Superblock) -> None:
+    if hosted.superblock.data_state is DataState.DELETED:
+        raise Refused(Code.TABLET_DELETED, "the tablet was deleted here", tablet=wanted.tablet_id)
+    if hosted.superblock.table_id not in ("", wanted.table_id):
+        raise Refused(Code.ALREADY_EXISTS, "the tablet id belongs to another table", own=hosted.superblock.table_id)
+
+
+def _create_files(disk: Disk, uuid: str, superblock: Superblock, config: RaftConfig) -> None:
+    """Metadata, log folder, and last the superblock, which makes the tablet exist."""
+    tablet_id = superblock.tablet_id
+    if ConsensusMeta.exists(disk, tablet_id):
+        # Left by a creation that was cut off, or older: its term and vote are promises and stay.
+        found = ConsensusMeta.load(disk, tablet_id)
+        if found.committed_config.opid != ZERO_OPID:
+            raise Refused(Code.ILLEGAL_STATE, "consensus metadata of an earlier life is here", tablet=tablet_id)
+        found.save_config(config)
+    else:
+        ConsensusMeta.create(disk, tablet_id, uuid, config)
+    disk.mkdir(wal_folder(tablet_id))
+    Tablet.create(disk, superblock).close()
+
+
+def _load_cmeta(disk: Disk, tablet_id: str) -> ConsensusMeta | None:
+    try:
+        return ConsensusMeta.load(disk, tablet_id)
+    except (Refused, Corruption):
+        return None

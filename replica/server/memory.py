@@ -1,0 +1,58 @@
+"""Memory of the process: what is tracked, what the kernel says, and when writes must wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from nyala.replica.base import Code, Refused
+
+ANONYMOUS_MARGIN_BYTES = 160 << 20
+"""What an idle server needs by itself: interpreter, libraries, thread stacks."""
+_STATUS = Path("/proc/self/status")
+
+
+def anonymous_bytes() -> int:
+    """Memory of this process that no file backs; 0 where the host does not tell. Mapped blocks do not count."""
+    try:
+        for line in _STATUS.read_text().splitlines():
+            if line.startswith("RssAnon:"):
+                return int(line.split()[1]) << 10
+    except OSError:
+        return 0
+    return 0
+
+
+class MemoryGuard:
+    """Refuses writes while memory is over the soft limit, so that senders get slower instead of failing.
+
+    Concurrency: the loop's thread. `refresh` is called on every tick of the maintenance task.
+    """
+
+    def __init__(self, soft_bytes: int, tracked: Callable[[], int]) -> None:
+        self.soft_bytes = soft_bytes
+        self.tracked_bytes = 0
+        self.anonymous_bytes = 0
+        self.refused = 0
+        self._tracked = tracked
+
+    def refresh(self) -> None:
+        """Look again."""
+        self.tracked_bytes = self._tracked()
+        self.anonymous_bytes = anonymous_bytes()
+
+    @property
+    def used_bytes(self) -> int:
+        """The larger of what is tracked and what the process took beyond an idle one's need."""
+        return max(self.tracked_bytes, self.anonymous_bytes - ANONYMOUS_MARGIN_BYTES)
+
+    @property
+    def pressure(self) -> float:
+        """1.0 at the soft limit."""
+        return self.used_bytes / self.soft_bytes
+
+    def admit(self, length_bytes: int) -> None:
+        """Refused OVERLOADED if so many more bytes do not fit; nothing was applied, retry with back-off."""
+        if self.used_bytes + length_bytes > self.soft_bytes:
+            self.refused += 1
+            raise Refused(Code.OVERLOADED, "memory is over its limit", used=self.used_bytes, limit=self.soft_bytes)

@@ -1,0 +1,68 @@
+"""Prometheus metrics of one server, computed when they are asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+from .copies import CopyJobs
+from .maintenance import Maintenance
+from .manager import TabletManager
+from .memory import MemoryGuard
+from .writes import Writes
+
+
+class Metrics:
+    """A collector over the server's parts. Concurrency: read from the exporter's thread; values may be a tick old."""
+
+    def __init__(
+        self,
+        manager: TabletManager,
+        memory: MemoryGuard,
+        writes: Writes,
+        maintenance: Maintenance,
+        jobs: CopyJobs,
+    ) -> None:
+        self._manager = manager
+        self._memory = memory
+        self._writes = writes
+        self._maintenance = maintenance
+        self._jobs = jobs
+        self._server: Any = None
+        self.port = -1
+
+    def serve(self, port: int) -> None:
+        """Serve `/metrics` on loopback."""
+        registry = CollectorRegistry()
+        registry.register(self)  # type: ignore[arg-type]
+        self._server, _ = start_http_server(port, addr="127.0.0.1", registry=registry)
+        self.port = self._server.server_port
+
+    def collect(self) -> list[Any]:
+        """All metric families."""
+        tablets = list(self._manager.tablets.values())
+        leaders = sum(1 for h in tablets if h.running and h.replica is not None and h.replica.is_leader)
+        gauges = {
+            "nyala_server_loop_lag_ms_max": ("Longest delay of the event loop so far", self._manager.lag_ms_max),
+            "nyala_server_memory_bytes": ("Memory that counts against the soft limit", self._memory.used_bytes),
+            "nyala_server_tablets": ("Replicas here, tombstones included", len(tablets)),
+            "nyala_server_leaders": ("Replicas here that lead", leaders),
+            "nyala_server_copy_jobs": ("Tablet copies into this server that run or wait", len(self._jobs.running())),
+        }
+        counters = {
+            "nyala_server_write_batches": ("Write batches answered", self._writes.batches),
+            "nyala_server_write_rows": ("Rows applied", self._writes.rows),
+            "nyala_server_writes_refused": ("Writes refused over the memory limit", self._memory.refused),
+            "nyala_server_flushes": ("Flushes done", self._maintenance.flushes),
+            "nyala_server_compactions": ("Compactions done", self._maintenance.compactions),
+        }
+        families: list[Any] = [GaugeMetricFamily(name, text, value) for name, (text, value) in gauges.items()]
+        return families + [CounterMetricFamily(name, text, value) for name, (text, value) in counters.items()]
+
+    def close(self) -> None:
+        """Stop serving."""
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()

@@ -1,0 +1,265 @@
+"""One tablet server process: wires the parts, announces itself, and ends in order."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import grpc.aio
+
+from nyala.replica.base import (
+    Address,
+    Code,
+    Corruption,
+    DiskFailure,
+    HybridClock,
+    Refused,
+    ReplicaError,
+)
+from nyala.replica.disk import RealDisk, lock_root
+from nyala.replica.host import Replica
+from nyala.replica.peers import PeerNetwork, PeerServicer
+from nyala.replica.rpc import SERVER_OPTIONS, pb_grpc
+
+from .channels import Channels
+from .copies import CopyJobs, CopyRequests
+from .copy_service import CopyServicer, RemoteCopySource
+from .heartbeat import Heartbeats
+from .instance import Instance, join_cluster, open_or_format
+from .lanes import LoopPost
+from .maintenance import Maintenance
+from .manager import TabletManager
+from .memory import MemoryGuard
+from .metrics import Metrics
+from .options import ServerOptions
+from .scans import Scans, when
+from .service import TabletServicer
+from .writes import Writes
+
+_log = logging.getLogger("nyala.server")
+
+EXIT_FATAL = 70
+"""The disk failed, or an invariant did: the process must not go on."""
+HAND_OVER_S = 2.0
+STOP_S = 10.0
+
+
+class SystemClock:
+    """The host's clocks."""
+
+    def wall_us(self) -> int:
+        return time.time_ns() // 1000
+
+    def monotonic_us(self) -> int:
+        return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
+
+
+class TabletServer:
+    """Everything of one process. `run` returns its exit code."""
+
+    def __init__(self, options: ServerOptions, disk: RealDisk, instance: Instance) -> None:
+        self._options = options
+        self._disk = disk
+        self._instance = instance
+        self._clock = SystemClock()
+        self._hybrid_clock = HybridClock(self._clock)
+        self._stop = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> int:
+        """Serve until SIGTERM, SIGINT or the parent's death."""
+        options, uuid, loop = self._options, self._instance.uuid, asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+        if options.parent_fd >= 0:
+            loop.add_reader(options.parent_fd, self._parent_spoke)
+        server = grpc.aio.server(options=SERVER_OPTIONS)
+        host, _, _ = options.listen.rpartition(":")
+        try:
+            port = server.add_insecure_port(options.listen)
+        except RuntimeError as error:
+            raise Refused(Code.ILLEGAL_STATE, "cannot listen; is the port taken?", address=options.listen) from error
+        address = Address.parse(options.advertise or f"{host}:{port}")
+
+        post = LoopPost(loop, self._fatal)
+        heavy = ThreadPoolExecutor(options.heavy_threads, thread_name_prefix="heavy")
+        network = PeerNetwork(uuid, address)
+        channels = Channels()
+        requests: CopyRequests
+
+        manager = TabletManager(
+            disk=self._disk,
+            uuid=uuid,
+            options=options,
+            clock=self._clock,
+            hybrid_clock=self._hybrid_clock,
+            post=post,
+            heavy=heavy,
+            send=network.send,
+            learn_config=network.learn_config,
+            on_copy_needed=lambda tablet_id, need: requests.needed(tablet_id, need),
+            on_fatal=self._fatal,
+        )
+        self.manager = manager
+        requests = CopyRequests(manager, channels, address)
+        jobs = CopyJobs(manager, RemoteCopySource)
+        memory = MemoryGuard(options.memory_soft_bytes, lambda: manager.memory_bytes)
+        maintenance = Maintenance(manager, memory)
+        scans = Scans(self._clock, self._hybrid_clock, options.scan_threads)
+        writes = Writes(uuid, memory, ThreadPoolExecutor(2, thread_name_prefix="validate"))
+        service = TabletServicer(
+            manager=manager,
+            writes=writes,
+            scans=scans,
+            maintenance=maintenance,
+            hybrid_clock=self._hybrid_clock,
+            cluster_id=lambda: self._instance.cluster_id,
+        )
+        pb_grpc.add_TabletServiceServicer_to_server(service, server)  # type: ignore[no-untyped-call]
+        pb_grpc.add_CopyServiceServicer_to_server(CopyServicer(manager, jobs), server)  # type: ignore[no-untyped-call]
+        peers = PeerServicer(
+            uuid, manager.deliver, on_peer=lambda peer, where: network.learn(peer, (where,)), on_fatal=self._fatal
+        )
+        pb_grpc.add_PeerServiceServicer_to_server(peers, server)  # type: ignore[no-untyped-call]
+        heartbeats = Heartbeats(manager, channels, memory, address, self._join)
+        metrics = Metrics(manager, memory, writes, maintenance, jobs)
+
+        await manager.start()
+        await server.start()
+        self._announce(address)
+        self._spawn(manager.tick_forever())
+        self._spawn(maintenance.run_forever())
+        if options.masters:
+            self._spawn(heartbeats.run_forever())
+        if options.metrics_port >= 0:
+            metrics.serve(options.metrics_port)
+        await self._until_open(manager.open_all())
+        heartbeats.booting = False
+        await self._stop.wait()
+
+        _log.info("P %s stopping", uuid)
+        await self._bounded(self._hand_over(manager), HAND_OVER_S, "handing leadership over")
+        manager.stopping = True
+        await self._bounded(jobs.stop(), STOP_S, "copies to end")
+        await server.stop(grace=0.2)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._bounded(manager.stop(), STOP_S, "replicas to stop")
+        post.close()
+        for part in (scans, maintenance, metrics):
+            part.close()
+        await network.close()
+        await channels.close()
+        heavy.shutdown(wait=False, cancel_futures=True)
+        return 0
+
+    # --------------------------------------------------------------------------------------------------------- parts
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run `work` as long as the server; its failure is the server's."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+
+        def ended(done: asyncio.Task[None]) -> None:
+            self._tasks.discard(done)
+            if not done.cancelled() and (error := done.exception()) is not None:
+                self._fatal(error)
+
+        task.add_done_callback(ended)
+
+    async def _until_open(self, opening: list[asyncio.Task[None]]) -> None:
+        """Wait until every tablet is open or has failed, or until the server is told to stop."""
+        stopped = asyncio.create_task(self._stop.wait())
+        rest: set[asyncio.Task[Any]] = set(opening)
+        while rest and not stopped.done():
+            done, pending = await asyncio.wait({*rest, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            rest = pending - {stopped}
+            for task in done - {stopped}:
+                task.result()
+        stopped.cancel()
+
+    async def _hand_over(self, manager: TabletManager) -> None:
+        """Give every leadership away, to whoever has most of the log; what cannot be given is left to an election."""
+
+        async def one(replica: Replica) -> None:
+            try:
+                await when(lambda done: replica.transfer(None, done), HAND_OVER_S, "the transfer")
+            except ReplicaError as error:
+                _log.info("P %s could not hand over: %s", manager.uuid, error)
+
+        leaders = [h.replica for h in manager.running() if h.replica is not None and h.replica.is_leader]
+        await asyncio.gather(*(one(r) for r in leaders if len(r.active_config.voters) > 1))
+
+    async def _bounded(self, work: Awaitable[Any], seconds: float, what: str) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await work
+        except TimeoutError:
+            _log.warning("P %s gave up after %g s waiting for %s", self._instance.uuid, seconds, what)
+
+    async def _join(self, cluster_id: str) -> None:
+        if cluster_id != self._instance.cluster_id:
+            instance = self._instance
+            self._instance = await asyncio.get_running_loop().run_in_executor(
+                None, lambda: join_cluster(self._disk, instance, cluster_id)
+            )
+
+    def _announce(self, address: Address) -> None:
+        ready = {"uuid": self._instance.uuid, "address": str(address), "pid": os.getpid()}
+        print(json.dumps(ready), flush=True)
+        if self._options.ready_file:
+            target = Path(self._options.ready_file)
+            temporary = target.with_name(target.name + ".tmp")
+            temporary.write_text(json.dumps(ready))
+            temporary.replace(target)
+        _log.info("P %s listens on %s, directory %s", self._instance.uuid, address, self._options.root)
+
+    def _parent_spoke(self) -> None:
+        """The parent's end of the pipe is only ever closed: it has died."""
+        try:
+            data = os.read(self._options.parent_fd, 1)
+        except BlockingIOError:
+            return
+        if not data:
+            asyncio.get_running_loop().remove_reader(self._options.parent_fd)
+            _log.info("P %s the parent is gone", self._instance.uuid)
+            self._stop.set()
+
+    def _fatal(self, error: BaseException) -> None:
+        """The end of the process, at once: after a failed sync or a broken invariant nothing may be promised."""
+        _log.critical("P %s ends: %s", self._instance.uuid, error, exc_info=error)
+        logging.shutdown()
+        os._exit(EXIT_FATAL)
+
+
+def main(options: ServerOptions) -> int:
+    """Open the directory and serve; the exit code. One clear line on what is wrong if it cannot start."""
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=logging.INFO,
+        format="%(asctime)s.%(msecs)03d %(levelname).1s %(message)s",
+        datefmt="%H:%M:%S",
+    )
+    try:
+        lock = lock_root(options.root)
+    except Refused as error:
+        print(f"nyala server: {error.what}: {options.root} (pid {error.detail})", file=sys.stderr)
+        return 1
+    with lock:
+        try:
+            disk = RealDisk(options.root)
+            instance = open_or_format(disk, SystemClock())
+            return asyncio.run(TabletServer(options, disk, instance).run())
+        except (Refused, Corruption, DiskFailure) as error:
+            print(f"nyala server: {ReplicaError.__str__(error)}", file=sys.stderr)
+            return 1

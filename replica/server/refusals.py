@@ -1,0 +1,20 @@
+"""From what went wrong to what the caller is told."""
+
+from __future__ import annotations
+
+from nyala.replica.base import Code, Corruption, Refused, ReplicaError
+
+
+def check_name(dest_uuid: str, own_uuid: str) -> None:
+    """Refused INVALID_NAME unless the request was meant for this server; the first check of every call."""
+    if dest_uuid != own_uuid:
+        raise Refused(Code.INVALID_NAME, "this server has another uuid", meant=dest_uuid or "(empty)", own=own_uuid)
+
+
+def as_refusal(error: ReplicaError) -> Refused:
+    """The wire form of an error; a corruption is told, our own bugs are raised on."""
+    if isinstance(error, Refused):
+        return error
+    if isinstance(error, Corruption):
+        return Refused(Code.CORRUPTION, str(error))
+    raise error

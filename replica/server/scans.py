@@ -1,0 +1,171 @@
+"""The Scan and Checksum calls: strong reads at the leader, snapshot reads, checksums on any replica."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from nyala.replica.base import Code, HybridClock, Refused, hybrid_from_us, limits, us_of_hybrid
+from nyala.replica.base.protocols import Clock
+from nyala.replica.host import Replica
+from nyala.replica.rpc import pb, predicate_from_pb
+from nyala.replica.tablet import Tablet
+
+from .hosted import HostedTablet
+from .leaders import with_leader_hint
+
+TIMEOUT_DEFAULT_S = 30.0
+TIMEOUT_MAX_S = 600.0
+CLOCK_SKEW_US_MAX = 10 * 1_000_000
+"""A time further ahead than this is a mistake of the caller; taking it over would push the clock away for good."""
+
+T = TypeVar("T")
+
+
+async def when(start: Callable[[Callable[[Any], None]], None], timeout_s: float, what: str) -> Any:
+    """The result that `start(done)` delivers; Refused as delivered, or TIMED_OUT."""
+    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    start(lambda result: None if future.done() else future.set_result(result))
+    try:
+        async with asyncio.timeout(timeout_s):
+            result = await future
+    except TimeoutError:
+        raise Refused(Code.TIMED_OUT, f"gave up waiting for {what}", seconds=timeout_s) from None
+    if isinstance(result, Refused):
+        raise result
+    return result
+
+
+class Scans:
+    """Reads of all tablets of one server, bounded in number.
+
+    Concurrency: the loop's thread; batches are made in threads of its own, one ahead of the one that is being sent.
+    """
+
+    def __init__(self, clock: Clock, hybrid_clock: HybridClock, threads: int) -> None:
+        self._clock = clock
+        self._hybrid_clock = hybrid_clock
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="scan")
+        self.open = 0
+
+    async def scan(self, hosted: HostedTablet, request: Any) -> AsyncIterator[Any]:
+        """Chunks of one scan; the first carries the Arrow schema, the last is marked. Raises Refused."""
+        replica, tablet = hosted.serving(request.table_id)
+        if self.open >= limits.SCANS_OPEN_MAX:
+            raise Refused(Code.OVERLOADED, "too many open scans", limit=limits.SCANS_OPEN_MAX)
+        self.open += 1
+        try:
+            snapshot_time = await self._ready_to_read(replica, tablet, request)
+            async for chunk in self._chunks(tablet, request, snapshot_time):
+                yield chunk
+        except Refused as error:
+            raise with_leader_hint(error, replica.active_config) from error
+        finally:
+            self.open -= 1
+
+    async def _ready_to_read(self, replica: Replica, tablet: Tablet, request: Any) -> int:
+        """The time to scan at, once everything that belongs to it is applied here.
+
+        Latest: everything acknowledged before this call is applied after the barrier; the scan runs at the last
+        applied time, so that the same time can be read again. At a time: the leader, once it can write nothing at or
+        below that time any more.
+        """
+        timeout_s = _timeout(request.timeout_us)
+        self.observe(request.propagated_time)
+        if request.snapshot_time:
+            self.observe(request.snapshot_time)
+            await when(replica.read_barrier, timeout_s, "the leader's read barrier")
+            await when(
+                lambda done: replica.wait_safe(request.snapshot_time, done), timeout_s, "the snapshot's time to be safe"
+            )
+            return int(request.snapshot_time)
+        await when(replica.read_barrier, timeout_s, "the leader's read barrier")
+        return tablet.applied_time
+
+    def observe(self, hybrid_time: int) -> None:
+        """Let this server's clock run ahead of a time that a caller has seen; INVALID_ARGUMENT for the far future."""
+        if hybrid_time <= 0:
+            return
+        if hybrid_time > hybrid_from_us(self._clock.wall_us() + CLOCK_SKEW_US_MAX):
+            ahead_s = (us_of_hybrid(hybrid_time) - self._clock.wall_us()) / 1e6
+            raise Refused(Code.INVALID_ARGUMENT, "the time lies in the future", ahead_s=round(ahead_s, 1))
+        self._hybrid_clock.observe(hybrid_time)
+
+    async def _chunks(self, tablet: Tablet, request: Any, snapshot_time: int) -> AsyncIterator[Any]:
+        loop = asyncio.get_running_loop()
+        batches: Iterator[Any] | None = None
+
+        def start() -> Any:
+            columns = None if request.all_columns else tuple(request.columns)
+            predicates = tuple(predicate_from_pb(p) for p in request.predicates)
+            piece = (request.slice_pos, request.slice_count) if request.slice_count else (0, 1)
+            scan = tablet.scan(
+                columns,
+                predicates,
+                snapshot_time,
+                slice=piece,
+                limit=request.limit,
+                count_only=request.count_only,
+            )
+            return scan.schema.serialize().to_pybytes(), _sized(scan)
+
+        def following() -> Any:
+            batch = next(batches, None) if batches is not None else None
+            return None if batch is None else (batch.serialize().to_pybytes(), batch.num_rows)
+
+        schema, batches = await loop.run_in_executor(self._pool, start)
+        yield pb.ScanChunk(arrow_schema=schema, snapshot_time=snapshot_time)
+        pending = loop.run_in_executor(self._pool, following)
+        try:
+            while (found := await pending) is not None:
+                pending = loop.run_in_executor(self._pool, following)
+                yield pb.ScanChunk(arrow_batch=found[0], rows=found[1], snapshot_time=snapshot_time)
+        finally:
+            if not pending.done():
+                await asyncio.wait([pending])
+            close = getattr(batches, "close", None)
+            if close is not None:
+                await loop.run_in_executor(self._pool, close)
+        yield pb.ScanChunk(snapshot_time=snapshot_time, last=True)
+
+    async def checksum(self, hosted: HostedTablet, request: Any) -> Any:
+        """Checksum of this replica, leader or not, at a time; 0: at what it has applied."""
+        replica, tablet = hosted.serving()
+        snapshot_time = request.snapshot_time
+        if snapshot_time:
+            self.observe(snapshot_time)
+            await when(
+                lambda done: replica.wait_safe(snapshot_time, done),
+                _timeout(request.timeout_us),
+                "this replica to apply everything up to the time",
+            )
+        else:
+            snapshot_time = tablet.applied_time
+        loop = asyncio.get_running_loop()
+        total, rows = await loop.run_in_executor(self._pool, lambda: tablet.checksum(snapshot_time))
+        return pb.ChecksumReply(checksum=total, rows=rows, snapshot_time=snapshot_time)
+
+    def close(self) -> None:
+        """No more scans."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _timeout(timeout_us: int) -> float:
+    return min(timeout_us / 1e6, TIMEOUT_MAX_S) if timeout_us > 0 else TIMEOUT_DEFAULT_S
+
+
+def _sized(batches: Any) -> Iterator[Any]:
+    """The same rows in batches that fit a message: halves of what is too large."""
+    for batch in batches:
+        rows = batch.num_rows
+        parts = max(1, -(-batch.nbytes // (2 * limits.SCAN_BATCH_BYTES)))
+        step = max(1, -(-rows // parts))
+        if parts == 1:
+            yield batch
+            continue
+        for offset in range(0, rows, step):
+            yield pa.RecordBatch.from_arrays(batch.slice(offset, step).columns, schema=batch.schema)

@@ -1,0 +1,95 @@
+"""What a server says in a tablet's name while no replica of it runs: absent, deleted, being copied, or failed.
+
+The term check comes before the DELETED reply: a tombstone deposes a stale leader rather than be revived by it. A
+tombstone votes, by its kept last logged OpId and never by a half-copied log, because a group may need its vote
+[kudu raft-tablet-copy, "Auto-vivifying Tablet Copy protocol" and "Future work"].
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from nyala.replica.base import ZERO_OPID, Code, DataState, OpId
+from nyala.replica.cmeta import ConsensusMeta
+from nyala.replica.host import absent_reply
+from nyala.replica.raft import Message, VoteReply, VoteRequest
+
+if TYPE_CHECKING:
+    from .hosted import HostedTablet
+    from .manager import TabletManager
+
+_log = logging.getLogger("nyala.server")
+
+
+def vote_reply(message: VoteRequest, *, uuid: str, cmeta: ConsensusMeta, last: OpId) -> VoteReply:
+    """A tombstone's vote; a granted one is durable on return. In a thread: it may write consensus metadata."""
+    term, voted_for = cmeta.term, cmeta.voted_for
+    reason = ""
+    if message.to_uuid != uuid:
+        reason = "this server has another uuid"
+    elif message.term < term:
+        reason = f"term {message.term} is below {term}"
+    elif message.term <= cmeta.vote_floor_term:
+        reason = f"abstaining up to term {cmeta.vote_floor_term}"
+    elif message.last < last:
+        reason = f"candidate's log ends at {message.last}, {last} was acknowledged here"
+    elif message.term == term and not message.pre_vote and voted_for not in (None, message.from_uuid):
+        reason = f"voted for {voted_for} in term {term}"
+    if not reason and not message.pre_vote:
+        cmeta.save_hard_state(message.term, message.from_uuid)
+    return VoteReply(
+        to_uuid=message.from_uuid,
+        from_uuid=uuid,
+        term=message.term if not reason else cmeta.term,
+        granted=not reason,
+        pre_vote=message.pre_vote,
+        code=Code.INVALID_NAME if message.to_uuid != uuid else Code.OK,
+        reason=reason,
+    )
+
+
+def answer_without_replica(
+    manager: TabletManager, hosted: HostedTablet | None, tablet_id: str, message: Message
+) -> None:
+    """Answer one message for a tablet without a running replica; what needs no answer is dropped."""
+    uuid = manager.uuid
+    state = hosted.data_state if hosted is not None else DataState.DOES_NOT_EXIST
+    reply = absent_reply(
+        message,
+        uuid=uuid,
+        data_state=state,
+        kept_term=hosted.term if hosted is not None else 0,
+        last_logged=hosted.last_opid if hosted is not None else ZERO_OPID,
+        failed=state is DataState.READY,
+    )
+    if reply is not None:
+        manager.reply(tablet_id, reply)
+        return
+    if not isinstance(message, VoteRequest):
+        return
+    if hosted is None or hosted.cmeta is None or hosted.superblock.data_state is not DataState.DELETED:
+        denied = VoteReply(
+            to_uuid=message.from_uuid,
+            from_uuid=uuid,
+            term=hosted.term if hosted is not None else 0,
+            granted=False,
+            pre_vote=message.pre_vote,
+            code=Code.TABLET_NOT_FOUND if hosted is None else Code.TABLET_FAILED,
+            reason="no replica of the tablet runs here",
+        )
+        manager.reply(tablet_id, denied)
+        return
+    cmeta, last, request, lock = hosted.cmeta, hosted.last_opid, message, hosted.promises
+
+    def vote() -> VoteReply:
+        with lock:
+            return vote_reply(request, uuid=uuid, cmeta=cmeta, last=last)
+
+    def done(result: VoteReply | BaseException) -> None:
+        if isinstance(result, BaseException):
+            _log.warning("T %s P %s tombstone could not vote: %s", tablet_id, uuid, result)
+        else:
+            manager.reply(tablet_id, result)
+
+    hosted.meta_lane.run(vote, done)
