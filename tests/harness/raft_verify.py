@@ -1,0 +1,99 @@
+"""Verifiers of the consensus core: they watch a whole simulated group and raise Violation when a promise breaks.
+
+Wired by the harness, never by a test; one planted bug for each (tests/sim/test_raft_canaries.py) shows that it looks.
+"""
+
+from __future__ import annotations
+
+from nyala.replica.base import Entry, EntryKind, OpId, RaftConfig
+from nyala.replica.raft import AppendEntries, HardState, Message
+
+
+class Violation(AssertionError):
+    """A verifier saw a broken promise. `verifier` names it: V1, V2, V3, V4, I1, I4, READ."""
+
+    def __init__(self, verifier: str, text: str) -> None:
+        super().__init__(f"{verifier}: {text}")
+        self.verifier = verifier
+
+
+class Verifiers:
+    """All of them together over one group's history, restarts included."""
+
+    def __init__(self) -> None:
+        self.canonical: dict[int, Entry] = {}
+        """Committed entries by index, as first applied anywhere."""
+        self.appender: dict[int, str] = {}
+        self.applied: dict[str, int] = {}
+        self.acked: dict[bytes, OpId] = {}
+        self.acked_index = 0
+        self.hard: dict[str, HardState] = {}
+        self.configs: list[RaftConfig] = []
+
+    def on_send(self, msg: Message) -> None:
+        """V2: one (group, term) has one sender of appends."""
+        if isinstance(msg, AppendEntries):
+            known = self.appender.setdefault(msg.term, msg.from_uuid)
+            if known != msg.from_uuid:
+                raise Violation("V2", f"{known} and {msg.from_uuid} both append in term {msg.term}")
+
+    def on_apply(self, uuid: str, entry: Entry) -> None:
+        """V1: one index is committed with one term and content. V3: each replica applies index after index."""
+        index = entry.opid.index
+        if index != self.applied.get(uuid, 0) + 1:
+            raise Violation("V3", f"{uuid} applies {entry.opid} after index {self.applied.get(uuid, 0)}")
+        self.applied[uuid] = index
+        known = self.canonical.setdefault(index, entry)
+        if known.opid != entry.opid:
+            raise Violation("V1", f"index {index}: committed as {known.opid} and, on {uuid}, as {entry.opid}")
+        if known.payload != entry.payload or known.kind != entry.kind:
+            raise Violation("V3", f"{uuid} applies other bytes at {entry.opid}")
+
+    def on_restart(self, uuid: str, applied_index: int) -> None:
+        """A replica came back with its state machine at applied_index."""
+        self.applied[uuid] = applied_index
+
+    def on_ack(self, payload: bytes, opid: OpId) -> None:
+        """The client was told that this write is done."""
+        self.acked[payload] = opid
+        self.acked_index = max(self.acked_index, opid.index)
+
+    def on_hard_state(self, uuid: str, hard: HardState) -> None:
+        """I1: per replica, over restarts, terms never fall and a term has one vote."""
+        old = self.hard.get(uuid)
+        if old and (hard.term < old.term or (hard.term == old.term and old.voted_for not in (None, hard.voted_for))):
+            raise Violation("I1", f"{uuid} goes from {old} to {hard}")
+        self.hard[uuid] = hard
+
+    def on_config(self, config: RaftConfig) -> None:
+        """I4: consecutive committed configs differ by at most one voter."""
+        if self.configs and config.opid <= self.configs[-1].opid:
+            return
+        if self.configs:
+            moved = set(config.voters) ^ set(self.configs[-1].voters)
+            if len(moved) > 1:
+                raise Violation("I4", f"config {config.opid} changes voters {sorted(moved)} at once")
+        self.configs.append(config)
+
+    def on_read(self, index: int, acked_before: int) -> None:
+        """READ: a strong read sees every write acknowledged before it began."""
+        if index < acked_before:
+            raise Violation("READ", f"read at {index}, but {acked_before} was acknowledged before")
+
+    def at_end(self, logs: dict[str, list[Entry]]) -> None:
+        """V1 over durable logs; V4: every acknowledged write is there exactly once, every other at most once."""
+        seen: dict[bytes, list[OpId]] = {}
+        for entry in self.canonical.values():
+            if entry.kind is EntryKind.WRITE:
+                seen.setdefault(entry.payload, []).append(entry.opid)
+        for payload, opids in seen.items():
+            if len(opids) > 1:
+                raise Violation("V4", f"{payload!r} is there {len(opids)} times")
+        for payload, opid in self.acked.items():
+            if seen.get(payload) != [opid]:
+                raise Violation("V4", f"{payload!r} was acknowledged at {opid} and is at {seen.get(payload)}")
+        for uuid, entries in logs.items():
+            for entry in entries:
+                known = self.canonical.get(entry.opid.index)
+                if entry.opid.index <= self.applied.get(uuid, 0) and known and known.opid != entry.opid:
+                    raise Violation("V1", f"{uuid} holds {entry.opid} where {known.opid} is committed")
