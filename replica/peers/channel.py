@@ -10,9 +10,9 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from nyala.replica.base import Address, Code
+from nyala.replica.base import Address
 from nyala.replica.raft import AppendEntries, Message
-from nyala.replica.rpc import address_to_pb, pb, pb_grpc
+from nyala.replica.rpc import address_to_pb, error_from_pb, pb, pb_grpc
 
 from .encode import add_message
 from .options import CHANNEL_OPTIONS, PeerOptions
@@ -193,9 +193,9 @@ class PeerChannel:
 
     async def _read_acks(self, call: Any) -> None:
         async for ack in call:
-            if ack.error.code:
-                name = Code(ack.error.code).name if ack.error.code in Code else str(ack.error.code)
-                raise _Rejected(f"{name}: {ack.error.message}")
+            refusal = error_from_pb(ack.error)
+            if refusal is not None:
+                raise _Rejected(str(refusal))
             self._failures = 0
             self._error = ""
 

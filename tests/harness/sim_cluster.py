@@ -1,0 +1,265 @@
+"""Whole replicas (core, log, metadata, state machine, host) on simulated disks, one network and one virtual clock.
+
+Nothing here knows which faults a test wants: it offers crash, power loss, restart, cuts, flush, log GC and copies, and
+checks what must always hold through `tests.harness.sim_verify`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from nyala.replica.base import Address, HybridClock, Member, OpId, RaftConfig
+from nyala.replica.cmeta import ConsensusMeta
+from nyala.replica.host import HostOptions, Phase, Replica
+from nyala.replica.raft import CopyNeeded, Message, RaftOptions
+from nyala.replica.wal import Log, WalOptions
+from tests.harness.sim_disk import SimCrash, SimDisk
+from tests.harness.sim_machine import CountingMachine
+from tests.harness.sim_verify import Verifiers
+from tests.harness.sim_world import Faults, NodeClock, SimNetwork, World
+
+TABLET = "tablet-1"
+WAL_FOLDER = f"wals/{TABLET}"
+TICK_US = 10_000
+RAFT = RaftOptions(heartbeat_ticks=3, election_ticks_min=10, election_ticks_max=20)
+WAL = WalOptions(segment_size_bytes_first=4 << 10, segment_size_bytes_max=16 << 10)
+HOST = HostOptions(log_cache_bytes_max=2 << 10, log_retain_entries=8, log_retain_bytes_max=8 << 10)
+
+
+class SimNode:
+    """One server with one replica. Work of an earlier life never runs in a later one."""
+
+    def __init__(self, cluster: SimCluster, uuid: str, skew_us: int) -> None:
+        self.cluster = cluster
+        self.world = cluster.world
+        self.uuid = uuid
+        self.disk = SimDisk()
+        self.clock = NodeClock(cluster.world, skew_us)
+        self.life = 0
+        self.up = False
+        self.replica: Replica | None = None
+        self.machine: CountingMachine | None = None
+        self.log: Log | None = None
+        self.cmeta: ConsensusMeta | None = None
+        self._lane_free_us = {"heavy": 0, "meta": 0}
+        self._drain_scheduled = False
+        self.hybrid_clock = HybridClock(self.clock)
+
+    def create(self, config: RaftConfig) -> None:
+        """Consensus metadata of a new tablet: the first thing that makes the replica exist."""
+        ConsensusMeta.create(self.disk, TABLET, self.uuid, config)
+
+    def start(self, *, campaign: bool = False) -> None:
+        """Open what the disk holds, replay, join."""
+        self.up = True
+        world, cluster = self.world, self.cluster
+        self._lane_free_us = {"heavy": 0, "meta": 0}
+        self._drain_scheduled = False
+        self.hybrid_clock = HybridClock(self.clock)
+        self.cmeta = ConsensusMeta.load(self.disk, TABLET)
+        self.machine = CountingMachine(self.disk, TABLET, lambda entry: cluster.verify.applied(self.uuid, entry))
+        cluster.verify.reopened(self.uuid, self.cmeta, self.machine)
+        self.log, replay = Log.open(self.disk, WAL_FOLDER, TABLET, cluster.wal_options, threaded=False)
+        self.replica = Replica(
+            tablet_id=TABLET,
+            uuid=self.uuid,
+            cmeta=self.cmeta,
+            log=self.log,
+            replay=replay,
+            state_machine=self.machine,
+            hybrid_clock=self.hybrid_clock,
+            raft_options=cluster.raft_options,
+            rng=Random(world.rng.getrandbits(32)),
+            post=self.post,
+            run_heavy=lambda function, done: self.run_lane("heavy", function, done),
+            run_meta=lambda function, done: self.run_lane("meta", function, done),
+            send=self.send,
+            on_copy_needed=lambda tablet_id, need: cluster.copy_needed(self, need),
+            on_fatal=self.fatal,
+            options=cluster.host_options,
+        )
+        self.replica.bootstrap()
+        self.replica.start(campaign=campaign)
+        self.do(lambda: None)
+        self.world.after(world.rng.randint(1, TICK_US), self._mine(self.tick))
+
+    def _mine(self, function: Callable[[], None]) -> Callable[[], None]:
+        """`function`, if this life is still the one that asked for it."""
+        life = self.life
+
+        def run() -> None:
+            if self.up and self.life == life:
+                self.do(function)
+
+        return run
+
+    def do(self, function: Callable[[], None]) -> None:
+        """Run one step of this server; a crash point that fires ends its life here."""
+        try:
+            function()
+            if self.replica is not None:
+                self.cluster.verify.looked_at(self.replica)
+            self._schedule_drain()
+        except SimCrash:
+            self.crash(power=bool(self.world.rng.randint(0, 1)))
+
+    def post(self, function: Callable[[], None]) -> None:
+        self.world.after(self.world.rng.randint(0, 50), self._mine(function))
+
+    def run_lane(self, lane: str, function: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        """A thread that does one thing at a time; mostly fast, sometimes held up."""
+        rng = self.world.rng
+        cost = rng.randint(20, 400) if rng.random() < 0.98 else rng.randint(1_000, 60_000)
+        at = max(self.world.now_us, self._lane_free_us[lane]) + cost
+        self._lane_free_us[lane] = at
+
+        def work() -> None:
+            try:
+                result = function()
+            except Exception as error:  # noqa: BLE001 - as lanes do: the owner decides
+                result = error
+            self.post(lambda: done(result))
+
+        self.world.at(at, self._mine(work))
+
+    def _schedule_drain(self) -> None:
+        if self.up and self.log is not None and not self._drain_scheduled and self.log.queued_bytes:
+            self._drain_scheduled = True
+            rng = self.world.rng
+            delay = rng.randint(50, 500) if rng.random() < 0.98 else rng.randint(1_000, 40_000)
+            self.world.after(delay, self._mine(self._drain))
+
+    def _drain(self) -> None:
+        self._drain_scheduled = False
+        if self.log is not None:
+            self.log.drain()
+
+    def tick(self) -> None:
+        self.world.after(TICK_US, self._mine(self.tick))
+        if self.replica is not None:
+            self.replica.tick()
+
+    def send(self, messages: list[tuple[str, Message]]) -> None:
+        for _, message in messages:
+            self.cluster.network.send(self.uuid, message.to_uuid, message)
+
+    def receive(self, message: Message) -> None:
+        if self.up and self.replica is not None:
+            replica = self.replica
+            self.do(lambda: replica.step(message))
+
+    def fatal(self, error: BaseException) -> None:
+        raise AssertionError(f"{self.uuid} had to end its process: {error!r}") from error
+
+    def crash(self, *, power: bool) -> None:
+        """kill -9, or the plug: what was not synced may be gone."""
+        self.up = False
+        self.life += 1
+        if self.replica is not None:
+            self.cluster.verify.down(self.uuid)
+        self.replica = self.machine = self.log = self.cmeta = None
+        if power:
+            self.disk.power_loss(self.world.rng)
+        else:
+            self.disk.restart()
+
+    def flush(self) -> None:
+        """Flush the state machine in the heavy lane, then collect log."""
+        machine, replica = self.machine, self.replica
+        if machine is None or replica is None:
+            return
+        self.run_lane("heavy", machine.flush, lambda _: replica.gc())
+
+
+class SimCluster:
+    """Nodes `a`, `b`, `c`, ... of which the first `voters` form the group; the others are spare, down until added."""
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        voters: int = 3,
+        spares: int = 0,
+        faults: Faults | None = None,
+        raft_options: RaftOptions = RAFT,
+        wal_options: WalOptions = WAL,
+        host_options: HostOptions = HOST,
+        skew_us_max: int = 50_000,
+    ) -> None:
+        self.world = World(seed)
+        self.raft_options = raft_options
+        self.wal_options = wal_options
+        self.host_options = host_options
+        self.verify = Verifiers()
+        self.network = SimNetwork(self.world, faults or Faults(), self._deliver)
+        self.network.tap = self.verify.sent
+        self.copies = 0
+        names = [chr(ord("a") + pos) for pos in range(voters + spares)]
+        skew = self.world.rng.randint
+        self.nodes = {name: SimNode(self, name, skew(-skew_us_max, skew_us_max)) for name in names}
+        self.initial = RaftConfig(OpId(0, 0), tuple(member(name) for name in names[:voters]))
+        for name in names[:voters]:
+            self.nodes[name].create(self.initial)
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.nodes)
+
+    @property
+    def replicas(self) -> list[Replica]:
+        """Of the servers that are up, in order of name."""
+        return [n.replica for n in self.nodes.values() if n.up and n.replica is not None]
+
+    def start(self, *, hinted: str | None = None) -> None:
+        """Boot every node that exists."""
+        for name, node in self.nodes.items():
+            if ConsensusMeta.exists(node.disk, TABLET):
+                node.start(campaign=name == hinted)
+
+    def leader(self) -> Replica | None:
+        """The leader of the highest term that has committed an entry of its own term."""
+        leaders = [r for r in self.replicas if r.is_leader and r.phase is Phase.RUNNING]
+        return max(leaders, key=lambda r: r.term, default=None)
+
+    def run_for(self, duration_us: int) -> None:
+        self.world.run(self.world.now_us + duration_us)
+
+    def run_until(self, done: Callable[[], bool], what: str, within_us: int = 20_000_000) -> None:
+        """Run until `done()`; AssertionError says `what` never came, with everyone's status."""
+        if not self.world.run(self.world.now_us + within_us, done):
+            status = "\n".join(str(r.status()) for r in self.replicas)
+            raise AssertionError(f"not within {within_us} us: {what}\n{status}")
+
+    def _deliver(self, sender: str, receiver: str, message: Message) -> None:
+        node = self.nodes.get(receiver)
+        if node is not None:
+            node.receive(message)
+
+    def copy_needed(self, leader: SimNode, need: CopyNeeded) -> None:
+        """The shortest tablet copy: metadata merged, flushed state installed, log begun anew."""
+        self.world.after(self.world.rng.randint(1_000, 30_000), lambda: self._copy(leader.uuid, need.peer_uuid))
+
+    def _copy(self, source_uuid: str, target_uuid: str) -> None:
+        source, target = self.nodes[source_uuid], self.nodes[target_uuid]
+        if not source.up or source.machine is None or source.cmeta is None or not source.machine.flush_opid.index:
+            return
+        if not target.up and ConsensusMeta.exists(target.disk, TABLET):
+            return
+        if target.replica is not None and target.replica.last_logged.index >= source.machine.flush_opid.index:
+            return
+        state = source.machine.encode()
+        if target.up:
+            target.crash(power=False)
+        ConsensusMeta.adopt(target.disk, TABLET, target.uuid, source.cmeta)
+        target.disk.remove_tree(WAL_FOLDER)
+        target.disk.sync_dir("wals")
+        CountingMachine(target.disk, TABLET).install(state)
+        self.copies += 1
+        target.start()
+
+
+def member(name: str, **marks: bool) -> Member:
+    """A member whose uuid is its node's name."""
+    return Member(name, (Address(name, 7050),), **marks)

@@ -1,0 +1,124 @@
+"""What must hold at every moment of a simulated history, checked on the traffic and on the replicas themselves.
+
+Each verifier is fed by the harness, whatever the scenario, and raises AssertionError at the first contradiction.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nyala.replica.base import Applied, Entry, OpId, Refused
+from nyala.replica.cmeta import ConsensusMeta
+from nyala.replica.host import Replica
+from nyala.replica.raft import AppendEntries, AppendReply, VoteReply, VoteRequest
+
+
+class Verifiers:
+    """All of them; counters say how much was checked, so that a test can demand that something was."""
+
+    def __init__(self) -> None:
+        self.history: dict[int, Entry] = {}
+        """Index -> the entry that was applied there, first by anyone."""
+        self.applied_by: dict[str, int] = {}
+        self.acknowledged: dict[int, bytes] = {}
+        self.refused_for_good: set[bytes] = set()
+        self.leaders: dict[int, str] = {}
+        self.votes: dict[tuple[str, int], str] = {}
+        self.promised_term: dict[str, int] = {}
+        self.promised_opid: dict[str, OpId] = {}
+        self.snapshots: list[tuple[int, int]] = []
+        self.reads = 0
+
+    # ---- applied sequences are prefixes of each other
+
+    def applied(self, uuid: str, entry: Entry) -> None:
+        """Every replica applies the same entry at the same index, each index once per life."""
+        index = entry.opid.index
+        first = self.history.setdefault(index, entry)
+        assert first == entry, f"{uuid} applied {entry.opid} where {first.opid} was applied before"
+        before = self.applied_by.get(uuid)
+        assert before is None or index == before + 1, f"{uuid} applied {index} after {before}"
+        self.applied_by[uuid] = index
+
+    # ---- acknowledged writes survive; refused ones never appear
+
+    def answered(self, payload: bytes, result: Any) -> None:
+        """A client's write was answered."""
+        if isinstance(result, Refused):
+            if result.applied is Applied.NOT_APPLIED:
+                self.refused_for_good.add(payload)
+            return
+        index = result.opid.index
+        assert index in self.history, f"{result.opid} was acknowledged before anyone applied it"
+        assert self.history[index].payload == payload, f"{result.opid} was acknowledged to the wrong caller"
+        self.acknowledged[index] = payload
+
+    def writes_stand(self) -> None:
+        """After convergence: nothing acknowledged is missing, nothing refused for good is there."""
+        for index, payload in self.acknowledged.items():
+            assert self.history[index].payload == payload
+        there = {entry.payload for entry in self.history.values()}
+        wrongly = sorted(self.refused_for_good & there)
+        assert not wrongly, f"NOT_APPLIED was said of {wrongly[:3]}, which were applied"
+
+    # ---- one leader per term, one vote per term, no promise forgotten
+
+    def looked_at(self, replica: Replica) -> None:
+        """One leader per term."""
+        if replica.is_leader:
+            first = self.leaders.setdefault(replica.term, replica.uuid)
+            assert first == replica.uuid, f"two leaders in term {replica.term}: {first} and {replica.uuid}"
+
+    def sent(self, sender: str, receiver: str, message: Any) -> None:
+        """What leaves a server is a promise: it holds over all later restarts."""
+        if isinstance(message, VoteReply) and message.granted and not message.pre_vote:
+            self._voted(sender, message.term, receiver)
+        if isinstance(message, VoteRequest) and not message.pre_vote:
+            self._voted(sender, message.term, sender)
+        if isinstance(message, AppendEntries) or (isinstance(message, AppendReply) and not message.code):
+            self.promised_term[sender] = max(self.promised_term.get(sender, 0), message.term)
+
+    def _voted(self, voter: str, term: int, candidate: str) -> None:
+        first = self.votes.setdefault((voter, term), candidate)
+        assert first == candidate, f"{voter} voted twice in term {term}: for {first} and {candidate}"
+        self.promised_term[voter] = max(self.promised_term.get(voter, 0), term)
+
+    def reopened(self, uuid: str, cmeta: ConsensusMeta, machine: Any) -> None:
+        """No amnesia: the metadata knows every term that this server spoke in, and its vote."""
+        promised = self.promised_term.get(uuid, 0)
+        assert cmeta.term >= promised, f"{uuid} spoke in term {promised} and remembers {cmeta.term}"
+        voted = self.votes.get((uuid, cmeta.term))
+        assert voted is None or cmeta.voted_for == voted, f"{uuid} forgot its vote for {voted} in term {cmeta.term}"
+        self.applied_by[uuid] = machine.applied_opid.index
+
+    def down(self, uuid: str) -> None:
+        """The server's memory is gone."""
+        self.applied_by.pop(uuid, None)
+
+    # ---- reads
+
+    def newest_acknowledged(self) -> int:
+        """Highest acknowledged index: what a linearizable read that begins now must see."""
+        return max(self.acknowledged, default=0)
+
+    def read_served(self, replica: Replica, begun_with: int) -> None:
+        """A read that began after `begun_with` was acknowledged sees it."""
+        assert replica.applied_index >= begun_with, (
+            f"a read at {replica.uuid} saw {replica.applied_index}, {begun_with} was acknowledged before it began"
+        )
+        self.reads += 1
+
+    def snapshot_served(self, replica: Replica, hybrid_time: int) -> None:
+        """What a snapshot contains is settled when it is served."""
+        count = self._at_or_below(hybrid_time, replica.applied_index)
+        self.snapshots.append((hybrid_time, count))
+
+    def snapshots_stand(self) -> None:
+        """After convergence: the same snapshots read again are the same."""
+        top = max(self.history, default=0)
+        for hybrid_time, count in self.snapshots:
+            now = self._at_or_below(hybrid_time, top)
+            assert now == count, f"the snapshot at {hybrid_time} had {count} writes, later it has {now}"
+
+    def _at_or_below(self, hybrid_time: int, top: int) -> int:
+        return sum(1 for i, e in self.history.items() if i <= top and e.payload and e.hybrid_time <= hybrid_time)

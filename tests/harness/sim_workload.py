@@ -1,0 +1,226 @@
+"""Clients and trouble for a simulated cluster, all drawn from its seed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from google_crc32c import value as crc
+from nyala.replica.base import EntryKind, Refused
+from nyala.replica.host import Phase, Replica
+from tests.harness.sim_cluster import SimCluster
+from tests.harness.sim_world import Faults
+
+
+@dataclass
+class Swarm:
+    """Which kinds of trouble one history has. Periods in microseconds; 0: never."""
+
+    faults: Faults
+    crash_period_us: int = 0
+    power: bool = True
+    cut_period_us: int = 0
+    flush_period_us: int = 0
+    transfer_period_us: int = 0
+    crash_point: str = ""
+
+    @classmethod
+    def draw(cls, cluster: SimCluster) -> Swarm:
+        """Some kinds on, others off, so that each seed is a different sort of bad day."""
+        rng = cluster.world.rng
+
+        def maybe(low_us: int, high_us: int, odds: float) -> int:
+            return rng.randint(low_us, high_us) if rng.random() < odds else 0
+
+        faults = Faults(
+            drop=rng.choice([0.0, 0.01, 0.1]),
+            duplicate=rng.choice([0.0, 0.05]),
+            slow=rng.choice([0.0, 0.02, 0.1]),
+        )
+        return cls(
+            faults=faults,
+            crash_period_us=maybe(200_000, 900_000, 0.7),
+            power=rng.random() < 0.7,
+            cut_period_us=maybe(200_000, 900_000, 0.5),
+            flush_period_us=maybe(100_000, 400_000, 0.6),
+            transfer_period_us=maybe(200_000, 600_000, 0.3),
+            crash_point=rng.choice(["", "", "cmeta.before_flush", "cmeta.after_flush", "disk.before_rename_sync"]),
+        )
+
+
+class Workload:
+    """Writes unique values at whoever may lead, reads through barriers, takes snapshots, and makes trouble."""
+
+    def __init__(self, cluster: SimCluster, swarm: Swarm, *, write_period_us: int = 8_000) -> None:
+        self.cluster = cluster
+        self.swarm = swarm
+        self.write_period_us = write_period_us
+        self.written = 0
+        self.stopped = False
+        cluster.network.faults = swarm.faults
+
+    def begin(self) -> None:
+        """Schedule everything; `end` stops it."""
+        self._every(self.write_period_us, self.write)
+        self._every(25_000, self.read)
+        self._every(60_000, self.snapshot)
+        self._every(self.swarm.crash_period_us, self.crash)
+        self._every(self.swarm.cut_period_us, self.cut)
+        self._every(self.swarm.flush_period_us, self.flush)
+        self._every(self.swarm.transfer_period_us, self.transfer)
+
+    def end(self) -> None:
+        """No more clients, no more trouble: heal the network and boot every server that has data."""
+        self.stopped = True
+        self.cluster.network.heal()
+        for node in self.cluster.nodes.values():
+            node.disk.disarm()
+            if not node.up and node.disk.exists("consensus-meta/tablet-1"):
+                node.start()
+
+    def _every(self, period_us: int, function: Any) -> None:
+        if not period_us:
+            return
+        world = self.cluster.world
+
+        def again() -> None:
+            if not self.stopped:
+                function()
+                world.after(world.rng.randint(period_us // 2, period_us * 3 // 2), again)
+
+        world.after(world.rng.randint(0, period_us), again)
+
+    def _somebody(self) -> Replica | None:
+        """Mostly a server that believes it leads, sometimes any."""
+        up = self.cluster.replicas
+        if not up:
+            return None
+        leaders = [r for r in up if r.is_leader]
+        rng = self.cluster.world.rng
+        return rng.choice(leaders if leaders and rng.random() < 0.9 else up)
+
+    def _do(self, replica: Replica, function: Any) -> None:
+        self.cluster.nodes[replica.uuid].do(function)
+
+    def write(self) -> None:
+        """One to four unique values at once."""
+        replica = self._somebody()
+        if replica is None:
+            return
+        for _ in range(self.cluster.world.rng.randint(1, 4)):
+            self.written += 1
+            payload = b"value-%d" % self.written
+
+            def done(result: Any, payload: bytes = payload) -> None:
+                self.cluster.verify.answered(payload, result)
+
+            self._do(replica, lambda p=payload, d=done: replica.write(EntryKind.WRITE, 1, b"", p, crc(p), d))
+
+    def read(self) -> None:
+        """A strong read must see what was acknowledged before it began."""
+        replica = self._somebody()
+        if replica is None:
+            return
+        begun_with = self.cluster.verify.newest_acknowledged()
+
+        def done(result: Any) -> None:
+            if not isinstance(result, Refused):
+                self.cluster.verify.read_served(replica, begun_with)
+
+        self._do(replica, lambda: replica.read_barrier(done))
+
+    def snapshot(self) -> None:
+        """A snapshot at this server's present is the same for ever."""
+        replica = self._somebody()
+        if replica is None:
+            return
+        time = self.cluster.nodes[replica.uuid].hybrid_clock.now()
+
+        def done(result: Any) -> None:
+            if not isinstance(result, Refused):
+                self.cluster.verify.snapshot_served(replica, time)
+
+        self._do(replica, lambda: replica.wait_safe(time, done))
+
+    def crash(self) -> None:
+        """Stop one server, by kill, power or crash point; it comes back."""
+        world, nodes = self.cluster.world, list(self.cluster.nodes.values())
+        down = [n for n in nodes if not n.up and n.life]
+        for node in down:
+            if world.rng.random() < 0.5:
+                node.start()
+        up = [n for n in nodes if n.up]
+        if not up or (len(down) >= len(nodes) // 2 and world.rng.random() < 0.7):
+            return
+        node = world.rng.choice(up)
+        if self.swarm.crash_point and world.rng.random() < 0.5:
+            node.disk.arm(self.swarm.crash_point, world.rng.randint(1, 3))
+        else:
+            node.crash(power=self.swarm.power)
+        world.after(world.rng.randint(1_000, 400_000), lambda: node.up or self.stopped or node.start())
+
+    def cut(self) -> None:
+        """Isolate one server, one way or both, or heal."""
+        network, rng = self.cluster.network, self.cluster.world.rng
+        if network.cuts:
+            network.cuts.clear()
+            return
+        kind = rng.randint(0, 2)
+        network.isolate(rng.choice(self.cluster.names), self.cluster.names, inbound=kind != 1, outbound=kind != 2)
+
+    def flush(self) -> None:
+        """Flush one replica and collect its log."""
+        up = [n for n in self.cluster.nodes.values() if n.up]
+        if up:
+            node = self.cluster.world.rng.choice(up)
+            node.do(node.flush)
+
+    def transfer(self) -> None:
+        """Ask whoever leads to hand over."""
+        leader = self.cluster.leader()
+        if leader is not None:
+            self._do(leader, lambda: leader.transfer(None, lambda result: None))
+
+
+def converge(cluster: SimCluster, workload: Workload) -> None:
+    """Phase two: with everything healed, a leader, a fresh acknowledged write, and equal replicas; then all verifiers."""
+    workload.end()
+    verify = cluster.verify
+    cluster.run_until(lambda: cluster.leader() is not None, "a leader")
+    last = b"the last value"
+    state: dict[str, Any] = {"asked": False}
+
+    def written() -> bool:
+        if last in verify.acknowledged.values():
+            return True
+        leader = cluster.leader()
+        if leader is not None and not state["asked"]:
+            state["asked"] = True
+
+            def done(result: Any) -> None:
+                state["asked"] = False
+                if not isinstance(result, Refused):
+                    verify.answered(last, result)
+
+            cluster.nodes[leader.uuid].do(lambda: leader.write(EntryKind.WRITE, 1, b"", last, crc(last), done))
+        return False
+
+    cluster.run_until(written, "an acknowledged write after healing")
+    members = {m.uuid for m in cluster.leader().active_config.members}  # type: ignore[union-attr]
+
+    def level() -> bool:
+        here = [n for n in cluster.nodes.values() if n.uuid in members]
+        return all(
+            n.up
+            and n.replica is not None
+            and n.replica.phase is Phase.RUNNING
+            and n.machine is not None
+            and n.machine.applied_opid.index == max(verify.history)
+            for n in here
+        )
+
+    cluster.run_until(level, "all members level")
+    digests = {n.machine.digest for n in cluster.nodes.values() if n.uuid in members and n.machine is not None}
+    assert len(digests) == 1, f"level replicas differ: {digests}"
+    verify.writes_stand()
+    verify.snapshots_stand()

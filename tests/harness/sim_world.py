@@ -1,0 +1,109 @@
+"""Virtual time, a network that loses and reorders, and chance: one seed makes one history."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+
+class World:
+    """Events in virtual microseconds. Events at one instant run in the order in which they were made."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = Random(seed)
+        self.now_us = 0
+        self.events = 0
+        self._heap: list[tuple[int, int, Callable[[], None]]] = []
+        self._serial = 0
+
+    def at(self, time_us: int, function: Callable[[], None]) -> None:
+        """Run `function` at `time_us`, not before now."""
+        self._serial += 1
+        heapq.heappush(self._heap, (max(time_us, self.now_us), self._serial, function))
+
+    def after(self, delay_us: int, function: Callable[[], None]) -> None:
+        """Run `function` in `delay_us`."""
+        self.at(self.now_us + delay_us, function)
+
+    def run(self, until_us: int, done: Callable[[], bool] | None = None) -> bool:
+        """Run events up to `until_us`, or until `done()`; returns whether `done()` held."""
+        while self._heap and self._heap[0][0] <= until_us:
+            if done is not None and done():
+                return True
+            self.now_us, _, function = heapq.heappop(self._heap)
+            self.events += 1
+            function()
+        self.now_us = until_us
+        return done is not None and done()
+
+
+class NodeClock:
+    """One server's two clocks: the wall is off by `skew_us`."""
+
+    def __init__(self, world: World, skew_us: int) -> None:
+        self._world = world
+        self.skew_us = skew_us
+
+    def wall_us(self) -> int:
+        return 1_700_000_000_000_000 + self._world.now_us + self.skew_us
+
+    def monotonic_us(self) -> int:
+        return self._world.now_us
+
+
+@dataclass
+class Faults:
+    """What the network does to messages, and how often. Probabilities per message; times in microseconds."""
+
+    drop: float = 0.0
+    duplicate: float = 0.0
+    delay_us_min: int = 100
+    delay_us_max: int = 2_000
+    slow: float = 0.0
+    """Probability of a delay of up to `slow_us_max`: such messages arrive out of order."""
+    slow_us_max: int = 200_000
+
+
+class SimNetwork:
+    """Carries messages between named nodes. Cuts are one-way; `tap(sender, receiver, message)` sees what is sent."""
+
+    def __init__(self, world: World, faults: Faults, deliver: Callable[[str, str, Any], None]) -> None:
+        self._world = world
+        self._deliver = deliver
+        self.faults = faults
+        self.cuts: set[tuple[str, str]] = set()
+        self.tap: Callable[[str, str, Any], None] = lambda sender, receiver, message: None
+        self.sent = 0
+
+    def send(self, sender: str, receiver: str, message: Any) -> None:
+        """Deliver later, twice, or never."""
+        self.tap(sender, receiver, message)
+        self.sent += 1
+        rng, faults = self._world.rng, self.faults
+        if (sender, receiver) in self.cuts or rng.random() < faults.drop:
+            return
+        for _ in range(2 if rng.random() < faults.duplicate else 1):
+            top = faults.slow_us_max if rng.random() < faults.slow else faults.delay_us_max
+            delay = rng.randint(faults.delay_us_min, top)
+            self._world.after(delay, lambda: self._arrive(sender, receiver, message))
+
+    def _arrive(self, sender: str, receiver: str, message: Any) -> None:
+        if (sender, receiver) not in self.cuts:
+            self._deliver(sender, receiver, message)
+
+    def isolate(self, node: str, others: list[str], *, inbound: bool = True, outbound: bool = True) -> None:
+        """Cut `node` off, in one direction or both."""
+        for other in others:
+            if other != node:
+                if inbound:
+                    self.cuts.add((other, node))
+                if outbound:
+                    self.cuts.add((node, other))
+
+    def heal(self) -> None:
+        """Everything arrives again, once, soon."""
+        self.cuts.clear()
+        self.faults = Faults()

@@ -1,0 +1,212 @@
+"""Streams between servers over real gRPC on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import grpc.aio
+from nyala.replica.base import Address, Entry, EntryKind, Member, OpId, RaftConfig
+from nyala.replica.peers import PeerNetwork, PeerOptions, PeerServicer
+from nyala.replica.peers.encode import add_message
+from nyala.replica.raft import AppendEntries, AppendReply, Message, VoteRequest
+from nyala.replica.rpc import SERVER_OPTIONS, message_to_pb, pb, pb_grpc
+
+HERE = Address("127.0.0.1", 1)
+QUICK = PeerOptions(backoff_first_ms=5, backoff_max_ms=20)
+
+
+class Inbox:
+    """What a servicer delivered, and a way to wait for it."""
+
+    def __init__(self) -> None:
+        self.messages: list[tuple[str, Message]] = []
+        self.peers: list[tuple[str, Address]] = []
+        self._news = asyncio.Event()
+
+    def deliver(self, tablet_id: str, message: Message) -> None:
+        self.messages.append((tablet_id, message))
+        self._news.set()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(10):
+            while not condition():
+                self._news.clear()
+                await self._news.wait()
+
+
+@asynccontextmanager
+async def serving(uuid: str, inbox: Inbox, port: int = 0) -> AsyncIterator[Address]:
+    """A server with that uuid; yields its address."""
+    server = grpc.aio.server(options=list(SERVER_OPTIONS))
+    servicer = PeerServicer(uuid, inbox.deliver, lambda peer, address: inbox.peers.append((peer, address)))
+    pb_grpc.add_PeerServiceServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]
+    bound = server.add_insecure_port(f"127.0.0.1:{port}")
+    await server.start()
+    try:
+        yield Address("127.0.0.1", bound)
+    finally:
+        await server.stop(0)
+
+
+def vote(term: int, to: str = "b") -> VoteRequest:
+    return VoteRequest(to_uuid=to, from_uuid="a", term=term, last=OpId(0, 0))
+
+
+def append(index: int, payload: bytes, to: str = "b") -> AppendEntries:
+    entry = Entry(OpId(1, index), EntryKind.WRITE, 7, 1, b"meta", payload, 9)
+    return AppendEntries(to_uuid=to, from_uuid="a", term=1, prev=OpId(1, index - 1), entries=(entry,), round=3)
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(test())  # type: ignore[arg-type]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Turn the loop until `condition`; the deadline is the loop's."""
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.002)
+
+
+def test_stream_messages_of_two_tablets_arrive_in_order_as_they_were() -> None:
+    """Goal: conversion and order. Method: send appends, votes and replies of two tablets, compare with what arrives."""
+
+    async def body() -> None:
+        inbox = Inbox()
+        async with serving("b", inbox) as address:
+            network = PeerNetwork("a", HERE)
+            network.learn("b", [address])
+            reply = AppendReply(to_uuid="b", from_uuid="a", term=2, last=OpId(1, 4), round=8)
+            given = [("t1", append(5, b"x" * 1000)), ("t2", vote(3)), ("t1", reply), ("t2", append(9, b""))]
+            network.send(given)
+            await inbox.until(lambda: len(inbox.messages) == 4)
+            assert inbox.messages == given
+            assert inbox.peers == [("a", HERE)]
+            [status] = network.status()
+            assert (status.sent_batches, status.sent_messages, status.connected) == (1, 4, True)
+            await network.close()
+
+    run(body)
+
+
+def test_stream_meant_for_another_uuid_delivers_nothing_and_tells_the_sender() -> None:
+    """TC-22: the recipient's uuid is checked before anything else. Method: b's messages go to a server named c."""
+
+    async def body() -> None:
+        inbox = Inbox()
+        async with serving("c", inbox) as address:
+            network = PeerNetwork("a", HERE, QUICK)
+            network.learn("b", [address])
+            network.send([("t1", vote(3))])
+            await until(lambda: "INVALID_NAME" in network.status()[0].error)
+            assert inbox.messages == []
+            await network.close()
+
+    run(body)
+
+
+def test_stream_after_the_address_changed_goes_to_the_new_address() -> None:
+    """Goal: an update of the address book is used at once. Method: learn another address on a live stream."""
+
+    async def body() -> None:
+        old, new = Inbox(), Inbox()
+        async with serving("b", old) as first, serving("b", new) as second:
+            network = PeerNetwork("a", HERE, QUICK)
+            config = RaftConfig(OpId(0, 0), (Member("a", (HERE,)), Member("b", (first,))))
+            network.learn_config(config)
+            network.send([("t1", vote(1))])
+            await old.until(lambda: len(old.messages) == 1)
+            network.learn("b", [second])
+            network.learn_config(config)  # what a config says is older than what was learned
+            network.send([("t1", vote(2))])
+            await new.until(lambda: len(new.messages) == 1)
+            assert len(old.messages) == 1
+            await network.close()
+
+    run(body)
+
+
+def test_stream_after_the_server_came_back_carries_messages_again() -> None:
+    """Goal: reconnection with back-off. Method: stop the server, send until it is noticed, start it on the same port."""
+
+    async def body() -> None:
+        network = PeerNetwork("a", HERE, QUICK)
+        inbox = Inbox()
+        async with serving("b", inbox) as address:
+            network.learn("b", [address])
+            network.send([("t1", vote(1))])
+            await inbox.until(lambda: len(inbox.messages) == 1)
+        await until(lambda: not network.status()[0].connected)
+        again = Inbox()
+        async with serving("b", again, address.port):
+            terms = itertools.count(2)
+
+            def sent_and_heard() -> bool:
+                network.send([("t1", vote(next(terms)))])
+                return bool(again.messages)
+
+            await until(sent_and_heard)
+            await network.close()
+
+    run(body)
+
+
+def test_queue_over_its_bound_drops_appends_and_keeps_votes() -> None:
+    """Goal: bounded memory for a peer that is away. Method: no address is known, and nothing turns the loop meanwhile."""
+
+    async def body() -> None:
+        options = PeerOptions(queue_bytes_max=10_000, batch_bytes_max=10_000)
+        network = PeerNetwork("a", HERE, options)
+        network.send([("t1", append(n, b"y" * 4000)) for n in range(1, 10)])
+        network.send([("t1", vote(1))])
+        [status] = network.status()
+        assert status.queued_messages == 3  # two appends and the vote
+        assert status.dropped_messages == 7
+        assert status.queued_bytes <= 10_000 + 64
+        await network.close()
+
+    run(body)
+
+
+def test_batch_larger_than_its_bound_is_split() -> None:
+    """Goal: no gRPC message above its limit. Method: five appends of 4 kB with a 10 kB bound need three batches."""
+
+    async def body() -> None:
+        inbox = Inbox()
+        async with serving("b", inbox) as address:
+            network = PeerNetwork("a", HERE, PeerOptions(batch_bytes_max=10_000))
+            network.learn("b", [address])
+            network.send([("t1", append(n, b"y" * 4000)) for n in range(1, 6)])
+            await inbox.until(lambda: len(inbox.messages) == 5)
+            assert network.status()[0].sent_batches == 3
+            await network.close()
+
+    run(body)
+
+
+def test_message_from_another_sender_than_its_batch_is_dropped() -> None:
+    """Goal: a stream speaks for its own server only. Method: a hand-made batch of a with a message from z."""
+
+    async def body() -> None:
+        inbox = Inbox()
+        async with serving("b", inbox) as address, grpc.aio.insecure_channel(str(address)) as channel:
+            call = pb_grpc.PeerServiceStub(channel).Exchange()  # type: ignore[no-untyped-call]
+            forged = VoteRequest(to_uuid="b", from_uuid="z", term=9, last=OpId(0, 0))
+            messages = [message_to_pb("t1", forged), message_to_pb("t1", vote(1))]
+            await call.write(pb.PeerBatch(from_uuid="a", dest_uuid="b", messages=messages))
+            await inbox.until(lambda: bool(inbox.messages))
+            assert inbox.messages == [("t1", vote(1))]
+            call.cancel()
+
+    run(body)
+
+
+def test_add_message_fills_what_the_general_conversion_fills() -> None:
+    """Goal: the copy-free path is not another format. Method: the same message both ways, equal bytes."""
+    batch = pb.PeerBatch()
+    message = append(5, b"abc")
+    add_message(batch, "t1", message)
+    assert batch.messages[0] == message_to_pb("t1", message)
