@@ -104,7 +104,7 @@ class RowDecoder:
         self._learn(writers)
 
     def decode(self, keys: Any, values: Any, offsets: I64, headers: Any = None) -> Decoded:
-        """`keys`, `values`: binary arrays; `offsets` ascend; `headers`: list<struct<key, value>> as Spark has it, or None."""
+        """`keys`, `values`: binary arrays; `offsets` ascend; `headers`: Spark's list of (key, value), or None."""
         count = len(offsets)
         if count == 0:
             return Decoded()

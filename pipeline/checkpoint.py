@@ -1,0 +1,79 @@
+"""What the ingest query reads from, and keeps beside, Spark's checkpoint. Any Hadoop file system.
+
+Spark writes `offsets/<batch>` before it runs a micro-batch and `commits/<batch>` after it; a source's first offsets
+are in `sources/0/0`. Our own file is `nyala/query.json`: which table and topic the checkpoint is of, and the owner id.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from .errors import QueryRefused
+
+OWN_FILE = "nyala/query.json"
+
+
+class Checkpoint:
+    """One checkpoint folder. Offsets are `{kafka partition: first offset not in the micro-batch}`."""
+
+    def __init__(self, spark: Any, location: str) -> None:
+        self._jvm = spark.sparkContext._jvm
+        self._root = self._jvm.org.apache.hadoop.fs.Path(location)
+        self._fs = self._root.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
+        self.location = location
+
+    def next_offsets(self, topic: str) -> dict[int, int] | None:
+        """Where the query would go on reading; None if the checkpoint is empty."""
+        committed = self._numbers("commits")
+        if committed:
+            return self.batch_end(committed[-1], topic)
+        first = self._read("sources/0/0")
+        return None if first is None else self._parse(first, topic)
+
+    def batch_end(self, batch_id: int, topic: str) -> dict[int, int]:
+        """The end offsets of a planned micro-batch; QueryRefused if Spark's file is not as known."""
+        text = self._read(f"offsets/{batch_id}")
+        if text is None:
+            raise QueryRefused(f"checkpoint {self.location} has no offsets of micro-batch {batch_id}: it is damaged")
+        return self._parse(text, topic)
+
+    def own(self) -> dict[str, str]:
+        """Our own file; empty if there is none."""
+        text = self._read(OWN_FILE)
+        own: dict[str, str] = json.loads(text) if text else {}
+        return own
+
+    def write_own(self, own: dict[str, str]) -> None:
+        """Replace our own file."""
+        path = self._jvm.org.apache.hadoop.fs.Path(self._root, OWN_FILE)
+        stream = self._fs.create(path, True)
+        stream.write(bytearray(json.dumps(own).encode()))
+        stream.close()
+
+    def _parse(self, text: str, topic: str) -> dict[int, int]:
+        for line in text.splitlines():
+            start = line.find("{")
+            if start < 0:
+                continue
+            parsed = json.loads(line[start:])
+            if topic in parsed:
+                return {int(partition): int(offset) for partition, offset in parsed[topic].items()}
+        raise QueryRefused(f"checkpoint {self.location} is not of topic {topic}: give each query a folder of its own")
+
+    def _numbers(self, folder: str) -> list[int]:
+        path = self._jvm.org.apache.hadoop.fs.Path(self._root, folder)
+        if not self._fs.exists(path):
+            return []
+        names = [status.getPath().getName() for status in self._fs.listStatus(path)]
+        return sorted(int(name) for name in names if name.isdigit())
+
+    def _read(self, name: str) -> str | None:
+        path = self._jvm.org.apache.hadoop.fs.Path(self._root, name)
+        if not self._fs.exists(path):
+            return None
+        stream = self._fs.open(path)
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()

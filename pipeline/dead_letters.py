@@ -1,0 +1,101 @@
+"""Records that did not become rows: produced inside the task with acks=all, flushed before the task succeeds.
+
+At-least-once: a task that runs again produces them again under the same key, so a reader keeps one of each key.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from kafka import KafkaProducer
+from kafka.errors import KafkaError
+
+from nyala import schemas
+from nyala.replica.base import RowCode
+from nyala.replica.rows import SourceKey
+
+from .errors import TaskFailed
+
+FLUSH_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True)
+class DeadLetter:
+    """One record with its place, the reason and its bytes."""
+
+    kafka_offset: int
+    code: RowCode
+    column: str
+    key: bytes | None
+    value: bytes | None
+    op_header: bytes | None = None
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a task's records come from."""
+
+    table: str
+    table_id: str
+    topic: str
+    source: SourceKey
+    generation: int
+
+
+def letter_key(source: SourceKey, kafka_offset: int) -> bytes:
+    """The Kafka key of a dead letter: one per record of a source."""
+    return f"{source.cluster_id}/{source.topic_id}/{source.kafka_partition}/{kafka_offset}".encode()
+
+
+def encode_letter(origin: Origin, letter: DeadLetter) -> bytes:
+    """Bare Avro `DeadLetter`."""
+    return schemas.encode(
+        "dead_letter",
+        {
+            "table": origin.table,
+            "table_id": origin.table_id,
+            "cluster_id": origin.source.cluster_id,
+            "topic": origin.topic,
+            "topic_id": origin.source.topic_id,
+            "kafka_partition": origin.source.kafka_partition,
+            "kafka_offset": letter.kafka_offset,
+            "generation": origin.generation,
+            "code": int(letter.code),
+            "reason": letter.code.name,
+            "column": letter.column,
+            "key": letter.key,
+            "value": letter.value,
+            "op_header": letter.op_header,
+            "at_us": time.time_ns() // 1000,
+        },
+    )
+
+
+class DeadLetterSink:
+    """One producer per worker process, kept over tasks. Concurrency: one thread."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._topic = topic
+        self._futures: list[Any] = []
+        self._producer = KafkaProducer(
+            bootstrap_servers=bootstrap, acks="all", enable_idempotence=True, max_request_size=4 << 20
+        )
+
+    def put(self, origin: Origin, letter: DeadLetter) -> None:
+        """Queue one; bounded by the producer's own buffer, which blocks when full."""
+        key = letter_key(origin.source, letter.kafka_offset)
+        self._futures.append(self._producer.send(self._topic, key=key, value=encode_letter(origin, letter)))
+
+    def flush(self) -> None:
+        """Return when all are acknowledged; TaskFailed (retryable) if not: the task must not succeed without them."""
+        futures, self._futures = self._futures, []
+        if not futures:
+            return
+        try:
+            self._producer.flush(timeout=FLUSH_TIMEOUT_S)
+            for future in futures:
+                future.get(timeout=FLUSH_TIMEOUT_S)
+        except KafkaError as error:
+            raise TaskFailed(f"dead letters could not be produced to {self._topic}: {error}", fatal=False) from error

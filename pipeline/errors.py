@@ -1,0 +1,79 @@
+"""Why a query ends: what a person must resolve, and what goes away by itself."""
+
+from __future__ import annotations
+
+import re
+
+from nyala.replica.base import Code, Refused, ReplicaError
+
+RETRYABLE = frozenset(
+    {
+        Code.NOT_LEADER,
+        Code.NOT_READY,
+        Code.OVERLOADED,
+        Code.TIMED_OUT,
+        Code.UNAVAILABLE,
+        Code.STEPPING_DOWN,
+        Code.CHANGE_PENDING,
+        Code.TABLET_NOT_FOUND,
+        Code.TABLET_FAILED,
+        Code.TABLET_DELETED,
+        Code.NO_SPACE,
+        Code.INVALID_NAME,
+        Code.CAS_FAILED,
+    }
+)
+"""A replica that is elsewhere, not ready or full now may serve later. All safe to repeat: the ledger drops replays."""
+
+_MARK = re.compile(r"nyala task \[(fatal|retryable)\]: (.*)")
+
+
+class QueryRefused(ReplicaError):
+    """The query must not run, or must not go on, until a person did what the text says. Never restarted."""
+
+
+class QueryInterrupted(ReplicaError):
+    """The query ended for a cause that goes away: start it again."""
+
+
+class TaskFailed(ReplicaError):
+    """Raised inside a Spark task. Only its text reaches the driver, so the text says whether a restart helps."""
+
+    def __init__(self, what: str, *, fatal: bool) -> None:
+        super().__init__(f"nyala task [{'fatal' if fatal else 'retryable'}]: {what}")
+
+
+def of_refusal(error: Refused) -> QueryRefused | QueryInterrupted:
+    """What a refusal by a master or a tablet means for the query."""
+    kind = QueryInterrupted if error.code in RETRYABLE else QueryRefused
+    return kind(str(error))
+
+
+def of_spark(error: BaseException) -> QueryRefused | QueryInterrupted:
+    """What an exception that came through Spark means; one that nobody marked may go away."""
+    if isinstance(error, QueryRefused | QueryInterrupted):
+        return error
+    if isinstance(error, Refused):
+        return of_refusal(error)
+    text = str(error)
+    if found := _MARK.search(text):
+        return (QueryRefused if found[1] == "fatal" else QueryInterrupted)(found[2].strip())
+    if any(sign in text for sign in _FATAL_SIGNS):
+        return QueryRefused(_first_line(text))
+    return QueryInterrupted(_first_line(text))
+
+
+_FATAL_SIGNS = (
+    "KafkaDataLoss",
+    "KAFKA_DATA_LOSS",
+    "Some data may have been lost",
+    "some data may have been missed",
+    "offset was changed from",
+    "UnknownTopicOrPartitionException",
+    "ModuleNotFoundError",
+    "AnalysisException",
+)
+
+
+def _first_line(text: str) -> str:
+    return next((line for line in text.strip().splitlines() if line.strip()), "unknown")[:500]

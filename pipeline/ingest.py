@@ -1,0 +1,299 @@
+"""The ingest query: stock Kafka source -> foreachBatch -> one sending task per Kafka partition.
+
+Order of one micro-batch: the topic is still the one we opened; every task has its records acknowledged by tablets or
+by the dead-letter topic; the topic is still the same; the catalog's `done` moves; Spark commits. A death between any
+two of them replays the micro-batch, and the tablets' ledgers drop what they have.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from nyala.replica.base import Code, Refused, check, limits, new_uuid
+from nyala.replica.client import Client, SourceStart, TableHandle
+from nyala.replica.rows import SourceKey
+
+from .checkpoint import Checkpoint
+from .errors import QueryInterrupted, QueryRefused, of_refusal, of_spark
+from .progress import Progress
+from .sender import SEND_DEADLINE_S
+from .task import KAFKA_COLUMNS, RESULT_SCHEMA, Position, TaskPlan, run_task
+from .topics import TopicIdentity, Topics, dead_letter_topic, writes_topic
+
+RESERVED_KAFKA_OPTIONS = frozenset(
+    {
+        "minpartitions",
+        "maxrecordsperpartition",
+        "subscribe",
+        "subscribepattern",
+        "assign",
+        "startingoffsets",
+        "startingtimestamp",
+        "endingoffsets",
+        "includeheaders",
+    }
+)
+"""Options of Spark's source which the query sets itself, or which would give one Kafka partition to two tasks."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class IngestOptions:
+    """Options of one ingest query; all stable."""
+
+    table: str
+    masters: str
+    bootstrap: str
+    checkpoint: str
+    topic: str = ""
+    """Default: the topic that the table's source declares, else `writes.<table>`."""
+    starting: str = "earliest"
+    """Where a source that the catalog does not know begins: earliest or latest."""
+    trigger_s: float = 0.0
+    """Seconds between micro-batches; 0 starts the next one at once."""
+    available_now: bool = False
+    """Read what is there, then end."""
+    offsets_per_trigger_max: int = 400_000
+    isolation: str = "read_committed"
+    lease_s: float = 30.0
+    owner_wait_s: float = 40.0
+    """How long to wait for another owner's lease to end; longer than a lease, so that a dead query's one ends."""
+    dead_letters_max: int | None = None
+    """More than these in one run end the query."""
+    batch_bytes: int = limits.BATCH_TARGET_BYTES
+    send_deadline_s: float = SEND_DEADLINE_S
+    kafka: Mapping[str, str] = field(default_factory=dict)
+    """More options for Spark's Kafka source, as `kafka.security.protocol`."""
+
+    def __post_init__(self) -> None:
+        check(self.starting in ("earliest", "latest"), "starting is earliest or latest", starting=self.starting)
+        check(self.offsets_per_trigger_max > 0, "offsets_per_trigger_max is positive")
+        check(self.owner_wait_s == 0 or self.owner_wait_s > self.lease_s, "owner_wait_s is 0 or longer than a lease")
+        for name in self.kafka:
+            if name.lower() in RESERVED_KAFKA_OPTIONS:
+                raise QueryRefused(
+                    f"option {name} cannot be set: exactly-once needs one task for each Kafka partition, and offsets "
+                    "come from the catalog"
+                )
+
+
+class IngestQuery:
+    """One run of the query on an existing SparkSession. `report` gets each micro-batch's Progress, on Spark's thread.
+
+    Concurrency: `run` blocks one thread; `stop` may be called from another.
+    """
+
+    def __init__(self, spark: Any, options: IngestOptions, report: Callable[[Progress], None] = lambda _: None) -> None:
+        self._spark = spark
+        self._options = options
+        self._report = report
+        self._client = Client.connect(options.masters)
+        self._topics = Topics(options.bootstrap)
+        self._failure: BaseException | None = None
+        self._query: Any = None
+        self._stopping = threading.Event()
+        self._known: dict[int, dict[str, int]] = {}
+        self._dead_letters = 0
+
+    def run(self) -> None:
+        """Run until the query ends. QueryRefused: a person must act; QueryInterrupted: start another run."""
+        renewer = threading.Thread(target=self._renew_forever, name="lease", daemon=True)
+        try:
+            self._open()
+            renewer.start()
+            self._query = self._start_query()
+            self._query.awaitTermination()
+            if self._failure is not None:
+                raise of_spark(self._failure)
+            self._release()
+        except (QueryRefused, QueryInterrupted):
+            raise
+        except Refused as error:
+            raise of_refusal(error) from error
+        except Exception as error:
+            raise of_spark(self._failure or error) from error
+        finally:
+            self._stopping.set()
+            self._end_query()
+            self._topics.close()
+            self._client.close()
+
+    def stop(self) -> None:
+        """End the query after the micro-batch that is running."""
+        self._stopping.set()
+        self._end_query()
+
+    def _end_query(self) -> None:
+        if self._query is not None and self._query.isActive:
+            self._query.stop()
+
+    # ------------------------------------------------------------------------------------------------ start
+
+    def _open(self) -> None:
+        """Everything that can refuse the query, before anything is read."""
+        options = self._options
+        self._table: TableHandle = self._client.table(options.table)
+        topic = options.topic or self._table.source.topic or writes_topic(options.table)
+        self._topic: TopicIdentity = self._topics.identity(topic)
+        self._topics.check_not_compacted(topic)
+        self._dead_topic = dead_letter_topic(options.table)
+        self._topics.ensure(self._dead_topic)
+        self._checkpoint = Checkpoint(self._spark, options.checkpoint)
+        own = self._checkpoint.own()
+        if own.get("topic_id", self._topic.topic_id) != self._topic.topic_id:
+            raise QueryRefused(
+                f"checkpoint {options.checkpoint} is of another life of topic {topic} (id {own['topic_id']}, now "
+                f"{self._topic.topic_id}): remove the checkpoint to read the new topic as a new source"
+            )
+        self._owner = own.get("owner_run") or new_uuid()
+        self._open_sources(own.get("table_id", ""))
+        self._checkpoint.write_own(
+            {"owner_run": self._owner, "table_id": self._table.table_id, "topic_id": self._topic.topic_id}
+        )
+
+    def _open_sources(self, checkpoint_table_id: str) -> None:
+        topic = self._topic
+        at = self._checkpoint.next_offsets(topic.topic)
+        latest = self._options.starting == "latest"
+        initial = self._topics.offsets(topic.topic, topic.partitions, latest=latest)
+        starts = [
+            SourceStart(
+                source=self._source(number),
+                topic=topic.topic,
+                checkpoint_offset=None if at is None else at.get(number),
+                initial_start=initial[number],
+            )
+            for number in range(topic.partitions)
+        ]
+        deadline = time.monotonic() + self._options.owner_wait_s
+        while True:
+            try:
+                opened = self._client.open_sources(
+                    self._options.table,
+                    starts,
+                    owner_run=self._owner,
+                    lease_us=self._lease_us,
+                    checkpoint_table_id=checkpoint_table_id,
+                )
+                break
+            except Refused as error:
+                if error.code is not Code.SOURCE_OWNED or time.monotonic() > deadline:
+                    raise
+                # A killed driver's lease ends by itself; a live one's is renewed until we give up.
+                if self._stopping.wait(1.0):
+                    raise
+        self._positions = {each.source.kafka_partition: Position(each.generation, each.done) for each in opened}
+
+    def _start_query(self) -> Any:
+        options = self._options
+        begin = json.dumps({self._topic.topic: {str(p): position.done for p, position in self._positions.items()}})
+        reader = self._spark.readStream.format("kafka").options(**options.kafka)
+        reader = reader.option("kafka.bootstrap.servers", options.bootstrap).option("subscribe", self._topic.topic)
+        # Only read when there is no checkpoint: then the catalog's `done` is the beginning.
+        reader = reader.option("startingOffsets", begin).option("includeHeaders", "true")
+        reader = reader.option("kafka.isolation.level", options.isolation).option("failOnDataLoss", "true")
+        reader = reader.option("maxOffsetsPerTrigger", str(options.offsets_per_trigger_max))
+        writer = reader.load().select(*KAFKA_COLUMNS).writeStream.foreachBatch(self._micro_batch)
+        writer = writer.queryName(f"nyala ingest {options.table}").option("checkpointLocation", options.checkpoint)
+        if options.available_now:
+            writer = writer.trigger(availableNow=True)
+        elif options.trigger_s:
+            writer = writer.trigger(processingTime=f"{options.trigger_s} seconds")
+        return writer.start()
+
+    # ------------------------------------------------------------------------------------------ micro-batches
+
+    def _micro_batch(self, rows: Any, batch_id: int) -> None:
+        try:
+            self._carry_out(rows, batch_id)
+        except Exception as error:
+            # Spark hands on only the text; `run` wants the exception itself.
+            self._failure = self._failure or of_spark(error)
+            raise
+
+    def _carry_out(self, rows: Any, batch_id: int) -> None:
+        started = time.perf_counter()
+        if self._failure is not None:
+            raise self._failure
+        self._topics.check_unchanged(self._topic)
+        ends = self._checkpoint.batch_end(batch_id, self._topic.topic)
+        results = rows.mapInArrow(partial(run_task, self._plan()), RESULT_SCHEMA).collect()
+        self._topics.check_unchanged(self._topic)
+        progress = Progress(batch_id=batch_id, duration_s=time.perf_counter() - started, ends=ends)
+        for row in results:
+            if row.tablet_id is not None:
+                known = self._known.setdefault(row.kafka_partition, {})
+                known[row.tablet_id] = max(row.acknowledged, known.get(row.tablet_id, -1))
+            else:
+                progress.add(row)
+        self._advance(ends)
+        self._dead_letters += progress.dead_letters
+        self._report(progress)
+        most = self._options.dead_letters_max
+        if most is not None and self._dead_letters > most:
+            raise QueryRefused(
+                f"{self._dead_letters} dead letters in this run, the limit is {most}: look at them with "
+                f"`nyala dead-letter list {self._options.table}`, then start the query again or raise the limit"
+            )
+
+    def _plan(self) -> TaskPlan:
+        return TaskPlan(
+            table=self._table,
+            topic=self._topic,
+            masters=self._options.masters,
+            bootstrap=self._options.bootstrap,
+            dead_letter_topic=self._dead_topic,
+            positions=dict(self._positions),
+            known={partition: dict(known) for partition, known in self._known.items()},
+            batch_bytes=self._options.batch_bytes,
+            deadline_s=self._options.send_deadline_s,
+        )
+
+    # ------------------------------------------------------------------------------- the catalog's positions
+
+    @property
+    def _lease_us(self) -> int:
+        return int(self._options.lease_s * 1e6)
+
+    def _source(self, partition: int) -> SourceKey:
+        return SourceKey(self._topic.cluster_id, self._topic.topic_id, partition)
+
+    def _advance(self, ends: Mapping[int, int], *, release: bool = False) -> None:
+        """Move `done` and renew the lease. It must succeed before Spark commits: no checkpoint is ever above `done`."""
+        advances = {
+            self._source(partition): Position(self._positions[partition].generation, end)
+            for partition, end in ends.items()
+            if partition in self._positions and (end > self._positions[partition].done)
+        }
+        self._client.advance_sources(
+            self._table.table_id,
+            [(source, position.generation, position.done) for source, position in advances.items()],
+            owner_run=self._owner,
+            lease_us=self._lease_us,
+            release=release,
+        )
+        for source, position in advances.items():
+            self._positions[source.kafka_partition] = position
+
+    def _renew_forever(self) -> None:
+        """Keep the lease while no micro-batch does. A lost one ends the query: somebody else reads the source."""
+        while not self._stopping.wait(self._options.lease_s / 3):
+            try:
+                self._advance({})
+            except Refused as error:
+                if isinstance(of_refusal(error), QueryRefused):
+                    self._failure = of_refusal(error)
+                    self._end_query()
+                    return
+
+    def _release(self) -> None:
+        try:
+            self._advance({}, release=True)
+        except Refused:
+            # The lease ends by itself.
+            return

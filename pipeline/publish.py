@@ -1,0 +1,178 @@
+"""Publish row events the way the ingest query expects them: keyed, murmur2-partitioned, idempotent, acks=all.
+
+kafka-python does about 20,000 records a second; with `bulk=True` confluent-kafka, an optional extra, does ten times
+that. librdkafka's default partitioner is another one than Java's and kafka-python's, so it is always set here: two
+partitioners on one topic would break the order of a key's events.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from typing import Any
+
+import fastavro
+
+from nyala import schemas
+from nyala.replica.rows import RowOp, TableSchema
+
+from .framing import Framing, wrap
+from .row_schema import OP_FIELD, OP_HEADER, key_schema_json, row_schema_json
+
+_IN_FLIGHT_POLL_EVERY = 1000
+
+
+class PublishFailed(Exception):
+    """Records that Kafka did not acknowledge; `count` of them. Publish again from the last flush."""
+
+    def __init__(self, count: int, first: str) -> None:
+        super().__init__(f"{count} records were not acknowledged, the first because: {first}")
+        self.count = count
+
+
+class RowPublisher:
+    """Publishes rows of one table to one topic. Nothing counts as published before `flush` returned.
+
+    `columns` other than the key's make partial updates; `writer_json` overrides the derived writer schema, which the
+    catalog must know (`client.add_writer_schema`). Concurrency: one thread.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        schema: TableSchema,
+        *,
+        framing: Framing = Framing.SINGLE_OBJECT,
+        columns: list[str] | None = None,
+        writer_json: str = "",
+        registry_id: int = 0,
+        bulk: bool = False,
+    ) -> None:
+        self.writer_json = writer_json or row_schema_json(schema, columns)
+        self._topic = topic
+        self._writer = schemas.parse_json(self.writer_json)
+        self._key = schemas.parse_json(key_schema_json(schema))
+        self._prefix = wrap(framing, b"", fingerprint=schemas.fingerprint64(self._writer), registry_id=registry_id)
+        self._has_op = any(f["name"] == OP_FIELD and not schema.has(OP_FIELD) for f in self._writer["fields"])
+        self._sink: _KafkaSink | _BulkSink = _BulkSink(bootstrap) if bulk else _KafkaSink(bootstrap)
+
+    def publish(self, row: Mapping[str, object], op: RowOp = RowOp.UPSERT) -> None:
+        """Queue one row event; ValueError if the row does not fit the writer schema."""
+        out = io.BytesIO(self._prefix)
+        out.seek(0, io.SEEK_END)
+        fastavro.schemaless_writer(out, self._writer, {**row, OP_FIELD: op.name} if self._has_op else dict(row))
+        headers = [] if self._has_op or op is RowOp.UPSERT else [(OP_HEADER, op.name.encode())]
+        self._sink.send(self._topic, self.key_of(row), out.getvalue(), headers)
+
+    def delete(self, row: Mapping[str, object]) -> None:
+        """Queue a null value for the row's key: delete it if it is there."""
+        self._sink.send(self._topic, self.key_of(row), None, [])
+
+    def publish_raw(self, key: bytes | None, value: bytes | None) -> None:
+        """Queue given bytes: replays of dead letters."""
+        self._sink.send(self._topic, key, value, [])
+
+    def key_of(self, row: Mapping[str, object]) -> bytes:
+        """The Kafka key of a row."""
+        out = io.BytesIO()
+        fastavro.schemaless_writer(out, self._key, row)
+        return out.getvalue()
+
+    def flush(self) -> None:
+        """Return when Kafka has acknowledged everything queued; PublishFailed if it did not."""
+        self._sink.flush()
+
+    def close(self) -> None:
+        """Flush and disconnect."""
+        self._sink.flush()
+        self._sink.close()
+
+    def __enter__(self) -> RowPublisher:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            self._sink.flush()
+        self._sink.close()
+
+
+class _Failures:
+    """Counts records without acknowledgement; never more than the first text is kept."""
+
+    count = 0
+    first = ""
+
+    def add(self, error: object) -> None:
+        self.first = self.first or str(error)
+        self.count += 1
+
+    def raise_any(self) -> None:
+        if self.count:
+            failed, self.count = PublishFailed(self.count, self.first), 0
+            raise failed
+
+
+class _KafkaSink:
+    def __init__(self, bootstrap: str) -> None:
+        from kafka import KafkaProducer
+
+        self._failures = _Failures()
+        self._producer = KafkaProducer(
+            bootstrap_servers=bootstrap, acks="all", enable_idempotence=True, linger_ms=5, batch_size=1 << 17
+        )
+
+    def send(self, topic: str, key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes]]) -> None:
+        self._producer.send(topic, key=key, value=value, headers=headers).add_errback(self._failures.add)
+
+    def flush(self) -> None:
+        self._producer.flush()
+        self._failures.raise_any()
+
+    def close(self) -> None:
+        self._producer.close()
+
+
+class _BulkSink:
+    def __init__(self, bootstrap: str) -> None:
+        try:
+            from confluent_kafka import Producer
+        except ImportError as error:
+            raise ImportError('bulk publishing needs confluent-kafka: pip install "nyala[demo]"') from error
+        self._failures = _Failures()
+        self._queued = 0
+        self._producer: Any = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "partitioner": "murmur2_random",
+                "enable.idempotence": True,
+                "acks": "all",
+                "linger.ms": 20,
+                "batch.size": 1 << 18,
+                "queue.buffering.max.messages": 200_000,
+                "queue.buffering.max.kbytes": 128 << 10,
+                "log_level": 2,
+            }
+        )
+
+    def send(self, topic: str, key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes]]) -> None:
+        while True:
+            try:
+                self._producer.produce(topic, value, key, on_delivery=self._delivered, headers=headers or None)
+                break
+            except BufferError:
+                self._producer.poll(0.1)
+        self._queued += 1
+        if self._queued % _IN_FLIGHT_POLL_EVERY == 0:
+            self._producer.poll(0)
+
+    def _delivered(self, error: object, _: object) -> None:
+        if error is not None:
+            self._failures.add(error)
+
+    def flush(self) -> None:
+        self._producer.flush()
+        self._failures.raise_any()
+
+    def close(self) -> None:
+        self._producer.flush()

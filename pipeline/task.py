@@ -1,0 +1,221 @@
+"""What one Spark task does with one Kafka partition's records: decode, send, dead-letter, report."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from nyala.replica.base import RowCode, limits
+from nyala.replica.client import TableHandle
+from nyala.replica.rows import RowError, SourceKey
+
+from . import worker
+from .dead_letters import DeadLetter, DeadLetterSink, Origin
+from .decode import RowDecoder, WriterSchema
+from .errors import TaskFailed
+from .framing import Framing
+from .row_schema import OP_HEADER
+from .sender import HELD_BYTES_MAX, SEND_DEADLINE_S, Sender, Target
+from .topics import TopicIdentity
+
+KAFKA_COLUMNS = ("key", "value", "partition", "offset", "headers")
+"""Columns of Spark's Kafka source that a task reads."""
+
+RESULT_SCHEMA = (
+    "kafka_partition int, tablet_id string, acknowledged bigint, records bigint, rows bigint, applied bigint, "
+    "replayed bigint, dead_letters bigint, batches bigint, bytes bigint, decode_us bigint, task_us bigint"
+)
+_RESULT_ARROW = pa.schema(
+    [("kafka_partition", pa.int32()), ("tablet_id", pa.string())]
+    + [(name.split()[0], pa.int64()) for name in RESULT_SCHEMA.split(", ")[2:]]
+)
+
+
+class Position(NamedTuple):
+    """What the catalog says of one Kafka partition as a source."""
+
+    generation: int
+    done: int
+
+
+@dataclass(frozen=True)
+class TaskPlan:
+    """What the driver ships to the tasks of one micro-batch."""
+
+    table: TableHandle
+    topic: TopicIdentity
+    masters: str
+    bootstrap: str
+    dead_letter_topic: str
+    positions: Mapping[int, Position]
+    known: Mapping[int, Mapping[str, int]]
+    """By Kafka partition: highest offset that each tablet has acknowledged to this driver."""
+    batch_bytes: int = limits.BATCH_TARGET_BYTES
+    deadline_s: float = SEND_DEADLINE_S
+
+
+@dataclass
+class _Records:
+    """Kafka records kept until their rows are acknowledged, because a row's error needs the record's bytes."""
+
+    kept: deque[tuple[int, int, Any]] = field(default_factory=deque)
+    bytes_held: int = 0
+
+    def add(self, first: int, last: int, batch: Any) -> None:
+        self.kept.append((first, last, batch))
+        self.bytes_held += batch.nbytes
+
+    def release(self, oldest: int | None) -> None:
+        while self.kept and (oldest is None or self.kept[0][1] < oldest):
+            self.bytes_held -= self.kept.popleft()[2].nbytes
+
+    def letter(self, offset: int, code: RowCode, column: str) -> DeadLetter | None:
+        """The record as a dead letter; None if it is not one of this task's."""
+        for first, last, batch in self.kept:
+            if first <= offset <= last:
+                offsets = batch.column("offset").to_numpy()
+                pos = int(np.searchsorted(offsets, offset))
+                if pos < offsets.size and offsets[pos] == offset:
+                    return _letter(batch, pos, offset, code, column)
+        return None
+
+
+def _letter(batch: Any, pos: int, offset: int, code: RowCode, column: str) -> DeadLetter:
+    headers = batch.column("headers")[pos].as_py() or []
+    op = next((each["value"] for each in headers if each["key"] == OP_HEADER), None)
+    return DeadLetter(offset, code, column, batch.column("key")[pos].as_py(), batch.column("value")[pos].as_py(), op)
+
+
+def decoder_of(plan: TaskPlan) -> RowDecoder:
+    """The decoder that the table's source declares; it asks the master again when a schema is unknown."""
+    table = plan.table
+
+    def ask_again() -> list[WriterSchema]:
+        fresh = worker.client_for(plan.masters).table(table.name)
+        return [WriterSchema(each.avro_json, each.registry_id) for each in fresh.writer_schemas]
+
+    known = [WriterSchema(each.avro_json, each.registry_id) for each in table.writer_schemas]
+    framing = Framing(table.source.framing)
+    return RowDecoder(table.schema, framing, known, bare_schema=table.source.reader_schema, lookup=ask_again)
+
+
+def run_task(plan: TaskPlan, batches: Iterator[Any]) -> Iterator[Any]:
+    """The function for `mapInArrow`: one row per tablet that acknowledged something, and one with the task's totals.
+
+    Succeeds only when every record is in its tablet or acknowledged by the dead-letter topic. TaskFailed otherwise.
+    """
+    for first in batches:
+        if first.num_rows:
+            task = Task(plan, int(first.column("partition")[0].as_py()))
+            yield task.run(first, batches)
+            return
+
+
+class Task:
+    """One attempt at one Kafka partition's share of a micro-batch."""
+
+    def __init__(
+        self, plan: TaskPlan, partition: int, *, target: Target | None = None, sink: DeadLetterSink | None = None
+    ) -> None:
+        """`target` and `sink` are this process's kept client and producer unless given."""
+        position = plan.positions.get(partition)
+        if position is None:
+            raise TaskFailed(f"Kafka partition {partition} of {plan.topic.topic} was not opened", fatal=True)
+        self._partition = partition
+        source = SourceKey(plan.topic.cluster_id, plan.topic.topic_id, partition)
+        self._origin = Origin(plan.table.name, plan.table.table_id, plan.topic.topic, source, position.generation)
+        self._records = _Records()
+        self._sink = sink or worker.sink_for(plan.bootstrap, plan.dead_letter_topic)
+        self._decoder = decoder_of(plan)
+        self._sender = Sender(
+            plan.table,
+            target or worker.SourceTarget(worker.client_for(plan.masters), plan.table, source, position),
+            plan.known.get(partition, {}),
+            self._row_failed,
+            batch_bytes=plan.batch_bytes,
+            deadline_s=plan.deadline_s,
+        )
+        self._record_count = 0
+        self._dead = 0
+        self._decode_s = 0.0
+        self._last_offset = -1
+
+    def run(self, first: Any, rest: Iterator[Any]) -> Any:
+        """Process all batches; returns the result as a pa.RecordBatch."""
+        started = time.perf_counter()
+        try:
+            self._take(first)
+            for batch in rest:
+                if batch.num_rows:
+                    self._take(batch)
+            self._sender.finish()
+            # Before the task succeeds: what is neither in a table nor here would be lost.
+            self._sink.flush()
+        finally:
+            self._sender.close()
+        return self._result(time.perf_counter() - started)
+
+    def _take(self, batch: Any) -> None:
+        offsets = batch.column("offset").to_numpy()
+        self._check_order(batch, offsets)
+        self._records.add(int(offsets[0]), int(offsets[-1]), batch)
+        started = time.perf_counter()
+        decoded = self._decoder.decode(batch.column("key"), batch.column("value"), offsets, batch.column("headers"))
+        self._decode_s += time.perf_counter() - started
+        for fault in decoded.faults:
+            self._bury(fault.offset, fault.code, fault.column)
+        for rows in decoded.batches:
+            self._sender.push(rows)
+        self._record_count += batch.num_rows
+        self._records.release(self._sender.oldest())
+        while self._records.bytes_held > HELD_BYTES_MAX and self._sender.oldest() is not None:
+            self._sender.relieve()
+            self._records.release(self._sender.oldest())
+
+    def _check_order(self, batch: Any, offsets: Any) -> None:
+        partitions = batch.column("partition").to_numpy()
+        if (partitions != self._partition).any():
+            raise TaskFailed(
+                "a task got records of two Kafka partitions: nothing may shuffle before the sink", fatal=True
+            )
+        if offsets[0] <= self._last_offset or (np.diff(offsets) <= 0).any():
+            raise TaskFailed("a task got records out of offset order: nothing may sort before the sink", fatal=True)
+        self._last_offset = int(offsets[-1])
+
+    def _row_failed(self, error: RowError) -> None:
+        self._bury(error.offset, error.code, error.column)
+
+    def _bury(self, offset: int, code: RowCode, column: str) -> None:
+        # A replayed batch may bring errors of rows that another attempt's boundaries had put into it.
+        letter = self._records.letter(offset, code, column)
+        if letter is not None:
+            self._sink.put(self._origin, letter)
+            self._dead += 1
+
+    def _result(self, task_s: float) -> Any:
+        totals = self._sender.totals
+        rows = [
+            {"kafka_partition": self._partition, "tablet_id": tablet, "acknowledged": offset}
+            for tablet, offset in sorted(self._sender.acknowledged.items())
+        ]
+        rows.append(
+            {
+                "kafka_partition": self._partition,
+                "records": self._record_count,
+                "rows": totals.rows_sent,
+                "applied": totals.rows_applied,
+                "replayed": totals.rows_replayed,
+                "dead_letters": self._dead,
+                "batches": totals.batches,
+                "bytes": totals.bytes_sent,
+                "decode_us": int(self._decode_s * 1e6),
+                "task_us": int(task_s * 1e6),
+            }
+        )
+        return pa.RecordBatch.from_pylist(rows, schema=_RESULT_ARROW)

@@ -1,0 +1,128 @@
+"""What the pipeline needs to know of Kafka topics: identity, partitions, policy, offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kafka import KafkaConsumer, TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewTopic
+from kafka.errors import KafkaError, TopicAlreadyExistsError
+
+from .errors import QueryInterrupted, QueryRefused
+
+_UNKNOWN_TOPIC = 3
+_TOPIC_EXISTS = 36
+REQUEST_TIMEOUT_MS = 20_000
+
+
+def writes_topic(table: str) -> str:
+    """Topic of a table's row events."""
+    return f"writes.{table}"
+
+
+def dead_letter_topic(table: str) -> str:
+    """Topic of the records that did not become rows of a table."""
+    return f"dead-letters.{table}"
+
+
+@dataclass(frozen=True)
+class TopicIdentity:
+    """One life of a topic: recreated it has another id, grown another number of partitions."""
+
+    cluster_id: str
+    topic: str
+    topic_id: str
+    partitions: int
+
+
+class Topics:
+    """Admin calls over one kept connection. QueryInterrupted when Kafka does not answer. Concurrency: one thread."""
+
+    def __init__(self, bootstrap: str, options: Mapping[str, Any] | None = None) -> None:
+        self._bootstrap = bootstrap
+        self._options = dict(options or {})
+        self._kept: Any = None
+
+    def identity(self, topic: str) -> TopicIdentity:
+        """The topic as it is now; QueryRefused if there is none."""
+        described = self._call(lambda admin: (admin.describe_topics([topic])[0], admin.describe_cluster()))
+        found, cluster = described
+        if found["error_code"] == _UNKNOWN_TOPIC or not found["partitions"]:
+            raise QueryRefused(f"there is no topic {topic}: create it, then start the query again")
+        return TopicIdentity(str(cluster["cluster_id"]), topic, str(found["topic_id"]), len(found["partitions"]))
+
+    def check_unchanged(self, expected: TopicIdentity) -> None:
+        """QueryRefused if the topic was recreated or grown since `expected` was read."""
+        now = self.identity(expected.topic)
+        if now.topic_id != expected.topic_id or now.cluster_id != expected.cluster_id:
+            raise QueryRefused(
+                f"topic {expected.topic} was deleted and created again (id {expected.topic_id}, now {now.topic_id}): "
+                "its offsets begin anew: remove this query's checkpoint and start it again to read it as a new source"
+            )
+        if now.partitions != expected.partitions:
+            raise QueryRefused(
+                f"topic {expected.topic} has {now.partitions} partitions and had {expected.partitions}; keys move to "
+                "other partitions when a topic grows, so events of one key may now be out of order: when the older "
+                "partitions are read to their ends, start the query again to accept the new ones"
+            )
+
+    def check_not_compacted(self, topic: str) -> None:
+        """QueryRefused if the topic's clean-up policy drops records by key."""
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic)
+        found = self._call(lambda admin: admin.describe_configs([resource], config_filter="all"))
+        policy = _value(found["topic"][topic].get("cleanup.policy"))
+        if "compact" in policy:
+            raise QueryRefused(
+                f"topic {topic} has cleanup.policy={policy}: compaction drops events that a table still "
+                "needs. Set cleanup.policy=delete on it"
+            )
+
+    def offsets(self, topic: str, partitions: int, *, latest: bool = False) -> dict[int, int]:
+        """First (or, with `latest`, next) offset of each partition."""
+        try:
+            consumer = KafkaConsumer(bootstrap_servers=self._bootstrap, **self._options)
+            try:
+                asked = [TopicPartition(topic, number) for number in range(partitions)]
+                found = consumer.end_offsets(asked) if latest else consumer.beginning_offsets(asked)
+            finally:
+                consumer.close()
+        except KafkaError as error:
+            raise QueryInterrupted(f"Kafka at {self._bootstrap} does not answer: {error}") from error
+        return {each.partition: int(offset) for each, offset in found.items()}
+
+    def ensure(
+        self, topic: str, partitions: int = 1, *, replication: int = 1, configs: Mapping[str, str] | None = None
+    ) -> None:
+        """Create the topic unless it exists; an existing one is left as it is."""
+        new = NewTopic(
+            topic, num_partitions=partitions, replication_factor=replication, topic_configs=dict(configs or {})
+        )
+        try:
+            self._call(lambda admin: admin.create_topics([new]))
+        except QueryInterrupted as error:
+            if not isinstance(error.__cause__, TopicAlreadyExistsError):
+                raise
+
+    def close(self) -> None:
+        """Close the kept connection."""
+        if self._kept is not None:
+            self._kept.close()
+            self._kept = None
+
+    def _call(self, ask: Any) -> Any:
+        try:
+            if self._kept is None:
+                options = {"request_timeout_ms": REQUEST_TIMEOUT_MS, **self._options}
+                self._kept = KafkaAdminClient(bootstrap_servers=self._bootstrap, **options)
+            return ask(self._kept)
+        except TopicAlreadyExistsError as error:
+            raise QueryInterrupted(str(error)) from error
+        except (KafkaError, OSError) as error:
+            self.close()
+            raise QueryInterrupted(f"Kafka at {self._bootstrap} does not answer: {error}") from error
+
+
+def _value(found: Any) -> str:
+    return str(found["value"] if isinstance(found, dict) else found)
