@@ -20,12 +20,14 @@ def config_to_avro(config: RaftConfig) -> dict[str, Any]:
                 "promote": member.promote,
                 "holds_data": member.holds_data,
                 "replace": member.replace,
+                "reserved": b"",
             }
             for member in config.members
         ],
         "decision_term": config.decision[0],
         "decision_version": config.decision[1],
         "unsafe": config.unsafe,
+        "reserved": b"",
     }
 
 
