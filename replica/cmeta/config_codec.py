@@ -58,7 +58,7 @@ def config_from_avro(value: dict[str, Any]) -> RaftConfig:
 
 def encode_config(config: RaftConfig) -> bytes:
     """`meta` of a CONFIG entry: Avro `ConfigChange`."""
-    return encode("config_change", {"config": config_to_avro(config)})
+    return encode("config_change", {"config": config_to_avro(config), "reserved": b""})
 
 
 def decode_config(meta: bytes) -> RaftConfig:

@@ -181,6 +181,7 @@ class ConsensusMeta:
             "voted_for": content.voted_for or "",
             "vote_floor_term": content.vote_floor_term,
             "committed_config": config_to_avro(content.config),
+            "reserved": b"",
         }
         return frame(_SCHEMA, record)
 
