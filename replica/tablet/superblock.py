@@ -34,7 +34,7 @@ _LEGAL_MOVES = frozenset(
 
 
 class BlockInfo(NamedTuple):
-    """One block as the superblock names it: the Arrow file and its sidecar. Lengths in bytes, CRC-32C of whole files."""
+    """One block as the superblock names it: an Arrow file and its sidecar. Lengths in bytes, CRC-32C of whole files."""
 
     name: str
     length_bytes: int
@@ -47,6 +47,8 @@ class BlockInfo(NamedTuple):
     sidecar_name: str
     sidecar_length_bytes: int
     sidecar_crc: int
+    block_id: str
+    """Identity that other blocks' sidecars name; it stays when a copy gives the files other names."""
     dead_rows: int = 0
     """Rows that were superseded when the block was written."""
 
@@ -71,13 +73,14 @@ class BlockInfo(NamedTuple):
             "level": self.level,
             "tombstones": self.dead_rows,
             "schema_id": self.schema_id,
-            "reserved": json.dumps({"sidecar": sidecar}).encode(),
+            "reserved": json.dumps({"id": self.block_id, "sidecar": sidecar}).encode(),
         }
 
     @classmethod
     def from_avro(cls, raw: dict[str, Any]) -> BlockInfo:
         """The inverse of `to_avro`; ValueError or KeyError if the reserved bytes are something else."""
-        sidecar = json.loads(raw["reserved"])["sidecar"]
+        extra = json.loads(raw["reserved"])
+        sidecar = extra["sidecar"]
         return cls(
             name=raw["name"],
             length_bytes=raw["length_bytes"],
@@ -90,6 +93,7 @@ class BlockInfo(NamedTuple):
             sidecar_name=sidecar["name"],
             sidecar_length_bytes=sidecar["length"],
             sidecar_crc=sidecar["crc"],
+            block_id=extra["id"],
             dead_rows=raw["tombstones"],
         )
 
@@ -204,7 +208,7 @@ class Superblock:
             "quarantine": self.quarantine,
             "bucket": self.bucket,
             "range_pos": self.range_pos,
-            "partition_json": self.partition.to_json() if self.partition else "",
+            "partition_json": self.partition.to_json(self.schema) if self.partition else "",
             "schemas_json": [s.to_json() for s in self.table_schemas],
             "history_retention_us": self.history_retention_us,
             "flush_opid": self.flush_opid._asdict(),
@@ -222,6 +226,8 @@ class Superblock:
     def from_avro(cls, raw: dict[str, Any]) -> Superblock:
         """The inverse of `to_avro`."""
         last = raw["last_logged"]
+        table_schemas = tuple(TableSchema.from_json(s) for s in raw["schemas_json"])
+        partition = raw["partition_json"]
         return cls(
             tablet_id=raw["tablet_id"],
             table_id=raw["table_id"],
@@ -231,8 +237,8 @@ class Superblock:
             quarantine=raw["quarantine"],
             bucket=raw["bucket"],
             range_pos=raw["range_pos"],
-            partition=PartitionSpec.from_json(raw["partition_json"]) if raw["partition_json"] else None,
-            table_schemas=tuple(TableSchema.from_json(s) for s in raw["schemas_json"]),
+            partition=PartitionSpec.from_json(partition, table_schemas[-1]) if partition else None,
+            table_schemas=table_schemas,
             history_retention_us=raw["history_retention_us"],
             flush_opid=OpId(raw["flush_opid"]["term"], raw["flush_opid"]["index"]),
             flush_time=raw["flush_time"],

@@ -1,0 +1,215 @@
+"""An immutable block: one Arrow IPC file sorted by key, its sidecar, and in memory what was superseded since.
+
+`data/<tablet>-<number>.arrow` holds one record batch: the table's columns, `__ts`, and `__superseded` if any row was
+dead when the block was written. `data/<tablet>-<number>.idx`, the sidecar, holds
+
+- the rotated key hashes of the rows that were live, sorted, with their positions, and a Bloom filter with one 64-bit
+  word per probe;
+- for each older block the rows that the flush which wrote this one superseded there: (positions, times).
+
+So opening a tablet rebuilds what was superseded without one key lookup, and a deletion is no row anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from nyala.replica.base import Corruption, Disk, check
+from nyala.replica.rows import TableSchema
+
+from .block_file import SUPERSEDED_COLUMN, TS_COLUMN, read_sidecar, verify_file
+from .columns import equal_rows, key_arrays, take
+from .hash_index import I64, U64, Bools
+from .superblock import BlockInfo
+
+U32 = npt.NDArray[np.uint32]
+Kills = tuple[I64, I64]
+"""Positions and times of rows superseded after the block was written."""
+
+
+class Needles(NamedTuple):
+    """Key hashes made ready for lookups in many blocks: rotated and sorted. All of shape (rows,)."""
+
+    order: I64
+    rotated: U64
+    bits: U64
+
+
+def rotate(h: U64) -> U64:
+    """The hash with its halves swapped: inside one tablet the high bits hardly differ, so sort by the low ones."""
+    return (h << np.uint64(32)) | (h >> np.uint64(32))
+
+
+def bloom_bits(rotated: U64) -> U64:
+    """The bits that a key sets in its word of a Bloom filter. The word is chosen by the upper bits of the hash."""
+    one, six = np.uint64(1), np.uint64(63)
+    bits = one << (rotated & six)
+    bits |= one << ((rotated >> np.uint64(6)) & six)
+    bits |= one << ((rotated >> np.uint64(12)) & six)
+    bits |= one << ((rotated >> np.uint64(33)) & six)
+    return bits
+
+
+def needles_of(h: U64) -> Needles:
+    """Sort and rotate the hashes `h`."""
+    rotated = rotate(h)
+    order = np.argsort(rotated)
+    rotated = rotated[order]
+    return Needles(order, rotated, bloom_bits(rotated))
+
+
+class Block:
+    """One open block.
+
+    Invariants: a position is superseded at most once, and never again lives; the files never change.
+    Concurrency: `kill` under the tablet's lock; everything else may run beside it, and a `kills` tuple taken under the
+    lock stays true for every time up to that moment.
+    """
+
+    def __init__(self, disk: Disk, info: BlockInfo, schema: TableSchema, *, exact: bool, verify: bool) -> None:
+        if verify:
+            for path, length, crc in info.files:
+                verify_file(disk, path, length, crc)
+        self.info = info
+        self.schema = schema
+        self.exact = exact
+        try:
+            with pa.memory_map(disk.real_path(info.name)) as source, pa.ipc.open_file(source) as reader:
+                batch = reader.get_batch(0)
+            self.sidecar = read_sidecar(disk, info)
+        except (OSError, pa.ArrowException, ValueError, KeyError) as e:
+            raise Corruption("a block cannot be read", block=info.name, reason=str(e)) from e
+        if batch.num_rows != info.rows:
+            raise Corruption("a block holds other rows than recorded", block=info.name, rows=batch.num_rows)
+        self.ts: I64 = batch.column(TS_COLUMN).to_numpy()
+        has_dead = SUPERSEDED_COLUMN in batch.schema.names
+        self.written_superseded: I64 | None = batch.column(SUPERSEDED_COLUMN).to_numpy() if has_dead else None
+        self.batch = batch.select(list(schema.names))
+        self.kills: tuple[Kills, ...] = ()
+        self.dead_rows = info.dead_rows
+        self._dead: Bools | None = None
+        self._shift = np.uint64(64 - max(1, (len(self.sidecar.bloom) - 1).bit_length()))
+
+    @property
+    def rows(self) -> int:
+        """All versions in the block."""
+        return self.info.rows
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes held in memory; the files are mapped."""
+        return sum(p.nbytes + t.nbytes for p, t in self.kills) + (0 if self._dead is None else self._dead.nbytes)
+
+    def locate(self, needles: Needles, pending: Bools, keys: Sequence[Any]) -> tuple[I64, I64]:
+        """(needle positions, row positions) of the pending needles whose live version is here.
+
+        `pending`, shape (rows,), is in the order of the needles; `keys` are the key columns in the caller's order.
+        """
+        none = np.empty(0, dtype=np.int64)
+        sidecar = self.sidecar
+        if not len(sidecar.hashes):
+            return none, none
+        words = sidecar.bloom[(needles.rotated >> self._shift).view(np.int64)]
+        who = np.flatnonzero(((words & needles.bits) == needles.bits) & pending)
+        if not len(who):
+            return none, none
+        wanted = needles.rotated[who]
+        at = np.searchsorted(sidecar.hashes, wanted)
+        np.minimum(at, len(sidecar.hashes) - 1, out=at)
+        hit = sidecar.hashes[at] == wanted
+        who, at = who[hit], at[hit]
+        positions = sidecar.positions[at].astype(np.int64)
+        if not self.exact and len(who):
+            who, positions = self._same_keys(needles, who, at, positions, keys)
+        if self._dead is not None and len(who):
+            live = ~self._dead[positions]
+            who, positions = who[live], positions[live]
+        return who, positions
+
+    def _same_keys(self, needles: Needles, who: I64, at: I64, positions: I64, keys: Sequence[Any]) -> tuple[I64, I64]:
+        rows = needles.order[who]
+        theirs = [take(k, rows) for k in keys]
+        same = equal_rows([take(k, positions) for k in key_arrays(self.batch, self.schema)], theirs)
+        if same.all():
+            return who, positions
+        # A true collision: several keys of one hash stand side by side in the sidecar.
+        hashes = self.sidecar.hashes
+        for i in np.flatnonzero(~same).tolist():
+            key, pos = [k[i : i + 1] for k in theirs], int(at[i]) + 1
+            while pos < len(hashes) and hashes[pos] == needles.rotated[who[i]]:
+                row = self.sidecar.positions[pos : pos + 1].astype(np.int64)
+                if equal_rows([take(k, row) for k in key_arrays(self.batch, self.schema)], key)[0]:
+                    positions[i], same[i] = row[0], True
+                    break
+                pos += 1
+        return who[same], positions[same]
+
+    def kill(self, positions: I64, times: I64) -> None:
+        """These live rows end at these times."""
+        if not len(positions):
+            return
+        if self._dead is None:
+            # Zero pages that nobody touches cost no memory.
+            self._dead = np.zeros(self.rows, dtype=np.bool_)
+        check(not self._dead[positions].any(), "a version ends once", block=self.info.name)
+        self._dead[positions] = True
+        self.dead_rows += len(positions)
+        kills = [*self.kills, (positions, times)]
+        # Geometric merging keeps the list short: one-row updates leave few arrays.
+        while len(kills) > 1 and len(kills[-2][0]) < 2 * len(kills[-1][0]):
+            (p, t), (q, u) = kills[-2:]
+            kills[-2:] = [(np.concatenate([p, q]), np.concatenate([t, u]))]
+        self.kills = tuple(kills)
+
+    def kills_between(self, after: int, up_to: int) -> Kills:
+        """The supersessions with after < time <= up_to."""
+        return kills_between(self.kills, after, up_to)
+
+    def collectable(self, horizon: int) -> int:
+        """How many versions ended at or before `horizon`."""
+        count = sum(int((times <= horizon).sum()) for _, times in self.kills)
+        if self.written_superseded is not None and self.info.min_time <= horizon:
+            count += int((self.written_superseded <= horizon).sum())
+        return count
+
+    def all_visible(self, kills: tuple[Kills, ...], at: int) -> bool:
+        """Whether every row of the block is visible at time `at`; False may also mean unknown."""
+        return self.written_superseded is None and self.info.max_time <= at and not kills
+
+    def visible(self, kills: tuple[Kills, ...], at: int) -> Bools:
+        """Shape (rows,): which versions are visible at time `at`, given the kills taken under the lock."""
+        if self.info.max_time <= at:
+            mask: Bools = np.ones(self.rows, dtype=np.bool_)
+        else:
+            mask = self.ts <= at
+        if self.written_superseded is not None:
+            mask &= self.written_superseded > at
+        for positions, times in kills:
+            mask[positions[times <= at]] = False
+        return mask
+
+    def superseded_at(self, kills: tuple[Kills, ...], up_to: int) -> I64 | None:
+        """Shape (rows,): when each version ended, counting supersessions up to time `up_to`; None if none did."""
+        ended = [(p[m], t[m]) for p, t in kills for m in [t <= up_to]]
+        if self.written_superseded is None and not any(len(p) for p, _ in ended):
+            return None
+        if self.written_superseded is None:
+            result: I64 = np.full(self.rows, np.iinfo(np.int64).max, dtype=np.int64)
+        else:
+            result = self.written_superseded.copy()
+        for positions, times in ended:
+            result[positions] = times
+        return result
+
+
+def kills_between(kills: Sequence[Kills], after: int, up_to: int) -> Kills:
+    """The supersessions with after < time <= up_to."""
+    picked = [(p[m], t[m]) for p, t in kills for m in [(t > after) & (t <= up_to)]]
+    if not picked:
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    return np.concatenate([p for p, _ in picked]), np.concatenate([t for _, t in picked])

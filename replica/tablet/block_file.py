@@ -1,0 +1,214 @@
+"""Writing and reading a block's two files. Everything is synced, and its name durable, before a superblock names it."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import google_crc32c
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from nyala.replica.base import MAX_HYBRID_TIME, Corruption, Disk, new_uuid
+from nyala.replica.rows import TableSchema
+
+from .superblock import BlockInfo
+
+I64 = npt.NDArray[np.int64]
+U64 = npt.NDArray[np.uint64]
+
+FOLDER = "data"
+TS_COLUMN = "__ts"
+SUPERSEDED_COLUMN = "__superseded"
+
+_MAGIC = b"NYIX"
+_VERSION = 1
+_HEADER = struct.Struct("<4sII")
+_PIECE_BYTES = 4 << 20
+
+
+class Sidecar(NamedTuple):
+    """`hashes` rotated and sorted, `positions` of their rows; `deltas`: block id -> (positions, times) ended there."""
+
+    hashes: U64
+    positions: npt.NDArray[np.uint32]
+    bloom: U64
+    deltas: dict[str, tuple[npt.NDArray[np.uint32], I64]]
+
+
+class BlockContent(NamedTuple):
+    """What a block is made of. `batch`, sorted by key, has the columns of `schema`; the arrays are of shape (rows,)."""
+
+    batch: Any
+    schema: TableSchema
+    ts: I64
+    superseded: I64 | None
+    rotated: U64
+    """Rotated key hashes of the live rows, sorted, and with them `positions`."""
+    positions: npt.NDArray[np.uint32]
+    bloom: U64
+    deltas: Mapping[str, tuple[I64, I64]]
+
+
+class _Sink:
+    """A file that Arrow writes to: appends through the door to disk and sums up as it goes."""
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        if disk.exists(path):
+            disk.remove(path)
+        self._file = disk.open(path, create=True)
+        self._crc = google_crc32c.Checksum()
+        self._length = 0
+        self.closed = False
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data).cast("B")
+        for start in range(0, len(view), _PIECE_BYTES):
+            piece = bytes(view[start : start + _PIECE_BYTES])
+            self._crc.update(piece)
+            self._file.pwrite(piece, self._length)
+            self._length += len(piece)
+        return len(view)
+
+    def tell(self) -> int:
+        return self._length
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def close(self) -> None:
+        """Arrow closes what it wrote; the file itself is closed by `finish`."""
+
+    def finish(self) -> tuple[int, int]:
+        """(length, CRC) of the file, synced."""
+        self._file.sync()
+        self._file.close()
+        return self._length, int.from_bytes(self._crc.digest(), "big")
+
+    def abandon(self) -> None:
+        self._file.close()
+
+
+def write_block(disk: Disk, stem: str, content: BlockContent, level: int) -> BlockInfo:
+    """Write `<stem>.arrow` and `<stem>.idx`; both are durable on return. Refused(NO_SPACE) leaves no files."""
+    disk.mkdir(FOLDER)
+    block_id = new_uuid()
+    data_path, sidecar_path = f"{stem}.arrow", f"{stem}.idx"
+    try:
+        length, crc = _write_data(disk, data_path, content, block_id)
+        sidecar_length, sidecar_crc = _write_sidecar(disk, sidecar_path, content, block_id)
+    except BaseException as e:
+        if isinstance(e, Exception):
+            for path in (data_path, sidecar_path):
+                with suppress(FileNotFoundError):
+                    disk.remove(path)
+        raise
+    disk.sync_dir(FOLDER)
+    rows = content.batch.num_rows
+    return BlockInfo(
+        name=data_path,
+        length_bytes=length,
+        crc=crc,
+        rows=rows,
+        min_time=int(content.ts.min()) if rows else 0,
+        max_time=int(content.ts.max()) if rows else 0,
+        level=level,
+        schema_id=content.schema.schema_id,
+        sidecar_name=sidecar_path,
+        sidecar_length_bytes=sidecar_length,
+        sidecar_crc=sidecar_crc,
+        block_id=block_id,
+        dead_rows=0 if content.superseded is None else int((content.superseded != MAX_HYBRID_TIME).sum()),
+    )
+
+
+def _write_data(disk: Disk, path: str, content: BlockContent, block_id: str) -> tuple[int, int]:
+    arrays = [*content.batch.columns, pa.array(content.ts)]
+    fields = [*content.batch.schema, pa.field(TS_COLUMN, pa.int64(), nullable=False)]
+    if content.superseded is not None:
+        arrays.append(pa.array(content.superseded))
+        fields.append(pa.field(SUPERSEDED_COLUMN, pa.int64(), nullable=False))
+    metadata = {"nyala.block": block_id, "nyala.version": "1", "nyala.schema_id": str(content.schema.schema_id)}
+    batch = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields, metadata=metadata))
+    sink = _Sink(disk, path)
+    try:
+        with pa.PythonFile(sink, mode="w") as stream, pa.ipc.new_file(stream, batch.schema) as writer:
+            writer.write_batch(batch)
+        return sink.finish()
+    except BaseException:
+        sink.abandon()
+        raise
+
+
+def _write_sidecar(disk: Disk, path: str, content: BlockContent, block_id: str) -> tuple[int, int]:
+    arrays: list[npt.NDArray[Any]] = [content.rotated, content.positions, content.bloom]
+    names = ["hashes", "positions", "bloom"]
+    for target, (positions, times) in sorted(content.deltas.items()):
+        arrays += [positions.astype("<u4"), times]
+        names += [f"delta_positions:{target}", f"delta_times:{target}"]
+    entries, at = [], 0
+    for name, array in zip(names, arrays, strict=True):
+        entries.append({"name": name, "dtype": array.dtype.str, "at": at, "count": len(array)})
+        at += -(-array.nbytes // 64) * 64
+    header = json.dumps({"block": block_id, "arrays": entries}).encode()
+    header += b" " * (-(len(header) + _HEADER.size) % 64)
+    sink = _Sink(disk, path)
+    try:
+        sink.write(_HEADER.pack(_MAGIC, _VERSION, len(header)) + header)
+        for array in arrays:
+            sink.write(np.ascontiguousarray(array).view(np.uint8))
+            sink.write(bytes(-array.nbytes % 64))
+        return sink.finish()
+    except BaseException:
+        sink.abandon()
+        raise
+
+
+def read_sidecar(disk: Disk, info: BlockInfo) -> Sidecar:
+    """Map the sidecar; ValueError or KeyError if it is none, or another block's."""
+    with pa.memory_map(disk.real_path(info.sidecar_name)) as source:
+        data = source.read_buffer()
+    if data.size < _HEADER.size:
+        raise ValueError(f"{data.size} bytes are no sidecar")
+    magic, version, header_length = _HEADER.unpack_from(data)
+    if magic != _MAGIC or version != _VERSION:
+        raise ValueError(f"magic {magic!r}, version {version} is no sidecar that this build reads")
+    header = json.loads(bytes(data[_HEADER.size : _HEADER.size + header_length]))
+    if header["block"] != info.block_id:
+        raise ValueError(f"the sidecar is of block {header['block']}")
+    base = _HEADER.size + header_length
+    arrays = {
+        e["name"]: np.frombuffer(data, dtype=e["dtype"], count=e["count"], offset=base + e["at"])
+        if e["count"]
+        else np.empty(0, dtype=e["dtype"])
+        for e in header["arrays"]
+    }
+    deltas = {
+        name.partition(":")[2]: (positions, arrays["delta_times:" + name.partition(":")[2]])
+        for name, positions in arrays.items()
+        if name.startswith("delta_positions:")
+    }
+    return Sidecar(arrays["hashes"], arrays["positions"], arrays["bloom"], deltas)
+
+
+def verify_file(disk: Disk, path: str, length_bytes: int, crc: int) -> None:
+    """Corruption unless the file has this length and CRC-32C; read in pieces, so that memory stays small."""
+    try:
+        file = disk.open(path)
+    except FileNotFoundError as e:
+        raise Corruption("a block's file is missing", path=path) from e
+    try:
+        if file.size() != length_bytes:
+            raise Corruption("a block's file has another length", path=path, bytes=file.size(), recorded=length_bytes)
+        checksum = google_crc32c.Checksum()
+        for at in range(0, length_bytes, _PIECE_BYTES):
+            checksum.update(file.pread(min(_PIECE_BYTES, length_bytes - at), at))
+        found = int.from_bytes(checksum.digest(), "big")
+        if found != crc:
+            raise Corruption("a block's file has another CRC-32C", path=path, crc=f"{found:08x}", recorded=f"{crc:08x}")
+    finally:
+        file.close()

@@ -1,0 +1,95 @@
+"""Rows as columns: a batch's columns by id, filled up, gathered and carried from one schema version to another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nyala.replica.base import check
+from nyala.replica.rows import Column, TableSchema
+
+I64 = npt.NDArray[np.int64]
+
+
+def filled(column: Column, rows: int) -> Any:
+    """pa.Array of `rows` times the column's default, null if it has none."""
+    if column.default is None:
+        return pa.nulls(rows, type=column.arrow_type)
+    return pa.repeat(pa.scalar(column.default, type=column.arrow_type), rows)
+
+
+def conform(batch: Any, source: TableSchema, target: TableSchema) -> Any:
+    """`batch`, of schema `source`, as the columns of `target`: matched by id, added ones filled with their default."""
+    if source.schema_id == target.schema_id:
+        return batch
+    by_id = {c.id: batch.column(pos) for pos, c in enumerate(source.columns)}
+    arrays = [by_id[c.id] if c.id in by_id else filled(c, batch.num_rows) for c in target.columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=target.arrow)
+
+
+def select(batch: Any, source: TableSchema, target: TableSchema, names: Sequence[str]) -> Any:
+    """The columns `names` of `target`, read from `batch` of schema `source`; zero-copy where they exist."""
+    positions = {c.id: pos for pos, c in enumerate(source.columns)}
+    arrays, fields = [], []
+    for name in names:
+        column = target.column(name)
+        pos = positions.get(column.id)
+        arrays.append(filled(column, batch.num_rows) if pos is None else batch.column(pos))
+        fields.append(target.arrow.field(name))
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def key_arrays(batch: Any, schema: TableSchema) -> list[Any]:
+    """The key's columns of a batch of the schema, in key order."""
+    names = schema.names
+    return [batch.column(names.index(name)) for name in schema.key]
+
+
+def take(array: Any, positions: I64) -> Any:
+    """`array` at `positions`. Fixed-width strings, common in real keys, go the numpy way: four times as fast."""
+    quick = _take_fixed_width(array, positions) if len(positions) >= 4096 else None
+    return quick if quick is not None else array.take(pa.array(positions))
+
+
+def take_batch(batch: Any, positions: I64) -> Any:
+    """A pa.RecordBatch of the rows at `positions`."""
+    arrays = [take(column, positions) for column in batch.columns]
+    if not arrays:
+        return batch.take(pa.array(positions))
+    return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
+
+
+def _take_fixed_width(array: Any, positions: I64) -> Any | None:
+    """A string or binary array whose values are all equally long, taken as rows of a byte matrix; else None."""
+    kind = array.type
+    if not (pa.types.is_string(kind) or pa.types.is_binary(kind)) or array.null_count or len(array) == 0:
+        return None
+    _, offsets_buffer, data = array.buffers()
+    offsets = np.frombuffer(offsets_buffer, dtype=np.int32)[array.offset : array.offset + len(array) + 1]
+    first, end = int(offsets[0]), int(offsets[-1])
+    width = (end - first) // len(array)
+    if not 0 < width <= 256 or width * len(array) != end - first or width * len(positions) >= 1 << 31:
+        return None
+    if not np.array_equal(offsets, np.arange(first, end + 1, width, dtype=np.int32)):
+        return None
+    rows = np.frombuffer(data, dtype=np.dtype((np.void, width)), count=len(array), offset=first)
+    picked = rows.take(positions)
+    new_offsets = np.arange(0, width * len(positions) + 1, width, dtype=np.int32)
+    result = pa.Array.from_buffers(kind, len(positions), [None, pa.py_buffer(new_offsets), pa.py_buffer(picked)])
+    check(len(result) == len(positions), "as many rows as were asked for")
+    return result
+
+
+def equal_rows(left: Sequence[Any], right: Sequence[Any]) -> npt.NDArray[np.bool_]:
+    """Shape (rows,): whether the key columns `left` and `right`, which hold no nulls, are equal row by row."""
+    result: npt.NDArray[np.bool_] | None = None
+    for a, b in zip(left, right, strict=True):
+        one = pc.equal(a, b).to_numpy(zero_copy_only=False)
+        result = one if result is None else result & one
+    check(result is not None, "a key has columns")
+    return result  # type: ignore[return-value]

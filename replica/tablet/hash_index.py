@@ -1,0 +1,112 @@
+"""An open-addressing hash index over whole batches: 64-bit key hash -> row id, in numpy.
+
+All rows of a batch are probed at once; each further round handles only the rows that are not settled, and at a load of
+at most one half the rounds are few. Nothing is ever removed: a key's slot is pointed at its newest row.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+U64 = npt.NDArray[np.uint64]
+I64 = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+_CAPACITY_FIRST = 1 << 10
+_ONE_BY_ONE_ROWS_MAX = 4
+
+
+class HashIndex:
+    """Maps hashes to row ids; the caller owns the array that maps a row id back to its hash.
+
+    Invariants: at most one slot per hash; load at most one half; capacity a power of two.
+    Concurrency: one thread.
+    """
+
+    def __init__(self) -> None:
+        # Zero is an empty slot, so that pages of the table that nobody touched cost no memory; others hold id + 1.
+        self._slots: npt.NDArray[np.uint32] = np.zeros(_CAPACITY_FIRST, dtype=np.uint32)
+        self._used = 0
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of the table."""
+        return int(self._slots.nbytes)
+
+    def reserve(self, more: int, hashes: U64) -> None:
+        """Make room for `more` new hashes. Slots returned by `find` before this call are void."""
+        needed = (self._used + more) * 2
+        if needed <= len(self._slots):
+            return
+        capacity = max(_CAPACITY_FIRST, 1 << (needed - 1).bit_length())
+        taken = self._slots[self._slots != 0]
+        self._slots = np.zeros(capacity, dtype=np.uint32)
+        if len(taken):
+            ids = taken.astype(np.int64) - 1
+            h = hashes[ids]
+            self._fill(self._home(h), taken)
+
+    def find(self, h: U64, hashes: U64) -> tuple[I64, I64]:
+        """(row ids, slots) of each hash, shape of `h`: id -1 and the slot where it would go if it is absent."""
+        if len(h) <= _ONE_BY_ONE_ROWS_MAX:
+            return self._find_few(h, hashes)
+        slots = self._home(h)
+        found = self._slots[slots]
+        ids = found.astype(np.int64) - 1
+        # An empty slot reads hashes[-1], which is harmless; the test for zero comes first.
+        pending = np.flatnonzero((found != 0) & (hashes[ids] != h))
+        mask = len(self._slots) - 1
+        at = slots[pending]
+        while len(pending):
+            at = (at + 1) & mask
+            seen = self._slots[at]
+            now = seen.astype(np.int64) - 1
+            settled = (seen == 0) | (hashes[now] == h[pending])
+            rows = pending[settled]
+            ids[rows] = now[settled]
+            slots[rows] = at[settled]
+            pending = pending[~settled]
+            at = at[~settled]
+        return ids, slots
+
+    def point(self, slots: I64, ids: I64) -> None:
+        """Point the slots of hashes that `find` found at newer rows."""
+        self._slots[slots] = (ids + 1).astype(np.uint32)
+
+    def insert(self, slots: I64, ids: I64) -> None:
+        """Add absent, distinct hashes: `slots` as `find` returned them, after `reserve`."""
+        self._used += len(ids)
+        if len(ids) == 1 and not self._slots[slots[0]]:
+            self._slots[slots[0]] = ids[0] + 1
+            return
+        self._fill(slots, (ids + 1).astype(np.uint32))
+
+    def _home(self, h: U64) -> I64:
+        # The low bits: the high ones choose the tablet, so inside one tablet they hardly differ.
+        home: I64 = (h & np.uint64(len(self._slots) - 1)).view(np.int64)
+        return home
+
+    def _find_few(self, h: U64, hashes: U64) -> tuple[I64, I64]:
+        table, mask = self._slots, len(self._slots) - 1
+        ids, slots = [], []
+        for value in h.tolist():
+            at = value & mask
+            seen = int(table[at])
+            while seen and int(hashes[seen - 1]) != value:
+                at = (at + 1) & mask
+                seen = int(table[at])
+            ids.append(seen - 1)
+            slots.append(at)
+        return np.array(ids, dtype=np.int64), np.array(slots, dtype=np.int64)
+
+    def _fill(self, slots: I64, marks: npt.NDArray[np.uint32]) -> None:
+        """Write each mark to the first free slot from its own on; of several at one slot one wins, the others go on."""
+        table, mask = self._slots, len(self._slots) - 1
+        at = slots
+        while len(marks):
+            free = table[at] == 0
+            table[at[free]] = marks[free]
+            lost = table[at] != marks
+            marks = marks[lost]
+            at = (at[lost] + 1) & mask

@@ -1,0 +1,272 @@
+"""What was applied already: per Kafka source the last offset, per client the results by sequence number.
+
+Part of the replicated state: it changes only in `apply`, expires by the entries' own hybrid time, and is saved with the
+flush that its positions belong to. Records are immutable and replaced, so a capture is a shallow copy.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from nyala.replica.base import Code, Refused, RowCode, limits, us_of_hybrid
+from nyala.replica.rows import RowError, SourceKey, WriteMeta
+
+_ERROR_BYTES = 24
+"""What one remembered error counts against the bound, without its column's name."""
+
+
+class SourceState(NamedTuple):
+    """One source: rows up to `last_offset` are applied, -1 if none; errors from `done` on are remembered, ascending."""
+
+    source: SourceKey
+    generation: int
+    last_offset: int
+    done: int
+    errors: tuple[RowError, ...]
+    error_bytes: int
+
+
+class ClientResult(NamedTuple):
+    """The remembered outcome of one client write."""
+
+    sequence: int
+    hybrid_time: int
+    rows_applied: int
+    errors: tuple[RowError, ...]
+
+
+class ClientState(NamedTuple):
+    """One client. Results below `first_incomplete` are forgotten."""
+
+    first_incomplete: int
+    last_used: int
+    results: dict[int, ClientResult]
+    error_bytes: int
+
+
+def error_bytes(errors: Sequence[RowError]) -> int:
+    """What remembering these errors costs."""
+    return sum(_ERROR_BYTES + len(e.column) for e in errors)
+
+
+class Ledger:
+    """The positions of every source and client of one tablet.
+
+    Invariants: `last_offset` and `done` of a generation never fall, nor does a source's generation; errors of rows
+    above `done` are never forgotten (a batch is refused instead); clients stand in order of last use.
+    Concurrency: under the tablet's lock.
+    """
+
+    def __init__(self) -> None:
+        self._sources: dict[SourceKey, SourceState] = {}
+        self._clients: dict[str, ClientState] = {}
+
+    @property
+    def sources(self) -> list[SourceState]:
+        """Every source, sorted by key."""
+        return [self._sources[k] for k in sorted(self._sources)]
+
+    # ------------------------------------------------------------------------------------------------ Kafka sources
+
+    def admit_source(self, meta: WriteMeta) -> SourceState:
+        """The state that a batch of a source meets; changes nothing.
+
+        Refused(STALE_GENERATION, GAP or OVERLOADED): nothing moves. A higher generation meets a fresh state.
+        """
+        source = meta.source
+        assert source is not None
+        state = self._sources.get(source)
+        if state is not None and meta.generation < state.generation:
+            raise Refused(
+                Code.STALE_GENERATION,
+                "the source was reset since",
+                detail=str(state.generation),
+                generation=meta.generation,
+                current=state.generation,
+            )
+        if state is None or meta.generation > state.generation:
+            state = SourceState(source, meta.generation, -1, meta.done, (), 0)
+        if meta.after is not None and meta.after > state.last_offset:
+            raise Refused(
+                Code.GAP,
+                "the batch builds on an offset that is not applied here",
+                detail=str(state.last_offset),
+                after=meta.after,
+                last_offset=state.last_offset,
+            )
+        state = _forget_below(state, meta.done)
+        if state.error_bytes >= limits.LEDGER_ERRORS_BYTES_MAX:
+            raise Refused(
+                Code.OVERLOADED,
+                "too many row errors wait for the source's done position to pass them",
+                errors=len(state.errors),
+                done=state.done,
+            )
+        return state
+
+    def advance_source(self, state: SourceState, last_offset: int, errors: Sequence[RowError]) -> None:
+        """Record a batch: `state` as admitted, the batch's last offset and the errors of its new rows, ascending."""
+        kept = [e for e in errors if e.offset >= state.done] if errors else []
+        if kept:
+            state = state._replace(errors=(*state.errors, *kept), error_bytes=state.error_bytes + error_bytes(kept))
+        self._sources[state.source] = state._replace(last_offset=max(state.last_offset, last_offset))
+
+    def reset_source(self, source: SourceKey, generation: int, done: int) -> bool:
+        """Start a source anew at a higher generation, or advance `done` at its own; False if `generation` is older."""
+        state = self._sources.get(source)
+        if state is not None and generation < state.generation:
+            return False
+        if state is not None and generation == state.generation:
+            self._sources[source] = _forget_below(state, done)
+        else:
+            self._sources[source] = SourceState(source, generation, -1, done, (), 0)
+        return True
+
+    # ------------------------------------------------------------------------------------------------- other clients
+
+    def admit_client(self, meta: WriteMeta, now: int) -> ClientResult | None:
+        """The remembered result of a replayed write, None for a new one. Expires old clients first.
+
+        Refused(EXPIRED) if the result is forgotten, OVERLOADED if too many clients are remembered.
+        """
+        self._expire(now)
+        state = self._clients.get(meta.client_id)
+        if state is None:
+            if len(self._clients) >= limits.LEDGER_CLIENTS_MAX:
+                raise Refused(Code.OVERLOADED, "too many clients wrote recently", clients=len(self._clients))
+            return None
+        known = state.results.get(meta.sequence)
+        if known is None and meta.sequence < state.first_incomplete:
+            raise Refused(
+                Code.EXPIRED,
+                "the result of this write is forgotten",
+                sequence=meta.sequence,
+                first_incomplete=state.first_incomplete,
+            )
+        return known
+
+    def peek_client(self, meta: WriteMeta) -> ClientResult | None:
+        """The remembered result of a client's write, if there is one; changes nothing."""
+        state = self._clients.get(meta.client_id)
+        return None if state is None else state.results.get(meta.sequence)
+
+    def record_client(self, meta: WriteMeta, now: int, result: ClientResult | None) -> None:
+        """Remember a new result, or only that the client is alive; forget what it says it knows."""
+        state = self._clients.pop(meta.client_id, None) or ClientState(0, now, {}, 0)
+        first, size, results = max(state.first_incomplete, meta.first_incomplete), state.error_bytes, state.results
+        if result is not None:
+            results = {**results, result.sequence: result}
+            size += error_bytes(result.errors)
+        forget = [s for s in results if s < first]
+        excess = len(results) - len(forget) - limits.LEDGER_RESULTS_PER_CLIENT_MAX
+        if excess > 0:
+            forget = sorted(results)[: len(forget) + excess]
+        while size - sum(error_bytes(results[s].errors) for s in forget) > limits.LEDGER_ERRORS_BYTES_MAX and (
+            len(forget) < len(results) - 1
+        ):
+            forget = sorted(results)[: len(forget) + 1]
+        if forget:
+            size -= sum(error_bytes(results[s].errors) for s in forget)
+            first = max(first, max(forget) + 1)
+            results = {s: r for s, r in results.items() if s not in forget}
+        self._clients[meta.client_id] = ClientState(first, max(now, state.last_used), results, size)
+
+    def _expire(self, now: int) -> None:
+        horizon = us_of_hybrid(now) - limits.LEDGER_CLIENT_TTL_US
+        while self._clients:
+            oldest = next(iter(self._clients))
+            if us_of_hybrid(self._clients[oldest].last_used) >= horizon:
+                return
+            del self._clients[oldest]
+
+    # ------------------------------------------------------------------------------------------------- saved state
+
+    def capture(self) -> Ledger:
+        """A copy that later changes leave alone; cheap, for the records are immutable."""
+        copy = Ledger()
+        copy._sources = dict(self._sources)
+        copy._clients = dict(self._clients)
+        return copy
+
+    def to_avro(self) -> dict[str, Any]:
+        """As `superblock.avsc` has it."""
+        return {
+            "sources": [
+                {
+                    "source": s.source._asdict(),
+                    "generation": s.generation,
+                    "last_offset": s.last_offset,
+                    "done": s.done,
+                    "errors": [_error_to_avro(e) for e in s.errors],
+                }
+                for s in self.sources
+            ],
+            "clients": [
+                {
+                    "client_id": client_id,
+                    "first_incomplete": c.first_incomplete,
+                    "last_used": c.last_used,
+                    "results": [
+                        {
+                            "sequence": r.sequence,
+                            "hybrid_time": r.hybrid_time,
+                            "rows_applied": r.rows_applied,
+                            "errors": [_error_to_avro(e) for e in r.errors],
+                        }
+                        for _, r in sorted(c.results.items())
+                    ],
+                }
+                for client_id, c in self._clients.items()
+            ],
+        }
+
+    @classmethod
+    def from_avro(cls, raw: dict[str, Any]) -> Ledger:
+        """The inverse of `to_avro`; the order of clients, which is that of last use, is kept."""
+        ledger = cls()
+        for s in raw["sources"]:
+            key = SourceKey(s["source"]["cluster_id"], s["source"]["topic_id"], s["source"]["kafka_partition"])
+            errors = tuple(_error_from_avro(e) for e in s["errors"])
+            last = -1 if s["last_offset"] is None else s["last_offset"]
+            ledger._sources[key] = SourceState(key, s["generation"], last, s["done"], errors, error_bytes(errors))
+        for c in raw["clients"]:
+            results = {
+                r["sequence"]: ClientResult(
+                    r["sequence"], r["hybrid_time"], r["rows_applied"], tuple(_error_from_avro(e) for e in r["errors"])
+                )
+                for r in c["results"]
+            }
+            size = sum(error_bytes(r.errors) for r in results.values())
+            ledger._clients[c["client_id"]] = ClientState(c["first_incomplete"], c["last_used"], results, size)
+        return ledger
+
+
+def _forget_below(state: SourceState, done: int) -> SourceState:
+    if done <= state.done:
+        return state
+    cut = bisect_left(state.errors, done, key=lambda e: e.offset)
+    forgotten = error_bytes(state.errors[:cut])
+    return state._replace(done=done, errors=state.errors[cut:], error_bytes=state.error_bytes - forgotten)
+
+
+def remembered(state: SourceState, offsets: npt.NDArray[np.int64]) -> list[RowError]:
+    """The errors remembered for replayed rows; `offsets` ascending."""
+    if not state.errors or not len(offsets):
+        return []
+    low = bisect_left(state.errors, int(offsets[0]), key=lambda e: e.offset)
+    high = bisect_left(state.errors, int(offsets[-1]) + 1, key=lambda e: e.offset)
+    wanted = set(offsets.tolist()) if high > low else set()
+    return [e for e in state.errors[low:high] if e.offset in wanted]
+
+
+def _error_to_avro(error: RowError) -> dict[str, Any]:
+    return {"offset": error.offset, "code": int(error.code), "column": error.column}
+
+
+def _error_from_avro(raw: dict[str, Any]) -> RowError:
+    return RowError(raw["offset"], RowCode(raw["code"]), raw["column"])

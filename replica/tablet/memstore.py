@@ -1,0 +1,235 @@
+"""The memory store: Arrow batches in the order applied, with a version's times beside each row.
+
+A row id is the row's position over all batches. A row is visible at T if ts <= T < superseded. A deletion needs no row
+of its own: it only ends the version that was there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from nyala.replica.base import MAX_HYBRID_TIME
+from nyala.replica.rows import INTEGER_LIKE, TableSchema
+
+from .columns import conform, equal_rows, key_arrays, take
+from .hash_index import I64, U64, Bools, HashIndex
+
+_ROWS_FIRST = 1 << 10
+_CHUNK_ROWS_FULL = 8192
+"""Batches of this many rows are never merged again."""
+_MERGE_FANOUT = 32
+
+
+class Chunk(NamedTuple):
+    """Rows `base` to `base + batch.num_rows`, in the columns of `schema`."""
+
+    base: int
+    batch: Any
+    schema: TableSchema
+
+
+class Located(NamedTuple):
+    """Where keys are in one memory store. All of shape (rows,).
+
+    `ids`: the newest row of the key, live or dead, -1 if there is none. `hashes`: the key's hash in this store.
+    """
+
+    ids: I64
+    slots: I64
+    hashes: U64
+
+
+class MemView(NamedTuple):
+    """What a reader needs: rows `[0, rows)`. Later rows and later supersessions have later times."""
+
+    chunks: tuple[Chunk, ...]
+    rows: int
+    ts: I64
+    superseded: I64
+
+
+def unique_by_hash(schema: TableSchema) -> bool:
+    """Whether equal hashes mean equal keys: a key of one integer-like column."""
+    return len(schema.key) == 1 and schema.key_columns[0].type in INTEGER_LIKE
+
+
+class MemStore:
+    """Versions in memory.
+
+    Invariants: the index points at the newest row of each key; at most one live version per key; chunks are
+    contiguous; chunks smaller than 8192 rows number less than 32 per power of 32, so one-row writes leave few batches.
+    Concurrency: changed under the tablet's lock by one thread at a time; a MemView may be read without it.
+    """
+
+    def __init__(self, schema: TableSchema) -> None:
+        self.rows = 0
+        self.payload_bytes = 0
+        self.exact = unique_by_hash(schema)
+        self.hashes: U64 = np.empty(_ROWS_FIRST, dtype=np.uint64)
+        self.ts: I64 = np.empty(_ROWS_FIRST, dtype=np.int64)
+        self.superseded: I64 = np.empty(_ROWS_FIRST, dtype=np.int64)
+        self.chunks: list[Chunk] = []
+        self.unresolved: list[I64] = []
+        """Ids of upserted rows whose older version in a block, if any, is not superseded yet."""
+        self._index = HashIndex()
+        self._aliases: dict[tuple[object, ...], int] = {}
+        """True collisions: keys whose hash another key holds here, and the hash they go by instead."""
+        self._natural: dict[int, int] = {}
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes held: payload, 24 bytes of times and hash for each row, and the index."""
+        return self.payload_bytes + 24 * self.rows + self._index.memory_bytes
+
+    def reserve(self, more: int) -> None:
+        """Room for `more` rows, before `locate`."""
+        if self.rows + more > len(self.ts):
+            # Fresh pages cost nothing until they are written, so doubling costs address space, not memory.
+            capacity = 1 << (self.rows + more).bit_length()
+            for name in ("hashes", "ts", "superseded"):
+                old = getattr(self, name)
+                new = np.empty(capacity, dtype=old.dtype)
+                new[: self.rows] = old[: self.rows]
+                setattr(self, name, new)
+        self._index.reserve(more, self.hashes)
+
+    def locate(self, h: U64, keys: Sequence[Any]) -> Located:
+        """The newest row of each key; `h` are its natural hashes, `keys` its columns."""
+        ids, slots = self._index.find(h, self.hashes)
+        if not self.exact:
+            found = np.flatnonzero(ids >= 0)
+            if len(found):
+                mine = self.gather_keys(ids[found])
+                theirs = keys if len(found) == len(ids) else [take(k, found) for k in keys]
+                wrong = found[~equal_rows(mine, theirs)]
+                if len(wrong):
+                    return self._locate_collided(Located(ids, slots, h.copy()), wrong, keys)
+        return Located(ids, slots, h)
+
+    def _locate_collided(self, located: Located, wrong: I64, keys: Sequence[Any]) -> Located:
+        ids, slots, h = located
+        for row in wrong.tolist():
+            key = tuple(k[row].as_py() for k in keys)
+            alias = self._aliases.get(key)
+            if alias is None:
+                alias = self._free_alias(int(h[row]))
+                self._aliases[key] = alias
+                self._natural[alias] = int(h[row])
+            h[row] = alias
+            one, slot = self._index.find(h[row : row + 1], self.hashes)
+            ids[row], slots[row] = one[0], slot[0]
+        return located
+
+    def _free_alias(self, natural: int) -> int:
+        """A hash that no row here has and no other alias took."""
+        alias = natural
+        while True:
+            alias = (alias + 1) & ((1 << 64) - 1)
+            ids, _ = self._index.find(np.array([alias], dtype=np.uint64), self.hashes)
+            if ids[0] < 0 and alias not in self._natural:
+                return alias
+
+    def append(self, batch: Any, schema: TableSchema, located: Located, ts: int) -> I64:
+        """Add one new live version per row and point the index at it; the new ids. After `reserve` and `locate`."""
+        count = batch.num_rows
+        first, end = self.rows, self.rows + count
+        self.hashes[first:end] = located.hashes
+        self.ts[first:end] = ts
+        self.superseded[first:end] = MAX_HYBRID_TIME
+        new_ids = np.arange(first, end, dtype=np.int64)
+        self.rows = end
+        known = located.ids >= 0
+        if known.any():
+            self._index.point(located.slots[known], new_ids[known])
+            absent = ~known
+            self._index.insert(located.slots[absent], new_ids[absent])
+        else:
+            self._index.insert(located.slots, new_ids)
+        self.chunks.append(Chunk(first, batch, schema))
+        self.payload_bytes += batch.nbytes
+        self._merge_tail()
+        return new_ids
+
+    def kill(self, ids: I64, ts: int) -> None:
+        """These live rows end at `ts`."""
+        self.superseded[ids] = ts
+
+    def view(self) -> MemView:
+        """A consistent view for readers."""
+        return MemView(tuple(self.chunks), self.rows, self.ts, self.superseded)
+
+    def natural_hashes_of(self, ids: I64 | slice) -> U64:
+        """The key hash of each of these rows, as a fresh array."""
+        hashes = self.hashes[ids].copy()
+        for alias, natural in self._natural.items():
+            hashes[hashes == np.uint64(alias)] = natural
+        return hashes
+
+    def gather_keys(self, ids: I64) -> list[Any]:
+        """The key columns of the rows `ids`, in that order."""
+        return gather_keys(self.chunks, ids)
+
+    def gather(self, ids: I64, schema: TableSchema) -> Any:
+        """A pa.RecordBatch of the rows `ids`, in that order, in the columns of `schema`."""
+        arrays = _gather(self.chunks, ids, lambda chunk: conform(chunk.batch, chunk.schema, schema).columns)
+        return pa.RecordBatch.from_arrays(arrays, schema=schema.arrow)
+
+    def _merge_tail(self) -> None:
+        """Merge the last chunks once 32 of the newest one's size class or below stand in a row."""
+        limit = _size_class_end(self.chunks[-1].batch.num_rows)
+        if limit is None or len(self.chunks) < _MERGE_FANOUT:
+            return
+        tail = self.chunks[-_MERGE_FANOUT:]
+        schema = tail[0].schema
+        if any(c.batch.num_rows >= limit or c.schema.schema_id != schema.schema_id for c in tail):
+            return
+        # Concatenation copies, and so lets go of the messages that the small batches were parsed from.
+        merged = pa.concat_batches([c.batch for c in tail])
+        self.payload_bytes += merged.nbytes - sum(c.batch.nbytes for c in tail)
+        del self.chunks[-_MERGE_FANOUT:]
+        self.chunks.append(Chunk(tail[0].base, merged, schema))
+        self._merge_tail()
+
+
+def gather_keys(chunks: Sequence[Chunk], ids: I64) -> list[Any]:
+    """The key columns of the rows `ids` of a store with these chunks, in that order."""
+    return _gather(chunks, ids, lambda chunk: key_arrays(chunk.batch, chunk.schema))
+
+
+def _gather(chunks: Sequence[Chunk], ids: I64, columns_of: Callable[[Chunk], list[Any]]) -> list[Any]:
+    bases = np.fromiter((c.base for c in chunks), dtype=np.int64, count=len(chunks))
+    where = np.searchsorted(bases, ids, side="right") - 1
+    if len(ids) and int(where.min()) == int(where.max()):
+        chunk = chunks[int(where[0])]
+        return [take(c, ids - chunk.base) for c in columns_of(chunk)]
+    order = np.argsort(where, kind="stable")
+    cuts = np.searchsorted(where[order], np.arange(len(chunks) + 1))
+    pieces = []
+    for pos, chunk in enumerate(chunks):
+        part = order[cuts[pos] : cuts[pos + 1]]
+        if len(part):
+            pieces.append([take(c, ids[part] - chunk.base) for c in columns_of(chunk)])
+    back = np.empty_like(order)
+    back[order] = np.arange(len(order))
+    return [take(pa.concat_arrays(column), back) for column in zip(*pieces, strict=True)]
+
+
+def _size_class_end(rows: int) -> int | None:
+    """Rows at which the next larger class of chunk sizes begins; None for chunks that are never merged."""
+    for end in (32, 1024, _CHUNK_ROWS_FULL):
+        if rows < end:
+            return end
+    return None
+
+
+def visible_mask(ts: npt.NDArray[np.int64], superseded: I64 | None, at: int) -> Bools:
+    """Shape (rows,): which versions are visible at time `at`."""
+    mask: Bools = ts <= at
+    if superseded is not None:
+        mask &= superseded > at
+    return mask

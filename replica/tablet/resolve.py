@@ -1,0 +1,270 @@
+"""From a batch of rows to changes of the stores: per-row decisions, made for all rows at once.
+
+Rows of one batch share one time, and rows of different keys do not touch each other. So the batch is cut by how often a
+key occurred before ("rounds"): in one round each key occurs once and every decision is a vector, and doing the rounds
+one after the other equals applying the rows one at a time in offset order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nyala.replica.base import RowCode, limits
+from nyala.replica.rows import OFFSET_COLUMN, OP_COLUMN, RowError, RowOp, TableSchema
+
+from .columns import equal_rows, filled, take
+from .hash_index import I64, U64, Bools
+from .stores import Found, Stores
+
+_OPS = 8
+
+
+def _table(*ops: RowOp) -> Bools:
+    table = np.zeros(_OPS, dtype=np.bool_)
+    table[[int(op) for op in ops]] = True
+    return table
+
+
+_KNOWN = _table(*RowOp)
+_INSERTS = _table(RowOp.INSERT, RowOp.INSERT_IGNORE)
+_UPDATES = _table(RowOp.UPDATE, RowOp.UPDATE_IGNORE)
+_DELETES = _table(RowOp.DELETE, RowOp.DELETE_IGNORE)
+_MUST_EXIST = _table(RowOp.UPDATE, RowOp.DELETE)
+_NEVER_FAIL = _table(RowOp.UPSERT, RowOp.INSERT_IGNORE, RowOp.UPDATE_IGNORE, RowOp.DELETE_IGNORE)
+_SETTLE_ALL = _table(RowOp.UPSERT, RowOp.DELETE_IGNORE)
+"""What stands before it has no effect on the state after it; an upsert only if it gives all columns."""
+
+
+class WireRows(NamedTuple):
+    """Rows to apply. `columns`: pa.Array by column id, all of shape (rows,)."""
+
+    columns: dict[int, Any]
+    ops: npt.NDArray[np.uint8]
+    offsets: I64
+
+    @classmethod
+    def of_batch(cls, batch: Any, column_ids: tuple[int, ...]) -> WireRows:
+        """The rows of a decoded write batch."""
+        columns = {column_id: batch.column(pos) for pos, column_id in enumerate(column_ids)}
+        return cls(columns, batch.column(OP_COLUMN).to_numpy(), batch.column(OFFSET_COLUMN).to_numpy())
+
+    def take(self, rows: I64) -> WireRows:
+        """The rows at these positions."""
+        if len(rows) == len(self.ops):
+            return self
+        if len(rows) and int(rows[-1]) - int(rows[0]) + 1 == len(rows):
+            return self.slice(int(rows[0]), len(rows))
+        return WireRows({i: take(c, rows) for i, c in self.columns.items()}, self.ops[rows], self.offsets[rows])
+
+    def slice(self, at: int, count: int) -> WireRows:
+        """`count` rows from position `at` on, zero-copy."""
+        columns = {i: c.slice(at, count) for i, c in self.columns.items()}
+        return WireRows(columns, self.ops[at : at + count], self.offsets[at : at + count])
+
+    def keys(self, schema: TableSchema) -> list[Any]:
+        """The key's columns in key order."""
+        return [self.columns[c.id] for c in schema.key_columns]
+
+
+class Checked(NamedTuple):
+    """Rows that may be applied, their key hashes, and the errors of the others."""
+
+    rows: WireRows
+    hashes: U64
+    errors: list[RowError]
+
+
+Belongs = Callable[[Any], Bools]
+"""From a pa.RecordBatch of key columns to a mask: which rows belong to this tablet."""
+
+
+def check_rows(rows: WireRows, schema: TableSchema, hash_keys: Callable[[list[Any]], U64], belongs: Belongs) -> Checked:
+    """What is wrong with rows whatever the tablet holds. The first reason counts, in the order of the code below."""
+    errors: list[RowError] = []
+    good = np.ones(len(rows.ops), dtype=np.bool_)
+
+    def fail(bad: Any, code: RowCode, column: str = "") -> None:
+        nonlocal good
+        hit = np.flatnonzero(bad & good)
+        errors.extend(RowError(o, code, column) for o in rows.offsets[hit].tolist())
+        good[hit] = False
+
+    if not _KNOWN[np.minimum(rows.ops, _OPS - 1)].all() or int(rows.ops.max()) >= _OPS:
+        fail((rows.ops >= _OPS) | ~_KNOWN[np.minimum(rows.ops, _OPS - 1)], RowCode.UNKNOWN_OPERATION)
+    for column in schema.key_columns:
+        array = rows.columns[column.id]
+        if array.null_count:
+            fail(_as_mask(pc.is_null(array)), RowCode.NULL_KEY, column.name)
+    _check_sizes(rows, schema, fail)
+    _check_required(rows, schema, fail)
+    if not good.all():
+        rows = rows.take(np.flatnonzero(good)) if good.any() else rows.slice(0, 0)
+    keys = rows.keys(schema)
+    hashes = hash_keys(keys) if len(rows.ops) else np.empty(0, dtype=np.uint64)
+    mine = belongs(pa.RecordBatch.from_arrays(keys, names=list(schema.key))) if len(rows.ops) else good[:0]
+    if not mine.all():
+        errors.extend(RowError(o, RowCode.WRONG_TABLET, "") for o in rows.offsets[~mine].tolist())
+        hashes = hashes[mine]
+        rows = rows.take(np.flatnonzero(mine)) if mine.any() else rows.slice(0, 0)
+    return Checked(rows, hashes, errors)
+
+
+def _as_mask(array: Any) -> Bools:
+    mask: Bools = array.to_numpy(zero_copy_only=False)
+    return mask
+
+
+def _check_sizes(rows: WireRows, schema: TableSchema, fail: Callable[..., None]) -> None:
+    """Bounds per row and per key, of the values of variable length. Skipped where the whole batch is below a bound."""
+    by_id = {c.id: c for c in schema.columns if pa.types.is_string(c.arrow_type) or pa.types.is_binary(c.arrow_type)}
+    lengths: dict[int, Any] = {}
+    total = 0
+    for column_id, array in rows.columns.items():
+        if column_id in by_id and len(array):
+            offsets = np.frombuffer(array.buffers()[1], dtype=np.int32)[array.offset : array.offset + len(array) + 1]
+            total += int(offsets[-1]) - int(offsets[0])
+            lengths[column_id] = offsets
+    key_ids = [c.id for c in schema.key_columns if c.id in lengths]
+    if total <= min(limits.KEY_SIZE_BYTES_MAX, limits.ROW_SIZE_BYTES_MAX):
+        return
+    if key_ids:
+        size = np.add.reduce([np.diff(lengths[i]).astype(np.int64) for i in key_ids])
+        if int(size.max()) > limits.KEY_SIZE_BYTES_MAX:
+            fail(size > limits.KEY_SIZE_BYTES_MAX, RowCode.ROW_TOO_LARGE, by_id[key_ids[0]].name)
+    if total > limits.ROW_SIZE_BYTES_MAX:
+        size = np.add.reduce([np.diff(o).astype(np.int64) for o in lengths.values()])
+        if int(size.max()) > limits.ROW_SIZE_BYTES_MAX:
+            fail(size > limits.ROW_SIZE_BYTES_MAX, RowCode.ROW_TOO_LARGE, "")
+
+
+def _check_required(rows: WireRows, schema: TableSchema, fail: Callable[..., None]) -> None:
+    """Required columns: a null given for one, or an insert that gives none and there is no default."""
+    keys = set(schema.key)
+    for column in schema.columns:
+        if column.nullable or column.name in keys:
+            continue
+        array = rows.columns.get(column.id)
+        if array is None:
+            if column.default is None:
+                fail(_INSERTS[np.minimum(rows.ops, _OPS - 1)], RowCode.NULL_IN_REQUIRED_COLUMN, column.name)
+        elif array.null_count:
+            bad = _as_mask(pc.is_null(array)) & ~_DELETES[np.minimum(rows.ops, _OPS - 1)]
+            fail(bad, RowCode.NULL_IN_REQUIRED_COLUMN, column.name)
+
+
+# ------------------------------------------------------------------------------------------------------------- rounds
+
+
+def apply_rows(stores: Stores, schema: TableSchema, rows: WireRows, h: U64, ts: int) -> list[RowError]:
+    """Apply checked rows at time `ts`; the errors of those that failed, in no order."""
+    errors: list[RowError] = []
+    if not len(h):
+        return errors
+    for part, hashes in _rounds(rows, h, schema):
+        _apply_round(stores, schema, part, hashes, ts, errors)
+    return errors
+
+
+def _rounds(rows: WireRows, h: U64, schema: TableSchema) -> list[tuple[WireRows, U64]]:
+    """Cut into parts in which each key occurs once. Rows that a later one makes pointless are left out first."""
+    if len(h) == 1:
+        return [(rows, h)]
+    in_order = np.sort(h)
+    if not (in_order[1:] == in_order[:-1]).any():
+        return [(rows, h)]
+    order = np.argsort(h, kind="stable")
+    same_as_next = np.append(h[order[1:]] == h[order[:-1]], False)
+    full = all(c.id in rows.columns for c in schema.columns)
+    never_fail, settle = _NEVER_FAIL[rows.ops], _SETTLE_ALL[rows.ops]
+    if not full:
+        # A partial upsert reads the row before it, and fails on an absent one that it cannot complete.
+        never_fail, settle = never_fail & (rows.ops != RowOp.UPSERT), settle & (rows.ops != RowOp.UPSERT)
+    pointless = same_as_next & never_fail[order] & np.append(settle[order[1:]], False)
+    hit = np.flatnonzero(pointless)
+    if len(hit):
+        # Equal hashes of different keys must not drop each other.
+        keys = rows.keys(schema)
+        left, right = ([take(k, order[at]) for k in keys] for at in (hit, hit + 1))
+        order = np.delete(order, hit[equal_rows(left, right)])
+    starts = np.flatnonzero(np.append(True, h[order[1:]] != h[order[:-1]]))
+    counts = np.diff(np.append(starts, len(order)))
+    rank = np.arange(len(order)) - np.repeat(starts, counts)
+    by_rank = np.argsort(rank, kind="stable")
+    cuts = np.cumsum(np.bincount(rank))
+    parts = []
+    for chosen in np.split(order[by_rank], cuts[:-1]):
+        chosen.sort()
+        parts.append((rows.take(chosen), h[chosen]))
+    return parts
+
+
+def _apply_round(stores: Stores, schema: TableSchema, rows: WireRows, h: U64, ts: int, errors: list[RowError]) -> None:
+    """One round: decide for each row from whether its key is live, then change the stores."""
+    ops = rows.ops
+    missing = [c for c in schema.columns if c.id not in rows.columns]
+    upsert = ops == RowOp.UPSERT
+    # A full upsert need not know what it replaces: blocks are looked up later, in one go, before anyone reads.
+    lazy = upsert if not missing else np.zeros(len(ops), dtype=np.bool_)
+    found = stores.locate(h, rows.keys(schema), lazy)
+    live, inserts = found.live, _INSERTS[ops]
+    failed = (live & (ops == RowOp.INSERT)) | (~live & _MUST_EXIST[ops])
+    if failed.any():
+        for row in np.flatnonzero(failed).tolist():
+            code = RowCode.ALREADY_PRESENT if ops[row] == RowOp.INSERT else RowCode.NOT_FOUND
+            errors.append(RowError(int(rows.offsets[row]), code, ""))
+    fresh = ~live & (inserts | upsert)
+    required = next((c for c in missing if not c.nullable and c.default is None), None)
+    if required is not None and fresh.any():
+        bad = fresh & upsert
+        errors.extend(RowError(o, RowCode.NULL_IN_REQUIRED_COLUMN, required.name) for o in rows.offsets[bad].tolist())
+        fresh &= ~bad
+    over = live & (upsert | _UPDATES[ops])
+    ended = over | (live & _DELETES[ops])
+    # Old values are read before they end, and new versions are added after the old ones ended.
+    if not missing:
+        _append(stores, schema, rows, None, fresh | over, found, ended, ts)
+        return
+    merged = _old_columns(stores, schema, missing, found, over)
+    _append(stores, schema, rows, merged, over, found, ended, ts)
+    _append(stores, schema, rows, None, fresh, found, None, ts)
+
+
+def _old_columns(stores: Stores, schema: TableSchema, missing: list[Any], found: Found, over: Bools) -> dict[int, Any]:
+    """By column id, the values that rows to be updated have now in the columns which the batch does not give."""
+    hit = np.flatnonzero(over)
+    if not len(hit):
+        return {}
+    old = stores.gather(found, hit, schema)
+    return {c.id: old.column(schema.names.index(c.name)) for c in missing}
+
+
+def _append(
+    stores: Stores,
+    schema: TableSchema,
+    rows: WireRows,
+    old: dict[int, Any] | None,
+    chosen: Bools,
+    found: Found,
+    ended: Bools | None,
+    ts: int,
+) -> None:
+    if ended is not None and ended.any():
+        stores.end(found, np.flatnonzero(ended), ts)
+    hit = np.flatnonzero(chosen)
+    if not len(hit):
+        return
+    part = rows.take(hit)
+    arrays = []
+    for column in schema.columns:
+        array = part.columns.get(column.id)
+        if array is None and old:
+            array = old[column.id]
+        arrays.append(filled(column, len(hit)) if array is None else array)
+    batch = pa.RecordBatch.from_arrays(arrays, schema=schema.arrow)
+    stores.add(found, hit, batch, schema, ts)

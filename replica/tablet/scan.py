@@ -1,0 +1,175 @@
+"""Reading at one time: a filter over memory batches and blocks, never a merge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nyala.replica.base import limits
+from nyala.replica.rows import Predicate, TableSchema, key_hash, predicate_mask, slice_of
+
+from .block import Block, Kills
+from .columns import key_arrays, select
+from .hash_index import Bools
+from .memstore import MemView, visible_mask
+
+COUNT_SCHEMA = pa.schema([pa.field("count", pa.int64(), nullable=False)])
+_CHUNK_ROWS_MAX = 1 << 16
+
+
+class View(NamedTuple):
+    """A consistent state of the tablet, taken under its lock; true for every time up to that moment."""
+
+    schema: TableSchema
+    memory: tuple[MemView, ...]
+    blocks: tuple[tuple[Block, tuple[Kills, ...]], ...]
+
+
+class ScanSpec(NamedTuple):
+    """What to read. `slice`: (pos, count) of the key hash space; `limit` 0 for none; `at` a hybrid time."""
+
+    columns: tuple[str, ...]
+    predicates: tuple[Predicate, ...]
+    at: int
+    slice: tuple[int, int]
+    limit: int
+    count_only: bool
+
+
+class Piece(NamedTuple):
+    """Some rows of one place, and which of them are visible (None: all)."""
+
+    batch: Any
+    schema: TableSchema
+    mask: Bools | None
+
+
+class Scan(Iterator[Any]):
+    """Iterator of pa.RecordBatch. `schema`: of each batch; `snapshot_time`: the hybrid time it reads at.
+
+    Rows come in no order. A count yields one batch of one row with the column `count`.
+    Concurrency: one reader; independent of what is applied, flushed or compacted meanwhile.
+    """
+
+    def __init__(self, view: View, spec: ScanSpec) -> None:
+        self.snapshot_time = spec.at
+        if spec.count_only:
+            self.schema = COUNT_SCHEMA
+            self._batches = _count(view, spec)
+        else:
+            self.schema = pa.schema([view.schema.arrow.field(name) for name in spec.columns])
+            self._batches = _rows(view, spec)
+
+    def __next__(self) -> Any:
+        return next(self._batches)
+
+
+def pieces(view: View, at: int, predicates: Sequence[Predicate] = ()) -> Iterator[Piece]:
+    """Every place that may hold rows visible at `at`, in pieces of bounded size."""
+    for block, kills in view.blocks:
+        if not block.rows or block.info.min_time > at or _pruned(block, view.schema, predicates):
+            continue
+        visible = None if block.all_visible(kills, at) else block.visible(kills, at)
+        step = _piece_rows(block.batch.nbytes, block.rows)
+        for start in range(0, block.rows, step):
+            mask = None if visible is None else visible[start : start + step]
+            yield from _piece(block.batch.slice(start, step), block.schema, mask)
+    for memory in view.memory:
+        for chunk in memory.chunks:
+            rows = chunk.batch.num_rows
+            step = _piece_rows(chunk.batch.nbytes, rows)
+            for start in range(0, rows, step):
+                low = chunk.base + start
+                high = min(low + step, chunk.base + rows)
+                mask = visible_mask(memory.ts[low:high], memory.superseded[low:high], at)
+                yield from _piece(chunk.batch.slice(start, step), chunk.schema, mask)
+
+
+def _piece(batch: Any, schema: TableSchema, mask: Bools | None) -> Iterator[Piece]:
+    if mask is None or mask.all():
+        yield Piece(batch, schema, None)
+    elif mask.any():
+        yield Piece(batch, schema, mask)
+
+
+def _piece_rows(size_bytes: int, rows: int) -> int:
+    return max(1, min(_CHUNK_ROWS_MAX, limits.SCAN_BATCH_BYTES * rows // max(1, size_bytes)))
+
+
+def _pruned(block: Block, schema: TableSchema, predicates: Sequence[Predicate]) -> bool:
+    """Whether no row of the block can meet the predicates on the first key column, by which the block is sorted."""
+    name = schema.key[0]
+    mine = [p for p in predicates if p.column == name]
+    if not mine:
+        return False
+    column = key_arrays(block.batch, block.schema)[0]
+    low, high = column[0].as_py(), column[len(column) - 1].as_py()
+    for predicate in mine:
+        values = [v for v in predicate.values if v is not None]
+        try:
+            if predicate.op in ("<", "<=", ">", ">=", "=") and len(values) == 1:
+                value = values[0]
+                outside = {
+                    "<": low >= value,  # type: ignore[operator]
+                    "<=": low > value,  # type: ignore[operator]
+                    ">": high <= value,  # type: ignore[operator]
+                    ">=": high < value,  # type: ignore[operator]
+                    "=": value < low or value > high,  # type: ignore[operator]
+                }
+                if outside[predicate.op]:
+                    return True
+            elif predicate.op == "in" and values and all(v < low or v > high for v in values):  # type: ignore[operator]
+                return True
+        except TypeError:
+            # A value that does not compare: the predicate itself will say so.
+            return False
+    return False
+
+
+def _masked(piece: Piece, view: View, spec: ScanSpec) -> tuple[Any, Any | None]:
+    """(the columns needed, mask of the rows wanted or None for all)."""
+    mask = None if piece.mask is None else pa.array(piece.mask)
+    if spec.slice[1] > 1:
+        pos, count = spec.slice
+        mine = slice_of(key_hash(key_arrays(piece.batch, piece.schema)), count) == pos
+        mask = _both(mask, pa.array(mine))
+    if spec.predicates:
+        names = list(dict.fromkeys(p.column for p in spec.predicates))
+        met = predicate_mask(select(piece.batch, piece.schema, view.schema, names), spec.predicates)
+        mask = _both(mask, met)
+    return piece.batch, mask
+
+
+def _both(left: Any | None, right: Any) -> Any:
+    return right if left is None else pc.and_(left, right)
+
+
+def _rows(view: View, spec: ScanSpec) -> Iterator[Any]:
+    left = spec.limit if spec.limit > 0 else None
+    for piece in pieces(view, spec.at, spec.predicates):
+        if left == 0:
+            return
+        batch, mask = _masked(piece, view, spec)
+        result = select(batch, piece.schema, view.schema, spec.columns)
+        if mask is not None:
+            result = result.filter(mask)
+        if left is not None:
+            result = result.slice(0, left)
+            left -= result.num_rows
+        if result.num_rows:
+            yield result
+
+
+def _count(view: View, spec: ScanSpec) -> Iterator[Any]:
+    total = 0
+    for piece in pieces(view, spec.at, spec.predicates):
+        batch, mask = _masked(piece, view, spec)
+        total += batch.num_rows if mask is None else int(np.count_nonzero(mask.to_numpy(zero_copy_only=False)))
+        if 0 < spec.limit <= total:
+            total = spec.limit
+            break
+    yield pa.RecordBatch.from_arrays([pa.array([total], pa.int64())], schema=COUNT_SCHEMA)

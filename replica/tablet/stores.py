@@ -1,0 +1,206 @@
+"""The places where a key's live version can be: the active memory store, a frozen one, and the blocks.
+
+A key has at most one live version over all of them, save that an upsert may leave the one it replaced in a block alive
+until `Resolver` ends it. The memory stores are therefore asked first, and what they know decides.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from nyala.replica.base import MAX_HYBRID_TIME
+from nyala.replica.rows import TableSchema
+
+from .block import Block, needles_of
+from .columns import conform, take, take_batch
+from .hash_index import I64, U64, Bools
+from .memstore import Located, MemStore, gather_keys
+
+_NOWHERE, _ACTIVE, _FROZEN = -1, -2, -3
+
+
+class Found(NamedTuple):
+    """Where the keys of one round are. All arrays of shape (rows,).
+
+    `where`: a block's position in `blocks`, or one of the negative marks; `at`: the row there. `unknown`: not looked up
+    in blocks.
+    """
+
+    located: Located
+    live: Bools
+    where: npt.NDArray[np.int32]
+    at: I64
+    unknown: Bools | None
+    blocks: tuple[Block, ...]
+
+
+class Stores:
+    """Versions of one tablet, in memory and in blocks.
+
+    Concurrency: everything that changes is under the tablet's lock.
+    """
+
+    def __init__(self, schema: TableSchema, blocks: Sequence[Block] = ()) -> None:
+        self.active = MemStore(schema)
+        self.frozen: MemStore | None = None
+        self.blocks: tuple[Block, ...] = tuple(blocks)
+        self.live_rows = sum(b.rows - b.dead_rows for b in blocks)
+        """Estimate: upserts that are not resolved count as new rows."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes held by memory stores and by what was superseded in blocks."""
+        frozen = self.frozen.memory_bytes if self.frozen is not None else 0
+        return self.active.memory_bytes + frozen + sum(b.memory_bytes for b in self.blocks)
+
+    def locate(self, h: U64, keys: Sequence[Any], lazy: Bools) -> Found:
+        """Where each key is live; rows marked `lazy` are not looked up in blocks."""
+        rows = len(h)
+        self.active.reserve(rows)
+        located = self.active.locate(h, keys)
+        known = located.ids >= 0
+        where = np.full(rows, _NOWHERE, dtype=np.int32)
+        at = located.ids
+        live = np.zeros(rows, dtype=np.bool_)
+        if known.any():
+            live = known & (self.active.superseded[at] == MAX_HYBRID_TIME)
+            where[live] = _ACTIVE
+            at = at.copy()
+        if self.frozen is not None and self.frozen.rows:
+            known = self._locate_frozen(self.frozen, h, keys, known, (where, at, live))
+        if not self.blocks:
+            return Found(located, live, where, at, None, ())
+        pending = ~known & ~lazy
+        if pending.any():
+            if located.ids is at:
+                at = at.copy()
+            locate_in_blocks(self.blocks, h, keys, pending, where, at)
+            live |= where >= 0
+        unknown = ~known & lazy
+        return Found(located, live, where, at, unknown if unknown.any() else None, self.blocks)
+
+    def _locate_frozen(
+        self, frozen: MemStore, h: U64, keys: Sequence[Any], known: Bools, out: tuple[npt.NDArray[np.int32], I64, Bools]
+    ) -> Bools:
+        where, at, live = out
+        missed = np.flatnonzero(~known)
+        if not len(missed):
+            return known
+        some = keys if len(missed) == len(h) else [take(k, missed) for k in keys]
+        ids = frozen.locate(h[missed], some).ids
+        hit = ids >= 0
+        if not hit.any():
+            return known
+        rows, ids = missed[hit], ids[hit]
+        known = known.copy()
+        known[rows] = True
+        alive = frozen.superseded[ids] == MAX_HYBRID_TIME
+        rows, ids = rows[alive], ids[alive]
+        where[rows], at[rows], live[rows] = _FROZEN, ids, True
+        return known
+
+    def gather(self, found: Found, hit: I64, schema: TableSchema) -> Any:
+        """A pa.RecordBatch of the live versions of the rows `hit`, in that order."""
+        where, at = found.where[hit], found.at[hit]
+        pieces, origin = [], []
+        for place in np.unique(where).tolist():
+            mine = np.flatnonzero(where == place)
+            origin.append(mine)
+            if place == _ACTIVE:
+                pieces.append(self.active.gather(at[mine], schema))
+            elif place == _FROZEN and self.frozen is not None:
+                pieces.append(self.frozen.gather(at[mine], schema))
+            else:
+                block = found.blocks[place]
+                pieces.append(conform(take_batch(block.batch, at[mine]), block.schema, schema))
+        if len(pieces) == 1:
+            return pieces[0]
+        back = np.empty(len(hit), dtype=np.int64)
+        back[np.concatenate(origin)] = np.arange(len(hit))
+        return take_batch(pa.concat_batches(pieces), back)
+
+    def end(self, found: Found, hit: I64, ts: int) -> None:
+        """The live versions of the rows `hit` end at `ts`."""
+        where, at = found.where[hit], found.at[hit]
+        self.live_rows -= len(hit)
+        for place in np.unique(where).tolist():
+            rows = at if len(hit) == 1 else at[where == place]
+            if place == _ACTIVE:
+                self.active.kill(rows, ts)
+            elif place == _FROZEN and self.frozen is not None:
+                self.frozen.kill(rows, ts)
+            else:
+                found.blocks[place].kill(rows, np.full(len(rows), ts, dtype=np.int64))
+
+    def add(self, found: Found, hit: I64, batch: Any, schema: TableSchema, ts: int) -> None:
+        """New versions for the rows `hit`; `batch` holds them in that order."""
+        located = found.located
+        if len(hit) != len(located.ids):
+            located = Located(located.ids[hit], located.slots[hit], located.hashes[hit])
+        ids = self.active.append(batch, schema, located, ts)
+        self.live_rows += len(hit)
+        if found.unknown is not None:
+            self.active.unresolved.append(ids[found.unknown[hit]])
+
+
+def locate_in_blocks(
+    blocks: Sequence[Block],
+    h: U64,
+    keys: Sequence[Any],
+    pending: Bools,
+    where: npt.NDArray[np.int32],
+    at: I64,
+) -> None:
+    """Look up the pending rows, newest block first; fills `where` and `at` for those whose live version is found."""
+    needles = needles_of(h)
+    left = pending[needles.order]
+    for pos in range(len(blocks) - 1, -1, -1):
+        who, positions = blocks[pos].locate(needles, left, keys)
+        if len(who):
+            rows = needles.order[who]
+            where[rows] = pos
+            at[rows] = positions
+            left[who] = False
+            if not left.any():
+                return
+
+
+class Resolver:
+    """Ends, in blocks, the versions that upserts replaced without looking.
+
+    Only a memory store's own first version of a key is ever unresolved, and whoever writes that key later finds it in
+    the memory store; so nobody else touches the version in the block, and the lookup can go on beside `apply`.
+    Concurrency: one resolver at a time (`guard`), which whoever replaces blocks takes too; lock order: guard, lock.
+    """
+
+    def __init__(self, lock: threading.Lock, guard: threading.Lock) -> None:
+        self._lock = lock
+        self.guard = guard
+
+    def resolve(self, stores: Stores) -> None:
+        """Everything unresolved when this is called is resolved on return."""
+        with self.guard:
+            with self._lock:
+                todo = [(s, s.unresolved) for s in (stores.frozen, stores.active) if s is not None and s.unresolved]
+                work = [(s, np.concatenate(ids)) for s, ids in todo]
+                blocks = stores.blocks
+                found = [
+                    (s, tuple(s.chunks), ids, s.natural_hashes_of(ids), s.ts[ids], len(s.unresolved)) for s, ids in work
+                ]
+            for store, chunks, ids, hashes, times, taken in found:
+                where = np.full(len(ids), _NOWHERE, dtype=np.int32)
+                at = np.empty(len(ids), dtype=np.int64)
+                keys = [] if store.exact else gather_keys(chunks, ids)
+                locate_in_blocks(blocks, hashes, keys, np.ones(len(ids), dtype=np.bool_), where, at)
+                with self._lock:
+                    for pos in np.unique(where[where >= 0]).tolist():
+                        mine = where == pos
+                        blocks[pos].kill(at[mine], times[mine])
+                    stores.live_rows -= int((where >= 0).sum())
+                    del store.unresolved[:taken]

@@ -1,0 +1,448 @@
+"""One data tablet: the replicated state machine that entries change and scans read.
+
+Threads and locks. `apply` runs on one thread at a time; scans, checksums, flushes and compactions run beside it on
+others. `_lock` guards the stores, the ledger and the superblock in memory, and is held for the in-memory part of one
+entry or for taking a view; `Resolver.guard` keeps blocks from being replaced under a lookup; `_maintenance` lets one
+flush or compaction run at a time. Lock order: _maintenance, guard, _lock.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from nyala.replica.base import (
+    Code,
+    Corruption,
+    Disk,
+    Entry,
+    EntryKind,
+    OpId,
+    Refused,
+    check,
+    hybrid_from_us,
+    limits,
+    us_of_hybrid,
+)
+from nyala.replica.rows import Predicate, TableSchema, WriteMeta, crc32c, decode_batch, key_hash, route
+
+from .block import Block
+from .checksum import batch_checksum
+from .entries import schema_of_entry, source_of_entry
+from .hash_index import Bools
+from .ledger import ClientResult, Ledger, SourceState, remembered
+from .maintenance import Frozen, Maintenance
+from .memstore import unique_by_hash
+from .resolve import WireRows, apply_rows, check_rows
+from .results import ApplyResult, FlushResult
+from .scan import Scan, ScanSpec, View
+from .stores import Resolver, Stores
+from .superblock import Superblock
+
+
+class Tablet:
+    """The state machine of a data tablet.
+
+    Invariants: the state is a function of the entries applied, on every replica, whatever was flushed when; times of
+    versions ascend strictly from entry to entry; a refused entry moves nothing but the applied position and time.
+    Durability: none before `flush`; entries up to `flush_opid` are in synced files, later ones are in the log only.
+    Concurrency: see above.
+    """
+
+    def __init__(self, disk: Disk, superblock: Superblock, blocks: Sequence[Block]) -> None:
+        self._disk = disk
+        self._superblock = superblock
+        self._schemas = {s.schema_id: s for s in superblock.table_schemas}
+        self._schema = superblock.schema
+        self._applied = superblock.flush_opid
+        self._time = superblock.flush_time
+        self._ledger = Ledger.from_avro(superblock.ledger)
+        self._lock = threading.Lock()
+        self._maintenance = threading.Lock()
+        self._resolver = Resolver(self._lock, threading.Lock())
+        self._stores = Stores(self._schema, blocks)
+        self._frozen: Frozen | None = None
+        self._holds = 0
+        self._doomed: list[str] = []
+        spec = superblock.partition
+        self._routed = spec is not None and len(spec.partitions) > 1
+        self._work = Maintenance(self)
+
+    # ------------------------------------------------------------------------------------------------- opening
+
+    @classmethod
+    def create(cls, disk: Disk, superblock: Superblock) -> Tablet:
+        """A new, empty tablet; its superblock is durable on return. InvariantViolation if one is there already."""
+        check(not superblock.blocks, "a new tablet has no blocks", tablet=superblock.tablet_id)
+        check(not Superblock.exists(disk, superblock.tablet_id), "the tablet exists", tablet=superblock.tablet_id)
+        superblock.save(disk)
+        return cls(disk, superblock, [])
+
+    @classmethod
+    def open(cls, disk: Disk, superblock: Superblock, *, verify: bool = True) -> Tablet:
+        """The tablet as of `superblock.flush_opid`; entries after it are to be applied again.
+
+        Corruption if a block is missing or damaged; `verify` reads every block once to know.
+        """
+        by_id = {s.schema_id: s for s in superblock.table_schemas}
+        exact = unique_by_hash(superblock.schema)
+        blocks = []
+        for info in superblock.blocks:
+            schema = by_id.get(info.schema_id)
+            if schema is None:
+                raise Corruption("a block is of an unknown schema", block=info.name, schema_id=info.schema_id)
+            blocks.append(Block(disk, info, schema, exact=exact, verify=verify))
+        targets = {b.info.block_id: b for b in blocks}
+        for block in blocks:
+            for block_id, (positions, times) in block.sidecar.deltas.items():
+                if block_id in targets:
+                    targets[block_id].kill(positions.astype(np.int64), times)
+        return cls(disk, superblock, blocks)
+
+    def close(self) -> None:
+        """Let go of the blocks. Waits for a running flush or compaction."""
+        with self._maintenance, self._resolver.guard, self._lock:
+            self._stores.blocks = ()
+
+    # ------------------------------------------------------------------------------------------------- state
+
+    @property
+    def tablet_id(self) -> str:
+        """The tablet's id."""
+        return self._superblock.tablet_id
+
+    @property
+    def applied_opid(self) -> OpId:
+        """Last entry applied; right after `open` equal to `flush_opid`."""
+        return self._applied
+
+    @property
+    def applied_time(self) -> int:
+        """Highest hybrid time applied."""
+        return self._time
+
+    @property
+    def safe_time(self) -> int:
+        """Every row with a time up to this one is applied, if no entry to come has a lower one."""
+        return self._time
+
+    @property
+    def flush_opid(self) -> OpId:
+        """Everything up to this entry is durable without the log."""
+        return self._superblock.flush_opid
+
+    @property
+    def superblock(self) -> Superblock:
+        """The superblock as last saved."""
+        return self._superblock
+
+    @property
+    def schema(self) -> TableSchema:
+        """The current table schema."""
+        return self._schema
+
+    @property
+    def ledger(self) -> Ledger:
+        """A copy of the ledger as of now."""
+        with self._lock:
+            return self._ledger.capture()
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes that a flush would free, and what is kept about superseded rows of blocks."""
+        return self._stores.memory_bytes
+
+    @property
+    def rows_estimate(self) -> int:
+        """Live rows; too high by upserts that nobody has resolved yet."""
+        return max(0, self._stores.live_rows)
+
+    @property
+    def bytes_on_disk(self) -> int:
+        """Bytes of all block files."""
+        return sum(length for block in self._superblock.blocks for _, length, _ in block.files)
+
+    @property
+    def history_horizon(self) -> int:
+        """Snapshots below this hybrid time are refused."""
+        retention = self._superblock.history_retention_us
+        moving = self._time if retention <= 0 else hybrid_from_us(max(0, us_of_hybrid(self._time) - retention))
+        return max(self._superblock.history_horizon, moving)
+
+    def ledger_sources(self) -> list[SourceState]:
+        """Position of every source, sorted by key."""
+        with self._lock:
+            return self._ledger.sources
+
+    def block_files(self) -> list[tuple[str, int, int]]:
+        """(path, length in bytes, CRC-32C) of each file that the superblock names."""
+        return [file for block in self._superblock.blocks for file in block.files]
+
+    @contextmanager
+    def hold(self) -> Iterator[Superblock]:
+        """The superblock of this moment; the files it names stay on disk until the context ends."""
+        with self._lock:
+            self._holds += 1
+            superblock = self._superblock
+        try:
+            yield superblock
+        finally:
+            with self._lock:
+                self._holds -= 1
+            self._work.remove_doomed()
+
+    # ------------------------------------------------------------------------------------------------- writing
+
+    def check_write(
+        self, schema_id: int, column_ids: Sequence[int], payload: bytes, payload_crc: int, rows: int
+    ) -> Any:
+        """What must hold of a batch before the leader gives it an index; the decoded pa.RecordBatch.
+
+        Refused(TOO_LARGE, INVALID_BATCH or SCHEMA_MISMATCH); nothing is applied. Heavy; any thread.
+        """
+        if len(payload) > limits.BATCH_SIZE_BYTES_MAX or rows > limits.BATCH_ROWS_MAX:
+            raise Refused(Code.TOO_LARGE, "the batch is too large", bytes=len(payload), rows=rows)
+        if crc32c(payload) != payload_crc:
+            raise Refused(Code.INVALID_BATCH, "the payload is not what its sender summed up", bytes=len(payload))
+        return self._decode(schema_id, tuple(column_ids), payload, rows)
+
+    def _decode(self, schema_id: int, column_ids: tuple[int, ...], payload: bytes, rows: int) -> Any:
+        schema = self._schemas.get(schema_id)
+        if schema is None:
+            raise Refused(
+                Code.SCHEMA_MISMATCH,
+                "the batch is of a schema that the tablet does not know",
+                detail=str(self._schema.schema_id),
+                schema_id=schema_id,
+                current=self._schema.schema_id,
+            )
+        known = {c.id for c in schema.columns}
+        if len(set(column_ids)) != len(column_ids) or not known.issuperset(column_ids):
+            raise Refused(Code.SCHEMA_MISMATCH, "the batch has columns that its schema has not", column_ids=column_ids)
+        if not set(column_ids).issuperset(c.id for c in schema.key_columns):
+            raise Refused(Code.SCHEMA_MISMATCH, "the batch lacks key columns", column_ids=column_ids)
+        batch = decode_batch(payload, schema.wire_schema(column_ids))
+        if batch.num_rows != rows or not rows:
+            raise Refused(Code.INVALID_BATCH, "the batch has another number of rows", rows=batch.num_rows, said=rows)
+        return batch
+
+    def precheck(self, meta: WriteMeta) -> ApplyResult | None:
+        """What the ledger already knows about a write: a refusal, or a client's remembered result; None: go on.
+
+        Only a saving: `apply` decides again, at the write's place in the log.
+        """
+        with self._lock:
+            try:
+                if meta.source is not None:
+                    self._ledger.admit_source(meta)
+                elif meta.client_id:
+                    known = self._ledger.peek_client(meta)
+                    if known is not None:
+                        return _replayed(self._applied, known, meta.rows)
+            except Refused as e:
+                return ApplyResult(self._applied, self._time, e)
+        return None
+
+    def apply(self, entries: Sequence[Entry]) -> list[ApplyResult]:
+        """Apply entries in index order; one result each. Those at or below the applied position are skipped.
+
+        Corruption if a committed entry cannot be applied: the replica fails.
+        """
+        return [self._apply_one(entry) for entry in entries]
+
+    def _apply_one(self, entry: Entry) -> ApplyResult:
+        if entry.opid.index <= self._applied.index:
+            return ApplyResult(entry.opid, entry.hybrid_time)
+        check(
+            entry.opid.index == self._applied.index + 1,
+            "entries are applied without holes",
+            applied=self._applied,
+            entry=entry.opid,
+        )
+        if entry.kind is EntryKind.WRITE:
+            return self._apply_write(entry)
+        error: Refused | None = None
+        with self._lock:
+            try:
+                if entry.kind is EntryKind.SCHEMA:
+                    self._switch_schema(schema_of_entry(entry))
+                elif entry.kind is EntryKind.LEDGER:
+                    source, generation, done = source_of_entry(entry)
+                    if not self._ledger.reset_source(source, generation, done):
+                        raise Refused(Code.STALE_GENERATION, "the source was reset since", generation=generation)
+                elif entry.kind is EntryKind.CATALOG:
+                    raise Corruption("a catalog entry in a data tablet's log", tablet=self.tablet_id, opid=entry.opid)
+            except Refused as e:
+                error = e
+            self._time = max(self._time, entry.hybrid_time)
+            self._applied = entry.opid
+        return ApplyResult(entry.opid, entry.hybrid_time, error)
+
+    def _switch_schema(self, schema: TableSchema) -> None:
+        current = self._schema
+        if schema.schema_id <= current.schema_id:
+            raise Refused(Code.SCHEMA_MISMATCH, "the tablet's schema is as new", schema_id=schema.schema_id)
+        keys = [(c.id, c.type, c.precision, c.scale) for c in current.key_columns]
+        if keys != [(c.id, c.type, c.precision, c.scale) for c in schema.key_columns]:
+            raise Refused(Code.INVALID_ARGUMENT, "a table's key does not change", schema_id=schema.schema_id)
+        known = {c.id: c for c in current.columns}
+        for column in schema.columns:
+            old = known.get(column.id)
+            if old is None and not column.nullable and column.default is None:
+                raise Refused(Code.INVALID_ARGUMENT, "an added column is nullable or has a default", column=column.name)
+            if old is not None and old.arrow_type != column.arrow_type:
+                raise Refused(Code.INVALID_ARGUMENT, "a column's type does not change", column=column.name)
+        self._schemas = {**self._schemas, schema.schema_id: schema}
+        self._schema = schema
+
+    def _apply_write(self, entry: Entry) -> ApplyResult:
+        meta = WriteMeta.decode(entry.meta)
+        ts = max(entry.hybrid_time, self._time + 1)
+        try:
+            state = known = None
+            if meta.source is not None:
+                state = self._ledger.admit_source(meta)
+            elif meta.client_id:
+                with self._lock:
+                    known = self._ledger.admit_client(meta, ts)
+            if known is not None:
+                with self._lock:
+                    self._ledger.record_client(meta, ts, None)
+                    self._time, self._applied = ts, entry.opid
+                return _replayed(entry.opid, known, meta.rows)
+            return self._apply_rows(entry, meta, ts, state)
+        except Refused as e:
+            if e.code is Code.INVALID_BATCH and crc32c(entry.payload) != entry.payload_crc:
+                raise Corruption("a committed batch was damaged", tablet=self.tablet_id, opid=entry.opid) from e
+            with self._lock:
+                self._time, self._applied = ts, entry.opid
+            return ApplyResult(entry.opid, ts, e)
+
+    def _apply_rows(self, entry: Entry, meta: WriteMeta, ts: int, state: SourceState | None) -> ApplyResult:
+        batch = self._decode(entry.schema_id, meta.column_ids, entry.payload, meta.rows)
+        rows = WireRows.of_batch(batch, meta.column_ids)
+        schema = self._schema
+        if entry.schema_id != schema.schema_id:
+            current = {c.id for c in schema.columns}
+            rows = rows._replace(columns={i: c for i, c in rows.columns.items() if i in current})
+        total, last = len(rows.ops), int(rows.offsets[-1])
+        old_errors, replayed = [], 0
+        if state is not None:
+            replayed = int(np.searchsorted(rows.offsets, state.last_offset, side="right"))
+            if replayed:
+                old_errors = remembered(state, rows.offsets[:replayed])
+                rows = rows.slice(replayed, total - replayed)
+        errors = []
+        if len(rows.ops):
+            checked = check_rows(rows, schema, key_hash, self._belongs)
+            errors = checked.errors
+        with self._lock:
+            if len(rows.ops):
+                errors += apply_rows(self._stores, schema, checked.rows, checked.hashes, ts)
+                errors.sort()
+            applied = len(rows.ops) - len(errors)
+            if state is not None:
+                self._ledger.advance_source(state, last, errors)
+                last_offset = max(last, state.last_offset)
+            elif meta.client_id:
+                self._ledger.record_client(meta, ts, ClientResult(meta.sequence, ts, applied, tuple(errors)))
+            self._time, self._applied = ts, entry.opid
+        return ApplyResult(
+            entry.opid,
+            ts,
+            None,
+            (*old_errors, *errors),
+            applied,
+            replayed,
+            last_offset if state is not None else None,
+        )
+
+    def _belongs(self, keys: Any) -> Bools:
+        spec = self._superblock.partition
+        if not self._routed or spec is None:
+            return np.ones(keys.num_rows, dtype=np.bool_)
+        mine = self._superblock.range_pos * spec.buckets + self._superblock.bucket
+        belongs: Bools = route(keys, self._schema, spec) == mine
+        return belongs
+
+    # ------------------------------------------------------------------------------------------------- reading
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        predicates: Sequence[Predicate] = (),
+        snapshot_time: int | None = None,
+        slice: tuple[int, int] = (0, 1),
+        limit: int = 0,
+        count_only: bool = False,
+    ) -> Scan:
+        """Rows visible at `snapshot_time` (None: the latest applied). Slices of one count are disjoint and complete.
+
+        Refused(HISTORY_GONE) below the history horizon; INVALID_ARGUMENT for unknown columns or a bad slice. A time
+        above `safe_time` is the caller's to wait for.
+        """
+        pos, count = slice
+        if not 0 <= pos < count:
+            raise Refused(Code.INVALID_ARGUMENT, "a slice is (pos, count) with pos below count", pos=pos, count=count)
+        view, at = self._view(snapshot_time)
+        names = tuple(view.schema.names if columns is None else columns)
+        for name in (*names, *(p.column for p in predicates)):
+            view.schema.column(name)
+        return Scan(view, ScanSpec(names, tuple(predicates), at, slice, limit, count_only))
+
+    def checksum(self, snapshot_time: int | None = None) -> tuple[int, int]:
+        """(checksum, rows) of what is visible at that time; the same on every replica, however its rows lie."""
+        total, rows = 0, 0
+        for batch in self.scan(snapshot_time=snapshot_time):
+            total = (total + batch_checksum(batch)) & ((1 << 64) - 1)
+            rows += batch.num_rows
+        return total, rows
+
+    def _view(self, snapshot_time: int | None) -> tuple[View, int]:
+        with self._lock:
+            at = self._time if snapshot_time is None else snapshot_time
+        self._resolver.resolve(self._stores)
+        with self._lock:
+            # The time was chosen before, so what was upserted and not resolved meanwhile is later and unseen.
+            if snapshot_time is not None and snapshot_time < self.history_horizon:
+                raise Refused(
+                    Code.HISTORY_GONE,
+                    "the snapshot is older than the table's history",
+                    detail=str(self.history_horizon),
+                    snapshot_time=snapshot_time,
+                    horizon=self.history_horizon,
+                )
+            stores = self._stores
+            memory = tuple(s.view() for s in (stores.frozen, stores.active) if s is not None)
+            return View(self._schema, memory, tuple((b, b.kills) for b in stores.blocks)), at
+
+    # ------------------------------------------------------------------------------------------------- maintenance
+
+    def flush(self) -> FlushResult | None:
+        """Make everything applied durable without the log; None if nothing was applied since. Heavy; any thread.
+
+        Refused(NO_SPACE) leaves the tablet as it was; the next flush starts over with the same rows.
+        """
+        return self._work.flush()
+
+    def compact(self) -> bool:
+        """Merge some blocks if it pays; whether it did. Heavy; any thread."""
+        return self._work.compact()
+
+    def wants_flush(self, wal_bytes: int = 0) -> float:
+        """Score: at 1.0 and above a flush is due, by memory held or by log that it would free."""
+        if self._applied.index == self.flush_opid.index:
+            return 0.0
+        return self.memory_bytes / limits.MEMSTORE_FLUSH_BYTES + wal_bytes / (8 * limits.WAL_SEGMENT_SIZE_BYTES_MAX)
+
+    def wants_compaction(self) -> bool:
+        """Whether `compact` would find work."""
+        return bool(self._work.choose(self._stores.blocks))
+
+
+def _replayed(opid: OpId, known: ClientResult, rows: int) -> ApplyResult:
+    return ApplyResult(opid, known.hybrid_time, None, known.errors, known.rows_applied, rows)

@@ -1,0 +1,211 @@
+"""A slow, obvious twin of the tablet, and a builder of entries for both.
+
+The twin keeps every version of every key in a dict and applies rows one at a time. It knows nothing of batches, hashes,
+blocks or flushes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from nyala import schemas
+from nyala.replica.base import Code, Entry, EntryKind, OpId, RowCode
+from nyala.replica.rows import (
+    OFFSET_COLUMN,
+    OP_COLUMN,
+    Column,
+    ColumnType,
+    RowError,
+    RowOp,
+    SourceKey,
+    TableSchema,
+    WriteMeta,
+    crc32c,
+    encode_batch,
+)
+from nyala.replica.tablet import Superblock
+
+SOURCE = SourceKey("c" * 8, "t" * 8, 0)
+
+INT_SCHEMA = TableSchema(
+    1,
+    (
+        Column(id=1, name="k", type=ColumnType.INT64, nullable=False),
+        Column(id=2, name="v", type=ColumnType.INT32),
+        Column(id=3, name="s", type=ColumnType.STRING, nullable=False, default="-"),
+        Column(id=4, name="r", type=ColumnType.INT32, nullable=False),
+    ),
+    ("k",),
+)
+STRING_SCHEMA = TableSchema(
+    1,
+    (
+        Column(id=2, name="v", type=ColumnType.INT32),
+        Column(id=1, name="k", type=ColumnType.STRING, nullable=False),
+        Column(id=3, name="s", type=ColumnType.STRING, nullable=False, default="-"),
+        Column(id=5, name="k2", type=ColumnType.INT8, nullable=False),
+        Column(id=4, name="r", type=ColumnType.INT32, nullable=False),
+    ),
+    ("k", "k2"),
+)
+
+
+def superblock(schema: TableSchema, *, retention_us: int = 1 << 50, **more: Any) -> Superblock:
+    """A READY superblock of an empty tablet."""
+    return Superblock(
+        tablet_id="a" * 32, table_id="b" * 32, table_schemas=(schema,), history_retention_us=retention_us, **more
+    )
+
+
+def batch_of(schema: TableSchema, names: list[str], rows: list[dict[str, Any]]) -> Any:
+    """A write batch: rows are dicts with `op`, `offset` and values of the named columns."""
+    wire = schema.wire_schema(schema.column_ids(names))
+    arrays = [pa.array([r.get(n) for r in rows], type=wire.field(n).type) for n in names]
+    arrays.append(pa.array([int(r["op"]) for r in rows], pa.uint8()))
+    arrays.append(pa.array([r["offset"] for r in rows], pa.int64()))
+    assert wire.names[-2:] == [OP_COLUMN, OFFSET_COLUMN]
+    return pa.RecordBatch.from_arrays(arrays, schema=wire)
+
+
+def write_entry(
+    index: int,
+    schema: TableSchema,
+    names: list[str],
+    rows: list[dict[str, Any]],
+    *,
+    time: int | None = None,
+    source: SourceKey | None = SOURCE,
+    **meta: Any,
+) -> Entry:
+    """A WRITE entry of these rows."""
+    payload = encode_batch(batch_of(schema, names, rows))
+    described = WriteMeta(column_ids=schema.column_ids(names), rows=len(rows), source=source, **meta)
+    return Entry(
+        OpId(1, index),
+        EntryKind.WRITE,
+        time if time is not None else index * 1000,
+        schema.schema_id,
+        described.encode(),
+        payload,
+        crc32c(payload),
+    )
+
+
+def noop_entry(index: int, time: int | None = None) -> Entry:
+    """A NOOP entry."""
+    return Entry(OpId(1, index), EntryKind.NOOP, time if time is not None else index * 1000, 0, b"", b"", 0)
+
+
+def schema_entry(index: int, schema: TableSchema) -> Entry:
+    """A SCHEMA entry."""
+    meta = schemas.encode("schema_change", {"schema_json": schema.to_json(), "reserved": b""})
+    return Entry(OpId(1, index), EntryKind.SCHEMA, index * 1000, schema.schema_id, meta, b"", 0)
+
+
+def ledger_entry(index: int, source: SourceKey, generation: int, done: int) -> Entry:
+    """A LEDGER entry."""
+    value = {"source": source._asdict(), "generation": generation, "done": done, "reserved": b""}
+    return Entry(OpId(1, index), EntryKind.LEDGER, index * 1000, 0, schemas.encode("ledger_change", value), b"", 0)
+
+
+@dataclass
+class Twin:
+    """Every version of every key: key -> [(time, row or None for deleted)], ascending."""
+
+    schema: TableSchema
+    versions: dict[tuple[Any, ...], list[tuple[int, dict[str, Any] | None]]] = field(default_factory=dict)
+    last: int = -1
+    done: int = 0
+    errors: dict[int, RowError] = field(default_factory=dict)
+    time: int = 0
+
+    def key(self, row: dict[str, Any]) -> tuple[Any, ...]:
+        return tuple(row.get(n) for n in self.schema.key)
+
+    def current(self, key: tuple[Any, ...]) -> dict[str, Any] | None:
+        history = self.versions.get(key)
+        return history[-1][1] if history else None
+
+    def apply_row(self, names: list[str], row: dict[str, Any], time: int) -> RowError | None:
+        """One row, one decision."""
+        op, offset = row["op"], row["offset"]
+        if op not in list(RowOp):
+            return RowError(offset, RowCode.UNKNOWN_OPERATION, "")
+        for name in self.schema.key:
+            if row.get(name) is None:
+                return RowError(offset, RowCode.NULL_KEY, name)
+        insert = op in (RowOp.INSERT, RowOp.INSERT_IGNORE)
+        delete = op in (RowOp.DELETE, RowOp.DELETE_IGNORE)
+        for column in self.schema.columns:
+            if column.nullable or column.name in self.schema.key:
+                continue
+            given_null = column.name in names and row.get(column.name) is None and not delete
+            not_given = column.name not in names and column.default is None and insert
+            if given_null or not_given:
+                return RowError(offset, RowCode.NULL_IN_REQUIRED_COLUMN, column.name)
+        key = self.key(row)
+        old = self.current(key)
+        history = self.versions.setdefault(key, [])
+        if insert and old is not None:
+            return RowError(offset, RowCode.ALREADY_PRESENT, "") if op == RowOp.INSERT else None
+        if old is None and op in (RowOp.UPDATE, RowOp.DELETE):
+            return RowError(offset, RowCode.NOT_FOUND, "")
+        if old is None and op in (RowOp.UPDATE_IGNORE, RowOp.DELETE_IGNORE):
+            return None
+        if delete:
+            history.append((time, None))
+            return None
+        new = {}
+        for column in self.schema.columns:
+            if column.name in names:
+                new[column.name] = row.get(column.name)
+            elif old is not None:
+                new[column.name] = old[column.name]
+            elif column.default is None and not column.nullable:
+                return RowError(offset, RowCode.NULL_IN_REQUIRED_COLUMN, column.name)
+            else:
+                new[column.name] = column.default
+        history.append((time, new))
+        return None
+
+    def apply(
+        self, names: list[str], rows: list[dict[str, Any]], time: int, after: int | None, done: int
+    ) -> tuple[Code | None, list[RowError]]:
+        """One batch of the source, row by row; (refusal, row errors)."""
+        time = max(time, self.time + 1)
+        self.time = time
+        if after is not None and after > self.last:
+            return Code.GAP, []
+        self.done = max(self.done, done)
+        self.errors = {o: e for o, e in self.errors.items() if o >= self.done}
+        result = []
+        for row in rows:
+            if row["offset"] <= self.last:
+                if row["offset"] in self.errors:
+                    result.append(self.errors[row["offset"]])
+                continue
+            error = self.apply_row(names, row, time)
+            if error is not None:
+                result.append(error)
+                if error.offset >= self.done:
+                    self.errors[error.offset] = error
+        self.last = max(self.last, rows[-1]["offset"])
+        return None, result
+
+    def at(self, time: int) -> list[dict[str, Any]]:
+        """Rows visible at `time`, sorted by key."""
+        rows = []
+        for history in self.versions.values():
+            seen = [row for when, row in history if when <= time]
+            if seen and seen[-1] is not None:
+                rows.append(seen[-1])
+        return sorted(rows, key=self.key)
+
+
+def rows_of(scan: Any, schema: TableSchema) -> list[dict[str, Any]]:
+    """What a scan yields, sorted by key."""
+    rows = [row for batch in scan for row in batch.to_pylist()]
+    return sorted(rows, key=lambda r: tuple(r[n] for n in schema.key))
