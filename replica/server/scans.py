@@ -59,7 +59,7 @@ class Scans:
             raise Refused(Code.OVERLOADED, "too many open scans", limit=limits.SCANS_OPEN_MAX)
         self.open += 1
         try:
-            snapshot_time = await self._ready_to_read(replica, tablet, request)
+            snapshot_time = await self._ready_to_read(replica, request)
             async for chunk in self._chunks(tablet, request, snapshot_time):
                 yield chunk
         except Refused as error:
@@ -67,12 +67,11 @@ class Scans:
         finally:
             self.open -= 1
 
-    async def _ready_to_read(self, replica: Replica, tablet: Tablet, request: Any) -> int:
-        """The time to scan at, once everything that belongs to it is applied here.
+    async def _ready_to_read(self, replica: Replica, request: Any) -> int | None:
+        """The time to scan at, once everything that belongs to it is applied here; None: the latest applied.
 
-        Latest: everything acknowledged before this call is applied after the barrier; the scan runs at the last
-        applied time, so that the same time can be read again. At a time: the leader, once it can write nothing at or
-        below that time any more.
+        Latest: everything acknowledged before this call is applied after the barrier. At a time: at the leader, once
+        nobody can write at or below that time any more.
         """
         timeout_s = _timeout(request.timeout_us)
         self.observe(request.propagated_time)
@@ -84,7 +83,7 @@ class Scans:
             )
             return int(request.snapshot_time)
         await when(replica.read_barrier, timeout_s, "the leader's read barrier")
-        return tablet.applied_time
+        return None
 
     def observe(self, hybrid_time: int) -> None:
         """Let this server's clock run ahead of a time that a caller has seen; INVALID_ARGUMENT for the far future."""
@@ -95,7 +94,7 @@ class Scans:
             raise Refused(Code.INVALID_ARGUMENT, "the time lies in the future", ahead_s=round(ahead_s, 1))
         self._hybrid_clock.observe(hybrid_time)
 
-    async def _chunks(self, tablet: Tablet, request: Any, snapshot_time: int) -> AsyncIterator[Any]:
+    async def _chunks(self, tablet: Tablet, request: Any, at: int | None) -> AsyncIterator[Any]:
         loop = asyncio.get_running_loop()
         batches: Iterator[Any] | None = None
 
@@ -106,18 +105,18 @@ class Scans:
             scan = tablet.scan(
                 columns,
                 predicates,
-                snapshot_time,
+                at,
                 slice=piece,
                 limit=request.limit,
                 count_only=request.count_only,
             )
-            return scan.schema.serialize().to_pybytes(), _sized(scan)
+            return scan.schema.serialize().to_pybytes(), scan.snapshot_time, _sized(scan)
 
         def following() -> Any:
             batch = next(batches, None) if batches is not None else None
             return None if batch is None else (batch.serialize().to_pybytes(), batch.num_rows)
 
-        schema, batches = await loop.run_in_executor(self._pool, start)
+        schema, snapshot_time, batches = await loop.run_in_executor(self._pool, start)
         yield pb.ScanChunk(arrow_schema=schema, snapshot_time=snapshot_time)
         pending = loop.run_in_executor(self._pool, following)
         try:
@@ -143,11 +142,10 @@ class Scans:
                 _timeout(request.timeout_us),
                 "this replica to apply everything up to the time",
             )
-        else:
-            snapshot_time = tablet.applied_time
+        reported = snapshot_time or tablet.applied_time
         loop = asyncio.get_running_loop()
-        total, rows = await loop.run_in_executor(self._pool, lambda: tablet.checksum(snapshot_time))
-        return pb.ChecksumReply(checksum=total, rows=rows, snapshot_time=snapshot_time)
+        total, rows = await loop.run_in_executor(self._pool, lambda: tablet.checksum(snapshot_time or None))
+        return pb.ChecksumReply(checksum=total, rows=rows, snapshot_time=reported)
 
     def close(self) -> None:
         """No more scans."""

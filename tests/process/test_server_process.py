@@ -1,0 +1,173 @@
+"""Real tablet servers over loopback: create, write, scan, kill, copy, delete."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nyala.replica.rpc import pb
+from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
+from tests.harness.rows import batch, read_rows, table_info, write_request
+
+pytestmark = pytest.mark.process
+
+TABLET = "tablet-1"
+
+
+def create(cluster: LocalCluster, servers: list[ServerProcess]) -> None:
+    """The tablet on all `servers`, all of them voters."""
+    config = pb.RaftConfig(members=[s.member() for s in servers])
+    for server in servers:
+        reply = server.tablets.CreateTablet(
+            pb.CreateTabletRequest(
+                dest_uuid=server.uuid,
+                tablet_id=TABLET,
+                table=table_info(),
+                config=config,
+                leader_hint=servers[0].uuid,
+            ),
+            timeout=10,
+        )
+        assert not reply.error.code, reply.error
+
+
+def write(cluster: LocalCluster, rows: Any, timeout_s: float = 20.0, **fields: Any) -> Any:
+    """Write at whoever leads, again until it is acknowledged. Only for rows that may be written twice."""
+
+    def once() -> Any:
+        leader = cluster.leader(TABLET, timeout_s)
+        reply = leader.tablets.Write(write_request(leader.uuid, TABLET, rows, **fields), timeout=5)
+        return reply if not reply.error.code else None
+
+    return wait_until(once, "a write is acknowledged", timeout_s)
+
+
+def scan(server: ServerProcess, **fields: Any) -> tuple[dict[int, str | None], int]:
+    request = pb.ScanRequest(dest_uuid=server.uuid, tablet_id=TABLET, table_id="t1", all_columns=True, **fields)
+    return read_rows(server.tablets.Scan(request, timeout=20))
+
+
+def checksums(servers: list[ServerProcess], snapshot_time: int) -> set[tuple[int, int]]:
+    found = set()
+    for server in servers:
+        reply = server.tablets.Checksum(
+            pb.ChecksumRequest(
+                dest_uuid=server.uuid, tablet_id=TABLET, snapshot_time=snapshot_time, timeout_us=15_000_000
+            ),
+            timeout=20,
+        )
+        assert not reply.error.code, (server.name, reply.error)
+        found.add((reply.checksum, reply.rows))
+    return found
+
+
+def config_of(cluster: LocalCluster, server: ServerProcess) -> Any:
+    status = cluster.status(server, TABLET)
+    assert status is not None
+    return status.committed_config
+
+
+def test_single_replica_writes_and_scans_back() -> None:
+    """Goal: the shortest road works. Method: one server, one voter, one batch, one scan, restart, scan again."""
+    with local_cluster(1) as cluster:
+        server = cluster.servers[0]
+        create(cluster, [server])
+        reply = write(cluster, batch([1, 2, 3], ["a", "b", None]))
+        assert reply.rows_applied == 3
+        assert scan(server)[0] == {1: "a", 2: "b", 3: None}
+        server.kill()
+        server.start()
+        cluster.leader(TABLET)
+        assert wait_until(lambda: scan(server)[0], "the scan answers") == {1: "a", 2: "b", 3: None}
+        assert server.stop() == 0
+
+
+def test_three_servers_survive_the_leaders_death_and_agree() -> None:
+    """Goal: no acknowledged write is lost when the leader dies. Method: kill -9 the leader between writes, restart it,
+    compare rows and the checksums of all replicas at one time."""
+    with local_cluster(3) as cluster:
+        create(cluster, cluster.servers)
+        write(cluster, batch([1, 2, 3], ["a", "b", "c"]))
+        leader = cluster.leader(TABLET)
+        assert scan(leader)[0] == {1: "a", 2: "b", 3: "c"}
+        leader.kill()
+        reply = write(cluster, batch([3, 4], ["C", "d"]))
+        second = cluster.leader(TABLET)
+        assert second is not leader
+        leader.start()
+        expected = {1: "a", 2: "b", 3: "C", 4: "d"}
+        rows, _ = scan(cluster.leader(TABLET), snapshot_time=reply.hybrid_time, timeout_us=10_000_000)
+        assert rows == expected
+        assert len(wait_until(lambda: checksums(cluster.servers, reply.hybrid_time), "replicas agree")) == 1
+        follower = next(s for s in cluster.servers if s is not cluster.leader(TABLET))
+        refused = follower.tablets.Write(write_request(follower.uuid, TABLET, batch([9], ["z"])), timeout=5)
+        assert refused.error.code == Code.NOT_LEADER
+        assert refused.error.detail == f"{cluster.leader(TABLET).uuid}@{cluster.leader(TABLET).address}"
+
+
+def test_blank_server_is_copied_promoted_and_the_removed_one_is_a_tombstone() -> None:
+    """Goal: rows TC-07, TC-17, CC-11, TC-13. Method: the leader is only told to add a blank promotable server; it must
+    become a voter with equal rows by a tablet copy; then one old server is removed, deleted, and keeps its term."""
+    with local_cluster(3, "--log-retain-entries", "0", "--log-retain-bytes", "0") as cluster:
+        old = list(cluster.servers)
+        create(cluster, old)
+        write(cluster, batch(list(range(500)), [f"v{i}" for i in range(500)]))
+        leader = cluster.leader(TABLET)
+        flushed = leader.tablets.Flush(pb.FlushRequest(dest_uuid=leader.uuid, tablet_id=TABLET), timeout=20)
+        assert not flushed.error.code and flushed.flush_opid.index > 0
+        write(cluster, batch([500, 501], ["x", "y"]))
+        new = cluster.add_server()
+        committed = config_of(cluster, leader)
+        reply = leader.tablets.ChangeConfig(
+            pb.ChangeConfigRequest(
+                dest_uuid=leader.uuid,
+                tablet_id=TABLET,
+                edits=[pb.ConfigEdit(kind="add", member=new.member(votes=False, promote=True))],
+                committed_config_id=committed.opid,
+                has_cas=True,
+            ),
+            timeout=20,
+        )
+        assert not reply.error.code, reply.error
+
+        def voter() -> bool:
+            config = config_of(cluster, cluster.leader(TABLET))
+            return any(m.uuid == new.uuid and m.votes for m in config.members)
+
+        wait_until(voter, "the new server is a voter", 30)
+        status = cluster.status(new, TABLET)
+        assert status is not None and status.data_state == DataState.READY
+        jobs = new.copies.ListCopies(pb.ListCopiesRequest(dest_uuid=new.uuid), timeout=5).jobs
+        assert [j.phase for j in jobs if j.target_uuid == new.uuid] == ["DONE"]
+
+        leader = cluster.leader(TABLET)
+        doomed = next(s for s in old if s is not leader)
+        reply = leader.tablets.ChangeConfig(
+            pb.ChangeConfigRequest(
+                dest_uuid=leader.uuid,
+                tablet_id=TABLET,
+                edits=[pb.ConfigEdit(kind="remove", member=doomed.member())],
+            ),
+            timeout=20,
+        )
+        assert not reply.error.code, reply.error
+        before = cluster.status(doomed, TABLET)
+        deleted = doomed.tablets.DeleteTablet(
+            pb.DeleteTabletRequest(
+                dest_uuid=doomed.uuid, tablet_id=TABLET, committed_config_id=reply.config.opid, has_cas=True
+            ),
+            timeout=20,
+        )
+        assert not deleted.error.code, deleted.error
+        doomed.kill()
+        doomed.start()
+        after = cluster.status(doomed, TABLET)
+        assert before is not None and after is not None
+        assert after.data_state == DataState.DELETED
+        assert after.term >= before.term and after.last_logged.index >= before.last_logged.index > 0
+
+        last = write(cluster, batch([502], ["z"]))
+        live = [s for s in cluster.servers if s is not doomed]
+        found = wait_until(lambda: checksums(live, last.hybrid_time), "replicas agree")
+        assert len(found) == 1 and next(iter(found))[1] == 503
