@@ -111,6 +111,9 @@ def send_heartbeat(s: State, p: Progress) -> None:
     A peer that waits for a copy is asked about the boundary of our log instead, to see when it can be served again.
     """
     prev = s.opid_at(p.next - 1)
+    if p.state is not ProgressState.COPY and (prev is None or p.next < s.log.first_index):
+        # Log GC passed a peer whose probe was lost: its answers to the boundary would look stale for ever.
+        lose_to_gc(s, p)
     if prev is None or p.state is ProgressState.COPY:
         prev = s.opid_at(s.log.first_index - 1) or ZERO_OPID
     _send(s, p, prev, ())
