@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from nyala.replica.base import Code, DataState
 from nyala.replica.rpc import pb
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
 from tests.harness.rows import batch, read_rows, table_info, write_request
