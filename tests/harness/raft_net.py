@@ -268,7 +268,7 @@ class Net:
         for _ in range(limit):
             for uuid in sorted(self.nodes):
                 self.nodes[uuid].drain()
-            moved = persist and any([node.persist() for _, node in sorted(self.nodes.items())])
+            moved = persist and sum(node.persist() for _, node in sorted(self.nodes.items())) > 0
             if self.wire:
                 self.deliver(self.wire.popleft())
             elif not moved:
@@ -316,8 +316,8 @@ class Net:
         return self._token
 
     def crash(self, uuid: str, *, written: int = 0, torn: bool = False) -> None:
-        """Power loss: of the bundles under way the first `written` reached the disk; with `torn`, the entries of the next
-        one did and its hard state did not. Nothing that waited for them was sent."""
+        """Power loss: of the bundles under way the first `written` reached the disk; with `torn`, the entries of the
+        next one did and its hard state did not. Nothing that waited for them was sent."""
         node = self.nodes.pop(uuid)
         for pos, ready in enumerate(node.pending):
             if pos < written:
@@ -354,8 +354,8 @@ class Net:
         self.copies.append((source, target, state, last))
 
     def copy(self, source: str, target: str) -> bool:
-        """A whole tablet copy at once: data through the source's applied index, its durable log, merged election history
-        (TC-53). Refused if the source's log is older than what the target holds (TC-58)."""
+        """A whole tablet copy at once: data through the source's applied index, its durable log, merged election
+        history (TC-53). Refused if the source's log is older than what the target holds (TC-58)."""
         src = self.nodes.get(source)
         if src is None or target in self.crashed or source == target:
             return False

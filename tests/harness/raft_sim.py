@@ -1,0 +1,310 @@
+"""One seed, one history: random faults on a group of cores, then a healed core that must make progress.
+
+Phase 1 (safety) loses, doubles, delays and reorders messages, cuts ways in one or both directions, crashes, restarts
+and pauses nodes, drops logs, changes members, transfers leadership, writes and reads. Phase 2 (liveness) heals everything
+that can be healed and demands a leader, a committed write and equal logs within a bounded number of ticks. Every choice
+is drawn from the seed; swarm testing: each seed also draws which faults it uses and how often.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import random
+from collections.abc import Callable
+
+from nyala.replica.base import DataState, Member, OpId, Refused, ReplicaError
+from nyala.replica.raft import ConfigEdit, EditKind, RaftCore, Role
+from tests.harness.raft_net import OPTIONS, Net, config_of
+from tests.harness.raft_verify import Violation
+
+NAMES = "abcdefghijkl"
+SAFETY_TICKS = 150
+LIVENESS_TICKS = 220
+
+
+class SimNet(Net):
+    """A Net whose messages take a drawn time, get lost and come twice."""
+
+    def __init__(self, seed: int, core_class: Callable[..., RaftCore] = RaftCore) -> None:
+        self.core_class = core_class
+        self.due: list[tuple[int, int, object]] = []
+        self.clock = 0
+        self.order = 0
+        rng = random.Random(f"swarm/{seed}")
+        voters = rng.choice([1, 2, 3, 3, 3, 4, 5])
+        super().__init__(config_of(NAMES[:voters]), seed=seed, options=OPTIONS)
+        self.fresh = voters
+        self.paused: dict[str, int] = {}
+        self.writes = 0
+        self.healed = False
+        self.loss = rng.choice([0, 0, 0.05, 0.25])
+        self.double = rng.choice([0, 0, 0.1, 0.4])
+        self.delay = rng.choice([0, 1, 2, 4])
+        self.disk = rng.choice([1.0, 0.7, 0.3])
+        self.odds = {
+            "crash": rng.choice([0, 0.02, 0.06]),
+            "cut": rng.choice([0, 0.03, 0.1]),
+            "pause": rng.choice([0, 0, 0.03]),
+            "config": rng.choice([0, 0.05, 0.15]),
+            "transfer": rng.choice([0, 0, 0.05]),
+            "compact": rng.choice([0, 0.1]),
+            "campaign": rng.choice([0, 0, 0.04]),
+            "evict": rng.choice([0, 0.1]),
+        }
+
+    def send(self, msg: object) -> None:
+        self.verify.on_send(msg)  # type: ignore[arg-type]
+        copies = 1
+        if not self.healed:
+            if self.rng.random() < self.loss:
+                return
+            copies += self.rng.random() < self.double
+        for _ in range(copies):
+            late = 0 if self.healed or not self.delay else self.rng.randint(0, self.delay)
+            if not self.healed and self.delay and self.rng.random() < 0.02:
+                late += 15
+            self.order += 1
+            heapq.heappush(self.due, (self.clock + 1 + late, self.order, msg))
+
+    def run_tick(self) -> None:
+        """One tick: messages due, then time, then a bit of disk on every node."""
+        self.clock += 1
+        while self.due and self.due[0][0] <= self.clock:
+            msg = heapq.heappop(self.due)[2]
+            if self.paused.get(msg.to_uuid, 0) > self.clock:  # type: ignore[attr-defined]
+                self.order += 1
+                heapq.heappush(self.due, (self.clock + 1, self.order, msg))
+                continue
+            self.deliver(msg)  # type: ignore[arg-type]
+        for uuid in sorted(self.nodes):
+            node = self.nodes[uuid]
+            if self.paused.get(uuid, 0) > self.clock or uuid in self.copying:
+                continue
+            node.core.tick()
+            node.drain()
+            if self.healed or self.rng.random() < self.disk:
+                node.persist(None if self.healed else self.rng.randint(1, 4))
+        self.carry_out_copies()
+
+    def carry_out_copies(self) -> None:
+        """StartTabletCopy as the servers do it: compare-and-set on the target's state, then COPYING for a while."""
+        asked, self.copies = self.copies, []
+        for source, target, state, last in asked:
+            node = self.nodes.get(target)
+            actual = DataState.DOES_NOT_EXIST if node is None else DataState.READY
+            if target in self.copying or target in self.crashed or actual is not state:
+                continue
+            if node is not None and last != node.core.last:
+                continue
+            if self.copy(source, target):
+                self.nodes[target].drain()
+
+    # -------------------------------------------------------------------------------------------------- faults
+
+    def disturb(self) -> None:
+        """Draw this tick's faults and load."""
+        actions: list[tuple[str, Callable[[], None]]] = [
+            ("crash", self._crash_or_restart),
+            ("cut", self._cut_or_heal),
+            ("pause", self._pause),
+            ("config", self._change_config),
+            ("transfer", self._transfer),
+            ("compact", self._compact),
+            ("campaign", self._campaign),
+            ("evict", self._evict),
+        ]
+        for name, action in actions:
+            if self.odds[name] and self.rng.random() < self.odds[name]:
+                action()
+        leaders = [n.uuid for n in self._up() if n.core.role is Role.LEADER]
+        for uuid in leaders:
+            if self.rng.random() < 0.6:
+                self._load(uuid)
+
+    def _load(self, uuid: str) -> None:
+        try:
+            for _ in range(self.rng.randint(1, 3)):
+                self.writes += 1
+                self.write(uuid, b"w%d" % self.writes)
+        except Refused:
+            pass
+        if self.rng.random() < 0.4:
+            self.read(uuid)
+        self.nodes[uuid].drain()
+
+    def _up(self) -> list:  # type: ignore[type-arg]
+        return [
+            n for u, n in sorted(self.nodes.items()) if u not in self.copying and self.paused.get(u, 0) <= self.clock
+        ]
+
+    def _pick(self) -> str | None:
+        up = self._up()
+        return up[self.rng.randint(0, len(up) - 1)].uuid if up else None
+
+    def _crash_or_restart(self) -> None:
+        if self.crashed and self.rng.random() < 0.6:
+            self.restart(sorted(self.crashed)[self.rng.randint(0, len(self.crashed) - 1)])
+            return
+        uuid = self._pick()
+        if uuid is not None:
+            node = self.nodes[uuid]
+            applied = min(self.verify.applied.get(uuid, 0), node.durable_last.index)
+            if self.rng.random() < 0.5:
+                node.durable.flushed = max(node.durable.flushed, self.rng.randint(0, applied))
+            self.crash(uuid, written=self.rng.randint(0, len(node.pending)), torn=self.rng.random() < 0.3)
+
+    def _cut_or_heal(self) -> None:
+        if self.cuts and self.rng.random() < 0.6:
+            self.heal()
+            return
+        uuid = self._pick()
+        if uuid is None:
+            return
+        shape = self.rng.random()
+        for other in self.everyone():
+            if other != uuid and (shape < 0.4 or self.rng.random() < 0.5):
+                if shape < 0.7:
+                    self.cut(uuid, other)
+                else:
+                    pair = (uuid, other) if self.rng.random() < 0.5 else (other, uuid)
+                    self.cut(*pair, one_way=True)
+
+    def _pause(self) -> None:
+        uuid = self._pick()
+        if uuid is not None:
+            self.paused[uuid] = self.clock + self.rng.randint(3, 25)
+
+    def _campaign(self) -> None:
+        uuid = self._pick()
+        if uuid is not None:
+            self.nodes[uuid].core.campaign()
+            self.nodes[uuid].drain()
+
+    def _compact(self) -> None:
+        uuid = self._pick()
+        if uuid is not None:
+            self.compact(uuid, self.verify.applied.get(uuid, 0) - self.rng.randint(0, 8))
+
+    def _evict(self) -> None:
+        uuid = self._pick()
+        if uuid is not None:
+            node = self.nodes[uuid]
+            node.log.drop_loaded()
+            # Only what is durable, and already applied, may leave memory.
+            node.log.evict_below(min(node.core.persisted_index, self.verify.applied.get(uuid, 0)) + 1)
+
+    def _transfer(self) -> None:
+        leader, target = self.leader(), self._pick()
+        if leader is not None and self.paused.get(leader.uuid, 0) <= self.clock:
+            with contextlib.suppress(Refused):
+                leader.core.transfer_leadership(target if self.rng.random() < 0.7 else None)
+            leader.drain()
+
+    def _change_config(self) -> None:
+        leader = self.leader()
+        if leader is None or self.paused.get(leader.uuid, 0) > self.clock:
+            return
+        config = leader.core.active_config
+        members = [m.uuid for m in config.members]
+        draw = self.rng.random()
+        if draw < 0.45 and len(members) < 6 and self.fresh < len(NAMES):
+            edit = ConfigEdit(EditKind.ADD, Member(NAMES[self.fresh], votes=False, promote=True))
+        elif draw < 0.8 and len(members) > 1:
+            edit = ConfigEdit(EditKind.REMOVE, Member(members[self.rng.randint(0, len(members) - 1)]))
+        else:
+            uuid = members[self.rng.randint(0, len(members) - 1)]
+            member = config.member(uuid)
+            assert member is not None
+            edit = ConfigEdit(EditKind.CHANGE, Member(uuid, votes=not member.votes, promote=False))
+        cas: OpId | None = leader.core.committed_config.opid if self.rng.random() < 0.8 else None
+        try:
+            leader.core.propose_config([edit], cas)
+        except Refused:
+            return
+        if edit.kind is EditKind.ADD:
+            self.fresh += 1
+        leader.drain()
+
+    # ------------------------------------------------------------------------------------------------ liveness
+
+    def heal_everything(self) -> None:
+        self.healed = True
+        self.heal()
+        self.paused.clear()
+        for uuid in sorted(self.crashed):
+            self.restart(uuid)
+
+    def converged(self, payload: bytes) -> bool:
+        """The last write is acknowledged and every member of the leader's config holds and knows the same log."""
+        leader = self.leader()
+        if leader is None or payload not in self.verify.acked or leader.core.pending_config is not None:
+            return False
+        members = [m.uuid for m in leader.core.active_config.members]
+        cores = [self.nodes[u].core if u in self.nodes else None for u in members]
+        return all(c and c.last == leader.core.last and c.commit_index == leader.core.commit_index for c in cores)
+
+
+def run_seed(seed: int, core_class: Callable[..., RaftCore] = RaftCore) -> SimNet:
+    """Run one seed; raises Violation, InvariantViolation, or AssertionError for a group that does not recover."""
+    net = SimNet(seed, core_class)
+    for _ in range(SAFETY_TICKS):
+        net.run_tick()
+        net.disturb()
+    net.heal_everything()
+    payload = b""
+    for tick in range(LIVENESS_TICKS):
+        net.run_tick()
+        leader = net.leader()
+        if leader is not None and payload not in net.verify.acked and tick % 5 == 0:
+            try:
+                net.writes += 1
+                payload = b"w%d" % net.writes
+                net.write(leader.uuid, payload)
+                leader.drain()
+            except Refused:
+                pass
+        if payload and net.converged(payload):
+            net.at_end()
+            return net
+    raise AssertionError("the healed group does not converge:\n" + "\n".join(net.status()))
+
+
+def explain(seed: int, error: BaseException, net_status: str = "") -> str:
+    """What a failing seed prints: the command that runs it again."""
+    return (
+        f"seed {seed}: {type(error).__name__}: {error}\n{net_status}"
+        f"  run it again: NYALA_RAFT_SEEDS={seed} python -m pytest -q tests/sim/test_raft_sim.py\n"
+        f"  or with a trace: python -m tests.harness.raft_sim {seed}"
+    )
+
+
+def seeds_from(text: str, default: int) -> range | list[int]:
+    """`17`, `3,17`, `0-999` or, empty, the first `default` seeds."""
+    if not text:
+        return range(default)
+    if "-" in text:
+        lo, hi = text.split("-")
+        return range(int(lo), int(hi) + 1)
+    return [int(part) for part in text.split(",")]
+
+
+FAILURES = (Violation, ReplicaError, AssertionError)
+
+
+def main(argv: list[str]) -> int:
+    """Run the seeds given and print the trace of the first that fails."""
+    for seed in seeds_from(argv[0] if argv else "", 1000):
+        try:
+            run_seed(seed)
+        except FAILURES as e:
+            print(explain(seed, e))
+            return 1
+    print("all seeds hold")
+    return 0
+
+
+if __name__ == "__main__":
+    import sys
+
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,119 @@
+"""One planted bug for each verifier: an oracle that stops watching turns these red."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from nyala.replica.base import ZERO_OPID, Member, OpId, RaftConfig, ReplicaError
+from nyala.replica.raft import HardState, commitment, election, reads, replication
+from nyala.replica.raft.quorum import VoteResult
+from nyala.replica.raft.state import State
+from tests.harness.raft_net import Net, Node
+from tests.harness.raft_sim import run_seed
+from tests.harness.raft_verify import Verifiers, Violation
+
+
+def raises_alarm(wanted: str, seeds: int) -> bool:
+    """Whether this verifier complains on one of the first seeds. The core's own checks, or another verifier, may be
+    faster on some; on one of them it has to be this one."""
+    for seed in range(seeds):
+        try:
+            run_seed(seed)
+        except Violation as e:
+            if e.verifier == wanted:
+                return True
+        except (ReplicaError, AssertionError):
+            continue
+    return False
+
+
+def test_v1_sees_a_leader_that_commits_without_a_quorum(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: V1 watches. Method: the leader's commit rule takes the highest mark instead of the majority's."""
+
+    def highest(voters: Sequence[str], marks: Mapping[str, int]) -> int:
+        return max(marks.values())
+
+    monkeypatch.setattr(commitment, "reached", highest)
+    assert raises_alarm("V1", seeds=200)
+
+
+def test_v2_sees_two_leaders_of_one_term(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: V2 watches. Method: one vote wins an election."""
+
+    def any_vote(voters: Sequence[str], votes: Mapping[str, bool]) -> VoteResult:
+        return VoteResult.WON if any(votes.values()) else VoteResult.PENDING
+
+    monkeypatch.setattr(election, "tally", any_vote)
+    assert raises_alarm("V2", seeds=200)
+
+
+def test_v3_sees_a_skipped_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: V3 watches. Method: the range given to apply leaves out its first index now and then."""
+    whole = State.committed_range
+
+    def shortened(s: State) -> tuple[int, int] | None:
+        span = whole(s)
+        return (span[0] + 1, span[1]) if span and span[1] - span[0] > 2 else span
+
+    monkeypatch.setattr(State, "committed_range", shortened)
+    assert raises_alarm("V3", seeds=50)
+
+
+def test_v4_sees_an_acknowledgement_that_came_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: V4 watches. Method: the host acknowledges a write when it is proposed."""
+    propose = Net.write
+
+    def too_early(net: Net, uuid: str, payload: bytes) -> OpId:
+        opid = propose(net, uuid, payload)
+        net.verify.acked[payload] = opid
+        return opid
+
+    monkeypatch.setattr(Net, "write", too_early)
+    assert raises_alarm("V4", seeds=200)
+
+
+def test_i1_sees_a_forgotten_vote(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: I1 watches. Method: a restart forgets term and vote."""
+    restart = Net.restart
+
+    def amnesia(net: Net, uuid: str) -> Node:
+        net.crashed[uuid].hard = HardState(0, None)
+        net.crashed[uuid].entries.clear()
+        net.crashed[uuid].boundary, net.crashed[uuid].flushed = ZERO_OPID, 0
+        return restart(net, uuid)
+
+    monkeypatch.setattr(Net, "restart", amnesia)
+    assert raises_alarm("I1", seeds=200)
+
+
+def test_i4_sees_two_voters_moved_at_once() -> None:
+    """Goal: I4 watches. Method: hand it two such configs."""
+    verify = Verifiers()
+    verify.on_config(RaftConfig(OpId(1, 1), (Member("a"),)))
+    with pytest.raises(Violation, match="I4"):
+        verify.on_config(RaftConfig(OpId(1, 2), (Member("a"), Member("b"), Member("c"))))
+
+
+def test_read_sees_a_read_without_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: READ watches. Method: a leader answers from its commit index without asking anyone."""
+
+    def at_once(s: State, token: int) -> None:
+        s.read_states.append((token, s.commit_index))
+
+    monkeypatch.setattr(reads, "read_index", at_once)
+    assert raises_alarm("READ", seeds=300)
+
+
+def test_liveness_sees_a_leader_without_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: the liveness phase demands progress. Method: a leader sends no heartbeats, so no lost append is found."""
+
+    def silent(*_: Any) -> None:
+        return None
+
+    monkeypatch.setattr(replication, "send_heartbeat", silent)
+    with pytest.raises(AssertionError, match="does not converge"):
+        for seed in range(40):
+            run_seed(seed)
