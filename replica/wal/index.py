@@ -76,13 +76,14 @@ class TermRuns:
 
 @dataclass(frozen=True)
 class Span:
-    """Entries `first`..`last`, side by side in one segment; entries behind `last` in these bytes were replaced."""
+    """Entries `first`..`last`, side by side in one segment; if `cut`, later ones in these bytes were replaced."""
 
     first: int
     last: int
     segment: int
     byte_offset: int
     length_bytes: int
+    cut: bool = False
 
 
 class LogIndex:
@@ -100,6 +101,7 @@ class LogIndex:
         tail = self._spans[-1] if self._spans else None
         if (
             tail is not None
+            and not tail.cut
             and tail.segment == segment
             and tail.byte_offset + tail.length_bytes == start
             and end - tail.byte_offset <= SPAN_BYTES
@@ -113,7 +115,7 @@ class LogIndex:
         while self._spans and self._spans[-1].first > index:
             self._spans.pop()
         if self._spans and self._spans[-1].last > index:
-            self._spans[-1] = replace(self._spans[-1], last=index)
+            self._spans[-1] = replace(self._spans[-1], last=index, cut=True)
 
     def drop_segments_below(self, segment: int) -> None:
         """Those segment files are gone."""

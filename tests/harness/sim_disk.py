@@ -42,6 +42,7 @@ class _Fault:
 
 @dataclass(eq=False)
 class _Inode:
+    path: str = ""
     current: bytearray = field(default_factory=bytearray)
     durable: bytearray = field(default_factory=bytearray)
     dirty: set[int] = field(default_factory=set)
@@ -92,12 +93,15 @@ class _Inode:
 class SimFile:
     """A handle; every use after a crash or a power loss is an error of the test."""
 
-    def __init__(self, disk: SimDisk, path: str, inode: _Inode) -> None:
+    def __init__(self, disk: SimDisk, inode: _Inode) -> None:
         self._disk = disk
-        self._path = path
         self._inode = inode
         self._life = disk.life
         self._open = True
+
+    @property
+    def _path(self) -> str:
+        return self._inode.path
 
     def _enter(self, operation: str, length: int = 0) -> None:
         if not self._open or self._life != self._disk.life:
@@ -229,7 +233,7 @@ class SimDisk:
 
     def poke(self, path: str, data: bytes) -> None:
         """Make the file exactly `data`, durable."""
-        inode = _Inode(bytearray(data), bytearray(data))
+        inode = _Inode(path, bytearray(data), bytearray(data))
         self._names[path] = self._durable_names[path] = inode
 
     def count(self, operation: str, pattern: str = "*") -> int:
@@ -273,10 +277,10 @@ class SimDisk:
                 if not create:
                     raise FileNotFoundError(path)
                 self._need_folder(path)
-                inode = _Inode()
+                inode = _Inode(path)
                 self._names[path] = inode
                 self._pending.append((path, inode))
-            return SimFile(self, path, inode)
+            return SimFile(self, inode)
 
     def exists(self, path: str) -> bool:
         return path in self._names or path in self._folders
@@ -308,7 +312,7 @@ class SimDisk:
         with self.lock:
             self._need_folder(path)
             self.claim(len(data), path)
-            inode = _Inode(bytearray(data), bytearray(data))
+            inode = _Inode(path, bytearray(data), bytearray(data))
             self._names[path] = inode
             self._pending.append((path, inode))
             self.crash_point("disk.before_rename_sync")
@@ -330,6 +334,7 @@ class SimDisk:
                     continue
                 inode = self._names.pop(name)
                 self._names[other] = inode
+                inode.path = other
                 # One journal entry in truth; the target first, so that no prefix of the two loses the file.
                 self._pending += [(other, inode), (name, None)]
                 changed += [other, name]

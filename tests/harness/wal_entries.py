@@ -1,0 +1,79 @@
+"""Entries, outcomes and little logs for tests of everything that stands on a WAL."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import google_crc32c
+
+from nyala.replica.base import Disk, Entry, EntryKind, OpId
+from nyala.replica.wal import Log, WalOptions
+
+FOLDER = "wals/t1"
+TABLET = "t1"
+SMALL = WalOptions(segment_size_bytes_first=4096, segment_size_bytes_max=16384)
+
+
+def entry(index: int, payload: bytes | None = None, *, term: int = 1, meta: bytes = b"m") -> Entry:
+    """A WRITE entry whose payload, unless given, tells its term and index."""
+    body = f"payload {term}.{index}".encode() if payload is None else payload
+    return Entry(OpId(term, index), EntryKind.WRITE, index << 12, 1, meta, body, google_crc32c.value(body))
+
+
+def entries(first: int, last: int, *, term: int = 1) -> list[Entry]:
+    """Entries of indexes first..last."""
+    return [entry(index, term=term) for index in range(first, last + 1)]
+
+
+class Outcomes:
+    """Collects what callbacks say, in the order in which they say it."""
+
+    def __init__(self) -> None:
+        self.results: list[OpId | BaseException] = []
+        self._changed = threading.Condition()
+
+    def __call__(self, result: OpId | BaseException) -> None:
+        with self._changed:
+            self.results.append(result)
+            self._changed.notify_all()
+
+    def wait_for(self, count: int, timeout_s: float = 30.0) -> list[OpId | BaseException]:
+        """Block until `count` callbacks came."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self.results) >= count, timeout_s), self.results
+            return list(self.results)
+
+    @property
+    def durable(self) -> list[OpId]:
+        return [result for result in self.results if isinstance(result, OpId)]
+
+
+def open_log(
+    disk: Disk, options: WalOptions = SMALL, *, threaded: bool = False, folder: str = FOLDER
+) -> tuple[Log, list[Entry]]:
+    """A log and what it was opened with."""
+    log, replay = Log.open(disk, folder, TABLET, options, threaded=threaded)
+    return log, list(replay.entries)
+
+
+def append_now(log: Log, *groups: list[Entry]) -> Outcomes:
+    """Append each group as one reservation, then drain: one group commit. For logs without a thread."""
+    outcomes = Outcomes()
+    for group in groups:
+        log.append(group, outcomes)
+    log.drain()
+    return outcomes
+
+
+def segment_paths(disk: Disk, folder: str = FOLDER) -> list[str]:
+    """Paths of the segment files, oldest first."""
+    return [f"{folder}/{name}" for name in disk.listdir(folder) if name.startswith("wal-")]
+
+
+def build(disk: Disk, write: Callable[[Log], None], *, close: bool = True) -> None:
+    """Open a log without a thread, let `write` fill it, close it unless told otherwise."""
+    log, _ = open_log(disk)
+    write(log)
+    if close:
+        log.close()

@@ -1,0 +1,338 @@
+"""What a log is after a crash, a power cut, a flipped bit or a misplaced file."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from nyala.replica.base import Corruption, OpId
+from nyala.replica.wal import Log, dump_segment
+from tests.harness.sim_disk import SimCrash, SimDisk
+from tests.harness.wal_entries import (
+    FOLDER,
+    SMALL,
+    TABLET,
+    append_now,
+    build,
+    entries,
+    entry,
+    open_log,
+    segment_paths,
+)
+
+CRASH_POINTS = [
+    "wal.before_append",
+    "wal.after_write_before_sync",
+    "wal.after_sync",
+    "wal.before_rename_segment",
+    "wal.after_rename_segment",
+    "disk.before_rename_sync",
+]
+
+
+def small_log(*, close: bool) -> tuple[SimDisk, str, bytes]:
+    """Three group commits: 1; 2, 3; 4, 5, 6. The second part of the result is the only segment's path."""
+    disk = SimDisk()
+
+    def write(log: Log) -> None:
+        append_now(log, [entry(1)])
+        append_now(log, [entry(2)], [entry(3)])
+        append_now(log, entries(4, 6))
+
+    build(disk, write, close=close)
+    (path,) = segment_paths(disk)
+    disk.restart()
+    return disk, path, disk.read(path)
+
+
+def on_disk(path: str, data: bytes) -> SimDisk:
+    disk = SimDisk()
+    disk.mkdir(FOLDER)
+    disk.poke(path, data)
+    return disk
+
+
+def assert_heals(disk: SimDisk, survivors: list[int]) -> None:
+    """The log goes on after the survivors, and a third start finds both."""
+    log, _ = open_log(disk)
+    append_now(log, [entry(len(survivors) + 1, term=9)])
+    log.close()
+    _, again = open_log(disk)
+    assert [e.opid.index for e in again] == [*survivors, len(survivors) + 1]
+
+
+def test_log_cut_at_every_byte_recovers_a_prefix_of_whole_entries() -> None:
+    """CN-22. Goal: any cut leaves a whole-entry prefix that goes on. Method: all lengths, with zeros behind."""
+    _, path, whole = small_log(close=True)
+    bounds = block_ends(path, whole)
+    for length in range(len(whole)):
+        for tail in (b"", bytes(700)):
+            disk = on_disk(path, whole[:length] + tail)
+            try:
+                log, replay = Log.open(disk, FOLDER, TABLET, SMALL, threaded=False)
+            except Corruption:
+                assert length < bounds[0], f"cut at {length}"
+                continue
+            indexes = [e.opid.index for e in replay.entries]
+            assert indexes == list(range(1, len(indexes) + 1))
+            assert len(indexes) >= max(
+                (n for n, end in zip((0, 1, 3, 6), bounds, strict=True) if end <= length), default=0
+            )
+            assert replay.withheld is None or tail, "a file that ends short is torn"
+            log.close()
+            if length % 7 == 0:
+                assert_heals(disk, indexes)
+
+
+def block_ends(path: str, whole: bytes) -> list[int]:
+    """Offsets after the header and after each of the three blocks."""
+    rows = list(dump_segment(on_disk(path, whole), path))
+    header = rows[0]["length_bytes"]
+    ends = {row["opid"].index: row["byte_offset"] + row["length_bytes"] + 16 for row in rows if row["kind"] == "entry"}
+    return [header, ends[1], ends[3], ends[6]]
+
+
+@pytest.mark.parametrize("close", [True, False], ids=["closed", "preallocated"])
+def test_log_with_any_byte_flipped_gives_no_wrong_entry(close: bool) -> None:
+    """CN-22. Goal: a flip is seen, wherever it is. Method: every byte, two masks; prefix, withheld or Corruption."""
+    _, path, whole = small_log(close=close)
+    header, first, second, end = block_ends(path, whole)
+    good = entries(1, 6)
+    outcomes = {"corruption": 0, "withheld": 0, "whole": 0, "shorter": 0}
+    for position in range(min(len(whole), end + 4)):
+        for mask in (0x01, 0x80):
+            data = bytearray(whole)
+            data[position] ^= mask
+            disk = on_disk(path, bytes(data))
+            try:
+                log, replay = Log.open(disk, FOLDER, TABLET, SMALL, threaded=False)
+            except Corruption:
+                outcomes["corruption"] += 1
+                continue
+            survivors = list(replay.entries)
+            assert survivors == good[: len(survivors)]
+            assert position >= second, f"byte {position} of a block that others follow was accepted"
+            if len(survivors) < 6:
+                assert replay.withheld is not None or not close or position < second + 3, f"byte {position}"
+                if replay.withheld is not None:
+                    assert replay.withheld.index >= len(survivors) + 1
+                    outcomes["withheld"] += 1
+                else:
+                    outcomes["shorter"] += 1
+            else:
+                outcomes["whole"] += 1
+            log.close()
+    assert outcomes["withheld"] > 50
+    assert outcomes["corruption"] > 2 * (second - header)
+    assert outcomes["shorter"] <= 8, outcomes
+    assert first > header
+
+
+def test_damaged_payload_of_the_last_entry_is_withheld_until_the_log_reaches_it_again() -> None:
+    """CN-22. Goal: what may have been acknowledged is remembered, over restarts. Method: flip a payload bit of 1.6."""
+    _, path, whole = small_log(close=False)
+    disk = on_disk(path, whole)
+    disk.corrupt(path, whole.index(b"payload 1.6"))
+    for _ in range(3):
+        log, replay = Log.open(disk, FOLDER, TABLET, SMALL, threaded=False)
+        assert (list(replay.entries), replay.withheld) == (entries(1, 5), OpId(1, 6))
+        log.close()
+        disk.power_loss(random.Random(3))
+    log, _ = Log.open(disk, FOLDER, TABLET, SMALL, threaded=False)
+    append_now(log, [entry(6)])
+    log.close()
+    log, replay = Log.open(disk, FOLDER, TABLET, SMALL, threaded=False)
+    assert (list(replay.entries), replay.withheld) == (entries(1, 6), None)
+
+
+def test_damaged_first_entry_of_the_last_block_withholds_the_blocks_last_opid() -> None:
+    """Goal: everything that the group commit may have promised counts. Method: flip 1.4 of the block 4, 5, 6."""
+    _, path, whole = small_log(close=False)
+    disk = on_disk(path, whole)
+    disk.corrupt(path, whole.index(b"payload 1.4"))
+    _, replay = Log.open(disk, FOLDER, TABLET, SMALL, threaded=False)
+    assert (list(replay.entries), replay.withheld) == (entries(1, 3), OpId(1, 6))
+
+
+def test_damage_before_the_end_is_corruption_and_changes_no_file() -> None:
+    """CN-22, TC-63. Goal: a middle byte refuses the log and leaves the evidence. Method: flip in 1.2, compare bytes."""
+    _, path, whole = small_log(close=True)
+    disk = on_disk(path, whole)
+    disk.corrupt(path, whole.index(b"payload 1.2"))
+    before = disk.read(path)
+    with pytest.raises(Corruption, match=r"wal-000000001.*byte_offset"):
+        Log.open(disk, FOLDER, TABLET, SMALL, threaded=False)
+    assert disk.read(path) == before
+
+
+def test_damage_at_the_end_of_an_older_segment_is_corruption() -> None:
+    """CN-22. Goal: a closed segment has no torn tail. Method: two segments, cut the first by a byte."""
+    disk = SimDisk()
+    build(disk, lambda log: append_now(log, entries(1, 3)))
+    build(disk, lambda log: append_now(log, entries(4, 5)))
+    first, _ = segment_paths(disk)
+    disk.poke(first, disk.read(first)[:-1])
+    with pytest.raises(Corruption, match="later ones hold data"):
+        open_log(disk)
+
+
+def test_missing_segment_is_corruption() -> None:
+    """Goal: a hole in the numbers is seen. Method: three segments, remove the middle one."""
+    disk = SimDisk()
+    for index in (1, 2, 3):
+        build(disk, lambda log, index=index: append_now(log, [entry(index)]))
+    disk.remove(segment_paths(disk)[1])
+    with pytest.raises(Corruption, match="segments are missing"):
+        open_log(disk)
+
+
+@pytest.mark.parametrize("content", [b"", bytes(5000)], ids=["empty", "zeros"])
+def test_segment_without_a_header_is_ignored_and_replaced(content: bytes) -> None:
+    """CN-22. Goal: a file that never got its header holds nothing. Method: put one where the next segment will go."""
+    disk = SimDisk()
+    build(disk, lambda log: append_now(log, entries(1, 2)))
+    disk.poke(f"{FOLDER}/wal-000000002", content)
+    disk.poke(f"{FOLDER}/.next-segment.tmp", b"stray")
+    disk.poke(f"{FOLDER}/README", b"stray")
+    build(disk, lambda log: append_now(log, [entry(3)]))
+    assert open_log(disk)[1] == entries(1, 3)
+    assert not disk.exists(f"{FOLDER}/.next-segment.tmp")
+    assert disk.exists(f"{FOLDER}/README")
+
+
+def test_block_of_another_segment_or_tablet_is_caught() -> None:
+    """Goal: a misdirected write is no entry of ours. Method: blocks of a twin segment under the right header."""
+    for folder, tablet, number in (("wals/t1", "t1", 2), ("wals/other", "other", 1)):
+        source = SimDisk()
+        for _ in range(number):
+            log, replay = Log.open(source, folder, tablet, SMALL, threaded=False)
+            first = replay.last.index + 1
+            append_now(log, entries(first, first))
+            append_now(log, entries(first + 1, first + 1))
+            log.close()
+        foreign_path = segment_paths(source, folder)[-1]
+        foreign = source.read(foreign_path)
+        _, path, whole = small_log(close=True)
+        ends = block_ends(path, whole)
+        length = next(r["length_bytes"] for r in dump_segment(source, foreign_path) if r["kind"] == "header")
+        marker = whole[ends[0] - 16 : ends[0]]
+        body = foreign[length:].replace(foreign[length - 16 : length], marker)
+        with pytest.raises(Corruption):
+            open_log(on_disk(path, whole[: ends[0]] + body))
+
+
+def test_renamed_segment_is_caught_by_its_header() -> None:
+    """Goal: a file under another number is refused. Method: rename segment 1 to 2."""
+    disk = SimDisk()
+    build(disk, lambda log: append_now(log, [entry(1)]))
+    disk.rename(f"{FOLDER}/wal-000000001", f"{FOLDER}/wal-000000002")
+    with pytest.raises(Corruption, match="belongs elsewhere"):
+        open_log(disk)
+
+
+def test_replay_any_number_of_times_gives_the_same_entries() -> None:
+    """Goal: opening is idempotent. Method: open and close ten times; the bytes settle after the first."""
+    disk, path, _ = small_log(close=False)
+    assert open_log(disk)[1] == entries(1, 6)
+    settled = disk.read(path)
+    for _ in range(10):
+        log, survivors = open_log(disk)
+        log.close()
+        assert survivors == entries(1, 6)
+    assert disk.read(path) == settled
+    assert segment_paths(disk) == [path]
+
+
+def test_recovered_tail_is_durable_before_it_is_relied_on() -> None:
+    """Goal: what opening returns survives a power cut. Method: write without sync, kill, open, cut the power, open."""
+    for seed in range(30):
+        disk = SimDisk()
+        log, _ = open_log(disk)
+        append_now(log, [entry(1)])
+        disk.arm("wal.after_write_before_sync")
+        with pytest.raises(SimCrash):
+            append_now(log, [entry(2)])
+        disk.restart()
+        _, survivors = open_log(disk)
+        assert survivors == entries(1, 2)
+        disk.power_loss(random.Random(seed))
+        assert open_log(disk)[1] == entries(1, 2)
+
+
+@pytest.mark.parametrize("point", CRASH_POINTS)
+@pytest.mark.parametrize("cut", [True, False], ids=["power", "kill"])
+def test_crash_at_every_point_loses_nothing_that_was_acknowledged(point: str, cut: bool) -> None:
+    """CN-05, CN-20, CN-22. Goal: acknowledged entries are there, in order, nothing else is. Method: many seeds.
+
+    Entries of varying size roll through several segments; the n-th pass of the point crashes; a start follows.
+    """
+    crashed = 0
+    for seed in range(60):
+        rng = random.Random(seed)
+        disk = SimDisk()
+        disk.arm(point, rng.randint(1, 4 if "rename" in point else 6))
+        acknowledged: list[OpId] = []
+        offered = [entry(index, rng.randbytes(rng.choice([10, 700, 2500]))) for index in range(1, 31)]
+        try:
+            log, _ = open_log(disk)
+            rest = list(offered)
+            while rest:
+                for _ in range(rng.randint(1, 4)):
+                    if rest:
+                        group, rest = rest[:2], rest[2:]
+                        log.append(group, lambda r, a=acknowledged: a.append(r) if isinstance(r, OpId) else None)
+                log.drain()
+        except SimCrash:
+            crashed += 1
+        if cut:
+            disk.power_loss(rng)
+        else:
+            disk.restart()
+        _, replay = Log.open(disk, FOLDER, TABLET, SMALL, threaded=False)
+        survivors = list(replay.entries)
+        assert survivors == offered[: len(survivors)]
+        assert len(survivors) >= (acknowledged[-1].index if acknowledged else 0)
+        disk.power_loss(rng)
+        again, later = open_log(disk)
+        assert later == survivors
+        append_now(again, [entry(len(later) + 1, term=2)])
+    assert crashed >= 40
+
+
+def test_power_loss_in_an_open_log_never_tears_more_than_the_last_commit() -> None:
+    """Goal: sectors of the last commit may vanish in any pattern. Method: one large unsynced block, 200 patterns."""
+    shapes: set[str] = set()
+    for seed in range(200):
+        disk = SimDisk()
+        log, _ = open_log(disk)
+        append_now(log, entries(1, 3))
+        disk.arm("wal.after_write_before_sync")
+        with pytest.raises(SimCrash):
+            append_now(log, [entry(4, random.Random(seed).randbytes(3000))], [entry(5)])
+        disk.power_loss(random.Random(seed))
+        _, replay = Log.open(disk, FOLDER, TABLET, SMALL, threaded=False)
+        survivors = [e.opid.index for e in replay.entries]
+        assert survivors in ([1, 2, 3], [1, 2, 3, 4], [1, 2, 3, 4, 5])
+        shapes.add(f"{len(survivors)} {replay.withheld}")
+    assert {"3 None", "5 None"} <= shapes
+    assert any(shape.startswith("3 1.") for shape in shapes)
+
+
+def test_dump_says_what_is_broken_and_where() -> None:
+    """Goal: an operator sees the place. Method: dump a good, a torn, a damaged and a headless file."""
+    _, path, whole = small_log(close=True)
+    ends = block_ends(path, whole)
+    rows = list(dump_segment(on_disk(path, whole), path))
+    assert [row["opid"] for row in rows if row["kind"] == "entry"] == [OpId(1, index) for index in range(1, 7)]
+    assert rows[0]["tablet_id"] == TABLET
+    assert rows[-1] == {"kind": "tail", "byte_offset": len(whole), "zero_bytes": 0}
+    torn = list(dump_segment(on_disk(path, whole[:-3]), path))[-1]
+    assert (torn["kind"], torn["torn"], torn["byte_offset"]) == ("damage", True, ends[2])
+    flipped = whole.replace(b"payload 1.5", b"pAyload 1.5")
+    damage = list(dump_segment(on_disk(path, flipped), path))[-1]
+    assert (damage["kept"], damage["withheld"], damage["torn"]) == (1, OpId(1, 6), False)
+    middle = whole.replace(b"payload 1.1", b"pAyload 1.1")
+    fatal = list(dump_segment(on_disk(path, middle), path))[-1]
+    assert (fatal["byte_offset"], fatal["torn"]) == (ends[0], False)
+    assert next(dump_segment(on_disk(path, b"junk" + whole), path))["kind"] == "damage"

@@ -1,0 +1,241 @@
+"""Segment files: preallocation beside the appends, the swap, closing, log GC, anchors and pins."""
+
+from __future__ import annotations
+
+import io
+import threading
+
+import fastavro
+import pytest
+
+from nyala.replica.base import OpId, Refused
+from nyala.replica.wal import Log, Reservation, dump_segment
+from nyala.replica.wal.appender import _gather
+from nyala.replica.wal.format import encode_entry
+from tests.harness.sim_disk import SimDisk
+from tests.harness.wal_entries import (
+    FOLDER,
+    Outcomes,
+    append_now,
+    build,
+    entries,
+    entry,
+    open_log,
+    segment_paths,
+)
+
+
+def fill(log: Log, count: int, payload_bytes: int = 1000) -> None:
+    """`count` group commits of one entry each, after whatever is there."""
+    for _ in range(count):
+        index = log.last.index + 1
+        append_now(log, [entry(index, bytes([index % 256]) * payload_bytes)])
+
+
+def test_new_segments_are_preallocated_and_double_up_to_the_maximum() -> None:
+    """CN-17. Goal: small first, then doubling. Method: fill some segments, look at the calls."""
+    disk = SimDisk()
+    log, _ = open_log(disk)
+    append_now(log, [entry(1)])
+    assert disk.size(f"{FOLDER}/wal-000000001") == 4096
+    fill(log, 70)
+    lengths = [call.length_bytes for call in disk.calls if call.operation == "preallocate"]
+    assert lengths[:5] == [4096, 8192, 16384, 16384, 16384]
+
+
+def test_sync_inside_the_preallocated_length_is_fdatasync_and_beyond_it_fsync() -> None:
+    """CN-18. Goal: the cheap sync exactly where it suffices. Method: an entry that fits, then one that overshoots."""
+    disk = SimDisk()
+    log, _ = open_log(disk)
+    append_now(log, [entry(1)])
+    disk.calls.clear()
+    append_now(log, [entry(2)])
+    assert [call.operation for call in disk.calls if "sync" in call.operation] == ["datasync"]
+    disk.calls.clear()
+    append_now(log, [entry(3, bytes(4096))])
+    assert [c.operation for c in disk.calls if "sync" in c.operation and ".tmp" not in c.path] == ["sync"]
+
+
+def test_appends_go_on_in_the_old_segment_while_the_next_is_preallocated() -> None:
+    """CN-19, CN-20. Goal: a slow allocator stalls nobody. Method: hold it, append, let go, see the swap afterwards."""
+    disk = SimDisk()
+    gate, waiting = threading.Event(), threading.Event()
+    armed = threading.Event()
+
+    def hook(operation: str, _: str) -> None:
+        if operation == "preallocate" and armed.is_set():
+            assert threading.current_thread().name.startswith("wal-prealloc")
+            waiting.set()
+            assert gate.wait(30)
+
+    disk.hook = hook
+    log, _ = open_log(disk, threaded=True)
+    outcomes = Outcomes()
+    log.append([entry(1)], outcomes)
+    outcomes.wait_for(1)
+    armed.set()
+    log.append([entry(2, bytes(5000))], outcomes)
+    assert waiting.wait(30)
+    for index in range(3, 20):
+        log.append([entry(index, bytes(500))], outcomes)
+    outcomes.wait_for(19)
+    assert [info.number for info in log.segments()] == [1]
+    gate.set()
+    index = 20
+    while len(log.segments()) == 1:
+        assert index < 20_000
+        log.append([entry(index)], outcomes)
+        outcomes.wait_for(index)
+        index += 1
+    log.close()
+    assert [info.closed for info in log.segments()] == [True, True]
+    assert [e.opid.index for e in open_log(disk)[1]] == list(range(1, index))
+
+
+def test_full_disk_under_the_allocator_lets_appends_go_on_and_is_tried_again() -> None:
+    """CN-19. Goal: no room for the next segment is no reason to stop. Method: ENOSPC once, then many appends."""
+    disk = SimDisk()
+    log, _ = open_log(disk)
+    append_now(log, [entry(1)])
+    disk.fail_on("preallocate", "*", "ENOSPC")
+    fill(log, 30)
+    assert log.last == OpId(1, 31)
+    assert len(log.segments()) > 1
+
+
+def test_closing_cuts_the_segment_to_what_was_written() -> None:
+    """CN-21. Goal: closed size is bytes written, readable by any Avro tool. Method: close, then fastavro alone."""
+    disk = SimDisk()
+    log, _ = open_log(disk)
+    append_now(log, entries(1, 3))
+    append_now(log, [entry(4)])
+    log.close()
+    (info,) = log.segments()
+    data = disk.read(f"{FOLDER}/{info.name}")
+    assert (info.closed, info.length_bytes) == (True, len(data))
+    records = list(fastavro.reader(io.BytesIO(data)))
+    assert [(r["term"], r["index"], r["payload"]) for r in records] == [
+        (1, e.opid.index, e.payload) for e in entries(1, 4)
+    ]
+    assert fastavro.reader(io.BytesIO(data)).metadata["nyala.first_index"] == "1"
+
+
+def test_roll_closes_the_segment_and_the_next_append_begins_another() -> None:
+    """Goal: a copy session can have closed files. Method: roll twice, append."""
+    log, _ = open_log(SimDisk())
+    append_now(log, [entry(1)])
+    log.roll()
+    log.roll()
+    append_now(log, [entry(2)])
+    assert [(s.number, s.first_index, s.last_index, s.closed) for s in log.segments()] == [
+        (1, 1, 1, True),
+        (2, 2, 2, False),
+    ]
+    assert log.read(1, 3, 1 << 20) == entries(1, 2)
+
+
+def test_gc_removes_whole_closed_segments_below_the_index() -> None:
+    """Goal: exactly the files nobody needs. Method: segments of two entries each; collect below 6; reopen."""
+    disk = SimDisk()
+    log, _ = open_log(disk)
+    for first in range(1, 11, 2):
+        append_now(log, entries(first, first + 1))
+        log.roll()
+    size = log.size_bytes
+    freed = log.gc(6)
+    assert (log.first_index, log.size_bytes) == (5, size - freed)
+    assert freed > 0
+    assert len(segment_paths(disk)) == 3
+    with pytest.raises(Refused, match="log GC"):
+        log.read(4, 6, 1 << 20)
+    assert (log.term_at(4), log.term_at(5)) == (None, 1)
+    log.close()
+    assert open_log(disk)[1] == entries(5, 10)
+
+
+def test_gc_of_everything_keeps_the_last_entry() -> None:
+    """Goal: a log never forgets its last OpId. Method: collect far above it, before and after a restart."""
+    disk = SimDisk()
+    log, _ = open_log(disk)
+    append_now(log, entries(1, 3))
+    log.roll()
+    log.gc(1000)
+    log.close()
+    log, _ = open_log(disk)
+    assert log.gc(1000) == 0
+    assert log.last == OpId(1, 3)
+
+
+def test_gc_keeps_segments_with_replaced_entries_above_the_index() -> None:
+    """Goal: what a replay needs to see the replacement stays in order. Method: 1..4, then 2.3 in the next segment."""
+    disk = SimDisk()
+    log, _ = open_log(disk)
+    append_now(log, entries(1, 4))
+    log.roll()
+    append_now(log, [entry(3, term=2)])
+    log.roll()
+    append_now(log, [entry(4, term=2)])
+    assert log.gc(4) == 0
+    assert len(log.segments()) == 3
+    assert log.read(2, 5, 1 << 20) == [entry(2), entry(3, term=2), entry(4, term=2)]
+    assert log.gc(5) > 0
+    assert log.read(4, 5, 1 << 20) == [entry(4, term=2)]
+
+
+def test_anchor_and_pin_hold_back_gc_until_released() -> None:
+    """Goal: a copy session's files and entries stay. Method: anchor, pin, collect, release each."""
+    disk = SimDisk()
+    log, _ = open_log(disk)
+    for index in range(1, 6):
+        append_now(log, [entry(index)])
+        log.roll()
+    with log.anchor(3):
+        log.gc(100)
+        assert log.first_index == 3
+    pin = log.pin()
+    assert [info.first_index for info in pin.segments] == [3, 4, 5]
+    assert log.gc(100) == 0
+    pin.release()
+    pin.release()
+    log.gc(100)
+    assert log.first_index == 5
+
+
+def test_segments_of_an_open_log_tell_the_durable_length() -> None:
+    """Goal: a copy of the listed bytes is a log. Method: copy by `segments()` from under an open log, open the copy."""
+    disk = SimDisk()
+    log, _ = open_log(disk)
+    fill(log, 12)
+    copy = SimDisk()
+    copy.mkdir(FOLDER)
+    for info in log.pin().segments:
+        copy.poke(f"{FOLDER}/{info.name}", disk.read(f"{FOLDER}/{info.name}")[: info.length_bytes])
+    assert open_log(copy)[1] == log.read(1, 13, 1 << 30)
+
+
+def test_restart_goes_on_in_a_new_segment() -> None:
+    """Goal: a recovered file is never appended to. Method: restart three times, look at names and first indexes."""
+    disk = SimDisk()
+    for index in (1, 2, 3):
+        build(disk, lambda log, index=index: append_now(log, [entry(index)]), close=False)
+        disk.restart()
+    firsts = [next(iter(dump_segment(disk, path)))["first_index"] for path in segment_paths(disk)]
+    assert firsts == [1, 2, 3]
+
+
+def test_log_of_a_copied_tablet_may_begin_anywhere() -> None:
+    """Goal: a log need not begin at 1. Method: first entry 5.100."""
+    disk = SimDisk()
+    build(disk, lambda log: append_now(log, [entry(100, term=5)]))
+    log, survivors = open_log(disk)
+    assert (survivors, log.first_index, log.last) == ([entry(100, term=5)], 100, OpId(5, 100))
+
+
+def test_large_payload_is_written_without_being_copied() -> None:
+    """CN-13, CN-16. Goal: megabytes go from their owner to the disk. Method: the very object is among the parts."""
+    payload = bytes(2 << 20)
+    slot = Reservation([entry(1, payload)])
+    slot.encoded = [encode_entry("t1", slot.entries[0])]
+    parts, lengths = _gather([slot], 1)
+    assert any(part is payload for part in parts)
+    assert sum(map(len, parts)) == sum(lengths)
