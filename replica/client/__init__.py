@@ -1,0 +1,37 @@
+"""Leader look-up, safe retries, pipelined writes, consistent scans and admin calls. No Spark, no asyncio."""
+
+from .batching import WireBatch, wire_batches
+from .client import Client, parse_masters, shared_client
+from .options import ClientOptions
+from .pruning import positions
+from .retry import REACTIONS, NotApplied, OutcomeUnknown, Reaction, reaction_to
+from .scans import ScanSpec, TabletPart, check_spec, result_schema, tablets_to_ask
+from .tables import SourceFormat, TableHandle, TabletHandle, WriterSchemaInfo
+from .writes import SessionWriter, SourceWriter, WriteOutcome
+
+__all__ = [
+    "REACTIONS",
+    "Client",
+    "ClientOptions",
+    "NotApplied",
+    "OutcomeUnknown",
+    "Reaction",
+    "ScanSpec",
+    "SessionWriter",
+    "SourceFormat",
+    "SourceWriter",
+    "TableHandle",
+    "TabletHandle",
+    "TabletPart",
+    "WireBatch",
+    "WriteOutcome",
+    "WriterSchemaInfo",
+    "check_spec",
+    "parse_masters",
+    "positions",
+    "reaction_to",
+    "result_schema",
+    "shared_client",
+    "tablets_to_ask",
+    "wire_batches",
+]

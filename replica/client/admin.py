@@ -1,0 +1,288 @@
+"""Thin typed methods for what the masters and single servers are asked to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from nyala.replica.base import Address, Applied, Code, Member, OpId, RaftConfig, Refused, new_uuid
+from nyala.replica.rows import PartitionSpec, SourceKey, TableSchema
+from nyala.replica.rpc import (
+    config_from_pb,
+    member_to_pb,
+    opid_from_pb,
+    opid_to_pb,
+    partition_to_pb,
+    pb,
+    raise_if_error,
+    schema_to_pb,
+    source_to_pb,
+)
+
+from .calls import TabletCalls
+from .masters import Masters
+from .retry import Deadline
+from .tables import SourceFormat, TableHandle, WriterSchemaInfo, locations_from_pb, table_from_pb
+
+
+class Admin:
+    """Catalog and cluster operations; every method raises NotApplied or OutcomeUnknown when it does not succeed.
+
+    Concurrency: any thread.
+    """
+
+    def __init__(self, masters: Masters, calls: TabletCalls) -> None:
+        self._masters = masters
+        self._calls = calls
+
+    # ---- tables
+
+    def list_tables(self) -> list[TableHandle]:
+        """All tables by name, without their tablets."""
+        reply = self._masters.call("ListTables", pb.TableRequest())
+        return [table_from_pb(t) for t in reply.tables]
+
+    def get_table(self, name: str = "", *, table_id: str = "", timeout_s: float | None = None) -> TableHandle:
+        """One table with its tablets, by name or id; refreshes what is known of their leaders. NOT_FOUND if none."""
+        request = pb.TableRequest(name=name, table_id=table_id, with_tablets=True)
+        reply = self._masters.call("GetTable", request, timeout_s=timeout_s)
+        self._calls.locator.remember(locations_from_pb(reply))
+        return table_from_pb(reply.table, list(reply.tablets))
+
+    def create_table(
+        self,
+        name: str,
+        schema: TableSchema,
+        partition: PartitionSpec,
+        *,
+        replication_factor: int = 3,
+        history_retention_us: int = 0,
+        source: SourceFormat | None = None,
+        writer_schemas: Sequence[WriterSchemaInfo] = (),
+        request_id: str = "",
+        timeout_s: float | None = None,
+    ) -> TableHandle:
+        """Create a table; a repeated `request_id` returns the table that it made. ALREADY_EXISTS for a taken name."""
+        info = pb.TableInfo(
+            name=name,
+            schema=schema_to_pb(schema),
+            partition=partition_to_pb(partition, schema),
+            replication_factor=replication_factor,
+            history_retention_us=history_retention_us,
+            writer_schemas=[_writer_schema(w) for w in writer_schemas],
+        )
+        if source is not None:
+            info.source.CopyFrom(
+                pb.SourceSpec(topic=source.topic, framing=source.framing, reader_schema=source.reader_schema)
+            )
+        request = pb.CreateTableRequest(table=info, request_id=request_id or new_uuid())
+        reply = self._masters.call("CreateTable", request, timeout_s=timeout_s)
+        return table_from_pb(reply.table, list(reply.tablets))
+
+    def drop_table(self, name: str) -> None:
+        """Drop the table that has this name now. NOT_FOUND if none has."""
+        table_id = self._masters.call("GetTable", pb.TableRequest(name=name)).table.table_id
+        try:
+            self._masters.call("DropTable", pb.TableRequest(name=name, table_id=table_id))
+        except Refused as e:
+            # By id, so a repetition after a lost answer finds it gone: that is what was wanted.
+            if not (e.applied is Applied.UNKNOWN and e.code in (Code.NOT_FOUND, Code.WRONG_TABLE)):
+                raise
+        self._calls.locator.forget_table(name)
+
+    def add_writer_schema(self, table: str, schema: WriterSchemaInfo) -> TableHandle:
+        """Make one writer schema of the table's topic known."""
+        request = pb.AddWriterSchemaRequest(table=table, schema=_writer_schema(schema))
+        return table_from_pb(self._masters.call("AddWriterSchema", request).table)
+
+    # ---- servers
+
+    def list_servers(self) -> pb.ListServersReply:
+        """Tablet servers, masters and the cluster id."""
+        reply: pb.ListServersReply = self._masters.call("ListServers", pb.Empty())
+        return reply
+
+    def master_status(self) -> pb.MasterStatusReply:
+        """Status of the master that is asked."""
+        reply: pb.MasterStatusReply = self._masters.call("Status", pb.Empty())
+        return reply
+
+    def list_tablets(self, server: pb.ServerInfo, tablet_ids: Sequence[str] = ()) -> list[pb.ReplicaStatus]:
+        """Replicas on one server, all or the named ones."""
+        request = pb.ListTabletsRequest(tablet_ids=tablet_ids)
+        return list(self._server(server, "ListTablets", request).replicas)
+
+    def checksum(
+        self, server: pb.ServerInfo, tablet_id: str, snapshot_time: int, *, timeout_s: float = 60.0
+    ) -> tuple[int, int]:
+        """(checksum, rows) of one replica at one time."""
+        request = pb.ChecksumRequest(tablet_id=tablet_id, snapshot_time=snapshot_time, timeout_us=int(timeout_s * 1e6))
+        reply = self._server(server, "Checksum", request, timeout_s=timeout_s + 5)
+        return reply.checksum, reply.rows
+
+    def flush(self, server: pb.ServerInfo, tablet_id: str, *, compact: bool = False) -> OpId:
+        """Flush one replica's memory store, and compact its blocks if asked. Returns the flush OpId."""
+        reply = self._server(server, "Flush", pb.FlushRequest(tablet_id=tablet_id, compact=compact), timeout_s=300)
+        return opid_from_pb(reply.flush_opid)
+
+    def _server(self, server: pb.ServerInfo, method: str, request: Any, *, timeout_s: float | None = None) -> Any:
+        if not server.addresses:
+            raise Refused(Code.UNAVAILABLE, "no address of this server is known", uuid=server.uuid)
+        address = Address(server.addresses[0].host, server.addresses[0].port)
+        return self._calls.at_server(address, server.uuid, method, request, timeout_s=timeout_s)
+
+    # ---- sources
+
+    def open_sources(
+        self,
+        table: str,
+        opens: Sequence[pb.SourceOpen],
+        *,
+        owner_run: str,
+        lease_us: int,
+        checkpoint_table_id: str = "",
+    ) -> pb.OpenSourcesReply:
+        """Take over the named sources for one run of a query: SOURCE_OWNED, SOURCE_POSITION or WRONG_TABLE if not."""
+        request = pb.OpenSourcesRequest(
+            table=table,
+            checkpoint_table_id=checkpoint_table_id,
+            opens=opens,
+            owner_run=owner_run,
+            lease_us=lease_us,
+        )
+        reply: pb.OpenSourcesReply = self._masters.call("OpenSources", request)
+        return reply
+
+    def advance_sources(
+        self,
+        table_id: str,
+        advances: Sequence[pb.SourceAdvance],
+        *,
+        owner_run: str,
+        lease_us: int,
+        release: bool = False,
+    ) -> list[pb.SourcePosition]:
+        """Move `done` forward, and renew or release the lease. CAS_FAILED or SOURCE_OWNED if another run owns it."""
+        request = pb.AdvanceSourcesRequest(
+            table_id=table_id, owner_run=owner_run, lease_us=lease_us, advances=advances, release=release
+        )
+        return list(self._masters.call("AdvanceSources", request).positions)
+
+    def list_sources(self, table: str = "") -> list[pb.SourcePosition]:
+        """Source positions of one table, or of all."""
+        return list(self._masters.call("ListSources", pb.ListSourcesRequest(table=table)).positions)
+
+    def reset_source(self, table: str, source: SourceKey, to_offset: int, *, force: bool = False) -> pb.SourcePosition:
+        """Begin a new generation of a source at another offset."""
+        request = pb.ResetSourceRequest(table=table, source=source_to_pb(source), to_offset=to_offset, force=force)
+        reply: pb.ResetSourceReply = self._masters.call("ResetSource", request)
+        return reply.position
+
+    # ---- placement, by way of the masters
+
+    def move_replica(
+        self,
+        tablet_id: str,
+        from_uuid: str,
+        to_uuid: str,
+        *,
+        plan_id: str = "",
+        deadline_us: int = 0,
+        reason: str = "",
+    ) -> None:
+        """Ask for one replica to stand elsewhere; an empty `from_uuid` moves the leadership. Desired state."""
+        request = pb.MoveReplicaRequest(
+            tablet_id=tablet_id,
+            from_uuid=from_uuid,
+            to_uuid=to_uuid,
+            plan_id=plan_id,
+            deadline_us=deadline_us,
+            reason=reason,
+        )
+        self._masters.call("MoveReplica", request)
+
+    def add_replica(self, tablet_id: str, server_uuid: str, role: str) -> None:
+        """Ask for one more member."""
+        self._masters.call("AddReplica", pb.ReplicaRequest(tablet_id=tablet_id, server_uuid=server_uuid, role=role))
+
+    def remove_replica(self, tablet_id: str, server_uuid: str) -> None:
+        """Ask for one member to leave."""
+        self._masters.call("RemoveReplica", pb.ReplicaRequest(tablet_id=tablet_id, server_uuid=server_uuid))
+
+    # ---- a tablet's leader
+
+    def change_config(
+        self,
+        table_name: str,
+        tablet_id: str,
+        edits: Sequence[tuple[str, Member]],
+        *,
+        cas: OpId | None = None,
+        decision: tuple[int, int] = (0, 0),
+        deadline_us: int = 0,
+        timeout_s: float | None = None,
+    ) -> RaftConfig:
+        """Propose one config change at the leader; edits are (add | remove | change, member).
+
+        The config that was committed. With `cas`, repeating is safe: the second attempt meets CAS_FAILED; without, an
+        unknown outcome is not repeated.
+        """
+        request = pb.ChangeConfigRequest(
+            tablet_id=tablet_id,
+            edits=[pb.ConfigEdit(kind=kind, member=member_to_pb(member)) for kind, member in edits],
+            committed_config_id=None if cas is None else opid_to_pb(cas),
+            has_cas=cas is not None,
+            decision_term=decision[0],
+            decision_version=decision[1],
+            deadline_us=deadline_us,
+        )
+        reply = self._at_leader(table_name, tablet_id, "ChangeConfig", request, cas is not None, timeout_s)
+        return config_from_pb(reply.config)
+
+    def transfer_leadership(
+        self,
+        table_name: str,
+        tablet_id: str,
+        target_uuid: str = "",
+        *,
+        cas: OpId | None = None,
+        decision: tuple[int, int] = (0, 0),
+        deadline_us: int = 0,
+        timeout_s: float | None = None,
+    ) -> str:
+        """Hand leadership to a member, or to the most up-to-date one; the uuid of the new leader."""
+        request = pb.TransferRequest(
+            tablet_id=tablet_id,
+            target_uuid=target_uuid,
+            committed_config_id=None if cas is None else opid_to_pb(cas),
+            has_cas=cas is not None,
+            decision_term=decision[0],
+            decision_version=decision[1],
+            deadline_us=deadline_us,
+        )
+        reply = self._at_leader(table_name, tablet_id, "TransferLeadership", request, bool(target_uuid), timeout_s)
+        return str(reply.new_leader_uuid)
+
+    def ledger(self, table_name: str, tablet_id: str) -> list[pb.LedgerSource]:
+        """What the tablet's ledger holds of each source."""
+        reply = self._at_leader(table_name, tablet_id, "Ledger", pb.LedgerRequest(tablet_id=tablet_id), True, None)
+        return list(reply.sources)
+
+    def _at_leader(
+        self, table_name: str, tablet_id: str, method: str, request: Any, retry_safe: bool, timeout_s: float | None
+    ) -> Any:
+        def ask(stub: Any, uuid: str, attempt_timeout_s: float) -> Any:
+            request.dest_uuid = uuid
+            reply = getattr(stub, method)(request, timeout=attempt_timeout_s)
+            raise_if_error(reply.error)
+            return reply
+
+        deadline = Deadline(timeout_s or self._calls.options.timeout_s)
+        mutates = method != "Ledger"
+        return self._calls.at_leader(
+            table_name, tablet_id, ask, deadline=deadline, mutates=mutates, retry_safe=retry_safe
+        )
+
+
+def _writer_schema(schema: WriterSchemaInfo) -> pb.WriterSchema:
+    return pb.WriterSchema(fingerprint=schema.fingerprint, registry_id=schema.registry_id, avro_json=schema.avro_json)

@@ -1,0 +1,95 @@
+"""Rows of a table as the batches that go to its tablets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from nyala.replica.base import Code, Refused, check, limits
+from nyala.replica.rows import OFFSET_COLUMN, OP_COLUMN, RowOp, crc32c, encode_batch, route
+
+from .tables import TableHandle
+
+
+class WireBatch(NamedTuple):
+    """One encoded batch for one tablet."""
+
+    pos: int
+    column_ids: tuple[int, ...]
+    payload: bytes
+    payload_crc: int
+    rows: int
+    first_offset: int
+    last_offset: int
+
+
+def wire_batches(
+    handle: TableHandle,
+    columns: Any,
+    ops: RowOp | npt.NDArray[np.uint8],
+    offsets: npt.NDArray[np.int64] | None = None,
+    *,
+    target_bytes: int = limits.BATCH_TARGET_BYTES,
+) -> Iterator[WireBatch]:
+    """Split rows by tablet, keep their order within each, cut to about `target_bytes`, encode.
+
+    `columns`: pa.Table or pa.RecordBatch of columns of the table, among them the key, with the schema's types, at least
+    one row. `ops`: one operation, or one for each row. `offsets`: ascending, one for each row; default: row numbers.
+    """
+    rows = columns.num_rows
+    if rows == 0:
+        return
+    names = columns.schema.names
+    column_ids = handle.schema.column_ids(names)
+    offsets = np.arange(rows, dtype=np.int64) if offsets is None else offsets
+    codes = np.full(rows, int(ops), dtype=np.uint8) if isinstance(ops, RowOp) else ops
+    check(len(offsets) == rows and len(codes) == rows, "one offset and one operation for each row", rows=rows)
+    batch = _whole_batch(columns, codes, offsets, handle.schema.wire_schema(column_ids))
+    position = route(batch, handle.schema, handle.partition)
+    many = len(handle.partition.partitions) > 1
+    for pos in np.unique(position).tolist() if many else [0]:
+        picked = batch.take(pa.array(np.flatnonzero(position == pos))) if many else batch
+        yield from _cut(int(pos), column_ids, picked, target_bytes)
+
+
+def _whole_batch(columns: Any, ops: Any, offsets: Any, schema: Any) -> Any:
+    arrays = []
+    for name, field in zip(columns.schema.names, schema, strict=False):
+        column = columns.column(name)
+        array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        if isinstance(array, pa.ChunkedArray):
+            raise Refused(Code.TOO_LARGE, "more than 2 GiB in one column; write in parts", column=name)  # type: ignore[arg-type]
+        arrays.append(array if array.type == field.type else array.cast(field.type))
+    check(schema.names[-2:] == [OP_COLUMN, OFFSET_COLUMN], "system columns come last", names=schema.names)
+    return pa.RecordBatch.from_arrays(
+        [*arrays, pa.array(ops, pa.uint8()), pa.array(offsets, pa.int64())], schema=schema
+    )
+
+
+def _cut(pos: int, column_ids: tuple[int, ...], batch: Any, target_bytes: int) -> Iterator[WireBatch]:
+    """Equal parts of about the target size; a part that is still too large for the wire is halved."""
+    parts = max(1, -(-batch.nbytes // target_bytes), -(-batch.num_rows // limits.BATCH_ROWS_MAX))
+    step = max(1, -(-batch.num_rows // parts))
+    todo = [(at, min(step, batch.num_rows - at)) for at in range(0, batch.num_rows, step)][::-1]
+    while todo:
+        at, rows = todo.pop()
+        part = batch.slice(at, rows)
+        payload = encode_batch(part)
+        if len(payload) > limits.BATCH_SIZE_BYTES_MAX:
+            if rows == 1:
+                first = part.column(OFFSET_COLUMN)[0].as_py()
+                raise Refused(
+                    Code.TOO_LARGE,
+                    "a row is too large",
+                    row=first,  # type: ignore[arg-type]
+                    bytes=len(payload),
+                    limit_bytes=limits.ROW_SIZE_BYTES_MAX,
+                )
+            todo += [(at + rows // 2, rows - rows // 2), (at, rows // 2)]
+            continue
+        offsets = part.column(OFFSET_COLUMN)
+        yield WireBatch(pos, column_ids, payload, crc32c(payload), rows, offsets[0].as_py(), offsets[rows - 1].as_py())

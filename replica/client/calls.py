@@ -1,0 +1,120 @@
+"""One call to a tablet's leader, with everything that may go wrong on the way to it."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import grpc
+
+from nyala.replica.base import Address, Code, Refused
+from nyala.replica.rpc import raise_if_error
+
+from .channels import Channels
+from .locator import Locator
+from .options import ClientOptions
+from .retry import Attempts, Deadline, Reaction, final, reaction_to, refusal_of_rpc_error
+
+T = TypeVar("T")
+Ask = Callable[[Any, str, float], T]
+"""(TabletService stub, uuid for dest_uuid, time limit in seconds) -> result; raises Refused or grpc.RpcError."""
+
+
+class TabletCalls:
+    """Calls to leaders and to single servers.
+
+    Concurrency: any thread.
+    """
+
+    def __init__(self, channels: Channels, locator: Locator, options: ClientOptions) -> None:
+        self.channels = channels
+        self.locator = locator
+        self.options = options
+        self.rng = random.Random()
+        self._time_lock = threading.Lock()
+        self._time_seen = 0
+
+    @property
+    def time_seen(self) -> int:
+        """Highest hybrid time of any reply; sent along, so that later times are above it on every server."""
+        return self._time_seen
+
+    def observe(self, hybrid_time: int) -> None:
+        """Remember a reply's hybrid time."""
+        with self._time_lock:
+            self._time_seen = max(self._time_seen, hybrid_time)
+
+    def at_leader(
+        self,
+        table_name: str,
+        tablet_id: str,
+        ask: Ask[T],
+        *,
+        deadline: Deadline,
+        mutates: bool = False,
+        retry_safe: bool = True,
+        attempts: Attempts | None = None,
+    ) -> T:
+        """`ask` at the tablet's leader, repeated as the table of reactions says. NotApplied or OutcomeUnknown."""
+        attempts = attempts or Attempts(self.options, deadline, self.rng)
+        while True:
+            version = self.locator.version(table_name)
+            uuid = ""
+            try:
+                uuid, address = self.locator.leader(tablet_id)
+                result = ask(self.channels.tablet_server(address), uuid, attempts.timeout_s)
+                self.locator.worked(tablet_id, uuid)
+                return result
+            except grpc.RpcError as e:
+                error = refusal_of_rpc_error(e, mutates=mutates)
+            except Refused as e:
+                error = e
+            delay_s = attempts.failed(error, retry_safe=retry_safe)
+            try:
+                self.turn(table_name, tablet_id, uuid, error, version, delay_s)
+            except Refused as gone:
+                raise final(gone, unknown=attempts.unknown) from error
+
+    def turn(self, table_name: str, tablet_id: str, uuid: str, error: Refused, version: int, delay_s: float) -> None:
+        """Wait, and find out whom to ask next after `error` from `uuid`."""
+        reaction = reaction_to(error)
+        if reaction is Reaction.FOLLOW and self.locator.follow(tablet_id, uuid, error.detail):
+            time.sleep(delay_s)
+            return
+        if reaction in (Reaction.REFRESH, Reaction.FOLLOW):
+            self.locator.doubt(tablet_id, uuid)
+        # The wait comes before the look-up: an election is under way more often than not.
+        time.sleep(delay_s)
+        if reaction in (Reaction.REFRESH, Reaction.FOLLOW):
+            try:
+                self.locator.refresh(table_name, version)
+            except Refused as e:
+                if e.code in (Code.NOT_FOUND, Code.WRONG_TABLE):
+                    raise
+                return  # Masters away: the members known may still find a leader among themselves.
+            if self.locator.location(tablet_id) is None:
+                raise Refused(
+                    Code.WRONG_TABLE,
+                    "the table was dropped and created again; look it up anew",
+                    table=table_name,  # type: ignore[arg-type]
+                    tablet_id=tablet_id,
+                )
+
+    def at_server(
+        self, address: Address, uuid: str, method: str, request: Any, *, timeout_s: float | None = None
+    ) -> Any:
+        """One call to one server, not repeated. Refused with what the server or the network said."""
+        if "dest_uuid" in request.DESCRIPTOR.fields_by_name:
+            request.dest_uuid = uuid
+        mutates = method not in ("GetIdentity", "ListTablets", "Checksum", "ServerTime", "Ledger")
+        try:
+            stub = self.channels.tablet_server(address)
+            reply = getattr(stub, method)(request, timeout=timeout_s or self.options.timeout_s)
+        except grpc.RpcError as e:
+            raise refusal_of_rpc_error(e, mutates=mutates) from e
+        if "error" in reply.DESCRIPTOR.fields_by_name:
+            raise_if_error(reply.error)
+        return reply

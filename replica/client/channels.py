@@ -1,0 +1,64 @@
+"""One gRPC channel for each address, made on first use, in the process that uses it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+
+import grpc
+
+from nyala.replica.base import Address
+from nyala.replica.rpc import CHANNEL_OPTIONS, pb_grpc
+
+
+class Channels:
+    """Stubs by address.
+
+    Concurrency: any thread. After a fork, the child makes channels of its own: those of the parent do not work there.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pid = os.getpid()
+        self._channels: dict[Address, Any] = {}
+        self._stubs: dict[tuple[Address, str], Any] = {}
+        self._closed = False
+
+    def tablet_server(self, address: Address) -> Any:
+        """TabletService stub."""
+        return self._stub(address, "tablet", pb_grpc.TabletServiceStub)
+
+    def master(self, address: Address) -> Any:
+        """MasterService stub."""
+        return self._stub(address, "master", pb_grpc.MasterServiceStub)
+
+    def copier(self, address: Address) -> Any:
+        """CopyService stub."""
+        return self._stub(address, "copy", pb_grpc.CopyServiceStub)
+
+    def _stub(self, address: Address, kind: str, make: Any) -> Any:
+        if self._pid != os.getpid():
+            self._lock = threading.Lock()
+            self._pid = os.getpid()
+            self._channels, self._stubs = {}, {}
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("this client is closed")
+            stub = self._stubs.get((address, kind))
+            if stub is None:
+                channel = self._channels.get(address)
+                if channel is None:
+                    channel = grpc.insecure_channel(str(address), options=CHANNEL_OPTIONS)
+                    self._channels[address] = channel
+                stub = self._stubs[address, kind] = make(channel)
+            return stub
+
+    def close(self) -> None:
+        """Close all channels; calls under way fail."""
+        with self._lock:
+            self._closed = True
+            channels = list(self._channels.values()) if self._pid == os.getpid() else []
+            self._channels, self._stubs = {}, {}
+        for channel in channels:
+            channel.close()

@@ -1,0 +1,180 @@
+"""The client: one object for a cluster, shared by all threads of a process."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nyala.replica.base import Address, Code, Refused
+from nyala.replica.rows import RowOp, SourceKey, WriteMeta
+from nyala.replica.rpc import pb, source_to_pb
+
+from .admin import Admin
+from .batching import WireBatch, wire_batches
+from .calls import TabletCalls
+from .channels import Channels
+from .locator import Locator
+from .masters import Masters
+from .options import ClientOptions
+from .scans import Scans, ScanSpec, TabletPart
+from .tables import Location, TableHandle, TabletHandle, locations_from_pb
+from .writes import SessionWriter, SourceWriter, WriteOutcome, WriteWindow, write_request
+
+
+class Client(Admin):
+    """Everything that can be asked of a cluster. Opens connections on first use, in the process that uses them.
+
+    Concurrency: any thread. Writers that it makes are for one thread each.
+    """
+
+    def __init__(self, masters: Sequence[str | Address], options: ClientOptions | None = None) -> None:
+        self.options = options or ClientOptions()
+        self._channels = Channels()
+        addresses = [m if isinstance(m, Address) else _address(m) for m in masters]
+        self._all_masters = Masters(addresses, self._channels, self.options)
+        self.locator = Locator(self._look_up)
+        self.calls = TabletCalls(self._channels, self.locator, self.options)
+        super().__init__(self._all_masters, self.calls)
+        self._scans = Scans(self.calls)
+
+    def _look_up(self, table_name: str) -> list[Location]:
+        request = pb.TableRequest(name=table_name, with_tablets=True)
+        # Shorter than a call's own deadline: the caller goes on with the members it knows when masters are away.
+        reply = self._all_masters.call("GetTable", request, timeout_s=min(2.0, self.options.timeout_s))
+        return locations_from_pb(reply)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._channels.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def ensure_located(self, handle: TableHandle) -> None:
+        """Know where the table's tablets are; a handle that came from another process brings no locations."""
+        if any(self.locator.location(t.tablet_id) is None for t in handle.tablets):
+            self.locator.refresh(handle.name, self.locator.version(handle.name))
+
+    # ---- writes
+
+    def source_writer(
+        self,
+        handle: TableHandle,
+        source: SourceKey,
+        *,
+        generation: int,
+        done: int,
+        acknowledged: Mapping[str, int] | None = None,
+    ) -> SourceWriter:
+        """Writer of one task's records of one Kafka partition.
+
+        `acknowledged`: tablet id -> highest offset acknowledged; empty on a cold start.
+        """
+        self.ensure_located(handle)
+        return SourceWriter(self.calls, handle, source, generation=generation, done=done, acknowledged=acknowledged)
+
+    def session_writer(self, handle: TableHandle, *, client_id: str = "") -> SessionWriter:
+        """Writer for rows that come from no Kafka source; a fresh client id unless one is given."""
+        self.ensure_located(handle)
+        return SessionWriter(self.calls, handle, client_id=client_id)
+
+    def write_batch(self, handle: TableHandle, batch: WireBatch, meta: WriteMeta) -> WriteOutcome:
+        """Write one batch and wait for it; origin, chain and sequence as `meta` says. NotApplied or OutcomeUnknown."""
+        self.ensure_located(handle)
+        request = write_request(handle, handle.tablets[batch.pos].tablet_id, batch)
+        if meta.source is not None:
+            request.source.CopyFrom(source_to_pb(meta.source))
+            request.generation, request.done = meta.generation, meta.done
+            if meta.after is not None:
+                request.has_after, request.after = True, meta.after
+        elif meta.client_id:
+            request.client_id, request.sequence = meta.client_id, meta.sequence
+            request.first_incomplete = meta.first_incomplete
+        else:
+            raise Refused(Code.INVALID_ARGUMENT, "a write names its source or its client")
+        outcomes: list[WriteOutcome] = []
+        window = WriteWindow(self.calls, handle, outcomes.append)
+        window.put(request)
+        window.drain()
+        return outcomes[0]
+
+    def wire_batches(
+        self,
+        handle: TableHandle,
+        columns: Any,
+        ops: RowOp | npt.NDArray[np.uint8],
+        offsets: npt.NDArray[np.int64] | None = None,
+    ) -> Iterator[WireBatch]:
+        """See `batching.wire_batches`."""
+        return wire_batches(handle, columns, ops, offsets)
+
+    # ---- reads
+
+    def scan(self, handle: TableHandle, spec: ScanSpec) -> Iterator[TabletPart]:
+        """All parts of a table at one time; no row twice, none missing."""
+        self.ensure_located(handle)
+        return self._scans.table(handle, spec)
+
+    def scan_tablet(self, handle: TableHandle, tablet: TabletHandle, spec: ScanSpec, slice_pos: int = 0) -> TabletPart:
+        """One part of one tablet; give all parts of a scan one `snapshot_time`."""
+        self.ensure_located(handle)
+        return self._scans.tablet(handle, tablet, spec, slice_pos)
+
+    def count(self, handle: TableHandle, spec: ScanSpec) -> int:
+        """Rows that a scan would return; only numbers travel."""
+        self.ensure_located(handle)
+        return self._scans.count_table(handle, spec)
+
+    def snapshot_time(self, handle: TableHandle) -> int:
+        """A hybrid time that is at or above every write acknowledged so far."""
+        self.ensure_located(handle)
+        return self._scans.time_now(handle)
+
+
+def _address(text: str) -> Address:
+    try:
+        return Address.parse(text.strip())
+    except ValueError as e:
+        raise Refused(Code.INVALID_ARGUMENT, str(e)) from e
+
+
+def parse_masters(text: str) -> list[Address]:
+    """From `host:port[,host:port]`; Refused(INVALID_ARGUMENT) says what is wrong."""
+    return [_address(part) for part in text.split(",") if part.strip()]
+
+
+_shared: dict[tuple[int, tuple[Address, ...]], Client] = {}
+_shared_lock = threading.Lock()
+
+
+def shared_client(masters: str | Sequence[str | Address], options: ClientOptions | None = None) -> Client:
+    """The one client of this process for these masters: Spark workers run many tasks and look leaders up once.
+
+    Keyed by process id, so that a forked worker makes its own. Never closed; `options` count for the first caller.
+    """
+    given = parse_masters(masters) if isinstance(masters, str) else masters
+    addresses = tuple(m if isinstance(m, Address) else _address(m) for m in given)
+    key = (os.getpid(), addresses)
+    with _shared_lock:
+        client = _shared.get(key)
+        if client is None:
+            client = _shared[key] = Client(addresses, options)
+        return client
+
+
+def _forget_after_fork() -> None:
+    """The parent's lock may be held and its connections do not work here."""
+    global _shared_lock
+    _shared_lock = threading.Lock()
+    _shared.clear()
+
+
+os.register_at_fork(after_in_child=_forget_after_fork)

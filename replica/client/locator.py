@@ -1,0 +1,136 @@
+"""Who leads each tablet: a cache, filled from the master, corrected by hints, never asked for twice at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+
+from nyala.replica.base import Address, Code, Refused
+
+from .masters import leader_hint
+from .tables import Location
+
+LookUp = Callable[[str], list[Location]]
+"""Asks the master for all locations of a table, by name."""
+
+
+class Locator:
+    """Locations by tablet id.
+
+    Invariants: at most one look-up of a table is under way; whoever waited for it does not start another.
+    Concurrency: any thread.
+    """
+
+    def __init__(self, look_up: LookUp) -> None:
+        self._look_up = look_up
+        self._lock = threading.Lock()
+        self._tablets: dict[str, Location] = {}
+        self._versions: dict[str, int] = {}
+        self._table_locks: dict[str, threading.Lock] = {}
+        self._suspects: dict[str, tuple[str, int]] = {}
+        """Tablet id -> (uuid that did not answer as the leader, members asked since)."""
+
+    def remember(self, locations: list[Location]) -> None:
+        """Take over what the master said."""
+        with self._lock:
+            for location in locations:
+                self._tablets[location.tablet_id] = location
+
+    def forget_table(self, table_name: str) -> None:
+        """Drop all tablets of a table."""
+        with self._lock:
+            self._tablets = {k: v for k, v in self._tablets.items() if v.table_name != table_name}
+
+    def location(self, tablet_id: str) -> Location | None:
+        """What is known, without asking anybody."""
+        with self._lock:
+            return self._tablets.get(tablet_id)
+
+    def leader(self, tablet_id: str) -> tuple[str, Address]:
+        """(uuid, address) to ask next: the believed leader, or else one member after the other.
+
+        Refused(NOT_READY) if no member is known.
+        """
+        with self._lock:
+            location = self._tablets.get(tablet_id)
+            if location is None or not location.members:
+                raise Refused(Code.NOT_READY, "no replica of this tablet is known yet", tablet_id=tablet_id)  # type: ignore[arg-type]
+            uuid = location.leader_uuid
+            if uuid not in location.members:
+                uuid = self._next_member(location)
+            return uuid, location.members[uuid]
+
+    def _next_member(self, location: Location) -> str:
+        """Members in turn; the suspect comes last, for asking a stopped server costs a whole attempt."""
+        suspect, asked = self._suspects.get(location.tablet_id, ("", 0))
+        order = sorted(location.members, key=lambda uuid: (uuid == suspect, uuid))
+        self._suspects[location.tablet_id] = (suspect, asked + 1)
+        return order[asked % len(order)]
+
+    def version(self, table_name: str) -> int:
+        """Number of look-ups of that table so far: hand it to `refresh`."""
+        with self._lock:
+            return self._versions.get(table_name, 0)
+
+    def refresh(self, table_name: str, seen_version: int) -> None:
+        """Ask the master again, unless somebody has done so since `seen_version`. One look-up at a time per table."""
+        with self._lock:
+            gate = self._table_locks.setdefault(table_name, threading.Lock())
+        with gate:
+            if self.version(table_name) != seen_version:
+                return
+            locations = self._look_up(table_name)
+            with self._lock:
+                found = {location.tablet_id for location in locations}
+                gone = [i for i, known in self._tablets.items() if known.table_name == table_name and i not in found]
+                for tablet_id in gone:
+                    del self._tablets[tablet_id]
+                for location in locations:
+                    # The master learns of a failover later than we do: its word does not clear a suspect.
+                    if (
+                        location.leader_uuid
+                        and location.leader_uuid == self._suspects.get(location.tablet_id, ("",))[0]
+                    ):
+                        location = replace(location, leader_uuid="")
+                    self._tablets[location.tablet_id] = location
+                self._versions[table_name] = seen_version + 1
+
+    def follow(self, tablet_id: str, asked_uuid: str, detail: str) -> bool:
+        """Believe a NOT_LEADER's hint `uuid@host:port`; whether there was one. Without one the belief is dropped."""
+        uuid, address = leader_hint(detail)
+        with self._lock:
+            location = self._tablets.get(tablet_id)
+            if location is None:
+                return False
+            address = address or location.members.get(uuid)
+            if not uuid or address is None or uuid == asked_uuid:
+                if location.leader_uuid == asked_uuid:
+                    self._tablets[tablet_id] = replace(location, leader_uuid="")
+                return False
+            members = {**location.members, uuid: address}
+            self._tablets[tablet_id] = replace(location, members=members, leader_uuid=uuid)
+            return True
+
+    def worked(self, tablet_id: str, uuid: str) -> None:
+        """The server of that uuid answered as the leader."""
+        with self._lock:
+            self._suspects.pop(tablet_id, None)
+            location = self._tablets.get(tablet_id)
+            if location is not None and location.leader_uuid != uuid and uuid in location.members:
+                self._tablets[tablet_id] = replace(location, leader_uuid=uuid)
+
+    def doubt(self, tablet_id: str, uuid: str) -> None:
+        """That server did not answer as the leader."""
+        with self._lock:
+            location = self._tablets.get(tablet_id)
+            suspect, asked = self._suspects.get(tablet_id, ("", 0))
+            if location is None:
+                return
+            if location.leader_uuid == uuid:
+                self._tablets[tablet_id] = replace(location, leader_uuid="")
+            if not suspect:
+                self._suspects[tablet_id] = (uuid, 0)
+            elif asked > len(location.members):
+                # All were asked in vain: the suspect gets another chance.
+                self._suspects.pop(tablet_id)

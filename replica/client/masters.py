@@ -1,0 +1,124 @@
+"""Calls to the masters: whichever leads answers; the others point at it."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import grpc
+
+from nyala.replica.base import Address, Code, Refused
+from nyala.replica.rpc import error_from_pb
+
+from .channels import Channels
+from .options import ClientOptions
+from .retry import Attempts, Deadline, Reaction, final, reaction_to, refusal_of_rpc_error
+
+CALLS_THAT_CHANGE = frozenset(
+    {
+        "CreateTable",
+        "DropTable",
+        "AddWriterSchema",
+        "OpenSources",
+        "AdvanceSources",
+        "ResetSource",
+        "MoveReplica",
+        "AddReplica",
+        "RemoveReplica",
+    }
+)
+RETRY_SAFE = CALLS_THAT_CHANGE - {"ResetSource"}
+"""Those with the same effect when made twice: they carry a request id, an owner, or desired state."""
+
+
+class Masters:
+    """The masters of one cluster.
+
+    Concurrency: any thread.
+    """
+
+    def __init__(self, addresses: Sequence[Address], channels: Channels, options: ClientOptions) -> None:
+        if not addresses:
+            raise Refused(Code.INVALID_ARGUMENT, "name at least one master: host:port[,host:port]")
+        self._known = list(dict.fromkeys(addresses))
+        self._channels = channels
+        self._options = options
+        self._lock = threading.Lock()
+        self._current = 0
+        self._answered = False
+        self._rng = random.Random()
+
+    @property
+    def addresses(self) -> tuple[Address, ...]:
+        """All masters known, the given ones first."""
+        with self._lock:
+            return tuple(self._known)
+
+    def call(self, method: str, request: Any, *, timeout_s: float | None = None) -> Any:
+        """The reply of MasterService.`method` from the leading master.
+
+        NotApplied or OutcomeUnknown when a master refuses for good, or none answers before the deadline.
+        """
+        first = not self._answered
+        default_s = self._options.connect_timeout_s if first else self._options.timeout_s
+        deadline = Deadline(timeout_s or default_s)
+        attempts = Attempts(self._options, deadline, self._rng)
+        mutates = method in CALLS_THAT_CHANGE
+        silent: set[Address] = set()
+        while True:
+            address = self._target()
+            error = None
+            try:
+                reply = getattr(self._channels.master(address), method)(request, timeout=attempts.timeout_s)
+                self._answered = True
+                silent.discard(address)
+                error = error_from_pb(reply.error) if "error" in reply.DESCRIPTOR.fields_by_name else None
+                if error is None:
+                    return reply
+            except grpc.RpcError as e:
+                error = refusal_of_rpc_error(e, mutates=mutates)
+                silent.add(address)
+            if first and not self._answered and silent >= set(self.addresses):
+                self._give_up_if_nobody_listens(error, attempts)
+            delay_s = attempts.failed(error, retry_safe=not mutates or method in RETRY_SAFE)
+            self._turn_from(address, error)
+            if delay_s:
+                time.sleep(delay_s)
+
+    def _give_up_if_nobody_listens(self, error: Refused, attempts: Attempts) -> None:
+        """On first contact, three rounds of refused connections mean a wrong address rather than a slow cluster."""
+        if error.code is Code.UNAVAILABLE and attempts.count >= 3 * len(self.addresses):
+            asked = ", ".join(map(str, self.addresses))
+            why = "no master answers; check the address, and whether the cluster is up"
+            raise final(error, unknown=attempts.unknown, why=why, asked=asked)
+
+    def _target(self) -> Address:
+        with self._lock:
+            return self._known[self._current % len(self._known)]
+
+    def _turn_from(self, address: Address, error: Refused) -> None:
+        """Next time ask the hinted master, or the next one; a busy leader is asked again."""
+        if reaction_to(error) is Reaction.RETRY:
+            return
+        with self._lock:
+            hinted = leader_hint(error.detail)[1] if error.code is Code.NOT_LEADER else None
+            if hinted is not None:
+                if hinted not in self._known:
+                    self._known.append(hinted)
+                self._current = self._known.index(hinted)
+            elif self._known[self._current % len(self._known)] == address:
+                self._current = (self._current + 1) % len(self._known)
+
+
+def leader_hint(detail: str) -> tuple[str, Address | None]:
+    """(uuid, address) of a NOT_LEADER's detail `uuid@host:port`; either may be missing."""
+    uuid, at, place = detail.partition("@")
+    if not at:
+        return uuid, None
+    try:
+        return uuid, Address.parse(place)
+    except ValueError:
+        return uuid, None

@@ -1,0 +1,37 @@
+"""What a client may be told; seconds, counts and bytes, as the name's end says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nyala.replica.base import check, limits
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientOptions:
+    """Stable options of a client. Relations are checked at construction."""
+
+    timeout_s: float = 30.0
+    """Deadline of one call with all its retries."""
+    write_timeout_s: float = 60.0
+    """Deadline of one write with all its retries: longer than a failover or a full memory takes."""
+    scan_timeout_s: float = 600.0
+    """Deadline of one tablet's scan with all its restarts."""
+    connect_timeout_s: float = 4.0
+    """How long the first contact with the masters may take."""
+    attempt_timeout_s: float = 4.0
+    """First attempt; each attempt that times out doubles the next one's, up to the call's deadline."""
+    backoff_first_s: float = 0.02
+    backoff_max_s: float = 1.0
+    writes_inflight_per_tablet_max: int = 4
+    write_bytes_inflight_max: int = limits.TABLET_WRITE_BYTES_PENDING_MAX
+    scan_parallel_max: int = 4
+    """Tablets read at the same time; each holds its result until it is complete."""
+
+    def __post_init__(self) -> None:
+        check(0 < self.backoff_first_s <= self.backoff_max_s, "back-off grows", first_s=self.backoff_first_s)
+        check(0 < self.attempt_timeout_s <= self.write_timeout_s, "an attempt fits", attempt_s=self.attempt_timeout_s)
+        check(self.timeout_s > 0 and self.scan_timeout_s > 0 and self.connect_timeout_s > 0, "deadlines are positive")
+        check(1 <= self.writes_inflight_per_tablet_max <= 64, "window", window=self.writes_inflight_per_tablet_max)
+        check(self.write_bytes_inflight_max >= limits.BATCH_SIZE_BYTES_MAX, "one batch fits into the window")
+        check(1 <= self.scan_parallel_max <= 64, "scan_parallel_max", scan_parallel_max=self.scan_parallel_max)

@@ -1,0 +1,151 @@
+"""What to do about each refusal: a table, a back-off and a deadline. No I/O, no clock of its own."""
+
+from __future__ import annotations
+
+import time
+from enum import Enum
+
+import grpc
+
+from nyala.replica.base import Applied, Code, Refused, Rng
+
+from .options import ClientOptions
+
+
+class Reaction(Enum):
+    """What a caller does next."""
+
+    FAIL = "tell the user"
+    RETRY = "ask the same server again, later"
+    FOLLOW = "ask the hinted leader, or look it up"
+    REFRESH = "look up who serves this, then ask again"
+
+
+REACTIONS: dict[Code, Reaction] = {
+    Code.INVALID_NAME: Reaction.REFRESH,
+    Code.NOT_LEADER: Reaction.FOLLOW,
+    Code.NOT_READY: Reaction.REFRESH,
+    Code.TABLET_NOT_FOUND: Reaction.REFRESH,
+    Code.TABLET_FAILED: Reaction.REFRESH,
+    Code.TABLET_DELETED: Reaction.REFRESH,
+    Code.STEPPING_DOWN: Reaction.REFRESH,
+    Code.OVERLOADED: Reaction.RETRY,
+    Code.NO_SPACE: Reaction.RETRY,
+    Code.TIMED_OUT: Reaction.REFRESH,
+    Code.UNAVAILABLE: Reaction.REFRESH,
+}
+"""Codes that are not named here are told to the user at once."""
+
+
+def reaction_to(error: Refused) -> Reaction:
+    """The table's answer."""
+    return REACTIONS.get(error.code, Reaction.FAIL)
+
+
+class OutcomeUnknown(Refused):
+    """The call may or may not have taken effect. Repeat it only if repeating is safe."""
+
+    def __init__(self, code: Code, what: str, /, *, detail: str = "", **values: object) -> None:
+        super().__init__(code, what, applied=Applied.UNKNOWN, detail=detail, **values)
+
+
+class NotApplied(Refused):
+    """The call had no effect, on any server."""
+
+    def __init__(self, code: Code, what: str, /, *, detail: str = "", **values: object) -> None:
+        super().__init__(code, what, applied=Applied.NOT_APPLIED, detail=detail, **values)
+
+
+def final(error: Refused, *, unknown: bool, why: str = "", **values: object) -> Refused:
+    """The exception that a user sees: one of the two kinds, with what was tried."""
+    kind = OutcomeUnknown if unknown else NotApplied
+    what = f"{error.what}{'; ' + why if why else ''}"
+    return kind(error.code, what, detail=error.detail, **{**error.values, **values})
+
+
+_NEVER_REACHED = frozenset({grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.RESOURCE_EXHAUSTED})
+
+
+def refusal_of_rpc_error(error: grpc.RpcError, *, mutates: bool) -> Refused:
+    """A broken call as a refusal: who was asked may have done it, unless the call changes nothing anyway."""
+    status = error.code() if isinstance(error, grpc.Call) else grpc.StatusCode.UNKNOWN
+    text = (error.details() or status.name) if isinstance(error, grpc.Call) else str(error)
+    applied = Applied.UNKNOWN if mutates and status not in _NEVER_REACHED else Applied.NOT_APPLIED
+    if status is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return Refused(Code.TIMED_OUT, "no answer in time", applied=applied)
+    if status in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
+        return Refused(Code.UNAVAILABLE, f"the server cannot be reached: {_short(text)}", applied=applied)
+    return Refused(Code.ILLEGAL_STATE, f"the call failed ({status.name}): {_short(text)}", applied=applied)
+
+
+def _short(text: str) -> str:
+    return text.splitlines()[0][:200] if text else ""
+
+
+class Deadline:
+    """A moment on the monotonic clock."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self.timeout_s = timeout_s
+        self._at = 0.0
+        self.restart()
+
+    def restart(self) -> None:
+        """Count from now."""
+        self._at = time.monotonic() + self.timeout_s
+
+    @property
+    def left_s(self) -> float:
+        """Seconds left, never negative."""
+        return max(0.0, self._at - time.monotonic())
+
+
+class Attempts:
+    """Bookkeeping of one call's retries: whether an outcome became unknown, when to try again, how long to wait."""
+
+    def __init__(self, options: ClientOptions, deadline: Deadline, rng: Rng) -> None:
+        self.unknown = False
+        self.count = 0
+        self._options = options
+        self._deadline = deadline
+        self._rng = rng
+        self._attempt_timeout_s = options.attempt_timeout_s
+        self._delay_s = options.backoff_first_s
+        self._follows = 0
+
+    @property
+    def timeout_s(self) -> float:
+        """Time limit of the next attempt."""
+        return max(0.001, min(self._attempt_timeout_s, self._deadline.left_s))
+
+    def failed(self, error: Refused, *, retry_safe: bool) -> float:
+        """Seconds to wait before the next attempt; raises the final error if there must be none.
+
+        `retry_safe`: repeating the call after an unknown outcome has the effect once.
+        """
+        self.count += 1
+        self.unknown = self.unknown or error.applied is Applied.UNKNOWN
+        reaction = reaction_to(error)
+        if reaction is Reaction.FAIL:
+            raise final(error, unknown=self.unknown)
+        if self.unknown and not retry_safe:
+            raise final(error, unknown=True, why="not repeated, because repeating it is not safe")
+        if error.code is Code.TIMED_OUT:
+            self._attempt_timeout_s *= 2
+        delay = self._next_delay_s(follow=reaction is Reaction.FOLLOW and bool(error.detail))
+        if delay >= self._deadline.left_s:
+            raise final(
+                error,
+                unknown=self.unknown,
+                why=f"gave up after {self.count} attempts in {self._deadline.timeout_s:g} s",
+            )
+        return delay
+
+    def _next_delay_s(self, *, follow: bool) -> float:
+        """Exponential with jitter. Two hints are followed at once; after that, servers may point at each other."""
+        if follow and self._follows < 2:
+            self._follows += 1
+            return 0.0
+        delay = self._delay_s * (0.5 + self._rng.random() / 2)
+        self._delay_s = min(self._delay_s * 2, self._options.backoff_max_s)
+        return delay

@@ -1,0 +1,223 @@
+"""Reads: all tablets of a table at one time, each tablet's part delivered whole or not at all.
+
+A replica's order of rows is its own, so a broken part cannot be continued elsewhere: it is read again from its start,
+and nothing of it has been handed out before it was complete. That is what keeps rows from coming twice.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+import pyarrow as pa
+
+from nyala.replica.base import Code, Refused
+from nyala.replica.rows import Predicate
+from nyala.replica.rpc import pb, predicate_to_pb, raise_if_error
+
+from . import pruning
+from .calls import TabletCalls
+from .retry import Deadline, refusal_of_rpc_error
+from .tables import TableHandle, TabletHandle
+
+
+@dataclass(frozen=True)
+class ScanSpec:
+    """What to read. `columns` None: all. `snapshot_time` 0: the latest, linearizable. `limit` 0: none.
+
+    `slice_count` cuts each tablet's hash space into parts that are read, and repeated after a failure, apart.
+    """
+
+    columns: tuple[str, ...] | None = None
+    predicates: tuple[Predicate, ...] = ()
+    snapshot_time: int = 0
+    limit: int = 0
+    slice_count: int = 1
+
+
+@dataclass(frozen=True)
+class TabletPart:
+    """One complete part of one tablet: its batches, their rows, and the time they are of."""
+
+    tablet_id: str
+    batches: tuple[Any, ...]
+    rows: int
+    snapshot_time: int
+
+
+def check_spec(handle: TableHandle, spec: ScanSpec) -> None:
+    """Refused(INVALID_ARGUMENT) unless all columns exist and the numbers make sense."""
+    for name in (*(spec.columns or ()), *(p.column for p in spec.predicates)):
+        handle.schema.column(name)
+    if spec.limit < 0 or spec.slice_count < 1 or spec.snapshot_time < 0:
+        raise Refused(Code.INVALID_ARGUMENT, "limit, slices and time are not negative", limit=spec.limit)  # type: ignore[arg-type]
+
+
+def tablets_to_ask(handle: TableHandle, spec: ScanSpec) -> list[TabletHandle]:
+    """The tablets that may hold matching rows."""
+    wanted = set(pruning.positions(handle.schema, handle.partition, spec.predicates))
+    return [t for t in handle.tablets if t.pos in wanted]
+
+
+def result_schema(handle: TableHandle, spec: ScanSpec) -> Any:
+    """pa.Schema of the batches."""
+    names = spec.columns if spec.columns is not None else handle.schema.names
+    return pa.schema([handle.schema.arrow.field(n) for n in names])
+
+
+class Scans:
+    """Scans of tablets and tables. Concurrency: any thread."""
+
+    def __init__(self, calls: TabletCalls) -> None:
+        self._calls = calls
+
+    def time_now(self, handle: TableHandle, tablets: Sequence[TabletHandle] | None = None) -> int:
+        """A hybrid time at or above that of every write that these tablets have acknowledged: asked of all leaders."""
+        highest = self._calls.time_seen
+        asked: set[str] = set()
+        for tablet in tablets if tablets is not None else handle.tablets:
+            location = self._calls.locator.location(tablet.tablet_id)
+            if location is not None and location.leader_uuid and location.leader_uuid in asked:
+                continue
+
+            def ask(stub: Any, uuid: str, timeout_s: float) -> int:
+                request = pb.ServerTimeRequest(dest_uuid=uuid, propagated_time=self._calls.time_seen)
+                reply = stub.ServerTime(request, timeout=timeout_s)
+                raise_if_error(reply.error)
+                asked.add(uuid)
+                return int(reply.hybrid_time)
+
+            deadline = Deadline(self._calls.options.timeout_s)
+            highest = max(highest, self._calls.at_leader(handle.name, tablet.tablet_id, ask, deadline=deadline))
+        self._calls.observe(highest)
+        return highest
+
+    def tablet(self, handle: TableHandle, tablet: TabletHandle, spec: ScanSpec, slice_pos: int = 0) -> TabletPart:
+        """One part of one tablet, complete. NotApplied when the tablet cannot be read before the deadline."""
+        return self._whole(handle, tablet, self._request(handle, tablet, spec, slice_pos), spec)
+
+    def count(self, handle: TableHandle, tablet: TabletHandle, spec: ScanSpec) -> TabletPart:
+        """The number of matching rows of one tablet; no batches."""
+        request = self._request(handle, tablet, spec, 0)
+        request.count_only, request.slice_count, request.all_columns = True, 1, False
+        del request.columns[:]
+        part = self._whole(handle, tablet, request, spec)
+        # The answer is a batch of one int64 column, `count`.
+        rows = sum(sum(batch.column(0).to_pylist()) for batch in part.batches)
+        return TabletPart(part.tablet_id, (), rows, part.snapshot_time)
+
+    def table(self, handle: TableHandle, spec: ScanSpec) -> Iterator[TabletPart]:
+        """All parts of a table at one time, in order of tablet and slice; a few are read ahead, at the same time."""
+        check_spec(handle, spec)
+        tablets = tablets_to_ask(handle, spec)
+        spec = self._pinned(handle, spec, tablets)
+        work = [(t, s) for t in tablets for s in range(spec.slice_count)]
+        left = spec.limit
+        for part in self._ahead(handle, spec, work):
+            yield part
+            if spec.limit:
+                left -= part.rows
+                if left <= 0:
+                    return
+
+    def count_table(self, handle: TableHandle, spec: ScanSpec) -> int:
+        """Matching rows of the whole table at one time."""
+        check_spec(handle, spec)
+        tablets = tablets_to_ask(handle, spec)
+        spec = self._pinned(handle, spec, tablets)
+        total = sum(self.count(handle, tablet, spec).rows for tablet in tablets)
+        return min(total, spec.limit) if spec.limit else total
+
+    def _pinned(self, handle: TableHandle, spec: ScanSpec, tablets: Sequence[TabletHandle]) -> ScanSpec:
+        """One time for all tablets. A single part needs none: `latest` is linearizable at its leader."""
+        if spec.snapshot_time or len(tablets) * spec.slice_count <= 1:
+            return spec
+        now = self.time_now(handle, tablets)
+        return ScanSpec(spec.columns, spec.predicates, now, spec.limit, spec.slice_count)
+
+    def _ahead(self, handle: TableHandle, spec: ScanSpec, work: list[tuple[TabletHandle, int]]) -> Iterator[TabletPart]:
+        parallel = min(self._calls.options.scan_parallel_max, len(work))
+        if parallel <= 1 or spec.limit:
+            for tablet, slice_pos in work:
+                yield self.tablet(handle, tablet, spec, slice_pos)
+            return
+        with ThreadPoolExecutor(parallel, thread_name_prefix="nyala-scan") as pool:
+            # Bounded look-ahead: a part is started only when one has been taken.
+            running: queue.SimpleQueue[Any] = queue.SimpleQueue()
+            todo = iter(work)
+            stop = threading.Event()
+
+            def start_one() -> None:
+                for tablet, slice_pos in todo:
+                    running.put(pool.submit(self._unless, stop, handle, tablet, spec, slice_pos))
+                    return
+
+            for _ in range(parallel):
+                start_one()
+            try:
+                for _ in work:
+                    part = running.get().result()
+                    start_one()
+                    yield part
+            finally:
+                stop.set()
+
+    def _unless(
+        self, stop: threading.Event, handle: TableHandle, tablet: TabletHandle, spec: ScanSpec, slice_pos: int
+    ) -> TabletPart:
+        if stop.is_set():
+            return TabletPart(tablet.tablet_id, (), 0, spec.snapshot_time)
+        return self.tablet(handle, tablet, spec, slice_pos)
+
+    def _request(self, handle: TableHandle, tablet: TabletHandle, spec: ScanSpec, slice_pos: int) -> pb.ScanRequest:
+        return pb.ScanRequest(
+            tablet_id=tablet.tablet_id,
+            table_id=handle.table_id,
+            columns=spec.columns or (),
+            all_columns=spec.columns is None,
+            predicates=[predicate_to_pb(p, handle.schema.column(p.column).arrow_type) for p in spec.predicates],
+            snapshot_time=spec.snapshot_time,
+            slice_pos=slice_pos,
+            slice_count=spec.slice_count,
+            limit=spec.limit,
+        )
+
+    def _whole(self, handle: TableHandle, tablet: TabletHandle, request: pb.ScanRequest, spec: ScanSpec) -> TabletPart:
+        deadline = Deadline(self._calls.options.scan_timeout_s)
+
+        def ask(stub: Any, uuid: str, timeout_s: float) -> TabletPart:
+            request.dest_uuid = uuid
+            request.propagated_time = self._calls.time_seen
+            request.timeout_us = int(deadline.left_s * 1e6)
+            # A long scan is no dead server: keepalive pings tell the two apart, not the attempt's time limit.
+            return self._collect(tablet, stub.Scan(request, timeout=max(0.001, deadline.left_s)), spec)
+
+        return self._calls.at_leader(handle.name, tablet.tablet_id, ask, deadline=deadline)
+
+    def _collect(self, tablet: TabletHandle, stream: Any, spec: ScanSpec) -> TabletPart:
+        """Read a stream to its end; Refused or grpc.RpcError if it has no end."""
+        batches, rows, time_of, last, schema = [], 0, spec.snapshot_time, False, None
+        try:
+            for chunk in stream:
+                raise_if_error(chunk.error)
+                if chunk.arrow_schema:
+                    schema = pa.ipc.read_schema(pa.py_buffer(chunk.arrow_schema))
+                if chunk.arrow_batch:
+                    batches.append(pa.ipc.read_record_batch(pa.py_buffer(chunk.arrow_batch), schema))
+                rows += chunk.rows
+                time_of = chunk.snapshot_time or time_of
+                last = last or chunk.last
+        except grpc.RpcError as e:
+            raise refusal_of_rpc_error(e, mutates=False) from e
+        finally:
+            stream.cancel()
+        if not last:
+            raise Refused(Code.UNAVAILABLE, "a scan ended before its last chunk", tablet_id=tablet.tablet_id)  # type: ignore[arg-type]
+        if time_of and not spec.snapshot_time:
+            self._calls.observe(time_of)
+        return TabletPart(tablet.tablet_id, tuple(batches), rows, time_of)

@@ -1,0 +1,106 @@
+"""Tables and tablets as clients know them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from nyala.replica.base import Address
+from nyala.replica.rows import PartitionSpec, TableSchema
+from nyala.replica.rpc import addresses_from_pb, partition_from_pb, pb, schema_from_pb
+
+
+@dataclass(frozen=True)
+class SourceFormat:
+    """How records of the table's topic are framed. `reader_schema`: Avro JSON of the bare framing's writer."""
+
+    topic: str = ""
+    framing: str = "single-object"
+    reader_schema: str = ""
+
+
+@dataclass(frozen=True)
+class WriterSchemaInfo:
+    """One writer schema of a table: Avro fingerprint (hex), registry id or 0, Avro JSON."""
+
+    fingerprint: str
+    registry_id: int
+    avro_json: str
+
+
+@dataclass(frozen=True)
+class TabletHandle:
+    """One tablet of a table; `pos` is its tablet position as `rows.route` computes it."""
+
+    tablet_id: str
+    pos: int
+    bucket: int
+    range_pos: int
+
+
+@dataclass(frozen=True)
+class TableHandle:
+    """One table as the catalog described it at one moment. Picklable: Spark tasks get it from the driver."""
+
+    table_id: str
+    name: str
+    schema: TableSchema
+    partition: PartitionSpec
+    replication_factor: int
+    history_retention_us: int
+    created_us: int
+    source: SourceFormat = field(default_factory=SourceFormat)
+    writer_schemas: tuple[WriterSchemaInfo, ...] = ()
+    older_schemas: tuple[TableSchema, ...] = ()
+    tablets: tuple[TabletHandle, ...] = ()
+    """In order of position; empty in lists of tables."""
+
+    def tablet(self, tablet_id: str) -> TabletHandle | None:
+        """The tablet of that id, or None."""
+        return next((t for t in self.tablets if t.tablet_id == tablet_id), None)
+
+
+def table_from_pb(info: pb.TableInfo, tablets: list[pb.TabletInfo] | None = None) -> TableHandle:
+    """From the wire."""
+    schema = schema_from_pb(info.schema)
+    spec = partition_from_pb(info.partition, schema)
+    handles = [
+        TabletHandle(t.tablet_id, t.range_pos * spec.buckets + t.bucket, t.bucket, t.range_pos) for t in tablets or []
+    ]
+    return TableHandle(
+        table_id=info.table_id,
+        name=info.name,
+        schema=schema,
+        partition=spec,
+        replication_factor=info.replication_factor,
+        history_retention_us=info.history_retention_us,
+        created_us=info.created_us,
+        source=SourceFormat(info.source.topic, info.source.framing or "single-object", info.source.reader_schema),
+        writer_schemas=tuple(WriterSchemaInfo(w.fingerprint, w.registry_id, w.avro_json) for w in info.writer_schemas),
+        older_schemas=tuple(schema_from_pb(s) for s in info.older_schemas),
+        tablets=tuple(sorted(handles, key=lambda t: t.pos)),
+    )
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where one tablet's replicas are, and who is believed to lead them."""
+
+    tablet_id: str
+    table_name: str
+    members: dict[str, Address]
+    leader_uuid: str = ""
+
+
+def locations_from_pb(reply: pb.TableReply) -> list[Location]:
+    """Locations of all tablets of a reply. Servers' own addresses win over those in configs: a server may move."""
+    servers = {s.uuid: addresses_from_pb(s.addresses) for s in reply.servers}
+    found = []
+    for tablet in reply.tablets:
+        members = {}
+        for member in tablet.config.members:
+            addresses = servers.get(member.uuid) or addresses_from_pb(member.addresses)
+            if addresses and member.holds_data:
+                members[member.uuid] = addresses[0]
+        leader = tablet.leader_uuid if tablet.leader_uuid in members else ""
+        found.append(Location(tablet.tablet_id, reply.table.name, members, leader))
+    return found

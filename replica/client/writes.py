@@ -1,0 +1,302 @@
+"""Writes: one at a time, or a pipelined window of them per tablet, retried in order until their outcome is known.
+
+Every write names its origin, a Kafka source with offsets or a client with a sequence number, so that each tablet's
+ledger drops what it has applied before: repeating a write is safe, always.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+
+from nyala.replica.base import Code, Refused, new_uuid
+from nyala.replica.rows import RowError, SourceKey
+from nyala.replica.rpc import pb, raise_if_error, row_errors_from_pb, source_to_pb
+
+from .batching import WireBatch
+from .calls import TabletCalls
+from .retry import Attempts, Deadline, final, refusal_of_rpc_error
+from .tables import TableHandle
+
+GAP_RETRIES_MAX = 3
+"""A GAP right after a failover may come from a leader that has not applied all of its log yet."""
+
+
+@dataclass(frozen=True)
+class WriteOutcome:
+    """What became of one batch. `rows_replayed`: the tablet had them already. `last_offset`: of the source, if any."""
+
+    tablet_id: str
+    rows: int
+    rows_applied: int
+    rows_replayed: int
+    row_errors: tuple[RowError, ...]
+    last_offset: int
+    hybrid_time: int
+
+
+def write_request(handle: TableHandle, tablet_id: str, batch: WireBatch) -> pb.WriteRequest:
+    """A request without origin and destination."""
+    return pb.WriteRequest(
+        tablet_id=tablet_id,
+        table_id=handle.table_id,
+        schema_id=handle.schema.schema_id,
+        column_ids=batch.column_ids,
+        payload=batch.payload,
+        payload_crc=batch.payload_crc,
+        rows=batch.rows,
+    )
+
+
+@dataclass
+class _InFlight:
+    """One write under way. `clean`: every earlier write to the tablet was acknowledged when it was last sent."""
+
+    request: pb.WriteRequest
+    deadline: Deadline
+    attempts: Attempts
+    size_bytes: int
+    call: Any = None
+    error: Refused | None = None
+    uuid: str = ""
+    version: int = 0
+    clean: bool = False
+    gaps: int = 0
+
+
+@dataclass
+class _Lane:
+    """The writes to one tablet, oldest first."""
+
+    tablet_id: str
+    queue: deque[_InFlight] = field(default_factory=deque)
+
+
+class WriteWindow:
+    """Pipelined writes to the tablets of one table. The oldest of a tablet is settled before the next one is looked at.
+
+    Invariants: at most `writes_inflight_per_tablet_max` writes a tablet and `write_bytes_inflight_max` bytes in all are
+    under way; writes to one tablet are acknowledged in the order in which they were put in.
+    Concurrency: one thread.
+    """
+
+    def __init__(self, calls: TabletCalls, handle: TableHandle, on_outcome: Callable[[WriteOutcome], None]) -> None:
+        self._calls = calls
+        self._handle = handle
+        self._on_outcome = on_outcome
+        self._lanes: dict[str, _Lane] = {}
+        self._bytes = 0
+
+    def put(self, request: pb.WriteRequest, *, depth: int | None = None) -> None:
+        """Send, after settling as many older writes as the bounds ask for; `depth` lowers the window of the tablet.
+
+        Raises what an older write ended with: NotApplied or OutcomeUnknown.
+        """
+        options = self._calls.options
+        lane = self._lanes.setdefault(request.tablet_id, _Lane(request.tablet_id))
+        size = len(request.payload)
+        while len(lane.queue) >= (depth or options.writes_inflight_per_tablet_max):
+            self._settle_oldest(lane)
+        while self._bytes and self._bytes + size > options.write_bytes_inflight_max:
+            self._settle_oldest(max(self._lanes.values(), key=lambda one: len(one.queue)))
+        deadline = Deadline(options.write_timeout_s)
+        item = _InFlight(request, deadline, Attempts(options, deadline, self._calls.rng), size)
+        item.clean = not lane.queue
+        self._bytes += size
+        lane.queue.append(item)
+        self._send(item)
+
+    def drain(self) -> None:
+        """Settle everything. Raises what a write ended with; the others are then still settled by the next drain."""
+        for lane in self._lanes.values():
+            while lane.queue:
+                self._settle_oldest(lane)
+
+    def abandon(self) -> None:
+        """Cancel what is under way; the outcomes stay unknown, and the ledger makes a later repetition safe."""
+        for lane in self._lanes.values():
+            for item in lane.queue:
+                if item.call is not None:
+                    item.call.cancel()
+            lane.queue.clear()
+        self._bytes = 0
+
+    def _send(self, item: _InFlight) -> None:
+        """Start one attempt; its outcome is read later. Never raises."""
+        item.call, item.error = None, None
+        item.version = self._calls.locator.version(self._handle.name)
+        try:
+            item.uuid, address = self._calls.locator.leader(item.request.tablet_id)
+            item.request.dest_uuid = item.uuid
+            item.request.propagated_time = self._calls.time_seen
+            stub = self._calls.channels.tablet_server(address)
+            item.call = stub.Write.future(item.request, timeout=item.attempts.timeout_s)
+        except Refused as e:
+            item.error = e
+
+    def _settle_oldest(self, lane: _Lane) -> None:
+        """Wait for the oldest write's outcome, sending it again as long as that makes sense."""
+        item = lane.queue[0]
+        if item.attempts.count == 0:
+            # The time that the writes before it took is not its own.
+            item.deadline.restart()
+        while True:
+            try:
+                reply = self._reply(item)
+                break
+            except Refused as error:
+                self._again_or_raise(item, error)
+        lane.queue.popleft()
+        self._bytes -= item.size_bytes
+        self._calls.observe(reply.hybrid_time)
+        self._calls.locator.worked(lane.tablet_id, item.uuid)
+        self._on_outcome(
+            WriteOutcome(
+                tablet_id=lane.tablet_id,
+                rows=item.request.rows,
+                rows_applied=reply.rows_applied,
+                rows_replayed=reply.rows_replayed,
+                row_errors=tuple(row_errors_from_pb(reply.row_errors)),
+                last_offset=reply.last_offset,
+                hybrid_time=reply.hybrid_time,
+            )
+        )
+
+    def _reply(self, item: _InFlight) -> Any:
+        if item.error is not None:
+            raise item.error
+        try:
+            reply = item.call.result()
+        except grpc.FutureCancelledError as e:
+            raise refusal_of_rpc_error(e, mutates=True) from e  # type: ignore[arg-type]
+        except grpc.RpcError as e:
+            raise refusal_of_rpc_error(e, mutates=True) from e
+        raise_if_error(reply.error)
+        return reply
+
+    def _again_or_raise(self, item: _InFlight, error: Refused) -> None:
+        if error.code is Code.GAP and (not item.clean or item.gaps < GAP_RETRIES_MAX):
+            # Overtook an earlier write that had to be sent again; by now that one is acknowledged.
+            item.gaps += item.clean
+            time.sleep(self._calls.options.backoff_first_s * (1 << item.gaps) if item.clean else 0.0)
+        else:
+            delay_s = item.attempts.failed(error, retry_safe=True)
+            try:
+                self._calls.turn(self._handle.name, item.request.tablet_id, item.uuid, error, item.version, delay_s)
+            except Refused as gone:
+                raise final(gone, unknown=item.attempts.unknown) from error
+        item.clean = True
+        self._send(item)
+
+
+class SourceWriter:
+    """Writes of one task: the records of one Kafka partition, in order, to the tablets that they belong to.
+
+    Each batch names as `after` the highest offset that the tablet is known to have acknowledged, or will have when the
+    batch before it is; so the tablet notices when something is missing.
+    Concurrency: one thread.
+    """
+
+    def __init__(
+        self,
+        calls: TabletCalls,
+        handle: TableHandle,
+        source: SourceKey,
+        *,
+        generation: int,
+        done: int,
+        acknowledged: Mapping[str, int] | None = None,
+    ) -> None:
+        self._handle = handle
+        self._source = source_to_pb(source)
+        self._generation = generation
+        self._done = done
+        self._after: dict[str, int] = dict(acknowledged or {})
+        self._window = WriteWindow(calls, handle, self._take)
+        self.acknowledged: dict[str, int] = dict(acknowledged or {})
+        """Tablet id -> highest offset acknowledged."""
+        self.row_errors: list[RowError] = []
+        self.rows_applied = 0
+        self.rows_replayed = 0
+
+    def send(self, batch: WireBatch) -> None:
+        """Hand over one batch; offsets ascend from batch to batch of a tablet. NotApplied or OutcomeUnknown."""
+        tablet_id = self._handle.tablets[batch.pos].tablet_id
+        request = write_request(self._handle, tablet_id, batch)
+        request.source.CopyFrom(self._source)
+        request.generation = self._generation
+        request.done = self._done
+        after = self._after.get(tablet_id)
+        if after is not None:
+            request.has_after = True
+            request.after = after
+        self._after[tablet_id] = max(batch.last_offset, after if after is not None else batch.last_offset)
+        self._window.put(request)
+
+    def flush(self) -> None:
+        """Return when everything sent is acknowledged. NotApplied or OutcomeUnknown."""
+        self._window.drain()
+
+    def abandon(self) -> None:
+        """Stop waiting."""
+        self._window.abandon()
+
+    def _take(self, outcome: WriteOutcome) -> None:
+        self.rows_applied += outcome.rows_applied
+        self.rows_replayed += outcome.rows_replayed
+        self.row_errors.extend(outcome.row_errors)
+        known = self.acknowledged.get(outcome.tablet_id, -1)
+        self.acknowledged[outcome.tablet_id] = max(known, outcome.last_offset)
+
+
+class SessionWriter:
+    """Writes of a client that is no Kafka source: a client id of its own, and a sequence number for each batch.
+
+    Row errors name the offsets that the batches carry. Concurrency: one thread.
+    """
+
+    def __init__(self, calls: TabletCalls, handle: TableHandle, *, client_id: str = "") -> None:
+        self._handle = handle
+        self.client_id = client_id or new_uuid()
+        self._sequence = 0
+        self._open: deque[tuple[str, int]] = deque()
+        self._window = WriteWindow(calls, handle, self._take)
+        self.row_errors: list[RowError] = []
+        self.rows_applied = 0
+        self.last_time = 0
+        """Highest hybrid time acknowledged: a scan at or after it sees these writes."""
+
+    def send(self, batch: WireBatch, *, depth: int | None = None) -> None:
+        """Hand over one batch. `depth=1`: only when the one before it, to the same tablet, is acknowledged.
+
+        NotApplied or OutcomeUnknown, of this batch or of an earlier one.
+        """
+        tablet_id = self._handle.tablets[batch.pos].tablet_id
+        self._sequence += 1
+        self._open.append((tablet_id, self._sequence))
+        request = write_request(self._handle, tablet_id, batch)
+        request.client_id = self.client_id
+        request.sequence = self._sequence
+        request.first_incomplete = self._open[0][1]
+        self._window.put(request, depth=depth)
+
+    def flush(self) -> None:
+        """Return when everything sent is acknowledged. NotApplied or OutcomeUnknown."""
+        self._window.drain()
+
+    def abandon(self) -> None:
+        """Stop waiting."""
+        self._window.abandon()
+
+    def _take(self, outcome: WriteOutcome) -> None:
+        self.rows_applied += outcome.rows_applied
+        self.row_errors.extend(outcome.row_errors)
+        self.last_time = max(self.last_time, outcome.hybrid_time)
+        # Acknowledged in order per tablet: the oldest open one of this tablet is the one that was settled.
+        settled = next(i for i, (tablet_id, _) in enumerate(self._open) if tablet_id == outcome.tablet_id)
+        del self._open[settled]
