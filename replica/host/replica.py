@@ -2,54 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from nyala.replica.base import (
     Code,
     DataState,
-    DiskFailure,
-    Entry,
     EntryKind,
-    HybridClock,
-    InvariantViolation,
     OpId,
-    Post,
     RaftConfig,
     Refused,
-    Rng,
     check,
 )
-from nyala.replica.cmeta import ConsensusMeta, decode_config, encode_config
+from nyala.replica.cmeta import decode_config, encode_config
 from nyala.replica.raft import (
     AppendEntries,
     ConfigEdit,
-    CopyNeeded,
-    EntriesNeeded,
     Message,
     RaftCore,
-    RaftOptions,
-    Ready,
     Role,
 )
-from nyala.replica.wal import Anchor, Log, Replay
+from nyala.replica.wal import Anchor
 
 from .absent import absent_reply
 from .applier import Applier
-from .bootstrap import Recovered, recover
+from .bootstrap import recover
+from .carrier import Carrier
 from .collector import keep_from
-from .options import HostOptions
-from .pending import Done, PendingEntries
+from .pending import Done
 from .persister import Persister
-from .reads import Reads
-from .state_machine import RunHeavy, StateMachine
 from .status import Phase, ReplicaStatus, peer_status
-from .transfer import Transfer
-
-Send = Callable[[list[tuple[str, Message]]], None]
 
 
-class Replica:
+class Replica(Carrier):
     """One member of one tablet's Raft group on one server.
 
     Invariants: nothing is promised (vote, acknowledgement, reply) before what backs it is durable here; entries are
@@ -58,71 +42,6 @@ class Replica:
     Durability: terms, votes and configs through consensus metadata; entries through the log; all else is rebuilt.
     Concurrency: the owner's thread for everything except `bootstrap`; completions arrive through `post`.
     """
-
-    def __init__(
-        self,
-        *,
-        tablet_id: str,
-        uuid: str,
-        cmeta: ConsensusMeta,
-        log: Log,
-        replay: Replay,
-        state_machine: StateMachine,
-        hybrid_clock: HybridClock,
-        raft_options: RaftOptions,
-        rng: Rng,
-        post: Post,
-        run_heavy: RunHeavy,
-        send: Send,
-        on_copy_needed: Callable[[str, CopyNeeded], None],
-        on_fatal: Callable[[BaseException], None],
-        on_change: Callable[[str], None] = lambda tablet_id: None,
-        run_meta: RunHeavy | None = None,
-        soon: Post | None = None,
-        options: HostOptions | None = None,
-    ) -> None:
-        """`send([(tablet_id, message)])` must not block. `on_copy_needed(tablet_id, CopyNeeded)`.
-
-        `on_fatal`: a DiskFailure or InvariantViolation, after which the process must end. `on_change(tablet_id)`: role,
-        term, leader, config or phase changed. `run_meta`: the ordered lane of consensus metadata, so that a vote never
-        waits for an apply; by default `run_heavy`. `soon`: a cheaper `post` for the owner's own thread.
-        """
-        self.tablet_id = tablet_id
-        self.uuid = uuid
-        self.phase = Phase.BOOTSTRAPPING
-        self.error = ""
-        self.options = options or HostOptions()
-        self._cmeta = cmeta
-        self._log = log
-        self._replay: Replay | None = replay
-        self._state_machine = state_machine
-        self._clock = hybrid_clock
-        self._raft_options = raft_options
-        self._rng = rng
-        self._post = post
-        self._soon = soon or post
-        self._run_heavy = run_heavy
-        self._run_meta = run_meta or run_heavy
-        self._send = send
-        self._on_copy_needed = on_copy_needed
-        self._on_fatal = on_fatal
-        self._on_change = on_change
-        self._recovered: Recovered | None = None
-        self._tick = 0
-        self._pump_scheduled = False
-        self._gc_running = False
-        self._started = False
-        self._writes = PendingEntries()
-        self._changes = PendingEntries()
-        wait_ticks = self.options.wait_ticks_max
-        self._reads = Reads(waiters_max=self.options.waiters_max, wait_ticks_max=wait_ticks)
-        self._transfer = Transfer(wait_ticks_max=2 * raft_options.election_ticks_max)
-        self._loading: set[int] = set()
-        self._applied_time = 0
-        self._last_time = 0
-        self._seen: tuple[object, ...] = ()
-
-    # ------------------------------------------------------------------------------------------------ life
 
     def bootstrap(self) -> None:
         """Read the log into memory. Heavy: call it in a thread, once, before `start`. Raises Corruption."""
@@ -197,18 +116,12 @@ class Replica:
         if self.phase is not Phase.STOPPED:
             self._quiet(Phase.STOPPED, Code.NOT_READY, "the replica is stopping")
 
-    @property
-    def _serving(self) -> bool:
-        return self.phase is Phase.CONFIGURING or self.phase is Phase.RUNNING
-
     def _promises(self) -> tuple[int, str | None]:
         """Term and vote to start with. At or below the vote floor the vote counts as given, to nobody who asks."""
         term, voted_for, floor = self._cmeta.term, self._cmeta.voted_for, self._cmeta.vote_floor_term
         if floor > term:
             return floor, self.uuid
         return term, voted_for or (self.uuid if floor == term > 0 else None)
-
-    # ------------------------------------------------------------------------------------------------ inputs
 
     def tick(self) -> None:
         """One tick of the host's monotonic clock."""
@@ -353,150 +266,6 @@ class Replica:
 
         self._run_heavy(lambda: self._log.gc(index), collected)
 
-    # ------------------------------------------------------------------------------------------------ carrying out
-
-    def _pump_soon(self) -> None:
-        if not self._pump_scheduled:
-            self._pump_scheduled = True
-            self._soon(self._pump_scheduled_now)
-
-    def _pump_scheduled_now(self) -> None:
-        self._pump_scheduled = False
-        self._pump()
-
-    def _pump(self) -> None:
-        """Carry out everything that the core wants now."""
-        if not self._serving:
-            return
-        while self._serving and (ready := self._core.ready()) is not None:
-            self._carry_out(ready)
-        if self._serving:
-            self._transfer.look(self._core, self._tick)
-            self._look()
-
-    def _carry_out(self, ready: Ready) -> None:
-        """In the order that `Ready` prescribes: what may leave now, what must be durable first, what is committed."""
-        if ready.entries:
-            self._observe(ready.entries)
-        if ready.safe_time is not None:
-            self._clock.observe(ready.safe_time[1])
-        if ready.messages_now:
-            self._send([(self.tablet_id, message) for message in ready.messages_now])
-        self._persister.submit(ready)
-        if ready.role_change is not None and ready.role_change[0] is Role.LEADER:
-            self._leadership_lost()
-        if ready.config_committed is not None:
-            self._save_config(ready.config_committed)
-            self._changes.finish(ready.config_committed.opid, ready.config_committed)
-        if ready.committed is not None:
-            self._applier.advance(ready.committed[1] - 1)
-        for token, index in ready.read_states:
-            self._reads.confirmed(token, index, self._tick, self.applied_index)
-        for token, code in ready.read_failures:
-            self._reads.refused(token, code, self._leader_hint())
-        for need in ready.copies_needed:
-            self._on_copy_needed(self.tablet_id, need)
-        for missing in ready.entries_needed:
-            self._load(missing)
-
-    def _entries_durable(self, opid: OpId) -> None:
-        self._core.persisted(opid)
-
-    def _ready_durable(self, ready: Ready) -> None:
-        if ready.messages_after_persist:
-            self._send([(self.tablet_id, message) for message in ready.messages_after_persist])
-        self._core.advance(ready)
-        self._pump_soon()
-
-    def _applied(self, entries: Sequence[Entry], results: list[Any]) -> None:
-        self._core.applied_index = entries[-1].opid.index
-        self._applied_time = max(self._applied_time, max(entry.hybrid_time for entry in entries))
-        for entry, result in zip(entries, results, strict=True):
-            self._writes.finish(entry.opid, result)
-        self._cache.trim(self.applied_index)
-        self._reads.applied(self.applied_index, self._applied_time)
-        if self._serving:
-            self._applier.advance(self._core.commit_index)
-
-    def _load(self, missing: EntriesNeeded) -> None:
-        """Read entries that left memory back from the log, for a peer that lags."""
-        lo = missing.lo
-        if lo in self._loading:
-            return
-        self._loading.add(lo)
-        hi = self._cache.cached_from
-
-        def loaded(result: list[Entry] | BaseException) -> None:
-            self._loading.discard(lo)
-            if not self._serving:
-                return
-            if isinstance(result, BaseException):
-                self._failed(result)
-                return
-            self._cache.load(result)
-            self._core.entries_loaded()
-            self._pump()
-
-        self._run_heavy(lambda: self._log.read(lo, hi, self.options.load_bytes_max), loaded)
-
-    def _save_config(self, config: RaftConfig) -> None:
-        def saved(result: BaseException | None) -> None:
-            if isinstance(result, BaseException):
-                self._failed(result)
-
-        self._run_meta(lambda: self._cmeta.save_config(config), saved)
-
-    def _observe(self, entries: Sequence[Entry]) -> None:
-        time = max(entry.hybrid_time for entry in entries)
-        self._last_time = max(self._last_time, time)
-        self._clock.observe(time)
-
-    def _look(self) -> None:
-        """Settle the phase and tell who watches what changed."""
-        core = self._core
-        if core.role is Role.LEADER:
-            running = core.term_committed
-        else:
-            running = core.leader_uuid is not None and self._cache.term_at(core.commit_index) == core.term
-        self.phase = Phase.RUNNING if running else Phase.CONFIGURING
-        seen = (self.phase, core.role, core.term, core.leader_uuid, core.committed_config.opid, core.pending_config)
-        if seen != self._seen:
-            self._seen = seen
-            self._on_change(self.tablet_id)
-
-    # ------------------------------------------------------------------------------------------------ trouble
-
-    def _leadership_lost(self) -> None:
-        hint = self._leader_hint()
-        for pending in (self._writes, self._changes):
-            pending.leadership_lost(self._core.commit_index, self._cache.term_at, hint)
-
-    def _failed(self, error: BaseException) -> None:
-        """Corruption and what cannot be applied or written end this replica; our bugs and bad disks end the process."""
-        if self.phase is Phase.STOPPED or self.phase is Phase.FAILED:
-            return
-        if not _is_fatal(error):
-            self.error = f"{type(error).__name__}: {error}"
-            self._quiet(Phase.FAILED, Code.TABLET_FAILED, self.error)
-            self._on_change(self.tablet_id)
-        else:
-            self._quiet(Phase.STOPPED, Code.UNAVAILABLE, "the server is stopping")
-            self._on_fatal(error)
-
-    def fail(self, error: BaseException) -> None:
-        """Something outside found this replica's data unusable: a block, a folder, a bootstrap that raised."""
-        self._failed(error)
-
-    def _quiet(self, phase: Phase, code: Code, what: str) -> None:
-        self.phase = phase
-        if self._started:
-            self._persister.stop()
-            self._applier.stop()
-        self._writes.fail_all(code, what)
-        self._changes.fail_all(code, what)
-        self._reads.fail_all(code, what)
-        self._transfer.fail(code, what)
-
     def _answer_absent(self, message: Message) -> None:
         if self.phase is Phase.STOPPED:
             return
@@ -509,6 +278,10 @@ class Replica:
         )
         if reply is not None:
             self._send([(self.tablet_id, reply)])
+
+    def fail(self, error: BaseException) -> None:
+        """Something outside found this replica's data unusable: a block, a folder, a bootstrap that raised."""
+        self._failed(error)
 
     def _admit(self, size_bytes: int) -> Refused | None:
         """Why a write gets no index now, or None."""
@@ -542,16 +315,6 @@ class Replica:
         if error.code is Code.NOT_LEADER:
             error.detail = self._leader_hint()
         return error
-
-    def _leader_hint(self) -> str:
-        """`uuid@host:port` of the leader as far as known; empty if not."""
-        leader = self.leader_uuid
-        if not leader or leader == self.uuid:
-            return ""
-        member = self._core.active_config.member(leader)
-        return f"{leader}@{member.addresses[0]}" if member is not None and member.addresses else leader
-
-    # ------------------------------------------------------------------------------------------------ views
 
     def status(self) -> ReplicaStatus:
         """One consistent view."""
@@ -593,10 +356,6 @@ class Replica:
         return self._core.term if self._started else self._cmeta.term
 
     @property
-    def leader_uuid(self) -> str | None:
-        return self._core.leader_uuid if self._serving else None
-
-    @property
     def committed_config(self) -> RaftConfig:
         return self._core.committed_config if self._started else self._cmeta.committed_config
 
@@ -610,10 +369,6 @@ class Replica:
         return self._core.commit_index if self._started else self._state_machine.applied_opid.index
 
     @property
-    def applied_index(self) -> int:
-        return self._applier.applied_index if self._started else self._state_machine.applied_opid.index
-
-    @property
     def applied_time(self) -> int:
         """Hybrid time of the last applied entry: the safe time."""
         return self._applied_time
@@ -622,7 +377,3 @@ class Replica:
     def last_logged(self) -> OpId:
         """Last entry received, durable or not."""
         return self._cache.last if self._started else self._log.last
-
-
-def _is_fatal(error: BaseException) -> bool:
-    return isinstance(error, InvariantViolation | DiskFailure) or not isinstance(error, Exception)
