@@ -22,8 +22,7 @@ from nyala.replica.rows import SourceKey
 from .checkpoint import Checkpoint
 from .errors import QueryInterrupted, QueryRefused, of_refusal, of_spark
 from .progress import Progress
-from .sender import SEND_DEADLINE_S
-from .task import KAFKA_COLUMNS, RESULT_SCHEMA, Position, TaskPlan, run_task
+from .task import KAFKA_COLUMNS, RESULT_SCHEMA, SEND_DEADLINE_S, Position, TaskPlan, run_task
 from .topics import TopicIdentity, Topics, dead_letter_topic, writes_topic
 
 RESERVED_KAFKA_OPTIONS = frozenset(

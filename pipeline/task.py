@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -21,8 +20,12 @@ from .decode import RowDecoder, WriterSchema
 from .errors import TaskFailed
 from .framing import Framing
 from .row_schema import OP_HEADER
-from .sender import HELD_BYTES_MAX, SEND_DEADLINE_S, Sender, Target
+from .sender import Sender, Writer
 from .topics import TopicIdentity
+
+HELD_BYTES_MAX = 48 << 20
+"""Kafka records that a task keeps until their rows are acknowledged."""
+SEND_DEADLINE_S = 120.0
 
 KAFKA_COLUMNS = ("key", "value", "partition", "offset", "headers")
 """Columns of Spark's Kafka source that a task reads."""
@@ -58,22 +61,26 @@ class TaskPlan:
     """By Kafka partition: highest offset that each tablet has acknowledged to this driver."""
     batch_bytes: int = limits.BATCH_TARGET_BYTES
     deadline_s: float = SEND_DEADLINE_S
+    """For one batch with all its retries."""
 
 
 @dataclass
 class _Records:
-    """Kafka records kept until their rows are acknowledged, because a row's error needs the record's bytes."""
+    """Kafka records kept until their rows are acknowledged, because a row's error needs the record's bytes.
 
-    kept: deque[tuple[int, int, Any]] = field(default_factory=deque)
+    An acknowledged offset is not enough to drop them: a tablet that is ahead acknowledges what it has still to answer.
+    """
+
+    kept: list[tuple[int, int, Any]] = field(default_factory=list)
     bytes_held: int = 0
 
     def add(self, first: int, last: int, batch: Any) -> None:
         self.kept.append((first, last, batch))
         self.bytes_held += batch.nbytes
 
-    def release(self, oldest: int | None) -> None:
-        while self.kept and (oldest is None or self.kept[0][1] < oldest):
-            self.bytes_held -= self.kept.popleft()[2].nbytes
+    def clear(self) -> None:
+        self.kept.clear()
+        self.bytes_held = 0
 
     def letter(self, offset: int, code: RowCode, column: str) -> DeadLetter | None:
         """The record as a dead letter; None if it is not one of this task's."""
@@ -97,7 +104,7 @@ def decoder_of(plan: TaskPlan) -> RowDecoder:
     table = plan.table
 
     def ask_again() -> list[WriterSchema]:
-        fresh = worker.client_for(plan.masters).table(table.name)
+        fresh = worker.client_for(plan.masters, plan.deadline_s).table(table.name)
         return [WriterSchema(each.avro_json, each.registry_id) for each in fresh.writer_schemas]
 
     known = [WriterSchema(each.avro_json, each.registry_id) for each in table.writer_schemas]
@@ -121,9 +128,9 @@ class Task:
     """One attempt at one Kafka partition's share of a micro-batch."""
 
     def __init__(
-        self, plan: TaskPlan, partition: int, *, target: Target | None = None, sink: DeadLetterSink | None = None
+        self, plan: TaskPlan, partition: int, *, writer: Writer | None = None, sink: DeadLetterSink | None = None
     ) -> None:
-        """`target` and `sink` are this process's kept client and producer unless given."""
+        """`writer` and `sink` come from this process's kept client and producer unless given."""
         position = plan.positions.get(partition)
         if position is None:
             raise TaskFailed(f"Kafka partition {partition} of {plan.topic.topic} was not opened", fatal=True)
@@ -133,14 +140,12 @@ class Task:
         self._records = _Records()
         self._sink = sink or worker.sink_for(plan.bootstrap, plan.dead_letter_topic)
         self._decoder = decoder_of(plan)
-        self._sender = Sender(
-            plan.table,
-            target or worker.SourceTarget(worker.client_for(plan.masters), plan.table, source, position),
-            plan.known.get(partition, {}),
-            self._row_failed,
-            batch_bytes=plan.batch_bytes,
-            deadline_s=plan.deadline_s,
+        known = plan.known.get(partition, {})
+        writer = writer or worker.client_for(plan.masters, plan.deadline_s).source_writer(
+            plan.table, source, generation=position.generation, done=position.done, acknowledged=known
         )
+        self._sender = Sender(plan.table, writer, self._row_failed, batch_bytes=plan.batch_bytes)
+        self._writer = writer
         self._record_count = 0
         self._dead = 0
         self._decode_s = 0.0
@@ -154,7 +159,7 @@ class Task:
             for batch in rest:
                 if batch.num_rows:
                     self._take(batch)
-            self._sender.finish()
+            self._sender.flush()
             # Before the task succeeds: what is neither in a table nor here would be lost.
             self._sink.flush()
         finally:
@@ -173,10 +178,9 @@ class Task:
         for rows in decoded.batches:
             self._sender.push(rows)
         self._record_count += batch.num_rows
-        self._records.release(self._sender.oldest())
-        while self._records.bytes_held > HELD_BYTES_MAX and self._sender.oldest() is not None:
-            self._sender.relieve()
-            self._records.release(self._sender.oldest())
+        if self._records.bytes_held > HELD_BYTES_MAX:
+            self._sender.flush()
+            self._records.clear()
 
     def _check_order(self, batch: Any, offsets: Any) -> None:
         partitions = batch.column("partition").to_numpy()
@@ -208,12 +212,12 @@ class Task:
             {
                 "kafka_partition": self._partition,
                 "records": self._record_count,
-                "rows": totals.rows_sent,
-                "applied": totals.rows_applied,
-                "replayed": totals.rows_replayed,
+                "rows": totals.rows,
+                "applied": self._writer.rows_applied,
+                "replayed": self._writer.rows_replayed,
                 "dead_letters": self._dead,
                 "batches": totals.batches,
-                "bytes": totals.bytes_sent,
+                "bytes": totals.bytes,
                 "decode_us": int(self._decode_s * 1e6),
                 "task_us": int(task_s * 1e6),
             }

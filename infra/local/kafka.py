@@ -7,6 +7,7 @@ on the same port with its topics. `python -m nyala.infra.local.kafka` runs one a
 from __future__ import annotations
 
 import argparse
+import base64
 import ctypes
 import json
 import os
@@ -17,12 +18,12 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from pathlib import Path
+from typing import Any
 
 from nyala.infra.jars import JarsMissing, broker_class_path, java
 
-CLUSTER_ID = "TnlhbGFMb2NhbFN0YWNrMQ"
-"""KRaft's 22-character id; one fixed id, because a cluster is told apart by its folder."""
 START_WAIT_S = 60.0
 STOP_WAIT_S = 20.0
 READY_LINE = b"Kafka Server started"
@@ -80,7 +81,7 @@ class KafkaBroker:
 
     def __init__(self, folder: Path | str, *, port: int = 0, heap_mb: int = 320) -> None:
         """`folder` is created; `port` 0 takes the port of an earlier start, else a free one."""
-        self.folder = Path(folder)
+        self.folder = Path(folder).resolve()
         self.log_file = self.folder / "kafka.log"
         self._heap_mb = heap_mb
         self._wanted_port = port
@@ -90,12 +91,17 @@ class KafkaBroker:
     @property
     def port(self) -> int:
         """The port clients use; KafkaFailed before the first start."""
-        return self._ports()["port"]
+        return int(self._state()["port"])
 
     @property
     def bootstrap(self) -> str:
         """`host:port` for clients."""
         return f"127.0.0.1:{self.port}"
+
+    @property
+    def cluster_id(self) -> str:
+        """Kafka's own id of the cluster; another one for each folder."""
+        return str(self._state()["cluster_id"])
 
     @property
     def pid(self) -> int | None:
@@ -107,7 +113,7 @@ class KafkaBroker:
         if self.pid is not None:
             return self
         self.folder.mkdir(parents=True, exist_ok=True)
-        if not (self.folder / "ports.json").exists():
+        if not (self.folder / "ports.json").exists() or self._wanted_port not in (0, self.port):
             self._lay_out()
         if not (self.folder / "data" / "meta.properties").exists():
             self._format()
@@ -199,25 +205,33 @@ class KafkaBroker:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def _ports(self) -> dict[str, int]:
+    def _state(self) -> dict[str, Any]:
         path = self.folder / "ports.json"
         if not path.exists():
             raise KafkaFailed(f"no broker was started in {self.folder} yet")
-        ports: dict[str, int] = json.loads(path.read_text())
-        return ports
+        state: dict[str, Any] = json.loads(path.read_text())
+        return state
 
     def _lay_out(self) -> None:
         port, controller_port = _free_ports(self._wanted_port)
+        known = json.loads(path.read_text()) if (path := self.folder / "ports.json").exists() else {}
+        cluster_id = known.get("cluster_id") or _new_cluster_id()
         data = self.folder / "data"
         text = _PROPERTIES.format(port=port, controller_port=controller_port, data=data)
         (self.folder / "server.properties").write_text(text)
         (self.folder / "log4j2.properties").write_text(_LOG4J)
         # Last, because its presence says that the layout is complete.
-        (self.folder / "ports.json").write_text(json.dumps({"port": port, "controller_port": controller_port}))
+        path.write_text(json.dumps({"port": port, "controller_port": controller_port, "cluster_id": cluster_id}))
 
     def _format(self) -> None:
         command = [*self._java("-Xmx128m", "-XX:TieredStopAtLevel=1"), "kafka.tools.StorageTool", "format"]
-        command += ["-t", CLUSTER_ID, "-c", str(self.folder / "server.properties"), "--ignore-formatted"]
+        command += [
+            "-t",
+            str(self._state()["cluster_id"]),
+            "-c",
+            str(self.folder / "server.properties"),
+            "--ignore-formatted",
+        ]
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         if result.returncode != 0:
             raise KafkaFailed(f"formatting {self.folder} failed: {(result.stderr + result.stdout).strip()[-500:]}")
@@ -237,6 +251,11 @@ def _free_ports(wanted: int) -> tuple[int, int]:
             raise KafkaFailed(f"port {wanted} is taken ({error.strerror}): choose another for Kafka") from error
         second.bind(("127.0.0.1", 0))
         return int(first.getsockname()[1]), int(second.getsockname()[1])
+
+
+def _new_cluster_id() -> str:
+    """22 URL-safe characters; one that begins with a dash would be taken for an option."""
+    return "n" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
 
 
 def _die_with_parent() -> None:
@@ -261,7 +280,7 @@ def main() -> int:
         print(f"nyala: {error}", file=sys.stderr)
         return 1
     if options.ready_file:
-        ready = {"uuid": CLUSTER_ID, "address": broker.bootstrap, "pid": broker.pid}
+        ready = {"uuid": broker.cluster_id, "address": broker.bootstrap, "pid": broker.pid}
         temporary = options.ready_file.with_suffix(".new")
         temporary.write_text(json.dumps(ready))
         temporary.replace(options.ready_file)

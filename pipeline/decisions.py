@@ -1,0 +1,162 @@
+"""The decisions query: Kafka `decisions` -> the executor at each tablet's leader -> `outcomes`. All on the driver.
+
+Executing twice, late or out of order is safe: the leader checks term, version, config and deadline. So a micro-batch
+that runs again does no harm, and a decision that fails is left to the masters, which derive anew what is needed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from kafka import KafkaProducer
+
+from nyala import schemas
+from nyala.replica.base import Refused, check
+from nyala.replica.client import Client, connect
+from nyala.replica.steer import Outcome, Result, execute
+
+from .errors import QueryInterrupted, QueryRefused, of_refusal, of_spark
+from .topics import Topics
+
+DECISIONS_TOPIC = "decisions"
+OUTCOMES_TOPIC = "outcomes"
+PARALLEL_MAX = 8
+RETRY_PAUSE_S = 0.5
+RETRY_FOR_S = 20.0
+"""How long one decision may be asked again; then its outcome is FAILED and the masters decide anew."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecisionsOptions:
+    """Options of the decisions query; all stable."""
+
+    masters: str
+    bootstrap: str
+    checkpoint: str
+    decisions_topic: str = DECISIONS_TOPIC
+    outcomes_topic: str = OUTCOMES_TOPIC
+    executor: str = "spark"
+    """Who carried it out, as `outcomes` shows it."""
+    available_now: bool = False
+
+    def __post_init__(self) -> None:
+        check(bool(self.masters and self.bootstrap and self.checkpoint), "masters, bootstrap and checkpoint are needed")
+
+
+def newest(records: Iterable[tuple[bytes | None, bytes | None, int]]) -> list[Mapping[str, Any]]:
+    """The decisions in force of (key, value, offset) records: the last of each tablet, withdrawn ones left out.
+
+    A record that is no decision is left out too: only masters write here, and an older build must not stop.
+    """
+    last: dict[bytes, tuple[int, bytes | None]] = {}
+    for key, value, offset in records:
+        if key is not None and offset >= last.get(key, (-1, None))[0]:
+            last[key] = (offset, value)
+    found = []
+    for _, value in sorted(last.values(), key=lambda each: each[0]):
+        if value is None:
+            continue
+        try:
+            found.append(schemas.decode("decision", value))
+        except (ValueError, EOFError, IndexError, TypeError):
+            continue
+    return found
+
+
+def carry_out(
+    decision: Mapping[str, Any],
+    client: Client,
+    *,
+    wall_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+    pause: Callable[[float], None] = time.sleep,
+) -> Outcome:
+    """Execute, and execute again while that may help and the deadline has not passed."""
+    until_us = wall_us() + int(RETRY_FOR_S * 1e6)
+    if decision["deadline_us"] > 0:
+        until_us = min(until_us, decision["deadline_us"])
+    while True:
+        outcome = execute(decision, client, now_us=wall_us)
+        if not outcome.retryable or outcome.result is not Result.FAILED or wall_us() >= until_us:
+            return outcome
+        pause(RETRY_PAUSE_S)
+
+
+class DecisionsQuery:
+    """One run of the query. `report` gets a line for each outcome. Concurrency: as IngestQuery."""
+
+    def __init__(self, spark: Any, options: DecisionsOptions, report: Callable[[Outcome], None] = lambda _: None) -> None:
+        self._spark = spark
+        self._options = options
+        self._report = report
+        self._query: Any = None
+        self._failure: BaseException | None = None
+        self._client = connect(options.masters)
+        self._producer = KafkaProducer(bootstrap_servers=options.bootstrap, acks="all", enable_idempotence=True)
+
+    def run(self) -> None:
+        """Run until the query ends. QueryRefused or QueryInterrupted, as for ingest."""
+        try:
+            self._ensure_topics()
+            self._query = self._start()
+            self._query.awaitTermination()
+            if self._failure is not None:
+                raise of_spark(self._failure)
+        except (QueryRefused, QueryInterrupted):
+            raise
+        except Refused as error:
+            raise of_refusal(error) from error
+        except Exception as error:
+            raise of_spark(self._failure or error) from error
+        finally:
+            self.stop()
+            self._producer.close()
+            self._client.close()
+
+    def stop(self) -> None:
+        """End the query after the micro-batch that is running."""
+        if self._query is not None and self._query.isActive:
+            self._query.stop()
+
+    def _ensure_topics(self) -> None:
+        topics = Topics(self._options.bootstrap)
+        try:
+            topics.ensure(self._options.decisions_topic, configs={"cleanup.policy": "compact"})
+            topics.ensure(self._options.outcomes_topic)
+        finally:
+            topics.close()
+
+    def _start(self) -> Any:
+        options = self._options
+        reader = self._spark.readStream.format("kafka").option("kafka.bootstrap.servers", options.bootstrap)
+        reader = reader.option("subscribe", options.decisions_topic).option("startingOffsets", "earliest")
+        # The topic is compacted: a decision that is gone was replaced or withdrawn.
+        reader = reader.option("failOnDataLoss", "false").option("kafka.isolation.level", "read_committed")
+        writer = reader.load().select("key", "value", "offset").writeStream.foreachBatch(self._micro_batch)
+        writer = writer.queryName("nyala decisions").option("checkpointLocation", options.checkpoint)
+        return (writer.trigger(availableNow=True) if options.available_now else writer).start()
+
+    def _micro_batch(self, rows: Any, _: int) -> None:
+        try:
+            decisions = newest((row.key, row.value, row.offset) for row in rows.toLocalIterator())
+            if decisions:
+                with ThreadPoolExecutor(PARALLEL_MAX, thread_name_prefix="decision") as pool:
+                    outcomes = list(pool.map(lambda each: carry_out(each, self._client), decisions))
+                self._publish(outcomes)
+        except Exception as error:
+            self._failure = of_spark(error)
+            raise
+
+    def _publish(self, outcomes: list[Outcome]) -> None:
+        sent = []
+        for outcome in outcomes:
+            record = outcome.record(self._options.executor, time.time_ns() // 1000)
+            value = schemas.encode("outcome", record)
+            sent.append(self._producer.send(self._options.outcomes_topic, key=outcome.tablet_id.encode(), value=value))
+        self._producer.flush()
+        for future, outcome in zip(sent, outcomes, strict=True):
+            future.get()
+            self._report(outcome)

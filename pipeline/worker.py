@@ -1,0 +1,33 @@
+"""What one Python worker process keeps over tasks: one client, one producer. Never made at import, always in a task.
+
+Spark forks its workers from a daemon; a channel that was opened before the fork would hang in the child.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+
+from nyala.replica.client import Client, ClientOptions, connect
+
+from .dead_letters import DeadLetterSink
+
+
+def client_for(masters: str, write_timeout_s: float = 120.0) -> Client:
+    """This process's client of a cluster."""
+    return _client(os.getpid(), masters, write_timeout_s)
+
+
+def sink_for(bootstrap: str, topic: str) -> DeadLetterSink:
+    """This process's producer of dead letters."""
+    return _sink(os.getpid(), bootstrap, topic)
+
+
+@lru_cache(maxsize=4)
+def _client(pid: int, masters: str, write_timeout_s: float) -> Client:
+    return connect(masters, options=ClientOptions(write_timeout_s=write_timeout_s))
+
+
+@lru_cache(maxsize=8)
+def _sink(pid: int, bootstrap: str, topic: str) -> DeadLetterSink:
+    return DeadLetterSink(bootstrap, topic)
