@@ -151,7 +151,7 @@ class Node:
     def persist(self, count: int | None = None) -> bool:
         """The disk finishes the oldest bundles, all of them by default. True if there were any."""
         moved = False
-        while self.pending and (count is None or count > 0):
+        while self.pending and (count is None or count > 0) and self.uuid not in self.net.stalled:
             ready = self.pending.popleft()
             if ready.hard_state:
                 self.net.verify.on_hard_state(self.uuid, ready.hard_state)
@@ -197,6 +197,8 @@ class Net:
         self.reads_failed: list[tuple[str, int, Code]] = []
         self.copies: list[tuple[str, str, DataState, OpId]] = []
         self.copying: set[str] = set()
+        self.stalled: set[str] = set()
+        """Nodes whose disk finishes nothing."""
         self.deleted: set[str] = set()
         self.crashed: dict[str, Durable] = {}
         self.log_of_messages: list[Message] = []

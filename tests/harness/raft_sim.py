@@ -1,9 +1,9 @@
 """One seed, one history: random faults on a group of cores, then a healed core that must make progress.
 
 Phase 1 (safety) loses, doubles, delays and reorders messages, cuts ways in one or both directions, crashes, restarts
-and pauses nodes, drops logs, changes members, transfers leadership, writes and reads. Phase 2 (liveness) heals everything
-that can be healed and demands a leader, a committed write and equal logs within a bounded number of ticks. Every choice
-is drawn from the seed; swarm testing: each seed also draws which faults it uses and how often.
+and pauses nodes, drops logs, changes members, transfers leadership, writes and reads. Phase 2 (liveness) heals
+everything that can be healed and demands a leader, a committed write and equal logs within a bounded number of
+ticks. Every choice is drawn from the seed; swarm testing: each seed also draws which faults it uses and how often.
 """
 
 from __future__ import annotations
