@@ -25,11 +25,11 @@ MARKS_PER_CHANGE_MAX = 500
 class Voice:
     """One listener of decisions, a topic or an executor, with its own book of what it was told."""
 
-    def __init__(self, book: DecisionBook, say: Say, listening: Callable[[], bool]) -> None:
+    def __init__(self, book: DecisionBook, say: Say, connection: Callable[[], int]) -> None:
         self.book = book
         self.say = say
-        self.listening = listening
-        self.was_listening = False
+        self.connection = connection
+        self.last_connection = 0
 
 
 class Governor:
@@ -46,9 +46,9 @@ class Governor:
         self.on_outcome: Callable[[Outcome], None] = lambda outcome: None
         self.on_view: Callable[[ClusterView], None] = lambda view: None
 
-    def add_voice(self, say: Say, listening: Callable[[], bool] = lambda: True) -> None:
-        """Whoever is told decisions; while it is not `listening`, nothing is queued for it."""
-        self._voices.append(Voice(DecisionBook(self._state.options, self._versions), say, listening))
+    def add_voice(self, say: Say, connection: Callable[[], int] = lambda: 1) -> None:
+        """Whoever is told decisions, on its numbered `connection`; at 0 nobody listens, and nothing is queued."""
+        self._voices.append(Voice(DecisionBook(self._state.options, self._versions), say, connection))
 
     async def tick(self) -> None:
         """One evaluation; Refused while this master does not lead."""
@@ -69,12 +69,11 @@ class Governor:
         self.on_view(view)
 
     def _tell(self, voice: Voice, decisions: list[Any], addresses: dict[str, str]) -> None:
-        listening = voice.listening()
-        if not listening:
-            voice.was_listening = False
+        connection = voice.connection()
+        if connection == 0:
             return
-        if not voice.was_listening:
-            voice.was_listening = True
+        if connection != voice.last_connection:
+            voice.last_connection = connection
             voice.book.forget()
         said = voice.book.update(decisions, addresses, self._state.mono_us, self._state.clock.wall_us())
         for tablet_id, record in said.items():

@@ -22,6 +22,7 @@ from .governor import Governor
 from .group import CatalogGroup
 from .identity import open_identity
 from .options import MasterOptions
+from .parts import Parts
 from .service import MasterService
 from .state import MasterState
 
@@ -103,7 +104,13 @@ class MasterProcess:
         return Address(host, bound or int(port))
 
     def _start_parts(self, state: MasterState, governor: Governor) -> None:
-        """Kafka and the executor, if asked for."""
+        """Kafka and the executor, if asked for; they are closed in the order in which they were started."""
+        loop = asyncio.get_running_loop()
+        parts = Parts(loop, state, governor)
+        if self.options.execute_decisions == "master":
+            self._parts.append(parts.start_executor())
+        if self.options.kafka:
+            self._parts.append(parts.start_kafka())
 
     def _announce(self, uuid: str, address: Address) -> None:
         text = json.dumps({"uuid": uuid, "address": str(address), "pid": os.getpid()})

@@ -27,8 +27,14 @@ def _config_of(state: MasterState, tablet_id: str) -> RaftConfig:
 
 
 def _grant(state: MasterState, tablet_id: str, wish: Wish, *, proposal: bool = False) -> Change:
-    if state.catalog.get(WISH + tablet_id) is not None:
-        other = state.catalog.get(WISH + tablet_id) or {}
+    other = state.catalog.get(WISH + tablet_id)
+    if other is not None:
+        if not proposal and (other["kind"], other["from_uuid"], other["to_uuid"]) == (
+            wish.kind.value,
+            wish.from_uuid,
+            wish.to_uuid,
+        ):
+            return {}, [], "", other["wish_id"]  # asked again after a lost answer
         raise Refused(
             Code.CHANGE_PENDING, "another change of this tablet is wanted already", tablet=tablet_id, kind=other["kind"]
         )

@@ -1,0 +1,89 @@
+"""Threads beside the loop, and what passes between them: Kafka out and in, and the executor of decisions."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import logging
+from typing import Any
+
+from nyala.replica.base import Refused
+from nyala.replica.client import Client
+from nyala.replica.policy import ClusterView
+from nyala.replica.steer import Outcome
+
+from .decision_book import DecisionRecord
+from .executor import LocalExecutor
+from .governor import Governor
+from .kafka_link import KafkaLink
+from .reporter import Reporter
+from .state import MasterState
+
+_log = logging.getLogger("nyala.master")
+CONSIDER_TIMEOUT_S = 20.0
+
+
+class Parts:
+    """Wires the governor to its listeners. Concurrency: built on the loop's thread; callbacks say where they run."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, state: MasterState, governor: Governor) -> None:
+        self._loop = loop
+        self._state = state
+        self._governor = governor
+        self._link: KafkaLink | None = None
+
+    def start_executor(self) -> LocalExecutor:
+        """Carry decisions out in this process; with or without Kafka they are handed over directly."""
+        state = self._state
+        masters = state.group.replica.active_config.members
+        addresses = [a for m in masters for a in m.addresses if m.uuid != state.uuid]
+        client = Client([state.address, *addresses])
+        executor = LocalExecutor(client, self._executed)
+        executor.start()
+        self._governor.add_voice(executor.say)
+        return executor
+
+    def _executed(self, outcome: Outcome) -> None:
+        """On an executor's thread."""
+        link = self._link
+        if link is not None:
+            link.tell_outcome(outcome.record(f"master {self._state.uuid}", self._state.clock.wall_us()))
+
+    def start_kafka(self) -> KafkaLink:
+        """Publish decisions, reports and outcomes, and answer proposals, whenever Kafka is there."""
+        state = self._state
+        options = state.options
+        link = KafkaLink(options.kafka, options.topic_prefix, lambda: state.group.is_leader, self._consider)
+        self._link = link
+        reporter = Reporter(state)
+        was = {"connection": 0, "term": -1}
+
+        def say(decisions: dict[str, DecisionRecord | None]) -> None:
+            for tablet_id, record in decisions.items():
+                link.say("decisions", tablet_id, record)
+
+        def on_view(view: ClusterView) -> None:
+            now = {"connection": link.connection, "term": state.led_term}
+            if not now["connection"]:
+                return
+            if now != was:
+                was.update(now)
+                reporter.forget()
+            for key, report in reporter.changes(view).items():
+                link.say("reports", key, report)
+
+        self._governor.add_voice(say, lambda: link.connection)
+        self._governor.on_view = on_view
+        self._governor.on_outcome = link.tell_outcome
+        state.kafka_connected = lambda: link.connected
+        link.start()
+        return link
+
+    def _consider(self, proposal: dict[str, Any]) -> dict[str, Any] | None:
+        """On the thread that reads proposals: ask the governor on the loop, and wait."""
+        future = asyncio.run_coroutine_threadsafe(self._governor.consider(proposal), self._loop)
+        try:
+            return future.result(CONSIDER_TIMEOUT_S)
+        except (Refused, concurrent.futures.TimeoutError, concurrent.futures.CancelledError) as error:
+            _log.info("T %s a proposal waits: %s", proposal["tablet_id"], error)
+            return None

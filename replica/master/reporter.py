@@ -1,0 +1,135 @@
+"""Records for the topic `reports`: what the leading master knows of each tablet and server, on change and bounded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nyala.replica.base import DataState
+from nyala.replica.policy import ClusterView, TabletView
+
+from .state import MasterState
+from .tables import TABLE, TABLET
+
+SIZES_EVERY_US = 5_000_000
+"""Sizes and row counts change all the time: they are published so often at most."""
+
+Report = dict[str, Any]
+
+
+class Reporter:
+    """Remembers what was published, and finds what changed. Concurrency: the loop's thread."""
+
+    def __init__(self, state: MasterState) -> None:
+        self._state = state
+        self._said: dict[str, tuple[Report, int]] = {}
+
+    def forget(self) -> None:
+        """Nothing is known to be published: everything is reported anew, at the bounded rate."""
+        self._said.clear()
+
+    def changes(self, view: ClusterView) -> dict[str, Report | None]:
+        """By key, the reports to publish now; None for a tablet that is gone."""
+        budget = max(1, self._state.options.reports_per_second_max * self._state.options.policy_ms // 1000)
+        now_us = self._state.mono_us
+        out: dict[str, Report | None] = {}
+        current = self._reports(view)
+        for key in [k for k in self._said if k not in current and not k.startswith("server:")]:
+            if len(out) < budget:
+                out[key] = None
+                del self._said[key]
+        for key, report in current.items():
+            if len(out) >= budget:
+                break
+            if self._is_news(key, report, now_us):
+                self._said[key] = (report, now_us)
+                out[key] = report
+        return out
+
+    def _is_news(self, key: str, report: Report, now_us: int) -> bool:
+        said = self._said.get(key)
+        if said is None or _shape(said[0]) != _shape(report):
+            return True
+        return now_us - said[1] >= SIZES_EVERY_US and _sizes(said[0]) != _sizes(report)
+
+    def _reports(self, view: ClusterView) -> dict[str, Report]:
+        found = {t.tablet_id: self._tablet(t) for t in view.tablets}
+        for server in view.servers:
+            addresses = server.member.addresses
+            found[f"server:{server.uuid}"] = self._report(
+                server_uuid=server.uuid,
+                server_address=str(addresses[0]) if addresses else "",
+                alive=server.alive,
+                location=server.location,
+            )
+        return found
+
+    def _tablet(self, tablet: TabletView) -> Report:
+        record = self._state.catalog.get(TABLET + tablet.tablet_id) or {}
+        table = self._state.catalog.get(TABLE + tablet.table_id) or {}
+        known = self._state.soft.tablets.get(tablet.tablet_id)
+        return self._report(
+            tablet_id=tablet.tablet_id,
+            table_id=tablet.table_id,
+            table_name=str(table.get("name", "")),
+            range_pos=int(record.get("range_pos", 0)),
+            bucket=int(record.get("bucket", 0)),
+            replication_factor=tablet.replication_factor,
+            config_opid=tablet.config.opid._asdict(),
+            pending_change=tablet.pending or tablet.wish is not None,
+            leader_uuid=tablet.leader_uuid,
+            term=max(known.leader_term, 0) if known else 0,
+            replicas=[self._replica(tablet, m.uuid) for m in tablet.config.members],
+        )
+
+    def _replica(self, tablet: TabletView, uuid: str) -> dict[str, Any]:
+        member = tablet.config.member(uuid)
+        server = self._state.soft.servers.get(uuid)
+        status = self._state.soft.replica(uuid, tablet.tablet_id)
+        addresses = server.addresses if server else (member.addresses if member else ())
+        return {
+            "uuid": uuid,
+            "address": str(addresses[0]) if addresses else "",
+            "votes": bool(member and member.votes),
+            "promote": bool(member and member.promote),
+            "replace": bool(member and member.replace),
+            "health": tablet.health_of(uuid).name,
+            "data_state": status.data_state if status else int(DataState.DOES_NOT_EXIST),
+            "bytes_on_disk": status.bytes_on_disk if status else 0,
+            "rows": status.rows if status else 0,
+            "is_leader": uuid == tablet.leader_uuid,
+            "location": server.location if server else "",
+        }
+
+    def _report(self, **fields: Any) -> Report:
+        return {
+            "tablet_id": "",
+            "table_id": "",
+            "table_name": "",
+            "range_pos": 0,
+            "bucket": 0,
+            "replication_factor": 0,
+            "config_opid": {"term": 0, "index": 0},
+            "pending_change": False,
+            "leader_uuid": "",
+            "term": 0,
+            "replicas": [],
+            "server_uuid": "",
+            "server_address": "",
+            "alive": True,
+            "location": "",
+            "catalog_term": self._state.led_term,
+            "at_us": self._state.clock.wall_us(),
+            "reserved": b"",
+            **fields,
+        }
+
+
+def _shape(report: Report) -> tuple[Any, ...]:
+    """Everything but sizes and the time."""
+    rest = tuple(v for k, v in report.items() if k not in ("at_us", "replicas"))
+    replicas = [{k: v for k, v in r.items() if k not in ("bytes_on_disk", "rows")} for r in report["replicas"]]
+    return (rest, replicas)
+
+
+def _sizes(report: Report) -> list[tuple[int, int]]:
+    return [(r["bytes_on_disk"], r["rows"]) for r in report["replicas"]]
