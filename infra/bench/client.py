@@ -1,0 +1,119 @@
+"""One client process of a benchmark: says `ready`, waits for `go`, works, prints one JSON line.
+
+Rows have the shape of Kudu's own loader: int64 key, int32, string. They are made while the clock runs, as that loader
+makes them. The clock stops when the last write is acknowledged.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from nyala.replica.client import Client, ScanSpec, TableHandle, parse_masters, wire_batches
+from nyala.replica.rows import RowOp
+
+ROWS_PER_ROUND = 150_000
+"""Rows made and split by tablet at a time: about 50,000 for each of three tablets."""
+WARM_UP_WRITES = 20
+
+
+def rows_of(keys: Any, first: int, string_bytes: int) -> pa.Table:
+    """`len(keys)` rows; `int_val` counts from `first`, `string_val` is it in decimal with leading zeros."""
+    numbers = np.arange(first, first + len(keys))
+    text = pl.Series(numbers).cast(pl.String).str.zfill(string_bytes).to_arrow().cast(pa.string())
+    return pa.table({"key": pa.array(keys), "int_val": pa.array(numbers.astype(np.int32)), "string_val": text})
+
+
+def bulk(client: Client, handle: TableHandle, options: argparse.Namespace) -> dict[str, Any]:
+    """Insert sequential keys, or upsert random ones, in batches of about a megabyte."""
+    writer = client.session_writer(handle)
+    random = np.random.default_rng(options.start + 1)
+    op = RowOp.UPSERT if options.mode == "upsert" else RowOp.INSERT
+    started = time.monotonic()
+    for first in range(options.start, options.start + options.rows, ROWS_PER_ROUND):
+        count = min(ROWS_PER_ROUND, options.start + options.rows - first)
+        keys = random.integers(0, 1 << 62, count) if options.mode == "upsert" else np.arange(first, first + count)
+        for batch in wire_batches(handle, rows_of(keys, first, options.string_bytes), op, target_bytes=4 << 20):
+            writer.send(batch)
+    writer.flush()
+    seconds = time.monotonic() - started
+    return {"seconds": seconds, "applied": writer.rows_applied, "errors": len(writer.row_errors)}
+
+
+def single(client: Client, handle: TableHandle, options: argparse.Namespace) -> dict[str, Any]:
+    """`rows` one-row inserts from each of `threads` threads, each waiting for its own acknowledgement."""
+
+    def work(first: int) -> list[float]:
+        writer = client.session_writer(handle)
+        latencies = []
+        for number in range(first, first + options.rows + WARM_UP_WRITES):
+            row = rows_of(np.array([number]), number, options.string_bytes)
+            began = time.perf_counter()
+            for batch in wire_batches(handle, row, RowOp.INSERT):
+                writer.send(batch)
+            writer.flush()
+            latencies.append(time.perf_counter() - began)
+        return latencies[WARM_UP_WRITES:]
+
+    each = options.rows + WARM_UP_WRITES
+    started = time.monotonic()
+    with ThreadPoolExecutor(options.threads) as pool:
+        latencies = [
+            t for part in pool.map(work, [options.start + n * each for n in range(options.threads)]) for t in part
+        ]
+    return {"seconds": time.monotonic() - started, "writes": options.threads * each, "latencies": latencies}
+
+
+def scan(client: Client, handle: TableHandle, options: argparse.Namespace) -> dict[str, Any]:
+    """Read every second tablet part, so that two clients share the table."""
+    spec = ScanSpec(columns=("key", "int_val", "string_val"), snapshot_time=options.at)
+    parts = [tablet for number, tablet in enumerate(handle.tablets) if number % options.of == options.part]
+    started = time.monotonic()
+    with ThreadPoolExecutor(max(1, len(parts))) as pool:
+        rows = sum(part.rows for part in pool.map(lambda tablet: client.scan_tablet(handle, tablet, spec), parts))
+    return {"seconds": time.monotonic() - started, "rows": rows}
+
+
+WORK: dict[str, Callable[[Client, TableHandle, argparse.Namespace], dict[str, Any]]] = {
+    "insert": bulk,
+    "upsert": bulk,
+    "single": single,
+    "scan": scan,
+}
+
+
+def main() -> int:
+    """Run one piece of work."""
+    parser = argparse.ArgumentParser(description="one client process of a benchmark")
+    parser.add_argument("--masters", required=True)
+    parser.add_argument("--table", required=True)
+    parser.add_argument("--mode", choices=sorted(WORK), required=True)
+    parser.add_argument("--rows", type=int, default=0)
+    parser.add_argument("--start", type=int, default=0)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--string-bytes", type=int, default=32)
+    parser.add_argument("--part", type=int, default=0)
+    parser.add_argument("--of", type=int, default=1)
+    parser.add_argument("--at", type=int, default=0)
+    options = parser.parse_args()
+    with Client(parse_masters(options.masters)) as client:
+        handle = client.get_table(options.table)
+        rows_of(np.arange(10), 0, options.string_bytes)
+        client.snapshot_time(handle)
+        print("ready", flush=True)
+        sys.stdin.readline()
+        print(json.dumps(WORK[options.mode](client, handle, options)), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

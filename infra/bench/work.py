@@ -1,0 +1,125 @@
+"""The same work that the peer does, on a cluster of ours: each function runs one round and returns its figures."""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from nyala.replica.client import Client, TableHandle
+from nyala.replica.rows import Column, ColumnType, PartitionSpec, TableSchema
+
+from .report import Figures
+
+TABLETS = 3
+SCHEMA = TableSchema(
+    1,
+    (
+        Column(id=1, name="key", type=ColumnType.INT64, nullable=False),
+        Column(id=2, name="int_val", type=ColumnType.INT32),
+        Column(id=3, name="string_val", type=ColumnType.STRING),
+    ),
+    ("key",),
+)
+
+
+class BenchFailed(RuntimeError):
+    """A round did not do the work that it was to measure."""
+
+
+def new_table(client: Client, name: str, tablets: int = TABLETS) -> TableHandle:
+    """A fresh table with three replicas of each tablet, led and ready to be written."""
+    handle = client.create_table(name, SCHEMA, PartitionSpec(("key",), tablets))
+    client.snapshot_time(handle)
+    return handle
+
+
+def run_clients(masters: str, table: str, arguments: list[list[str]]) -> list[dict[str, Any]]:
+    """Start one client process for each argument list, let them go at the same time, return what each printed."""
+    command = [sys.executable, "-m", "nyala.infra.bench.client", "--masters", masters, "--table", table]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    running = [subprocess.Popen([*command, *more], **pipes) for more in arguments]
+    try:
+        for process in running:
+            line = process.stdout.readline() if process.stdout else ""
+            if line.strip() != "ready":
+                raise BenchFailed(f"a client ended before it was ready (status {process.poll()})")
+        for process in running:
+            if process.stdin:
+                process.stdin.write("go\n")
+                process.stdin.flush()
+        printed = [process.communicate()[0] for process in running]
+    finally:
+        for process in running:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+    if any(process.returncode for process in running):
+        raise BenchFailed(f"clients ended with {[process.returncode for process in running]}")
+    return [json.loads(text) for text in printed]
+
+
+def load(masters: str, table: str, rows: int, *, upsert: bool, clients: int = 2, string_bytes: int = 32) -> Figures:
+    """Bulk insert of sequential keys, or upsert of random ones, timed to the slowest client's last acknowledgement."""
+    each = rows // clients
+    results = run_clients(
+        masters,
+        table,
+        [
+            [
+                "--mode",
+                "upsert" if upsert else "insert",
+                "--rows",
+                str(each),
+                "--start",
+                str(pos * each),
+                "--string-bytes",
+                str(string_bytes),
+            ]
+            for pos in range(clients)
+        ],
+    )
+    if any(r["errors"] or r["applied"] != each for r in results):
+        raise BenchFailed(f"not every row was applied: {results}")
+    name = "random_upsert_rows_per_s" if upsert else "bulk_insert_rows_per_s"
+    return {name: each * clients / max(r["seconds"] for r in results)}
+
+
+def single_writes(masters: str, table: str, writes: int, clients: int, start: int) -> Figures:
+    """One-row durable writes by `clients` threads of one process."""
+    arguments = ["--mode", "single", "--rows", str(writes // clients), "--threads", str(clients), "--start", str(start)]
+    (result,) = run_clients(masters, table, [arguments])
+    latencies = sorted(1000 * t for t in result["latencies"])
+    if clients > 1:
+        return {f"single_write_{clients}_clients_per_s": result["writes"] / result["seconds"]}
+    return {
+        "single_write_ms": statistics.fmean(latencies),
+        "single_write_p50_ms": latencies[len(latencies) // 2],
+        "single_write_p99_ms": latencies[int(len(latencies) * 0.99)],
+    }
+
+
+def scan(masters: str, client: Client, table: str, clients: int = 2) -> tuple[int, Figures]:
+    """(rows, figures) of a scan of three columns at one time by `clients` processes."""
+    at = client.snapshot_time(client.get_table(table))
+    arguments = [["--mode", "scan", "--part", str(n), "--of", str(clients), "--at", str(at)] for n in range(clients)]
+    results = run_clients(masters, table, arguments)
+    rows = sum(r["rows"] for r in results)
+    return rows, {"scan_rows_per_s": rows / max(r["seconds"] for r in results)}
+
+
+def process_figures(pids: dict[str, int]) -> dict[str, tuple[float, float]]:
+    """Name -> (peak resident MB, CPU seconds) of each process, as the kernel accounts them."""
+    out = {}
+    for name, pid in pids.items():
+        status, stat = Path(f"/proc/{pid}/status"), Path(f"/proc/{pid}/stat")
+        if not status.exists():
+            continue
+        peak = re.search(r"VmHWM:\s+(\d+) kB", status.read_text())
+        fields = stat.read_text().rpartition(")")[2].split()
+        out[name] = (int(peak[1]) / 1024 if peak else 0.0, (int(fields[11]) + int(fields[12])) / 100.0)
+    return out
