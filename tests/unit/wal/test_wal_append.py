@@ -119,7 +119,12 @@ def test_reserve_with_a_full_queue_blocks_until_there_is_room() -> None:
     disk = SimDisk()
     gate = threading.Event()
     log, _ = open_log(disk, WalOptions(queue_bytes_max=1000), threaded=True)
-    disk.hook = lambda operation, _: None if operation != "pwrite" or gate.wait(30) else None
+
+    def hold_writes(operation: str, _: str) -> None:
+        if operation == "pwrite":
+            assert gate.wait(30)
+
+    disk.hook = hold_writes
     outcomes = Outcomes()
     log.append([entry(1, bytes(600))], outcomes)
     started, passed = threading.Event(), threading.Event()

@@ -1,0 +1,225 @@
+"""Files of every format version that was ever written, which every later build must read.
+
+`python -m tests.formats.test_durable_formats` writes the files that are missing, and never touches one that is there.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import google_crc32c
+import pytest
+
+from nyala.replica.base import Address, Entry, EntryKind, Member, OpId, RaftConfig
+from nyala.replica.cmeta import ConsensusMeta, path_of
+from nyala.replica.wal import Log, dump_segment
+from nyala.schemas import frame, unframe
+from tests.harness.sim_disk import SimDisk
+
+GOLDEN = Path(__file__).parent / "golden"
+SEGMENT = "wal_segment_v1.avro"
+META = "consensus_metadata_v1.bin"
+FOLDER = "wals/golden"
+UUID_A, UUID_B = "a" * 32, "b" * 32
+
+CONFIG = RaftConfig(
+    OpId(3, 4),
+    (
+        Member(UUID_A, (Address("one.example", 7050),)),
+        Member(UUID_B, (Address("two.example", 7051),), votes=False, promote=True, replace=True),
+        Member("c" * 32, (), holds_data=False),
+    ),
+    decision=(2, 9),
+)
+
+
+def _entry(index: int, kind: EntryKind, meta: bytes, payload: bytes) -> Entry:
+    crc = google_crc32c.value(payload)
+    return Entry(OpId(2 if index < 5 else 3, index), kind, index << 20, 7, meta, payload, crc)
+
+
+ENTRIES = [
+    _entry(3, EntryKind.NOOP, b"", b""),
+    _entry(4, EntryKind.WRITE, b"write meta", bytes(range(256)) * 3),
+    _entry(5, EntryKind.CONFIG, b"config", b""),
+    _entry(6, EntryKind.WRITE, b"", b"\x00" * 40_000),
+]
+GROUPS = [ENTRIES[:1], ENTRIES[1:3], ENTRIES[3:]]
+
+FRAMED: dict[str, dict[str, Any]] = {
+    "superblock": {
+        "version": 1,
+        "incompatible_features": [],
+        "tablet_id": "golden",
+        "table_id": "t" * 32,
+        "table_name": "flights",
+        "data_state": "READY",
+        "last_logged": {"term": 3, "index": 6},
+        "quarantine": "quarantine/golden.1",
+        "bucket": 1,
+        "range_pos": 2,
+        "partition_json": '{"buckets": 3}',
+        "schemas_json": ['{"schema_id": 7}'],
+        "history_retention_us": 900_000_000,
+        "flush_opid": {"term": 3, "index": 5},
+        "flush_time": 5 << 20,
+        "history_horizon": 1 << 20,
+        "blocks": [
+            {
+                "name": "golden-1.arrow",
+                "length_bytes": 4096,
+                "crc": 0xDEADBEEF,
+                "rows": 10,
+                "min_time": 1,
+                "max_time": 2,
+                "level": 1,
+                "tombstones": 3,
+                "schema_id": 7,
+                "reserved": b"",
+            }
+        ],
+        "block_generation": 2,
+        "ledger": {
+            "sources": [
+                {
+                    "source": {"cluster_id": "kafka", "topic_id": "topic", "kafka_partition": 4},
+                    "generation": 1,
+                    "last_offset": 99,
+                    "done": 50,
+                    "errors": [{"offset": 77, "code": 1, "column": "carrier"}],
+                }
+            ],
+            "clients": [
+                {
+                    "client_id": "c1",
+                    "first_incomplete": 3,
+                    "last_used": 4 << 20,
+                    "results": [{"sequence": 3, "hybrid_time": 4 << 20, "rows_applied": 2, "errors": []}],
+                }
+            ],
+        },
+        "wal_generation": 0,
+        "state": b"",
+        "reserved": b"",
+    },
+    "instance": {
+        "version": 1,
+        "incompatible_features": [],
+        "uuid": UUID_A,
+        "kind": "TABLET_SERVER",
+        "cluster_id": "k" * 32,
+        "created_us": 1_700_000_000_000_000,
+        "reserved": b"",
+    },
+}
+
+
+def _write_segment() -> bytes:
+    disk = SimDisk()
+    log, _ = Log.open(disk, FOLDER, "golden", threaded=False)
+    for group in GROUPS:
+        log.append(group, lambda _: None)
+        log.drain()
+    log.close()
+    return disk.read(f"{FOLDER}/wal-000000001")
+
+
+def _write_meta() -> bytes:
+    disk = SimDisk()
+    meta = ConsensusMeta.create(disk, "golden", UUID_A, CONFIG, 2)
+    meta.save_hard_state(3, UUID_B)
+    meta.raise_vote_floor(1)
+    return disk.read(path_of("golden"))
+
+
+def _segment_disk() -> tuple[SimDisk, str]:
+    disk = SimDisk()
+    disk.mkdir(FOLDER)
+    path = f"{FOLDER}/wal-000000001"
+    disk.poke(path, (GOLDEN / SEGMENT).read_bytes())
+    return disk, path
+
+
+def test_wal_segment_of_version_1_opens() -> None:
+    """Goal: logs of version 1 replay for ever. Method: open the golden file as the first segment of a log."""
+    disk, _ = _segment_disk()
+    log, replay = Log.open(disk, FOLDER, "golden", threaded=False)
+    assert list(replay.entries) == ENTRIES
+    assert (replay.last, replay.first_index, replay.withheld) == (OpId(3, 6), 3, None)
+    log.close()
+
+
+def test_wal_segment_of_version_1_is_readable_by_fastavro_alone() -> None:
+    """Goal: any Avro tool reads a closed segment. Method: fastavro with nothing of ours, blocks counted."""
+    with (GOLDEN / SEGMENT).open("rb") as file:
+        blocks = list(fastavro.block_reader(file))
+    assert [block.num_records for block in blocks] == [len(group) for group in GROUPS]
+    records = [record for block in blocks for record in block]
+    assert [(r["term"], r["index"], r["kind"], r["meta"], r["payload"], r["payload_crc"]) for r in records] == [
+        (*e.opid, e.kind, e.meta, e.payload, e.payload_crc) for e in ENTRIES
+    ]
+
+
+def test_wal_blocks_are_still_written_as_in_version_1() -> None:
+    """Goal: older builds read what this one writes. Method: the blocks of a new segment equal the golden ones."""
+    disk, path = _segment_disk()
+    fresh = _write_segment()
+    disk.poke("wals/golden/fresh", fresh)
+    bodies = []
+    for name, data in ((path, disk.read(path)), ("wals/golden/fresh", fresh)):
+        length = next(dump_segment(disk, name))["length_bytes"]
+        marker = data[length - 16 : length]
+        bodies.append(data[length:].replace(marker, b"*" * 16))
+    assert bodies[0] == bodies[1]
+
+
+def test_consensus_metadata_of_version_1_loads() -> None:
+    """Goal: votes of version 1 are kept for ever. Method: load the golden file; write the same content anew."""
+    disk = SimDisk()
+    disk.mkdir("consensus-meta")
+    disk.poke(path_of("golden"), (GOLDEN / META).read_bytes())
+    meta = ConsensusMeta.load(disk, "golden")
+    assert (meta.uuid, meta.term, meta.voted_for, meta.vote_floor_term) == (UUID_A, 3, UUID_B, 1)
+    assert meta.committed_config == CONFIG
+    assert _write_meta() == (GOLDEN / META).read_bytes()
+
+
+@pytest.mark.parametrize("name", sorted(FRAMED))
+def test_framed_file_of_version_1_reads_back(name: str) -> None:
+    """Goal: framed records of version 1 are read for ever. Method: unframe the golden file; frame the same anew."""
+    data = (GOLDEN / f"{name}_v1.bin").read_bytes()
+    assert unframe(name, data) == FRAMED[name]
+    assert frame(name, FRAMED[name]) == data
+
+
+@pytest.mark.parametrize("name", sorted(FRAMED))
+def test_framed_file_with_an_unknown_feature_is_refused(name: str) -> None:
+    """Goal: an older build does not guess. Method: the golden record with a feature nobody knows."""
+    with pytest.raises(ValueError, match="time-travel"):
+        unframe(name, frame(name, FRAMED[name] | {"incompatible_features": ["time-travel"]}))
+
+
+@pytest.mark.parametrize("name", sorted(FRAMED))
+def test_framed_file_flipped_or_cut_anywhere_is_refused(name: str) -> None:
+    """Goal: magic, version, length and CRC cover every byte. Method: flip each byte, cut at each length."""
+    data = frame(name, FRAMED[name])
+    for position in range(len(data)):
+        flipped = data[:position] + bytes([data[position] ^ 0x40]) + data[position + 1 :]
+        for bad in (flipped, data[:position], data + b"\0"):
+            with pytest.raises(ValueError, match=name):
+                unframe(name, bad)
+
+
+def _write_missing() -> None:
+    GOLDEN.mkdir(exist_ok=True)
+    files = {SEGMENT: _write_segment(), META: _write_meta()}
+    files |= {f"{name}_v1.bin": frame(name, value) for name, value in FRAMED.items()}
+    for name, data in files.items():
+        if not (GOLDEN / name).exists():
+            (GOLDEN / name).write_bytes(data)
+
+
+if __name__ == "__main__":
+    _write_missing()

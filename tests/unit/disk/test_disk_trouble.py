@@ -1,0 +1,135 @@
+"""Crash points, the root's lock, the families of errors, and what the simulated disk forgets."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nyala.replica.base import Code, DiskFailure, Refused
+from nyala.replica.disk import CRASH_EXIT_CODE, CrashPoints, RealDisk, lock_root
+from tests.harness.sim_disk import SECTOR_BYTES, SimCrash, SimDisk
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    env = {"PATH": "/usr/bin:/bin", **environment}
+    return subprocess.run([sys.executable, "-c", code], env=env, cwd=ROOT, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize(("armed", "passes"), [("here", 1), ("here:3", 3)])
+def test_armed_crash_point_ends_the_process_at_its_pass(armed: str, passes: int) -> None:
+    """Goal: death without clean-up, at the right pass. Method: a child that counts aloud, its exit code."""
+    code = (
+        "from nyala.replica.disk import RealDisk; import tempfile; d = RealDisk(tempfile.mkdtemp())\n"
+        "for n in range(1, 9):\n  print(n, flush=True); d.crash_point('elsewhere'); d.crash_point('here')"
+    )
+    done = run(code, NYALA_CRASH_POINT=armed)
+    assert done.returncode == CRASH_EXIT_CODE, done.stderr
+    assert done.stdout.split()[-1] == str(passes)
+
+
+def test_crash_points_are_off_unless_armed() -> None:
+    """Goal: off by default, and a misspelt countdown is refused. Method: an empty environment, a bad one."""
+    CrashPoints({}).reach("anything")
+    CrashPoints({}).reach("")
+    with pytest.raises(ValueError, match="countdown"):
+        CrashPoints({"NYALA_CRASH_POINT": "a:b"})
+
+
+def test_second_server_on_one_directory_is_refused_until_the_first_dies(tmp_path: Path) -> None:
+    """Goal: one server per directory. Method: hold the lock, try from a child, let go, try again."""
+    code = f"from nyala.replica.disk import lock_root; lock_root({str(tmp_path)!r}); print('in')"
+    lock = lock_root(tmp_path)
+    refused = run(code)
+    assert refused.returncode != 0
+    assert "another server runs on this directory" in refused.stderr
+    with pytest.raises(Refused, match="another server") as error:
+        lock_root(tmp_path)
+    assert error.value.code is Code.ILLEGAL_STATE
+    lock.close()
+    lock.close()
+    assert run(code).stdout.strip() == "in"
+    with lock_root(tmp_path):
+        pass
+    assert RealDisk(tmp_path).listdir("") == []
+
+
+def test_real_disk_tells_a_full_disk_from_a_broken_one(tmp_path: Path) -> None:
+    """Goal: ENOSPC is refused and retryable, EIO is fatal. Method: /dev/full, and a file system without fsync."""
+    disk = RealDisk(tmp_path)
+    (tmp_path / "full").symlink_to("/dev/full")
+    file = disk.open("full")
+    with pytest.raises(Refused) as full:
+        file.pwrite(b"x", 0)
+    assert full.value.code is Code.NO_SPACE
+    with pytest.raises(DiskFailure, match="sync"):
+        file.datasync()
+    file.close()
+    with pytest.raises(DiskFailure):
+        disk.read("")
+
+
+def test_sim_disk_keeps_what_was_synced_and_any_part_of_the_rest() -> None:
+    """Goal: the fake is as forgetful as it claims. Method: many seeds; synced bytes always, unsynced by sector."""
+    seen: set[bytes] = set()
+    for seed in range(200):
+        disk = SimDisk()
+        file = disk.open("f", create=True)
+        file.pwrite(b"a" * SECTOR_BYTES * 2, 0)
+        file.sync()
+        disk.sync_dir("")
+        file.pwrite(b"b" * SECTOR_BYTES * 2, 0)
+        disk.open("unsynced", create=True).close()
+        disk.power_loss(random.Random(seed))
+        data = disk.read("f")
+        seen.add(data[::SECTOR_BYTES] + (b"+" if disk.exists("unsynced") else b"-"))
+        with pytest.raises(ValueError, match="closed handle"):
+            file.size()
+    assert seen == {first + second + name for first in (b"a", b"b") for second in (b"a", b"b") for name in (b"+", b"-")}
+
+
+def test_sim_disk_forgets_what_a_failed_sync_did_not_write() -> None:
+    """Goal: a second sync that succeeds proves nothing. Method: EIO in the first, sync again, cut the power."""
+    disk = SimDisk()
+    file = disk.open("f", create=True)
+    file.pwrite(b"old", 0)
+    file.sync()
+    disk.sync_dir("")
+    file.pwrite(b"new", 0)
+    disk.fail_on("datasync", "f")
+    with pytest.raises(DiskFailure):
+        file.datasync()
+    file.datasync()
+    assert disk.read("f") == b"new"
+    disk.power_loss(random.Random(0))
+    assert disk.read("f") == b"old"
+
+
+def test_sim_disk_rename_is_atomic_under_power_loss() -> None:
+    """Goal: old content or new, never none. Method: crash between the rename and its sync, many seeds."""
+    seen = set()
+    for seed in range(50):
+        disk = SimDisk()
+        disk.replace("f", b"old")
+        disk.arm("disk.before_rename_sync")
+        with pytest.raises(SimCrash):
+            disk.replace("f", b"new")
+        disk.power_loss(random.Random(seed))
+        seen.add(disk.read("f"))
+    assert seen == {b"old", b"new"}
+
+
+def test_sim_disk_without_room_refuses_writes_and_keeps_removing() -> None:
+    """Goal: a full disk as design says. Method: a capacity, a write too many, a removal, the write again."""
+    disk = SimDisk(capacity_bytes=100)
+    disk.replace("a", bytes(80))
+    with pytest.raises(Refused, match="full"):
+        disk.replace("b", bytes(30))
+    disk.remove("a")
+    disk.replace("b", bytes(30))
+    assert disk.read("b") == bytes(30)
