@@ -168,6 +168,7 @@ class FollowerCopy:
             raise Refused(Code.CORRUPTION, "the source does not offer a block its superblock names", missing=missing)
         targets = {f.name: f"data/{renamed.names[f.name]}" for f in files}
         self._written = sorted(targets.values())
+        disk.mkdir("data")
         self._download(manifest, files, targets)
         disk.sync_dir("data")
         disk.crash_point("copy.4")

@@ -1,0 +1,173 @@
+"""Replicas at rest on disks in memory: a source to copy from, and what a test wants to know of a target."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from nyala.replica.base import Address, Code, DataState, Entry, EntryKind, Member, OpId, RaftConfig, Refused
+from nyala.replica.cmeta import ConsensusMeta
+from nyala.replica.copy import (
+    CopySourceSession,
+    LocalCopySource,
+    SourceSessions,
+    capture_session,
+    cmeta_path,
+    wal_folder,
+)
+from nyala.replica.rows import WriteMeta, crc32c, encode_batch
+from nyala.replica.tablet import Superblock, Tablet
+from nyala.replica.wal import Log, WalOptions
+from tests.harness.rows import PARTITION, SCHEMA, batch
+from tests.harness.sim_disk import SimDisk
+
+TABLET = "tablet-1"
+SOURCE_UUID = "a" * 32
+TARGET_UUID = "b" * 32
+CONFIG = RaftConfig(
+    OpId(1, 1),
+    (
+        Member(SOURCE_UUID, (Address("127.0.0.1", 1),)),
+        Member(TARGET_UUID, (Address("127.0.0.1", 2),), votes=False, promote=True),
+    ),
+)
+
+
+_disks: list[SimDisk] = []
+
+
+def new_disk() -> SimDisk:
+    """A disk that `close_disks` closes."""
+    _disks.append(SimDisk())
+    return _disks[-1]
+
+
+def close_disks() -> None:
+    """Close all disks made since the last call."""
+    while _disks:
+        _disks.pop().close()
+
+
+class TestClock:
+    """A clock that a test moves."""
+
+    __test__ = False
+
+    def __init__(self) -> None:
+        self.now_us = 1_000_000
+
+    def wall_us(self) -> int:
+        return self.now_us
+
+    def monotonic_us(self) -> int:
+        return self.now_us
+
+
+def superblock(**fields: Any) -> Superblock:
+    """A READY tablet of the harness's table, with other fields as given."""
+    base = Superblock(
+        tablet_id=TABLET,
+        table_id="t1",
+        table_name="things",
+        data_state=DataState.READY,
+        partition=PARTITION,
+        table_schemas=(SCHEMA,),
+        history_retention_us=3_600_000_000,
+    )
+    return replace(base, **fields)
+
+
+def write_entry(index: int, keys: list[int], value: str, term: int) -> Entry:
+    """A WRITE that upserts `keys`."""
+    payload = encode_batch(batch(keys, [value] * len(keys)))
+    meta = WriteMeta((1, 2), len(keys)).encode()
+    return Entry(OpId(term, index), EntryKind.WRITE, index << 12, 1, meta, payload, crc32c(payload))
+
+
+class RestingReplica:
+    """Files and objects of one READY replica without consensus; the test says what is appended and applied."""
+
+    def __init__(self, disk: SimDisk, uuid: str = SOURCE_UUID, *, term: int = 1) -> None:
+        self.disk = disk
+        self.uuid = uuid
+        self.term = term
+        self.cmeta = (
+            ConsensusMeta.load(disk, TABLET)
+            if ConsensusMeta.exists(disk, TABLET)
+            else ConsensusMeta.create(disk, TABLET, uuid, CONFIG, term)
+        )
+        disk.mkdir(wal_folder(TABLET))
+        if not Superblock.exists(disk, TABLET):
+            Tablet.create(disk, superblock()).close()
+        self.tablet = Tablet.open(disk, Superblock.load(disk, TABLET))
+        options = WalOptions(segment_size_bytes_first=16 << 10, segment_size_bytes_max=64 << 10)
+        self.log, replay = Log.open(disk, wal_folder(TABLET), TABLET, options, threaded=False)
+        self.tablet.apply([e for e in replay.entries if e.opid.index > self.tablet.flush_opid.index])
+        self.index = max(self.log.last.index, self.tablet.applied_opid.index)
+
+    def write(self, keys: list[int], value: str, term: int | None = None) -> OpId:
+        """One durable, applied entry."""
+        self.index += 1
+        entry = write_entry(self.index, keys, value, term or self.term)
+        self.log.append([entry], lambda outcome: None)
+        self.log.drain()
+        self.tablet.apply([entry])
+        return entry.opid
+
+    def rows(self) -> dict[int, str]:
+        """Everything visible now."""
+        found: dict[int, str] = {}
+        for rows in self.tablet.scan():
+            found.update(zip(rows.column("k").to_pylist(), rows.column("v").to_pylist(), strict=True))
+        return found
+
+    def close(self) -> None:
+        self.log.close()
+        self.tablet.close()
+
+
+class Source:
+    """A replica that serves copies through sessions in this process."""
+
+    def __init__(self, replica: RestingReplica, *, is_leader: bool = True, sessions_max: int = 4) -> None:
+        self.replica = replica
+        self.is_leader = is_leader
+        self.clock = TestClock()
+        self.sessions = SourceSessions(self.clock, sessions_max=sessions_max, ttl_us=1000)
+        self.door = LocalCopySource(self.sessions, self._capture)
+
+    def _capture(
+        self, tablet_id: str, requestor: str, leaderless: bool, session: str, ttl_us: int
+    ) -> CopySourceSession:
+        if tablet_id != TABLET:
+            raise Refused(Code.TABLET_NOT_FOUND, "no such tablet")
+        return capture_session(
+            disk=self.replica.disk,
+            tablet_id=tablet_id,
+            requestor_uuid=requestor,
+            session_id=session,
+            ttl_us=ttl_us,
+            state=self.replica.tablet,
+            cmeta=self.replica.cmeta,
+            log=self.replica.log,
+            is_leader=self.is_leader,
+        )
+
+
+def data_files(disk: SimDisk) -> list[str]:
+    """Block files present."""
+    return disk.listdir("data")
+
+
+def wal_places(disk: SimDisk) -> list[str]:
+    """Every folder that holds WAL segments of the tablet."""
+    places = [wal_folder(TABLET)] if disk.listdir(wal_folder(TABLET)) else []
+    for name in disk.listdir("quarantine"):
+        if disk.listdir(f"quarantine/{name}/wal"):
+            places.append(f"quarantine/{name}/wal")
+    return places
+
+
+def cmeta_bytes(disk: SimDisk) -> bytes:
+    """The live consensus metadata file."""
+    return disk.read(cmeta_path(TABLET))

@@ -1,0 +1,80 @@
+"""StartTabletCopy's checks: every one before any change, in a fixed order."""
+
+from __future__ import annotations
+
+import pytest
+
+from nyala.replica.base import Code, DataState, OpId
+from nyala.replica.copy import CopyRequest, LocalReplica, source_refusal, start_tablet_copy_checks
+
+OWN = "b" * 32
+READY = LocalReplica(uuid=OWN, data_state=DataState.READY, term=5, last_opid=OpId(5, 90))
+TOMBSTONE = LocalReplica(uuid=OWN, data_state=DataState.DELETED, term=5, last_opid=OpId(5, 90))
+BLANK = LocalReplica(uuid=OWN, data_state=DataState.DOES_NOT_EXIST)
+COPYING = LocalReplica(uuid=OWN, data_state=DataState.COPYING, term=5, last_opid=OpId(5, 90))
+STARTED = LocalReplica(uuid=OWN, data_state=DataState.DELETED, copying=True, term=5, last_opid=OpId(5, 90))
+
+
+def request(state: DataState, *, term: int = 5, last: OpId | None = None, dest: str = OWN) -> CopyRequest:
+    return CopyRequest(
+        dest_uuid=dest, from_uuid="a" * 32, tablet_id="t", term=term, current_state=state, last_opid=last
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "local", "code", "detail"),
+    [
+        (request(DataState.DELETED, dest="c" * 32, term=1), COPYING, Code.INVALID_NAME, ""),
+        (request(DataState.DELETED, term=1), COPYING, Code.ALREADY_INPROGRESS, ""),
+        (request(DataState.DELETED, term=1), STARTED, Code.ALREADY_INPROGRESS, ""),
+        (request(DataState.DELETED, term=4), READY, Code.BAD_TERM, "5"),
+        (request(DataState.DELETED), READY, Code.ILLEGAL_STATE, "STATE"),
+        (request(DataState.DOES_NOT_EXIST), TOMBSTONE, Code.ILLEGAL_STATE, "STATE"),
+        (request(DataState.READY, last=OpId(5, 80)), READY, Code.ILLEGAL_STATE, "OPID"),
+        (request(DataState.DELETED, last=OpId(6, 90)), TOMBSTONE, Code.ILLEGAL_STATE, "OPID"),
+        (request(DataState.DELETED, term=4), TOMBSTONE, Code.BAD_TERM, "5"),
+    ],
+)
+def test_start_copy_checks_refuse_in_order(asked: CopyRequest, local: LocalReplica, code: Code, detail: str) -> None:
+    """Goal: rows TC-27, TC-28, TC-31, TC-32. Method: a table with double faults; the earlier check must win."""
+    decision = start_tablet_copy_checks(asked, local)
+    assert decision.refusal is not None and decision.refusal.code is code
+    assert decision.refusal.detail == detail
+    assert not decision.delete_first
+
+
+@pytest.mark.parametrize(
+    ("asked", "local", "delete_first"),
+    [
+        (request(DataState.READY, last=OpId(5, 90)), READY, True),
+        (request(DataState.READY, term=6), READY, True),
+        (request(DataState.DELETED, last=OpId(5, 90)), TOMBSTONE, False),
+        (request(DataState.DOES_NOT_EXIST, term=0), BLANK, False),
+    ],
+)
+def test_start_copy_checks_accept_what_the_caller_believes(
+    asked: CopyRequest, local: LocalReplica, delete_first: bool
+) -> None:
+    """Goal: rows TC-29 and TC-30: a READY replica goes to quarantine first. Method: matching requests."""
+    decision = start_tablet_copy_checks(asked, local)
+    assert decision.refusal is None and decision.delete_first is delete_first
+
+
+@pytest.mark.parametrize(
+    ("source", "leader", "leaderless", "code"),
+    [
+        (OpId(5, 89), True, False, Code.ILLEGAL_STATE),
+        (OpId(4, 500), True, True, Code.ILLEGAL_STATE),
+        (OpId(5, 90), False, False, Code.NOT_LEADER),
+        (OpId(5, 90), False, True, None),
+        (OpId(6, 10), True, False, None),
+    ],
+)
+def test_source_below_what_was_acknowledged_is_refused(
+    source: OpId, leader: bool, leaderless: bool, code: Code | None
+) -> None:
+    """Goal: row TC-58. Method: compare by (term, index) with a kept last OpId of 5.90; leaders only, unless allowed."""
+    refusal = source_refusal(
+        source_last_opid=source, source_is_leader=leader, kept_last_opid=OpId(5, 90), allow_leaderless=leaderless
+    )
+    assert (refusal.code if refusal else None) is code

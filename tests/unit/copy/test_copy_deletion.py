@@ -1,0 +1,165 @@
+"""Deletion at every crash point, by kill and by power loss; tombstones keep what was promised."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from nyala.replica.base import DataState, InvariantViolation, OpId
+from nyala.replica.cmeta import ConsensusMeta
+from nyala.replica.copy import (
+    delete_replica,
+    named_blocks,
+    parse_superblock,
+    purge_quarantine,
+    settle_at_startup,
+)
+from nyala.replica.tablet import Superblock, block_names, sweep_orphans
+from tests.harness.copies import (
+    TABLET,
+    RestingReplica,
+    Source,
+    cmeta_bytes,
+    data_files,
+    new_disk,
+    superblock,
+    wal_places,
+)
+from tests.harness.sim_disk import SimCrash, SimDisk
+
+
+def replica_with_rows(disk: SimDisk, *, flush: bool = True) -> OpId:
+    """A closed replica with a block, a log and a vote; returns the last OpId of its log."""
+    replica = RestingReplica(disk)
+    replica.write([1, 2], "a")
+    if flush:
+        replica.tablet.flush()
+    last = replica.write([2, 3], "b", term=4)
+    replica.cmeta.save_hard_state(5, "c" * 32)
+    replica.close()
+    return last
+
+
+def restart(disk: SimDisk, power_seed: int | None) -> Superblock:
+    if power_seed is None:
+        disk.restart()
+    else:
+        disk.power_loss(random.Random(power_seed))
+    return settle_at_startup(disk, Superblock.load(disk, TABLET))
+
+
+@pytest.mark.parametrize("power_seed", [None, 1, 2, 3])
+@pytest.mark.parametrize("step", [1, 2, 3, 4, 5, 6])
+def test_deletion_cut_off_at_any_step_goes_one_way(step: int, power_seed: int | None) -> None:
+    """Goal: rows TC-39, TC-40, TC-41, TC-42. Method: die after each step, restart: before step 4 the replica is READY
+    with all rows, from it on it is DELETED, its WAL is in exactly one place and term, vote, last OpId are kept."""
+    disk = new_disk()
+    last = replica_with_rows(disk)
+    promises = cmeta_bytes(disk)
+    disk.arm(f"delete.{step}")
+    with pytest.raises(SimCrash):
+        delete_replica(disk, Superblock.load(disk, TABLET), last, stop=lambda: None)
+    settled = restart(disk, power_seed)
+    assert cmeta_bytes(disk) == promises
+    if step < 4:
+        assert settled.data_state is DataState.READY
+        replica = RestingReplica(disk)
+        assert replica.rows() == {1: "a", 2: "b", 3: "b"}
+        replica.close()
+        settled = delete_replica(disk, settled, last, stop=lambda: None)
+    assert settled.data_state is DataState.DELETED
+    assert settled.last_logged == last
+    assert wal_places(disk) == [f"{settled.quarantine}/wal"]
+    assert disk.read(f"{settled.quarantine}/cmeta") == promises
+    assert settle_at_startup(disk, settled) == settled
+
+
+@pytest.mark.parametrize("step", [5, 6])
+def test_redo_of_a_deletion_that_dies_again_still_ends(step: int) -> None:
+    """Goal: row TC-59: the redo may die too. Method: die at step 4, then again during the redo, then settle."""
+    disk = new_disk()
+    last = replica_with_rows(disk)
+    disk.arm("delete.4")
+    with pytest.raises(SimCrash):
+        delete_replica(disk, Superblock.load(disk, TABLET), last, stop=lambda: None)
+    disk.restart()
+    disk.arm(f"delete.{step}")
+    with pytest.raises(SimCrash):
+        settle_at_startup(disk, Superblock.load(disk, TABLET))
+    settled = restart(disk, 7)
+    assert (settled.data_state, settled.last_logged) == (DataState.DELETED, last)
+    assert wal_places(disk) == [f"{settled.quarantine}/wal"]
+
+
+def test_quarantine_rebuilds_every_row_offline() -> None:
+    """Goal: row TC-38: data is kept aside. Method: put the quarantined files back by hand and read the rows."""
+    disk = new_disk()
+    last = replica_with_rows(disk)
+    tombstone = delete_replica(disk, Superblock.load(disk, TABLET), last, stop=lambda: None)
+    kept = parse_superblock(disk.read(f"{tombstone.quarantine}/superblock"), "quarantine")
+    assert kept.data_state is DataState.READY and kept.blocks
+    other = new_disk()
+    for path in block_names(kept):
+        other.mkdir("data")
+        other.poke(path, disk.read(path))
+    other.mkdir(f"wals/{TABLET}")
+    for name in disk.listdir(f"{tombstone.quarantine}/wal"):
+        other.poke(f"wals/{TABLET}/{name}", disk.read(f"{tombstone.quarantine}/wal/{name}"))
+    other.mkdir("tablet-meta")
+    other.poke(f"tablet-meta/{TABLET}", disk.read(f"{tombstone.quarantine}/superblock"))
+    replica = RestingReplica(other)
+    assert replica.rows() == {1: "a", 2: "b", 3: "b"}
+    replica.close()
+
+
+def test_tombstone_deleted_again_keeps_its_last_opid() -> None:
+    """Goal: row TC-61, last sentence. Method: delete a tombstone, telling a lower last OpId; restart five times."""
+    disk = new_disk()
+    last = replica_with_rows(disk)
+    tombstone = delete_replica(disk, Superblock.load(disk, TABLET), last, stop=lambda: None)
+    again = delete_replica(disk, tombstone, OpId(1, 1), stop=lambda: None)
+    assert again.last_logged == last
+    promises = cmeta_bytes(disk)
+    for seed in range(5):
+        assert restart(disk, seed) == tombstone
+        assert cmeta_bytes(disk) == promises
+
+
+def test_deletion_of_an_unfinished_copy_refuses_another_last_opid() -> None:
+    """Goal: row TC-61: never recomputed from a partial WAL. Method: COPYING with 5.90, told less."""
+    disk = new_disk()
+    copying = superblock(data_state=DataState.COPYING, last_logged=OpId(5, 90))
+    copying.save(disk)
+    with pytest.raises(InvariantViolation):
+        delete_replica(disk, copying, OpId(5, 40), stop=lambda: None)
+    assert settle_at_startup(disk, copying).last_logged == OpId(5, 90)
+
+
+def test_purge_removes_only_what_the_quarantine_alone_names() -> None:
+    """Goal: rows TC-45 and TC-46. Method: delete, copy again, purge: the new copy's rows, the tombstone's promises and
+    the other quarantine-less files stay; the old blocks are gone."""
+    from nyala.replica.copy import FollowerCopy
+
+    source_disk, disk = new_disk(), new_disk()
+    source = RestingReplica(source_disk)
+    source.write([7], "new", term=9)
+    source.tablet.flush()
+    last = replica_with_rows(disk)
+    tombstone = delete_replica(disk, Superblock.load(disk, TABLET), last, stop=lambda: None)
+    old_blocks = set(data_files(disk))
+    FollowerCopy(
+        disk=disk, tablet_id=TABLET, uuid="a" * 32, source=Source(source).door, kept_last_opid=last,
+        clear=lambda: tombstone,
+    ).run()  # fmt: skip
+    assert old_blocks < set(data_files(disk)), "a copy never takes a quarantined block's name"
+    assert sweep_orphans(disk, named_blocks(disk)) == []
+    term = ConsensusMeta.load(disk, TABLET).term
+    purge_quarantine(disk, TABLET)
+    assert not old_blocks & set(data_files(disk))
+    assert disk.listdir("quarantine") == []
+    assert ConsensusMeta.load(disk, TABLET).term == term
+    replica = RestingReplica(disk)
+    assert replica.rows() == {7: "new"}
+    for closing in (replica, source):
+        closing.close()

@@ -1,0 +1,214 @@
+"""The follower's steps at every crash point, over a tombstone and over nothing; damage on the way; sources that lag."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from nyala.replica.base import Code, Corruption, DataState, OpId, Refused
+from nyala.replica.cmeta import ConsensusMeta
+from nyala.replica.copy import (
+    CopyFile,
+    CopyManifest,
+    CopyProgress,
+    FollowerCopy,
+    delete_replica,
+    named_blocks,
+    settle_at_startup,
+)
+from nyala.replica.tablet import Superblock, sweep_orphans
+from tests.harness.copies import (
+    CONFIG,
+    TABLET,
+    TARGET_UUID,
+    RestingReplica,
+    Source,
+    data_files,
+    new_disk,
+    superblock,
+    wal_places,
+)
+from tests.harness.sim_disk import SimCrash, SimDisk
+
+OLD_LAST = OpId(5, 90)
+ROWS = {1: "a", 2: "b", 3: "b", 4: "c"}
+
+
+@pytest.fixture
+def source() -> Iterator[Source]:
+    """A leader in term 6 with one block, entries after it, and a vote for itself."""
+    disk = new_disk()
+    replica = RestingReplica(disk, term=6)
+    replica.cmeta.save_hard_state(6, "a" * 32)
+    replica.write([1, 2], "a")
+    replica.write([2, 3], "b")
+    replica.tablet.flush()
+    replica.write([4], "c")
+    yield Source(replica)
+    replica.close()
+
+
+def tombstone(disk: SimDisk) -> Superblock:
+    """A replica that was deleted with last OpId 5.90, term 5 and a vote."""
+    cmeta = ConsensusMeta.create(disk, TABLET, TARGET_UUID, CONFIG.with_opid(OpId(1, 1)), 5)
+    cmeta.save_hard_state(5, "c" * 32)
+    disk.mkdir(f"wals/{TABLET}")
+    superblock().save(disk)
+    return delete_replica(disk, superblock(), OLD_LAST, stop=lambda: None)
+
+
+def copy(disk: SimDisk, source: Any, local: Superblock | None, **options: Any) -> FollowerCopy:
+    return FollowerCopy(
+        disk=disk,
+        tablet_id=TABLET,
+        uuid=TARGET_UUID,
+        source=source,
+        kept_last_opid=(local.last_logged if local else None) or OpId(0, 0),
+        clear=lambda: local,
+        **options,
+    )
+
+
+def assert_equals_source(disk: SimDisk) -> None:
+    replica = RestingReplica(disk, TARGET_UUID)
+    assert replica.rows() == ROWS
+    assert replica.log.last == OpId(6, 3)
+    replica.close()
+
+
+@pytest.mark.parametrize("streams", [1, 3])
+@pytest.mark.parametrize("over_tombstone", [False, True])
+def test_copy_ends_ready_and_equal_to_its_source(source: Source, streams: int, over_tombstone: bool) -> None:
+    """Goal: rows TC-50, TC-53, TC-55, TC-56. Method: copy over nothing and over a tombstone; rows, log end and merged
+    metadata are the source's, its vote is not taken, quarantine path and last logged OpId are dropped."""
+    disk = new_disk()
+    local = tombstone(disk) if over_tombstone else None
+    progress = CopyProgress()
+    ready = copy(disk, source.door, local, streams=streams, progress=progress).run()
+    assert (ready.data_state, ready.last_logged, ready.quarantine) == (DataState.READY, None, "")
+    assert Superblock.load(disk, TABLET) == ready
+    assert progress.bytes_done == progress.bytes_total > 0
+    cmeta = ConsensusMeta.load(disk, TABLET)
+    assert (cmeta.term, cmeta.voted_for, cmeta.committed_config) == (6, None, CONFIG)
+    assert_equals_source(disk)
+    assert source.sessions.sessions() == []
+
+
+@pytest.mark.parametrize("power_seed", [None, 1, 2])
+@pytest.mark.parametrize("over_tombstone", [False, True])
+@pytest.mark.parametrize("step", [1, 2, 3, 4, 5])
+def test_copy_cut_off_at_any_step(source: Source, step: int, over_tombstone: bool, power_seed: int | None) -> None:
+    """Goal: rows TC-47, TC-49, TC-60, TC-61. Method: die after each step, by kill or power loss: before step 5 the
+    replica is DELETED with the last OpId it had and a new quarantine, and can be copied again; after it, READY."""
+    disk = new_disk()
+    local = tombstone(disk) if over_tombstone else None
+    kept = local.last_logged if local else OpId(0, 0)
+    disk.arm(f"copy.{step}")
+    with pytest.raises(SimCrash):
+        copy(disk, source.door, local).run()
+    if step == 1:
+        marked = Superblock.load(disk, TABLET)
+        assert (marked.data_state, marked.last_logged, marked.quarantine) == (DataState.COPYING, kept, "")
+    if power_seed is None:
+        disk.restart()
+    else:
+        disk.power_loss(random.Random(power_seed))
+    settled = settle_at_startup(disk, Superblock.load(disk, TABLET))
+    sweep_orphans(disk, named_blocks(disk))
+    if step == 5:
+        assert settled.data_state is DataState.READY
+        assert_equals_source(disk)
+        return
+    assert settled.data_state is DataState.DELETED
+    assert settled.last_logged == kept
+    if local is not None:
+        assert settled.quarantine not in ("", local.quarantine)
+        assert ConsensusMeta.load(disk, TABLET).voted_for == ("c" * 32 if step == 1 else None)
+    assert f"wals/{TABLET}" not in wal_places(disk)
+    assert data_files(disk) == [], "blocks that nobody names are reclaimed"
+    copy(disk, source.door, settled).run()
+    assert_equals_source(disk)
+
+
+class Damaging:
+    """A source whose chunks arrive with one bit flipped in files of one kind."""
+
+    def __init__(self, door: Any, kind: int) -> None:
+        self._door = door
+        self._kind = kind
+
+    def begin(self, tablet_id: str, requestor_uuid: str, allow_leaderless: bool) -> CopyManifest:
+        manifest: CopyManifest = self._door.begin(tablet_id, requestor_uuid, allow_leaderless)
+        return manifest
+
+    def fetch(self, session_id: str, file: CopyFile, byte_offset: int, length_bytes: int) -> Iterator[bytes]:
+        for chunk in self._door.fetch(session_id, file, byte_offset, length_bytes):
+            yield bytes([chunk[0] ^ 1]) + chunk[1:] if file.kind == self._kind else chunk
+
+    def end(self, session_id: str, success: bool) -> None:
+        self._door.end(session_id, success)
+
+
+@pytest.mark.parametrize("kind", [1, 2])
+def test_copy_with_a_flipped_byte_ends_deleted(source: Source, kind: int) -> None:
+    """Goal: rows TC-51 and TC-12. Method: flip one bit of a block or a segment on its way: Corruption, the replica is
+    DELETED with its last OpId, blocks are gone, and the next copy succeeds without a restart."""
+    disk = new_disk()
+    local = tombstone(disk)
+    with pytest.raises(Corruption):
+        copy(disk, Damaging(source.door, kind), local).run()
+    settled = Superblock.load(disk, TABLET)
+    assert (settled.data_state, settled.last_logged) == (DataState.DELETED, OLD_LAST)
+    assert data_files(disk) == []
+    copy(disk, source.door, settled).run()
+    assert_equals_source(disk)
+
+
+def test_cancelled_copy_ends_deleted(source: Source) -> None:
+    """Goal: row TC-12. Method: cancel at the first chunk."""
+    disk = new_disk()
+    with pytest.raises(Refused, match="cancelled"):
+        copy(disk, source.door, tombstone(disk), cancelled=lambda: True).run()
+    settled = Superblock.load(disk, TABLET)
+    assert (settled.data_state, settled.last_logged) == (DataState.DELETED, OLD_LAST)
+
+
+@pytest.mark.parametrize(("leader", "kept"), [(True, OpId(7, 1)), (False, OpId(1, 1))])
+def test_copy_from_a_lagging_or_leaderless_source_touches_nothing(source: Source, leader: bool, kept: OpId) -> None:
+    """Goal: row TC-58. Method: the source's last OpId is below ours, or it does not lead: refused, and the READY
+    replica here was neither stopped nor changed."""
+    disk = new_disk()
+    replica = RestingReplica(disk, TARGET_UUID)
+    replica.write([8], "mine")
+    source.is_leader = leader
+    cleared: list[bool] = []
+    follower = FollowerCopy(
+        disk=disk,
+        tablet_id=TABLET,
+        uuid=TARGET_UUID,
+        source=source.door,
+        kept_last_opid=kept,
+        clear=lambda: cleared.append(True),  # type: ignore[func-returns-value]
+    )
+    with pytest.raises(Refused) as refused:
+        follower.run()
+    assert refused.value.code is (Code.ILLEGAL_STATE if leader else Code.NOT_LEADER)
+    assert not cleared and Superblock.load(disk, TABLET).data_state is DataState.READY
+    assert replica.rows() == {8: "mine"}
+    assert source.sessions.sessions() == [], "the refused copy ended its session"
+    replica.close()
+
+
+def test_full_disk_during_a_copy_ends_deleted(source: Source) -> None:
+    """Goal: row TC-12: an I/O refusal ends on the delete path. Method: ENOSPC on the first block write."""
+    disk = new_disk()
+    local = tombstone(disk)
+    disk.fail_on("pwrite", "data/*", "ENOSPC")
+    with pytest.raises(Refused) as refused:
+        copy(disk, source.door, local).run()
+    assert refused.value.code is Code.NO_SPACE
+    settled = Superblock.load(disk, TABLET)
+    assert (settled.data_state, settled.last_logged) == (DataState.DELETED, OLD_LAST)

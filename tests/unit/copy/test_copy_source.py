@@ -1,0 +1,95 @@
+"""Sessions of a copy's source: bounded in number and time, and everything they name stays readable."""
+
+from __future__ import annotations
+
+import pytest
+
+from nyala.replica.base import Code, OpId, Refused
+from nyala.replica.copy import CopyManifest, FileKind
+from tests.harness.copies import TABLET, RestingReplica, Source, new_disk
+
+
+def source_with_block(sessions_max: int = 4) -> Source:
+    replica = RestingReplica(new_disk())
+    replica.write([1], "a")
+    replica.tablet.flush()
+    replica.write([2], "b")
+    return Source(replica, sessions_max=sessions_max)
+
+
+def read_all(source: Source, manifest: CopyManifest) -> int:
+    return sum(
+        len(chunk) for f in manifest.files for chunk in source.door.fetch(manifest.session_id, f, 0, f.length_bytes)
+    )
+
+
+def test_session_keeps_blocks_and_log_while_the_tablet_moves_on() -> None:
+    """Goal: rows CC-07, CC-17 and CC-18. Method: open a session, then write, flush, compact and collect the log: all
+    files stay readable and so does every entry after the copy, also for a while after the session ended well."""
+    source = source_with_block()
+    replica = source.replica
+    manifest = source.door.begin(TABLET, "b" * 32, False)
+    assert manifest.last_opid == OpId(1, 2) and manifest.first_retained_index == 1
+    for index in range(20):
+        replica.write([index], "x" * 2000)
+        replica.tablet.flush()
+        replica.tablet.compact()
+    replica.log.roll()
+    replica.log.gc(replica.index)
+    assert read_all(source, manifest) == manifest.size_bytes
+    source.door.end(manifest.session_id, True)
+    replica.log.gc(replica.index)
+    entries = replica.log.read(2, replica.index + 1, 1 << 20)
+    assert [e.opid.index for e in entries] == list(range(2, replica.index + 1))
+    source.clock.now_us += 10 * 60 * 1_000_000
+    source.sessions.expire()
+    assert replica.log.gc(replica.index) > 0
+    replica.close()
+
+
+def test_session_unused_for_its_time_to_live_is_gone() -> None:
+    """Goal: a follower that died holds nothing for ever. Method: move the clock past the time to live."""
+    source = source_with_block()
+    manifest = source.door.begin(TABLET, "b" * 32, False)
+    source.clock.now_us += 900
+    assert read_all(source, manifest) > 0
+    source.clock.now_us += 1001
+    with pytest.raises(Refused) as refused:
+        read_all(source, manifest)
+    assert refused.value.code is Code.EXPIRED
+    source.replica.close()
+
+
+def test_sessions_are_bounded_and_a_restarted_follower_replaces_its_own() -> None:
+    """Goal: nothing unbounded. Method: fill the sessions, ask for one more, then again as an earlier requestor."""
+    source = source_with_block(sessions_max=2)
+    first = source.door.begin(TABLET, "b" * 32, False)
+    source.door.begin(TABLET, "c" * 32, False)
+    with pytest.raises(Refused) as refused:
+        source.door.begin(TABLET, "d" * 32, False)
+    assert refused.value.code is Code.OVERLOADED
+    again = source.door.begin(TABLET, "b" * 32, False)
+    assert again.session_id != first.session_id and len(source.sessions.sessions()) == 2
+    source.replica.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "offset", "length", "code"),
+    [
+        (1, "no-such-file", 0, 1, Code.NOT_FOUND),
+        (2, "../instance", 0, 1, Code.NOT_FOUND),
+        (9, "", 0, 1, Code.NOT_FOUND),
+        (1, "", 0, 1 << 40, Code.INVALID_ARGUMENT),
+        (1, "", -1, 1, Code.INVALID_ARGUMENT),
+    ],
+)
+def test_fetch_outside_of_the_session_is_refused(kind: int, name: str, offset: int, length: int, code: Code) -> None:
+    """Goal: a session serves what it names and nothing else. Method: foreign names, kinds and ranges."""
+    source = source_with_block()
+    manifest = source.door.begin(TABLET, "b" * 32, False)
+    block = next(f for f in manifest.files if f.kind is FileKind.BLOCK)
+    session = source.sessions.get(manifest.session_id)
+    with pytest.raises(Refused) as refused:
+        list(session.read(kind, name or block.name, offset, length))
+    assert refused.value.code is code
+    source.replica.close()
