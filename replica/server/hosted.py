@@ -65,6 +65,8 @@ class HostedTablet:
     """A tombstone's votes and the merge of a copied consensus metadata exclude each other."""
     unattended: asyncio.Event = field(default_factory=_set_event)
     """Cleared while a flush or a compaction runs."""
+    said: tuple[str, int, str] = ("", 0, "")
+    """Role, term and phase as last logged."""
     flushed_s: float = field(default_factory=time.monotonic)
 
     @property

@@ -208,8 +208,14 @@ class TabletManager:
         """A replica's role, term, config or phase is another."""
         self.changed.add(tablet_id)
         hosted = self.tablets.get(tablet_id)
-        if hosted is not None and hosted.replica is not None:
-            self._learn_config(hosted.replica.active_config)
+        if hosted is None or hosted.replica is None:
+            return
+        replica = hosted.replica
+        self._learn_config(replica.active_config)
+        said = (str(replica.role), replica.term, str(replica.phase))
+        if said != hosted.said:
+            hosted.said = said
+            _log.info("T %s P %s [term %d %s] %s", tablet_id, self.uuid, replica.term, replica.role, replica.phase)
 
     def learn_member(self, member: Member) -> None:
         """A member that is about to be added: its address must be known before its config entry is sent."""

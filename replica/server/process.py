@@ -193,7 +193,8 @@ class TabletServer:
 
         async def one(replica: Replica) -> None:
             try:
-                await when(lambda done: replica.transfer(None, done), HAND_OVER_S, "the transfer")
+                heir = await when(lambda done: replica.transfer(None, done), HAND_OVER_S, "the transfer")
+                _log.info("T %s P %s handed leadership to %s", replica.tablet_id, manager.uuid, heir)
             except ReplicaError as error:
                 _log.info("P %s could not hand over: %s", manager.uuid, error)
 

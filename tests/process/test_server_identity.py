@@ -1,0 +1,178 @@
+"""Whose directory, whose name, whose child: how a server process starts and ends."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nyala.replica.base import Code, new_uuid
+from nyala.replica.rpc import pb
+from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster
+from tests.harness.rows import batch, table_info, write_request
+
+pytestmark = pytest.mark.process
+
+TABLET = "tablet-1"
+METHODS = [
+    (service.name, method.name)
+    for service in (pb.DESCRIPTOR.services_by_name["TabletService"], pb.DESCRIPTOR.services_by_name["CopyService"])
+    for method in service.methods
+    if "dest_uuid" in method.input_type.fields_by_name
+]
+
+
+def call(server: ServerProcess, service: str, method: str, **fields: Any) -> Any:
+    """The first reply of a call, by name; every message is made with `fields` where it has them."""
+    descriptor = pb.DESCRIPTOR.services_by_name[service].methods_by_name[method]
+    request_class = getattr(pb, descriptor.input_type.name)
+    known = {k: v for k, v in fields.items() if k in descriptor.input_type.fields_by_name}
+    stub = server.tablets if service == "TabletService" else server.copies
+    answer = getattr(stub, method)(request_class(**known), timeout=5)
+    return next(iter(answer)) if descriptor.server_streaming else answer
+
+
+def create(cluster: LocalCluster) -> ServerProcess:
+    server = cluster.servers[0]
+    request = pb.CreateTabletRequest(
+        dest_uuid=server.uuid,
+        tablet_id=TABLET,
+        table=table_info(),
+        config=pb.RaftConfig(members=[server.member()]),
+        leader_hint=server.uuid,
+    )
+    assert not server.tablets.CreateTablet(request, timeout=10).error.code
+    cluster.leader(TABLET)
+    return server
+
+
+def test_every_call_for_another_server_is_refused_by_name() -> None:
+    """Goal: row TC-73: the recipient's uuid is checked first on every call. Method: call each method of both services
+    with a foreign and an empty uuid; then nothing here has changed."""
+    with local_cluster(1) as cluster:
+        server = create(cluster)
+        for service, method in METHODS:
+            for uuid in (new_uuid(), ""):
+                reply = call(server, service, method, dest_uuid=uuid, tablet_id=TABLET)
+                assert reply.error.code == Code.INVALID_NAME, (service, method, reply)
+        status = cluster.status(server, TABLET)
+        assert status is not None and status.role == "LEADER"
+
+
+def test_bad_writes_are_refused_and_leave_no_trace() -> None:
+    """Goal: everything is validated before an index is reserved. Method: wrong table, tablet, CRC, schema, bytes and
+    size, small and large; the log's end does not move and a good write still works."""
+    with local_cluster(1) as cluster:
+        server = create(cluster)
+
+        def last() -> int:
+            status = cluster.status(server, TABLET)
+            assert status is not None
+            return int(status.last_logged.index)
+
+        before = last()
+        good = write_request(server.uuid, TABLET, batch([1], ["a"]))
+        big = write_request(server.uuid, TABLET, batch(list(range(3000)), ["x" * 20] * 3000))
+        cases: list[tuple[Any, dict[str, Any], Code]] = [
+            (good, {"table_id": "dropped-and-created-again"}, Code.WRONG_TABLE),
+            (good, {"table_id": ""}, Code.WRONG_TABLE),
+            (good, {"tablet_id": "nowhere"}, Code.TABLET_NOT_FOUND),
+            (good, {"payload_crc": 1}, Code.INVALID_BATCH),
+            (big, {"payload_crc": 1}, Code.INVALID_BATCH),
+            (good, {"schema_id": 9}, Code.SCHEMA_MISMATCH),
+            (big, {"schema_id": 9}, Code.SCHEMA_MISMATCH),
+            (good, {"rows": 2}, Code.INVALID_BATCH),
+            (good, {"payload": b"\x00" * (9 << 20)}, Code.TOO_LARGE),
+        ]
+        for base, changes, code in cases:
+            request = pb.WriteRequest()
+            request.CopyFrom(base)
+            for name, value in changes.items():
+                setattr(request, name, value)
+            reply = server.tablets.Write(request, timeout=5)
+            assert reply.error.code == code, (changes.keys(), reply.error)
+            assert not reply.error.outcome_unknown
+        assert last() == before
+        assert not server.tablets.Write(good, timeout=5).error.code
+        assert not server.tablets.Write(big, timeout=5).error.code
+
+
+def test_second_server_on_one_directory_is_refused_in_one_line(tmp_path: Path) -> None:
+    """Goal: two servers never share a directory. Method: start one by hand on a running server's directory."""
+    with local_cluster(1) as cluster:
+        first = cluster.servers[0]
+        command = [sys.executable, "-m", "nyala.replica.server", "--root", str(first.root)]
+        second = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+        assert second.returncode == 1
+        assert len(second.stderr.strip().splitlines()) == 1
+        assert "another server runs on this directory" in second.stderr and str(first.process.pid) in second.stderr
+        assert first.alive
+
+
+def test_identity_stays_over_restarts_and_a_lost_one_is_not_guessed() -> None:
+    """Goal: row TC-72: a server that lost its identity beside data refuses to start. Method: restart, compare uuids;
+    then remove the instance file."""
+    with local_cluster(1) as cluster:
+        server = create(cluster)
+        uuid = server.uuid
+        assert server.stop() == 0
+        server.start()
+        assert server.uuid == uuid
+        server.kill()
+        (server.root / "instance").unlink()
+        server.start(wait=False)
+        assert server.wait_exit() == 1
+        assert "instance file is missing" in server.log_tail()
+
+
+def test_parents_death_stops_the_server() -> None:
+    """Goal: no orphaned servers. Method: hand a pipe in, close our end."""
+    with local_cluster(1) as cluster:
+        folder = cluster.folder / "child"
+        read_end, write_end = os.pipe()
+        command = [sys.executable, "-m", "nyala.replica.server", "--root", str(folder), "--parent-fd", str(read_end)]
+        child = subprocess.Popen(command, pass_fds=[read_end], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        try:
+            assert child.stdout is not None and b"uuid" in child.stdout.readline()
+            os.close(read_end)
+            os.close(write_end)
+            assert child.wait(20) == 0
+        finally:
+            child.kill()
+            child.wait(5)
+            if child.stdout is not None:
+                child.stdout.close()
+
+
+def test_planned_stop_hands_leadership_over() -> None:
+    """Goal: a planned stop is no failover. Method: SIGTERM the leader of three: it names its heir
+    in its log, ends by itself, and another server leads."""
+    with local_cluster(3) as cluster:
+        config = pb.RaftConfig(members=[s.member() for s in cluster.servers])
+        for server in cluster.servers:
+            request = pb.CreateTabletRequest(
+                dest_uuid=server.uuid,
+                tablet_id=TABLET,
+                table=table_info(),
+                config=config,
+                leader_hint=cluster.servers[0].uuid,
+            )
+            assert not server.tablets.CreateTablet(request, timeout=10).error.code
+        leader = cluster.leader(TABLET)
+        assert leader.stop() == 0
+        assert "handed leadership" in leader.log_tail()
+        assert cluster.leader(TABLET) is not leader
+
+
+def test_taken_port_is_one_clear_line() -> None:
+    """Goal: a taken port is one clear line. Method: listen where another server does."""
+    with local_cluster(1) as cluster:
+        second = cluster.add_server(start=False)
+        second.address = cluster.servers[0].address
+        second.start(wait=False)
+        assert second.wait_exit() == 1
+        assert "cannot listen" in second.log_tail()
