@@ -14,6 +14,7 @@ from nyala.replica.base import (
     OpId,
     Post,
     RaftConfig,
+    Refused,
     Rng,
 )
 from nyala.replica.cmeta import ConsensusMeta
@@ -198,6 +199,8 @@ class Carrier:
             self._loading.discard(lo)
             if not self._serving:
                 return
+            if isinstance(result, Refused) and result.code is Code.NOT_FOUND:
+                result = []  # log GC was faster: the core will see it and ask for a copy
             if isinstance(result, BaseException):
                 self._failed(result)
                 return

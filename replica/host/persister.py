@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from nyala.replica.base import OpId, Post
+from nyala.replica.base import Code, InvariantViolation, OpId, Post, Refused
 from nyala.replica.cmeta import ConsensusMeta
 from nyala.replica.raft import Ready
 from nyala.replica.wal import Log
@@ -17,13 +18,12 @@ from .state_machine import RunHeavy
 class _Item:
     """One Ready on its way to disk."""
 
-    __slots__ = ("entries_left", "hard_state_left", "held", "ready")
+    __slots__ = ("entries_left", "hard_state_left", "ready")
 
     def __init__(self, ready: Ready) -> None:
         self.ready = ready
         self.hard_state_left = ready.hard_state is not None
         self.entries_left = bool(ready.entries)
-        self.held = self.entries_left
 
 
 class Persister:
@@ -31,7 +31,8 @@ class Persister:
 
     Invariants: `on_durable(ready)` is called once for each Ready that was submitted, in that order, and only when its
     own and all earlier hard states and entries are on disk; entries of a term go to the log only after that term is
-    in the metadata, so a log never knows a term which a restart would forget.
+    in the metadata, so a log never knows a term which a restart would forget. A full disk is no end: what found no
+    room waits, in order, until `retry` finds some; `full` says so meanwhile.
     Concurrency: the owner's thread; the log's appender thread only posts.
     """
 
@@ -54,8 +55,12 @@ class Persister:
         self._on_durable = on_durable
         self._on_error = on_error
         self._items: deque[_Item] = deque()
-        self._hard_states_left = 0
+        self._unsaved: deque[_Item] = deque()
+        """Whose hard state is not durable yet, in order."""
+        self._held: list[_Item] = []
+        """Whose entries were not given to the log yet, in order."""
         self._stopped = False
+        self.full = False
 
     def submit(self, ready: Ready) -> None:
         """Begin to make `ready` durable."""
@@ -63,20 +68,28 @@ class Persister:
         self._items.append(item)
         hard_state = ready.hard_state
         if hard_state is not None:
-            self._hard_states_left += 1
+            self._unsaved.append(item)
 
             def save() -> None:
                 self._cmeta.save_hard_state(hard_state.term, hard_state.voted_for)
 
             self._run_meta(save, lambda result: self._hard_state_saved(item, result))
-        if item.held and not self._hard_states_left:
-            self._append(item)
+        if item.entries_left:
+            self._held.append(item)
+            self._append_held()
         self._complete()
+
+    def retry(self) -> None:
+        """The disk was full; perhaps it is not any more."""
+        if self.full and not self._stopped:
+            self.full = False
+            self._append_held()
 
     def stop(self) -> None:
         """Completions that are still under way are ignored."""
         self._stopped = True
         self._items.clear()
+        self._held.clear()
 
     def _hard_state_saved(self, item: _Item, result: BaseException | None) -> None:
         if self._stopped:
@@ -85,16 +98,24 @@ class Persister:
             self._on_error(result)
             return
         item.hard_state_left = False
-        self._hard_states_left -= 1
-        for waiting in list(self._items):
-            if waiting.hard_state_left:
-                break
-            if waiting.held:
-                self._append(waiting)
+        while self._unsaved and not self._unsaved[0].hard_state_left:
+            self._unsaved.popleft()
+        self._append_held()
         self._complete()
 
+    def _append_held(self) -> None:
+        """Hand over what waits, in order, up to the first hard state that is not durable yet."""
+        while self._held and not self.full:
+            if self._unsaved and _number(self._unsaved[0]) <= _number(self._held[0]):
+                return
+            self._append(self._held.pop(0))
+
+    def _hold(self, item: _Item) -> None:
+        """There was no room for the entries of `item`."""
+        self.full = True
+        insort(self._held, item, key=_number)
+
     def _append(self, item: _Item) -> None:
-        item.held = False
         ready = item.ready
         if ready.truncate_from is not None:
             self._log.truncate_after(ready.truncate_from - 1)
@@ -102,10 +123,20 @@ class Persister:
         def durable(result: Any) -> None:  # on the appender thread
             self._post(lambda: self._appended(item, result))
 
-        self._log.append(ready.entries, durable)
+        try:
+            self._log.append(ready.entries, durable)
+        except InvariantViolation:
+            # The appender thread may just have given up on entries before these, for want of space: the log then ends
+            # earlier than we think, and the news is on its way to us.
+            if self._log.last_reserved.index >= ready.entries[0].opid.index - 1:
+                raise
+            self._hold(item)
 
     def _appended(self, item: _Item, result: OpId | BaseException) -> None:
         if self._stopped:
+            return
+        if isinstance(result, Refused) and result.code is Code.NO_SPACE:
+            self._hold(item)
             return
         if isinstance(result, BaseException):
             self._on_error(result)
@@ -117,3 +148,7 @@ class Persister:
     def _complete(self) -> None:
         while self._items and not self._items[0].hard_state_left and not self._items[0].entries_left:
             self._on_durable(self._items.popleft().ready)
+
+
+def _number(item: _Item) -> int:
+    return item.ready.number

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from nyala.replica.base import (
     Code,
@@ -31,6 +32,9 @@ from .collector import keep_from
 from .pending import Done
 from .persister import Persister
 from .status import Phase, ReplicaStatus, peer_status
+
+_RETRY_TICKS = 20
+"""How often a full disk is tried again."""
 
 
 class Replica(Carrier):
@@ -130,6 +134,8 @@ class Replica(Carrier):
         self._tick += 1
         self._core.tick()
         self._reads.expire(self._tick)
+        if self._persister.full and self._tick % _RETRY_TICKS == 0:
+            self._make_room()
         self._pump()
 
     def step(self, message: Message) -> None:
@@ -266,6 +272,13 @@ class Replica(Carrier):
 
         self._run_heavy(lambda: self._log.gc(index), collected)
 
+    def _make_room(self) -> None:
+        """The disk is full: let another lead, and try again."""
+        if self._core.role is Role.LEADER and self._core.transfer_target is None:
+            with suppress(Refused):
+                self._core.transfer_leadership(None)
+        self._persister.retry()
+
     def _answer_absent(self, message: Message) -> None:
         if self.phase is Phase.STOPPED:
             return
@@ -292,6 +305,8 @@ class Replica(Carrier):
             writes.bytes + size_bytes > options.write_bytes_pending_max and len(writes)
         ):
             return Refused(Code.OVERLOADED, "too many writes wait", writes=len(writes), bytes=writes.bytes)
+        if self._persister.full:
+            return Refused(Code.NO_SPACE, "the disk of the log is full")
         if self._log.queued_bytes + size_bytes > options.wal_queue_bytes_max:
             return Refused(Code.OVERLOADED, "the log's queue is full", queued_bytes=self._log.queued_bytes)
         return None
