@@ -1,0 +1,137 @@
+"""What `create_table` takes, as a schema and a partition spec."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from nyala.replica.base import Refused
+from nyala.replica.client import NotApplied
+from nyala.replica.rows import Column, ColumnType, PartitionSpec, TableSchema, type_of_arrow
+
+from .mistakes import mistake, unknown
+
+_TYPE_TEXT = re.compile(r"^\s*([a-z0-9_]+)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?\s*(not\s+null)?\s*$", re.IGNORECASE)
+_OTHER_NAMES = {
+    "boolean": "bool",
+    "tinyint": "int8",
+    "smallint": "int16",
+    "int": "int32",
+    "integer": "int32",
+    "bigint": "int64",
+    "long": "int64",
+    "float32": "float",
+    "real": "float",
+    "float64": "double",
+    "str": "string",
+    "text": "string",
+    "varchar": "string",
+    "bytes": "binary",
+    "numeric": "decimal",
+    "date32": "date",
+    "datetime": "timestamp",
+}
+_PYTHON_TYPES = {bool: "bool", int: "int64", float: "double", str: "string", bytes: "binary"}
+
+Columns = Mapping[str, Any] | Iterable[Any]
+"""{name: type}, or a list of (name, type) or Column, or a pa.Schema. A type is text such as "int64",
+"decimal(9,2)" or "string not null", a pa.DataType, or one of bool, int, float, str, bytes."""
+
+
+def schema_of(columns: Columns, key: str | Sequence[str]) -> TableSchema:
+    """The schema that a user describes. Key columns are never nullable; the others are unless they say otherwise."""
+    keys = (key,) if isinstance(key, str) else tuple(key)
+    made = [_column(pos + 1, name, kind, name in keys) for pos, (name, kind) in enumerate(_pairs(columns))]
+    names = [c.name for c in made]
+    for name in keys:
+        if name not in names:
+            raise unknown("column", name, names)
+    if not keys:
+        raise mistake("a table needs a primary key: name its columns in key=", columns=", ".join(names))
+    return _as_mistake(lambda: TableSchema(1, tuple(made), keys))
+
+
+def partition_of(
+    schema: TableSchema,
+    *,
+    hash_buckets: int,
+    hash_columns: Sequence[str] | None,
+    range_column: str,
+    range_splits: Sequence[object],
+) -> PartitionSpec:
+    """The partition spec that a user describes; all key columns are hashed unless some are named."""
+    columns = tuple(hash_columns) if hash_columns is not None else schema.key
+    for name in (*columns, *((range_column,) if range_column else ())):
+        if not schema.has(name):
+            raise unknown("column", name, schema.names)
+
+    def make() -> PartitionSpec:
+        spec = PartitionSpec(columns, hash_buckets, range_column=range_column, range_splits=tuple(range_splits))
+        spec.validate_for(schema)
+        return spec
+
+    return _as_mistake(make)
+
+
+def _as_mistake(make: Any) -> Any:
+    try:
+        return make()
+    except Refused as e:
+        raise NotApplied(e.code, e.what, **e.values) from e
+
+
+def _pairs(columns: Columns) -> list[tuple[str, Any]]:
+    if isinstance(columns, pa.Schema):
+        return [(f.name, f) for f in columns]
+    if isinstance(columns, Mapping):
+        return list(columns.items())
+    pairs = []
+    for item in columns:
+        if isinstance(item, Column | pa.Field):
+            pairs.append((item.name, item))
+        elif isinstance(item, tuple | list) and len(item) == 2:
+            pairs.append((item[0], item[1]))
+        else:
+            raise mistake('a column is ("name", "type")', got=repr(item)[:80])
+    return pairs
+
+
+def _column(column_id: int, name: str, kind: Any, in_key: bool) -> Column:
+    if isinstance(kind, Column):
+        return kind
+    nullable = True
+    if isinstance(kind, pa.Field):
+        nullable = kind.nullable
+        kind = kind.type
+    if isinstance(kind, pa.DataType):
+        column_type, precision, scale = _as_mistake(lambda: type_of_arrow(kind))
+    else:
+        text = _PYTHON_TYPES.get(kind, "") if isinstance(kind, type) else str(kind)
+        column_type, precision, scale, required = _type_of_text(name, text or repr(kind))
+        nullable = nullable and not required
+    return _as_mistake(
+        lambda: Column(
+            id=column_id,
+            name=name,
+            type=column_type,
+            nullable=nullable and not in_key,
+            precision=precision,
+            scale=scale,
+        )
+    )
+
+
+def _type_of_text(name: str, text: str) -> tuple[ColumnType, int, int, bool]:
+    match = _TYPE_TEXT.match(text)
+    word = match.group(1).lower() if match else text
+    word = _OTHER_NAMES.get(word, word)
+    if match is None or word not in {t.value for t in ColumnType}:
+        error = unknown("type", text, [t.value for t in ColumnType])
+        error.values["column"] = name
+        raise error
+    if word == "decimal" and match.group(2) is None:
+        raise mistake("a decimal needs its precision and scale, as in decimal(9,2)", column=name, type=text)
+    return ColumnType(word), int(match.group(2) or 0), int(match.group(3) or 0), bool(match.group(4))

@@ -1,0 +1,369 @@
+"""Conditions on columns: built in Python, or read from a line of text.
+
+    nyala.col("delay") > 60
+    (nyala.col("carrier").isin(["AA", "UA"])) & nyala.col("cancelled").is_null()
+    "carrier = 'AA' and delay > 10"
+
+All parts of a condition must hold (AND). Text: names, or "names in double quotes"; operators = == != <> < <= > >=,
+IN (...), BETWEEN a AND b, IS NULL, IS NOT NULL; values: 'text' ('' is a quote), numbers, true, false.
+A text value beside a date, timestamp or decimal column is read as one, in ISO form; without a zone, in UTC.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from nyala.replica.rows import Column, ColumnType, Predicate, TableSchema
+
+from .mistakes import mistake, unknown
+
+IN_VALUES_MAX = 10_000
+
+
+class Condition:
+    """One or more conditions that must all hold. Join with `&`."""
+
+    def __init__(self, predicates: Iterable[Predicate]) -> None:
+        self.predicates = tuple(predicates)
+
+    def __and__(self, other: Condition) -> Condition:
+        return Condition((*self.predicates, *as_condition(other).predicates))
+
+    def __or__(self, other: object) -> Condition:
+        raise mistake(
+            "OR cannot be evaluated at the tablets; use isin(), or scan for each alternative, or filter after"
+        )
+
+    def __invert__(self) -> Condition:
+        raise mistake("NOT cannot be evaluated at the tablets; turn the comparison around, or filter after the scan")
+
+    def __bool__(self) -> bool:
+        raise mistake(
+            "a condition is neither true nor false: join conditions with &, each in parentheses, not with and"
+        )
+
+    def __repr__(self) -> str:
+        return " and ".join(_text_of(p) for p in self.predicates) or "everything"
+
+
+def _text_of(predicate: Predicate) -> str:
+    name = predicate.column if re.fullmatch(r"[A-Za-z_]\w*", predicate.column) else f'"{predicate.column}"'
+    if predicate.op in ("is_null", "is_not_null"):
+        return f"{name} {predicate.op.replace('_', ' ')}"
+    if predicate.op == "in":
+        shown = ", ".join(repr(v) for v in predicate.values[:5]) + (", ..." if len(predicate.values) > 5 else "")
+        return f"{name} in ({shown})"
+    return f"{name} {predicate.op} {predicate.values[0]!r}"
+
+
+class Col:
+    """A column in a condition, by name; made by `nyala.col`."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, name: str) -> None:
+        if not isinstance(name, str) or not name:
+            raise mistake("col() takes a column's name", got=repr(name))
+        self.name = name
+
+    def _compare(self, op: str, value: object) -> Condition:
+        if value is None:
+            raise mistake("nothing compares with None; use .is_null() or .is_not_null()", column=self.name)
+        if isinstance(value, Col):
+            raise mistake("two columns cannot be compared at the tablets; filter after the scan", column=self.name)
+        return Condition([Predicate(self.name, op, (value,))])
+
+    def __eq__(self, value: object) -> Condition:  # type: ignore[override]
+        return self._compare("=", value)
+
+    def __ne__(self, value: object) -> Condition:  # type: ignore[override]
+        return self._compare("!=", value)
+
+    def __lt__(self, value: object) -> Condition:
+        return self._compare("<", value)
+
+    def __le__(self, value: object) -> Condition:
+        return self._compare("<=", value)
+
+    def __gt__(self, value: object) -> Condition:
+        return self._compare(">", value)
+
+    def __ge__(self, value: object) -> Condition:
+        return self._compare(">=", value)
+
+    def isin(self, values: Iterable[object]) -> Condition:
+        """Equal to one of the values."""
+        if isinstance(values, str | bytes):
+            raise mistake("isin() takes a list of values", got=repr(values)[:80])
+        given = tuple(values)
+        if len(given) > IN_VALUES_MAX:
+            raise mistake(f"isin() takes at most {IN_VALUES_MAX} values", values=len(given))
+        if any(v is None for v in given):
+            raise mistake("isin() takes no None; use .is_null()", column=self.name)
+        return Condition([Predicate(self.name, "in", given)])
+
+    def between(self, low: object, high: object) -> Condition:
+        """From `low` to `high`, both included."""
+        return (self >= low) & (self <= high)
+
+    def is_null(self) -> Condition:
+        """Has no value."""
+        return Condition([Predicate(self.name, "is_null", ())])
+
+    def is_not_null(self) -> Condition:
+        """Has a value."""
+        return Condition([Predicate(self.name, "is_not_null", ())])
+
+    def __repr__(self) -> str:
+        return f"col({self.name!r})"
+
+
+def col(name: str) -> Col:
+    """A column in a condition: `nyala.col("delay") > 60`."""
+    return Col(name)
+
+
+Where = Condition | str | Sequence[Any] | None
+"""What `where=` takes: a condition, text, or a list of either; None is everything."""
+
+
+def as_condition(where: Where) -> Condition:
+    """Any form of `where=` as one condition; NotApplied(INVALID_ARGUMENT) says what is wrong."""
+    if where is None:
+        return Condition(())
+    if isinstance(where, Condition):
+        return where
+    if isinstance(where, str):
+        return parse_condition(where)
+    if isinstance(where, Col):
+        raise mistake("a column is no condition; compare it with something", column=where.name)
+    if isinstance(where, list | tuple):
+        return Condition(p for part in where for p in as_condition(part).predicates)
+    raise mistake('where= takes a condition such as nyala.col("x") > 3, text, or a list of them', got=repr(where)[:80])
+
+
+# ---- text
+
+_TOKEN = re.compile(
+    r"""\s*(?:
+      (?P<number>[+-]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?(?![\w.]))
+    | (?P<text>'(?:[^']|'')*')
+    | "(?P<quoted>(?:[^"]|"")+)"
+    | (?P<word>[^\W\d]\w*)
+    | (?P<mark><=|>=|<>|!=|==|[=<>(),])
+    )""",
+    re.VERBOSE,
+)
+_OPERATORS = {"=": "=", "==": "=", "!=": "!=", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+
+
+class _Reader:
+    """Tokens of one condition's text, with their positions for messages."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.tokens: list[tuple[str, str, int]] = []
+        pos, end = 0, len(text.rstrip())
+        while pos < end:
+            match = _TOKEN.match(text, pos)
+            if match is None:
+                rest = text[pos:].lstrip()
+                hint = "a quote is not closed" if rest[0] in "'\"" else "this cannot be read"
+                raise self.error(hint, len(text) - len(rest))
+            kind = str(match.lastgroup)
+            self.tokens.append((kind, match.group(kind), match.start(kind)))
+            pos = match.end()
+        self.at = 0
+
+    def error(self, what: str, pos: int | None = None) -> Exception:
+        where = pos if pos is not None else self.tokens[self.at][2] if self.at < len(self.tokens) else len(self.text)
+        return mistake(f"the condition cannot be read: {what}", at=where + 1, near=repr(self.text[where : where + 20]))
+
+    def is_word(self, *words: str) -> bool:
+        """Whether the next token is one of these words; then it is taken."""
+        if self.at < len(self.tokens):
+            kind, value, _ = self.tokens[self.at]
+            if kind == "word" and value.lower() in words:
+                self.at += 1
+                return True
+        return False
+
+    def is_mark(self, *marks: str) -> str:
+        """The next token if it is one of these marks; then it is taken."""
+        if self.at < len(self.tokens) and self.tokens[self.at][0] == "mark" and self.tokens[self.at][1] in marks:
+            self.at += 1
+            return self.tokens[self.at - 1][1]
+        return ""
+
+    def value(self) -> object:
+        if self.at >= len(self.tokens):
+            raise self.error("a value is missing at the end")
+        kind, value, _ = self.tokens[self.at]
+        if kind == "number":
+            self.at += 1
+            return int(value) if re.fullmatch(r"[+-]?\d+", value) else decimal.Decimal(value)
+        if kind == "text":
+            self.at += 1
+            return value[1:-1].replace("''", "'")
+        if kind == "word" and value.lower() in ("true", "false"):
+            self.at += 1
+            return value.lower() == "true"
+        if kind == "word" and value.lower() in ("date", "timestamp"):
+            self.at += 1
+            return self.value()
+        if kind in ("word", "quoted"):
+            raise self.error(f"a value is wanted; text goes into single quotes: '{value}'")
+        raise self.error("a value is wanted")
+
+    def name(self) -> str:
+        if self.at >= len(self.tokens):
+            raise self.error("a column is missing at the end")
+        kind, value, _ = self.tokens[self.at]
+        if kind not in ("word", "quoted"):
+            raise self.error("a column's name is wanted")
+        self.at += 1
+        return value.replace('""', '"') if kind == "quoted" else value
+
+
+def parse_condition(text: str) -> Condition:
+    """Text such as `carrier = 'AA' and delay > 10` as a condition; the refusal says where it cannot be read."""
+    reader = _Reader(text)
+    if not reader.tokens:
+        return Condition(())
+    parts: list[Predicate] = []
+    while True:
+        parts.extend(_one(reader).predicates)
+        if reader.at == len(reader.tokens):
+            return Condition(parts)
+        if reader.is_word("or"):
+            reader.at -= 1
+            raise reader.error("OR cannot be evaluated at the tablets; use IN (...)")
+        if not reader.is_word("and"):
+            raise reader.error("AND is wanted between conditions")
+
+
+def _one(reader: _Reader) -> Condition:
+    if reader.is_mark("("):
+        inside = _one(reader)
+        while reader.is_word("and"):
+            inside = inside & _one(reader)
+        if not reader.is_mark(")"):
+            raise reader.error("a closing parenthesis is missing")
+        return inside
+    if reader.is_word("not"):
+        reader.at -= 1
+        raise reader.error("NOT is only for IS NOT NULL")
+    column = Col(reader.name())
+    op = reader.is_mark(*_OPERATORS)
+    if op:
+        if reader.is_word("null"):
+            raise reader.error("nothing compares with NULL; write IS NULL or IS NOT NULL")
+        return column._compare(_OPERATORS[op], reader.value())
+    if reader.is_word("is"):
+        negated = reader.is_word("not")
+        if not reader.is_word("null"):
+            raise reader.error("IS NULL or IS NOT NULL is wanted")
+        return column.is_not_null() if negated else column.is_null()
+    if reader.is_word("between"):
+        low = reader.value()
+        if not reader.is_word("and"):
+            raise reader.error("BETWEEN a AND b is wanted")
+        return column.between(low, reader.value())
+    if reader.is_word("in"):
+        if not reader.is_mark("("):
+            raise reader.error("IN is followed by values in parentheses")
+        values = [reader.value()]
+        while reader.is_mark(","):
+            values.append(reader.value())
+        if not reader.is_mark(")"):
+            raise reader.error("a closing parenthesis is missing")
+        return column.isin(values)
+    raise reader.error("an operator is wanted: = != < <= > >= IN BETWEEN IS")
+
+
+# ---- types
+
+
+def bound(condition: Condition, schema: TableSchema) -> tuple[Predicate, ...]:
+    """The predicates with values in their columns' types; unknown columns and impossible values are refused."""
+    return tuple(
+        Predicate(p.column, p.op, tuple(_as_type(v, column_of(schema, p.column)) for v in p.values))
+        for p in condition.predicates
+    )
+
+
+def column_of(schema: TableSchema, name: str) -> Column:
+    """The column of that name; the refusal suggests close names."""
+    if not schema.has(name):
+        raise unknown("column", name, schema.names)
+    return schema.column(name)
+
+
+def _as_type(value: Any, column: Column) -> object:
+    kind = column.type
+    if hasattr(value, "item") and not isinstance(value, str | bytes):
+        value = value.item()
+    try:
+        converted = _converted(value, kind)
+    except (ValueError, decimal.InvalidOperation):
+        converted = None
+    if converted is None:
+        raise mistake(
+            "the value cannot be compared with the column",
+            column=column.name,
+            type=kind.value,
+            value=repr(value)[:80],
+            value_type=type(value).__name__,
+        )
+    return converted
+
+
+def _converted(value: Any, kind: ColumnType) -> object:
+    """The value in a form that compares with columns of the type, or None."""
+    if kind is ColumnType.STRING:
+        return value if isinstance(value, str) else None
+    if kind is ColumnType.BINARY:
+        return bytes(value) if isinstance(value, bytes | bytearray | memoryview) else None
+    if kind is ColumnType.BOOL:
+        return value if isinstance(value, bool) else None
+    if kind is ColumnType.DATE:
+        return _date(value)
+    if kind is ColumnType.TIMESTAMP:
+        return _timestamp(value)
+    if isinstance(value, bool):
+        return None
+    if kind is ColumnType.DECIMAL:
+        number = isinstance(value, int | float | decimal.Decimal | str)
+        return decimal.Decimal(str(value)) if number else None
+    if isinstance(value, decimal.Decimal):
+        return int(value) if value == value.to_integral_value() and kind not in _FLOATS else float(value)
+    if kind in _FLOATS and isinstance(value, int):
+        return float(value)
+    if isinstance(value, int):
+        return value if -(1 << 63) <= value < 1 << 63 else float(value)
+    return value if isinstance(value, float) else None
+
+
+_FLOATS = (ColumnType.FLOAT, ColumnType.DOUBLE)
+
+
+def _date(value: Any) -> dt.date | None:
+    if isinstance(value, dt.datetime):
+        return value.date() if value.time() == dt.time() else None
+    if isinstance(value, dt.date):
+        return value
+    return dt.date.fromisoformat(value) if isinstance(value, str) else None
+
+
+def _timestamp(value: Any) -> dt.datetime | None:
+    if isinstance(value, str):
+        value = dt.datetime.fromisoformat(value)
+    elif isinstance(value, dt.date) and not isinstance(value, dt.datetime):
+        value = dt.datetime(value.year, value.month, value.day)
+    if not isinstance(value, dt.datetime):
+        return None
+    return value if value.tzinfo else value.replace(tzinfo=dt.UTC)

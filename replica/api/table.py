@@ -1,0 +1,186 @@
+"""Tables and scans as users hold them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from nyala.replica.base import LOGICAL_BITS, MAX_HYBRID_TIME, hybrid_from_us
+from nyala.replica.client import Client, ScanSpec, TableHandle, result_schema
+from nyala.replica.rows import RowOp
+
+from .expressions import Where, as_condition, bound, column_of
+from .mistakes import mistake
+from .writing import WriteResult, write
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+
+EARLIEST_HYBRID_TIME = hybrid_from_us(946_684_800_000_000)
+"""The year 2000: a smaller number is seconds or microseconds that somebody took for a hybrid time."""
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+def hybrid_time_of(at: dt.datetime | int | None) -> int:
+    """The hybrid time that `at=` means: all of that microsecond for a datetime, which must name its zone; None is 0."""
+    if at is None:
+        return 0
+    if isinstance(at, dt.datetime):
+        if at.tzinfo is None:
+            raise mistake("at= needs a time zone, as in datetime.now(timezone.utc)", at=at.isoformat())
+        us = (at - _EPOCH) // dt.timedelta(microseconds=1)
+        hybrid = hybrid_from_us(us) | (1 << LOGICAL_BITS) - 1
+    elif isinstance(at, int) and not isinstance(at, bool):
+        hybrid = at
+    else:
+        raise mistake("at= takes a datetime with its zone, or a hybrid time", at=repr(at)[:80])
+    if not EARLIEST_HYBRID_TIME <= hybrid <= MAX_HYBRID_TIME:
+        raise mistake("at= is no time since the year 2000; hybrid times are microseconds * 4096", at=repr(at)[:80])
+    return hybrid
+
+
+class Scan:
+    """A read that runs when its rows are asked for; each run reads anew. All rows are of one time."""
+
+    def __init__(self, client: Client, handle: TableHandle, spec: ScanSpec) -> None:
+        self._client = client
+        self._handle = handle
+        self._spec = spec
+        self.snapshot_time = spec.snapshot_time
+        """Hybrid time of the last run: give it to `at=` to read the same again. 0 before the first run."""
+
+    @property
+    def schema(self) -> Any:
+        """pa.Schema of the rows."""
+        return result_schema(self._handle, self._spec)
+
+    def batches(self) -> Iterator[Any]:
+        """pa.RecordBatch after pa.RecordBatch. A tablet's rows come when that tablet has been read to its end."""
+        left = self._spec.limit
+        schema = self.schema
+        for part in self._client.scan(self._handle, self._spec):
+            self.snapshot_time = part.snapshot_time or self.snapshot_time
+            for batch in part.batches:
+                if self._spec.limit:
+                    batch = batch.slice(0, left)
+                    left -= batch.num_rows
+                if batch.num_rows:
+                    yield batch if batch.schema == schema else pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+            if self._spec.limit and left <= 0:
+                return
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.batches()
+
+    def to_arrow(self) -> Any:
+        """pa.Table of all rows."""
+        return pa.Table.from_batches(list(self.batches()), schema=self.schema)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """pandas DataFrame of all rows; needs pandas."""
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> pl.DataFrame:
+        """polars DataFrame of all rows."""
+        import polars
+
+        frame = polars.from_arrow(self.to_arrow())
+        return frame if isinstance(frame, polars.DataFrame) else frame.to_frame()
+
+    def count(self) -> int:
+        """Number of rows; only numbers travel."""
+        return self._client.count(self._handle, self._spec)
+
+    def __repr__(self) -> str:
+        parts = [f"columns={list(self._spec.columns)}"] if self._spec.columns is not None else []
+        parts += [f"where={len(self._spec.predicates)} conditions"] if self._spec.predicates else []
+        parts += [f"limit={self._spec.limit}"] if self._spec.limit else []
+        return f"<nyala.Scan of {self._handle.name} {' '.join(parts)}>"
+
+
+class Table:
+    """One table. Obtained from `Cluster.table`; any thread."""
+
+    def __init__(self, client: Client, handle: TableHandle) -> None:
+        self._client = client
+        self._handle = handle
+
+    @property
+    def name(self) -> str:
+        """The table's name."""
+        return self._handle.name
+
+    @property
+    def handle(self) -> TableHandle:
+        """All that the catalog says of the table."""
+        return self._handle
+
+    @property
+    def schema(self) -> Any:
+        """pa.Schema of the columns."""
+        return self._handle.schema.arrow
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Names of the primary key's columns."""
+        return self._handle.schema.key
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        where: Where = None,
+        at: dt.datetime | int | None = None,
+        limit: int | None = None,
+    ) -> Scan:
+        """A read of the table.
+
+        `columns`: their names, default all. `where`: see `nyala.col`, or text. `at`: a datetime with its zone, or a
+        hybrid time such as `Scan.snapshot_time`; default: the latest, with every write acknowledged before.
+        `limit`: at most so many rows, any of them. Wrong arguments raise NotApplied here, before anything is read.
+        """
+        schema = self._handle.schema
+        if isinstance(columns, str):
+            raise mistake("columns= takes a list of names", got=columns)
+        names = None if columns is None else tuple(column_of(schema, name).name for name in columns)
+        if names is not None and (not names or len(set(names)) < len(names)):
+            raise mistake("columns= names at least one column, and each once", got=", ".join(names))
+        if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
+            raise mistake("limit= is a positive number", limit=repr(limit))
+        spec = ScanSpec(names, bound(as_condition(where), schema), hybrid_time_of(at), limit or 0)
+        return Scan(self._client, self._handle, spec)
+
+    def count(self, where: Where = None, at: dt.datetime | int | None = None) -> int:
+        """Number of rows that meet the condition."""
+        return self.scan(where=where, at=at).count()
+
+    def insert(self, rows: Any, *, ignore_existing: bool = False) -> WriteResult:
+        """Add rows; one whose key exists is an error of that row, or is left out with `ignore_existing`.
+
+        `rows`: a pyarrow Table or RecordBatch, a pandas or polars DataFrame, a list of dicts, or one dict.
+        Row errors are in the result; a call that cannot be carried out raises NotApplied or OutcomeUnknown.
+        """
+        return self._write(rows, RowOp.INSERT_IGNORE if ignore_existing else RowOp.INSERT)
+
+    def upsert(self, rows: Any) -> WriteResult:
+        """Add rows, or set the columns given where the key exists. Rows as in `insert`."""
+        return self._write(rows, RowOp.UPSERT)
+
+    def update(self, rows: Any, *, ignore_missing: bool = False) -> WriteResult:
+        """Set the columns given; a key that does not exist is an error of that row. Rows as in `insert`."""
+        return self._write(rows, RowOp.UPDATE_IGNORE if ignore_missing else RowOp.UPDATE)
+
+    def delete(self, rows: Any, *, ignore_missing: bool = False) -> WriteResult:
+        """Remove the rows of these keys; other columns are not looked at. Rows as in `insert`."""
+        return self._write(rows, RowOp.DELETE_IGNORE if ignore_missing else RowOp.DELETE)
+
+    def _write(self, rows: Any, op: RowOp) -> WriteResult:
+        return write(self._client, self._handle, rows, op)
+
+    def __repr__(self) -> str:
+        columns = ", ".join(f"{c.name} {c.type.value}" for c in self._handle.schema.columns[:8])
+        more = ", ..." if len(self._handle.schema.columns) > 8 else ""
+        return f"<nyala.Table {self.name} ({columns}{more}) key=({', '.join(self.key)})>"

@@ -1,0 +1,246 @@
+"""Rows as users have them, turned into columns of the table, and written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from nyala.replica.base import Applied, Code, Refused, RowCode, limits
+from nyala.replica.client import Client, NotApplied, OutcomeUnknown, TableHandle, wire_batches
+from nyala.replica.rows import Column, RowOp, TableSchema, key_hash
+
+from .expressions import column_of
+from .mistakes import mistake, unknown
+
+_REFUSALS = (pa.ArrowException, TypeError, ValueError, OverflowError)
+SHOWN_MAX = 5
+
+
+@dataclass(frozen=True)
+class RowFailure:
+    """Why one row was not applied. `row`: its position in what was handed in, from 0."""
+
+    row: int
+    code: RowCode
+    column: str
+    key: dict[str, object]
+
+    def __str__(self) -> str:
+        key = ", ".join(f"{k}={v!r}" for k, v in self.key.items())
+        return f"row {self.row} ({key}): {self.code.name}" + (f" in column {self.column!r}" if self.column else "")
+
+
+@dataclass(frozen=True)
+class WriteResult:
+    """What became of a write: every row is either applied or among `errors`."""
+
+    applied: int
+    errors: tuple[RowFailure, ...]
+    hybrid_time: int = 0
+    """A scan `at` this time, or later, sees the write."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether all rows were applied."""
+        return not self.errors
+
+    def raise_for_errors(self) -> WriteResult:
+        """This result, or NotApplied naming the first rows that failed. The other rows are applied all the same."""
+        if self.errors:
+            shown = "; ".join(map(str, self.errors[:SHOWN_MAX]))
+            more = f"; and {len(self.errors) - SHOWN_MAX} more" if len(self.errors) > SHOWN_MAX else ""
+            code = _CODES.get(self.errors[0].code, Code.INVALID_ARGUMENT)
+            raise NotApplied(code, f"{len(self.errors)} rows were refused, {self.applied} applied: {shown}{more}")
+        return self
+
+
+_CODES = {RowCode.ALREADY_PRESENT: Code.ALREADY_EXISTS, RowCode.NOT_FOUND: Code.NOT_FOUND}
+
+
+def as_table(rows: Any, schema: TableSchema) -> Any:
+    """pa.Table of what a user hands in, columns as they come. A list of dicts is read in the schema's types."""
+    if isinstance(rows, pa.Table):
+        return rows
+    if isinstance(rows, pa.RecordBatch):
+        return pa.Table.from_batches([rows])
+    if isinstance(rows, Mapping):
+        rows = [rows]
+    if isinstance(rows, str | bytes):
+        raise mistake("rows are a pyarrow, pandas or polars table, or a list of dicts", got=repr(rows)[:80])
+    if type(rows).__module__.split(".")[0] == "pandas":
+        return pa.Table.from_pandas(rows, preserve_index=False)
+    if hasattr(rows, "__arrow_c_stream__"):
+        return pa.table(rows)
+    if isinstance(rows, Iterable):
+        return _table_of_dicts(list(rows), schema)
+    raise mistake("rows are a pyarrow, pandas or polars table, or a list of dicts", got=type(rows).__name__)
+
+
+def _table_of_dicts(rows: list[Any], schema: TableSchema) -> Any:
+    if not rows:
+        return pa.table({})
+    for pos, row in enumerate(rows):
+        if not isinstance(row, Mapping):
+            raise mistake("each row is a dict of column names and values", row=pos, got=repr(row)[:80])
+        if row.keys() != rows[0].keys():
+            odd = sorted(map(str, set(row) ^ set(rows[0])))
+            raise mistake(
+                "all rows of one call have the same columns; give None where a row has no value",
+                row=pos,
+                differs_in=", ".join(odd[:10]),
+            )
+    columns = {}
+    for name in rows[0]:
+        column = column_of(schema, name)
+        values = [row[name] for row in rows]
+        try:
+            columns[name] = pa.array(values, type=column.arrow_type)
+        except _REFUSALS as e:
+            raise _bad_value(column, values) from e
+    return pa.table(columns)
+
+
+def _bad_value(column: Column, values: list[Any]) -> NotApplied:
+    """Names the first value that the column cannot hold."""
+    for pos, value in enumerate(values):
+        try:
+            pa.scalar(value, type=column.arrow_type)
+        except _REFUSALS as e:
+            reason = str(e).splitlines()[0][:120]
+            return _value_mistake(column, pos, value, reason)
+    return mistake("the column's values do not fit its type", column=column.name, type=str(column.arrow_type))
+
+
+def _value_mistake(column: Column, pos: int, value: object, reason: str) -> NotApplied:
+    return mistake(
+        "a value does not fit its column",
+        column=column.name,
+        type=str(column.arrow_type),
+        row=pos,
+        value=repr(value)[:80],
+        value_type=type(value).__name__,
+        reason=reason,
+    )
+
+
+def conform(table: Any, schema: TableSchema, op: RowOp) -> Any:
+    """The columns to send, in the schema's types. NotApplied(INVALID_ARGUMENT) names column, row and value."""
+    names = table.schema.names
+    for name in names:
+        if not schema.has(name):
+            raise unknown("column", name, schema.names)
+    repeated = sorted({n for n in names if names.count(n) > 1})
+    if repeated:
+        raise mistake("a column comes twice", columns=", ".join(repeated))
+    missing = [n for n in schema.key if n not in names]
+    if missing:
+        raise mistake("the rows lack key columns", missing=", ".join(missing), key=", ".join(schema.key))
+    if op in (RowOp.DELETE, RowOp.DELETE_IGNORE):
+        names = list(schema.key)
+    if op in (RowOp.UPDATE, RowOp.UPDATE_IGNORE) and set(names) <= set(schema.key):
+        raise mistake("an update needs a column besides the key", columns=", ".join(names))
+    if op in (RowOp.INSERT, RowOp.INSERT_IGNORE):
+        lacking = [c.name for c in schema.columns if not c.nullable and c.default is None and c.name not in names]
+        if lacking:
+            raise mistake("the rows lack columns that must have a value", missing=", ".join(lacking))
+    arrays = [_cast(table.column(n), schema.column(n)) for n in names]
+    for name, array in zip(names, arrays, strict=True):
+        if name in schema.key and array.null_count:
+            row = array.is_null().to_pylist().index(True)
+            raise mistake("a key column has no value", column=name, row=row)
+    return pa.table(arrays, names=names)
+
+
+def _cast(values: Any, column: Column) -> Any:
+    target = column.arrow_type
+    array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    if array.type == target:
+        return array
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if pa.types.is_timestamp(target) and pa.types.is_timestamp(array.type) and array.type.tz is None:
+        # A time without a zone is taken as UTC, as everywhere here.
+        array = array.cast(pa.timestamp(array.type.unit, tz="UTC"))
+    try:
+        return array.cast(target)
+    except _REFUSALS as e:
+        reason = str(e).splitlines()[0][:120]
+        pos = _first_failure(array, target)
+        if pos < 0:
+            raise mistake("the column's values do not fit its type", column=column.name, reason=reason) from e
+        raise _value_mistake(column, pos, array[pos].as_py(), reason) from e
+
+
+def _first_failure(array: Any, target: Any) -> int:
+    """Position of the first value that cannot be cast, by halving; -1 if each one can."""
+
+    def fails(at: int, rows: int) -> bool:
+        try:
+            array.slice(at, rows).cast(target)
+        except _REFUSALS:
+            return True
+        return False
+
+    at, rows = 0, len(array)
+    if not fails(at, rows):
+        return -1
+    while rows > 1:
+        half = rows // 2
+        at, rows = (at, half) if fails(at, half) else (at + half, rows - half)
+    return at
+
+
+def write(client: Client, handle: TableHandle, rows: Any, op: RowOp) -> WriteResult:
+    """Write all rows. Row errors are in the result; anything else raises NotApplied or OutcomeUnknown."""
+    columns = conform(as_table(rows, handle.schema), handle.schema, op) if _has_rows(rows) else None
+    if columns is None or columns.num_rows == 0:
+        return WriteResult(0, ())
+    writer = client.session_writer(handle)
+    depth = 1 if _order_matters(columns, handle.schema) else None
+    batches = 0
+    try:
+        for batch in wire_batches(handle, columns, op):
+            batches += 1
+            writer.send(batch, depth=depth)
+        writer.flush()
+    except Refused as e:
+        writer.abandon()
+        raise _half_way(e, columns.num_rows, batches, writer.rows_applied) from e
+    except BaseException:
+        writer.abandon()
+        raise
+    failures = sorted(writer.row_errors)
+    keys = columns.select(list(handle.schema.key)).take(pa.array([f.offset for f in failures], pa.int64()))
+    errors = tuple(
+        RowFailure(f.offset, f.code, f.column, key) for f, key in zip(failures, keys.to_pylist(), strict=True)
+    )
+    return WriteResult(columns.num_rows - len(errors), errors, writer.last_time)
+
+
+def _has_rows(rows: Any) -> bool:
+    return not (isinstance(rows, list | tuple) and not rows)
+
+
+def _order_matters(columns: Any, schema: TableSchema) -> bool:
+    """Whether a key comes twice and the rows are more than one batch: then batches must not overtake each other."""
+    if columns.nbytes < limits.BATCH_TARGET_BYTES // 2:
+        return False
+    hashes = key_hash([columns.column(n) for n in schema.key])
+    return len(np.unique(hashes)) < len(hashes)
+
+
+def _half_way(error: Refused, rows: int, batches: int, applied: int) -> Refused:
+    """Earlier batches may be in the table although this one is not: then `nothing was applied` would be a lie."""
+    if batches <= 1 and error.applied is Applied.NOT_APPLIED:
+        return NotApplied(error.code, error.what, detail=error.detail, **error.values)
+    return OutcomeUnknown(
+        error.code,
+        f"{error.what}; the write stopped half-way: at least {applied} of {rows} rows are in the table; "
+        "writing all rows again with upsert is safe",
+        detail=error.detail,
+        **error.values,
+    )
