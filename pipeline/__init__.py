@@ -1,0 +1,50 @@
+"""Kafka and Spark around the tables: publish row events, ingest them, carry decisions out, plan with batch jobs.
+
+Nothing here imports PySpark; queries are handed a SparkSession.
+"""
+
+from .dead_letters import DeadLetter, letter_key
+from .decisions import DecisionsOptions, DecisionsQuery
+from .decode import RowDecoder, WriterSchema
+from .errors import QueryInterrupted, QueryRefused
+from .framing import Framing
+from .ingest import IngestOptions, IngestQuery
+from .progress import Progress
+from .publish import PublishFailed, RowPublisher
+from .rebalance import RebalanceOptions, Rebalancer
+from .row_schema import encode_key, key_schema_json, row_schema_json
+from .session import spark_session
+from .submit import submit_command, submit_environment
+from .supervise import RestartOptions, run_with_restarts
+from .topics import TopicIdentity, Topics, dead_letter_topic, writes_topic
+
+__all__ = [
+    "DeadLetter",
+    "DecisionsOptions",
+    "DecisionsQuery",
+    "Framing",
+    "IngestOptions",
+    "IngestQuery",
+    "Progress",
+    "PublishFailed",
+    "QueryInterrupted",
+    "QueryRefused",
+    "RebalanceOptions",
+    "Rebalancer",
+    "RestartOptions",
+    "RowDecoder",
+    "RowPublisher",
+    "TopicIdentity",
+    "Topics",
+    "WriterSchema",
+    "dead_letter_topic",
+    "encode_key",
+    "key_schema_json",
+    "letter_key",
+    "row_schema_json",
+    "run_with_restarts",
+    "spark_session",
+    "submit_command",
+    "submit_environment",
+    "writes_topic",
+]

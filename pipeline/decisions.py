@@ -16,7 +16,7 @@ from kafka import KafkaProducer
 
 from nyala import schemas
 from nyala.replica.base import Refused, check
-from nyala.replica.client import Client, connect
+from nyala.replica.client import Client, parse_masters
 from nyala.replica.steer import Outcome, Result, execute
 
 from .errors import QueryInterrupted, QueryRefused, of_refusal, of_spark
@@ -56,7 +56,7 @@ def newest(records: Iterable[tuple[bytes | None, bytes | None, int]]) -> list[Ma
     for key, value, offset in records:
         if key is not None and offset >= last.get(key, (-1, None))[0]:
             last[key] = (offset, value)
-    found = []
+    found: list[Mapping[str, Any]] = []
     for _, value in sorted(last.values(), key=lambda each: each[0]):
         if value is None:
             continue
@@ -88,13 +88,15 @@ def carry_out(
 class DecisionsQuery:
     """One run of the query. `report` gets a line for each outcome. Concurrency: as IngestQuery."""
 
-    def __init__(self, spark: Any, options: DecisionsOptions, report: Callable[[Outcome], None] = lambda _: None) -> None:
+    def __init__(
+        self, spark: Any, options: DecisionsOptions, report: Callable[[Outcome], None] = lambda _: None
+    ) -> None:
         self._spark = spark
         self._options = options
         self._report = report
         self._query: Any = None
         self._failure: BaseException | None = None
-        self._client = connect(options.masters)
+        self._client = Client(parse_masters(options.masters))
         self._producer = KafkaProducer(bootstrap_servers=options.bootstrap, acks="all", enable_idempotence=True)
 
     def run(self) -> None:

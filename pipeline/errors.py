@@ -21,9 +21,12 @@ RETRYABLE = frozenset(
         Code.NO_SPACE,
         Code.INVALID_NAME,
         Code.CAS_FAILED,
+        Code.SCHEMA_MISMATCH,
     }
 )
-"""A replica that is elsewhere, not ready or full now may serve later. All safe to repeat: the ledger drops replays."""
+"""A replica that is elsewhere, not ready or full now may serve later. All safe to repeat: the ledger drops replays.
+
+SCHEMA_MISMATCH: the table was altered meanwhile; a new run reads its new schema."""
 
 _MARK = re.compile(r"nyala task \[(fatal|retryable)\]: (.*)")
 

@@ -16,8 +16,9 @@ from functools import partial
 from typing import Any
 
 from nyala.replica.base import Code, Refused, check, limits, new_uuid
-from nyala.replica.client import Client, SourceStart, TableHandle
+from nyala.replica.client import Client, TableHandle, parse_masters
 from nyala.replica.rows import SourceKey
+from nyala.replica.rpc import pb, source_to_pb
 
 from .checkpoint import Checkpoint
 from .errors import QueryInterrupted, QueryRefused, of_refusal, of_spark
@@ -91,7 +92,7 @@ class IngestQuery:
         self._spark = spark
         self._options = options
         self._report = report
-        self._client = Client.connect(options.masters)
+        self._client = Client(parse_masters(options.masters))
         self._topics = Topics(options.bootstrap)
         self._failure: BaseException | None = None
         self._query: Any = None
@@ -136,7 +137,7 @@ class IngestQuery:
     def _open(self) -> None:
         """Everything that can refuse the query, before anything is read."""
         options = self._options
-        self._table: TableHandle = self._client.table(options.table)
+        self._table: TableHandle = self._client.get_table(options.table)
         topic = options.topic or self._table.source.topic or writes_topic(options.table)
         self._topic: TopicIdentity = self._topics.identity(topic)
         self._topics.check_not_compacted(topic)
@@ -160,21 +161,19 @@ class IngestQuery:
         at = self._checkpoint.next_offsets(topic.topic)
         latest = self._options.starting == "latest"
         initial = self._topics.offsets(topic.topic, topic.partitions, latest=latest)
-        starts = [
-            SourceStart(
-                source=self._source(number),
-                topic=topic.topic,
-                checkpoint_offset=None if at is None else at.get(number),
-                initial_start=initial[number],
-            )
-            for number in range(topic.partitions)
-        ]
+        opens = []
+        for number in range(topic.partitions):
+            each = pb.SourceOpen(source=source_to_pb(self._source(number)), topic=topic.topic)
+            each.initial_start = initial[number]
+            if at is not None and number in at:
+                each.has_checkpoint, each.checkpoint_offset = True, at[number]
+            opens.append(each)
         deadline = time.monotonic() + self._options.owner_wait_s
         while True:
             try:
                 opened = self._client.open_sources(
                     self._options.table,
-                    starts,
+                    opens,
                     owner_run=self._owner,
                     lease_us=self._lease_us,
                     checkpoint_table_id=checkpoint_table_id,
@@ -186,7 +185,7 @@ class IngestQuery:
                 # A killed driver's lease ends by itself; a live one's is renewed until we give up.
                 if self._stopping.wait(1.0):
                     raise
-        self._positions = {each.source.kafka_partition: Position(each.generation, each.done) for each in opened}
+        self._positions = {p.source.kafka_partition: Position(p.generation, p.done) for p in opened.positions}
 
     def _start_query(self) -> Any:
         options = self._options
@@ -264,20 +263,19 @@ class IngestQuery:
 
     def _advance(self, ends: Mapping[int, int], *, release: bool = False) -> None:
         """Move `done` and renew the lease. It must succeed before Spark commits: no checkpoint is ever above `done`."""
-        advances = {
-            self._source(partition): Position(self._positions[partition].generation, end)
+        moved = {
+            partition: Position(self._positions[partition].generation, end)
             for partition, end in ends.items()
-            if partition in self._positions and (end > self._positions[partition].done)
+            if partition in self._positions and end > self._positions[partition].done
         }
+        advances = [
+            pb.SourceAdvance(source=source_to_pb(self._source(each)), generation=at.generation, done=at.done)
+            for each, at in sorted(moved.items())
+        ]
         self._client.advance_sources(
-            self._table.table_id,
-            [(source, position.generation, position.done) for source, position in advances.items()],
-            owner_run=self._owner,
-            lease_us=self._lease_us,
-            release=release,
+            self._table.table_id, advances, owner_run=self._owner, lease_us=self._lease_us, release=release
         )
-        for source, position in advances.items():
-            self._positions[source.kafka_partition] = position
+        self._positions.update(moved)
 
     def _renew_forever(self) -> None:
         """Keep the lease while no micro-batch does. A lost one ends the query: somebody else reads the source."""

@@ -104,7 +104,7 @@ def decoder_of(plan: TaskPlan) -> RowDecoder:
     table = plan.table
 
     def ask_again() -> list[WriterSchema]:
-        fresh = worker.client_for(plan.masters, plan.deadline_s).table(table.name)
+        fresh = worker.client_for(plan.masters, plan.deadline_s).get_table(table.name)
         return [WriterSchema(each.avro_json, each.registry_id) for each in fresh.writer_schemas]
 
     known = [WriterSchema(each.avro_json, each.registry_id) for each in table.writer_schemas]

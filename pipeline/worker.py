@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from functools import lru_cache
 
-from nyala.replica.client import Client, ClientOptions, connect
+from nyala.replica.client import Client, ClientOptions, parse_masters
 
 from .dead_letters import DeadLetterSink
 
@@ -25,7 +25,7 @@ def sink_for(bootstrap: str, topic: str) -> DeadLetterSink:
 
 @lru_cache(maxsize=4)
 def _client(pid: int, masters: str, write_timeout_s: float) -> Client:
-    return connect(masters, options=ClientOptions(write_timeout_s=write_timeout_s))
+    return Client(parse_masters(masters), ClientOptions(write_timeout_s=write_timeout_s))
 
 
 @lru_cache(maxsize=8)

@@ -1,0 +1,59 @@
+"""Carry out the masters' decisions: run under spark-submit.
+
+Exit status: 0 ended orderly, 1 gave up (one line says why).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+
+from nyala.pipeline import (
+    DecisionsOptions,
+    DecisionsQuery,
+    QueryInterrupted,
+    QueryRefused,
+    RestartOptions,
+    run_with_restarts,
+    spark_session,
+)
+from nyala.replica.base import ReplicaError
+
+
+def main() -> int:
+    """Run the query, and run it again as long as what ends it goes away."""
+    parser = argparse.ArgumentParser(prog="nyala decisions", description="Kafka decisions -> config changes at leaders")
+    parser.add_argument("--masters", required=True, help="host:port[,host:port]")
+    parser.add_argument("--kafka", required=True, help="bootstrap servers")
+    parser.add_argument("--checkpoint", required=True, help="folder for Spark's checkpoint")
+    parser.add_argument("--available-now", action="store_true", help="end when everything that is there has been done")
+    parser.add_argument("--restarts-max", type=int, default=20)
+    parser.add_argument("--json", action="store_true", help="one JSON object per line")
+    given = parser.parse_args()
+
+    def tell(text: str) -> None:
+        print(json.dumps({"event": "message", "text": text}) if given.json else text, flush=True)
+
+    try:
+        options = DecisionsOptions(
+            masters=given.masters, bootstrap=given.kafka, checkpoint=given.checkpoint, available_now=given.available_now
+        )
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        spark = spark_session("nyala decisions")
+        run_with_restarts(
+            lambda: DecisionsQuery(
+                spark, options, lambda done: tell(f"tablet {done.tablet_id}: {done.result} {done.message}".rstrip())
+            ).run(),
+            RestartOptions(restarts_max=given.restarts_max),
+            tell,
+        )
+    except (QueryRefused, QueryInterrupted, ReplicaError) as error:
+        tell(f"nyala decisions: {error}")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,102 @@
+"""Ingest a table's topic: run under spark-submit, until it is stopped or, with --available-now, until it has caught up.
+
+Exit status: 0 ended orderly, 1 refused or gave up (one line says why and what to do).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+import threading
+
+from nyala.pipeline import (
+    DecisionsOptions,
+    DecisionsQuery,
+    IngestOptions,
+    IngestQuery,
+    Progress,
+    QueryInterrupted,
+    QueryRefused,
+    RestartOptions,
+    run_with_restarts,
+    spark_session,
+)
+from nyala.replica.base import ReplicaError
+
+
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+    """Command line."""
+    parser = argparse.ArgumentParser(prog="nyala ingest", description="Kafka topic -> table, exactly once")
+    parser.add_argument("--table", required=True)
+    parser.add_argument("--masters", required=True, help="host:port[,host:port]")
+    parser.add_argument("--kafka", required=True, help="bootstrap servers")
+    parser.add_argument("--checkpoint", required=True, help="folder for Spark's checkpoint")
+    parser.add_argument("--topic", default="", help="default: what the table's source declares, else writes.<table>")
+    parser.add_argument("--starting", choices=["earliest", "latest"], default="earliest")
+    parser.add_argument("--available-now", action="store_true", help="end when everything that is there has been read")
+    parser.add_argument("--trigger-s", type=float, default=0.0)
+    parser.add_argument("--offsets-per-trigger-max", type=int, default=400_000)
+    parser.add_argument("--dead-letters-max", type=int, default=None)
+    parser.add_argument("--isolation", choices=["read_committed", "read_uncommitted"], default="read_committed")
+    parser.add_argument("--lease-s", type=float, default=30.0)
+    parser.add_argument("--owner-wait-s", type=float, default=40.0, help="patience with another query's lease")
+    parser.add_argument("--restarts-max", type=int, default=20)
+    parser.add_argument("--kafka-option", action="append", default=[], metavar="NAME=VALUE", help="for Spark's source")
+    parser.add_argument("--decisions-checkpoint", default="", help="also carry out decisions, with this checkpoint")
+    parser.add_argument("--json", action="store_true", help="one JSON object per line")
+    return parser.parse_args(arguments)
+
+
+def main() -> int:
+    """Run the query, and run it again as long as what ends it goes away."""
+    given = parse()
+    lock = threading.Lock()
+
+    def tell(text: str) -> None:
+        with lock:
+            print(json.dumps({"event": "message", "text": text}) if given.json else text, flush=True)
+
+    def show(progress: Progress) -> None:
+        with lock:
+            print(progress.json() if given.json else progress.line(), flush=True)
+
+    try:
+        options = IngestOptions(
+            table=given.table,
+            masters=given.masters,
+            bootstrap=given.kafka,
+            checkpoint=given.checkpoint,
+            topic=given.topic,
+            starting=given.starting,
+            trigger_s=given.trigger_s,
+            available_now=given.available_now,
+            offsets_per_trigger_max=given.offsets_per_trigger_max,
+            isolation=given.isolation,
+            lease_s=given.lease_s,
+            owner_wait_s=given.owner_wait_s,
+            dead_letters_max=given.dead_letters_max,
+            kafka=dict(pair.split("=", 1) for pair in given.kafka_option),
+        )
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        spark = spark_session(f"nyala ingest {given.table}")
+        restarts = RestartOptions(restarts_max=given.restarts_max)
+        if given.decisions_checkpoint:
+            decisions = DecisionsOptions(
+                masters=given.masters, bootstrap=given.kafka, checkpoint=given.decisions_checkpoint
+            )
+
+            def carry_out() -> None:
+                run_with_restarts(lambda: DecisionsQuery(spark, decisions).run(), restarts, tell)
+
+            threading.Thread(target=carry_out, name="decisions", daemon=True).start()
+        run_with_restarts(lambda: IngestQuery(spark, options, show).run(), restarts, tell)
+    except (QueryRefused, QueryInterrupted, ReplicaError, ValueError) as error:
+        tell(f"nyala ingest: {error}")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

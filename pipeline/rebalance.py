@@ -1,0 +1,212 @@
+"""Rebalancing as a Spark batch job: reports -> a plan -> proposals -> what became of them.
+
+Spark reads the compacted `reports` topic and keeps the newest report of each tablet and server on the executors; the
+plan itself is the policy's pure function over that view, the same that masters call.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+
+from nyala import schemas
+from nyala.replica.base import check, new_uuid
+from nyala.replica.policy import Caps, ClusterView, Move, MoveKind, plan_rebalance, skew, view_of_reports
+
+from .topics import Topics
+
+REPORTS_TOPIC = "reports"
+PROPOSALS_TOPIC = "proposals"
+OUTCOMES_TOPIC = "outcomes"
+_NEWEST = "key string, value binary, kafka_offset bigint"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RebalanceOptions:
+    """Options of one rebalance; all stable."""
+
+    bootstrap: str
+    reports_topic: str = REPORTS_TOPIC
+    proposals_topic: str = PROPOSALS_TOPIC
+    outcomes_topic: str = OUTCOMES_TOPIC
+    moves_max: int = 10
+    moves_per_server_max: int = 2
+    bytes_max: int = 1 << 62
+    deadline_s: float = 600.0
+    """After this a proposal that was not carried out is dropped."""
+    drain: tuple[str, ...] = ()
+    """Uuids of servers to empty."""
+
+    def __post_init__(self) -> None:
+        check(self.deadline_s > 0, "deadline_s is positive")
+
+    @property
+    def caps(self) -> Caps:
+        """Bounds of the plan."""
+        return Caps(moves_max=self.moves_max, moves_per_server_max=self.moves_per_server_max, bytes_max=self.bytes_max)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Moves for a view. `names`: table names by table id."""
+
+    plan_id: str
+    view: ClusterView
+    moves: tuple[Move, ...]
+    names: Mapping[str, str]
+
+
+def newest_reports(batches: Iterator[Any]) -> Iterator[Any]:
+    """For `mapInArrow` over (key, value, offset): the last record of each key of this partition."""
+    last: dict[bytes, tuple[int, bytes | None]] = {}
+    for batch in batches:
+        columns = (batch.column(name).to_pylist() for name in ("key", "value", "offset"))
+        for key, value, offset in zip(*columns, strict=True):
+            if key is not None and offset >= last.get(key, (-1, None))[0]:
+                last[key] = (offset, value)
+    kept = [(key.decode(), value, offset) for key, (offset, value) in sorted(last.items()) if value is not None]
+    arrays = [
+        pa.array([row[pos] for row in kept], kind) for pos, kind in enumerate((pa.string(), pa.binary(), pa.int64()))
+    ]
+    yield pa.RecordBatch.from_arrays(arrays, names=["key", "value", "kafka_offset"])
+
+
+class Rebalancer:
+    """Reads, plans, proposes and waits. Concurrency: one thread."""
+
+    def __init__(self, spark: Any, options: RebalanceOptions) -> None:
+        self._spark = spark
+        self._options = options
+
+    def reports(self) -> list[dict[str, Any]]:
+        """The newest report of each tablet and server. A key stays in one Kafka partition, so no shuffle is needed."""
+        options = self._options
+        reader = self._spark.read.format("kafka").option("kafka.bootstrap.servers", options.bootstrap)
+        reader = reader.option("subscribe", options.reports_topic).option("startingOffsets", "earliest")
+        records = reader.option("failOnDataLoss", "false").load().select("key", "value", "offset")
+        rows = records.mapInArrow(newest_reports, _NEWEST).collect()
+        return [schemas.decode("report", bytes(row.value)) for row in rows]
+
+    def plan(self) -> Plan:
+        """What should move now; no moves when the cluster is even, or when nothing is known of it."""
+        reports = self.reports()
+        view = view_of_reports(reports, time.time_ns() // 1000, self._options.drain)
+        names = {each["table_id"]: each["table_name"] for each in reports if each["tablet_id"]}
+        return Plan(new_uuid(), view, tuple(plan_rebalance(view, self._options.caps)), names)
+
+    def propose(self, plan: Plan) -> None:
+        """Publish the plan's moves to `proposals`; returns when Kafka has acknowledged them."""
+        producer = KafkaProducer(bootstrap_servers=self._options.bootstrap, acks="all", enable_idempotence=True)
+        deadline_us = time.time_ns() // 1000 + int(self._options.deadline_s * 1e6)
+        try:
+            sent = [
+                producer.send(
+                    self._options.proposals_topic,
+                    key=move.tablet_id.encode(),
+                    value=schemas.encode("proposal", proposal_of(plan.plan_id, move, deadline_us)),
+                )
+                for move in plan.moves
+            ]
+            producer.flush()
+            for future in sent:
+                future.get()
+        finally:
+            producer.close()
+
+    def wait(self, plan: Plan, timeout_s: float, tell: Callable[[str], None] = lambda _: None) -> dict[str, str]:
+        """Follow `outcomes` until each of the plan's tablets is DONE, REFUSED or FAILED, or time is up.
+
+        Returns tablet id -> last result; WAITING for those that nobody answered.
+        """
+        state = {move.tablet_id: "WAITING" for move in plan.moves}
+        deadline = time.monotonic() + timeout_s
+        for record in follow(self._options.bootstrap, self._options.outcomes_topic, deadline):
+            if record["plan_id"] == plan.plan_id and record["tablet_id"] in state and ends_or_accepts(record):
+                state[record["tablet_id"]] = record["result"]
+                tell(f"tablet {record['tablet_id']}: {record['result'].lower()} {record['message']}".rstrip())
+            if not any(result in ("WAITING", "ACCEPTED") for result in state.values()):
+                break
+        return state
+
+
+def ends_or_accepts(record: Mapping[str, Any]) -> bool:
+    """Whether an outcome speaks of the proposal as a whole: a decision's is only one step of a move."""
+    return bool(record["subject"] == "PROPOSAL")
+
+
+def proposal_of(plan_id: str, move: Move, deadline_us: int) -> dict[str, Any]:
+    """The dict of `proposal.avsc`."""
+    return {
+        "proposal_id": f"{plan_id}/{move.tablet_id}",
+        "plan_id": plan_id,
+        "tablet_id": move.tablet_id,
+        "wanted": "MOVE_REPLICA" if move.kind is MoveKind.REPLICA else "TRANSFER_LEADERSHIP",
+        "from_uuid": move.from_uuid,
+        "to_uuid": move.to_uuid,
+        "config_opid": {"term": move.config_opid.term, "index": move.config_opid.index},
+        "deadline_us": deadline_us,
+        "reason": move.reason,
+    }
+
+
+def follow(bootstrap: str, topic: str, deadline: float) -> Iterator[dict[str, Any]]:
+    """Decoded records of a one-or-more-partition topic from its beginning, until the monotonic `deadline`."""
+    topics = Topics(bootstrap)
+    try:
+        partitions = topics.identity(topic).partitions
+    finally:
+        topics.close()
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False)
+    try:
+        consumer.assign([TopicPartition(topic, number) for number in range(partitions)])
+        consumer.seek_to_beginning()
+        while time.monotonic() < deadline:
+            for records in consumer.poll(timeout_ms=200).values():
+                for record in records:
+                    if record.value is not None:
+                        yield schemas.decode("outcome", record.value)
+    finally:
+        consumer.close()
+
+
+def describe(plan: Plan) -> str:
+    """The plan for a person: how things stand, and each move with its reason."""
+    view = plan.view
+    lines = [
+        f"plan {plan.plan_id}: {len(view.servers)} servers, {len(view.tablets)} tablets",
+        "",
+        "server     replicas leaders  state",
+    ]
+    for server in view.servers:
+        replicas = sum(1 for t in view.tablets if t.config.member(server.uuid))
+        leaders = sum(1 for t in view.tablets if t.leader_uuid == server.uuid)
+        state = "draining" if server.draining else "alive" if server.alive else "silent"
+        lines.append(f"{server.uuid[:8]:<10} {replicas:>8} {leaders:>7}  {state}")
+    lines += ["", f"replica skew over the cluster: {skew(view)}"]
+    lines += [f"replica skew of table {name}: {skew(view, table)}" for table, name in sorted(plan.names.items())]
+    lines.append("")
+    if not plan.moves:
+        lines.append("nothing to move")
+    for number, move in enumerate(plan.moves, start=1):
+        what = "replica" if move.kind is MoveKind.REPLICA else "leader "
+        size = f", {move.bytes / 1e6:.1f} MB" if move.bytes else ""
+        name = plan.names.get(move.table_id, move.table_id[:8])
+        path = f"{move.from_uuid[:8]} -> {move.to_uuid[:8]}"
+        lines.append(f"{number:>3}. {what} of {name}/{move.tablet_id[:8]}: {path}{size} ({move.reason})")
+    return "\n".join(lines)
+
+
+def summary(state: Mapping[str, str]) -> str:
+    """One line: how many moves ended how."""
+    counts = {result: sum(1 for each in state.values() if each == result) for result in sorted(set(state.values()))}
+    return ", ".join(f"{count} {result.lower()}" for result, count in counts.items()) or "nothing to wait for"
+
+
+def all_done(state: Iterable[str]) -> bool:
+    """Whether every move was carried out."""
+    return all(result == "DONE" for result in state)

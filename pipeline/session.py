@@ -1,0 +1,37 @@
+"""The SparkSession that the jobs run in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+ARROW_RECORDS_PER_BATCH = 50_000
+ARROW_BYTES_PER_BATCH = 16 << 20
+
+SETTINGS: dict[str, str] = {
+    # Decoding costs per batch, so batches are large; bytes bound them when records are.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_RECORDS_PER_BATCH),
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(ARROW_BYTES_PER_BATCH),
+    # One client for each worker is kept over tasks.
+    "spark.python.worker.reuse": "true",
+    # A second copy of a task would only send what the first one sends.
+    "spark.speculation": "false",
+    "spark.sql.shuffle.partitions": "8",
+    "spark.sql.streaming.metricsEnabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+"""What the queries need or are faster with; a launcher may override all but the first two lines' meaning."""
+
+
+def spark_session(name: str, settings: dict[str, str] | None = None) -> Any:
+    """The session of a job under spark-submit, or a new one. Settings given win over ours, the launcher's over both."""
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession
+
+    launched = dict(SparkConf().getAll())
+    wanted = {**SETTINGS, **(settings or {}), **launched}
+    builder = SparkSession.builder.appName(name)
+    for key, value in wanted.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session

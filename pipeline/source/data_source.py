@@ -1,0 +1,61 @@
+"""The Spark data source `nyala`, in two forms: with filter pushdown, and without."""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceReader
+from pyspark.sql.types import StructType
+
+from nyala.replica.base import Code, Refused
+from nyala.replica.client import TableHandle, shared_client
+
+from .reader import PushingReader, Reader, ReadOptions
+from .types import spark_schema
+from .writer import WriteOptions, Writer
+
+
+class NyalaSource(DataSource):  # type: ignore[misc]
+    """`spark.read.format("nyala").option("masters", ...).option("table", ...)`; reads and batch-writes."""
+
+    reader_kind: type[Reader] = Reader
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return "nyala"
+
+    def schema(self) -> StructType:
+        """The table's columns, or those that the option `columns` names."""
+        options = ReadOptions.of(self.options)
+        return spark_schema(_table(options.masters, options.table).schema, options.columns)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A reader of the schema's columns: `.schema(...)` prunes like the option `columns`."""
+        options = ReadOptions.of(self.options)
+        handle = _table(options.masters, options.table)
+        wanted = spark_schema(handle.schema, tuple(schema.names))
+        for asked, have in zip(schema.fields, wanted.fields, strict=True):
+            if asked.dataType != have.dataType:
+                told = f"column {have.name} is {have.dataType.simpleString()}, not {asked.dataType.simpleString()}"
+                raise Refused(Code.INVALID_ARGUMENT, told)
+        return self.reader_kind(options, handle, tuple(schema.names))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """A writer of the schema's columns, which must include the key."""
+        if overwrite:
+            raise Refused(Code.INVALID_ARGUMENT, 'a table cannot be overwritten: use mode("append"), or drop it first')
+        options = WriteOptions.of(self.options)
+        handle = _table(options.masters, options.table)
+        handle.schema.column_ids(schema.names)
+        if missing := [name for name in handle.schema.key if name not in schema.names]:
+            raise Refused(Code.INVALID_ARGUMENT, f"the key's column {missing[0]!r} is missing from the DataFrame")
+        return Writer(options, handle)
+
+
+class PushingSource(NyalaSource):
+    """The form that `register` installs, in a session where filter pushdown is on."""
+
+    reader_kind = PushingReader
+
+
+def _table(masters: str, name: str) -> TableHandle:
+    return shared_client(masters).get_table(name)

@@ -1,0 +1,172 @@
+"""Reading a table into Spark: one partition per tablet, or `slices` of each, all at one time."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    IsNotNull,
+    IsNull,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+)
+
+from nyala.replica.base import Code, Refused, hybrid_from_us
+from nyala.replica.client import ScanSpec, TableHandle, shared_client, tablets_to_ask
+from nyala.replica.rows import ColumnType, Predicate
+
+from .where import parse_where
+
+_COMPARISONS: dict[type, str] = {
+    EqualTo: "=",
+    GreaterThan: ">",
+    GreaterThanOrEqual: ">=",
+    LessThan: "<",
+    LessThanOrEqual: "<=",
+}
+SLICES_MAX = 1024
+IN_VALUES_MAX = 10_000
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """Options of a read, from strings. `at_time`: hybrid time, 0 for now."""
+
+    masters: str
+    table: str
+    columns: tuple[str, ...] | None = None
+    where: str = ""
+    at_time: int = 0
+    slices: int = 1
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> ReadOptions:
+        """From the options of `spark.read`; Refused(INVALID_ARGUMENT) names the one that is wrong or missing."""
+        known = {"masters", "table", "columns", "where", "at", "slices", "path"}
+        if unknown := sorted(set(options) - known):
+            raise _invalid(f"no option {unknown[0]!r}; there are {', '.join(sorted(known - {'path'}))}")
+        table = options.get("table") or options.get("path") or ""
+        masters = options.get("masters") or ""
+        if not table or not masters:
+            raise _invalid("say which table to read: option masters is host:port[,host:port], option table its name")
+        columns = tuple(name.strip() for name in options.get("columns", "").split(",") if name.strip()) or None
+        try:
+            slices = int(options.get("slices", "1"))
+        except ValueError:
+            slices = 0
+        if not 1 <= slices <= SLICES_MAX:
+            raise _invalid(f"slices is 1 to {SLICES_MAX}, not {options.get('slices')!r}")
+        return cls(masters, table, columns, options.get("where", ""), _time_of(options.get("at", "")), slices)
+
+
+def _invalid(why: str) -> Refused:
+    return Refused(Code.INVALID_ARGUMENT, why)
+
+
+def _time_of(text: str) -> int:
+    """Hybrid time of an ISO timestamp (UTC unless it says otherwise) or of microseconds since 1970; 0 if empty."""
+    if not text:
+        return 0
+    if text.isdigit():
+        return hybrid_from_us(int(text))
+    try:
+        parsed = dt.datetime.fromisoformat(text)
+    except ValueError as error:
+        raise _invalid(f"at is an ISO timestamp or microseconds since 1970, not {text!r}") from error
+    aware = parsed if parsed.tzinfo else parsed.replace(tzinfo=dt.UTC)
+    return hybrid_from_us(round(aware.timestamp() * 1e6))
+
+
+@dataclass
+class Part(InputPartition):  # type: ignore[misc]
+    """One slice of one tablet at the read's time."""
+
+    pos: int
+    slice_pos: int
+    spec: ScanSpec
+
+    def __init__(self, pos: int, slice_pos: int, spec: ScanSpec) -> None:
+        self.pos, self.slice_pos, self.spec = pos, slice_pos, spec
+        super().__init__(pos)
+
+
+@dataclass
+class Reader(DataSourceReader):  # type: ignore[misc]
+    """Plans on the driver, reads on the executors. Pickled in between."""
+
+    options: ReadOptions
+    handle: TableHandle
+    columns: tuple[str, ...]
+    pushed: list[Predicate] = field(default_factory=list)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Chooses the time, so that all partitions see the table at one moment."""
+        client = shared_client(self.options.masters)
+        predicates = (*parse_where(self.options.where, self.handle.schema), *self.pushed)
+        spec = ScanSpec(columns=self.columns, predicates=predicates, slice_count=self.options.slices)
+        spec = replace(spec, snapshot_time=self.options.at_time or client.snapshot_time(self.handle))
+        asked = tablets_to_ask(self.handle, spec)
+        return [Part(tablet.pos, number, spec) for tablet in asked for number in range(self.options.slices)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Arrow batches of one partition, complete or an error."""
+        if not isinstance(partition, Part):
+            raise TypeError(f"not a partition of this source: {partition!r}")
+        client = shared_client(self.options.masters)
+        tablet = self.handle.tablets[partition.pos]
+        for batch in client.scan_tablet(self.handle, tablet, partition.spec, partition.slice_pos).batches:
+            yield batch.select(list(self.columns))
+
+
+class PushingReader(Reader):
+    """Also takes filters. Spark refuses such a reader in a session whose `filterPushdown` setting is off."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Keep what runs at the tablets; the rest goes back to Spark."""
+        for each in filters:
+            predicate = predicate_of(each, self.handle)
+            if predicate is None:
+                yield each
+            else:
+                self.pushed.append(predicate)
+
+
+def predicate_of(each: Filter, handle: TableHandle) -> Predicate | None:
+    """The predicate that means the same as a Spark filter; None if there is none."""
+    if isinstance(each, Not):
+        inner = each.child
+        if isinstance(inner, EqualTo) and inner.value is not None and _column(inner, handle):
+            return Predicate(inner.attribute[0], "!=", (inner.value,))
+        return None
+    name = _column(each, handle)
+    if name is None:
+        return None
+    if isinstance(each, IsNull | IsNotNull):
+        return Predicate(name, "is_null" if isinstance(each, IsNull) else "is_not_null", ())
+    if isinstance(each, In):
+        values = tuple(each.value)
+        return Predicate(name, "in", values) if values and None not in values and len(values) <= IN_VALUES_MAX else None
+    op = _COMPARISONS.get(type(each))
+    value = getattr(each, "value", None)
+    return Predicate(name, op, (value,)) if op and value is not None else None
+
+
+def _column(each: Any, handle: TableHandle) -> str | None:
+    path: tuple[str, ...] = getattr(each, "attribute", ())
+    if len(path) != 1 or not handle.schema.has(path[0]):
+        return None
+    kind = handle.schema.column(path[0]).type
+    # Spark orders NaN above every number and equal to itself; Arrow does not.
+    ordered = kind not in (ColumnType.FLOAT, ColumnType.DOUBLE) or isinstance(each, IsNull | IsNotNull)
+    return path[0] if ordered else None

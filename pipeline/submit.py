@@ -1,0 +1,75 @@
+"""The command line and environment of a job under spark-submit, with this environment's interpreter and jars."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from nyala.infra.jars import jars, java
+
+JOBS = ("ingest", "decisions", "rebalance", "verify")
+DRIVER_MEMORY = "700m"
+
+
+def submit_command(
+    job: str,
+    arguments: Sequence[str],
+    *,
+    master: str = "local[2]",
+    conf: Mapping[str, str] | None = None,
+    driver_memory: str = DRIVER_MEMORY,
+    py_files: Sequence[str] = (),
+) -> list[str]:
+    """`spark-submit ... <job's script> <arguments>` for one of JOBS; run it with `submit_environment()`.
+
+    `master` other than local needs this environment's packages on the executors, or `py_files` (the wheel).
+    JarsMissing in one line when the jars cannot be had.
+    """
+    if job not in JOBS:
+        raise ValueError(f"no job {job!r}: choose from {', '.join(JOBS)}")
+    command = [str(spark_submit_path())]
+    command += ["--master", master, "--driver-memory", driver_memory, "--name", f"nyala {job}"]
+    command += ["--jars", ",".join(str(path) for path in jars("spark"))]
+    if py_files:
+        command += ["--py-files", ",".join(py_files)]
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        **(conf or {}),
+    }
+    if not master.startswith("local"):
+        del settings["spark.driver.host"], settings["spark.driver.bindAddress"]
+    for key, value in settings.items():
+        command += ["--conf", f"{key}={value}"]
+    return [*command, str(job_script(job)), *arguments]
+
+
+def submit_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment for `submit_command`: workers run this interpreter, and Spark the Java that was checked."""
+    environment = dict(os.environ if environ is None else environ)
+    environment["PYSPARK_PYTHON"] = sys.executable
+    environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    environment["JAVA_HOME"] = str(Path(java()).resolve().parents[1])
+    environment.pop("SPARK_HOME", None)
+    return environment
+
+
+def job_script(job: str) -> Path:
+    """Path of a job's entry point."""
+    spec = importlib.util.find_spec(f"nyala.jobs.{job}")
+    if spec is None or spec.origin is None:
+        raise ValueError(f"no job {job!r} is installed")
+    return Path(spec.origin)
+
+
+def spark_submit_path() -> Path:
+    """PySpark's own `spark-submit`."""
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise ValueError('PySpark is not installed in this environment: pip install "nyala[spark]"')
+    return Path(spec.origin).parent / "bin" / "spark-submit"
