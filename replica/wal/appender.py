@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import google_crc32c
 
@@ -75,12 +75,11 @@ class Appender:
 
     def _note(self, segment: ActiveSegment, places: list[tuple[OpId, int, int]]) -> SegmentInfo:
         highest = max(opid.index for opid, _, _ in places)
-        if self._info is None or self._info.number != segment.number:
-            first = places[0][0].index
-            self._info = SegmentInfo(segment.number, segment.name, first, highest, segment.written_bytes, closed=False)
-        else:
-            highest = max(highest, self._info.last_index)
-            self._info = replace(self._info, last_index=highest, length_bytes=segment.written_bytes)
+        first = places[0][0].index
+        known = self._info
+        if known is not None and known.number == segment.number:
+            first, highest = known.first_index, max(highest, known.last_index)
+        self._info = SegmentInfo(segment.number, segment.name, first, highest, segment.written_bytes, closed=False)
         return self._info
 
     def _prepare_next(self, segment: ActiveSegment) -> None:
@@ -94,18 +93,18 @@ class Appender:
         active = self._active
         try:
             ready = self._next.poll()
+            if active is not None and not ready:
+                return active
+            while not ready:
+                if self._next.idle:
+                    self._next.start(self._next_size)
+                self._next.wait()
+                ready = self._next.poll()
+            taken = self._next.take(self._next_number, first_index)
         except Refused:
             if active is None:
                 raise
-            ready = False  # The disk is nearly full; the file in use may still have room.
-        if active is not None and not ready:
-            return active
-        while not ready:
-            if self._next.idle:
-                self._next.start(self._next_size)
-            self._next.wait()
-            ready = self._next.poll()
-        taken = self._next.take(self._next_number, first_index)
+            return active  # The disk is nearly full; the file in use may still have room.
         self._next_number += 1
         self._next_size = min(2 * self._next_size, self._options.segment_size_bytes_max)
         self._retry_at_bytes = 0

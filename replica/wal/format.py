@@ -41,6 +41,7 @@ _HEADER = {
 _HEADER_SCHEMA = fastavro.parse_schema(_HEADER)
 _ENTRY_SCHEMA = record("wal_entry")
 _BEFORE_PAYLOAD = ("term", "index", "kind", "hybrid_time", "schema_id", "flags", "meta")
+_SHORT_LONGS = [bytes([2 * value]) for value in range(64)]
 _IDENTITY = struct.Struct("<qqiqiiIQ")
 _SEGMENT = struct.Struct("<Q")
 
@@ -88,6 +89,8 @@ class EncodedEntry(NamedTuple):
 
 def encode_long(value: int) -> bytes:
     """An Avro int or long."""
+    if 0 <= value < 64:
+        return _SHORT_LONGS[value]
     rest = (value << 1) ^ (value >> 63)
     out = bytearray()
     while rest & ~0x7F:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from nyala.replica.base import ZERO_OPID, OpId
 
@@ -74,8 +74,7 @@ class TermRuns:
         return other
 
 
-@dataclass(frozen=True)
-class Span:
+class Span(NamedTuple):
     """Entries `first`..`last`, side by side in one segment; if `cut`, later ones in these bytes were replaced."""
 
     first: int
@@ -115,7 +114,7 @@ class LogIndex:
         while self._spans and self._spans[-1].first > index:
             self._spans.pop()
         if self._spans and self._spans[-1].last > index:
-            self._spans[-1] = replace(self._spans[-1], last=index, cut=True)
+            self._spans[-1] = self._spans[-1]._replace(last=index, cut=True)
 
     def drop_segments_below(self, segment: int) -> None:
         """Those segment files are gone."""

@@ -109,7 +109,7 @@ class Log:
 
     @property
     def queued_bytes(self) -> int:
-        """Reserved and not yet durable. Above `queue_bytes_max` minus a request's size, `reserve` would block."""
+        """Reserved and not yet durable."""
         return self._queued_bytes
 
     @property
@@ -117,6 +117,10 @@ class Log:
         """Content of all segments."""
         with self._state:
             return sum(info.length_bytes for info in self._segments)
+
+    def has_room(self, size_bytes: int) -> bool:
+        """Whether `reserve` of entries of that size would not block now. What an event loop asks before it reserves."""
+        return not self._queued_bytes or self._queued_bytes + size_bytes <= self._options.queue_bytes_max
 
     @property
     def failure(self) -> BaseException | None:
@@ -140,7 +144,7 @@ class Log:
         check(bool(slot.entries), "a reservation holds an entry")
         with self._state:
             self._check_usable()
-            while self._queued_bytes and self._queued_bytes + slot.size_bytes > self._options.queue_bytes_max:
+            while not self.has_room(slot.size_bytes):
                 if not self._threaded:
                     raise Refused(Code.OVERLOADED, "the log's queue is full", queued_bytes=self._queued_bytes)
                 self._state.wait()
@@ -181,7 +185,10 @@ class Log:
         self.append_async(self.reserve(entries), on_durable)
 
     def drain(self) -> None:
-        """Without a thread: do the appender's work for all that is ready. With one: wait until the queue is empty."""
+        """Without a thread: do the appender's work for all that is ready. With one: wait until the queue is empty.
+
+        With a thread, do not call it while you hold a reservation that is not appended.
+        """
         if self._threaded:
             with self._state:
                 self._state.wait_for(lambda: self._failure is not None or not (self._queue or self._busy))
@@ -242,7 +249,7 @@ class Log:
                 if slots:
                     self._check_trusted()
                     written = self._appender.write(slots)
-            self._publish(batch, written)
+                self._publish(batch, written)
         except Refused as error:
             self._fail_all(batch, error, poison=error.code is not Code.NO_SPACE)
             return

@@ -131,10 +131,15 @@ class NextSegment:
         if file is None:
             raise ValueError("no segment is prepared")
         data = encode_header(self._tablet_id, number, first_index, new_marker())
-        file.pwrite(data, 0)
-        file.sync()
-        self._disk.crash_point("wal.before_rename_segment")
-        self._disk.rename(self._temp, f"{self._folder}/{segment_name(number)}")
+        try:
+            file.pwrite(data, 0)
+            file.sync()
+            self._disk.crash_point("wal.before_rename_segment")
+            self._disk.rename(self._temp, f"{self._folder}/{segment_name(number)}")
+        except Refused:
+            self._file = None  # With a header in it the file cannot be used again: the next one may be shorter.
+            file.close()
+            raise
         self._disk.crash_point("wal.after_rename_segment")
         self._file = None
         header = decode_header(data, segment_name(number))

@@ -115,7 +115,7 @@ class SimFile:
         data = b"".join(parts)
         try:
             self._enter("pwrite", len(data))
-        except Refused:
+        except (Refused, DiskFailure):
             with self._disk.lock:
                 self._inode.write(data[: len(data) // 2], byte_offset)
             raise

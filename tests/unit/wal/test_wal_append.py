@@ -333,3 +333,15 @@ def test_folder_of_another_tablet_is_refused() -> None:
     log.close()
     with pytest.raises(Exception, match="belongs elsewhere"):
         Log.open(disk, FOLDER, "t2", SMALL)
+
+
+def test_log_tells_whether_a_reservation_would_block() -> None:
+    """CN-10. Goal: an event loop can refuse early. Method: ask below, at and above the bound, and when drained."""
+    log, _ = open_log(SimDisk(), WalOptions(queue_bytes_max=1000))
+    assert log.has_room(5000)
+    slot = entry(1, bytes(500))
+    log.append([slot], Outcomes())
+    assert log.has_room(1000 - slot.size_bytes)
+    assert not log.has_room(1001 - slot.size_bytes)
+    log.drain()
+    assert (log.queued_bytes, log.has_room(5000)) == (0, True)

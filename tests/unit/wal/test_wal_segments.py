@@ -8,7 +8,7 @@ import threading
 import fastavro
 import pytest
 
-from nyala.replica.base import OpId, Refused
+from nyala.replica.base import DiskFailure, OpId, Refused
 from nyala.replica.wal import Log, Reservation, dump_segment
 from nyala.replica.wal.appender import _gather
 from nyala.replica.wal.format import encode_entry
@@ -239,3 +239,28 @@ def test_large_payload_is_written_without_being_copied() -> None:
     parts, lengths = _gather([slot], 1)
     assert any(part is payload for part in parts)
     assert sum(map(len, parts)) == sum(lengths)
+
+
+def test_full_disk_under_the_swap_lets_appends_go_on_in_the_old_segment() -> None:
+    """CN-20. Goal: a refused rename loses nothing and is tried again. Method: ENOSPC in the swap, then many appends."""
+    disk = SimDisk()
+    log, _ = open_log(disk)
+    append_now(log, [entry(1)])
+    disk.fail_on("rename", "*", "ENOSPC")
+    fill(log, 40)
+    assert log.last == OpId(1, 41)
+    assert len(log.segments()) > 1
+    disk.restart()
+    assert [e.opid.index for e in open_log(disk)[1]] == list(range(1, 42))
+
+
+def test_failing_disk_under_the_allocator_stops_the_log() -> None:
+    """CN-08. Goal: EIO on the side thread's file is not swallowed. Method: EIO in the preallocation, then appends."""
+    disk = SimDisk()
+    log, _ = open_log(disk)
+    append_now(log, [entry(1)])
+    disk.fail_on("preallocate", "*")
+    outcomes = append_now(log, [entry(2, bytes(5000))])
+    outcomes.results += append_now(log, [entry(3)]).results
+    assert [type(result).__name__ for result in outcomes.results] == ["OpId", "DiskFailure"]
+    assert isinstance(log.failure, DiskFailure)
