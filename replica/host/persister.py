@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from nyala.replica.base import Code, InvariantViolation, OpId, Post, Refused
+from nyala.replica.base import Code, InvariantViolation, OpId, Post, Refused, ReplicaError
 from nyala.replica.cmeta import ConsensusMeta
 from nyala.replica.raft import Ready
 from nyala.replica.wal import Log
@@ -131,6 +131,8 @@ class Persister:
             if self._log.last_reserved.index >= ready.entries[0].opid.index - 1:
                 raise
             self._hold(item)
+        except ReplicaError as error:  # the log has stopped: why, is what it raised
+            self._on_error(error)
 
     def _appended(self, item: _Item, result: OpId | BaseException) -> None:
         if self._stopped:

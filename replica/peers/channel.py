@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,13 +46,20 @@ class PeerChannel:
     """
 
     def __init__(
-        self, uuid: str, address: Address, dest_uuid: str, addresses: tuple[Address, ...], options: PeerOptions
+        self,
+        uuid: str,
+        address: Address,
+        dest_uuid: str,
+        addresses: tuple[Address, ...],
+        options: PeerOptions,
+        on_state: Callable[[PeerChannelStatus], None],
     ) -> None:
         self._uuid = uuid
         self._address = address
         self._dest_uuid = dest_uuid
         self._addresses = addresses
         self._options = options
+        self._on_state = on_state
         self._queue: list[tuple[str, Message]] = []
         self._bytes = 0
         self._wake: asyncio.Future[None] | None = None
@@ -81,11 +89,13 @@ class PeerChannel:
         self._wake_up()
 
     def move(self, addresses: tuple[Address, ...]) -> None:
-        """The server listens elsewhere: connect there now."""
+        """Other addresses are known now: connect to the first, unless that is where the stream goes already."""
+        same = bool(self._addresses) and self._connected and self._target() == addresses[0]
         self._addresses = addresses
-        self._moved = True
-        self._failures = 0
-        self._wake_up()
+        if not same:
+            self._moved = True
+            self._failures = 0
+            self._wake_up()
 
     def status(self) -> PeerChannelStatus:
         """What this stream did and what waits."""
@@ -140,9 +150,9 @@ class PeerChannel:
             except Exception:  # noqa: BLE001 - task root
                 _log.exception("P %s stream to %s at %s ended", self._uuid, self._dest_uuid, self._target())
                 self._note("internal error")
-            self._connected = False
             self._drop_queue()
             self._failures += 1
+            self._on_state(self.status())
             await self._back_off()
 
     def _note(self, text: str) -> None:
@@ -198,6 +208,7 @@ class PeerChannel:
                 raise _Rejected(str(refusal))
             self._failures = 0
             self._error = ""
+            self._on_state(self.status())
 
     def _take(self) -> pb.PeerBatch:
         """Everything that waits, up to one batch's bound; at least one message."""

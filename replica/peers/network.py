@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from nyala.replica.base import Address, RaftConfig
 from nyala.replica.raft import Message
@@ -18,12 +18,22 @@ class PeerNetwork:
     Durability: none; Raft sends again what is lost. Concurrency: the loop's thread only.
     """
 
-    def __init__(self, uuid: str, address: Address, options: PeerOptions | None = None) -> None:
+    def __init__(
+        self,
+        uuid: str,
+        address: Address,
+        options: PeerOptions | None = None,
+        *,
+        on_state: Callable[[PeerChannelStatus], None] = lambda status: None,
+    ) -> None:
+        """`address`: where this server listens. `on_state`: a stream found its server, or ended (`error` says why)."""
         self._uuid = uuid
+        self._on_state = on_state
         self._address = address
         self._options = options or PeerOptions()
         self._channels: dict[str, PeerChannel] = {}
-        self._addresses: dict[str, tuple[Address, ...]] = {}
+        self._told: dict[str, tuple[Address, ...]] = {}
+        self._configured: dict[str, tuple[Address, ...]] = {}
         self._closed = False
 
     def send(self, messages: Sequence[tuple[str, Message]]) -> None:
@@ -42,24 +52,27 @@ class PeerNetwork:
             channel.put(tablet_id, message)
 
     def learn(self, uuid: str, addresses: Sequence[Address]) -> None:
-        """Where the server `uuid` listens. If it differs from what was known, the next connect uses it, at once."""
-        new = tuple(addresses)
-        if not new or uuid == self._uuid or self._addresses.get(uuid) == new:
-            return
-        self._addresses[uuid] = new
-        channel = self._channels.get(uuid)
-        if channel is not None:
-            channel.move(new)
+        """Where the server `uuid` says that it listens. A change ends its stream and connects there, at once."""
+        self._note(self._told, uuid, addresses)
 
     def learn_config(self, config: RaftConfig) -> None:
-        """Addresses of all members of `config`, for those of whom nothing newer was said."""
+        """Addresses of the members of `config`: tried after what the member itself said, if it said anything."""
         for member in config.members:
-            if member.uuid not in self._addresses:
-                self.learn(member.uuid, member.addresses)
+            self._note(self._configured, member.uuid, member.addresses)
 
     def addresses(self, uuid: str) -> tuple[Address, ...]:
-        """What is known of where `uuid` listens."""
-        return self._addresses.get(uuid, ())
+        """Where `uuid` may listen, the likeliest first."""
+        return tuple(dict.fromkeys((*self._told.get(uuid, ()), *self._configured.get(uuid, ()))))
+
+    def _note(self, book: dict[str, tuple[Address, ...]], uuid: str, addresses: Sequence[Address]) -> None:
+        if not addresses or uuid == self._uuid:
+            return
+        before = self.addresses(uuid)
+        book[uuid] = tuple(addresses)
+        after = self.addresses(uuid)
+        channel = self._channels.get(uuid)
+        if channel is not None and before != after:
+            channel.move(after)
 
     def status(self) -> list[PeerChannelStatus]:
         """One line per stream, sorted by uuid."""
@@ -73,6 +86,7 @@ class PeerNetwork:
             await channel.close()
 
     def _open(self, uuid: str) -> PeerChannel:
-        channel = PeerChannel(self._uuid, self._address, uuid, self._addresses.get(uuid, ()), self._options)
+        addresses = self.addresses(uuid)
+        channel = PeerChannel(self._uuid, self._address, uuid, addresses, self._options, self._on_state)
         self._channels[uuid] = channel
         return channel

@@ -45,6 +45,8 @@ class SimNode:
         self.cmeta: ConsensusMeta | None = None
         self._lane_free_us = {"heavy": 0, "meta": 0}
         self._drain_scheduled = False
+        self.fatal: Callable[[BaseException], None] = self._unexpected
+        """What is done when the host says that its process must end."""
         self.hybrid_clock = HybridClock(self.clock)
 
     def create(self, config: RaftConfig) -> None:
@@ -53,6 +55,14 @@ class SimNode:
 
     def start(self, *, campaign: bool = False) -> None:
         """Open what the disk holds, replay, join."""
+        replica = self.open()
+        replica.bootstrap()
+        replica.start(campaign=campaign)
+        self.do(lambda: None)
+        self.world.after(self.world.rng.randint(1, TICK_US), self._mine(self.tick))
+
+    def open(self) -> Replica:
+        """Open what the disk holds; the replica is not bootstrapped yet."""
         self.up = True
         world, cluster = self.world, self.cluster
         self._lane_free_us = {"heavy": 0, "meta": 0}
@@ -77,13 +87,10 @@ class SimNode:
             run_meta=lambda function, done: self.run_lane("meta", function, done),
             send=self.send,
             on_copy_needed=lambda tablet_id, need: cluster.copy_needed(self, need),
-            on_fatal=self.fatal,
+            on_fatal=lambda error: self.fatal(error),
             options=cluster.host_options,
         )
-        self.replica.bootstrap()
-        self.replica.start(campaign=campaign)
-        self.do(lambda: None)
-        self.world.after(world.rng.randint(1, TICK_US), self._mine(self.tick))
+        return self.replica
 
     def _mine(self, function: Callable[[], None]) -> Callable[[], None]:
         """`function`, if this life is still the one that asked for it."""
@@ -150,7 +157,7 @@ class SimNode:
             replica = self.replica
             self.do(lambda: replica.step(message))
 
-    def fatal(self, error: BaseException) -> None:
+    def _unexpected(self, error: BaseException) -> None:
         raise AssertionError(f"{self.uuid} had to end its process: {error!r}") from error
 
     def crash(self, *, power: bool) -> None:

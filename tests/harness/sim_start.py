@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from google_crc32c import value as crc
+
 from nyala.replica.base import EntryKind
 from nyala.replica.host import Replica
 from tests.harness.sim_cluster import SimCluster, SimNode

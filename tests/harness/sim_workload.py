@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from google_crc32c import value as crc
+
 from nyala.replica.base import EntryKind, Refused
 from nyala.replica.host import Phase, Replica
 from tests.harness.sim_cluster import SimCluster

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from google_crc32c import value as crc
+
 from nyala.replica.base import Applied, Code, EntryKind, OpId, Refused
 from nyala.replica.raft import AppendEntries
 from tests.harness.sim_cluster import HOST, WAL_FOLDER, SimCluster

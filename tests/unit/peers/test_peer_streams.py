@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import grpc.aio
+
 from nyala.replica.base import Address, Entry, EntryKind, Member, OpId, RaftConfig
-from nyala.replica.peers import PeerNetwork, PeerOptions, PeerServicer
+from nyala.replica.peers import PeerChannelStatus, PeerNetwork, PeerOptions, PeerServicer
 from nyala.replica.peers.encode import add_message
 from nyala.replica.raft import AppendEntries, AppendReply, Message, VoteRequest
 from nyala.replica.rpc import SERVER_OPTIONS, message_to_pb, pb, pb_grpc
@@ -30,45 +30,22 @@ class Inbox:
         self.messages.append((tablet_id, message))
         self._news.set()
 
-    async def until(self, condition: Callable[[], bool]) -> None:
+    class States:
+    """States that a network reported, and a way to wait for one."""
+
+    def __init__(self) -> None:
+        self.last: PeerChannelStatus | None = None
+        self._news = asyncio.Event()
+
+    def __call__(self, status: PeerChannelStatus) -> None:
+        self.last = status
+        self._news.set()
+
+    async def until(self, condition: Callable[[PeerChannelStatus], bool]) -> None:
         async with asyncio.timeout(10):
-            while not condition():
+            while self.last is None or not condition(self.last):
                 self._news.clear()
                 await self._news.wait()
-
-
-@asynccontextmanager
-async def serving(uuid: str, inbox: Inbox, port: int = 0) -> AsyncIterator[Address]:
-    """A server with that uuid; yields its address."""
-    server = grpc.aio.server(options=list(SERVER_OPTIONS))
-    servicer = PeerServicer(uuid, inbox.deliver, lambda peer, address: inbox.peers.append((peer, address)))
-    pb_grpc.add_PeerServiceServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]
-    bound = server.add_insecure_port(f"127.0.0.1:{port}")
-    await server.start()
-    try:
-        yield Address("127.0.0.1", bound)
-    finally:
-        await server.stop(0)
-
-
-def vote(term: int, to: str = "b") -> VoteRequest:
-    return VoteRequest(to_uuid=to, from_uuid="a", term=term, last=OpId(0, 0))
-
-
-def append(index: int, payload: bytes, to: str = "b") -> AppendEntries:
-    entry = Entry(OpId(1, index), EntryKind.WRITE, 7, 1, b"meta", payload, 9)
-    return AppendEntries(to_uuid=to, from_uuid="a", term=1, prev=OpId(1, index - 1), entries=(entry,), round=3)
-
-
-def run(test: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(test())  # type: ignore[arg-type]
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Turn the loop until `condition`; the deadline is the loop's."""
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0.002)
 
 
 def test_stream_messages_of_two_tablets_arrive_in_order_as_they_were() -> None:
@@ -98,10 +75,11 @@ def test_stream_meant_for_another_uuid_delivers_nothing_and_tells_the_sender() -
     async def body() -> None:
         inbox = Inbox()
         async with serving("c", inbox) as address:
-            network = PeerNetwork("a", HERE, QUICK)
+            states = States()
+            network = PeerNetwork("a", HERE, QUICK, on_state=states)
             network.learn("b", [address])
             network.send([("t1", vote(3))])
-            await until(lambda: "INVALID_NAME" in network.status()[0].error)
+            await states.until(lambda status: "INVALID_NAME" in status.error)
             assert inbox.messages == []
             await network.close()
 
@@ -130,32 +108,28 @@ def test_stream_after_the_address_changed_goes_to_the_new_address() -> None:
 
 
 def test_stream_after_the_server_came_back_carries_messages_again() -> None:
-    """Goal: reconnection with back-off. Method: stop the server, send until it is noticed, start it on the same port."""
+    """Goal: reconnection with back-off. Method: stop the server, wait until it is noticed, start it again."""
 
     async def body() -> None:
-        network = PeerNetwork("a", HERE, QUICK)
+        states = States()
+        network = PeerNetwork("a", HERE, QUICK, on_state=states)
         inbox = Inbox()
         async with serving("b", inbox) as address:
             network.learn("b", [address])
             network.send([("t1", vote(1))])
             await inbox.until(lambda: len(inbox.messages) == 1)
-        await until(lambda: not network.status()[0].connected)
+        await states.until(lambda status: not status.connected)
         again = Inbox()
         async with serving("b", again, address.port):
-            terms = itertools.count(2)
-
-            def sent_and_heard() -> bool:
-                network.send([("t1", vote(next(terms)))])
-                return bool(again.messages)
-
-            await until(sent_and_heard)
+            network.send([("t1", vote(2))])
+            await again.until(lambda: bool(again.messages))
             await network.close()
 
     run(body)
 
 
 def test_queue_over_its_bound_drops_appends_and_keeps_votes() -> None:
-    """Goal: bounded memory for a peer that is away. Method: no address is known, and nothing turns the loop meanwhile."""
+    """Goal: bounded memory for a peer that is away. Method: no address is known and the loop does not turn."""
 
     async def body() -> None:
         options = PeerOptions(queue_bytes_max=10_000, batch_bytes_max=10_000)

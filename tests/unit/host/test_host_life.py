@@ -1,0 +1,189 @@
+"""Phases of a replica, restarts, and what its failure does to others."""
+
+from __future__ import annotations
+
+import pytest
+
+from nyala.replica.base import Code, DiskFailure, OpId, Refused
+from nyala.replica.cmeta import ConsensusMeta
+from nyala.replica.host import Phase
+from nyala.replica.raft import AppendEntries, AppendReply, Role, VoteReply
+from tests.harness.sim_cluster import TABLET, WAL_FOLDER, SimCluster
+from tests.harness.sim_start import Answers, level, node_of, on, put, put_and_wait, started
+
+
+def append_to(uuid: str, sender: str, term: int) -> AppendEntries:
+    return AppendEntries(to_uuid=uuid, from_uuid=sender, term=term, prev=OpId(0, 0), round=77)
+
+
+def test_phases_of_a_group_come_in_order_on_every_member() -> None:
+    """CN-42, CN-41: BOOTSTRAPPING, CONFIGURING until a leader's entry is committed, RUNNING. Method: watch all ticks."""
+    cluster = SimCluster(1)
+    seen: dict[str, list[Phase]] = {name: [Phase.BOOTSTRAPPING] for name in cluster.names}
+
+    def look() -> bool:
+        for replica in cluster.replicas:
+            if seen[replica.uuid][-1] is not replica.phase:
+                seen[replica.uuid].append(replica.phase)
+        return all(phases[-1] is Phase.RUNNING for phases in seen.values())
+
+    cluster.start(hinted="a")
+    assert all(replica.phase is Phase.CONFIGURING for replica in cluster.replicas)
+    cluster.run_until(look, "all running")
+    assert set(map(tuple, seen.values())) == {(Phase.BOOTSTRAPPING, Phase.CONFIGURING, Phase.RUNNING)}
+    assert cluster.leader() is cluster.nodes["a"].replica  # CN-37: the hinted one, with nobody against it
+
+
+def test_group_with_one_of_three_up_waits_and_runs_with_the_second() -> None:
+    """CN-36: nothing starts until an elected leader replicates by consensus. Method: boot one, wait, boot another."""
+    cluster = SimCluster(2)
+    cluster.nodes["a"].start(campaign=True)
+    cluster.run_for(3_000_000)
+    first = cluster.nodes["a"].replica
+    assert first is not None and first.phase is Phase.CONFIGURING and not first.is_leader
+    cluster.nodes["b"].start()
+    cluster.run_until(lambda: cluster.leader() is not None, "a leader of two")
+    cluster.run_until(lambda: all(r.phase is Phase.RUNNING for r in cluster.replicas), "both running")
+
+
+def test_append_during_replay_is_answered_not_ready_and_by_term_first() -> None:
+    """CN-33, TC-22: a bootstrapping replica says so, after the name and the term. Method: step before start."""
+    cluster = SimCluster(3)
+    node = cluster.nodes["a"]
+    ConsensusMeta.load(node.disk, TABLET).save_hard_state(5, None)
+    answers: list[AppendReply] = []
+    cluster.network.tap = lambda sender, receiver, message: answers.append(message)
+    replica = node.open()
+    node.do(lambda: replica.step(append_to("zz", "b", 9)))
+    node.do(lambda: replica.step(append_to("a", "b", 4)))
+    node.do(lambda: replica.step(append_to("a", "b", 5)))
+    assert [(a.code, a.term, a.round) for a in answers] == [
+        (Code.INVALID_NAME, 9, 77),
+        (Code.INVALID_TERM, 5, 77),
+        (Code.NOT_READY, 5, 77),
+    ]
+    assert replica.phase is Phase.BOOTSTRAPPING and replica.role is Role.NON_PARTICIPANT
+
+
+def test_entry_that_cannot_be_applied_fails_that_replica_and_no_other() -> None:
+    """Goal: promise 6. Method: poison one follower's state machine at the next index; the group goes on."""
+    cluster = SimCluster(4)
+    leader = started(cluster)
+    put_and_wait(cluster, leader, b"before")
+    victim = next(n for n in cluster.nodes.values() if n.replica is not leader)
+    assert victim.machine is not None and victim.replica is not None
+    victim.machine.poison = leader.last_logged.index + 1
+    put_and_wait(cluster, leader, b"poisoned for one")
+    replica = victim.replica
+    cluster.run_until(lambda: replica.phase is Phase.FAILED, "the victim fails")
+    assert "poisoned entry" in replica.error
+    assert put_and_wait(cluster, leader, b"after").opid.index == leader.last_logged.index
+    refused = put_and_wait(cluster, replica, b"x")
+    assert refused.code is Code.TABLET_FAILED
+    waited = Answers()
+    replica.wait_applied(10**6, waited)
+    assert waited.one.code is Code.TABLET_FAILED
+    answers: list[AppendReply | VoteReply] = []
+    cluster.network.tap = lambda sender, receiver, message: answers.append(message)
+    victim.do(lambda: replica.step(append_to(victim.uuid, leader.uuid, leader.term)))
+    victim.do(lambda: replica.step(append_to(victim.uuid, leader.uuid, leader.term - 1)))
+    assert [a.code for a in answers] == [Code.TABLET_FAILED, Code.INVALID_TERM]
+
+
+def test_failed_sync_of_the_log_ends_the_process() -> None:
+    """Goal: fsync is never retried. Method: EIO on the leader's next sync; the host must report it as fatal."""
+    cluster = SimCluster(5)
+    leader = started(cluster)
+    node = node_of(cluster, leader)
+    fatal: list[BaseException] = []
+    node.fatal = fatal.append
+    node.disk.fail_on("datasync", f"{WAL_FOLDER}/*", "EIO")
+    answer = put_and_wait(cluster, leader, b"x")
+    assert isinstance(fatal[0], DiskFailure)
+    assert isinstance(answer, Refused) and answer.applied.name == "UNKNOWN"
+    assert leader.phase is Phase.STOPPED
+
+
+def test_restart_applies_nothing_before_the_commit_index_is_learned_again() -> None:
+    """CN-02: the log has no commit records. Method: restart one alone: it applies nothing; then all."""
+    cluster = SimCluster(6)
+    leader = started(cluster)
+    acked = [put_and_wait(cluster, leader, b"w%d" % n).opid.index for n in range(5)]
+    cluster.run_until(lambda: level(cluster), "everyone level")
+    for node in cluster.nodes.values():
+        node.crash(power=True)
+    alone = cluster.nodes["b"]
+    alone.start()
+    cluster.run_for(500_000)
+    assert alone.replica is not None
+    assert alone.replica.last_logged.index >= acked[-1] and alone.replica.applied_index == 0
+    cluster.nodes["a"].start()
+    cluster.nodes["c"].start()
+    cluster.run_until(lambda: level(cluster) and cluster.replicas[0].applied_index > acked[-1], "everyone level")
+    cluster.verify.writes_stand()
+
+
+def test_group_of_one_commits_its_replayed_log_at_once() -> None:
+    """Goal: a single voter needs nobody. Method: write, power loss, restart: everything is applied within a second."""
+    cluster = SimCluster(7, voters=1)
+    leader = started(cluster)
+    acked = put_and_wait(cluster, leader, b"one").opid.index
+    cluster.nodes["a"].crash(power=True)
+    cluster.nodes["a"].start()
+    cluster.run_until(lambda: cluster.replicas[0].applied_index >= acked, "applied again", within_us=1_000_000)
+
+
+def test_vote_floor_makes_a_replica_abstain_up_to_its_term() -> None:
+    """Goal: a possibly lost vote is never given twice. Method: raise the floor above the term, ask for that term."""
+    cluster = SimCluster(8)
+    node = cluster.nodes["c"]
+    ConsensusMeta.load(node.disk, TABLET).raise_vote_floor(4)
+    node.start()
+    replica = node.replica
+    assert replica is not None and replica.term == 4
+    granted: list[VoteReply] = []
+
+    def tap(sender: str, receiver: str, message: object) -> None:
+        if isinstance(message, VoteReply) and message.granted and not message.pre_vote:
+            granted.append(message)
+
+    cluster.network.tap = tap
+    cluster.nodes["a"].start(campaign=True)
+    cluster.run_until(lambda: cluster.leader() is not None, "a leader above the floor")
+    assert [g.term for g in granted if g.from_uuid == "c" and g.term <= 4] == []
+
+
+def test_stop_answers_everyone_once_and_goes_silent() -> None:
+    """Goal: no caller waits for ever. Method: stop a leader with a write, a read and a waiter pending."""
+    cluster = SimCluster(9)
+    leader = started(cluster)
+    cluster.network.isolate(leader.uuid, cluster.names)
+    write = put(cluster, leader, b"x")
+    read, waiter, moved = Answers(), Answers(), Answers()
+    on(cluster, leader, lambda: leader.read_barrier(read))
+    on(cluster, leader, lambda: leader.wait_applied(10**6, waiter))
+    on(cluster, leader, lambda: leader.transfer(None, moved))
+    cluster.run_for(3_000)
+    leader.stop()
+    leader.stop()
+    cluster.run_for(100_000)
+    assert [answers.one.applied.name for answers in (write, read, waiter, moved)] == [
+        "UNKNOWN",
+        "NOT_APPLIED",
+        "NOT_APPLIED",
+        "UNKNOWN",
+    ]
+    sent = cluster.network.sent
+    leader.tick()
+    leader.step(append_to(leader.uuid, "b", leader.term + 1))
+    assert cluster.network.sent == sent
+    assert put_and_wait(cluster, leader, b"late").code is Code.NOT_READY
+
+
+@pytest.mark.parametrize("power", [False, True])
+def test_hinted_leader_that_is_dead_loses_to_another(power: bool) -> None:
+    """CN-37, CN-35: the hint is only a wish. Method: the hinted server dies at once; another wins."""
+    cluster = SimCluster(10)
+    cluster.start(hinted="a")
+    cluster.nodes["a"].crash(power=power)
+    cluster.run_until(lambda: cluster.leader() is not None, "a leader")
