@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import Counter, deque
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections import deque
+from collections.abc import Sequence
 
 from nyala.replica.base import (
     Code,
@@ -21,13 +20,13 @@ from nyala.replica.base import (
 from .appender import Appender, Written, closed_error
 from .format import encode_entry
 from .options import WalOptions
-from .reader import read_entries
+from .reader import Survivors, read_entries
 from .records import Anchor, Pin, Replay, SegmentInfo
 from .recovery import Recovered, recover
 from .reservation import OnDurable, Reservation, SlotState, Truncation
+from .retention import Retention
 
 _log = logging.getLogger(__name__)
-_REPLAY_READ_BYTES = 4 << 20
 
 
 class Log:
@@ -61,10 +60,7 @@ class Log:
         self._thread: threading.Thread | None = None
         self._index = found.index
         self._reserved = found.index.terms.copy()
-        self._segments = found.segments
-        self._headers = found.headers
-        self._in_use: Counter[int] = Counter()
-        self._anchors: set[Anchor] = set()
+        self._retention = Retention(found.segments, found.headers)
         previous = found.segments[-1].length_bytes if found.segments else 0
         self._appender = Appender(
             disk,
@@ -87,7 +83,7 @@ class Log:
         found = recover(disk, folder, tablet_id)
         log = cls(disk, folder, tablet_id, options or WalOptions(), found, threaded=threaded)
         first, last = log.first_index, log.last
-        return log, Replay(_Survivors(log, first, last.index), first, last, found.withheld)
+        return log, Replay(Survivors(log.read, first, last.index), first, last, found.withheld)
 
     @property
     def first_index(self) -> int:
@@ -116,7 +112,7 @@ class Log:
     def size_bytes(self) -> int:
         """Content of all segments."""
         with self._state:
-            return sum(info.length_bytes for info in self._segments)
+            return self._retention.size_bytes
 
     def has_room(self, size_bytes: int) -> bool:
         """Whether `reserve` of entries of that size would not block now. What an event loop asks before it reserves."""
@@ -281,18 +277,9 @@ class Log:
                     slot.encoded = []
                     self._queued_bytes -= slot.size_bytes
             if written is not None:
-                self._headers[written.header.segment] = written.header
-                if self._segments and self._segments[-1].number == written.segment.number:
-                    self._segments[-1] = written.segment
-                else:
-                    self._close_newest()
-                    self._segments.append(written.segment)
+                self._retention.publish(written.segment, written.header)
             self._busy = False
             self._state.notify_all()
-
-    def _close_newest(self) -> None:
-        if self._segments:
-            self._segments[-1] = replace(self._segments[-1], closed=True)
 
     def _fail_all(self, batch: Sequence[Reservation], error: BaseException, *, poison: bool) -> None:
         """None of `batch` and of the queue behind it will be durable: their indexes would leave a gap."""
@@ -339,8 +326,8 @@ class Log:
                 raise Refused(Code.NOT_FOUND, "log GC removed these entries", lo=lo, first_index=terms.first_index)
             spans = self._index.find(lo, hi)
             numbers = sorted({span.segment for span in spans})
-            headers = {number: self._headers[number] for number in numbers}
-            self._in_use.update(numbers)
+            headers = {number: self._retention.headers[number] for number in numbers}
+            self._retention.hold(numbers)
         try:
             return read_entries(self._disk, self._folder, headers, spans, lo, hi, max_bytes)
         finally:
@@ -348,21 +335,21 @@ class Log:
 
     def _release(self, numbers: Sequence[int]) -> None:
         with self._state:
-            self._in_use.subtract(numbers)
+            self._retention.release(numbers)
 
     # Segments.
 
     def segments(self) -> list[SegmentInfo]:
         """All segments, oldest first."""
         with self._state:
-            return list(self._segments)
+            return list(self._retention.segments)
 
     def pin(self) -> Pin:
         """Keep the present segments' files; what an open one holds grows, its listed length is durable."""
         with self._state:
-            segments = tuple(self._segments)
-            self._in_use.update(info.number for info in segments)
-        held = [info.number for info in segments]
+            segments = tuple(self._retention.segments)
+            held = [info.number for info in segments]
+            self._retention.hold(held)
 
         def release(_: Pin) -> None:
             self._release(held)
@@ -375,11 +362,11 @@ class Log:
 
         def release(anchor: Anchor) -> None:
             with self._state:
-                self._anchors.discard(anchor)
+                self._retention.anchors.discard(anchor)
 
         anchor = Anchor(index, release)
         with self._state:
-            self._anchors.add(anchor)
+            self._retention.anchors.add(anchor)
         return anchor
 
     def roll(self) -> None:
@@ -392,7 +379,7 @@ class Log:
                 self._failure = error
                 raise
             with self._state:
-                self._close_newest()
+                self._retention.close_newest()
 
     def gc(self, keep_from_index: int) -> int:
         """Remove the oldest closed segments that hold nothing at or above that index; returns the bytes freed.
@@ -409,16 +396,9 @@ class Log:
 
     def _unlist_oldest(self, keep_from_index: int) -> SegmentInfo | None:
         with self._state:
-            keep = min([keep_from_index, *(anchor.index for anchor in self._anchors)])
-            newest = max((s.number for s in self._segments if s.last_index >= s.first_index), default=0)
-            info = self._segments[0] if self._segments else None
-            if info is None or not info.closed or info.number >= newest or info.last_index >= keep:
-                return None
-            if self._in_use[info.number] > 0:
-                return None
-            self._segments.pop(0)
-            self._headers.pop(info.number, None)
-            self._index.drop_segments_below(info.number + 1)
+            info = self._retention.pop_oldest(keep_from_index)
+            if info is not None:
+                self._index.drop_segments_below(info.number + 1)
             return info
 
     def close(self) -> None:
@@ -438,20 +418,4 @@ class Log:
             self._closed = True
             self._appender.close(trusted=self._failure is None)
             with self._state:
-                self._close_newest()
-
-
-class _Survivors:
-    """The entries a log was opened with, read when iterated."""
-
-    def __init__(self, log: Log, first_index: int, last_index: int) -> None:
-        self._log = log
-        self._first_index = first_index
-        self._last_index = last_index
-
-    def __iter__(self) -> Iterator[Entry]:
-        index = self._first_index
-        while 0 < index <= self._last_index:
-            for entry in self._log.read(index, self._last_index + 1, _REPLAY_READ_BYTES):
-                index = entry.opid.index + 1
-                yield entry
+                self._retention.close_newest()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from nyala.replica.base import Corruption, Disk, DiskFile, Entry
 
 from .format import BAD_AVRO, Header, decode_entry
 from .index import Span
 from .recovery import segment_name
+
+_REPLAY_READ_BYTES = 4 << 20
 
 
 def read_entries(
@@ -55,3 +57,19 @@ def _decode_span(data: bytes, span: Span, header: Header, lo: int, hi: int) -> l
         if index >= lo:
             entries.append(entry)
     return entries
+
+
+class Survivors:
+    """The entries a log was opened with, read a few megabytes at a time whenever they are iterated."""
+
+    def __init__(self, read: Callable[[int, int, int], list[Entry]], first_index: int, last_index: int) -> None:
+        self._read = read
+        self._first_index = first_index
+        self._last_index = last_index
+
+    def __iter__(self) -> Iterator[Entry]:
+        index = self._first_index
+        while 0 < index <= self._last_index:
+            for entry in self._read(index, self._last_index + 1, _REPLAY_READ_BYTES):
+                index = entry.opid.index + 1
+                yield entry
