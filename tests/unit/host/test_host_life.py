@@ -17,7 +17,7 @@ def append_to(uuid: str, sender: str, term: int) -> AppendEntries:
 
 
 def test_phases_of_a_group_come_in_order_on_every_member() -> None:
-    """CN-42, CN-41: BOOTSTRAPPING, CONFIGURING until a leader's entry is committed, RUNNING. Method: watch all ticks."""
+    """CN-42, CN-41: BOOTSTRAPPING, CONFIGURING until a commit, RUNNING. Method: watch all events."""
     cluster = SimCluster(1)
     seen: dict[str, list[Phase]] = {name: [Phase.BOOTSTRAPPING] for name in cluster.names}
 

@@ -30,7 +30,41 @@ class Inbox:
         self.messages.append((tablet_id, message))
         self._news.set()
 
-    class States:
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(10):
+            while not condition():
+                self._news.clear()
+                await self._news.wait()
+
+
+@asynccontextmanager
+async def serving(uuid: str, inbox: Inbox, port: int = 0) -> AsyncIterator[Address]:
+    """A server with that uuid; yields its address."""
+    server = grpc.aio.server(options=list(SERVER_OPTIONS))
+    servicer = PeerServicer(uuid, inbox.deliver, lambda peer, address: inbox.peers.append((peer, address)))
+    pb_grpc.add_PeerServiceServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]
+    bound = server.add_insecure_port(f"127.0.0.1:{port}")
+    await server.start()
+    try:
+        yield Address("127.0.0.1", bound)
+    finally:
+        await server.stop(0)
+
+
+def vote(term: int, to: str = "b") -> VoteRequest:
+    return VoteRequest(to_uuid=to, from_uuid="a", term=term, last=OpId(0, 0))
+
+
+def append(index: int, payload: bytes, to: str = "b") -> AppendEntries:
+    entry = Entry(OpId(1, index), EntryKind.WRITE, 7, 1, b"meta", payload, 9)
+    return AppendEntries(to_uuid=to, from_uuid="a", term=1, prev=OpId(1, index - 1), entries=(entry,), round=3)
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(test())  # type: ignore[arg-type]
+
+
+class States:
     """States that a network reported, and a way to wait for one."""
 
     def __init__(self) -> None:
