@@ -60,6 +60,8 @@ class CatalogGroup:
         self._lane = ThreadPoolExecutor(max_workers=1, thread_name_prefix="catalog")
         self._lock = asyncio.Lock()
         self._ready_term = -1
+        self.led = asyncio.Event()
+        """Set once this master has led."""
         self._tasks: set[asyncio.Task[Any]] = set()
         first = config or RaftConfig(OpId(0, 0), (member,))
         cmeta = _metadata(disk, uuid, first)
@@ -80,7 +82,12 @@ class CatalogGroup:
             send=send,
             on_copy_needed=lambda tablet_id, needed: _log.warning("T %s a master needs a copy: %s", tablet_id, needed),
             on_fatal=on_fatal,
+            on_change=self._changed,
         )
+
+    def _changed(self, _tablet_id: str) -> None:
+        if self.replica.is_leader:
+            self.led.set()
 
     def _post(self, function: Callable[[], None]) -> None:
         if not self._loop.is_closed():

@@ -75,9 +75,9 @@ class MasterProcess:
             pb_grpc.add_PeerServiceServicer_to_server(incoming, self._server)  # type: ignore[no-untyped-call]
             await group.start()
             await self._server.start()
-            self._announce(uuid, address)
             tasks = [
                 asyncio.create_task(self._tick(group), name="raft tick"),
+                asyncio.create_task(self._announce(state), name="announce"),
                 asyncio.create_task(self._govern(governor), name="policy tick"),
                 asyncio.create_task(self._watch_parent(), name="parent"),
             ]
@@ -112,7 +112,12 @@ class MasterProcess:
         if self.options.kafka:
             self._parts.append(parts.start_kafka())
 
-    def _announce(self, uuid: str, address: Address) -> None:
+    async def _announce(self, state: MasterState) -> None:
+        """Say that this master is ready: a single one when it leads, one of several when it listens."""
+        alone = len(state.group.replica.committed_config.voters) == 1
+        uuid, address = state.uuid, state.address
+        if alone:
+            await state.group.led.wait()
         text = json.dumps({"uuid": uuid, "address": str(address), "pid": os.getpid()})
         _log.info("P %s master listens at %s", uuid, address)
         if self.options.ready_file:

@@ -1,0 +1,305 @@
+"""Real master and tablet server processes: tables, failover of the master, moves, healing, drop."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from nyala.replica.base import Code, DataState, Member
+from nyala.replica.client import Client
+from nyala.replica.disk import RealDisk
+from nyala.replica.rpc import pb, pb_grpc
+from nyala.replica.steer import Result, execute
+from nyala.replica.tablet import Superblock
+from tests.harness.catalogs import table_info
+from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
+
+pytestmark = pytest.mark.process
+
+FAST = ("--server-dead-ms=2500", "--rereplicate-after-ms=4000", "--policy-ms=200")
+
+
+class Stack:
+    """One master, three servers, and short ways to ask the master."""
+
+    def __init__(self, cluster: LocalCluster, *master_args: str, servers: int = 3) -> None:
+        self.cluster = cluster
+        self.master = cluster.add_master(*FAST, *master_args)
+        for _ in range(servers):
+            cluster.add_server(start=False)
+        for server in cluster.servers:
+            server.start(wait=False)
+        for server in cluster.servers:
+            server.wait_ready()
+        self.wait_for_servers(servers)
+
+    @property
+    def stub(self) -> Any:
+        return pb_grpc.MasterServiceStub(self.master.channel)
+
+    def wait_for_servers(self, count: int) -> None:
+        def alive() -> bool:
+            reply = self.stub.ListServers(pb.Empty(), timeout=5)
+            return sum(s.alive for s in reply.servers) == count
+
+        wait_until(alive, f"{count} servers are alive")
+
+    def create(self, *, buckets: int = 2, request_id: str = "r") -> pb.CreateTableReply:
+        request = pb.CreateTableRequest(table=table_info(buckets=buckets), request_id=request_id)
+        reply = self.stub.CreateTable(request, timeout=10)
+        assert reply.error.code == 0, reply.error
+        return reply
+
+    def table(self) -> pb.TableReply:
+        return self.stub.GetTable(pb.TableRequest(name="flights", with_tablets=True), timeout=5)
+
+    def wait_formed(self) -> list[pb.TabletInfo]:
+        def formed() -> list[pb.TabletInfo] | None:
+            reply = self.table()
+            return list(reply.tablets) if reply.tablets and all(t.running for t in reply.tablets) else None
+
+        return wait_until(formed, "every tablet has a leader")
+
+    def tablet(self, tablet_id: str) -> pb.TabletInfo:
+        return next(t for t in self.table().tablets if t.tablet_id == tablet_id)
+
+    def voters(self, tablet_id: str) -> set[str]:
+        return {m.uuid for m in self.tablet(tablet_id).config.members if m.votes}
+
+    def data_state(self, server: ServerProcess, tablet_id: str) -> int:
+        status = self.cluster.status(server, tablet_id)
+        return status.data_state if status else 0
+
+    def move(self, tablet_id: str, source: str, target: str) -> None:
+        request = pb.MoveReplicaRequest(tablet_id=tablet_id, from_uuid=source, to_uuid=target)
+
+        def taken() -> bool:
+            reply = self.stub.MoveReplica(request, timeout=5)
+            assert reply.error.code in (0, Code.NOT_READY), reply.error
+            return bool(reply.error.code == 0)
+
+        wait_until(taken, "the move is wanted")
+
+
+@pytest.fixture
+def cluster() -> Iterator[LocalCluster]:
+    with local_cluster() as made:
+        yield made
+
+
+def test_master_killed_and_restarted_keeps_its_catalog_and_deletes_nothing(cluster: LocalCluster) -> None:
+    """Goal: the catalog is durable, soft state is rebuilt, a repeated request makes no second table.
+
+    Method: create, kill -9, restart, ask again with the same request id; all replicas stay READY.
+    """
+    stack = Stack(cluster)
+    first = stack.create()
+    tablets = stack.wait_formed()
+    term = stack.stub.Status(pb.Empty()).catalog_term
+    stack.master.kill()
+    stack.master.start()
+    again = stack.create()
+    assert again.table.table_id == first.table.table_id
+    assert {t.tablet_id for t in again.tablets} == {t.tablet_id for t in tablets}
+    assert stack.stub.Status(pb.Empty()).catalog_term > term
+    stack.wait_for_servers(3)
+    stack.wait_formed()
+    for server in cluster.servers:
+        assert {stack.data_state(server, t.tablet_id) for t in tablets} == {DataState.READY}
+
+
+def test_master_that_lost_everything_deletes_no_replica(cluster: LocalCluster) -> None:
+    """Goal: scenario 76, nothing is deleted because it is unknown. Method: a fresh master where the old one was."""
+    stack = Stack(cluster)
+    stack.create()
+    tablets = stack.wait_formed()
+    stack.master.kill()
+    stack.master.root.rename(stack.master.root.with_name("lost"))
+    stack.master.start()
+
+    def heard() -> bool:
+        known = {s.uuid for s in stack.stub.ListServers(pb.Empty(), timeout=5).servers}
+        return all(s.uuid in known or not s.alive for s in cluster.servers)
+
+    wait_until(heard, "every server has reported, or refused the strange cluster")
+    for server in cluster.servers:
+        for tablet in tablets:
+            superblock = Superblock.load(RealDisk(server.root), tablet.tablet_id)
+            assert superblock.data_state is DataState.READY
+
+
+def test_master_second_process_on_one_directory_refuses_to_start(cluster: LocalCluster) -> None:
+    """Goal: one server per directory. Method: start another on the same root; it ends and names the first."""
+    master = cluster.add_master()
+    command = [sys.executable, "-m", "nyala.replica.master", "--root", str(master.root)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert ended.returncode == 1
+    assert "another server runs on this directory" in ended.stderr
+    assert master.process is not None and str(master.process.pid) in ended.stderr
+
+
+def test_master_requests_for_another_uuid_are_refused(cluster: LocalCluster) -> None:
+    """Goal: TC-73 at the masters. Method: every request that names a server, with a wrong uuid."""
+    master = cluster.add_master()
+    stub = pb_grpc.MasterServiceStub(master.channel)
+    wrong = "f" * 32
+    for method in ("CreateTable", "DropTable", "GetTable", "OpenSources", "AdvanceSources", "ResetSource", "Heartbeat"):
+        request_type = {
+            "DropTable": pb.TableRequest,
+            "GetTable": pb.TableRequest,
+        }.get(method, getattr(pb, f"{method}Request", None))
+        assert request_type is not None
+        reply = getattr(stub, method)(request_type(dest_uuid=wrong), timeout=5)
+        assert reply.error.code == Code.INVALID_NAME, method
+
+
+def test_master_moves_the_leaders_replica_and_the_old_one_ends_as_tombstone(cluster: LocalCluster) -> None:
+    """Goal: TC-04, TC-66, TC-81: a move never passes through fewer voters and erases nothing.
+
+    Method: a fourth server, move the leader's replica there, watch the voters of every report on the way.
+    """
+    stack = Stack(cluster, "--execute-decisions=master")
+    stack.create(buckets=1)
+    (tablet,) = stack.wait_formed()
+    fourth = cluster.add_server()
+    stack.wait_for_servers(4)
+    source = tablet.leader_uuid
+    stack.move(tablet.tablet_id, source, fourth.uuid)
+    seen: set[int] = set()
+
+    def moved() -> bool:
+        voters = stack.voters(tablet.tablet_id)
+        seen.add(len(voters))
+        return source not in voters and fourth.uuid in voters
+
+    wait_until(moved, "the replica has moved", 30)
+    assert seen <= {3, 4}
+    old = cluster.server(source)
+    wait_until(lambda: stack.data_state(old, tablet.tablet_id) == DataState.DELETED, "the old replica is a tombstone")
+    status = cluster.status(old, tablet.tablet_id)
+    assert status is not None and status.term >= tablet.term and status.last_logged.index > 0
+    wait_until(lambda: stack.stub.Status(pb.Empty()).moves_active == 0, "the wish is settled")
+
+
+def test_master_replaces_the_replicas_of_a_killed_server(cluster: LocalCluster) -> None:
+    """Goal: 3-4-3 healing by the executor in the master. Method: four servers, kill one, all tablets get 3 others."""
+    stack = Stack(cluster, "--execute-decisions=master", servers=4)
+    stack.create(buckets=3)
+    tablets = stack.wait_formed()
+    victim = next(s for s in cluster.servers if any(s.uuid in stack.voters(t.tablet_id) for t in tablets))
+    victim.kill()
+
+    def healed() -> bool:
+        configs = [t.config for t in stack.table().tablets]
+        return all(
+            sum(m.votes for m in c.members) == 3 and victim.uuid not in {m.uuid for m in c.members} for c in configs
+        )
+
+    wait_until(healed, "every tablet has three voters elsewhere", 40)
+
+
+def test_master_restarted_in_mid_move_lets_it_end(cluster: LocalCluster) -> None:
+    """Goal: TC-65, no operation state: a move survives the master's death. Method: want a move, kill -9 at once."""
+    stack = Stack(cluster, "--execute-decisions=master")
+    stack.create(buckets=1)
+    (tablet,) = stack.wait_formed()
+    fourth = cluster.add_server()
+    stack.wait_for_servers(4)
+    source = tablet.leader_uuid
+    stack.move(tablet.tablet_id, source, fourth.uuid)
+    stack.master.kill()
+    stack.master.start()
+
+    def moved() -> bool:
+        reply = stack.table()
+        if reply.error.code or not reply.tablets:
+            return False
+        voters = {m.uuid for m in reply.tablets[0].config.members if m.votes}
+        return fourth.uuid in voters and source not in voters and len(voters) == 3
+
+    wait_until(moved, "the replica has moved", 40)
+
+
+def test_master_dropped_table_ends_as_tombstones_everywhere(cluster: LocalCluster) -> None:
+    """Goal: a drop reaches every replica, also on a server that was away. Method: drop while one server is down."""
+    stack = Stack(cluster)
+    stack.create(buckets=2)
+    tablets = stack.wait_formed()
+    away = cluster.servers[0]
+    away.kill()
+    assert stack.stub.DropTable(pb.TableRequest(name="flights"), timeout=10).error.code == 0
+    away.start()
+    for server in cluster.servers:
+        for tablet in tablets:
+            wait_until(
+                lambda s=server, t=tablet: stack.data_state(s, t.tablet_id) == DataState.DELETED,
+                "it is a tombstone",
+                30,
+            )
+    assert stack.table().error.code == Code.NOT_FOUND
+
+
+def test_steer_carries_a_decision_out_once_however_often_it_is_sent(cluster: LocalCluster) -> None:
+    """Goal: TC-67 and TC-69: resent decisions are done once, outdated ones are stale. Method: a real leader.
+
+    An added learner, the same again, the same under a wrong leader's address, another decision on the old config.
+    """
+    stack = Stack(cluster)
+    stack.create(buckets=1)
+    (tablet,) = stack.wait_formed()
+    fourth = cluster.add_server()
+    stack.wait_for_servers(4)
+    leader = cluster.server(tablet.leader_uuid)
+    follower = next(s for s in cluster.servers if s.uuid not in (leader.uuid, fourth.uuid))
+    member = Member(fourth.uuid, votes=False, promote=True)
+    host, _, port = fourth.address.rpartition(":")
+    decision = {
+        "tablet_id": tablet.tablet_id,
+        "table_id": tablet.table_id,
+        "catalog_term": 1,
+        "version": 1,
+        "action": "CHANGE_CONFIG",
+        "edits": [
+            {
+                "kind": "add",
+                "member": {
+                    "uuid": member.uuid,
+                    "addresses": [{"host": host, "port": int(port)}],
+                    "votes": False,
+                    "promote": True,
+                    "holds_data": True,
+                    "replace": False,
+                },
+            }
+        ],
+        "target_uuid": "",
+        "config_opid": {"term": tablet.config.opid.term, "index": tablet.config.opid.index},
+        "deadline_us": time.time_ns() // 1000 + 60_000_000,
+        "reason": "test",
+        "plan_id": "",
+        "leader_uuid": follower.uuid,
+        "leader_address": follower.address,
+    }
+    with Client([stack.master.address]) as client:
+        first = execute(decision, client)
+        assert first.result is Result.DONE, first
+        again = execute({**decision, "leader_uuid": "", "leader_address": ""}, client)
+        assert again.result is Result.DONE and "already" in again.message, again
+        gone = {**decision["edits"][0], "kind": "remove"}
+        other = execute({**decision, "version": 2, "edits": [gone]}, client)
+        assert other.result is Result.STALE, other
+        lead = {**decision, "action": "TRANSFER_LEADERSHIP", "edits": [], "target_uuid": follower.uuid, "version": 3}
+
+        def transferred() -> bool:
+            committed = stack.tablet(tablet.tablet_id).config.opid
+            now = {**lead, "config_opid": {"term": committed.term, "index": committed.index}}
+            outcome = execute(now, client)
+            return outcome.result is Result.DONE
+
+        wait_until(transferred, "leadership has moved")
+        assert cluster.leader(tablet.tablet_id).uuid == follower.uuid

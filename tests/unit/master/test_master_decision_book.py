@@ -1,0 +1,103 @@
+"""Saying decisions: once per need, again with back-off, withdrawn when done; and what waits while Kafka is away."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from nyala.replica.base import Member, OpId
+from nyala.replica.master import DecisionBook, MasterOptions, Versions
+from nyala.replica.master.outbox import EVENTS_MAX, Item, Outbox
+from nyala.replica.policy import Action, Decision, Edit, EditKind
+from nyala.schemas import decode, encode
+
+SECOND = 1_000_000
+OPTIONS = MasterOptions(root="x", republish_first_ms=10_000, republish_max_ms=25_000, decision_ttl_ms=60_000)
+REMOVE = Decision(
+    tablet_id="t",
+    table_id="T",
+    action=Action.CHANGE_CONFIG,
+    edits=(Edit(EditKind.REMOVE, Member("a" * 32)),),
+    config_opid=OpId(2, 7),
+    leader_uuid="l",
+    catalog_term=3,
+    reason="why",
+)
+
+
+class Book:
+    """A book with a clock in seconds."""
+
+    def __init__(self) -> None:
+        self.book = DecisionBook(OPTIONS, Versions())
+
+    def say(self, at_s: float, *needed: Decision) -> dict[str, Any]:
+        return self.book.update(needed, {"l": "h:1"}, int(at_s * SECOND), int(at_s * SECOND))
+
+
+def test_book_a_need_is_said_once_and_again_with_back_off() -> None:
+    """Goal: TC-67 and "one decision per need". Method: the same need every half second for 100 s."""
+    b = Book()
+    said = [(at / 2, r["version"]) for at in range(200) if (r := b.say(at / 2, REMOVE).get("t"))]
+    assert said == [(0, 1), (10, 2), (30, 3), (55, 4), (80, 5)]
+
+
+def test_book_a_record_is_what_the_schema_says() -> None:
+    """Goal: readers of the topic decode it. Method: encode and decode, compare the four checks of a decision."""
+    record = Book().say(5, REMOVE)["t"]
+    again = decode("decision", encode("decision", record))
+    assert again == record
+    assert (again["catalog_term"], again["version"], again["config_opid"]) == (3, 1, {"term": 2, "index": 7})
+    assert again["deadline_us"] == 65 * SECOND and again["leader_address"] == "h:1"
+
+
+def test_book_a_need_that_changed_is_said_at_once_under_a_higher_version() -> None:
+    """Goal: the newest decision wins by version. Method: another config position, then another term."""
+    b = Book()
+    assert b.say(0, REMOVE)["t"]["version"] == 1
+    assert b.say(1, replace(REMOVE, config_opid=OpId(2, 8)))["t"]["version"] == 2
+    assert b.say(2, replace(REMOVE, catalog_term=4))["t"]["version"] == 1, "versions count within a term"
+    assert b.say(3, replace(REMOVE, catalog_term=4, reason="other words", leader_uuid="m")) == {}
+
+
+def test_book_a_need_that_ended_is_withdrawn_once() -> None:
+    """Goal: a null withdraws. Method: say, end, stay ended."""
+    b = Book()
+    b.say(0, REMOVE)
+    assert b.say(1) == {"t": None}
+    assert b.say(2) == {}
+    assert b.book.outstanding == 0
+
+
+def test_book_after_an_outage_each_need_is_said_once() -> None:
+    """Goal: scenario 125, no burst on return. Method: forget what was said; one need lasts, one ended meanwhile."""
+    b = Book()
+    b.say(0, REMOVE, replace(REMOVE, tablet_id="u"))
+    b.book.forget()
+    said = b.say(300, REMOVE)
+    assert said["t"]["version"] == 2 and said["u"] is None and len(said) == 2
+    assert b.say(300.5, REMOVE) == {}
+
+
+def test_outbox_state_is_replaced_and_events_are_kept() -> None:
+    """Goal: an outage leaves no backlog of state. Method: three values of one key, two events, a failed publication."""
+    box = Outbox()
+    for value in (b"1", b"2", None):
+        box.put(Item("decisions", b"t", value))
+    events = [Item("outcomes", b"t", bytes([n]), event=True) for n in range(2)]
+    for event in events:
+        box.put(event)
+    taken = box.take(10, 0)
+    assert [i.value for i in taken] == [b"\x00", b"\x01", None]
+    box.put(Item("decisions", b"t", b"newer"))
+    box.put_back(taken)
+    assert [i.value for i in box.take(10, 0)] == [b"\x00", b"\x01", b"newer"]
+    assert box.take(10, 0) == []
+
+
+def test_outbox_at_its_bound_drops_the_oldest_event_and_counts_it() -> None:
+    """Goal: nothing unbounded. Method: one event more than fits."""
+    box = Outbox()
+    for n in range(EVENTS_MAX + 1):
+        box.put(Item("outcomes", b"t", str(n).encode(), event=True))
+    assert box.dropped == 1 and box.take(1, 0)[0].value == b"1"

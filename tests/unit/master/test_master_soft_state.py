@@ -1,0 +1,220 @@
+"""Heartbeats, the orders that follow from them, and the policy's view."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nyala.replica.base import Address, DataState, Member, OpId, RaftConfig
+from nyala.replica.master import MasterOptions
+from nyala.replica.master.orders import orders_for
+from nyala.replica.master.soft_state import SoftState
+from nyala.replica.master.tables import TABLET, create_table, drop_table
+from nyala.replica.master.view import cluster_view, health_of
+from nyala.replica.policy import Health, ServerView
+from nyala.replica.rpc import config_to_pb, pb
+from tests.harness.catalogs import AppliedCatalog, table_info
+
+A, B, C, D = ("a" * 32, "b" * 32, "c" * 32, "d" * 32)
+SECOND = 1_000_000
+OPTIONS = MasterOptions(root="x", server_dead_ms=3_000, rereplicate_after_ms=30_000)
+
+
+def config(index: int, *uuids: str) -> RaftConfig:
+    """Voters `uuids`, committed at 1.`index`."""
+    return RaftConfig(OpId(1, index), tuple(Member(u, (Address("h", 1),)) for u in uuids))
+
+
+def replica(tablet_id: str, uuid: str, committed: RaftConfig | None, **more: Any) -> pb.ReplicaStatus:
+    """A running follower unless told otherwise."""
+    status = pb.ReplicaStatus(
+        tablet_id=tablet_id,
+        uuid=uuid,
+        data_state=more.pop("data_state", DataState.READY),
+        phase=more.pop("phase", "RUNNING"),
+        role=more.pop("role", "FOLLOWER"),
+        term=more.pop("term", 1),
+        peers=more.pop("peers", []),
+        leader_uuid=more.pop("leader_uuid", ""),
+    )
+    if committed is not None:
+        status.committed_config.CopyFrom(config_to_pb(committed))
+    assert not more
+    return status
+
+
+class Masters:
+    """A catalog with one table of one tablet on A, B, C; soft state; a clock in seconds."""
+
+    def __init__(self) -> None:
+        self.box = AppliedCatalog()
+        self.soft = SoftState(0)
+        self.now_s = 0.0
+        hosts = [ServerView(uuid=u, member=Member(u, (Address("h", 1),))) for u in (A, B, C)]
+        request = pb.CreateTableRequest(table=table_info(buckets=1))
+        self.box.commit(create_table(self.box.catalog, request, hosts, {}, 1))
+        self.tablet, _ = next(iter(self.box.catalog.items(TABLET)))
+
+    def beat(self, uuid: str, *replicas: pb.ReplicaStatus, full: bool = True, booting: bool = False) -> bool:
+        request = pb.HeartbeatRequest(
+            server_uuid=uuid,
+            addresses=[pb.Address(host="h", port=1)],
+            full_report=full,
+            replicas=replicas,
+            booting=booting,
+        )
+        return self.soft.heartbeat(request, int(self.now_s * SECOND))
+
+    def orders(self, uuid: str) -> list[str]:
+        found = []
+        for order in orders_for(self.box.catalog, self.soft, uuid):
+            kind = "create" if order.HasField("create") else "delete"
+            assert getattr(order, kind).dest_uuid == uuid
+            found.append(kind)
+        return found
+
+    def form(self) -> None:
+        record = self.box.catalog.get(TABLET + self.tablet)
+        assert record is not None
+        self.box.commit(({TABLET + self.tablet: {**record, "formed": True}}, [], "", None))
+
+    def view(self) -> Any:
+        return cluster_view(self.box.catalog, self.soft, OPTIONS, int(self.now_s * SECOND), 0)
+
+    def health(self, uuid: str) -> Health:
+        return health_of(self.soft, self.tablet, uuid, OPTIONS, int(self.now_s * SECOND))
+
+
+def test_orders_a_new_tablet_is_created_at_its_members_only_until_it_was_formed() -> None:
+    """Goal: creation is level-triggered and stops for good. Method: members with and without it, then formed."""
+    m = Masters()
+    assert m.orders(A) == [], "a server that was never heard of gets nothing"
+    for uuid in (A, B, C, D):
+        m.beat(uuid)
+    assert [m.orders(u) for u in (A, B, C, D)] == [["create"], ["create"], ["create"], []]
+    m.beat(A, replica(m.tablet, A, config(0, A, B, C)))
+    assert m.orders(A) == [] and m.orders(B) == ["create"]
+    m.form()
+    assert m.orders(B) == [], "its leader copies it there"
+
+
+def test_orders_an_incremental_report_first_asks_for_a_full_one() -> None:
+    """Goal: scenario 121, soft state after a failover. Method: an empty increment, then a full report."""
+    m = Masters()
+    assert m.beat(A, full=False) is True
+    assert m.orders(A) == [], "nothing follows from what was not reported"
+    assert m.beat(A) is False and m.orders(A) == ["create"]
+    assert m.beat(A, full=False) is False
+    m.soft.reset(0)
+    assert m.beat(A, full=False) is True
+
+
+def test_orders_unknown_tablets_are_never_deleted() -> None:
+    """Goal: scenario 76, the masters lost everything. Method: an empty catalog, a server full of tablets."""
+    m = Masters()
+    empty = AppliedCatalog()
+    m.beat(A, *(replica(f"{i:032x}", A, config(5, B, C)) for i in range(20)))
+    assert orders_for(empty.catalog, m.soft, A) == []
+
+
+@pytest.mark.parametrize(
+    ("own", "newest", "expected"),
+    [
+        (config(5, A, B, C), config(9, B, C, D), ["delete"]),
+        (config(9, B, C, D), config(9, B, C, D), ["delete"]),
+        (config(5, A, B, C), config(9, A, B, C), []),
+        (config(12, A, B, C), config(9, B, C, D), []),
+        (None, config(9, B, C, D), ["delete"]),
+    ],
+)
+def test_orders_a_replica_goes_only_if_a_later_committed_config_leaves_it_out(
+    own: RaftConfig | None, newest: RaftConfig, expected: list[str]
+) -> None:
+    """Goal: scenario 77 and promise 7. Method: A reports `own`, B reports `newest`; the order carries its position."""
+    m = Masters()
+    m.form()
+    m.beat(B, replica(m.tablet, B, newest, role="LEADER"))
+    m.beat(A, replica(m.tablet, A, own))
+    assert m.orders(A) == expected
+    for order in orders_for(m.box.catalog, m.soft, A):
+        assert order.delete.has_cas and order.delete.committed_config_id.index == 9
+
+
+def test_orders_a_dropped_table_is_deleted_where_data_is_left() -> None:
+    """Goal: drop is level-triggered; tombstones stay. Method: drop; a READY, a COPYING and a DELETED replica."""
+    m = Masters()
+    m.form()
+    m.box.commit(drop_table(m.box.catalog, "flights", "", 5))
+    for uuid, state in ((A, DataState.READY), (B, DataState.COPYING), (C, DataState.DELETED)):
+        m.beat(uuid, replica(m.tablet, uuid, config(0, A, B, C), data_state=state))
+    assert [m.orders(u) for u in (A, B, C)] == [["delete"], ["delete"], []]
+
+
+def test_soft_state_the_leader_of_the_highest_term_counts() -> None:
+    """Goal: a deposed leader's late report misleads nobody. Method: reports of terms 2, 1, then a step down."""
+    m = Masters()
+    m.beat(A, replica(m.tablet, A, config(0, A, B, C), role="LEADER", term=2))
+    m.beat(B, replica(m.tablet, B, config(0, A, B, C), role="LEADER", term=1))
+    assert m.soft.tablets[m.tablet].leader_uuid == A
+    m.beat(A, replica(m.tablet, A, config(0, A, B, C), role="FOLLOWER", term=3, leader_uuid=C), full=False)
+    state = m.soft.tablets[m.tablet]
+    assert (state.leader_uuid, state.leader_status) == (C, None)
+
+
+def test_view_health_follows_heartbeats_and_the_leader() -> None:
+    """Goal: scenarios 107, 115 and 116. Method: one member through running, slow, unreachable, silent, failed, gone."""
+    m = Masters()
+    m.form()
+    committed = config(0, A, B, C)
+
+    def lead(health: str, ago_s: int = 0) -> None:
+        peers = [pb.PeerHealth(uuid=B, health=health, last_contact_us_ago=ago_s * SECOND)]
+        m.beat(A, replica(m.tablet, A, committed, role="LEADER", peers=peers))
+
+    assert m.health(B) is Health.UNKNOWN
+    lead("OK")
+    assert m.health(A) is Health.HEALTHY and m.health(B) is Health.UNKNOWN
+    m.beat(B, replica(m.tablet, B, committed))
+    assert m.health(B) is Health.HEALTHY
+    lead("UNREACHABLE", 5)
+    assert m.health(B) is Health.UNKNOWN
+    lead("UNREACHABLE", 31)
+    assert m.health(B) is Health.FAILED
+    lead("UNREACHABLE", 31)
+    m.beat(B, replica(m.tablet, B, committed, phase="BOOTSTRAPPING"))
+    assert m.health(B) is Health.UNKNOWN, "slow to start is not dead"
+    m.beat(B, replica(m.tablet, B, committed, phase="FAILED"))
+    assert m.health(B) is Health.FAILED
+    m.beat(B, replica(m.tablet, B, committed), booting=True)
+    assert m.health(B) is Health.UNKNOWN
+    lead("OK")
+    m.now_s = 10
+    assert m.health(B) is Health.UNKNOWN
+    m.now_s = 31
+    assert m.health(B) is Health.FAILED
+
+
+def test_view_a_new_leader_is_blind_before_it_is_alarmed() -> None:
+    """Goal: a failover of the masters is no failure of servers. Method: reset at 100 s, nobody heard of yet."""
+    m = Masters()
+    m.soft.reset(100 * SECOND)
+    m.now_s = 129
+    assert m.health(B) is Health.UNKNOWN
+    m.now_s = 131
+    assert m.health(B) is Health.FAILED
+
+
+def test_view_a_silent_leader_leads_nothing_to_decide() -> None:
+    """Goal: decisions go to leaders that are there. Method: a formed tablet, its leader heard of, then silent."""
+    m = Masters()
+    m.form()
+    m.beat(A, replica(m.tablet, A, config(3, A, B, C), role="LEADER"))
+    assert m.view().tablets[0].leader_uuid == A
+    m.now_s = 2
+    m.beat(A, full=False)
+    m.now_s = 4
+    assert m.view().tablets[0].leader_uuid == A, "a heartbeat that leaves it out says that it is unchanged"
+    m.now_s = 6
+    assert m.view().tablets[0].leader_uuid == ""
+    assert [s.alive for s in m.view().servers] == [False]

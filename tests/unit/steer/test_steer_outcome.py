@@ -1,0 +1,82 @@
+"""What each refusal of a leader means for a decision."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nyala.replica.base import Applied, Code, Refused
+from nyala.replica.client import Client, ClientOptions
+from nyala.replica.steer import Result, execute, outcome_of
+from nyala.schemas import decode, encode
+
+
+def decision(**changes: Any) -> dict[str, Any]:
+    """A removal that nobody listens to: port 1 refuses connections."""
+    member = {
+        "uuid": "a" * 32,
+        "addresses": [],
+        "votes": True,
+        "promote": False,
+        "holds_data": True,
+        "replace": False,
+        "reserved": b"",
+    }
+    return {
+        "tablet_id": "t",
+        "table_id": "T",
+        "catalog_term": 3,
+        "version": 2,
+        "action": "CHANGE_CONFIG",
+        "edits": [{"kind": "remove", "member": member}],
+        "target_uuid": "",
+        "config_opid": {"term": 1, "index": 4},
+        "deadline_us": 1_000,
+        "reason": "why",
+        "plan_id": "p",
+        "leader_uuid": "l" * 32,
+        "leader_address": "127.0.0.1:1",
+        "reserved": b"",
+        **changes,
+    }
+
+
+@pytest.mark.parametrize(
+    ("code", "result", "retryable"),
+    [
+        (Code.CAS_FAILED, Result.STALE, False),
+        (Code.STALE_DECISION, Result.STALE, False),
+        (Code.DEADLINE_PASSED, Result.STALE, False),
+        (Code.TABLET_NOT_FOUND, Result.STALE, False),
+        (Code.CHANGE_PENDING, Result.FAILED, True),
+        (Code.NOT_LEADER, Result.FAILED, True),
+        (Code.NOT_READY, Result.FAILED, True),
+        (Code.STEPPING_DOWN, Result.FAILED, True),
+        (Code.UNAVAILABLE, Result.FAILED, True),
+        (Code.INVALID_ARGUMENT, Result.FAILED, False),
+    ],
+)
+def test_outcome_of_each_refusal_is_stale_or_failed(code: Code, result: Result, retryable: bool) -> None:
+    """Goal: stale decisions are never repeated, passing trouble may be. Method: the table of codes."""
+    outcome = outcome_of(decision(), Refused(code, "because", applied=Applied.NOT_APPLIED))
+    assert (outcome.result, outcome.retryable, outcome.code) == (result, retryable, code)
+    record = outcome.record("me", 9)
+    assert decode("outcome", encode("outcome", record)) == record
+    assert record["result"] == ("REFUSED" if result is Result.STALE else "FAILED")
+    assert (record["subject_id"], record["plan_id"], record["executor"]) == ("t@3.2", "p", "me")
+
+
+def test_execute_after_the_deadline_asks_nobody() -> None:
+    """Goal: an old decision has no effect. Method: a clock past the deadline, addresses that nobody serves."""
+    with Client(["127.0.0.1:1"]) as client:
+        outcome = execute(decision(), client, now_us=lambda: 1_000)
+    assert (outcome.result, outcome.code) == (Result.STALE, Code.DEADLINE_PASSED)
+
+
+def test_execute_with_nobody_there_is_a_failure_that_may_pass() -> None:
+    """Goal: neither leader nor master answers: no exception, and worth another try. Method: a closed port."""
+    options = ClientOptions(timeout_s=0.5, connect_timeout_s=0.5, attempt_timeout_s=0.2)
+    with Client(["127.0.0.1:1"], options) as client:
+        outcome = execute(decision(), client, now_us=lambda: 0)
+    assert (outcome.result, outcome.retryable) == (Result.FAILED, True)
