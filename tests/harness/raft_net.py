@@ -160,6 +160,8 @@ class Node:
             for msg in ready.messages_after_persist:
                 self.net.send(msg)
             self.core.advance(ready)
+            if self.core.may_campaign:
+                self.durable.withheld = None
             count, moved = None if count is None else count - 1, True
             self.drain()
         return moved
@@ -340,6 +342,14 @@ class Net:
         node.drain()
         return node
 
+    def damage(self, uuid: str) -> bool:
+        """The last entry on this crashed node's disk has a wrong checksum: it is cut, and its OpId kept apart."""
+        durable = self.crashed[uuid]
+        if not durable.entries or durable.flushed >= durable.entries[-1].opid.index:
+            return False
+        durable.withheld = durable.entries.pop().opid
+        return True
+
     def compact(self, uuid: str, index: int) -> None:
         """Flush and log GC through index, as far as it is applied and durable here."""
         node = self.nodes[uuid]
@@ -365,7 +375,7 @@ class Net:
         hard = HardState(src.durable.hard.term, None)
         if old is not None:
             old.persist()
-            if old.core.last > src.durable_last:
+            if max(old.core.last, old.durable.withheld or ZERO_OPID) > src.durable_last:
                 return False
             if old.durable.hard.term >= hard.term:
                 hard = old.durable.hard

@@ -126,9 +126,7 @@ class Runner:
         self.net.restart(uuid)
 
     def do_damage(self, uuid: str) -> None:
-        """The last entry on this node's disk has a wrong checksum: it is cut and its OpId kept apart."""
-        durable = self.net.crashed[uuid]
-        durable.withheld = durable.entries.pop().opid
+        self.net.damage(uuid)
 
     def do_compact(self, uuid: str, index: str) -> None:
         self.net.compact(uuid, int(index))

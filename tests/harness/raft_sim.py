@@ -138,27 +138,34 @@ class SimNet(Net):
             n for u, n in sorted(self.nodes.items()) if u not in self.copying and self.paused.get(u, 0) <= self.clock
         ]
 
-    def _pick(self) -> str | None:
+    def _pick(self, *, leader_odds: float = 0.0) -> str | None:
         up = self._up()
+        leaders = [n for n in up if n.core.role is Role.LEADER]
+        if leaders and self.rng.random() < leader_odds:
+            up = leaders
         return up[self.rng.randint(0, len(up) - 1)].uuid if up else None
 
     def _crash_or_restart(self) -> None:
         if self.crashed and self.rng.random() < 0.6:
             self.restart(sorted(self.crashed)[self.rng.randint(0, len(self.crashed) - 1)])
             return
-        uuid = self._pick()
+        uuid = self._pick(leader_odds=0.5)
         if uuid is not None:
             node = self.nodes[uuid]
             applied = min(self.verify.applied.get(uuid, 0), node.durable_last.index)
             if self.rng.random() < 0.5:
                 node.durable.flushed = max(node.durable.flushed, self.rng.randint(0, applied))
             self.crash(uuid, written=self.rng.randint(0, len(node.pending)), torn=self.rng.random() < 0.3)
+            held = [d for d in [*self.crashed.values(), *(n.durable for n in self.nodes.values())] if d.withheld]
+            # One damaged tail at a time, and a majority without one: more is a loss that nobody can make good.
+            if not held and not self.odds["config"] and len(self.first_config.voters) >= 3 and self.rng.random() < 0.3:
+                self.damage(uuid)
 
     def _cut_or_heal(self) -> None:
         if self.cuts and self.rng.random() < 0.6:
             self.heal()
             return
-        uuid = self._pick()
+        uuid = self._pick(leader_odds=0.5)
         if uuid is None:
             return
         shape = self.rng.random()
@@ -171,7 +178,7 @@ class SimNet(Net):
                     self.cut(*pair, one_way=True)
 
     def _pause(self) -> None:
-        uuid = self._pick()
+        uuid = self._pick(leader_odds=0.5)
         if uuid is not None:
             self.paused[uuid] = self.clock + self.rng.randint(3, 25)
 

@@ -1,0 +1,432 @@
+"""One core on its own: dispatch, promises and the disk, log repair, commitment."""
+
+from __future__ import annotations
+
+import pytest
+
+from nyala.replica.base import Code, EntryKind, InvariantViolation, OpId, Refused
+from nyala.replica.raft import (
+    AppendEntries,
+    AppendReply,
+    RaftOptions,
+    Role,
+    TimeoutNow,
+    VoteReply,
+    VoteRequest,
+)
+from tests.harness.raft_net import OPTIONS, config_of
+from tests.harness.raft_solo import Solo, entry
+
+
+def replies(sent: list) -> list[AppendReply]:  # type: ignore[type-arg]
+    return [m for m in sent if isinstance(m, AppendReply)]
+
+
+@pytest.mark.parametrize(
+    ("to_uuid", "term", "code"),
+    [("z", 1, Code.INVALID_NAME), ("z", 9, Code.INVALID_NAME), ("a", 1, Code.INVALID_TERM), ("a", 5, Code.OK)],
+)
+def test_append_check_order_name_before_term_before_content(to_uuid: str, term: int, code: Code) -> None:
+    """Goal: TC-22's order, double faults included. Method: a table of appends against a follower of term 5."""
+    solo = Solo(term=5)
+    msg = AppendEntries(to_uuid=to_uuid, from_uuid="b", term=term, prev=OpId(0, 0))
+    (reply,) = replies(solo.step(msg))
+    assert (reply.code, reply.term) == (code, 5)
+
+
+def test_append_out_of_order_batch_is_refused_whole() -> None:
+    """Goal: a malformed batch leaves the log untouched (scenario 13). Method: gap, falling term, term of the future."""
+    for bad in ((entry(1, 1), entry(1, 3)), (entry(2, 1), entry(1, 2)), (entry(1, 1), entry(4, 2))):
+        solo = Solo(term=3)
+        assert replies(solo.step(solo.append(3, OpId(0, 0), *bad))) == []
+        assert solo.log.last == OpId(0, 0)
+
+
+def test_append_commit_index_is_bounded_by_the_message() -> None:
+    """Goal: a leader's commit index says nothing about entries that this message does not cover (scenario 13). Method:
+    an old tail stands above what the heartbeat matches."""
+    solo = Solo(term=1, entries=[entry(1, 1), entry(1, 2), entry(1, 3)])
+    solo.step(solo.append(2, OpId(1, 1), commit=3))
+    assert solo.core.commit_index == 1
+    assert solo.log.last == OpId(1, 3)
+
+
+def test_append_older_message_does_not_cut_the_log() -> None:
+    """Goal: a reordered shorter append truncates nothing. Method: three entries, then the first one again."""
+    solo = Solo()
+    solo.step(solo.append(1, OpId(0, 0), entry(1, 1), entry(1, 2), entry(1, 3)))
+    solo.step(solo.append(1, OpId(0, 0), entry(1, 1)))
+    assert solo.log.last == OpId(1, 3)
+
+
+def test_append_mismatch_hints_at_the_whole_conflicting_term() -> None:
+    """Goal: one round trip a term [raft §5.3]. Method: three entries of a term that the leader has not."""
+    solo = Solo(term=2, entries=[entry(1, 1), entry(2, 2), entry(2, 3), entry(2, 4)])
+    (reply,) = replies(solo.step(solo.append(3, OpId(3, 4))))
+    assert (reply.mismatch, reply.conflict_index, reply.last) == (True, 2, OpId(2, 4))
+    (reply,) = replies(solo.step(solo.append(3, OpId(3, 9))))
+    assert (reply.mismatch, reply.conflict_index) == (True, 5)
+
+
+def test_append_that_would_cut_a_committed_entry_is_an_invariant_violation() -> None:
+    """Goal: committed entries are never truncated, whoever asks. Method: commit, then a conflicting later term."""
+    solo = Solo(term=1, entries=[entry(1, 1), entry(1, 2)], commit_index=2)
+    solo.step(solo.append(2, OpId(1, 1), entry(2, 2)))
+    assert solo.log.last == OpId(1, 2), "what is committed is skipped, not compared"
+    solo.step(solo.append(2, OpId(1, 2), entry(2, 3)))
+    with pytest.raises(InvariantViolation):
+        solo.core._s.truncate_after(1)
+
+
+def test_append_reply_waits_for_the_disk_and_heartbeat_reply_does_not() -> None:
+    """Goal: CN-26: an acknowledgement names durable entries only. Method: nothing is persisted yet."""
+    solo = Solo()
+    solo.step(solo.append(1, OpId(0, 0)))
+    solo.core.step(solo.append(1, OpId(0, 0), entry(1, 1), entry(1, 2)))
+    assert replies(solo.take()) == []
+    solo.core.step(solo.append(1, OpId(1, 2)))
+    (reply,) = replies(solo.take())
+    assert (reply.code, reply.last) == (Code.OK, OpId(0, 0))
+    (reply,) = replies(solo.persist())
+    assert reply.last == OpId(1, 2)
+
+
+def test_reply_in_a_new_term_waits_for_the_hard_state() -> None:
+    """Goal: nothing names a term that a crash could forget. Method: the first heartbeat of a term, unpersisted."""
+    solo = Solo()
+    solo.core.step(solo.append(4, OpId(0, 0)))
+    assert solo.take() == []
+    (reply,) = replies(solo.persist())
+    assert reply.term == 4
+
+
+def test_vote_is_sent_only_after_persistence_and_once_a_term() -> None:
+    """Goal: one durable vote a term (scenario 1). Method: two candidates of one term, the disk in between."""
+    solo = Solo()
+    solo.core.step(VoteRequest(to_uuid="a", from_uuid="b", term=1, last=OpId(0, 0)))
+    assert solo.take() == []
+    assert solo.outstanding[-1].hard_state == (1, "b")
+    assert [m.granted for m in solo.persist() if isinstance(m, VoteReply)] == [True]
+    sent = solo.step(VoteRequest(to_uuid="a", from_uuid="c", term=1, last=OpId(0, 0)))
+    assert [m.granted for m in sent if isinstance(m, VoteReply)] == [False]
+    sent = solo.step(VoteRequest(to_uuid="a", from_uuid="b", term=1, last=OpId(0, 0)))
+    assert [m.granted for m in sent if isinstance(m, VoteReply)] == [True], "the same vote again"
+
+
+def test_pre_vote_writes_nothing_at_the_recipient() -> None:
+    """Goal: CC-33: no term, no vote. Method: grant and deny pre-votes, look at the hard state."""
+    solo = Solo(term=3, entries=[entry(3, 1)])
+    for last, granted in ((OpId(3, 1), True), (OpId(2, 9), False)):
+        sent = solo.step(VoteRequest(to_uuid="a", from_uuid="b", term=4, last=last, pre_vote=True))
+        assert [(m.granted, m.term) for m in sent if isinstance(m, VoteReply)] == [(granted, 4 if granted else 3)]
+    assert (solo.core.term, solo.core.voted_for) == (3, None)
+    assert all(ready.hard_state is None for ready in solo.bundles)
+
+
+def test_pre_candidate_of_a_lower_term_learns_the_term_and_can_win() -> None:
+    """Goal: the only electable replica is elected though its term is lower (scenario 95). Method: denied at 5."""
+    solo = Solo(term=2, entries=[entry(2, 1)])
+    solo.core.campaign()
+    solo.persist()
+    solo.step(VoteReply(to_uuid="a", from_uuid="b", term=5, granted=False, pre_vote=True))
+    assert (solo.core.role, solo.core.term) == (Role.FOLLOWER, 5)
+    solo.lead()
+    assert solo.core.term == 6
+
+
+def test_candidate_counts_its_own_vote_when_durable_only() -> None:
+    """Goal: own votes are promises too. Method: a two-voter group; the peer's vote comes before our disk is done."""
+    solo = Solo("ab")
+    solo.core.campaign()
+    solo.persist()
+    solo.core.step(VoteReply(to_uuid="a", from_uuid="b", term=1, granted=True, pre_vote=True))
+    assert solo.take() == []
+    solo.core.step(VoteReply(to_uuid="a", from_uuid="b", term=1, granted=True))
+    solo.take()
+    assert solo.core.role is Role.CANDIDATE
+    solo.persist()
+    assert solo.core.role is Role.LEADER
+
+
+def test_single_voter_elects_itself_on_persist_and_commits() -> None:
+    """Goal: a group of one works. Method: campaign, persist, propose."""
+    solo = Solo("a", learners="b")
+    solo.core.campaign()
+    solo.take()
+    assert solo.core.role is Role.CANDIDATE
+    solo.persist()
+    assert solo.core.term_committed
+    opid = solo.core.propose(EntryKind.WRITE, 1, 1, b"", b"v", 0)
+    solo.take()
+    assert solo.core.commit_index == 1
+    solo.persist()
+    assert solo.core.commit_index == opid.index
+
+
+def test_old_term_entries_commit_only_with_one_of_the_own_term() -> None:
+    """Goal: [raft §5.4.2], scenario 6. Method: five voters, 0.1-0.7 then 1.8-1.10 acknowledged bit by bit."""
+    solo = Solo("abcde", term=0, entries=[entry(0, i) for i in range(1, 8)])
+    solo.lead()
+    for uuid in "bcde":
+        solo.ack(uuid, 7)
+    assert solo.core.commit_index == 0
+    with pytest.raises(Refused) as refused:
+        solo.core.propose(EntryKind.WRITE, 1, 1, b"", b"v", 0)
+    assert refused.value.code is Code.NOT_READY
+    solo.ack("b", 8)
+    assert solo.core.commit_index == 0
+    solo.ack("c", 8)
+    assert solo.core.commit_index == 8
+
+
+def test_learner_acks_never_commit() -> None:
+    """Goal: CN-29. Method: a learner acknowledges everything, the second voter later (scenario 27)."""
+    solo = Solo("ab", learners="cd")
+    solo.lead()
+    solo.ack("c", 1)
+    solo.ack("d", 1)
+    assert solo.core.commit_index == 0
+    solo.ack("b", 1)
+    assert solo.core.commit_index == 1
+
+
+def test_leader_acknowledgement_by_persisted_opid_of_the_log_only() -> None:
+    """Goal: the leader's own log counts as far as `persisted` says. Method: wrong term, then the right OpId, early."""
+    solo = Solo("ab")
+    solo.lead()
+    solo.ack("b", 1)
+    solo.core.propose(EntryKind.WRITE, 1, 1, b"", b"v", 0)
+    solo.take()
+    solo.core.step(AppendReply(to_uuid="a", from_uuid="b", term=1, last=OpId(1, 2)))
+    assert solo.core.commit_index == 1
+    solo.core.persisted(OpId(7, 2))
+    assert solo.core.commit_index == 1
+    solo.core.persisted(OpId(1, 2))
+    assert solo.core.commit_index == 2
+
+
+def test_persisted_of_a_copy_that_was_truncated_meanwhile_does_not_count() -> None:
+    """Goal: the same OpId received twice is durable when the second copy is. Method: 1.1-1.2 is cut by term 2 and comes
+    back by term 3 before the first copy's sync is reported."""
+    solo = Solo()
+    solo.core.step(solo.append(1, OpId(0, 0), entry(1, 1), entry(1, 2)))
+    solo.take()
+    first = len(solo.outstanding)
+    solo.core.step(solo.append(2, OpId(0, 0), entry(2, 1), leader="c"))
+    solo.take()
+    solo.core.step(solo.append(3, OpId(0, 0), entry(1, 1), entry(1, 2), entry(3, 3), leader="b"))
+    solo.take()
+    solo.core.persisted(OpId(1, 2))
+    for ready in solo.outstanding[:first]:
+        solo.core.advance(ready)
+    del solo.outstanding[:first]
+    assert solo.core.persisted_index == 0
+    solo.persist()
+    assert solo.core.persisted_index == 3
+
+
+def test_truncation_is_handed_out_with_what_replaces_it() -> None:
+    """Goal: the WAL learns where its tail is void. Method: replace handed-out and not yet handed-out entries."""
+    solo = Solo()
+    solo.step(solo.append(1, OpId(0, 0), entry(1, 1), entry(1, 2), entry(1, 3)))
+    solo.core.step(solo.append(1, OpId(1, 3), entry(1, 4)))
+    solo.core.step(solo.append(2, OpId(1, 1), entry(2, 2), leader="c"))
+    solo.take()
+    bundle = solo.outstanding[-1]
+    assert (bundle.truncate_from, [e.opid for e in bundle.entries]) == (2, [OpId(2, 2)])
+    assert solo.core.persisted_index == 1
+
+
+def test_restart_commit_index_beyond_the_log_is_clamped() -> None:
+    """Goal: a commit index of a lost tail applies nothing that is not there (scenario 4). Method: start with 9 of 2."""
+    solo = Solo(term=1, entries=[entry(1, 1), entry(1, 2)], commit_index=9)
+    assert solo.core.commit_index == 2
+    assert solo.core.ready() is None
+
+
+def test_restart_with_a_log_of_a_later_term_takes_that_term_without_a_vote() -> None:
+    """Goal: a crash between the two writes of one bundle loses no term. Method: hard state 1, log 3."""
+    solo = Solo(term=1, entries=[entry(3, 1)])
+    assert (solo.core.term, solo.core.voted_for) == (3, None)
+    solo.take()
+    assert solo.outstanding[0].hard_state == (3, None)
+
+
+def test_deposed_leader_steps_down_on_a_higher_term_and_fails_its_reads() -> None:
+    """Goal: TC-24: a reply of a higher term deposes. Method: a read is waiting when INVALID_TERM 9 arrives."""
+    solo = Solo()
+    solo.lead()
+    solo.core.read_index(5)
+    solo.step(AppendReply(to_uuid="a", from_uuid="b", term=9, code=Code.INVALID_TERM))
+    assert (solo.core.role, solo.core.term) == (Role.FOLLOWER, 9)
+    assert [b.read_failures for b in solo.bundles if b.read_failures] == [((5, Code.NOT_LEADER),)]
+    with pytest.raises(Refused) as refused:
+        solo.core.propose(EntryKind.WRITE, 1, 1, b"", b"v", 0)
+    assert refused.value.code is Code.NOT_LEADER
+
+
+def test_read_rounds_count_echoes_of_their_own_round_only() -> None:
+    """Goal: an echo from before the read proves nothing. Method: ack an old round, then the read's."""
+    solo = Solo()
+    solo.lead()
+    solo.ack("b", 1)
+    solo.core.read_index(1)
+    (beat, _) = [m for m in solo.persist() if isinstance(m, AppendEntries)]
+    solo.ack("b", 1, round=beat.round - 1)
+    assert not any(b.read_states for b in solo.bundles)
+    solo.ack("b", 1, round=beat.round)
+    assert [b.read_states for b in solo.bundles if b.read_states] == [((1, 1),)]
+
+
+def test_reads_beyond_the_bound_are_refused_early() -> None:
+    """Goal: nothing unbounded. Method: one more read than may wait."""
+    solo = Solo(options=RaftOptions(reads_pending_max=2))
+    solo.lead()
+    for token in range(3):
+        solo.core.read_index(token)
+    solo.persist()
+    assert solo.bundles[-1].read_failures == ((2, Code.OVERLOADED),)
+
+
+def test_window_pipelines_up_to_its_bound_and_no_further() -> None:
+    """Goal: inflight is bounded by messages and bytes. Method: 40 proposals to a silent, then answering peer."""
+    solo = Solo("ab")
+    solo.lead()
+    solo.ack("b", 1)
+    for _ in range(40):
+        solo.core.propose(EntryKind.WRITE, 1, 1, b"", b"v", 0)
+    batches = [m for m in solo.persist() if isinstance(m, AppendEntries) and m.entries]
+    assert len(batches) == OPTIONS.inflight_messages_max
+    assert [m.prev.index for m in batches[1:]] == [m.entries[-1].opid.index for m in batches[:-1]]
+    more = [m for m in solo.ack("b", batches[0].entries[-1].opid.index) if isinstance(m, AppendEntries) and m.entries]
+    assert [m.prev for m in more] == [batches[-1].entries[-1].opid]
+
+
+def test_down_peer_costs_a_heartbeat_and_not_a_message_per_write() -> None:
+    """Goal: scenario 164. Method: 50 writes while one peer never answered."""
+    solo = Solo()
+    solo.lead()
+    solo.ack("b", 1)
+    sent = []
+    for _ in range(50):
+        solo.core.propose(EntryKind.WRITE, 1, 1, b"", b"v", 0)
+        sent += solo.persist()
+    assert [m for m in sent if m.to_uuid == "c"] == []
+
+
+def test_evicted_entries_are_asked_for_once_and_sent_when_loaded() -> None:
+    """Goal: reads from disk never block the core. Method: evict, let a peer fall back, load."""
+    solo = Solo("ab", term=1, entries=[entry(1, i) for i in range(1, 9)])
+    whole = solo.log.entries(1, 9, 1 << 20)
+    solo.lead()
+    solo.log.evict_below(9)
+    solo.step(AppendReply(to_uuid="a", from_uuid="b", term=2, mismatch=True, last=OpId(1, 2), conflict_index=3))
+    asked = [b.entries_needed for b in solo.bundles if b.entries_needed]
+    assert asked == [(("b", 3),)]
+    solo.log.load(whole[2:])
+    solo.core.entries_loaded()
+    sent = [m for m in solo.persist() if isinstance(m, AppendEntries) and m.entries]
+    assert sent[0].prev == OpId(1, 2)
+
+
+def test_copying_peer_gets_heartbeats_only_and_no_second_request() -> None:
+    """Goal: TC-25: NOT_READY means wait. Method: not found, then copying for long, then gone again."""
+    solo = Solo("a", learners="b")
+    solo.lead()
+
+    def answer(code: Code) -> list:  # type: ignore[type-arg]
+        before = len(solo.bundles)
+        sent = solo.step(AppendReply(to_uuid="a", from_uuid="b", term=1, code=code))
+        assert not [m for m in sent if isinstance(m, AppendEntries) and m.entries]
+        return [c for b in solo.bundles[before:] for c in b.copies_needed]
+
+    assert len(answer(Code.TABLET_NOT_FOUND)) == 1
+    assert answer(Code.TABLET_NOT_FOUND) == [], "back-off"
+    for _ in range(60):
+        solo.core.tick()
+        assert answer(Code.NOT_READY) == []
+    assert len(answer(Code.TABLET_DELETED)) == 1
+
+
+def test_timeout_now_campaigns_at_once_but_not_without_the_leaders_log() -> None:
+    """Goal: a transfer skips the pre-vote and never elects a shorter log. Method: ahead of us, then equal."""
+    solo = Solo(term=1, entries=[entry(1, 1)])
+    solo.step(solo.append(1, OpId(1, 1)))
+    assert solo.step(TimeoutNow(to_uuid="a", from_uuid="b", term=1, last=OpId(1, 2))) == []
+    sent = solo.step(TimeoutNow(to_uuid="a", from_uuid="b", term=1, last=OpId(1, 1)))
+    assert [(m.to_uuid, m.pre_vote, m.transfer) for m in sent if isinstance(m, VoteRequest)] == [
+        ("b", False, True),
+        ("c", False, True),
+    ]
+
+
+def test_failure_detector_runs_on_electable_voters_only() -> None:
+    """Goal: scenario 97, CC-53. Method: tick a voter, a learner, a stranger and a witness for long."""
+    learner = config_of("bc", "a")
+    witness = config_of("bc")
+    member = config_of("a").members[0].__class__("a", holds_data=False)
+    witness = witness.__class__(witness.opid, (member, *witness.members))
+    for config, role in (
+        (config_of("abc"), Role.PRE_CANDIDATE),
+        (learner, Role.LEARNER),
+        (config_of("bc"), Role.NON_PARTICIPANT),
+        (witness, Role.FOLLOWER),
+    ):
+        solo = Solo(config=config)
+        for _ in range(40):
+            solo.core.tick()
+        assert solo.core.role is role
+
+
+def test_damaged_tail_heals_when_the_durable_log_reaches_it() -> None:
+    """Goal: scenario 37. Method: vote, campaign, then an append through the lost OpId, durable or not."""
+    solo = Solo(term=1, entries=[entry(1, 1)], withheld=OpId(1, 2))
+    sent = solo.step(VoteRequest(to_uuid="a", from_uuid="b", term=2, last=OpId(1, 9)))
+    assert [m.granted for m in sent if isinstance(m, VoteReply)] == [False]
+    solo.core.campaign()
+    assert (solo.core.role, solo.core.may_campaign) == (Role.FOLLOWER, False)
+    solo.core.step(solo.append(2, OpId(1, 1), entry(1, 2)))
+    solo.take()
+    assert not solo.core.may_campaign
+    solo.persist()
+    assert solo.core.may_campaign
+
+
+def test_idle_follower_tick_makes_no_output() -> None:
+    """Goal: an idle replica costs its tick and nothing else. Method: ticks between heartbeats leave nothing to do."""
+    solo = Solo()
+    solo.step(solo.append(1, OpId(0, 0)))
+    solo.core.tick()
+    assert not solo.core.has_ready()
+    assert solo.core.ready() is None
+
+
+def test_bundles_are_advanced_in_order() -> None:
+    """Goal: a host that mixes bundles up is stopped. Method: advance the second one first."""
+    solo = Solo()
+    solo.core.campaign()
+    solo.take()
+    solo.core.step(VoteReply(to_uuid="a", from_uuid="b", term=1, granted=True, pre_vote=True))
+    solo.take()
+    assert len(solo.outstanding) == 2
+    with pytest.raises(InvariantViolation):
+        solo.core.advance(solo.outstanding[1])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"heartbeat_ticks": 0},
+        {"heartbeat_ticks": 7},
+        {"election_ticks_max": 12},
+        {"inflight_messages_max": 0},
+        {"copy_retry_ticks_min": 0},
+        {"copy_retry_ticks_max": 3},
+        {"promote_round_ticks_max": 0},
+        {"reads_pending_max": 0},
+    ],
+)
+def test_options_impossible_relation_is_refused(wrong: dict[str, int]) -> None:
+    """Goal: options are checked when they are made. Method: one wrong value each."""
+    with pytest.raises(InvariantViolation):
+        RaftOptions(**wrong)
