@@ -244,6 +244,10 @@ class Replica(Carrier):
         """Keep the log from `index` on until the anchor is released."""
         return self._log.anchor(index)
 
+    def release(self, anchor: Anchor) -> None:
+        """Let go of an anchor; twice is harmless."""
+        anchor.release()
+
     def gc(self, done: Done | None = None) -> None:
         """Delete log that nobody needs, off-thread; `done(bytes freed | Refused)`."""
         answer = done or (lambda _: None)
