@@ -1,0 +1,172 @@
+"""Conditions: built or read from text, bound to a schema, and refused with what is wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import decimal
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import nyala
+from nyala.expressions import as_condition, bound
+from nyala.replica.rows import Column, ColumnType, Predicate, TableSchema
+
+SCHEMA = TableSchema(
+    1,
+    (
+        Column(id=1, name="k", type=ColumnType.INT64, nullable=False),
+        Column(id=2, name="carrier", type=ColumnType.STRING),
+        Column(id=3, name="delay", type=ColumnType.DOUBLE),
+        Column(id=4, name="day", type=ColumnType.DATE),
+        Column(id=5, name="at", type=ColumnType.TIMESTAMP),
+        Column(id=6, name="price", type=ColumnType.DECIMAL, precision=9, scale=2),
+        Column(id=7, name="odd name", type=ColumnType.BOOL),
+        Column(id=8, name="raw", type=ColumnType.BINARY),
+    ),
+    ("k",),
+)
+NOON = dt.datetime(2013, 1, 1, 12, tzinfo=dt.UTC)
+
+
+@pytest.mark.parametrize(
+    "text, built",
+    [
+        ("carrier = 'AA' and delay > 10", (nyala.col("carrier") == "AA") & (nyala.col("delay") > 10)),
+        ("k in (1, 2,-3)", nyala.col("k").isin([1, 2, -3])),
+        ("k between 1 and 5 AND delay<=.5", nyala.col("k").between(1, 5) & (nyala.col("delay") <= 0.5)),
+        ("delay is null and carrier IS NOT NULL", nyala.col("delay").is_null() & nyala.col("carrier").is_not_null()),
+        ("carrier <> 'O''Hare'", nyala.col("carrier") != "O'Hare"),
+        ('"odd name" = true', nyala.col("odd name") == True),  # noqa: E712
+        ("day >= '2013-01-01'", nyala.col("day") >= dt.date(2013, 1, 1)),
+        ("day = date '2013-01-01'", nyala.col("day") == dt.date(2013, 1, 1)),
+        ("at < '2013-01-01T12:00:00+00:00'", nyala.col("at") < NOON),
+        ("at < '2013-01-01 12:00'", nyala.col("at") < NOON),
+        ("price == 1.50", nyala.col("price") == decimal.Decimal("1.50")),
+        ("(k >= 1 and k < 3) and (delay != 1e3)", "k >= 1 and k < 3 and delay != 1000"),
+        ("", []),
+        (["k = 1", nyala.col("delay") > 2], (nyala.col("k") == 1) & (nyala.col("delay") > 2)),
+    ],
+)  # fmt: skip
+def test_condition_text_means_what_the_builder_means(text: Any, built: Any) -> None:
+    """Goal: the command line and Python say the same. Method: both bound to one schema."""
+    assert bound(as_condition(text), SCHEMA) == bound(as_condition(built), SCHEMA)
+
+
+@pytest.mark.parametrize(
+    "text, says",
+    [
+        ("carrier = AA", "single quotes"),
+        ("delay >", "missing at the end"),
+        ("k = 1 or k = 2", "IN"),
+        ("carrier = 'AA", "not closed"),
+        ("k in 1", "parentheses"),
+        ("k in (1", "closing"),
+        ("(k = 1", "closing"),
+        ("k = null", "IS NULL"),
+        ("k = 1 k = 2", "AND"),
+        ("not k = 1", "IS NOT NULL"),
+        ("k ! 1", "cannot be read"),
+        ("k = 12abc", "cannot be read"),
+        ("= 3", "name"),
+        ("k", "operator"),
+        ("k is 3", "IS NULL"),
+        ("k between 1", "BETWEEN"),
+    ],
+)
+def test_condition_text_that_cannot_be_read_says_where(text: str, says: str) -> None:
+    """Goal: a person can mend it. Method: each kind of mistake; the message has the reason and the place."""
+    with pytest.raises(nyala.NotApplied, match=says) as caught:
+        nyala.parse_condition(text)
+    assert 1 <= caught.value.values["at"] <= len(text) + 1  # type: ignore[operator]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(max_size=40))
+def test_condition_text_of_any_kind_is_read_or_refused(text: str) -> None:
+    """Goal: no text raises anything but a refusal. Method: random text."""
+    with contextlib.suppress(nyala.NotApplied):
+        nyala.parse_condition(text)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.one_of(
+            st.builds(Predicate, st.just("carrier"), st.sampled_from(["=", "!=", "<"]), st.tuples(st.text(max_size=9))),
+            st.builds(Predicate, st.just("k"), st.sampled_from([">", ">="]), st.tuples(st.integers(-(2**40), 2**40))),
+            st.builds(lambda v: Predicate("odd name", "is_null", ()), st.none()),
+        ),
+        min_size=1,
+        max_size=4,
+    )
+)  # fmt: skip
+def test_condition_written_out_and_read_again_is_the_same(predicates: list[Predicate]) -> None:
+    """Goal: names and text with quotes survive. Method: write SQL of random predicates, read it."""
+
+    def sql(p: Predicate) -> str:
+        name = f'"{p.column}"'
+        if p.op == "is_null":
+            return f"{name} is null"
+        value = p.values[0]
+        shown = "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
+        return f"{name} {p.op} {shown}"
+
+    assert list(nyala.parse_condition(" and ".join(map(sql, predicates))).predicates) == predicates
+
+
+@pytest.mark.parametrize(
+    "condition, says",
+    [
+        (nyala.col("dealy") > 3, "did you mean 'delay'"),
+        (nyala.col("CARRIER") == "AA", "did you mean 'carrier'"),
+        (nyala.col("k") == "abc", "value='abc'|value=\"'abc'\""),
+        (nyala.col("carrier") == 3, "value_type=int"),
+        (nyala.col("day") == "yesterday", "yesterday"),
+        (nyala.col("at") > 5, "timestamp"),
+        (nyala.col("price") < "cheap", "cheap"),
+        (nyala.col("odd name") == 1, "bool"),
+        (nyala.col("raw") == "text", "binary"),
+        (nyala.col("k") > True, "bool"),
+    ],
+)
+def test_condition_bound_to_a_schema_refuses_what_does_not_fit(condition: nyala.Condition, says: str) -> None:
+    """Goal: wrong names and values are told before anything is read. Method: one mistake each."""
+    with pytest.raises(nyala.NotApplied, match="(?i)" + says):
+        bound(condition, SCHEMA)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: nyala.col("a") == None,  # noqa: E711
+        lambda: nyala.col("a") == nyala.col("b"),
+        lambda: (nyala.col("a") == 1) | (nyala.col("a") == 2),
+        lambda: ~(nyala.col("a") == 1),
+        lambda: (nyala.col("a") == 1) and (nyala.col("b") == 2),
+        lambda: 1 < nyala.col("a") < 3,
+        lambda: nyala.col("a").isin("abc"),
+        lambda: nyala.col("a").isin([1, None]),
+        lambda: nyala.col(""),
+        lambda: as_condition(nyala.col("a")),
+        lambda: as_condition(3),  # type: ignore[arg-type]
+    ],
+)
+def test_condition_that_would_mean_something_else_is_refused(wrong: Any) -> None:
+    """Goal: Python's own traps are caught. Method: None, and, or, not, chained comparison, strings as lists."""
+    with pytest.raises(nyala.NotApplied):
+        wrong()
+
+
+def test_condition_shows_itself_as_text() -> None:
+    """Goal: a person sees what it says. Method: the repr of a long one."""
+    condition = (nyala.col("k") > 3) & nyala.col("odd name").is_null() & nyala.col("k").isin(range(9))
+    assert repr(condition) == 'k > 3 and "odd name" is null and k in (0, 1, 2, 3, 4, ...)'
+
+
+def test_integers_beyond_64_bits_still_compare() -> None:
+    """Goal: k < 2**70 is simply true. Method: the bound value is a float."""
+    assert bound(nyala.col("k") < 2**70, SCHEMA) == (Predicate("k", "<", (float(2**70),)),)

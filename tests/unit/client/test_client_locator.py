@@ -1,0 +1,75 @@
+"""Leaders: cached, corrected by hints, looked up once at a time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from nyala.replica.base import Address, Code, Refused
+from nyala.replica.client.locator import Locator
+from nyala.replica.client.tables import Location
+
+A, B, C = (Address("h", n) for n in (1, 2, 3))
+MEMBERS = {"a": A, "b": B, "c": C}
+
+
+def locator(leader: str = "a", look_up: Callable[[str], list[Location]] | None = None) -> Locator:
+    made = Locator(look_up or (lambda name: [Location("t", name, MEMBERS, leader)]))
+    made.refresh("table", made.version("table"))
+    return made
+
+
+def test_locator_asks_the_master_once_however_many_wait() -> None:
+    """Goal: no thundering herd. Method: twenty threads want a refresh while the first look-up is held open."""
+    calls: list[str] = []
+    entered, go = threading.Event(), threading.Event()
+
+    def look_up(name: str) -> list[Location]:
+        calls.append(name)
+        entered.set()
+        assert go.wait(20)
+        return [Location("t", name, MEMBERS, "a")]
+
+    shared = Locator(look_up)
+    threads = [threading.Thread(target=shared.refresh, args=("table", 0)) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    assert entered.wait(20)
+    go.set()
+    for thread in threads:
+        thread.join(20)
+    assert calls == ["table"]
+    assert shared.leader("t") == ("a", A)
+
+
+def test_locator_follows_a_hint_also_to_a_server_it_did_not_know() -> None:
+    """Goal: a hint saves the look-up. Method: hints to a member, to a new address, to the asked one, and none."""
+    found = locator()
+    assert found.follow("t", "a", "b@h:2") and found.leader("t") == ("b", B)
+    assert found.follow("t", "b", "d@h:9") and found.leader("t") == ("d", Address("h", 9))
+    assert not found.follow("t", "d", "d@h:9")
+    assert not found.follow("t", "d", "")
+    assert found.follow("t", "x", "c") and found.leader("t") == ("c", C)
+
+
+def test_locator_asks_other_members_when_the_master_still_names_a_dead_leader() -> None:
+    """Goal: failover does not wait for the master. Method: doubt the leader, refresh says the same, ask in turn."""
+    found = locator()
+    found.doubt("t", "a")
+    found.refresh("table", found.version("table"))
+    assert [found.leader("t")[0] for _ in range(3)] == ["b", "c", "a"]
+    found.worked("t", "c")
+    assert [found.leader("t")[0] for _ in range(2)] == ["c", "c"]
+
+
+def test_locator_forgets_tablets_that_the_table_no_longer_has() -> None:
+    """Goal: a table dropped and created again is noticed. Method: the second look-up names another tablet."""
+    answers = iter(["t", "t2"])
+    found = locator(look_up=lambda name: [Location(next(answers), name, MEMBERS, "a")])
+    found.refresh("table", found.version("table"))
+    assert found.location("t") is None
+    with pytest.raises(Refused) as caught:
+        found.leader("t")
+    assert caught.value.code is Code.NOT_READY

@@ -1,0 +1,96 @@
+"""The table of reactions, the back-off and the two kinds of final errors."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from nyala.replica.base import Applied, Code, InvariantViolation, Refused
+from nyala.replica.client import REACTIONS, ClientOptions, NotApplied, OutcomeUnknown, Reaction, reaction_to
+from nyala.replica.client.retry import Attempts, Deadline
+
+OPTIONS = ClientOptions()
+
+
+def attempts(timeout_s: float = 1000.0) -> Attempts:
+    return Attempts(OPTIONS, Deadline(timeout_s), random.Random(1))
+
+
+@pytest.mark.parametrize("code", [c for c in Code if c is not Code.OK])
+def test_reaction_of_each_code_is_fail_unless_the_table_names_it(code: Code) -> None:
+    """Goal: a new code is never retried by accident. Method: every code against the table; a refusal of a kind that
+    says the request itself is wrong must be final."""
+    reaction = reaction_to(Refused(code, "x"))
+    assert reaction is REACTIONS.get(code, Reaction.FAIL)
+    wrong_request = {
+        Code.INVALID_ARGUMENT, Code.INVALID_BATCH, Code.TOO_LARGE, Code.SCHEMA_MISMATCH, Code.CAS_FAILED,
+        Code.ALREADY_EXISTS, Code.NOT_FOUND, Code.WRONG_TABLE, Code.STALE_GENERATION, Code.GAP, Code.HISTORY_GONE,
+        Code.SOURCE_OWNED, Code.SOURCE_POSITION, Code.EXPIRED, Code.DEADLINE_PASSED, Code.STALE_DECISION,
+    }  # fmt: skip
+    assert (reaction is Reaction.FAIL) or code not in wrong_request
+
+
+def test_attempts_back_off_grows_with_jitter_up_to_its_maximum() -> None:
+    """Goal: no storm of retries. Method: thirty failures; each wait lies between half and all of a doubling bound."""
+    tries = attempts()
+    bound = OPTIONS.backoff_first_s
+    for _ in range(30):
+        delay = tries.failed(Refused(Code.NOT_READY, "x"), retry_safe=True)
+        assert bound / 2 <= delay <= bound
+        bound = min(bound * 2, OPTIONS.backoff_max_s)
+
+
+def test_attempts_follow_two_hints_at_once_and_then_wait() -> None:
+    """Goal: a hint is followed at once, two servers pointing at each other do not spin. Method: hints in a row."""
+    tries = attempts()
+    hint = Refused(Code.NOT_LEADER, "x", detail="u@h:1")
+    delays = [tries.failed(hint, retry_safe=True) for _ in range(4)]
+    assert delays[:2] == [0.0, 0.0] and min(delays[2:]) > 0
+    assert attempts().failed(Refused(Code.NOT_LEADER, "no hint"), retry_safe=True) > 0
+
+
+def test_attempts_double_their_time_limit_after_each_timeout() -> None:
+    """Goal: a slow server is given more time, a dead one little. Method: the limit before and after timeouts."""
+    tries = attempts()
+    assert tries.timeout_s == OPTIONS.attempt_timeout_s
+    tries.failed(Refused(Code.TIMED_OUT, "x"), retry_safe=True)
+    assert tries.timeout_s == 2 * OPTIONS.attempt_timeout_s
+    tries.failed(Refused(Code.OVERLOADED, "x"), retry_safe=True)
+    assert tries.timeout_s == 2 * OPTIONS.attempt_timeout_s
+
+
+@pytest.mark.parametrize(
+    "errors, retry_safe, timeout_s, kind",
+    [
+        ([Refused(Code.INVALID_BATCH, "x")], True, 9.0, NotApplied),
+        ([Refused(Code.NOT_READY, "x")], True, 0.001, NotApplied),
+        ([Refused(Code.UNAVAILABLE, "x", applied=Applied.UNKNOWN)], True, 0.001, OutcomeUnknown),
+        ([Refused(Code.UNAVAILABLE, "x", applied=Applied.UNKNOWN)], False, 9.0, OutcomeUnknown),
+        (
+            [Refused(Code.UNAVAILABLE, "x", applied=Applied.UNKNOWN), Refused(Code.EXPIRED, "x")],
+            True,
+            9.0,
+            OutcomeUnknown,
+        ),
+    ],
+)
+def test_final_error_says_whether_anything_may_have_been_applied(
+    errors: list[Refused], retry_safe: bool, timeout_s: float, kind: Any
+) -> None:
+    """Goal: once an outcome is unknown it stays so, and such a call is repeated only if that is safe.
+    Method: series of errors; the last must be final, of the right kind, with the code of the last."""
+    tries = attempts(timeout_s)
+    for error in errors[:-1]:
+        tries.failed(error, retry_safe=retry_safe)
+    with pytest.raises(kind) as caught:
+        tries.failed(errors[-1], retry_safe=retry_safe)
+    assert caught.value.code is errors[-1].code
+
+
+def test_client_options_that_contradict_each_other_are_refused() -> None:
+    """Goal: relations hold. Method: one wrong relation each."""
+    for wrong in ({"backoff_first_s": 2.0}, {"attempt_timeout_s": 100.0}, {"writes_inflight_per_tablet_max": 0}):
+        with pytest.raises(InvariantViolation):
+            ClientOptions(**wrong)  # type: ignore[arg-type]
