@@ -78,7 +78,7 @@ def test_appends_go_on_in_the_old_segment_while_the_next_is_preallocated() -> No
     assert waiting.wait(30)
     for index in range(3, 20):
         log.append([entry(index, bytes(500))], outcomes)
-    outcomes.wait_for(19)
+    outcomes.wait_for(19, timeout_s=15)
     assert [info.number for info in log.segments()] == [1]
     gate.set()
     index = 20
