@@ -33,16 +33,10 @@ Kills = tuple[I64, I64]
 
 
 class Needles(NamedTuple):
-    """Key hashes made ready for lookups in many blocks: rotated and sorted. All of shape (rows,)."""
+    """Rotated key hashes in ascending order, and the order that sorted them. Both of shape (rows,)."""
 
     order: I64
     rotated: U64
-    bits: U64
-
-
-def rotate(h: U64) -> U64:
-    """The hash with its halves swapped: inside one tablet the high bits hardly differ, so sort by the low ones."""
-    return (h << np.uint64(32)) | (h >> np.uint64(32))
 
 
 def bloom_bits(rotated: U64) -> U64:
@@ -55,12 +49,17 @@ def bloom_bits(rotated: U64) -> U64:
     return bits
 
 
+def bloom_bits_one(rotated: int) -> int:
+    """The scalar twin of `bloom_bits`."""
+    return 1 << (rotated & 63) | 1 << (rotated >> 6 & 63) | 1 << (rotated >> 12 & 63) | 1 << (rotated >> 33 & 63)
+
+
 def needles_of(h: U64) -> Needles:
-    """Sort and rotate the hashes `h`."""
-    rotated = rotate(h)
-    order = np.argsort(rotated)
-    rotated = rotated[order]
-    return Needles(order, rotated, bloom_bits(rotated))
+    """Sort the rotated hashes `h`."""
+    if len(h) == 1:
+        return Needles(np.zeros(1, dtype=np.int64), h)
+    order = np.argsort(h)
+    return Needles(order, h[order])
 
 
 class Block:
@@ -105,17 +104,22 @@ class Block:
         """Bytes held in memory; the files are mapped."""
         return sum(p.nbytes + t.nbytes for p, t in self.kills) + (0 if self._dead is None else self._dead.nbytes)
 
-    def locate(self, needles: Needles, pending: Bools, keys: Sequence[Any]) -> tuple[I64, I64]:
+    def may_hold(self, rotated: int, bits: int) -> bool:
+        """Whether the Bloom filter lets one hash pass; scalar, for batches of a row."""
+        return bool(len(self.sidecar.hashes)) and int(self.sidecar.bloom[rotated >> int(self._shift)]) & bits == bits
+
+    def locate(self, needles: Needles, bits: U64, pending: Bools, keys: Sequence[Any]) -> tuple[I64, I64]:
         """(needle positions, row positions) of the pending needles whose live version is here.
 
-        `pending`, shape (rows,), is in the order of the needles; `keys` are the key columns in the caller's order.
+        `bits` are the needles' `bloom_bits`. `pending`, shape (rows,), is in the order of the needles; `keys` are the
+        key columns in the caller's order.
         """
         none = np.empty(0, dtype=np.int64)
         sidecar = self.sidecar
         if not len(sidecar.hashes):
             return none, none
         words = sidecar.bloom[(needles.rotated >> self._shift).view(np.int64)]
-        who = np.flatnonzero(((words & needles.bits) == needles.bits) & pending)
+        who = np.flatnonzero(((words & bits) == bits) & pending)
         if not len(who):
             return none, none
         wanted = needles.rotated[who]

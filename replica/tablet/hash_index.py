@@ -1,4 +1,8 @@
-"""An open-addressing hash index over whole batches: 64-bit key hash -> row id, in numpy.
+"""An open-addressing hash index over whole batches: rotated 64-bit key hash -> row id, in numpy.
+
+Inside one tablet the high bits of the key hash hardly differ, for they choose the tablet. So hashes are rotated by half
+their width, and everything in this room goes by the upper bits of that: a batch sorted once by rotated hash then walks
+through this table, through the Bloom filters and through the blocks' sorted hashes from one end to the other.
 
 All rows of a batch are probed at once; each further round handles only the rows that are not settled, and at a load of
 at most one half the rounds are few. Nothing is ever removed: a key's slot is pointed at its newest row.
@@ -27,6 +31,7 @@ class HashIndex:
     def __init__(self) -> None:
         # Zero is an empty slot, so that pages of the table that nobody touched cost no memory; others hold id + 1.
         self._slots: npt.NDArray[np.uint32] = np.zeros(_CAPACITY_FIRST, dtype=np.uint32)
+        self._shift = _shift(_CAPACITY_FIRST)
         self._used = 0
 
     @property
@@ -42,10 +47,9 @@ class HashIndex:
         capacity = max(_CAPACITY_FIRST, 1 << (needed - 1).bit_length())
         taken = self._slots[self._slots != 0]
         self._slots = np.zeros(capacity, dtype=np.uint32)
+        self._shift = _shift(capacity)
         if len(taken):
-            ids = taken.astype(np.int64) - 1
-            h = hashes[ids]
-            self._fill(self._home(h), taken)
+            self._rebuild(hashes[taken.astype(np.int64) - 1], taken)
 
     def find(self, h: U64, hashes: U64) -> tuple[I64, I64]:
         """(row ids, slots) of each hash, shape of `h`: id -1 and the slot where it would go if it is absent."""
@@ -83,15 +87,14 @@ class HashIndex:
         self._fill(slots, (ids + 1).astype(np.uint32))
 
     def _home(self, h: U64) -> I64:
-        # The low bits: the high ones choose the tablet, so inside one tablet they hardly differ.
-        home: I64 = (h & np.uint64(len(self._slots) - 1)).view(np.int64)
+        home: I64 = (h >> self._shift).view(np.int64)
         return home
 
     def _find_few(self, h: U64, hashes: U64) -> tuple[I64, I64]:
-        table, mask = self._slots, len(self._slots) - 1
+        table, mask, shift = self._slots, len(self._slots) - 1, int(self._shift)
         ids, slots = [], []
         for value in h.tolist():
-            at = value & mask
+            at = value >> shift
             seen = int(table[at])
             while seen and int(hashes[seen - 1]) != value:
                 at = (at + 1) & mask
@@ -99,6 +102,17 @@ class HashIndex:
             ids.append(seen - 1)
             slots.append(at)
         return np.array(ids, dtype=np.int64), np.array(slots, dtype=np.int64)
+
+    def _rebuild(self, h: U64, marks: npt.NDArray[np.uint32]) -> None:
+        """Fill the empty table: in order of home slots, each goes to its own or right after the one before it."""
+        order = np.argsort(h)
+        home = self._home(h[order])
+        rank = np.arange(len(home))
+        slots = np.maximum.accumulate(home - rank) + rank
+        if int(slots[-1]) < len(self._slots):
+            self._slots[slots] = marks[order]
+        else:
+            self._fill(home, marks[order])
 
     def _fill(self, slots: I64, marks: npt.NDArray[np.uint32]) -> None:
         """Write each mark to the first free slot from its own on; of several at one slot one wins, the others go on."""
@@ -110,3 +124,13 @@ class HashIndex:
             lost = table[at] != marks
             marks = marks[lost]
             at = (at[lost] + 1) & mask
+
+
+def _shift(capacity: int) -> np.uint64:
+    """How far a rotated hash is shifted to give its slot in a table of `capacity`, a power of two."""
+    return np.uint64(64 - (capacity - 1).bit_length())
+
+
+def rotate(h: U64) -> U64:
+    """The key hash with its halves swapped."""
+    return (h << np.uint64(32)) | (h >> np.uint64(32))

@@ -36,12 +36,14 @@ class Chunk(NamedTuple):
 class Located(NamedTuple):
     """Where keys are in one memory store. All of shape (rows,).
 
-    `ids`: the newest row of the key, live or dead, -1 if there is none. `hashes`: the key's hash in this store.
+    `ids`: the newest row of the key, live or dead, -1 if there is none. `hashes`: the key's rotated hash in this store.
+    `order` sorts them; None: not known.
     """
 
     ids: I64
     slots: I64
     hashes: U64
+    order: I64 | None
 
 
 class MemView(NamedTuple):
@@ -98,9 +100,15 @@ class MemStore:
                 setattr(self, name, new)
         self._index.reserve(more, self.hashes)
 
-    def locate(self, h: U64, keys: Sequence[Any]) -> Located:
-        """The newest row of each key; `h` are its natural hashes, `keys` its columns."""
-        ids, slots = self._index.find(h, self.hashes)
+    def locate(self, h: U64, keys: Sequence[Any], order: I64 | None = None) -> Located:
+        """The newest row of each key; `h` are its rotated hashes, `order` sorts them, `keys` are its columns."""
+        if order is None or len(h) == 1:
+            ids, slots = self._index.find(h, self.hashes)
+        else:
+            sorted_ids, sorted_slots = self._index.find(h[order], self.hashes)
+            ids, slots = np.empty_like(sorted_ids), np.empty_like(sorted_slots)
+            ids[order] = sorted_ids
+            slots[order] = sorted_slots
         if not self.exact:
             found = np.flatnonzero(ids >= 0)
             if len(found):
@@ -108,11 +116,11 @@ class MemStore:
                 theirs = keys if len(found) == len(ids) else [take(k, found) for k in keys]
                 wrong = found[~equal_rows(mine, theirs)]
                 if len(wrong):
-                    return self._locate_collided(Located(ids, slots, h.copy()), wrong, keys)
-        return Located(ids, slots, h)
+                    return self._locate_collided(Located(ids, slots, h.copy(), None), wrong, keys)
+        return Located(ids, slots, h, order)
 
     def _locate_collided(self, located: Located, wrong: I64, keys: Sequence[Any]) -> Located:
-        ids, slots, h = located
+        ids, slots, h, _ = located
         for row in wrong.tolist():
             key = tuple(k[row].as_py() for k in keys)
             alias = self._aliases.get(key)
@@ -148,8 +156,10 @@ class MemStore:
             self._index.point(located.slots[known], new_ids[known])
             absent = ~known
             self._index.insert(located.slots[absent], new_ids[absent])
-        else:
+        elif located.order is None or count == 1:
             self._index.insert(located.slots, new_ids)
+        else:
+            self._index.insert(located.slots[located.order], new_ids[located.order])
         self.chunks.append(Chunk(first, batch, schema))
         self.payload_bytes += batch.nbytes
         self._merge_tail()
@@ -164,7 +174,7 @@ class MemStore:
         return MemView(tuple(self.chunks), self.rows, self.ts, self.superseded)
 
     def natural_hashes_of(self, ids: I64 | slice) -> U64:
-        """The key hash of each of these rows, as a fresh array."""
+        """The rotated key hash of each of these rows, as a fresh array."""
         hashes = self.hashes[ids].copy()
         for alias, natural in self._natural.items():
             hashes[hashes == np.uint64(alias)] = natural

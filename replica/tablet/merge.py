@@ -13,16 +13,19 @@ import pyarrow as pa
 from nyala.replica.base import MAX_HYBRID_TIME
 from nyala.replica.rows import TableSchema, key_hash
 
-from .block import bloom_bits, rotate
+from .block import bloom_bits
 from .block_file import BlockContent
 from .columns import key_arrays, take_batch
-from .hash_index import I64, U64
+from .hash_index import I64, U64, rotate
 
 _BLOOM_BITS_PER_ROW = 16
 
 
 class Part(NamedTuple):
-    """Versions to merge: a pa.RecordBatch in the target schema's columns, and arrays of shape (rows,)."""
+    """Versions to merge: a pa.RecordBatch in the target schema's columns, and arrays of shape (rows,).
+
+    `hashes` are rotated; without them they are computed anew.
+    """
 
     batch: Any
     ts: I64
@@ -82,7 +85,7 @@ def _superseded(parts: Sequence[Part], kept: Sequence[I64 | None]) -> I64 | None
 
 def _hashes(parts: Sequence[Part], kept: Sequence[I64 | None], batch: Any, schema: TableSchema) -> U64:
     if any(p.hashes is None for p in parts):
-        return key_hash(key_arrays(batch, schema))
+        return rotate(key_hash(key_arrays(batch, schema)))
     given = [(p.hashes, k) for p, k in zip(parts, kept, strict=True) if p.hashes is not None]
     return np.concatenate([h if k is None else h[k] for h, k in given])
 
@@ -96,7 +99,7 @@ def _sort_order(keys: Sequence[Any], ts: npt.NDArray[np.int64]) -> I64:
 
 def _content(batch: Any, schema: TableSchema, ts: I64, superseded: I64 | None, hashes: U64, order: I64) -> BlockContent:
     """Add the sidecar's arrays; `superseded` and `hashes` are still in the order before sorting."""
-    rotated = rotate(hashes)[order]
+    rotated = hashes[order]
     if superseded is not None:
         superseded = superseded[order]
         live = np.flatnonzero(superseded == MAX_HYBRID_TIME)

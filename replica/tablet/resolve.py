@@ -18,8 +18,9 @@ import pyarrow.compute as pc
 from nyala.replica.base import RowCode, limits
 from nyala.replica.rows import OFFSET_COLUMN, OP_COLUMN, RowError, RowOp, TableSchema
 
+from .block import Needles, needles_of
 from .columns import equal_rows, filled, take
-from .hash_index import I64, U64, Bools
+from .hash_index import I64, U64, Bools, rotate
 from .stores import Found, Stores
 
 _OPS = 8
@@ -73,7 +74,7 @@ class WireRows(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """Rows that may be applied, their key hashes, and the errors of the others."""
+    """Rows that may be applied, their rotated key hashes, and the errors of the others."""
 
     rows: WireRows
     hashes: U64
@@ -84,8 +85,13 @@ Belongs = Callable[[Any], Bools]
 """From a pa.RecordBatch of key columns to a mask: which rows belong to this tablet."""
 
 
-def check_rows(rows: WireRows, schema: TableSchema, hash_keys: Callable[[list[Any]], U64], belongs: Belongs) -> Checked:
-    """What is wrong with rows whatever the tablet holds. The first reason counts, in the order of the code below."""
+def check_rows(
+    rows: WireRows, schema: TableSchema, hash_keys: Callable[[list[Any]], U64], belongs: Belongs | None, size_bytes: int
+) -> Checked:
+    """What is wrong with rows whatever the tablet holds. The first reason counts, in the order of the code below.
+
+    `size_bytes` bounds what all rows hold together; `belongs` is None for a table of one tablet.
+    """
     errors: list[RowError] = []
     good = np.ones(len(rows.ops), dtype=np.bool_)
 
@@ -95,18 +101,21 @@ def check_rows(rows: WireRows, schema: TableSchema, hash_keys: Callable[[list[An
         errors.extend(RowError(o, code, column) for o in rows.offsets[hit].tolist())
         good[hit] = False
 
-    if not _KNOWN[np.minimum(rows.ops, _OPS - 1)].all() or int(rows.ops.max()) >= _OPS:
+    if int(rows.ops.min()) < RowOp.INSERT or int(rows.ops.max()) >= _OPS:
         fail((rows.ops >= _OPS) | ~_KNOWN[np.minimum(rows.ops, _OPS - 1)], RowCode.UNKNOWN_OPERATION)
     for column in schema.key_columns:
         array = rows.columns[column.id]
         if array.null_count:
             fail(_as_mask(pc.is_null(array)), RowCode.NULL_KEY, column.name)
-    _check_sizes(rows, schema, fail)
+    if size_bytes > min(limits.KEY_SIZE_BYTES_MAX, limits.ROW_SIZE_BYTES_MAX):
+        _check_sizes(rows, schema, fail)
     _check_required(rows, schema, fail)
     if not good.all():
         rows = rows.take(np.flatnonzero(good)) if good.any() else rows.slice(0, 0)
     keys = rows.keys(schema)
-    hashes = hash_keys(keys) if len(rows.ops) else np.empty(0, dtype=np.uint64)
+    hashes = rotate(hash_keys(keys)) if len(rows.ops) else np.empty(0, dtype=np.uint64)
+    if belongs is None:
+        return Checked(rows, hashes, errors)
     mine = belongs(pa.RecordBatch.from_arrays(keys, names=list(schema.key))) if len(rows.ops) else good[:0]
     if not mine.all():
         errors.extend(RowError(o, RowCode.WRONG_TABLET, "") for o in rows.offsets[~mine].tolist())
@@ -146,9 +155,8 @@ def _check_sizes(rows: WireRows, schema: TableSchema, fail: Callable[..., None])
 def _check_required(rows: WireRows, schema: TableSchema, fail: Callable[..., None]) -> None:
     """Required columns: a null given for one, or an insert that gives none and there is no default."""
     keys = set(schema.key)
-    for column in schema.columns:
-        if column.nullable or column.name in keys:
-            continue
+    required = [c for c in schema.columns if not c.nullable and c.name not in keys]
+    for column in required:
         array = rows.columns.get(column.id)
         if array is None:
             if column.default is None:
@@ -166,18 +174,17 @@ def apply_rows(stores: Stores, schema: TableSchema, rows: WireRows, h: U64, ts: 
     errors: list[RowError] = []
     if not len(h):
         return errors
+    needles = needles_of(h)
+    if not (needles.rotated[1:] == needles.rotated[:-1]).any():
+        _apply_round(stores, schema, rows, h, needles, ts, errors)
+        return errors
     for part, hashes in _rounds(rows, h, schema):
-        _apply_round(stores, schema, part, hashes, ts, errors)
+        _apply_round(stores, schema, part, hashes, needles_of(hashes), ts, errors)
     return errors
 
 
 def _rounds(rows: WireRows, h: U64, schema: TableSchema) -> list[tuple[WireRows, U64]]:
     """Cut into parts in which each key occurs once. Rows that a later one makes pointless are left out first."""
-    if len(h) == 1:
-        return [(rows, h)]
-    in_order = np.sort(h)
-    if not (in_order[1:] == in_order[:-1]).any():
-        return [(rows, h)]
     order = np.argsort(h, kind="stable")
     same_as_next = np.append(h[order[1:]] == h[order[:-1]], False)
     full = all(c.id in rows.columns for c in schema.columns)
@@ -204,14 +211,22 @@ def _rounds(rows: WireRows, h: U64, schema: TableSchema) -> list[tuple[WireRows,
     return parts
 
 
-def _apply_round(stores: Stores, schema: TableSchema, rows: WireRows, h: U64, ts: int, errors: list[RowError]) -> None:
+def _apply_round(
+    stores: Stores,
+    schema: TableSchema,
+    rows: WireRows,
+    h: U64,
+    needles: Needles,
+    ts: int,
+    errors: list[RowError],
+) -> None:
     """One round: decide for each row from whether its key is live, then change the stores."""
     ops = rows.ops
     missing = [c for c in schema.columns if c.id not in rows.columns]
     upsert = ops == RowOp.UPSERT
     # A full upsert need not know what it replaces: blocks are looked up later, in one go, before anyone reads.
     lazy = upsert if not missing else np.zeros(len(ops), dtype=np.bool_)
-    found = stores.locate(h, rows.keys(schema), lazy)
+    found = stores.locate(h, rows.keys(schema), lazy, needles)
     live, inserts = found.live, _INSERTS[ops]
     failed = (live & (ops == RowOp.INSERT)) | (~live & _MUST_EXIST[ops])
     if failed.any():

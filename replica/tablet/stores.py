@@ -17,7 +17,7 @@ import pyarrow as pa
 from nyala.replica.base import MAX_HYBRID_TIME
 from nyala.replica.rows import TableSchema
 
-from .block import Block, needles_of
+from .block import Block, Needles, bloom_bits, bloom_bits_one, needles_of
 from .columns import conform, take, take_batch
 from .hash_index import I64, U64, Bools
 from .memstore import Located, MemStore, gather_keys
@@ -59,11 +59,11 @@ class Stores:
         frozen = self.frozen.memory_bytes if self.frozen is not None else 0
         return self.active.memory_bytes + frozen + sum(b.memory_bytes for b in self.blocks)
 
-    def locate(self, h: U64, keys: Sequence[Any], lazy: Bools) -> Found:
-        """Where each key is live; rows marked `lazy` are not looked up in blocks."""
+    def locate(self, h: U64, keys: Sequence[Any], lazy: Bools, needles: Needles) -> Found:
+        """Where each key is live; rows marked `lazy` are not looked up in blocks. `needles` are `h`, sorted."""
         rows = len(h)
         self.active.reserve(rows)
-        located = self.active.locate(h, keys)
+        located = self.active.locate(h, keys, needles.order)
         known = located.ids >= 0
         where = np.full(rows, _NOWHERE, dtype=np.int32)
         at = located.ids
@@ -80,7 +80,7 @@ class Stores:
         if pending.any():
             if located.ids is at:
                 at = at.copy()
-            locate_in_blocks(self.blocks, h, keys, pending, where, at)
+            locate_in_blocks(self.blocks, needles, keys, pending, where, at)
             live |= where >= 0
         unknown = ~known & lazy
         return Found(located, live, where, at, unknown if unknown.any() else None, self.blocks)
@@ -142,7 +142,7 @@ class Stores:
         """New versions for the rows `hit`; `batch` holds them in that order."""
         located = found.located
         if len(hit) != len(located.ids):
-            located = Located(located.ids[hit], located.slots[hit], located.hashes[hit])
+            located = Located(located.ids[hit], located.slots[hit], located.hashes[hit], None)
         ids = self.active.append(batch, schema, located, ts)
         self.live_rows += len(hit)
         if found.unknown is not None:
@@ -151,17 +151,22 @@ class Stores:
 
 def locate_in_blocks(
     blocks: Sequence[Block],
-    h: U64,
+    needles: Needles,
     keys: Sequence[Any],
     pending: Bools,
     where: npt.NDArray[np.int32],
     at: I64,
 ) -> None:
     """Look up the pending rows, newest block first; fills `where` and `at` for those whose live version is found."""
-    needles = needles_of(h)
+    if len(needles.rotated) == 1:
+        one = int(needles.rotated[0])
+        bits_of_one = bloom_bits_one(one)
+        if not any(block.may_hold(one, bits_of_one) for block in blocks):
+            return
+    bits = bloom_bits(needles.rotated)
     left = pending[needles.order]
     for pos in range(len(blocks) - 1, -1, -1):
-        who, positions = blocks[pos].locate(needles, left, keys)
+        who, positions = blocks[pos].locate(needles, bits, left, keys)
         if len(who):
             rows = needles.order[who]
             where[rows] = pos
@@ -197,7 +202,7 @@ class Resolver:
                 where = np.full(len(ids), _NOWHERE, dtype=np.int32)
                 at = np.empty(len(ids), dtype=np.int64)
                 keys = [] if store.exact else gather_keys(chunks, ids)
-                locate_in_blocks(blocks, hashes, keys, np.ones(len(ids), dtype=np.bool_), where, at)
+                locate_in_blocks(blocks, needles_of(hashes), keys, np.ones(len(ids), dtype=np.bool_), where, at)
                 with self._lock:
                     for pos in np.unique(where[where >= 0]).tolist():
                         mine = where == pos

@@ -43,6 +43,8 @@ from .scan import Scan, ScanSpec, View
 from .stores import Resolver, Stores
 from .superblock import Superblock
 
+_WIRE_SCHEMAS_MAX = 64
+
 
 class Tablet:
     """The state machine of a data tablet.
@@ -58,6 +60,7 @@ class Tablet:
         self._superblock = superblock
         self._schemas = {s.schema_id: s for s in superblock.table_schemas}
         self._schema = superblock.schema
+        self._wire_schemas: dict[tuple[int, tuple[int, ...]], Any] = {}
         self._applied = superblock.flush_opid
         self._time = superblock.flush_time
         self._ledger = Ledger.from_avro(superblock.ledger)
@@ -211,6 +214,16 @@ class Tablet:
         return self._decode(schema_id, tuple(column_ids), payload, rows)
 
     def _decode(self, schema_id: int, column_ids: tuple[int, ...], payload: bytes, rows: int) -> Any:
+        batch = decode_batch(payload, self._wire_schema(schema_id, column_ids))
+        if batch.num_rows != rows or not rows:
+            raise Refused(Code.INVALID_BATCH, "the batch has another number of rows", rows=batch.num_rows, said=rows)
+        return batch
+
+    def _wire_schema(self, schema_id: int, column_ids: tuple[int, ...]) -> Any:
+        """pa.Schema of batches of these columns; Refused(SCHEMA_MISMATCH) if there can be none."""
+        known_wire = self._wire_schemas.get((schema_id, column_ids))
+        if known_wire is not None:
+            return known_wire
         schema = self._schemas.get(schema_id)
         if schema is None:
             raise Refused(
@@ -225,10 +238,11 @@ class Tablet:
             raise Refused(Code.SCHEMA_MISMATCH, "the batch has columns that its schema has not", column_ids=column_ids)
         if not set(column_ids).issuperset(c.id for c in schema.key_columns):
             raise Refused(Code.SCHEMA_MISMATCH, "the batch lacks key columns", column_ids=column_ids)
-        batch = decode_batch(payload, schema.wire_schema(column_ids))
-        if batch.num_rows != rows or not rows:
-            raise Refused(Code.INVALID_BATCH, "the batch has another number of rows", rows=batch.num_rows, said=rows)
-        return batch
+        wire = schema.wire_schema(column_ids)
+        if len(self._wire_schemas) >= _WIRE_SCHEMAS_MAX:
+            self._wire_schemas = {}
+        self._wire_schemas = {**self._wire_schemas, (schema_id, column_ids): wire}
+        return wire
 
     def precheck(self, meta: WriteMeta) -> ApplyResult | None:
         """What the ledger already knows about a write: a refusal, or a client's remembered result; None: go on.
@@ -338,7 +352,8 @@ class Tablet:
                 rows = rows.slice(replayed, total - replayed)
         errors = []
         if len(rows.ops):
-            checked = check_rows(rows, schema, key_hash, self._belongs)
+            belongs = self._belongs if self._routed else None
+            checked = check_rows(rows, schema, key_hash, belongs, len(entry.payload))
             errors = checked.errors
         with self._lock:
             if len(rows.ops):
@@ -363,8 +378,8 @@ class Tablet:
 
     def _belongs(self, keys: Any) -> Bools:
         spec = self._superblock.partition
-        if not self._routed or spec is None:
-            return np.ones(keys.num_rows, dtype=np.bool_)
+        check(spec is not None, "a routed tablet has a partition", tablet=self.tablet_id)
+        assert spec is not None
         mine = self._superblock.range_pos * spec.buckets + self._superblock.bucket
         belongs: Bools = route(keys, self._schema, spec) == mine
         return belongs

@@ -25,6 +25,7 @@ from nyala.replica.rows import (
     WriteMeta,
     crc32c,
     encode_batch,
+    key_hash_one,
 )
 from nyala.replica.tablet import Superblock
 
@@ -51,6 +52,41 @@ STRING_SCHEMA = TableSchema(
     ),
     ("k", "k2"),
 )
+
+PAIR_SCHEMA = TableSchema(
+    1,
+    (
+        Column(id=1, name="k", type=ColumnType.INT64, nullable=False),
+        Column(id=5, name="k2", type=ColumnType.INT64, nullable=False),
+        Column(id=2, name="v", type=ColumnType.INT32),
+        Column(id=3, name="s", type=ColumnType.STRING, nullable=False, default="-"),
+        Column(id=4, name="r", type=ColumnType.INT32, nullable=False),
+    ),
+    ("k", "k2"),
+)
+_MASK = (1 << 64) - 1
+_COMBINE = 0x9FB21C651E98DF25
+
+
+def _unshift(y: int, by: int) -> int:
+    x = y
+    for _ in range(64 // by + 1):
+        x = y ^ x >> by
+    return x
+
+
+def _unmix(y: int) -> int:
+    """The inverse of splitmix64's step, as the key hash documents it."""
+    x = _unshift(y, 31) * pow(0x94D049BB133111EB, -1, 1 << 64) & _MASK
+    x = _unshift(x, 27) * pow(0xBF58476D1CE4E5B9, -1, 1 << 64) & _MASK
+    return (_unshift(x, 30) - 0x9E3779B97F4A7C15) & _MASK
+
+
+def colliding_key(number: int, target: int = 12345) -> tuple[int, int]:
+    """A key of PAIR_SCHEMA; different numbers, different keys, but one hash for all of one `target`."""
+    first = key_hash_one([number], [ColumnType.INT64])
+    second = _unmix((_unmix(target) - first * _COMBINE) & _MASK)
+    return number, second - (1 << 64) if second >> 63 else second
 
 
 def superblock(schema: TableSchema, *, retention_us: int = 1 << 50, **more: Any) -> Superblock:
