@@ -6,7 +6,7 @@ from nyala.replica.base import check
 
 from .quorum import reached
 from .ready import Role
-from .roles import become_follower, config_in_force, settle_configs
+from .roles import become_follower, settle_configs
 from .state import State
 
 
@@ -36,7 +36,6 @@ def commit_to(s: State, index: int) -> None:
         return
     if s.uuid not in s.voters and s.pending_config is None:
         become_follower(s, s.term, None, "this config does not let us lead")
-        config_in_force(s)
         return
     if opened:
         s.trace(f"term is open at {s.term_start}")

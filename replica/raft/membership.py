@@ -99,6 +99,8 @@ def _append_config(s: State, members: tuple[Member, ...], decision: tuple[int, i
 
 def adopt_config(s: State, config: RaftConfig) -> None:
     """A CONFIG entry was received or proposed: it is in force from now on, committed or not. CC-16."""
+    if config.opid.index <= s.configs[0].opid.index:
+        return  # A tablet copy brought the committed config of a later index than its log ends at.
     s.configs.append(config)
     s.trace(f"config {config.opid}: voters {','.join(config.voters)}")
     config_in_force(s)

@@ -11,11 +11,15 @@ PASSIVE_ROLES = (Role.FOLLOWER, Role.LEARNER, Role.NON_PARTICIPANT)
 
 
 def passive_role(s: State) -> Role:
-    """What the active config makes of a replica that is neither leader nor candidate."""
-    member = s.active_config.member(s.uuid)
-    if member is None:
-        return Role.NON_PARTICIPANT
-    return Role.FOLLOWER if member.votes else Role.LEARNER
+    """What the configs make of a replica that is neither leader nor candidate.
+
+    A voter whose removal or demotion is not committed yet is still a follower: nobody but it may hold that entry, and
+    then only it can be elected, by votes of the new config and without its own [thesis §4.2.2].
+    """
+    members = [m for config in s.configs if (m := config.member(s.uuid)) is not None]
+    if any(m.votes for m in members):
+        return Role.FOLLOWER
+    return Role.LEARNER if s.active_config.member(s.uuid) is not None else Role.NON_PARTICIPANT
 
 
 def become_follower(s: State, term: int, leader_uuid: str | None, why: str) -> None:
@@ -49,10 +53,9 @@ def drop_leadership(s: State) -> None:
 
 def config_in_force(s: State) -> None:
     """Recompute what follows from the active config. It is in force as soon as it is in the log [thesis §4.1]."""
-    config = s.active_config
-    s.voters = config.voters
-    member = config.member(s.uuid)
-    s.electable = member is not None and member.votes and member.holds_data
+    s.voters = s.active_config.voters
+    member = next((m for config in reversed(s.configs) if (m := config.member(s.uuid)) is not None and m.votes), None)
+    s.electable = member is not None and member.holds_data
     if s.role in PASSIVE_ROLES:
         s.set_role(passive_role(s))
     elif s.role is not Role.LEADER and not s.electable:
@@ -65,6 +68,7 @@ def settle_configs(s: State) -> None:
     while len(s.configs) > 1 and s.configs[1].opid.index <= s.commit_index:
         s.configs.pop(0)
     if s.configs[0] is not newest:
+        config_in_force(s)
         s.config_committed = s.configs[0]
         s.trace(f"config {s.configs[0].opid} is committed")
 

@@ -1,0 +1,201 @@
+"""Membership change: what is legal, when a config is in force, promotion, and the leader that goes."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from nyala.replica.base import Address, Code, EntryKind, Member, OpId, RaftConfig, Refused
+from nyala.replica.raft import AppendEntries, AppendReply, ConfigEdit, EditKind, Role
+from nyala.replica.raft.membership import adopt_config, edited_members
+from tests.harness.raft_net import Net, config_of, encode_config, refused
+from tests.harness.raft_solo import Solo, entry
+
+
+def add(uuid: str, **marks: bool) -> ConfigEdit:
+    return ConfigEdit(EditKind.ADD, Member(uuid, **marks))
+
+
+def remove(uuid: str) -> ConfigEdit:
+    return ConfigEdit(EditKind.REMOVE, Member(uuid))
+
+
+def change(uuid: str, **marks: bool) -> ConfigEdit:
+    return ConfigEdit(EditKind.CHANGE, Member(uuid, **marks))
+
+
+def test_edits_random_never_move_two_voters_and_never_leave_nobody() -> None:
+    """Goal: CC-03, I4 for any edits. Method: 3,000 random edit lists: refused, or one voter at most."""
+    rng = random.Random(5)
+    accepted = 0
+    for _ in range(3000):
+        base = config_of("abcd"[: rng.randint(1, 4)], "ef"[: rng.randint(0, 2)])
+        edits = []
+        for _ in range(rng.randint(0, 3)):
+            votes = rng.random() < 0.5
+            member = Member(rng.choice("abcdefg"), votes=votes, promote=not votes and rng.random() < 0.5)
+            edits.append(ConfigEdit(rng.choice(list(EditKind)), member))
+        try:
+            members = edited_members(base, edits)
+        except Refused as e:
+            assert e.code in (Code.INVALID_ARGUMENT, Code.NOT_FOUND, Code.ALREADY_EXISTS)
+            continue
+        accepted += 1
+        after = RaftConfig(OpId(1, 1), members)
+        assert len(set(base.voters) ^ set(after.voters)) <= 1
+        assert after.voters
+        assert len(after.members) >= 1
+        assert members != base.members
+        assert list(members) == sorted(members, key=lambda m: m.uuid)
+    assert accepted > 300
+
+
+def test_edit_change_without_addresses_keeps_them() -> None:
+    """Goal: a mark is edited without knowing where the member lives. Method: `replace` on a member with an address."""
+    base = RaftConfig(OpId(1, 1), (Member("a", (Address("h", 1),)), Member("b")))
+    members = edited_members(base, [change("a", replace=True)])
+    assert members[0] == Member("a", (Address("h", 1),), replace=True)
+
+
+def test_removal_of_a_voter_together_with_a_learner_is_legal() -> None:
+    """Goal: scenario 25's legal bulk change. Method: three voters and a learner, drop one of each."""
+    members = edited_members(config_of("abc", "d"), [remove("c"), remove("d")])
+    assert [m.uuid for m in members] == ["a", "b"]
+
+
+def test_removed_leader_does_not_count_itself_and_steps_down_at_commit() -> None:
+    """Goal: [thesis §4.2.2], scenario 26. Method: the config that removes the leader is in its log; what comes
+    after needs the majority of the new config without it."""
+    gone = config_of("bcd")
+    solo = Solo("abcd", term=1, entries=[entry(1, 1)])
+    solo.lead()
+    solo.core._s.append_own(EntryKind.CONFIG, 9, 0, encode_config(gone), b"", 0)
+    adopt_config(solo.core._s, gone.with_opid(solo.log.last))
+    solo.persist()
+    solo.ack("b", 3)
+    assert solo.core.commit_index == 0, "b and the leader are two of four, and one of the three that count"
+    solo.ack("c", 3)
+    assert solo.core.commit_index == 3
+    assert solo.core.role is Role.NON_PARTICIPANT
+    with pytest.raises(Refused):
+        solo.core.propose(EntryKind.WRITE, 1, 1, b"", b"v", 0)
+    for _ in range(40):
+        solo.core.tick()
+    assert solo.core.role is Role.NON_PARTICIPANT
+
+
+def test_several_configs_of_one_message_are_stacked_and_rolled_back_one_by_one() -> None:
+    """Goal: CC-23 when a follower learns of two configs before it learns of their commits. Method: cut one."""
+    first, second = config_of("abcd"), config_of("abcde")
+    entries = [
+        entry(1, 1),
+        entry(1, 2, b"", EntryKind.CONFIG)._replace(meta=encode_config(first)),
+        entry(1, 3, b"", EntryKind.CONFIG)._replace(meta=encode_config(second)),
+    ]
+    solo = Solo()
+    solo.step(solo.append(1, OpId(0, 0), *entries))
+    assert solo.core.active_config.voters == tuple("abcde")
+    solo.step(solo.append(2, OpId(1, 2), entry(2, 3), leader="c"))
+    assert solo.core.active_config.voters == tuple("abcd")
+    assert solo.core.committed_config.voters == tuple("abc")
+    solo.step(solo.append(2, OpId(2, 3), commit=3, leader="c"))
+    assert (solo.core.committed_config.opid, solo.core.pending_config) == (OpId(1, 2), None)
+    assert [b.config_committed.opid for b in solo.bundles if b.config_committed] == [OpId(1, 2)]
+
+
+def test_uncommitted_config_of_the_log_is_pending_again_after_restart() -> None:
+    """Goal: CC-24. Method: start a core over a log with a CONFIG entry above the committed one."""
+    config = config_of("ab")
+    log = [entry(1, 1), entry(1, 2, b"", EntryKind.CONFIG)._replace(meta=encode_config(config))]
+    solo = Solo(term=1, entries=log)
+    assert solo.core.pending_config == config.with_opid(OpId(1, 2))
+    assert solo.core.active_config.voters == ("a", "b")
+
+
+def test_committed_config_is_handed_out_once_durable() -> None:
+    """Goal: CC-20, CC-21: nothing to save before the commit, then once. Method: one change on a group of one."""
+    solo = Solo("a")
+    solo.lead()
+    solo.core.propose_config([add("b", votes=False)], None)
+    solo.take()
+    assert not any(b.config_committed for b in solo.bundles)
+    solo.persist()
+    assert [b.config_committed.opid for b in solo.bundles if b.config_committed] == [OpId(1, 2)]
+
+
+def test_promotion_waits_for_a_short_round_and_goes_one_by_one() -> None:
+    """Goal: CC-13, CC-14, TC-19. Method: two `promote` non-voters; slow rounds, then quick ones."""
+    solo = Solo("a")
+    solo.lead()
+    solo.core.propose_config([add("b", votes=False, promote=True), add("c", votes=False, promote=True)], None)
+    solo.persist()
+    for round_pos in range(3):
+        solo.core.propose(EntryKind.WRITE, 5, 1, b"", b"v", 0)
+        for _ in range(12):
+            solo.core.tick()
+        solo.persist()
+        solo.ack("b", solo.log.last.index - 1)
+        assert solo.core.active_config.voters == ("a",), f"round {round_pos} was slow"
+    solo.ack("b", solo.log.last.index)
+    assert solo.core.active_config.voters == ("a", "b")
+    solo.ack("c", solo.log.last.index)
+    solo.ack("c", solo.log.last.index)
+    assert solo.core.active_config.voters == ("a", "b"), "one change at a time"
+    solo.ack("b", solo.log.last.index)
+    solo.ack("c", solo.log.last.index)
+    assert solo.core.active_config.voters == ("a", "b", "c")
+
+
+def test_silent_learner_is_not_promoted() -> None:
+    """Goal: a learner that was caught up once and then fell silent stays one. Method: mark it after silence."""
+    solo = Solo("a", learners="b")
+    solo.lead()
+    solo.ack("b", 1)
+    solo.ack("b", 1)
+    for _ in range(30):
+        solo.core.tick()
+    solo.core.propose_config([change("b", votes=False, promote=True)], None)
+    for _ in range(10):
+        solo.core.tick()
+        solo.persist()
+    assert solo.core.active_config.voters == ("a",)
+
+
+def test_removing_the_only_reachable_leader_is_refused_without_effect() -> None:
+    """Goal: CC-27's refusal leaves everything as it was. Method: the other voter was never heard for long."""
+    net = Net(config_of("ab"))
+    net.elect("a")
+    net.tick(1)
+    core = net.nodes["a"].core
+    net.cut("a", "b")
+    for _ in range(net.options.election_ticks_max + 1):
+        core.tick()
+        if core.role is not Role.LEADER:
+            break
+    assert refused(lambda: core.propose_config([remove("a")], None)) in (Code.NOT_READY, Code.NOT_LEADER)
+    assert (core.transfer_target, core.pending_config) == (None, None)
+
+
+def test_transfer_ends_when_the_target_is_removed_by_a_later_config() -> None:
+    """Goal: a transfer to nobody does not block writes (scenario 100). Method: adopt a config without the target."""
+    solo = Solo()
+    solo.lead()
+    solo.ack("b", 1)
+    solo.core.transfer_leadership("c")
+    assert solo.core.transfer_target == "c"
+    solo.core._s.append_own(EntryKind.CONFIG, 9, 0, encode_config(config_of("ab")), b"", 0)
+    adopt_config(solo.core._s, config_of("ab").with_opid(solo.log.last))
+    assert solo.core.transfer_target is None
+
+
+def test_new_member_is_first_contacted_by_a_heartbeat_and_copied_only_after_its_reply() -> None:
+    """Goal: TC-20. Method: look at what a new member is sent before and after it answered."""
+    solo = Solo("a")
+    solo.lead()
+    solo.core.propose_config([add("b", votes=False, promote=True)], None)
+    sent = solo.persist()
+    assert all(isinstance(m, AppendEntries) for m in sent)
+    assert not any(b.copies_needed for b in solo.bundles)
+    solo.step(AppendReply(to_uuid="a", from_uuid="b", term=1, code=Code.TABLET_NOT_FOUND))
+    assert [c.peer_uuid for b in solo.bundles for c in b.copies_needed] == ["b"]
