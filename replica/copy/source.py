@@ -15,7 +15,7 @@ from typing import Protocol
 
 import google_crc32c
 
-from nyala.replica.base import Clock, Code, Disk, DiskFile, Refused, check, limits, new_uuid
+from nyala.replica.base import Clock, Code, Disk, DiskFile, Refused, limits, new_uuid
 from nyala.replica.cmeta import ConsensusMeta
 from nyala.replica.tablet import Superblock
 from nyala.replica.wal import Log
@@ -68,11 +68,13 @@ def capture_session(
     cmeta: ConsensusMeta,
     log: Log,
     is_leader: bool,
+    config_index: int = 0,
 ) -> CopySourceSession:
     """Fix what a copy of this replica is: superblock, metadata, blocks, and the WAL from the flush index on.
 
     The log is anchored before the superblock is read, so that no flush in between can let go of what the superblock
-    needs. Segments that end below the flush index are left out; the one that holds it gives the follower its term.
+    needs. Segments that end at or below the flush index are left out: the superblock names that position and its term.
+    `config_index` is the last committed config's: until the metadata has it, entries behind the metadata's go along.
     Heavy: it rolls the log and reads the chosen segments once for their checksums.
     """
     with ExitStack() as undo:
@@ -87,16 +89,15 @@ def capture_session(
         log.roll()
         pin = log.pin()
         undo.callback(pin.release)
-        last = log.last
-        check(
-            last >= superblock.flush_opid, "blocks never run ahead of the log", last=last, flush=superblock.flush_opid
-        )
+        last = max(log.last, superblock.flush_opid)
+        metadata, saved_index = cmeta.encode(), cmeta.committed_config.opid.index
+        below = flush_index if saved_index >= config_index else min(flush_index, saved_index)
         files = [
             CopyFile(FileKind.BLOCK, base_name(path), length, crc)
             for block in superblock.blocks
             for path, length, crc in block.files
         ]
-        retained = [s for s in pin.segments if s.last_index >= max(flush_index, s.first_index)]
+        retained = [s for s in pin.segments if s.last_index > below and s.last_index >= s.first_index]
         for segment in retained:
             path = file_path(tablet_id, FileKind.WAL_SEGMENT, segment.name)
             file = disk.open(path)
@@ -108,7 +109,7 @@ def capture_session(
         manifest = CopyManifest(
             session_id=session_id,
             superblock=superblock_bytes(superblock),
-            cmeta=cmeta.encode(),
+            cmeta=metadata,
             files=tuple(files),
             last_opid=last,
             first_retained_index=min((s.first_index for s in retained), default=last.index + 1),

@@ -86,7 +86,7 @@ class CopyServicer(pb_grpc.CopyServiceServicer):  # type: ignore[misc]
             replica, tablet = hosted.serving()
             cmeta, log = hosted.cmeta, hosted.log
             check(cmeta is not None and log is not None, "a running replica has its files", tablet=hosted.tablet_id)
-            is_leader = replica.is_leader
+            is_leader, config_index = replica.is_leader, replica.committed_config.opid.index
             if not is_leader and not request.allow_leaderless:
                 raise Refused(Code.NOT_LEADER, "copies are served by the leader", detail=replica.leader_uuid or "")
 
@@ -101,6 +101,7 @@ class CopyServicer(pb_grpc.CopyServiceServicer):  # type: ignore[misc]
                     cmeta=cmeta,  # type: ignore[arg-type]
                     log=log,  # type: ignore[arg-type]
                     is_leader=is_leader,
+                    config_index=config_index,
                 )
 
             loop = asyncio.get_running_loop()

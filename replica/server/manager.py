@@ -42,6 +42,9 @@ from .tombstone import answer_without_replica
 T = TypeVar("T")
 _log = logging.getLogger("nyala.server")
 
+LAG_WARNING_MS = 200.0
+"""A third of the shortest election timeout."""
+
 
 class TabletManager:
     """Owner of every tablet of this server.
@@ -85,6 +88,7 @@ class TabletManager:
         self.on_fatal = on_fatal
         self._raft_options = raft_options or RaftOptions()
         self._creating = asyncio.Lock()
+        self._loop = asyncio.get_running_loop()
         self._rng = random.Random(uuid + str(clock.monotonic_us()))
         self.stopping = False
 
@@ -145,6 +149,9 @@ class TabletManager:
 
     # ------------------------------------------------------------------------------------------------------- look-up
 
+    def _soon(self, function: Callable[[], None]) -> None:
+        self._loop.call_soon(function)
+
     def get(self, tablet_id: str) -> HostedTablet:
         """The tablet; Refused TABLET_NOT_FOUND if it never was here."""
         hosted = self.tablets.get(tablet_id)
@@ -197,7 +204,10 @@ class TabletManager:
         while not self.stopping:
             await asyncio.sleep(max(0.0, due - time.monotonic()))
             now = time.monotonic()
-            self.lag_ms_max = max(self.lag_ms_max, (now - due) * 1000)
+            lag_ms = (now - due) * 1000
+            self.lag_ms_max = max(self.lag_ms_max, lag_ms)
+            if lag_ms > LAG_WARNING_MS:
+                _log.warning("P %s the event loop was %.0f ms late", self.uuid, lag_ms)
             # Late ticks are not made up for: a stalled process must not mistake its own pause for a silent leader.
             due = max(due + period_s, now)
             for hosted in list(self.tablets.values()):
@@ -309,10 +319,12 @@ class TabletManager:
                 on_fatal=self.on_fatal,
                 on_change=self.on_change,
                 run_meta=hosted.meta_lane.run,
+                soon=self._soon,
                 options=HostOptions(
                     log_cache_bytes_max=options.log_cache_bytes,
                     log_retain_entries=options.log_retain_entries,
                     log_retain_bytes_max=options.log_retain_bytes,
+                    apply_inline_bytes_max=options.apply_inline_bytes,
                 ),
             )
             replica.bootstrap()

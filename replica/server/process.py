@@ -43,6 +43,7 @@ from .metrics import Metrics
 from .options import ServerOptions
 from .scans import Scans, when
 from .service import TabletServicer
+from .warm import warm_up, without_pandas
 from .writes import Writes
 
 _log = logging.getLogger("nyala.server")
@@ -258,6 +259,8 @@ def main(options: ServerOptions) -> int:
         return 1
     with lock:
         try:
+            without_pandas()
+            warm_up()
             disk = RealDisk(options.root)
             instance = open_or_format(disk, SystemClock())
             return asyncio.run(TabletServer(options, disk, instance).run())

@@ -212,3 +212,28 @@ def test_full_disk_during_a_copy_ends_deleted(source: Source) -> None:
     assert refused.value.code is Code.NO_SPACE
     settled = Superblock.load(disk, TABLET)
     assert (settled.data_state, settled.last_logged) == (DataState.DELETED, OLD_LAST)
+
+
+def test_copy_of_a_wholly_flushed_source_brings_no_log(source: Source) -> None:
+    """Goal: a copy costs what the data costs. Method: flush everything, copy: no WAL segment is named, the replica
+    opens at the flush index with all rows and takes the entry that follows."""
+    disk = new_disk()
+    source.replica.tablet.flush()
+    copy(disk, source.door, None).run()
+    assert disk.listdir(f"wals/{TABLET}") == []
+    replica = RestingReplica(disk, TARGET_UUID)
+    assert (replica.tablet.flush_opid, replica.rows()) == (OpId(6, 3), ROWS)
+    assert replica.write([5], "d", term=6) == OpId(6, 4)
+    replica.close()
+    again = RestingReplica(disk, TARGET_UUID)
+    assert again.rows() == {**ROWS, 5: "d"}
+    again.close()
+
+
+def test_config_that_metadata_does_not_have_yet_travels_in_the_log(source: Source) -> None:
+    """Goal: row CC-22: no committed config is lost by leaving flushed segments out. Method: a source whose metadata
+    lags behind its committed config by entries that are flushed."""
+    source.replica.tablet.flush()
+    source.config_index = 3
+    manifest = source.door.begin(TABLET, TARGET_UUID, False)
+    assert manifest.first_retained_index <= CONFIG.opid.index + 1
