@@ -1,0 +1,141 @@
+"""What a user does with `import nyala`, against real servers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import nyala
+from tests.harness.cluster import LocalCluster, local_cluster, wait_until
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[LocalCluster]:
+    with local_cluster() as made:
+        made.add_master("--execute-decisions=none")
+        for _ in range(3):
+            made.add_server()
+        yield made
+
+
+@pytest.fixture
+def cluster(servers: LocalCluster) -> Iterator[nyala.Cluster]:
+    with nyala.connect(servers.masters[0].address) as made:
+        alive = lambda: sum(s.alive for s in made.client.list_servers().servers) == 3  # noqa: E731
+        wait_until(alive, "three servers are alive")
+        for name in made.tables():
+            made.drop_table(name)
+        yield made
+
+
+FLIGHTS = {"time": "timestamp", "carrier": "string", "flight": "int32", "delay": "double", "fare": "decimal(9,2)"}
+
+
+def test_table_life_from_creation_to_drop(cluster: nyala.Cluster) -> None:
+    """Goal: the whole of a table's life by its public names. Method: create, list, open, drop; twice where allowed."""
+    made = cluster.create_table("flights", FLIGHTS, key=["time", "carrier", "flight"], hash_buckets=3)
+    assert cluster.tables() == ["flights"]
+    opened = cluster.table("flights")
+    assert opened.schema == made.schema and opened.key == ("time", "carrier", "flight")
+    assert len(opened.handle.tablets) == 3 and opened.handle.source.topic == "writes.flights"
+    with pytest.raises(nyala.NotApplied, match="exists") as caught:
+        cluster.create_table("flights", FLIGHTS, key="flight")
+    assert caught.value.code is nyala.Code.ALREADY_EXISTS
+    assert cluster.create_table("flights", FLIGHTS, key="flight", if_not_exists=True).key == opened.key
+    with pytest.raises(nyala.NotApplied, match=r"no table 'flihgts'; did you mean 'flights'"):
+        cluster.table("flihgts")
+    with pytest.raises(nyala.NotApplied, match="no table 'other'"):
+        cluster.drop_table("other")
+    assert cluster.drop_table("flights") and not cluster.drop_table("flights", if_exists=True)
+    assert cluster.tables() == []
+
+
+def test_writes_of_each_kind_and_what_they_leave(cluster: nyala.Cluster) -> None:
+    """Goal: each operation does what it says, row by row. Method: all operations on five keys, then the table."""
+    table = cluster.create_table("kinds", {"k": "int64", "v": "string", "n": "int32"}, key="k", hash_buckets=2)
+    assert table.insert([{"k": k, "v": "a", "n": k} for k in range(5)]).applied == 5
+    again = table.insert(pa.table({"k": [4, 5], "v": ["b", "b"], "n": [0, 0]}))
+    assert again.applied == 1
+    assert [(e.row, e.code, e.key) for e in again.errors] == [(0, nyala.RowCode.ALREADY_PRESENT, {"k": 4})]
+    assert table.insert([{"k": 4, "v": "c", "n": 9}], ignore_existing=True).ok
+    assert table.upsert(pd.DataFrame({"k": [0, 6], "v": ["d", "d"]})).ok
+    assert [e.code for e in table.update([{"k": 99, "n": 1}]).errors] == [nyala.RowCode.NOT_FOUND]
+    assert table.update(pl.DataFrame({"k": [1], "n": [100]})).ok
+    assert [e.row for e in table.delete([{"k": 2}, {"k": 77}]).errors] == [1]
+    assert table.delete([{"k": 77}], ignore_missing=True).ok
+    assert table.insert([]) == nyala.WriteResult(0, ())
+    rows = table.scan().to_arrow().sort_by("k").to_pylist()
+    assert [(r["k"], r["v"], r["n"]) for r in rows] == [
+        (0, "d", 0), (1, "a", 100), (3, "a", 3), (4, "a", 4), (5, "b", 0), (6, "d", None),
+    ]  # fmt: skip
+
+
+def test_scans_select_project_limit_and_count(cluster: nyala.Cluster) -> None:
+    """Goal: a scan returns what is asked for, in each form. Method: one table, many questions, known answers."""
+    table = cluster.create_table(
+        "asked", {"k": "int64", "carrier": "string", "delay": "double"}, key="k", hash_buckets=3
+    )
+    size = 5000
+    delays = [None if k % 10 == 0 else float(k % 100) for k in range(size)]
+    table.insert(
+        pa.table({"k": np.arange(size), "carrier": [("AA", "UA")[k % 2] for k in range(size)], "delay": delays})
+    )
+    assert table.count() == size
+    assert table.scan(where="carrier = 'AA' and delay > 90").count() == size // 100 * 4
+    assert table.count(where=nyala.col("delay").is_null()) == size // 10
+    found = table.scan(columns=["delay", "k"], where=nyala.col("k").isin([7, 8, 10**12])).to_pandas().sort_values("k")
+    assert found.columns.tolist() == ["delay", "k"] and found["k"].tolist() == [7, 8]
+    assert table.scan(where="k = 4711").to_arrow().to_pylist() == [{"k": 4711, "carrier": "UA", "delay": 11.0}]
+    assert table.scan(limit=7).to_polars().height == 7 and table.scan(limit=7).count() == 7
+    assert sum(b.num_rows for b in table.scan(columns=["k"])) == size
+    none = table.scan(where="k < 0").to_arrow()
+    assert none.num_rows == 0 and none.schema == table.schema
+    with pytest.raises(nyala.NotApplied, match="did you mean 'delay'"):
+        table.scan(columns=["dealy"])
+
+
+def test_snapshot_read_stays_the_same_while_the_table_changes(cluster: nyala.Cluster) -> None:
+    """Goal: one time, one answer. Method: read, remember the time, change everything, read at that time."""
+    table = cluster.create_table("history", {"k": "int64", "v": "int64"}, key="k", hash_buckets=3)
+    table.insert(pa.table({"k": np.arange(3000), "v": np.zeros(3000, np.int64)}))
+    scan = table.scan()
+    before = scan.to_arrow().sort_by("k")
+    table.upsert(pa.table({"k": np.arange(0, 4000, 2), "v": np.ones(2000, np.int64)}))
+    table.delete(pa.table({"k": np.arange(1, 3000, 2)}))
+    assert table.scan(at=scan.snapshot_time).to_arrow().sort_by("k").equals(before)
+    assert table.count() == 2000 and table.count(at=scan.snapshot_time) == 3000
+
+
+def test_write_larger_than_a_batch_with_repeated_keys_keeps_its_order(cluster: nyala.Cluster) -> None:
+    """Goal: the last of a key's rows wins, however the rows are cut. Method: three megabytes, each key four times."""
+    table = cluster.create_table("repeated", {"k": "int64", "v": "int64", "pad": "string"}, key="k", hash_buckets=2)
+    size = 24_000
+    rows = pa.table({"k": np.arange(size) % (size // 4), "v": np.arange(size), "pad": ["x" * 120] * size})
+    assert table.upsert(rows).applied == size
+    values = table.scan(columns=["k", "v"]).to_arrow().sort_by("k")["v"].to_numpy()
+    assert np.array_equal(values, np.arange(size // 4 * 3, size))
+
+
+def test_table_dropped_and_created_again_is_not_written_through_an_old_handle(cluster: nyala.Cluster) -> None:
+    """Goal: rows never land in another life of a table. Method: an old Table object, after drop and create."""
+    old = cluster.create_table("reborn", {"k": "int64"}, key="k")
+    old.insert([{"k": 1}])
+    cluster.drop_table("reborn")
+    new = cluster.create_table("reborn", {"k": "int64"}, key="k")
+    with pytest.raises(nyala.Refused) as caught:
+        old.insert([{"k": 2}])
+    assert caught.value.code in (nyala.Code.WRONG_TABLE, nyala.Code.NOT_FOUND)
+    assert new.count() == 0 and new.insert([{"k": 3}]).ok
+
+
+def test_connect_to_a_tablet_server_says_that_it_is_no_master(servers: LocalCluster) -> None:
+    """Goal: the likeliest wrong address is named. Method: connect to a tablet server."""
+    with pytest.raises(nyala.NotApplied, match="instead of a master's"):
+        nyala.connect(servers.servers[0].address)
