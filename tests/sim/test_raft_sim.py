@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,11 @@ from tests.harness.raft_sim import FAILURES, explain, run_seed, seeds_from
 
 SEEDS = list(seeds_from(os.environ.get("NYALA_RAFT_SEEDS", ""), 1000))
 BLOCK = 100
+FIXED = [
+    int(line.partition("#")[0])
+    for line in Path(__file__).with_name("raft_seeds.txt").read_text().splitlines()
+    if line.partition("#")[0].strip()
+]
 
 
 @pytest.mark.parametrize("block", range(0, len(SEEDS), BLOCK))
@@ -22,6 +28,12 @@ def test_group_under_random_faults_keeps_every_promise_and_recovers(block: int) 
             run_seed(seed)
         except FAILURES as e:
             pytest.fail(explain(seed, e))
+
+
+@pytest.mark.parametrize("seed", FIXED)
+def test_seed_that_once_failed_holds(seed: int) -> None:
+    """Goal: a bug found by a seed stays fixed. Method: run the seeds of raft_seeds.txt."""
+    run_seed(seed)
 
 
 def test_seed_run_twice_gives_the_same_history() -> None:
