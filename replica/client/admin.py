@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import grpc
+
 from nyala.replica.base import Address, Applied, Code, Member, OpId, RaftConfig, Refused, new_uuid
 from nyala.replica.rows import PartitionSpec, SourceKey, TableSchema
 from nyala.replica.rpc import (
@@ -21,7 +23,7 @@ from nyala.replica.rpc import (
 
 from .calls import TabletCalls
 from .masters import Masters
-from .retry import Deadline
+from .retry import Deadline, refusal_of_rpc_error
 from .tables import SourceFormat, TableHandle, WriterSchemaInfo, locations_from_pb, table_from_pb
 
 
@@ -130,6 +132,17 @@ class Admin:
             raise Refused(Code.UNAVAILABLE, "no address of this server is known", uuid=server.uuid)
         address = Address(server.addresses[0].host, server.addresses[0].port)
         return self._calls.at_server(address, server.uuid, method, request, timeout_s=timeout_s)
+
+    def list_copies(self, address: Address, uuid: str, *, timeout_s: float = 5.0) -> list[pb.CopyJob]:
+        """Tablet copies that a server knows of, as target or lately ended."""
+        try:
+            reply = self._calls.channels.copier(address).ListCopies(
+                pb.ListCopiesRequest(dest_uuid=uuid), timeout=timeout_s
+            )
+        except grpc.RpcError as e:
+            raise refusal_of_rpc_error(e, mutates=False) from e
+        raise_if_error(reply.error)
+        return list(reply.jobs)
 
     # ---- sources
 

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from nyala.replica.base import Address, HybridClock, Member, OpId, RaftConfig
+from nyala.replica.base import Address, DataState, HybridClock, Member, OpId, RaftConfig
 from nyala.replica.cmeta import ConsensusMeta
-from nyala.replica.host import HostOptions, Phase, Replica
+from nyala.replica.host import HostOptions, Phase, Replica, absent_reply
 from nyala.replica.raft import CopyNeeded, Message, RaftOptions
 from nyala.replica.wal import Log, WalOptions
 from tests.harness.sim_disk import SimCrash, SimDisk
@@ -156,6 +156,10 @@ class SimNode:
         if self.up and self.replica is not None:
             replica = self.replica
             self.do(lambda: replica.step(message))
+        elif not ConsensusMeta.exists(self.disk, TABLET):  # a server that never had this tablet
+            reply = absent_reply(message, uuid=self.uuid, data_state=DataState.DOES_NOT_EXIST)
+            if reply is not None:
+                self.cluster.network.send(self.uuid, reply.to_uuid, reply)
 
     def _unexpected(self, error: BaseException) -> None:
         raise AssertionError(f"{self.uuid} had to end its process: {error!r}") from error
@@ -250,8 +254,10 @@ class SimCluster:
 
     def _copy(self, source_uuid: str, target_uuid: str) -> None:
         source, target = self.nodes[source_uuid], self.nodes[target_uuid]
-        if not source.up or source.machine is None or source.cmeta is None or not source.machine.flush_opid.index:
+        if not source.up or source.machine is None or source.cmeta is None or not source.machine.applied_opid.index:
             return
+        if not source.machine.flush_opid.index:
+            source.machine.flush()
         if not target.up and ConsensusMeta.exists(target.disk, TABLET):
             return
         if target.replica is not None and target.replica.last_logged.index >= source.machine.flush_opid.index:
@@ -260,8 +266,9 @@ class SimCluster:
         if target.up:
             target.crash(power=False)
         ConsensusMeta.adopt(target.disk, TABLET, target.uuid, source.cmeta)
-        target.disk.remove_tree(WAL_FOLDER)
-        target.disk.sync_dir("wals")
+        if target.disk.exists("wals"):
+            target.disk.remove_tree(WAL_FOLDER)
+            target.disk.sync_dir("wals")
         CountingMachine(target.disk, TABLET).install(state)
         self.copies += 1
         target.start()

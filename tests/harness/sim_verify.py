@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from nyala.replica.base import Applied, Entry, OpId, Refused
-from nyala.replica.cmeta import ConsensusMeta
+from nyala.replica.base import Applied, Entry, EntryKind, RaftConfig, Refused
+from nyala.replica.cmeta import ConsensusMeta, decode_config
 from nyala.replica.host import Replica
 from nyala.replica.raft import AppendEntries, AppendReply, VoteReply, VoteRequest
 
@@ -25,7 +25,6 @@ class Verifiers:
         self.leaders: dict[int, str] = {}
         self.votes: dict[tuple[str, int], str] = {}
         self.promised_term: dict[str, int] = {}
-        self.promised_opid: dict[str, OpId] = {}
         self.snapshots: list[tuple[int, int]] = []
         self.reads = 0
 
@@ -60,6 +59,16 @@ class Verifiers:
         there = {entry.payload for entry in self.history.values()}
         wrongly = sorted(self.refused_for_good & there)
         assert not wrongly, f"NOT_APPLIED was said of {wrongly[:3]}, which were applied"
+
+    def configs_stand(self, initial: RaftConfig) -> None:
+        """Committed configs differ from the one before in at most one voter."""
+        voters = set(initial.voters)
+        for index in sorted(self.history):
+            entry = self.history[index]
+            if entry.kind is EntryKind.CONFIG:
+                now = set(decode_config(entry.meta).voters)
+                assert len(voters ^ now) <= 1, f"the config at {entry.opid} changes voters {voters} to {now}"
+                voters = now
 
     # ---- one leader per term, one vote per term, no promise forgotten
 

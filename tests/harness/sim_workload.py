@@ -9,7 +9,8 @@ from google_crc32c import value as crc
 
 from nyala.replica.base import EntryKind, Refused
 from nyala.replica.host import Phase, Replica
-from tests.harness.sim_cluster import SimCluster
+from nyala.replica.raft import ConfigEdit, EditKind
+from tests.harness.sim_cluster import WAL_FOLDER, SimCluster, member
 from tests.harness.sim_world import Faults
 
 
@@ -23,6 +24,8 @@ class Swarm:
     cut_period_us: int = 0
     flush_period_us: int = 0
     transfer_period_us: int = 0
+    full_period_us: int = 0
+    change_period_us: int = 0
     crash_point: str = ""
 
     @classmethod
@@ -45,6 +48,8 @@ class Swarm:
             cut_period_us=maybe(200_000, 900_000, 0.5),
             flush_period_us=maybe(100_000, 400_000, 0.6),
             transfer_period_us=maybe(200_000, 600_000, 0.3),
+            full_period_us=maybe(200_000, 600_000, 0.2),
+            change_period_us=maybe(100_000, 300_000, 0.5),
             crash_point=rng.choice(["", "", "cmeta.before_flush", "cmeta.after_flush", "disk.before_rename_sync"]),
         )
 
@@ -57,6 +62,7 @@ class Workload:
         self.swarm = swarm
         self.write_period_us = write_period_us
         self.written = 0
+        self.changed = 0
         self.stopped = False
         cluster.network.faults = swarm.faults
 
@@ -69,6 +75,8 @@ class Workload:
         self._every(self.swarm.cut_period_us, self.cut)
         self._every(self.swarm.flush_period_us, self.flush)
         self._every(self.swarm.transfer_period_us, self.transfer)
+        self._every(self.swarm.full_period_us, self.fill)
+        self._every(self.swarm.change_period_us, self.change)
 
     def end(self) -> None:
         """No more clients, no more trouble: heal the network and boot every server that has data."""
@@ -76,6 +84,7 @@ class Workload:
         self.cluster.network.heal()
         for node in self.cluster.nodes.values():
             node.disk.disarm()
+            node.disk.heal()
             if not node.up and node.disk.exists("consensus-meta/tablet-1"):
                 node.start()
 
@@ -176,6 +185,30 @@ class Workload:
             node = self.cluster.world.rng.choice(up)
             node.do(node.flush)
 
+    def fill(self) -> None:
+        """One server's log finds no room for a few writes."""
+        node = self.cluster.world.rng.choice(list(self.cluster.nodes.values()))
+        node.disk.fail_on("pwrite", f"{WAL_FOLDER}/*", "ENOSPC", times=self.cluster.world.rng.randint(1, 4))
+
+    def change(self) -> None:
+        """Add a server that is to be promoted, or remove one when there are enough."""
+        leader = self.cluster.leader()
+        if leader is None:
+            return
+        config, rng = leader.committed_config, self.cluster.world.rng
+        outside = [name for name in self.cluster.names if config.member(name) is None]
+        if len(config.voters) > 3 or (outside == [] and len(config.members) > 3):
+            edit = ConfigEdit(EditKind.REMOVE, member(rng.choice([m.uuid for m in config.members])))
+        elif outside:
+            edit = ConfigEdit(EditKind.ADD, member(rng.choice(outside), votes=False, promote=True))
+        else:
+            return
+
+        def done(result: Any) -> None:
+            self.changed += not isinstance(result, Refused)
+
+        self._do(leader, lambda: leader.change_config([edit], config.opid, (0, 0), done))
+
     def transfer(self) -> None:
         """Ask whoever leads to hand over."""
         leader = self.cluster.leader()
@@ -184,7 +217,7 @@ class Workload:
 
 
 def converge(cluster: SimCluster, workload: Workload) -> None:
-    """Phase two: with everything healed, a leader, a fresh acknowledged write, and equal replicas; then all verifiers."""
+    """Phase two, all healed: a leader, a fresh acknowledged write, equal replicas; then all verifiers."""
     workload.end()
     verify = cluster.verify
     cluster.run_until(lambda: cluster.leader() is not None, "a leader")
@@ -223,5 +256,6 @@ def converge(cluster: SimCluster, workload: Workload) -> None:
     cluster.run_until(level, "all members level")
     digests = {n.machine.digest for n in cluster.nodes.values() if n.uuid in members and n.machine is not None}
     assert len(digests) == 1, f"level replicas differ: {digests}"
+    verify.configs_stand(cluster.initial)
     verify.writes_stand()
     verify.snapshots_stand()

@@ -12,15 +12,27 @@ from hypothesis import strategies as st
 from nyala.replica.rows import RowOp, TableSchema
 from nyala.replica.tablet import Superblock, Tablet
 from tests.harness.sim_disk import SimDisk
-from tests.harness.tablet_twin import INT_SCHEMA, STRING_SCHEMA, Twin, noop_entry, rows_of, superblock, write_entry
+from tests.harness.tablet_twin import (
+    INT_SCHEMA,
+    PAIR_SCHEMA,
+    STRING_SCHEMA,
+    Twin,
+    colliding_key,
+    noop_entry,
+    rows_of,
+    superblock,
+    write_entry,
+)
 
 
 def _row(rng: random.Random, schema: TableSchema, names: list[str], offset: int, keys: int) -> dict[str, Any]:
     key = rng.randrange(keys)
     row: dict[str, Any] = {"op": rng.choice([*RowOp, RowOp.UPSERT, RowOp.INSERT]), "offset": offset}
     row["k"] = key if schema is INT_SCHEMA else f"key{key // 3}" + "x" * (key % 5)
-    if "k2" in schema.key:
+    if schema is STRING_SCHEMA:
         row["k2"] = key % 3
+    if schema is PAIR_SCHEMA:
+        row["k"], row["k2"] = colliding_key(key, target=key % 2)
     if rng.random() < 0.02:
         row["op"] = rng.choice([0, 9, 255])
     if rng.random() < 0.02:
@@ -124,8 +136,10 @@ class _Run:
         assert count.to_pylist() == [{"count": len(whole)}]
 
 
-@pytest.mark.parametrize("schema", [INT_SCHEMA, STRING_SCHEMA], ids=["int key", "string and int key"])
-@settings(max_examples=60, deadline=None)
+@pytest.mark.parametrize(
+    "schema", [INT_SCHEMA, STRING_SCHEMA, PAIR_SCHEMA], ids=["int", "string and int", "all collide"]
+)
+@settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 1 << 40))
 def test_tablet_under_random_life_equals_twin(schema: TableSchema, seed: int) -> None:
     """Goal: rows, row errors and every snapshot equal one-at-a-time application, whatever the batch boundaries,

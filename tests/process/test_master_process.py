@@ -63,7 +63,7 @@ class Stack:
             reply = self.table()
             return list(reply.tablets) if reply.tablets and all(t.running for t in reply.tablets) else None
 
-        return wait_until(formed, "every tablet has a leader")
+        return wait_until(formed, "every tablet has a leader", 60)
 
     def tablet(self, tablet_id: str) -> pb.TabletInfo:
         return next(t for t in self.table().tablets if t.tablet_id == tablet_id)

@@ -15,7 +15,7 @@ FIRST = int(os.environ.get("NYALA_SIM_FIRST", "0"))
 
 def history(seed: int) -> tuple[SimCluster, Workload]:
     """One bad day of 1.5 virtual seconds, then convergence and all verifiers."""
-    cluster = SimCluster(seed, voters=5 if seed % 7 == 0 else 3)
+    cluster = SimCluster(seed, voters=5 if seed % 7 == 0 else 3, spares=seed % 3)
     workload = Workload(cluster, Swarm.draw(cluster))
     cluster.start(hinted="a" if seed % 2 else None)
     workload.begin()

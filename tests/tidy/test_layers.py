@@ -111,3 +111,10 @@ def test_no_assert_statement_guards_production_code(path: Path) -> None:
     """Goal: invariants survive `python -O`. Method: no assert statement outside tests."""
     lines = [n.lineno for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Assert)]
     assert lines == [], f"use check() in {path.relative_to(ROOT)} at lines {lines}"
+
+
+def test_typing_folder_mirrors_the_top_level_package() -> None:
+    """Goal: mypy sees `nyala` as users import it. Method: every module of replica/api is linked beside the rooms."""
+    linked = {p.name for p in (ROOT / ".typing" / "nyala").iterdir()}
+    modules = {p.name for p in (ROOT / "replica" / "api").glob("*.py")}
+    assert modules | {"schemas", "replica", "pipeline", "jobs", "infra"} <= linked

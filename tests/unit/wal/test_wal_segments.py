@@ -166,6 +166,20 @@ def test_gc_of_everything_keeps_the_last_entry() -> None:
     assert log.last == OpId(1, 3)
 
 
+def test_gc_after_a_truncation_keeps_the_last_entry_that_is_left() -> None:
+    """Goal: truncated entries in a newer segment do not stand for the log. Method: 1..4, roll, 5, truncate to 4, gc."""
+    disk = SimDisk()
+    log, _ = open_log(disk)
+    append_now(log, entries(1, 4))
+    log.roll()
+    append_now(log, [entry(5)])
+    log.truncate_after(4)
+    assert log.gc(6) == 0
+    append_now(log, [entry(5, term=2)])
+    log.close()
+    assert open_log(disk)[1] == [*entries(1, 4), entry(5, term=2)]
+
+
 def test_gc_keeps_segments_with_replaced_entries_above_the_index() -> None:
     """Goal: what a replay needs to see the replacement stays in order. Method: 1..4, then 2.3 in the next segment."""
     disk = SimDisk()

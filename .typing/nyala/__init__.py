@@ -1,0 +1,1 @@
+../../replica/api/__init__.py

@@ -1,0 +1,48 @@
+"""The `nyala` command: one app of all rooms' commands."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from nyala.infra.local import StackError
+from nyala.replica.base import ReplicaError
+
+from . import cluster, dumps, sources, stack, tables
+
+app = typer.Typer(
+    name="nyala",
+    help="A replicated table store that Kafka feeds and Spark drives.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+app.command()(stack.up)
+app.command()(stack.status)
+app.command()(stack.down)
+app.add_typer(tables.app, name="table")
+app.add_typer(cluster.tablet_app, name="tablet")
+app.add_typer(cluster.server_app, name="server")
+app.add_typer(cluster.cluster_app, name="cluster")
+app.add_typer(cluster.copy_app, name="copy")
+app.add_typer(sources.app, name="source")
+app.add_typer(dumps.wal_app, name="wal")
+app.add_typer(dumps.cmeta_app, name="cmeta")
+app.add_typer(dumps.superblock_app, name="superblock")
+
+
+def main() -> int:
+    """Run one command; what a user did wrong, or a cluster refused, is one line and exit status 1."""
+    try:
+        app()
+    except (ReplicaError, StackError) as error:
+        typer.echo(f"nyala: {error}", err=True)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

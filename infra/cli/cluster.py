@@ -1,0 +1,241 @@
+"""`nyala cluster ... | server ... | tablet ... | copy ...`: looking at a cluster and moving replicas."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+import typer
+
+from nyala.replica import tools
+from nyala.replica.base import Address, DataState, Refused
+from nyala.replica.client import Client
+from nyala.replica.rpc import config_from_pb, pb
+
+from .context import Json, Masters, client, console, print_json, print_table, size_text
+
+cluster_app = typer.Typer(help="the whole cluster", no_args_is_help=True)
+server_app = typer.Typer(help="tablet servers", no_args_is_help=True)
+tablet_app = typer.Typer(help="tablets and their replicas", no_args_is_help=True)
+copy_app = typer.Typer(help="tablet copies under way", no_args_is_help=True)
+
+REPLICA_HEADINGS = ("table", "tablet", "server", "role", "phase", "state", "term", "commit", "lag", "rows", "disk")
+
+
+def _replica_rows(view: tools.ClusterView, *, tombstones: bool = False) -> list[tuple[object, ...]]:
+    rows: list[tuple[object, ...]] = []
+    names = {t.tablet_id: table.name for table in view.tables for t in table.tablets}
+    for tablet_id, replicas in sorted(view.replicas.items(), key=lambda item: (names.get(item[0], "~"), item[0])):
+        ahead = max((r.status.commit_index for r in replicas), default=0)
+        for replica in sorted(replicas, key=lambda r: r.server_uuid):
+            s = replica.status
+            tombstone = s.data_state == DataState.DELETED
+            if tombstone and not tombstones:
+                continue
+            lag: object = "" if tombstone else ahead - s.applied_index
+            commit: object = "" if tombstone else s.commit_index
+            rows.append(
+                (names.get(tablet_id, s.table_name or "?"), tablet_id[:8], replica.server_uuid[:8], s.role, s.phase,
+                 DataState(s.data_state).name, s.term, commit, lag, s.rows, size_text(s.bytes_on_disk))
+            )  # fmt: skip
+    return rows
+
+
+@cluster_app.command()
+def check(
+    checksum: Annotated[bool, typer.Option("--checksum", help="compare all replicas' rows at one time")] = False,
+    masters: Masters = "",
+    as_json: Json = False,
+) -> None:
+    """Look at every replica on every server; exit status 1 when something is wrong, 0 when at most warnings remain."""
+    with client(masters) as connected:
+        view = tools.gather(connected, checksum=checksum)
+    findings = tools.judge(view)
+    if as_json:
+        print_json(tools.as_json(view, findings))
+    else:
+        print_table(f"cluster {view.cluster_id}", REPLICA_HEADINGS, _replica_rows(view))
+        for finding in findings:
+            colour = "red" if finding.severity is tools.Severity.ERROR else "yellow"
+            console.print(f"[{colour}]{finding.severity}[/] {finding.subject}: {finding.what}", highlight=False)
+        live = [r for found in view.replicas.values() for r in found if r.status.data_state != DataState.DELETED]
+        if not findings:
+            same = ", all replicas of a tablet hold the same rows" if checksum else ""
+            console.print(f"[green]OK[/] {len(view.servers)} servers, {len(live)} replicas{same}")
+    if any(f.severity is tools.Severity.ERROR for f in findings):
+        raise typer.Exit(1)
+
+
+@server_app.command("list")
+def list_servers(masters: Masters = "", as_json: Json = False) -> None:
+    """List masters and tablet servers with what they hold."""
+    with client(masters) as connected:
+        listing = connected.list_servers()
+    everyone = [("master", s) for s in listing.masters] + [("tablet server", s) for s in listing.servers]
+    if as_json:
+        print_json([{"kind": kind, **_server_json(s)} for kind, s in everyone])
+        return
+    rows = [
+        (kind, s.uuid[:8], _address(s), "[green]alive[/]" if s.alive else "[red]silent[/]", s.replicas, s.leaders,
+         size_text(s.bytes_on_disk), size_text(s.memory_bytes), s.location)
+        for kind, s in everyone
+    ]  # fmt: skip
+    print_table("servers", ("kind", "uuid", "address", "", "replicas", "leaders", "disk", "memory", "location"), rows)
+
+
+def _address(server: pb.ServerInfo) -> str:
+    return f"{server.addresses[0].host}:{server.addresses[0].port}" if server.addresses else ""
+
+
+def _server_json(server: pb.ServerInfo) -> dict[str, Any]:
+    return {
+        "uuid": server.uuid,
+        "address": _address(server),
+        "alive": server.alive,
+        "replicas": server.replicas,
+        "leaders": server.leaders,
+        "bytes_on_disk": server.bytes_on_disk,
+        "memory_bytes": server.memory_bytes,
+        "last_heartbeat_us_ago": server.last_heartbeat_us_ago,
+        "location": server.location,
+    }
+
+
+@tablet_app.command("list")
+def list_tablets(
+    table: Annotated[str, typer.Option(help="only this table's")] = "",
+    everything: Annotated[bool, typer.Option("--all", help="tombstones of deleted replicas too")] = False,
+    masters: Masters = "",
+    as_json: Json = False,
+) -> None:
+    """List every replica of every tablet."""
+    with client(masters) as connected:
+        view = tools.gather(connected)
+    if table:
+        wanted = {t.tablet_id for handle in view.tables if handle.name == table for t in handle.tablets}
+        if not wanted:
+            raise typer.BadParameter(
+                f"no table named {table!r}: there are {', '.join(h.name for h in view.tables) or 'none'}"
+            )
+        view.replicas = {k: v for k, v in view.replicas.items() if k in wanted}
+        view.tables = [h for h in view.tables if h.name == table]
+    if as_json:
+        print_json(tools.as_json(view, [])["tablets"])
+    else:
+        print_table("tablets", REPLICA_HEADINGS, _replica_rows(view, tombstones=everything))
+
+
+def _find_tablet(connected: Client, prefix: str) -> tuple[str, str]:
+    """(table name, tablet id) of the one tablet whose id begins with `prefix`."""
+    handles = [connected.get_table(t.name) for t in connected.list_tables()]
+    found = [(h.name, t.tablet_id) for h in handles for t in h.tablets if t.tablet_id.startswith(prefix)]
+    if len(found) != 1:
+        raise typer.BadParameter(f"{len(found)} tablets begin with {prefix!r}: `nyala tablet list` shows them")
+    return found[0]
+
+
+def _find_server(connected: Client, prefix: str) -> str:
+    found = [s.uuid for s in connected.list_servers().servers if s.uuid.startswith(prefix)]
+    if len(found) != 1:
+        raise typer.BadParameter(f"{len(found)} servers begin with {prefix!r}: `nyala server list` shows them")
+    return str(found[0])
+
+
+@tablet_app.command()
+def move(
+    tablet: Annotated[str, typer.Argument(help="tablet id, or its beginning")],
+    source: Annotated[str, typer.Argument(metavar="FROM", help="server uuid, or its beginning")],
+    target: Annotated[str, typer.Argument(metavar="TO", help="server uuid, or its beginning")],
+    wait: Annotated[bool, typer.Option(help="wait until the move is done")] = True,
+    timeout_s: Annotated[float, typer.Option(help="how long to wait")] = 300,
+    masters: Masters = "",
+) -> None:
+    """Move one replica. The wish is kept by the master: an interrupted move simply goes on."""
+    with client(masters) as connected:
+        _, tablet_id = _find_tablet(connected, tablet)
+        from_uuid, to_uuid = _find_server(connected, source), _find_server(connected, target)
+        connected.move_replica(tablet_id, from_uuid, to_uuid, reason="nyala tablet move")
+        if not wait:
+            typer.echo(f"asked for {tablet_id[:8]} to move from {from_uuid[:8]} to {to_uuid[:8]}")
+            return
+        with console.status(f"moving {tablet_id[:8]} from {from_uuid[:8]} to {to_uuid[:8]}") as line:
+            deadline = time.monotonic() + timeout_s
+            while not _moved(connected, tablet_id, from_uuid, to_uuid):
+                if time.monotonic() > deadline:
+                    typer.echo(
+                        f"not done after {timeout_s:.0f} s; the master goes on: `nyala tablet list`, `nyala copy list`",
+                        err=True,
+                    )
+                    raise typer.Exit(1)
+                jobs = [j for j in _copies(connected) if j.tablet_id == tablet_id]
+                if jobs:
+                    line.update(f"copying {size_text(jobs[0].bytes_done)} of {size_text(jobs[0].bytes_total)}")
+                time.sleep(0.2)
+    typer.echo(f"moved {tablet_id[:8]} to {to_uuid[:8]}")
+
+
+def _moved(connected: Client, tablet_id: str, from_uuid: str, to_uuid: str) -> bool:
+    for server in connected.list_servers().servers:
+        try:
+            statuses = connected.list_tablets(server, [tablet_id])
+        except Refused:
+            continue
+        for status in statuses:
+            if status.role == "LEADER":
+                config = config_from_pb(status.committed_config)
+                target = config.member(to_uuid)
+                return target is not None and target.votes and config.member(from_uuid) is None
+    return False
+
+
+@tablet_app.command("leader-step-down")
+def leader_step_down(
+    tablet: Annotated[str, typer.Argument(help="tablet id, or its beginning")],
+    to: Annotated[str, typer.Option(help="server uuid, or its beginning; default: the most up-to-date follower")] = "",
+    masters: Masters = "",
+) -> None:
+    """Hand a tablet's leadership to another replica."""
+    with client(masters) as connected:
+        table, tablet_id = _find_tablet(connected, tablet)
+        target = _find_server(connected, to) if to else ""
+        leader = connected.transfer_leadership(table, tablet_id, target)
+    typer.echo(f"{leader} leads {tablet_id}")
+
+
+def _copies(connected: Client) -> list[pb.CopyJob]:
+    jobs = []
+    for server in connected.list_servers().servers:
+        if not server.addresses:
+            continue
+        address = Address(server.addresses[0].host, server.addresses[0].port)
+        try:
+            jobs += list(connected.list_copies(address, server.uuid))
+        except Refused:
+            continue
+    return jobs
+
+
+@copy_app.command("list")
+def list_copies(masters: Masters = "", as_json: Json = False) -> None:
+    """List tablet copies under way and lately ended, with their progress in bytes."""
+    with client(masters) as connected:
+        jobs = _copies(connected)
+    if as_json:
+        fields = (
+            "tablet_id",
+            "source_uuid",
+            "target_uuid",
+            "phase",
+            "bytes_done",
+            "bytes_total",
+            "started_us",
+            "error",
+        )
+        print_json([{f: getattr(j, f) for f in fields} for j in jobs])
+        return
+    rows = [
+        (j.tablet_id[:8], j.source_uuid[:8], j.target_uuid[:8], j.phase, size_text(j.bytes_done),
+         size_text(j.bytes_total), f"{100 * j.bytes_done / j.bytes_total:.0f} %" if j.bytes_total else "", j.error)
+        for j in jobs
+    ]  # fmt: skip
+    print_table("tablet copies", ("tablet", "from", "to", "phase", "done", "of", "", "error"), rows)

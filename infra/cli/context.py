@@ -1,0 +1,87 @@
+"""What every command shares: which cluster is meant, how to print, how to end when something is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+import nyala
+from nyala.infra import local
+from nyala.replica.client import Client
+
+Json = Annotated[bool, typer.Option("--json", help="machine-readable")]
+Masters = Annotated[
+    str,
+    typer.Option("--masters", envvar="NYALA_MASTERS", help="host:port[,host:port]; default: the stack in ./.nyala"),
+]
+
+console = Console()
+
+
+def masters_of(given: str) -> str:
+    """The masters named, or those of the local stack in this folder; a usage error if there is neither."""
+    if given:
+        return given
+    state = local.read_state(Path(os.environ.get("NYALA_DIR", ".nyala")))
+    if state is None or not local.is_running(state):
+        raise typer.BadParameter(
+            "no cluster named and no stack runs here: say --masters host:port, or `nyala up --detach`"
+        )
+    return str(state["masters"])
+
+
+def kafka_of(given: str) -> str:
+    """The broker named, or that of the local stack in this folder."""
+    if given:
+        return given
+    state = local.read_state(Path(os.environ.get("NYALA_DIR", ".nyala")))
+    if state is None or not state.get("kafka"):
+        raise typer.BadParameter("no broker named and none runs here: say --kafka host:port")
+    return str(state["kafka"])
+
+
+@contextmanager
+def cluster(masters: str) -> Iterator[nyala.Cluster]:
+    """A connected cluster."""
+    with nyala.connect(masters_of(masters)) as connected:
+        yield connected
+
+
+@contextmanager
+def client(masters: str) -> Iterator[Client]:
+    """The client of a connected cluster."""
+    with cluster(masters) as connected:
+        yield connected.client
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on standard output."""
+    typer.echo(json.dumps(value, indent=2, default=str))
+
+
+def print_table(title: str, headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """A table for people."""
+    table = Table(title=title, title_justify="left")
+    for heading in headings:
+        table.add_column(heading, no_wrap=len(heading) < 10)
+    for row in rows:
+        table.add_row(*(str(cell) for cell in row))
+    console.print(table)
+
+
+def size_text(count_bytes: int) -> str:
+    """Bytes as people read them."""
+    value = float(count_bytes)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} TiB"

@@ -1,0 +1,172 @@
+"""`nyala table ...`"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from nyala.replica.client import TableHandle
+
+from .context import Json, Masters, cluster, print_json, print_table
+
+app = typer.Typer(help="create, look at and drop tables", no_args_is_help=True)
+
+
+def _describe(handle: TableHandle) -> dict[str, Any]:
+    return {
+        "name": handle.name,
+        "table_id": handle.table_id,
+        "replication_factor": handle.replication_factor,
+        "key": list(handle.schema.key),
+        "columns": [{"name": c.name, "type": str(c.type), "nullable": c.nullable} for c in handle.schema.columns],
+        "hash_columns": list(handle.partition.hash_columns),
+        "buckets": handle.partition.buckets,
+        "topic": handle.source.topic,
+        "framing": handle.source.framing,
+        "tablets": [t.tablet_id for t in handle.tablets],
+    }
+
+
+@app.command()
+def create(
+    name: str,
+    column: Annotated[
+        list[str], typer.Option("--column", "-c", help="name:type, such as id:int64 or 'note:string not null'")
+    ],
+    key: Annotated[list[str], typer.Option("--key", "-k", help="primary key column, in order; repeat for several")],
+    buckets: Annotated[int, typer.Option(help="hash buckets, each a tablet")] = 3,
+    replicas: Annotated[int, typer.Option(help="replication factor")] = 3,
+    topic: Annotated[str, typer.Option(help="Kafka topic that feeds it; default writes.NAME")] = "",
+    framing: Annotated[str, typer.Option(help="single-object, confluent or bare")] = "single-object",
+    masters: Masters = "",
+    as_json: Json = False,
+) -> None:
+    """Create a table."""
+    columns = []
+    for text in column:
+        left, colon, kind = text.partition(":")
+        if not colon or not left or not kind:
+            raise typer.BadParameter(f"--column {text!r}: say name:type, such as id:int64")
+        columns.append((left, kind))
+    with cluster(masters) as connected:
+        made = connected.create_table(
+            name, columns, key=key, hash_buckets=buckets, replication_factor=replicas, topic=topic, framing=framing
+        )
+        handle = connected.client.get_table(made.name)
+    if as_json:
+        print_json(_describe(handle))
+    else:
+        fed = f"fed by topic {handle.source.topic}"
+        typer.echo(f"created {name}: {len(handle.tablets)} tablets, {replicas} replicas each, {fed}")
+
+
+@app.command("list")
+def list_tables(masters: Masters = "", as_json: Json = False) -> None:
+    """List tables."""
+    with cluster(masters) as connected:
+        handles = connected.client.list_tables()
+    if as_json:
+        print_json([_describe(h) for h in handles])
+        return
+    rows = [
+        (
+            h.name,
+            ", ".join(h.schema.key),
+            len(h.schema.columns),
+            len(h.partition.partitions),
+            h.replication_factor,
+            h.source.topic,
+        )
+        for h in handles
+    ]
+    print_table("tables", ("name", "key", "columns", "tablets", "replicas", "topic"), rows)
+
+
+@app.command()
+def describe(name: str, masters: Masters = "", as_json: Json = False) -> None:
+    """Show a table's columns, partitions and source."""
+    with cluster(masters) as connected:
+        handle = connected.client.get_table(connected.table(name).name)
+    described = _describe(handle)
+    if as_json:
+        print_json(described)
+        return
+    print_table(
+        f"{name} ({handle.table_id})",
+        ("column", "type", "nullable", "key"),
+        [
+            (
+                c.name,
+                c.type,
+                "" if not c.nullable else "yes",
+                handle.schema.key.index(c.name) + 1 if c.name in handle.schema.key else "",
+            )
+            for c in handle.schema.columns
+        ],
+    )
+    typer.echo(
+        f"{len(handle.tablets)} tablets by hash of {', '.join(handle.partition.hash_columns) or '-'}, "
+        f"{handle.replication_factor} replicas; topic {handle.source.topic} ({handle.source.framing})"
+    )
+
+
+@app.command()
+def scan(
+    name: str,
+    columns: Annotated[str, typer.Option(help="comma-separated; default all")] = "",
+    where: Annotated[str, typer.Option(help="such as \"carrier = 'AA' and dep_delay > 60\"")] = "",
+    at: Annotated[str, typer.Option(help="read as of this time, ISO 8601")] = "",
+    limit: Annotated[int, typer.Option(help="rows to show; 0 is all")] = 20,
+    count: Annotated[bool, typer.Option("--count", help="only the number of rows")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="comma-separated values on standard output")] = False,
+    masters: Masters = "",
+    as_json: Json = False,
+) -> None:
+    """Read rows."""
+    import datetime as dt
+
+    try:
+        moment = dt.datetime.fromisoformat(at) if at else None
+    except ValueError as error:
+        raise typer.BadParameter(f"--at {at!r} is no ISO 8601 time, such as 2026-01-31T12:00:00+00:00") from error
+    names = [c.strip() for c in columns.split(",") if c.strip()] or None
+    with cluster(masters) as connected:
+        scanned = connected.table(name).scan(
+            columns=names, where=where or None, at=moment, limit=limit if limit and not count else None
+        )
+        if count:
+            rows = scanned.count()
+            if as_json:
+                print_json({"rows": rows})
+            else:
+                typer.echo(f"{rows:,}")
+            return
+        result = scanned.to_polars()
+    if csv:
+        sys.stdout.write(result.write_csv())
+    elif as_json:
+        print_json(result.to_dicts())
+    else:
+        print_table(f"{name}: {result.height} rows", result.columns, result.rows())
+        if limit and result.height == limit:
+            typer.echo(f"the first {limit} rows; --limit 0 shows all, --count counts")
+
+
+@app.command()
+def drop(
+    name: str,
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+    masters: Masters = "",
+) -> None:
+    """Drop a table with all its rows."""
+    with cluster(masters) as connected:
+        connected.table(name)
+        if not yes:
+            typed = typer.prompt(f"all rows of {name} will be gone; type its name to drop it")
+            if typed != name:
+                typer.echo("the names differ: nothing was dropped", err=True)
+                raise typer.Exit(1)
+        connected.drop_table(name)
+    typer.echo(f"dropped {name}")

@@ -1,0 +1,189 @@
+"""Is the cluster as the catalog wants it? One view gathered from every server, one pure function that judges it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from nyala.replica.base import DataState, Refused
+from nyala.replica.client import Client, TableHandle
+from nyala.replica.rpc import config_from_pb, pb
+
+
+class Severity(StrEnum):
+    """ERROR: data or availability is at stake. WARNING: redundancy or tidiness is."""
+
+    ERROR = "ERROR"
+    WARNING = "WARNING"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One defect, named once."""
+
+    severity: Severity
+    subject: str
+    what: str
+
+
+@dataclass(frozen=True)
+class ReplicaView:
+    """One replica as its server reports it; `checksum` None if it was not asked for or not answered."""
+
+    server_uuid: str
+    status: pb.ReplicaStatus
+    checksum: tuple[int, int] | None = None
+    checksum_error: str = ""
+
+
+@dataclass
+class ClusterView:
+    """What was seen: servers of the catalog, unreachable ones, tables with tablets, replicas by tablet id."""
+
+    cluster_id: str
+    servers: list[pb.ServerInfo]
+    unreachable: dict[str, str] = field(default_factory=dict)
+    tables: list[TableHandle] = field(default_factory=list)
+    replicas: dict[str, list[ReplicaView]] = field(default_factory=dict)
+    checksum_time: int = 0
+
+
+def gather(client: Client, *, checksum: bool = False) -> ClusterView:
+    """Ask the master and every server. Servers that do not answer are noted, not raised."""
+    listing = client.list_servers()
+    view = ClusterView(listing.cluster_id, list(listing.servers))
+    for server in view.servers:
+        try:
+            statuses = client.list_tablets(server)
+        except Refused as error:
+            view.unreachable[server.uuid] = str(error)
+            continue
+        for status in statuses:
+            view.replicas.setdefault(status.tablet_id, []).append(ReplicaView(server.uuid, status))
+    view.tables = [client.get_table(t.name) for t in client.list_tables()]
+    if checksum:
+        _add_checksums(client, view)
+    return view
+
+
+def _add_checksums(client: Client, view: ClusterView) -> None:
+    servers = {s.uuid: s for s in view.servers}
+    for table in view.tables:
+        at = client.snapshot_time(table)
+        view.checksum_time = max(view.checksum_time, at)
+        for tablet in table.tablets:
+            view.replicas[tablet.tablet_id] = [
+                _with_checksum(client, servers[r.server_uuid], r, at) for r in view.replicas.get(tablet.tablet_id, [])
+            ]
+
+
+def _with_checksum(client: Client, server: pb.ServerInfo, replica: ReplicaView, at: int) -> ReplicaView:
+    if replica.status.data_state != DataState.READY:
+        return replica
+    try:
+        return ReplicaView(replica.server_uuid, replica.status, client.checksum(server, replica.status.tablet_id, at))
+    except Refused as error:
+        return ReplicaView(replica.server_uuid, replica.status, None, str(error))
+
+
+def judge(view: ClusterView) -> list[Finding]:
+    """Every defect of the view, errors first; empty when all is well."""
+    found = [Finding(Severity.ERROR, f"server {u}", f"does not answer: {why}") for u, why in view.unreachable.items()]
+    found += [
+        Finding(Severity.ERROR, f"server {s.uuid}", "sends no heartbeats")
+        for s in view.servers
+        if not s.alive and s.uuid not in view.unreachable
+    ]
+    for table in view.tables:
+        for tablet in table.tablets:
+            found += _judge_tablet(table, tablet.tablet_id, view.replicas.get(tablet.tablet_id, []))
+    known = {t.tablet_id for table in view.tables for t in table.tablets}
+    for tablet_id, replicas in sorted(view.replicas.items()):
+        strays = [r for r in replicas if r.status.data_state != DataState.DELETED]
+        if tablet_id not in known and strays:
+            found.append(Finding(Severity.WARNING, f"tablet {tablet_id}", f"{len(strays)} replicas of no known table"))
+    return sorted(found, key=lambda f: (f.severity is not Severity.ERROR, f.subject))
+
+
+def _judge_tablet(table: TableHandle, tablet_id: str, replicas: Iterable[ReplicaView]) -> list[Finding]:
+    subject = f"tablet {tablet_id} of {table.name}"
+    live = [r for r in replicas if r.status.data_state != DataState.DELETED]
+    found = [
+        Finding(Severity.ERROR, subject, f"replica on {r.server_uuid} FAILED: {r.status.error}")
+        for r in live
+        if r.status.phase == "FAILED"
+    ]
+    leaders = [r for r in live if r.status.role == "LEADER"]
+    if not leaders:
+        return [*found, Finding(Severity.ERROR, subject, f"no leader among {len(live)} replicas")]
+    leader = max(leaders, key=lambda r: r.status.term)
+    config = config_from_pb(leader.status.committed_config)
+    voters = [m.uuid for m in config.members if m.votes]
+    present = {r.server_uuid: r for r in live}
+    absent = [u for u in voters if u not in present]
+    if len(voters) - len(absent) < config.majority:
+        found.append(Finding(Severity.ERROR, subject, f"no majority: {len(absent)} of {len(voters)} voters are gone"))
+    elif absent:
+        found.append(Finding(Severity.WARNING, subject, f"voters without a replica: {', '.join(absent)}"))
+    if len(voters) < table.replication_factor:
+        found.append(Finding(Severity.WARNING, subject, f"{len(voters)} voters of {table.replication_factor} wanted"))
+    extra = [u for u in present if config.member(u) is None]
+    if extra:
+        found.append(Finding(Severity.WARNING, subject, f"replicas outside the config: {', '.join(sorted(extra))}"))
+    return found + _judge_checksums(subject, live)
+
+
+def _judge_checksums(subject: str, live: Iterable[ReplicaView]) -> list[Finding]:
+    asked = [r for r in live if r.checksum is not None or r.checksum_error]
+    found = [
+        Finding(Severity.ERROR, subject, f"no checksum from {r.server_uuid}: {r.checksum_error}")
+        for r in asked
+        if r.checksum_error
+    ]
+    sums = {r.checksum for r in asked if r.checksum is not None}
+    if len(sums) > 1:
+        detail = ", ".join(
+            f"{r.server_uuid[:8]} {r.checksum[0]:016x} ({r.checksum[1]} rows)" for r in asked if r.checksum
+        )
+        found.append(Finding(Severity.ERROR, subject, f"replicas differ: {detail}"))
+    return found
+
+
+def as_json(view: ClusterView, findings: list[Finding]) -> dict[str, Any]:
+    """Everything a program wants to know."""
+    return {
+        "cluster_id": view.cluster_id,
+        "healthy": not any(f.severity is Severity.ERROR for f in findings),
+        "findings": [{"severity": f.severity, "subject": f.subject, "what": f.what} for f in findings],
+        "servers": [{"uuid": s.uuid, "alive": s.alive and s.uuid not in view.unreachable} for s in view.servers],
+        "tablets": [
+            {
+                "tablet_id": tablet.tablet_id,
+                "table": table.name,
+                "replicas": [replica_json(r) for r in view.replicas.get(tablet.tablet_id, [])],
+            }
+            for table in view.tables
+            for tablet in table.tablets
+        ],
+    }
+
+
+def replica_json(replica: ReplicaView) -> dict[str, Any]:
+    """One replica for a program."""
+    status = replica.status
+    return {
+        "server": replica.server_uuid,
+        "role": status.role,
+        "data_state": DataState(status.data_state).name,
+        "phase": status.phase,
+        "term": status.term,
+        "last_logged": f"{status.last_logged.term}.{status.last_logged.index}",
+        "commit_index": status.commit_index,
+        "applied_index": status.applied_index,
+        "rows": status.rows,
+        "bytes_on_disk": status.bytes_on_disk,
+        "checksum": f"{replica.checksum[0]:016x}" if replica.checksum else None,
+        "error": status.error,
+    }

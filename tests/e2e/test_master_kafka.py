@@ -1,0 +1,180 @@
+"""A master and a real broker: proposals, decisions, outcomes, reports, and Kafka being away."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+
+from nyala.infra.local.kafka import KafkaBroker
+from nyala.replica.client import Client
+from nyala.replica.rpc import pb, pb_grpc
+from nyala.replica.steer import Result, execute
+from nyala.schemas import decode, encode
+from tests.harness.catalogs import table_info
+from tests.harness.cluster import LocalCluster, local_cluster, wait_until
+
+pytestmark = pytest.mark.e2e
+
+MASTER = ("--server-dead-ms=2500", "--rereplicate-after-ms=4000", "--policy-ms=200", "--topic-prefix=x.")
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[KafkaBroker]:
+    made = KafkaBroker(tmp_path / "kafka")
+    made.start()
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+class Topics:
+    """Everything on the masters' topics, read from the beginning each time."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+
+    def read(self, name: str) -> list[tuple[str, dict[str, Any] | None]]:
+        consumer = KafkaConsumer(bootstrap_servers=self.bootstrap, enable_auto_commit=False)
+        try:
+            topic = f"x.{name}"
+            partitions = [TopicPartition(topic, p) for p in sorted(consumer.partitions_for_topic(topic) or ())]
+            if not partitions:
+                return []
+            consumer.assign(partitions)
+            consumer.seek_to_beginning(*partitions)
+            ends = consumer.end_offsets(partitions)
+            found: list[tuple[str, dict[str, Any] | None]] = []
+            deadline = time.monotonic() + 20
+            while any(consumer.position(p) < ends[p] for p in partitions) and time.monotonic() < deadline:
+                for records in consumer.poll(timeout_ms=200).values():
+                    for r in records:
+                        schema = name.removesuffix("s")
+                        found.append((r.key.decode(), None if r.value is None else decode(schema, r.value)))
+            return found
+        finally:
+            consumer.close()
+
+    def latest(self, name: str) -> dict[str, dict[str, Any]]:
+        newest = dict(self.read(name))
+        return {k: v for k, v in newest.items() if v is not None}
+
+    def propose(self, proposal: dict[str, Any]) -> None:
+        producer = KafkaProducer(bootstrap_servers=self.bootstrap, acks="all")
+        try:
+            key = proposal["tablet_id"].encode()
+            producer.send("x.proposals", key=key, value=encode("proposal", proposal)).get(timeout=20)
+        finally:
+            producer.close()
+
+
+def start(cluster: LocalCluster, bootstrap: str, servers: int) -> tuple[Any, list[pb.TabletInfo]]:
+    """A master on Kafka, servers, a table of two tablets with leaders."""
+    master = cluster.add_master(*MASTER, f"--kafka={bootstrap}")
+    stub = pb_grpc.MasterServiceStub(master.channel)
+    for _ in range(servers):
+        cluster.add_server()
+    wait_until(lambda: len(stub.ListServers(pb.Empty(), timeout=5).servers) == servers, "all servers report", 60)
+    reply = stub.CreateTable(pb.CreateTableRequest(table=table_info(), request_id="r"), timeout=20)
+    assert reply.error.code == 0, reply.error
+
+    def formed() -> list[pb.TabletInfo] | None:
+        tablets = list(stub.GetTable(pb.TableRequest(name="flights", with_tablets=True), timeout=5).tablets)
+        return tablets if tablets and all(t.running for t in tablets) else None
+
+    return stub, wait_until(formed, "every tablet has a leader", 60)
+
+
+def test_kafka_a_proposal_becomes_decisions_and_is_answered(broker: KafkaBroker) -> None:
+    """Goal: proposals are accepted or refused with a reason, become desired state, and end DONE.
+
+    Method: propose a move and one from an outdated config; carry each decision of the topic out; read the outcomes.
+    """
+    with local_cluster() as cluster:
+        stub, tablets = start(cluster, broker.bootstrap, 4)
+        topics = Topics(broker.bootstrap)
+
+        def reported() -> bool:
+            reports = topics.latest("reports")
+            return {t.tablet_id for t in tablets} <= set(reports) and sum(k.startswith("server:") for k in reports) == 4
+
+        wait_until(reported, "reports of all tablets and servers are published", 60)
+        tablet = tablets[0]
+        members = {m.uuid for m in tablet.config.members}
+        target = next(s.uuid for s in cluster.servers if s.uuid not in members)
+        source = next(u for u in sorted(members) if u != tablet.leader_uuid)
+        proposal = {
+            "proposal_id": "p1",
+            "plan_id": "plan",
+            "tablet_id": tablet.tablet_id,
+            "wanted": "MOVE_REPLICA",
+            "from_uuid": source,
+            "to_uuid": target,
+            "config_opid": {"term": tablet.config.opid.term, "index": tablet.config.opid.index},
+            "deadline_us": time.time_ns() // 1000 + 120_000_000,
+            "reason": "a better place",
+            "reserved": b"",
+        }
+        topics.propose(proposal)
+        topics.propose({**proposal, "proposal_id": "p2", "config_opid": {"term": 0, "index": 77}})
+        topics.propose({**proposal, "proposal_id": "p3"})
+
+        def results() -> dict[str, list[str]]:
+            found: dict[str, list[str]] = {}
+            for _, outcome in topics.read("outcomes"):
+                if outcome is not None:
+                    found.setdefault(outcome["subject_id"], []).append(outcome["result"])
+            return found
+
+        wait_until(lambda: set(results()) >= {"p1", "p2", "p3"}, "all proposals are answered", 60)
+        assert (results()["p1"][0], results()["p2"], results()["p3"]) == ("ACCEPTED", ["REFUSED"], ["REFUSED"])
+        with Client([cluster.masters[0].address]) as client:
+
+            def done() -> bool:
+                for decision in topics.latest("decisions").values():
+                    assert decision["plan_id"] == "plan"
+                    assert execute(decision, client).result in (Result.DONE, Result.STALE, Result.FAILED)
+                return results()["p1"] == ["ACCEPTED", "DONE"]
+
+            wait_until(done, "the move is done", 60)
+        wait_until(lambda: not topics.latest("decisions"), "no decision is left in force", 30)
+        voters = {
+            m.uuid for m in stub.GetTable(pb.TableRequest(name="flights", with_tablets=True)).tablets[0].config.members
+        }
+        assert (target in voters and source not in voters) or tablet.tablet_id != tablets[0].tablet_id
+
+
+def test_kafka_away_nothing_stops_and_on_return_one_decision_per_need(broker: KafkaBroker) -> None:
+    """Goal: scenario 125. Method: broker killed, tablet server killed, the master restarted; then the broker returns.
+
+    Meanwhile tables are created and no config changes; afterwards each sick tablet has exactly one decision.
+    """
+    with local_cluster() as cluster:
+        stub, tablets = start(cluster, broker.bootstrap, 4)
+        wait_until(lambda: stub.Status(pb.Empty(), timeout=5).kafka_connected, "Kafka is connected", 60)
+        broker.kill()
+        victim = cluster.server(tablets[0].config.members[0].uuid)
+        sick = {t.tablet_id for t in tablets if victim.uuid in {m.uuid for m in t.config.members}}
+        victim.kill()
+        wait_until(lambda: not stub.Status(pb.Empty(), timeout=5).kafka_connected, "the outage is noticed", 60)
+        more = pb.CreateTableRequest(table=table_info("more", buckets=1), request_id="q")
+        wait_until(lambda: stub.CreateTable(more, timeout=10).error.code == 0, "tables are created meanwhile", 30)
+
+        def failed() -> bool:
+            reply = stub.ListServers(pb.Empty(), timeout=5)
+            return any(s.uuid == victim.uuid and s.last_heartbeat_us_ago > 6_000_000 for s in reply.servers)
+
+        wait_until(failed, "the server is given up", 60)
+        now = stub.GetTable(pb.TableRequest(name="flights", with_tablets=True), timeout=5).tablets
+        assert {t.tablet_id: t.config.opid.index for t in now} == {t.tablet_id: t.config.opid.index for t in tablets}
+        broker.start()
+        topics = Topics(broker.bootstrap)
+        wait_until(lambda: sick <= set(topics.latest("decisions")), "every need is said", 60)
+        said = Counter(k for k, v in topics.read("decisions") if v is not None)
+        assert {k: said[k] for k in sick} == dict.fromkeys(sick, 1)

@@ -1,0 +1,209 @@
+"""The client against real servers that die, stop and change their identity while it works."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from nyala.replica.base import Code, RowCode
+from nyala.replica.client import Client, NotApplied, ScanSpec, TableHandle, wire_batches
+from nyala.replica.rows import Column, ColumnType, PartitionSpec, RowOp, SourceKey, TableSchema, WriteMeta
+from tests.harness.cluster import LocalCluster, local_cluster, wait_until
+
+pytestmark = pytest.mark.process
+
+SCHEMA = TableSchema(
+    1,
+    (Column(id=1, name="k", type=ColumnType.INT64, nullable=False), Column(id=2, name="v", type=ColumnType.STRING)),
+    ("k",),
+)
+SOURCE = SourceKey("cluster", "topic", 0)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with local_cluster() as made:
+        made.add_master("--execute-decisions=none")
+        for _ in range(3):
+            made.add_server()
+        yield made
+
+
+@pytest.fixture
+def client(cluster: LocalCluster) -> Iterator[Client]:
+    for server in cluster.servers:
+        if not server.alive:
+            server.start()
+    with Client([cluster.masters[0].address]) as made:
+        wait_until(lambda: sum(s.alive for s in made.list_servers().servers) >= 3, "three servers are alive")
+        yield made
+
+
+def new_table(client: Client, name: str, buckets: int = 2) -> TableHandle:
+    return client.create_table(name, SCHEMA, PartitionSpec(("k",), buckets))
+
+
+def rows(first: int, count: int) -> tuple[pa.Table, np.ndarray]:
+    """Rows and their offsets: every other offset, as transaction markers leave them."""
+    return pa.table({"k": np.arange(first, first + count), "v": ["x" * 20] * count}), np.arange(
+        2 * first, 2 * (first + count), 2, dtype=np.int64
+    )
+
+
+def leader_of(client: Client, cluster: LocalCluster, handle: TableHandle) -> int:
+    """Position in the cluster of the server that leads the first tablet."""
+    return cluster.servers.index(cluster.leader(handle.tablets[0].tablet_id))
+
+
+def test_source_writer_survives_the_kill_of_a_leader_and_a_replay_doubles_nothing(
+    client: Client, cluster: LocalCluster
+) -> None:
+    """Goal: pipelined writes arrive exactly once, in order, over a failover; replayed by a cold writer, nothing moves.
+    Method: inserts, so that a doubled row would be an error; kill -9 half-way; then all again with no memory."""
+    handle = new_table(client, "killed")
+    writer = client.source_writer(handle, SOURCE, generation=1, done=0)
+    victim = leader_of(client, cluster, handle)
+    for part in range(40):
+        columns, offsets = rows(part * 250, 250)
+        for batch in wire_batches(handle, columns, RowOp.INSERT, offsets):
+            writer.send(batch)
+        if part == 20:
+            cluster.servers[victim].kill()
+    writer.flush()
+    assert (writer.rows_applied + writer.rows_replayed, writer.row_errors) == (10_000, [])
+    assert client.count(handle, ScanSpec()) == 10_000
+
+    again = client.source_writer(handle, SOURCE, generation=1, done=0)
+    columns, offsets = rows(0, 10_000)
+    for batch in wire_batches(handle, columns, RowOp.INSERT, offsets):
+        again.send(batch)
+    again.flush()
+    assert (again.rows_applied, again.rows_replayed, again.row_errors) == (0, 10_000, [])
+    assert again.acknowledged == writer.acknowledged
+
+
+def test_source_writer_that_skips_a_batch_is_told_of_the_gap(client: Client) -> None:
+    """Goal: never silently short. Method: claim an offset that the tablet has not acknowledged."""
+    handle = new_table(client, "gap", 1)
+    writer = client.source_writer(handle, SOURCE, generation=1, done=0, acknowledged={handle.tablets[0].tablet_id: 99})
+    columns, offsets = rows(100, 3)
+    with pytest.raises(NotApplied) as caught:
+        for batch in wire_batches(handle, columns, RowOp.INSERT, offsets):
+            writer.send(batch)
+        writer.flush()
+    assert caught.value.code is Code.GAP
+    assert client.count(handle, ScanSpec()) == 0
+
+
+def test_write_batch_repeated_with_its_sequence_returns_the_remembered_result(client: Client) -> None:
+    """Goal: a retry after a lost answer is safe for plain inserts. Method: one (client id, sequence) twice, then the
+    same rows under a new sequence."""
+    handle = new_table(client, "sequence", 1)
+    (batch,) = wire_batches(handle, rows(0, 5)[0], RowOp.INSERT)
+    first = client.write_batch(handle, batch, WriteMeta((), 5, client_id="one", sequence=1))
+    second = client.write_batch(handle, batch, WriteMeta((), 5, client_id="one", sequence=1))
+    third = client.write_batch(handle, batch, WriteMeta((), 5, client_id="one", sequence=2))
+    assert (first.rows_applied, first.row_errors, second.row_errors) == (5, (), ())
+    assert second.hybrid_time == first.hybrid_time
+    assert {e.code for e in third.row_errors} == {RowCode.ALREADY_PRESENT} and len(third.row_errors) == 5
+
+
+def test_scans_return_every_row_once_while_servers_die(client: Client, cluster: LocalCluster) -> None:
+    """Goal: a scan survives a server's death without a row missing or doubled. Method: scans in a loop over two
+    kills and restarts of leaders; every one of them must be complete."""
+    handle = new_table(client, "scanned", 4)
+    writer = client.session_writer(handle)
+    for batch in wire_batches(handle, rows(0, 60_000)[0], RowOp.INSERT):
+        writer.send(batch)
+    writer.flush()
+    stop, wrong, done = threading.Event(), [], 0
+
+    def scan() -> None:
+        nonlocal done
+        while not stop.is_set():
+            parts = [b["k"] for p in client.scan(handle, ScanSpec(columns=("k",))) for b in p.batches]
+            keys = np.sort(pa.chunked_array(parts).to_numpy())
+            if not np.array_equal(keys, np.arange(60_000)):
+                wrong.append(len(keys))
+            done += 1
+
+    reader = threading.Thread(target=scan)
+    reader.start()
+    for _ in range(2):
+        before = done
+        wait_until(lambda before=before: done > before, "a scan is complete")  # type: ignore[misc]
+        victim = cluster.servers[leader_of(client, cluster, handle)]
+        victim.kill()
+        before = done
+        wait_until(lambda before=before: done > before + 1, "scans go on after a kill", 40)  # type: ignore[misc]
+        victim.start()
+    stop.set()
+    reader.join(60)
+    assert not reader.is_alive() and wrong == []
+
+
+def test_write_to_a_stopped_leader_goes_to_its_successor(client: Client, cluster: LocalCluster) -> None:
+    """Goal: a leader that hangs without dying costs one attempt. Method: SIGSTOP; the write must be acknowledged by
+    another server, which now leads in a higher term."""
+    handle = new_table(client, "stopped", 1)
+    (batch,) = wire_batches(handle, rows(0, 5)[0], RowOp.UPSERT)
+    client.write_batch(handle, batch, WriteMeta((), 5, client_id="c", sequence=1))
+    victim = cluster.servers[leader_of(client, cluster, handle)]
+    victim.signal(signal.SIGSTOP)
+    try:
+        client.write_batch(handle, batch, WriteMeta((), 5, client_id="c", sequence=2))
+        assert client.locator.leader(handle.tablets[0].tablet_id)[0] != victim.uuid
+    finally:
+        victim.signal(signal.SIGCONT)
+
+
+def test_client_asks_anew_when_another_server_answers_at_a_known_address(client: Client, cluster: LocalCluster) -> None:
+    """Goal: nothing is taken from or given to a server of another uuid. Method: the leader's directory is wiped and a
+    new server starts at its address; the write must end at a replica of the tablet."""
+    handle = new_table(client, "renamed", 1)
+    (batch,) = wire_batches(handle, rows(0, 5)[0], RowOp.UPSERT)
+    client.write_batch(handle, batch, WriteMeta((), 5, client_id="c", sequence=1))
+    victim = cluster.servers[leader_of(client, cluster, handle)]
+    old_uuid = victim.uuid
+    victim.kill()
+    shutil.rmtree(victim.root)
+    victim.start()
+    assert victim.uuid != old_uuid
+    client.write_batch(handle, batch, WriteMeta((), 5, client_id="c", sequence=2))
+    assert client.locator.leader(handle.tablets[0].tablet_id)[0] not in (old_uuid, victim.uuid)
+    assert client.count(handle, ScanSpec()) == 5
+
+
+FORK = """
+import os, sys
+from nyala.replica.client import ScanSpec, shared_client
+def count():
+    client = shared_client(sys.argv[1])
+    assert shared_client(sys.argv[1]) is client
+    return client.count(client.get_table("forked"), ScanSpec())
+assert count() == 5
+child = os.fork()
+if child == 0:
+    os._exit(0 if count() == 5 else 1)
+assert os.waitpid(child, 0)[1] == 0
+assert count() == 5
+print("both")
+"""
+
+
+def test_shared_client_works_in_a_forked_child_and_still_in_its_parent(client: Client, cluster: LocalCluster) -> None:
+    """Goal: Spark's forked workers may inherit a process that used the client. Method: fork after use, use in both."""
+    handle = new_table(client, "forked", 1)
+    (batch,) = wire_batches(handle, rows(0, 5)[0], RowOp.UPSERT)
+    client.write_batch(handle, batch, WriteMeta((), 5, client_id="c", sequence=1))
+    command = [sys.executable, "-c", FORK, cluster.masters[0].address]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=90)
+    assert done.stdout == "both\n", done.stderr[-3000:]

@@ -1,0 +1,112 @@
+"""The root record: legal moves, round trip, orphans."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from nyala.replica.base import Code, Corruption, DataState, InvariantViolation, OpId, Refused
+from nyala.replica.rows import PartitionSpec
+from nyala.replica.tablet import Superblock, Tablet, block_names, superblock_path, sweep_orphans
+from tests.harness.sim_disk import SimDisk
+from tests.harness.tablet_twin import INT_SCHEMA, superblock, write_entry
+
+_LEGAL = {
+    (DataState.DOES_NOT_EXIST, DataState.COPYING),
+    (DataState.DOES_NOT_EXIST, DataState.READY),
+    (DataState.READY, DataState.DELETED),
+    (DataState.DELETED, DataState.COPYING),
+    (DataState.COPYING, DataState.READY),
+    (DataState.COPYING, DataState.DELETED),
+}
+
+
+@pytest.mark.parametrize("before", list(DataState))
+@pytest.mark.parametrize("after", list(DataState))
+def test_superblock_data_state_moves_only_as_documented(before: DataState, after: DataState) -> None:
+    """Goal: TC-15, TC-16: of all pairs of states only the documented moves, and staying put, are written; an illegal
+    one leaves the record as it was. Method: every pair."""
+    disk = SimDisk()
+    path = {
+        DataState.DOES_NOT_EXIST: [],
+        DataState.DELETED: [DataState.READY, DataState.DELETED],
+        DataState.COPYING: [DataState.COPYING],
+        DataState.READY: [DataState.READY],
+    }[before]
+    base = superblock(INT_SCHEMA)
+    for state in path:
+        replace(base, data_state=state).save(disk)
+    stays = before is after and after is not DataState.DOES_NOT_EXIST
+    if (before, after) in _LEGAL or stays:
+        replace(base, data_state=after).save(disk)
+        assert Superblock.load(disk, base.tablet_id).data_state is after
+    else:
+        with pytest.raises(InvariantViolation):
+            replace(base, data_state=after).save(disk)
+        assert Superblock.exists(disk, base.tablet_id) == (before is not DataState.DOES_NOT_EXIST)
+        if path:
+            assert Superblock.load(disk, base.tablet_id).data_state is before
+
+
+def test_superblock_saved_and_loaded_is_equal() -> None:
+    """Goal: nothing is lost on the way to disk. Method: a record with every field set."""
+    disk = SimDisk()
+    spec = PartitionSpec(("k",), 4, range_column="k", range_splits=(5, 10))
+    block = superblock(
+        INT_SCHEMA,
+        retention_us=7,
+        table_name="t",
+        data_state=DataState.COPYING,
+        last_logged=OpId(3, 9),
+        quarantine="quarantine/x",
+        bucket=1,
+        range_pos=2,
+        partition=spec,
+        flush_opid=OpId(2, 4),
+        flush_time=77,
+        history_horizon=5,
+        next_block=6,
+        wal_generation=2,
+        state=b"abc",
+    )
+    block.save(disk)
+    assert Superblock.load(disk, block.tablet_id) == block
+    assert Superblock.list_tablets(disk) == [block.tablet_id]
+
+
+def test_superblock_block_number_below_saved_is_refused() -> None:
+    """Goal: block numbers are never reused. Method: save a lower next number."""
+    disk = SimDisk()
+    superblock(INT_SCHEMA, next_block=4).save(disk)
+    with pytest.raises(InvariantViolation):
+        superblock(INT_SCHEMA, next_block=3).save(disk)
+
+
+def test_superblock_damaged_or_absent_says_which() -> None:
+    """Goal: absence is DOES_NOT_EXIST, damage is Corruption. Method: load without a file, then with a flipped bit."""
+    disk = SimDisk()
+    with pytest.raises(Refused) as refused:
+        Superblock.load(disk, "a" * 32)
+    assert refused.value.code is Code.TABLET_NOT_FOUND
+    superblock(INT_SCHEMA).save(disk)
+    disk.corrupt(superblock_path("a" * 32), 40)
+    with pytest.raises(Corruption):
+        Superblock.load(disk, "a" * 32)
+
+
+def test_orphans_sweep_removes_only_what_no_superblock_names() -> None:
+    """Goal: TC-64: blocks that no superblock names are reclaimed, named ones stay. Method: one flushed tablet and two
+    stray files."""
+    disk = SimDisk()
+    tablet = Tablet.create(disk, superblock(INT_SCHEMA))
+    tablet.apply([write_entry(1, INT_SCHEMA, ["k", "r"], [{"op": 1, "offset": 1, "k": 1, "r": 2}])])
+    tablet.flush()
+    disk.poke("data/stray.arrow", b"x")
+    disk.poke("data/stray.idx", b"x")
+    live = block_names(tablet.superblock)
+    assert sweep_orphans(disk, live) == ["data/stray.arrow", "data/stray.idx"]
+    assert {f"data/{n}" for n in disk.listdir("data")} == live
+    again = Tablet.open(disk, Superblock.load(disk, tablet.tablet_id))
+    assert again.checksum() == tablet.checksum()
+    disk.close()
