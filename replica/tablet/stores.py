@@ -66,20 +66,18 @@ class Stores:
         located = self.active.locate(h, keys, needles.order)
         known = located.ids >= 0
         where = np.full(rows, _NOWHERE, dtype=np.int32)
-        at = located.ids
+        # A copy: what is found elsewhere must not look like rows of the active store.
+        at = located.ids.copy()
         live = np.zeros(rows, dtype=np.bool_)
         if known.any():
             live = known & (self.active.superseded[at] == MAX_HYBRID_TIME)
             where[live] = _ACTIVE
-            at = at.copy()
         if self.frozen is not None and self.frozen.rows:
             known = self._locate_frozen(self.frozen, h, keys, known, (where, at, live))
         if not self.blocks:
             return Found(located, live, where, at, None, ())
         pending = ~known & ~lazy
         if pending.any():
-            if located.ids is at:
-                at = at.copy()
             locate_in_blocks(self.blocks, needles, keys, pending, where, at)
             live |= where >= 0
         unknown = ~known & lazy

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nyala.replica.base import Code, RowCode, hybrid_from_us, limits
-from nyala.replica.rows import RowError, RowOp
+from nyala.replica.rows import RowError, RowOp, WriteMeta
 from nyala.replica.tablet import Superblock, Tablet
 from tests.harness.sim_disk import SimDisk
 from tests.harness.tablet_twin import INT_SCHEMA, SOURCE, ledger_entry, rows_of, superblock, write_entry
@@ -50,10 +50,8 @@ def test_ledger_replayed_rows_return_their_errors_until_done_passes() -> None:
     """Goal: a replayed batch, cut anywhere, returns the errors its rows had, also after a flush and a restart; below
     `done` they are forgotten. Method: two failing rows, replay whole, in part, after reopening, then with `done`."""
     disk, tablet = _tablet()
-    first = write_entry(1, INT_SCHEMA, NAMES, _rows(1, 2, 11, 12, 3))
     errors = (RowError(11, RowCode.ALREADY_PRESENT, ""), RowError(12, RowCode.ALREADY_PRESENT, ""))
     (result,) = tablet.apply([write_entry(1, INT_SCHEMA, NAMES, _rows(1, 2, 11, 12, 13))])
-    assert first.opid.index == 1
     assert result.row_errors == errors and result.rows_applied == 3
     tablet.flush()
     tablet = _reopen(disk, tablet)
@@ -67,6 +65,7 @@ def test_ledger_replayed_rows_return_their_errors_until_done_passes() -> None:
     assert (whole.row_errors, whole.rows_applied, whole.rows_replayed) == (errors, 0, 5)
     assert (part.row_errors, part.rows_applied, part.rows_replayed) == (errors[1:], 1, 2)
     assert new.row_errors == errors[1:]
+    disk.close()
 
 
 def test_ledger_generations_start_anew_and_refuse_older() -> None:
@@ -134,6 +133,7 @@ def test_ledger_client_write_again_returns_the_first_result() -> None:
     assert kept.row_errors == second.row_errors
     assert moved.rows_applied == 1
     assert expired.error is not None and expired.error.code is Code.EXPIRED
+    disk.close()
 
 
 def test_ledger_idle_client_expires_by_entry_time_not_by_clock() -> None:
@@ -165,13 +165,12 @@ def test_ledger_saved_is_as_of_the_flush_not_of_the_moment() -> None:
     assert tablet.ledger_sources()[0].last_offset == 2
     (result,) = tablet.apply([later])
     assert (result.rows_applied, result.rows_replayed) == (2, 0)
+    disk.close()
 
 
 def test_precheck_knows_what_the_ledger_knows() -> None:
     """Goal: a refusal or a remembered result is known without the log, and asking changes nothing.
     Method: GAP, replay of a client's write, and a fresh one."""
-    from nyala.replica.rows import WriteMeta
-
     _, tablet = _tablet()
     tablet.apply([_client(1, 1, 1)])
     gap = tablet.precheck(WriteMeta(column_ids=(1, 4), rows=1, source=SOURCE, after=3))

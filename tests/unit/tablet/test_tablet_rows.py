@@ -186,7 +186,7 @@ def test_schema_change_that_breaks_rows_is_refused() -> None:
 
 
 def test_scan_predicates_limit_and_columns_agree_with_plain_filtering() -> None:
-    """Goal: pruning by block never loses a row. Method: rows in two blocks and in memory, every operator, each bound."""
+    """Goal: pruning by block never loses a row. Method: rows in two blocks and in memory, every operator and bound."""
     disk, tablet = _filled(40)
     tablet.flush()
     tablet.apply([write_entry(2, INT_SCHEMA, NAMES, [_row(100 + i, 40 + i) for i in range(40)])])
@@ -224,8 +224,9 @@ def test_scan_below_the_history_horizon_is_refused_not_partial() -> None:
         tablet.scan(snapshot_time=horizon - 1)
     assert refused.value.code is Code.HISTORY_GONE
     for index in (6, 7, 8):
-        (row,) = rows_of(tablet.scan(snapshot_time=index << 12, predicates=[Predicate("k", "=", (0,))]), INT_SCHEMA)
-        assert row["v"] == (index if index == 1 else row["v"])
+        if index << 12 >= horizon:
+            (row,) = rows_of(tablet.scan(snapshot_time=index << 12, predicates=[Predicate("k", "=", (0,))]), INT_SCHEMA)
+            assert row["v"] == index
     disk.close()
 
 
