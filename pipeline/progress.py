@@ -45,6 +45,7 @@ class Progress:
         """For a person."""
         text = f"micro-batch {self.batch_id}: {self.records:,} records in {self.duration_s:.2f} s ({self.rate:,.0f}/s)"
         text += f", {self.applied:,} applied in {self.batches} batches"
+        text += f", tasks {self.task_s:.2f} s of it decoding {self.decode_s:.2f} s"
         if self.replayed:
             text += f", {self.replayed:,} already there"
         if self.dead_letters:

@@ -37,6 +37,7 @@ def submit_command(
         command += ["--py-files", ",".join(py_files)]
     settings = {
         "spark.ui.enabled": "false",
+        "spark.log.level": "ERROR",
         "spark.driver.extraJavaOptions": "-XX:+UseSerialGC",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
@@ -55,6 +56,8 @@ def submit_environment(environ: Mapping[str, str] | None = None) -> dict[str, st
     environment["PYSPARK_PYTHON"] = sys.executable
     environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
     environment["JAVA_HOME"] = str(Path(java()).resolve().parents[1])
+    # Workers' warnings would end up between the job's own lines.
+    environment.setdefault("PYTHONWARNINGS", "ignore::FutureWarning")
     environment.pop("SPARK_HOME", None)
     return environment
 

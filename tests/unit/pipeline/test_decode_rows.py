@@ -1,0 +1,182 @@
+"""Records to rows: operations, keys, framing, dead letters, mixed writer schemas."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import fastavro
+import numpy as np
+import pyarrow as pa
+
+from nyala import schemas
+from nyala.pipeline.decode import Decoded, RowDecoder, WriterSchema
+from nyala.pipeline.framing import Framing, wrap
+from nyala.pipeline.row_schema import encode_key, row_schema_json
+from nyala.replica.base import RowCode, limits
+from nyala.replica.rows import Column, ColumnType, RowOp, TableSchema
+
+SCHEMA = TableSchema(
+    1,
+    (
+        Column(id=1, name="k", type=ColumnType.INT64, nullable=False),
+        Column(id=2, name="n", type=ColumnType.INT16),
+        Column(id=3, name="t", type=ColumnType.STRING),
+    ),
+    ("k",),
+)
+FULL = row_schema_json(SCHEMA)
+PARTIAL = row_schema_json(SCHEMA, ["n"], name="Partial")
+
+
+def value(writer: str, row: dict[str, Any], framing: Framing = Framing.SINGLE_OBJECT, registry_id: int = 0) -> bytes:
+    parsed = schemas.parse_json(writer)
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, parsed, row)
+    return wrap(framing, out.getvalue(), fingerprint=schemas.fingerprint64(parsed), registry_id=registry_id)
+
+
+def decode(
+    records: list[tuple[bytes | None, bytes | None]], decoder: RowDecoder | None = None, headers: Any = None
+) -> Decoded:
+    decoder = decoder or RowDecoder(SCHEMA, Framing.SINGLE_OBJECT, [WriterSchema(FULL), WriterSchema(PARTIAL)])
+    keys = pa.array([key for key, _ in records], pa.binary())
+    values = pa.array([each for _, each in records], pa.binary())
+    return decoder.decode(keys, values, np.arange(100, 100 + len(records), dtype=np.int64), headers)
+
+
+def row(k: int, n: int | None = 1, t: str | None = "x", op: str = "UPSERT") -> tuple[bytes, bytes]:
+    return encode_key(SCHEMA, {"k": k}), value(FULL, {"k": k, "n": n, "t": t, "op": op})
+
+
+def rows_of(decoded: Decoded) -> list[dict[str, Any]]:
+    return [each for batch in decoded.batches for each in batch.to_pylist()]
+
+
+def test_good_records_become_one_batch_in_offset_order() -> None:
+    """Goal: values, nulls, operations and offsets arrive as written. Method: three rows of one schema."""
+    decoded = decode([row(1), row(2, None, None), row(3, 7, "é", "DELETE")])
+    assert decoded.faults == []
+    assert len(decoded.batches) == 1
+    assert rows_of(decoded) == [
+        {"k": 1, "n": 1, "t": "x", "__op": RowOp.UPSERT, "__offset": 100},
+        {"k": 2, "n": None, "t": None, "__op": RowOp.UPSERT, "__offset": 101},
+        {"k": 3, "n": 7, "t": "é", "__op": RowOp.DELETE, "__offset": 102},
+    ]
+    assert decoded.batches[0].schema.field("n").type == pa.int16()
+
+
+def test_null_value_deletes_by_the_key_and_joins_its_run() -> None:
+    """Goal: a null value is delete_ignore with the Kafka key's columns, in place. Method: one between two rows."""
+    decoded = decode([row(1), (encode_key(SCHEMA, {"k": 9}), None), row(2)])
+    assert [(each["k"], each["__op"]) for each in rows_of(decoded)] == [(1, 2), (9, RowOp.DELETE_IGNORE), (2, 2)]
+    assert len(decoded.batches) == 1
+    assert rows_of(decode([(encode_key(SCHEMA, {"k": 9}), None)])) == [{"k": 9, "__op": 7, "__offset": 100}]
+
+
+def test_each_kind_of_bad_record_is_a_fault_and_the_rest_goes_on() -> None:
+    """Goal: one bad record of every kind costs only itself and says why. Method: all kinds between good rows."""
+    good_key, good = row(1)
+    extra = '{"type":"record","name":"E","fields":[{"name":"k","type":"long"},{"name":"zz","type":"int"}]}'
+    wrong = '{"type":"record","name":"W","fields":[{"name":"k","type":"long"},{"name":"n","type":"string"}]}'
+    wide = '{"type":"record","name":"V","fields":[{"name":"k","type":"long"},{"name":"n","type":"int"}]}'
+    ops = '{"type":"record","name":"O","fields":[{"name":"k","type":"long"},{"name":"op","type":{"type":"enum","name":"Op","symbols":["UPSERT","MERGE"]}}]}'  # noqa: E501
+    writers = [WriterSchema(each) for each in (FULL, extra, wrong, wide, ops)]
+    decoder = RowDecoder(SCHEMA, Framing.SINGLE_OBJECT, writers)
+    bad: list[tuple[bytes | None, bytes | None, RowCode, str]] = [
+        (good_key, good[:-2], RowCode.UNDECODABLE, "t"),
+        (good_key, good + b"\x00", RowCode.UNDECODABLE, ""),
+        (good_key, b"", RowCode.UNDECODABLE, ""),
+        (good_key, b"junk that is no frame", RowCode.UNDECODABLE, ""),
+        (good_key, good[:2] + b"\x00" * 8 + good[10:], RowCode.UNKNOWN_SCHEMA, ""),
+        (None, good, RowCode.NULL_KEY, ""),
+        (None, None, RowCode.NULL_KEY, ""),
+        (b"\x80", None, RowCode.UNDECODABLE, ""),
+        (encode_key(SCHEMA, {"k": 2}), good, RowCode.KEY_MISMATCH, "k"),
+        (b"\x02\x02", good, RowCode.KEY_MISMATCH, ""),
+        (good_key, value(extra, {"k": 1, "zz": 1}), RowCode.UNKNOWN_COLUMN, "zz"),
+        (good_key, value(wrong, {"k": 1, "n": "a"}), RowCode.WRONG_TYPE, "n"),
+        (good_key, value(wide, {"k": 1, "n": 1 << 20}), RowCode.VALUE_OUT_OF_RANGE, "n"),
+        (good_key, value(ops, {"k": 1, "op": "MERGE"}), RowCode.UNKNOWN_OPERATION, ""),
+        (good_key, b"\xc3\x01" + b"\x00" * limits.ROW_SIZE_BYTES_MAX, RowCode.ROW_TOO_LARGE, ""),
+    ]
+    records = [row(50)]
+    for key, each, _, _ in bad:
+        records += [(key, each), row(51)]  # type: ignore[list-item]
+    decoded = decode(records, decoder)
+    found = [(fault.offset, fault.code, fault.column) for fault in decoded.faults]
+    assert found == [(101 + 2 * pos, code, column) for pos, (_, _, code, column) in enumerate(bad)]
+    assert [each["k"] for each in rows_of(decoded)] == [50] + [51] * len(bad)
+
+
+def test_invalid_utf8_is_a_fault_of_its_row_only() -> None:
+    """Goal: bytes that are no UTF-8 never reach a string column. Method: corrupt one string's bytes."""
+    key, good = row(1, 1, "abcd")
+    decoded = decode([row(5), (key, good.replace(b"abcd", b"ab\xff\xfe")), row(6)])
+    assert [(fault.offset, fault.code, fault.column) for fault in decoded.faults] == [(101, RowCode.UNDECODABLE, "t")]
+    assert [each["k"] for each in rows_of(decoded)] == [5, 6]
+
+
+def test_writer_schemas_that_alternate_keep_offset_order_in_runs() -> None:
+    """Goal: partial updates keep their columns and their place. Method: full, partial, delete, partial, full."""
+    key = encode_key(SCHEMA, {"k": 1})
+    part = value(PARTIAL, {"k": 1, "n": 5, "op": "UPDATE"})
+    decoded = decode([row(1), (key, part), (key, None), (key, part), row(1, 3)])
+    assert [batch.schema.names for batch in decoded.batches] == [
+        ["k", "n", "t", "__op", "__offset"],
+        ["k", "n", "__op", "__offset"],
+        ["k", "n", "t", "__op", "__offset"],
+    ]
+    assert [each["__offset"] for each in rows_of(decoded)] == [100, 101, 102, 103, 104]
+    assert [each["__op"] for each in rows_of(decoded)] == [2, 3, 7, 3, 2]
+
+
+def test_header_decides_the_operation() -> None:
+    """Goal: `nyala-op` beats the enum, an unknown one is a fault. Method: headers as Spark delivers them."""
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    headers = pa.array(
+        [None, [{"key": "nyala-op", "value": b"insert"}], [{"key": "trace", "value": b"1"}], [{"key": "nyala-op", "value": b"x"}]],
+        kind,
+    )  # fmt: skip
+    decoded = decode([row(1), row(2), row(3, op="DELETE"), row(4)], headers=headers)
+    assert [each["__op"] for each in rows_of(decoded)] == [RowOp.UPSERT, RowOp.INSERT, RowOp.DELETE]
+    assert [(fault.offset, fault.code) for fault in decoded.faults] == [(103, RowCode.UNKNOWN_OPERATION)]
+
+
+def test_framing_is_never_guessed() -> None:
+    """Goal: the declared framing alone decides. Method: a bare datum that looks single-object, read as both."""
+    text = '{"type":"record","name":"B","fields":[{"name":"k","type":"long"},{"name":"t","type":"string"}]}'
+    datum = value(text, {"k": -98, "t": "\x01" * 8}, Framing.BARE)
+    assert datum[:2] == b"\xc3\x01" or datum[0] == 0xC3
+    bare = RowDecoder(SCHEMA, Framing.BARE, bare_schema=text)
+    key = encode_key(SCHEMA, {"k": -98})
+    assert rows_of(decode([(key, datum)], bare))[0]["t"] == "\x01" * 8
+    assert decode([(key, datum)]).faults[0].code in (RowCode.UNKNOWN_SCHEMA, RowCode.UNDECODABLE)
+    confluent = RowDecoder(SCHEMA, Framing.CONFLUENT, [WriterSchema(FULL, 77)])
+    framed = value(FULL, {"k": 1, "n": 1, "t": "x", "op": "INSERT"}, Framing.CONFLUENT, 77)
+    assert rows_of(decode([(encode_key(SCHEMA, {"k": 1}), framed)], confluent))[0]["__op"] == RowOp.INSERT
+    unknown = value(FULL, {"k": 1, "n": 1, "t": "x", "op": "INSERT"}, Framing.CONFLUENT, 78)
+    assert decode([(encode_key(SCHEMA, {"k": 1}), unknown)], confluent).faults[0].code is RowCode.UNKNOWN_SCHEMA
+
+
+def test_unknown_schema_is_looked_up_once_per_batch_then_known() -> None:
+    """Goal: a schema registered meanwhile is found, and a wrong one costs one look-up. Method: count the calls."""
+    calls: list[int] = []
+
+    def lookup() -> list[WriterSchema]:
+        calls.append(1)
+        return [WriterSchema(FULL)]
+
+    decoder = RowDecoder(SCHEMA, Framing.SINGLE_OBJECT, [], lookup=lookup)
+    assert len(rows_of(decode([row(1), row(2)], decoder))) == 2
+    assert len(calls) == 1
+    decode([row(3)], decoder)
+    assert len(calls) == 1
+
+
+def test_missing_key_columns_come_from_the_kafka_key() -> None:
+    """Goal: a writer schema without key columns still names its row. Method: value with one other column."""
+    text = '{"type":"record","name":"N","fields":[{"name":"n","type":["null","int"]}]}'
+    decoder = RowDecoder(SCHEMA, Framing.SINGLE_OBJECT, [WriterSchema(text)])
+    decoded = decode([(encode_key(SCHEMA, {"k": 4}), value(text, {"n": 8}))], decoder)
+    assert rows_of(decoded) == [{"k": 4, "n": 8, "__op": RowOp.UPSERT, "__offset": 100}]
