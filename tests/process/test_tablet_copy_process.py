@@ -1,0 +1,184 @@
+"""Tablet copies between real servers: many requests at once, a follower left behind, a death in the middle."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from nyala.replica.base import Code, DataState
+from nyala.replica.rpc import pb
+from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
+from tests.harness.rows import batch, read_rows, table_info, write_request
+
+pytestmark = pytest.mark.process
+
+TABLET = "tablet-1"
+NO_RETAINED_LOG = ("--log-retain-entries", "0", "--log-retain-bytes", "0")
+
+
+def create(cluster: LocalCluster, servers: list[ServerProcess]) -> ServerProcess:
+    """The tablet on `servers`; returns its leader."""
+    config = pb.RaftConfig(members=[s.member() for s in servers])
+    for server in servers:
+        request = pb.CreateTabletRequest(
+            dest_uuid=server.uuid, tablet_id=TABLET, table=table_info(), config=config, leader_hint=servers[0].uuid
+        )
+        reply = server.tablets.CreateTablet(request, timeout=10)
+        assert not reply.error.code, reply.error
+    return cluster.leader(TABLET)
+
+
+def write(cluster: LocalCluster, first: int, rows: int) -> int:
+    """Upsert keys [first, first + rows) at whoever leads, until acknowledged; returns the write's hybrid time."""
+
+    def once() -> Any:
+        leader = cluster.leader(TABLET)
+        request = write_request(leader.uuid, TABLET, batch(list(range(first, first + rows)), ["x" * 100] * rows))
+        reply = leader.tablets.Write(request, timeout=5)
+        return reply.hybrid_time if not reply.error.code else None
+
+    return int(wait_until(once, "a write is acknowledged"))
+
+
+def flush(server: ServerProcess) -> None:
+    reply = server.tablets.Flush(pb.FlushRequest(dest_uuid=server.uuid, tablet_id=TABLET), timeout=20)
+    assert not reply.error.code, reply.error
+
+
+def change(server: ServerProcess, kind: str, member: Any) -> Any:
+    request = pb.ChangeConfigRequest(
+        dest_uuid=server.uuid, tablet_id=TABLET, edits=[pb.ConfigEdit(kind=kind, member=member)]
+    )
+    reply = server.tablets.ChangeConfig(request, timeout=30)
+    assert not reply.error.code, reply.error
+    return reply.config
+
+
+def state(cluster: LocalCluster, server: ServerProcess) -> tuple[int, str]:
+    status = cluster.status(server, TABLET)
+    return (status.data_state, status.role) if status is not None else (int(DataState.DOES_NOT_EXIST), "")
+
+
+def is_voter(cluster: LocalCluster, server: ServerProcess) -> bool:
+    config = cluster.status(cluster.leader(TABLET), TABLET).committed_config
+    return any(m.uuid == server.uuid and m.votes for m in config.members)
+
+
+def rows_of(server: ServerProcess, snapshot_time: int) -> tuple[int, int]:
+    reply = server.tablets.Checksum(
+        pb.ChecksumRequest(dest_uuid=server.uuid, tablet_id=TABLET, snapshot_time=snapshot_time, timeout_us=15_000_000),
+        timeout=20,
+    )
+    assert not reply.error.code, reply.error
+    return reply.checksum, reply.rows
+
+
+def start_copy(source: ServerProcess, target: ServerProcess, term: int, believed: DataState) -> Any:
+    host, _, port = source.address.rpartition(":")
+    request = pb.StartTabletCopyRequest(
+        dest_uuid=target.uuid,
+        from_uuid=source.uuid,
+        from_addresses=[pb.Address(host=host, port=int(port))],
+        tablet_id=TABLET,
+        term=term,
+        current_state=int(believed),
+    )
+    return target.copies.StartTabletCopy(request, timeout=10)
+
+
+def test_many_copy_requests_at_once_run_one_copy() -> None:
+    """Goal: rows TC-27, TC-28 and TC-10. Method: 30 StartTabletCopy at once to a blank server with a throttled
+    download: one is accepted, the others are told that it is in progress; progress is visible; a late request that
+    still believes in the blank server is refused once the replica is READY, and a stale term too."""
+    with local_cluster(1) as cluster:
+        source = create(cluster, cluster.servers[:1])
+        time = write(cluster, 0, 20_000)
+        flush(source)
+        target = cluster.add_server("--copy-rate-bytes-per-s", "4000000")
+        term = cluster.status(source, TABLET).term
+        with ThreadPoolExecutor(8) as pool:
+            replies = list(pool.map(lambda _: start_copy(source, target, term, DataState.DOES_NOT_EXIST), range(30)))
+        codes = [r.error.code for r in replies]
+        assert codes.count(0) == 1 and codes.count(Code.ALREADY_INPROGRESS) == 29
+
+        def progress() -> Any:
+            jobs = target.copies.ListCopies(pb.ListCopiesRequest(dest_uuid=target.uuid), timeout=5).jobs
+            return [j for j in jobs if 0 < j.bytes_done < j.bytes_total and j.phase.startswith("COPY.")]
+
+        wait_until(progress, "the copy shows its progress in bytes")
+        wait_until(lambda: state(cluster, target)[0] == DataState.READY, "the copy is READY")
+        late = start_copy(source, target, term, DataState.DOES_NOT_EXIST)
+        assert (late.error.code, late.error.detail) == (Code.ILLEGAL_STATE, "STATE")
+        stale = start_copy(source, target, term - 1, DataState.READY)
+        assert (stale.error.code, stale.current_term) == (Code.BAD_TERM, term)
+        assert state(cluster, target)[0] == DataState.READY
+        assert time > 0
+
+
+def test_follower_left_behind_is_copied_anew() -> None:
+    """Goal: rows TC-06 and TC-29. Method: stop a follower, write and collect the leader's log, start it again: it ends
+    READY and equal, and its old log, metadata and superblock are in a quarantine."""
+    with local_cluster(3, *NO_RETAINED_LOG) as cluster:
+        leader = create(cluster, cluster.servers)
+        write(cluster, 0, 10)
+        behind = next(s for s in cluster.servers if s is not leader)
+        behind.kill()
+        for start in range(0, 20_000, 4000):
+            time = write(cluster, start, 4000)
+        for server in cluster.servers:
+            if server is not behind:
+                flush(server)
+        behind.start()
+        wait_until(lambda: cluster.status(behind, TABLET).flush_index > 0, "the follower was copied", 30)
+        everyone = wait_until(lambda: {rows_of(s, time) for s in cluster.servers}, "replicas agree", 30)
+        assert len(everyone) == 1 and next(iter(everyone))[1] == 20_000
+        kept = list((behind.root / "quarantine").iterdir())
+        assert len(kept) == 1 and {p.name for p in kept[0].iterdir()} == {"superblock", "cmeta", "wal"}
+
+
+@pytest.mark.parametrize("point", ["copy.3", "copy.5"])
+def test_server_that_dies_while_copying_is_copied_again(point: str) -> None:
+    """Goal: rows TC-60 and TC-25. Method: the new server dies at a crash point of its copy; restarted, it is a
+    tombstone or READY, the leader asks again, and it becomes a voter with equal rows."""
+    with local_cluster(1) as cluster:
+        leader = create(cluster, cluster.servers[:1])
+        write(cluster, 0, 5000)
+        flush(leader)
+        time = write(cluster, 5000, 10)
+        target = cluster.add_server(env={"NYALA_CRASH_POINT": point})
+        change(leader, "add", target.member(votes=False, promote=True))
+        assert target.wait_exit() == 85
+        target.env.clear()
+        target.start()
+        wait_until(lambda: is_voter(cluster, target), "the new server is a voter", 40)
+        assert rows_of(target, time) == rows_of(cluster.leader(TABLET), time)
+        orphans = {p.name for p in (target.root / "data").iterdir()}
+        status = cluster.status(target, TABLET)
+        assert status.bytes_on_disk == sum((target.root / "data" / name).stat().st_size for name in orphans)
+
+
+def test_removed_server_that_is_added_again_is_revived_by_a_copy() -> None:
+    """Goal: rows TC-08 and CC-29. Method: remove and delete a replica, add it again: it is copied over its
+    tombstone, with a term no lower than it had; a delayed deletion with the older config's id then misses it."""
+    with local_cluster(3) as cluster:
+        leader = create(cluster, cluster.servers)
+        write(cluster, 0, 100)
+        doomed = next(s for s in cluster.servers if s is not leader)
+        without = change(leader, "remove", doomed.member())
+        delete = pb.DeleteTabletRequest(
+            dest_uuid=doomed.uuid, tablet_id=TABLET, committed_config_id=without.opid, has_cas=True
+        )
+        assert not doomed.tablets.DeleteTablet(delete, timeout=10).error.code
+        term = cluster.status(doomed, TABLET).term
+        write(cluster, 100, 100)
+        change(leader, "add", doomed.member(votes=False, promote=True))
+        wait_until(lambda: is_voter(cluster, doomed), "the revived server is a voter", 30)
+        wait_until(lambda: cluster.status(doomed, TABLET).committed_config.opid.index > without.opid.index, "it knows")
+        late = doomed.tablets.DeleteTablet(delete, timeout=10)
+        assert late.error.code == Code.CAS_FAILED
+        status = cluster.status(doomed, TABLET)
+        assert status.data_state == DataState.READY and status.term >= term
+        request = pb.ScanRequest(dest_uuid=leader.uuid, tablet_id=TABLET, all_columns=True)
+        assert len(read_rows(leader.tablets.Scan(request, timeout=10))[0]) == 200
