@@ -384,8 +384,7 @@ class Log:
     def gc(self, keep_from_index: int) -> int:
         """Remove the oldest closed segments that hold nothing at or above that index; returns the bytes freed.
 
-        Stops at anchors, at segments that somebody reads or pins, and before the newest segment with entries, which
-        tells the log's last OpId.
+        Stops at anchors, at segments that somebody reads or pins, and at the log's last entry.
         """
         freed = 0
         while (info := self._unlist_oldest(keep_from_index)) is not None:
@@ -396,7 +395,8 @@ class Log:
 
     def _unlist_oldest(self, keep_from_index: int) -> SegmentInfo | None:
         with self._state:
-            info = self._retention.pop_oldest(keep_from_index)
+            # Whatever the caller thinks is safe: the last entry stays, or the log would forget its last OpId.
+            info = self._retention.pop_oldest(min(keep_from_index, self._index.terms.last_index))
             if info is not None:
                 self._index.drop_segments_below(info.number + 1)
             return info

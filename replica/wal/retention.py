@@ -48,13 +48,11 @@ class Retention:
     def pop_oldest(self, keep_from_index: int) -> SegmentInfo | None:
         """Take the oldest segment off the list if nobody needs it; None if it must stay.
 
-        It must if it is open or held, holds anything at or above the index or an anchor, or is the newest with entries,
-        which tells the log's last OpId.
+        It must if it is open or held, or ever held anything at or above the index or an anchor.
         """
         keep = min([keep_from_index, *(anchor.index for anchor in self.anchors)])
-        newest = max((info.number for info in self.segments if info.last_index >= info.first_index), default=0)
         info = self.segments[0] if self.segments else None
-        if info is None or not info.closed or info.number >= newest or info.last_index >= keep:
+        if info is None or not info.closed or info.last_index >= keep:
             return None
         if self._holds[info.number] > 0:
             return None
