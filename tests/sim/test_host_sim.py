@@ -14,12 +14,12 @@ FIRST = int(os.environ.get("NYALA_SIM_FIRST", "0"))
 
 
 def history(seed: int) -> tuple[SimCluster, Workload]:
-    """One bad day of 1.5 virtual seconds, then convergence and all verifiers."""
+    """One bad day of 1.2 virtual seconds, then convergence and all verifiers."""
     cluster = SimCluster(seed, voters=5 if seed % 7 == 0 else 3, spares=seed % 3)
     workload = Workload(cluster, Swarm.draw(cluster))
     cluster.start(hinted="a" if seed % 2 else None)
     workload.begin()
-    cluster.run_for(1_500_000)
+    cluster.run_for(1_200_000)
     converge(cluster, workload)
     return cluster, workload
 
