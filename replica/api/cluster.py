@@ -131,7 +131,7 @@ def connect(address: str, *, options: ClientOptions | None = None) -> Cluster:
     try:
         client = Client(parse_masters(address), options)
     except Refused as e:
-        raise NotApplied(e.code, e.what, **e.values) from e
+        raise NotApplied(e.code, e.what, **e.values) from e  # type: ignore[arg-type]
     try:
         client.list_tables()
     except BaseException:

@@ -80,7 +80,7 @@ def _as_mistake(make: Any) -> Any:
     try:
         return make()
     except Refused as e:
-        raise NotApplied(e.code, e.what, **e.values) from e
+        raise NotApplied(e.code, e.what, **e.values) from e  # type: ignore[arg-type]
 
 
 def _pairs(columns: Columns) -> list[tuple[str, Any]]:

@@ -13,7 +13,7 @@ LISTED_MAX = 30
 
 def mistake(what: str, /, **values: object) -> NotApplied:
     """A wrong argument."""
-    return NotApplied(Code.INVALID_ARGUMENT, what, **values)
+    return NotApplied(Code.INVALID_ARGUMENT, what, **values)  # type: ignore[arg-type]
 
 
 def unknown(kind: str, name: object, known: Iterable[str], *, code: Code = Code.INVALID_ARGUMENT) -> NotApplied:
