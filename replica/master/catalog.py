@@ -19,6 +19,10 @@ REQUESTS_MAX = 4096
 Record = dict[str, Any]
 
 
+def _group(key: str) -> str:
+    return key.partition("/")[0]
+
+
 def encode_change(puts: Mapping[str, Record], deletes: Sequence[str] = (), request_id: str = "") -> bytes:
     """The `meta` of a CATALOG entry."""
     records = [{"key": k, "value": json.dumps(v, sort_keys=True).encode()} for k, v in sorted(puts.items())]
@@ -40,6 +44,8 @@ class Catalog:
         self._superblock = superblock
         self._lock = threading.Lock()
         self._records: dict[str, Record] = {}
+        self._groups: dict[str, dict[str, Record]] = {}
+        """The same records by the first part of their key, so that listing one kind does not walk the others."""
         self._requests: dict[str, None] = {}
         self._applied = superblock.flush_opid
         self._applied_time = superblock.flush_time
@@ -60,6 +66,8 @@ class Catalog:
             value = json.loads(state)
             self._records = {str(k): dict(v) for k, v in value["records"].items()}
             self._requests = dict.fromkeys(value["requests"])
+            for key, record in self._records.items():
+                self._groups.setdefault(_group(key), {})[key] = record
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise Corruption("the catalog's state cannot be read", reason=str(error)) from error
 
@@ -85,7 +93,8 @@ class Catalog:
     def items(self, prefix: str) -> Iterator[tuple[str, Record]]:
         """(key without prefix, record) of all keys under `prefix`, sorted; the records are to be read only."""
         with self._lock:
-            found = sorted((k, v) for k, v in self._records.items() if k.startswith(prefix))
+            records = self._groups.get(_group(prefix), {}) if "/" in prefix else self._records
+            found = sorted((k, v) for k, v in records.items() if k.startswith(prefix))
         return ((k[len(prefix) :], v) for k, v in found)
 
     def seen(self, request_id: str) -> bool:
@@ -122,7 +131,10 @@ class Catalog:
         with self._lock:
             for key in change["deletes"]:
                 self._records.pop(key, None)
-            self._records.update(puts)
+                self._groups.get(_group(key), {}).pop(key, None)
+            for key, record in puts.items():
+                self._records[key] = record
+                self._groups.setdefault(_group(key), {})[key] = record
 
     def flush(self) -> bool:
         """Make everything applied durable without the log; False if it already is. Raises what the disk raises."""

@@ -188,12 +188,6 @@ class CatalogGroup:
         if error is not None:
             raise error
 
-    async def barrier(self) -> None:
-        """Returns when this master is known to lead and to have applied all that was committed before the call."""
-        if not self.is_leader:
-            raise self.not_leader()
-        await self._await(lambda done: self.replica.read_barrier(done))
-
     def maintain(self, flush_entries: int) -> None:
         """Flush when the catalog is `flush_entries` behind its log, then let old segments go."""
         if self.catalog.applied_opid.index - self.catalog.flush_opid.index < flush_entries:

@@ -81,6 +81,8 @@ class MasterProcess:
                 asyncio.create_task(self._govern(governor), name="policy tick"),
                 asyncio.create_task(self._watch_parent(), name="parent"),
             ]
+            for task in tasks:
+                task.add_done_callback(self._task_ended)
             await self.stopping.wait()
             for task in tasks:
                 task.cancel()
@@ -92,6 +94,13 @@ class MasterProcess:
             if self.failure is None:
                 await group.stop()
         return RESIGN_EXIT_CODE if self.failure else 0
+
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
+        """A task that died of an error nobody expected takes the process with it: a half-dead master misleads."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            _log.critical("task %s died", task.get_name(), exc_info=error)
+            self.fail(error)
 
     async def _listen(self) -> Address:
         self._server = grpc.aio.server(options=SERVER_OPTIONS)

@@ -22,21 +22,24 @@ class Reporter:
     def __init__(self, state: MasterState) -> None:
         self._state = state
         self._said: dict[str, tuple[Report, int]] = {}
+        self._gone: set[str] = set()
 
     def forget(self) -> None:
         """Nothing is known to be published: everything is reported anew, at the bounded rate."""
         self._said.clear()
+        self._gone.clear()
 
     def changes(self, view: ClusterView) -> dict[str, Report | None]:
-        """By key, the reports to publish now; None for a tablet that is gone."""
+        """By key, the reports to publish now; None for a dropped tablet."""
         budget = max(1, self._state.options.reports_per_second_max * self._state.options.policy_ms // 1000)
         now_us = self._state.mono_us
         out: dict[str, Report | None] = {}
         current = self._reports(view)
-        for key in [k for k in self._said if k not in current and not k.startswith("server:")]:
-            if len(out) < budget:
-                out[key] = None
-                del self._said[key]
+        dropped = (t for t, r in self._state.catalog.items(TABLET) if "dropped_us" in r)
+        for key in [k for k in dropped if k not in self._gone][:budget]:
+            out[key] = None
+            self._gone.add(key)
+            self._said.pop(key, None)
         for key, report in current.items():
             if len(out) >= budget:
                 break

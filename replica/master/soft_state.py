@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from nyala.replica.base import Address, DataState, Member, OpId, RaftConfig, ReplicaError
+from nyala.replica.base import Address, Member, OpId, RaftConfig, ReplicaError
 from nyala.replica.rpc import addresses_from_pb, config_from_pb, pb
 
 
@@ -127,8 +127,3 @@ class SoftState:
         """What the server last said of its replica."""
         server = self.servers.get(uuid)
         return server.replicas.get(tablet_id) if server else None
-
-
-def is_live_data(status: pb.ReplicaStatus) -> bool:
-    """Whether the server holds, or is fetching, data of that replica: not a tombstone."""
-    return status.data_state in (DataState.READY, DataState.COPYING)
