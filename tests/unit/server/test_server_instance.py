@@ -1,0 +1,65 @@
+"""A directory's identity, and a command line's options."""
+
+from __future__ import annotations
+
+import pytest
+
+from nyala.replica.base import Corruption, InvariantViolation, is_uuid
+from nyala.replica.server import ServerOptions, join_cluster, open_or_format
+from nyala.replica.server.__main__ import parse
+from nyala.replica.server.instance import FOLDERS
+from tests.harness.copies import TestClock, new_disk
+
+
+def test_directory_is_formatted_once_and_keeps_its_uuid() -> None:
+    """Goal: row TC-33 and one identity for ever. Method: open twice; write into each folder."""
+    disk = new_disk()
+    first = open_or_format(disk, TestClock())
+    assert is_uuid(first.uuid)
+    assert disk.exists("instance")
+    for folder in FOLDERS:
+        disk.replace(f"{folder}/probe", b"")
+    assert open_or_format(disk, TestClock()) == first
+
+
+def test_damaged_foreign_or_missing_identity_is_refused() -> None:
+    """Goal: an identity is never guessed. Method: flip a byte, ask for another kind, remove the file beside data."""
+    disk = new_disk()
+    open_or_format(disk, TestClock())
+    with pytest.raises(Corruption, match="another kind"):
+        open_or_format(disk, TestClock(), kind="MASTER")
+    disk.corrupt("instance", 30)
+    with pytest.raises(Corruption, match="damaged"):
+        open_or_format(disk, TestClock())
+    disk.remove("instance")
+    disk.poke("consensus-meta/t1", b"a promise")
+    with pytest.raises(Corruption, match="missing beside data"):
+        open_or_format(disk, TestClock())
+
+
+def test_server_joins_one_cluster_only() -> None:
+    """Goal: a server that was moved to another cluster's masters says so. Method: join, join again, join another."""
+    disk = new_disk()
+    joined = join_cluster(disk, open_or_format(disk, TestClock()), "c1")
+    assert open_or_format(disk, TestClock()).cluster_id == "c1"
+    assert join_cluster(disk, joined, "c1") == joined
+    with pytest.raises(Corruption, match="another cluster"):
+        join_cluster(disk, joined, "c2")
+
+
+def test_command_line_becomes_options(capsys: pytest.CaptureFixture[str]) -> None:
+    """Goal: a wrong address is one clear line. Method: good and bad arguments."""
+    options = parse(["--root", "/r", "--listen", "h:0", "--masters", "a:1, b:2", "--location", "/z/r"])
+    assert [str(m) for m in options.masters] == ["a:1", "b:2"] and options.wal_sync
+    for bad in (["--masters", "nowhere"], ["--listen", "5"]):
+        with pytest.raises(SystemExit):
+            parse(["--root", "/r", *bad])
+        assert "is not an address of the form host:port" in capsys.readouterr().err
+
+
+def test_options_validate_relations() -> None:
+    """Goal: impossible options are refused at construction. Method: a heartbeat faster than the tick, an empty pool."""
+    with pytest.raises(InvariantViolation):
+        ServerOptions(root="/r", tick_ms=50, heartbeat_ms=20)
+    with pytest.raises(InvariantViolation):
+        ServerOptions(root="/r", scan_threads=0)

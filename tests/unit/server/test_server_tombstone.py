@@ -1,0 +1,83 @@
+"""What is said in the name of a tablet that does not run here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from nyala.replica.base import OpId
+from nyala.replica.cmeta import ConsensusMeta
+from nyala.replica.raft import VoteRequest
+from nyala.replica.server.tombstone import vote_reply
+from tests.harness.copies import CONFIG, SOURCE_UUID, TABLET, TARGET_UUID, close_disks, new_disk
+from tests.harness.sim_disk import SimDisk
+
+OTHER = "d" * 32
+KEPT = OpId(5, 90)
+
+
+@pytest.fixture
+def disk() -> Iterator[SimDisk]:
+    """A disk with the metadata of a tombstone in term 5 that voted for nobody."""
+    disk = new_disk()
+    ConsensusMeta.create(disk, TABLET, TARGET_UUID, CONFIG, 5)
+    yield disk
+    close_disks()
+
+
+def ask(
+    term: int, last: OpId, *, candidate: str = SOURCE_UUID, pre_vote: bool = False, to: str = TARGET_UUID
+) -> VoteRequest:
+    return VoteRequest(to_uuid=to, from_uuid=candidate, term=term, last=last, pre_vote=pre_vote)
+
+
+@pytest.mark.parametrize(
+    ("request_", "granted"),
+    [
+        (ask(6, OpId(5, 90)), True),
+        (ask(6, OpId(6, 1)), True),
+        (ask(5, OpId(5, 90)), True),
+        (ask(6, OpId(5, 89)), False),
+        (ask(9, OpId(4, 999)), False),
+        (ask(4, OpId(5, 90)), False),
+        (ask(6, OpId(5, 90), to="e" * 32), False),
+    ],
+)
+def test_tombstone_votes_by_its_kept_last_opid(disk: SimDisk, request_: VoteRequest, granted: bool) -> None:
+    """Goal: row TC-76. Method: candidates below, at and above the kept 5.90; a granted vote is on disk, a refused one
+    leaves the file as it was."""
+    before = disk.read(f"consensus-meta/{TABLET}")
+    reply = vote_reply(request_, uuid=TARGET_UUID, cmeta=ConsensusMeta.load(disk, TABLET), last=KEPT)
+    assert reply.granted is granted, reply.reason
+    after = ConsensusMeta.load(disk, TABLET)
+    if granted:
+        assert (after.term, after.voted_for) == (request_.term, SOURCE_UUID)
+    else:
+        assert disk.read(f"consensus-meta/{TABLET}") == before and reply.reason
+
+
+def test_tombstone_votes_once_per_term_over_restarts(disk: SimDisk) -> None:
+    """Goal: row TC-14. Method: grant in term 6, reload the metadata, ask for another candidate in term 6."""
+    first = vote_reply(ask(6, KEPT), uuid=TARGET_UUID, cmeta=ConsensusMeta.load(disk, TABLET), last=KEPT)
+    again = vote_reply(ask(6, KEPT), uuid=TARGET_UUID, cmeta=ConsensusMeta.load(disk, TABLET), last=KEPT)
+    other = vote_reply(
+        ask(6, KEPT, candidate=OTHER), uuid=TARGET_UUID, cmeta=ConsensusMeta.load(disk, TABLET), last=KEPT
+    )
+    assert (first.granted, again.granted, other.granted) == (True, True, False)
+
+
+def test_pre_vote_of_a_tombstone_writes_nothing(disk: SimDisk) -> None:
+    """Goal: row CC-33. Method: a pre-vote that is granted; the metadata's bytes stay."""
+    before = disk.read(f"consensus-meta/{TABLET}")
+    cmeta = ConsensusMeta.load(disk, TABLET)
+    assert vote_reply(ask(7, KEPT, pre_vote=True), uuid=TARGET_UUID, cmeta=cmeta, last=KEPT).granted
+    assert disk.read(f"consensus-meta/{TABLET}") == before
+
+
+def test_tombstone_abstains_up_to_its_vote_floor(disk: SimDisk) -> None:
+    """Goal: a replica that may have forgotten its log's end does not vote. Method: ask below and above it."""
+    cmeta = ConsensusMeta.load(disk, TABLET)
+    cmeta.raise_vote_floor(8)
+    assert not vote_reply(ask(8, OpId(9, 9)), uuid=TARGET_UUID, cmeta=cmeta, last=KEPT).granted
+    assert vote_reply(ask(9, OpId(9, 9)), uuid=TARGET_UUID, cmeta=cmeta, last=KEPT).granted
