@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -14,6 +14,7 @@ from nyala.replica.rows import Column, ColumnType, PartitionSpec, TableSchema, t
 
 from .mistakes import mistake, unknown
 
+_Made = TypeVar("_Made")
 _TYPE_TEXT = re.compile(r"^\s*([a-z0-9_]+)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?\s*(not\s+null)?\s*$", re.IGNORECASE)
 _OTHER_NAMES = {
     "boolean": "bool",
@@ -76,7 +77,7 @@ def partition_of(
     return _as_mistake(make)
 
 
-def _as_mistake(make: Any) -> Any:
+def _as_mistake(make: Callable[[], _Made]) -> _Made:
     try:
         return make()
     except Refused as e:
