@@ -212,9 +212,8 @@ def test_scan_below_the_history_horizon_is_refused_not_partial() -> None:
     disk = SimDisk()
     tablet = Tablet.create(disk, superblock(INT_SCHEMA, retention_us=2))
     for index in range(1, 9):
-        tablet.apply(
-            [write_entry(index, INT_SCHEMA, NAMES, [_row(index, 0), _row(index + 100, index)], time=index << 12)]
-        )
+        rows = [_row(10 * index, 0), _row(10 * index + 1, index)]
+        tablet.apply([write_entry(index, INT_SCHEMA, NAMES, rows, time=index << 12)])
         tablet.flush()
     while tablet.compact():
         pass
@@ -226,7 +225,7 @@ def test_scan_below_the_history_horizon_is_refused_not_partial() -> None:
     for index in (6, 7, 8):
         if index << 12 >= horizon:
             (row,) = rows_of(tablet.scan(snapshot_time=index << 12, predicates=[Predicate("k", "=", (0,))]), INT_SCHEMA)
-            assert row["v"] == index
+            assert row["v"] == 10 * index
     disk.close()
 
 
