@@ -91,7 +91,7 @@ def on_vote_request(s: State, m: VoteRequest) -> None:
 
 
 def _why_not(s: State, m: VoteRequest) -> str:
-    """Reasons that leave even the term alone."""
+    """Reasons that leave even the term alone. D-3, D-4, D-5."""
     if m.term < s.term or (m.pre_vote and m.term == s.term):
         return "old term"
     if not m.transfer and not (m.term == s.term and s.voted_for == m.from_uuid):
@@ -138,7 +138,7 @@ def _count(s: State) -> None:
 
 
 def _become_leader(s: State) -> None:
-    """A term begins with an entry of its own: it commits everything before it [raft §8; §5.4.2]."""
+    """A term begins with an entry of its own: it commits everything before it [raft §8; §5.4.2]. D-12."""
     s.set_role(Role.LEADER)
     s.leader_uuid = s.uuid
     s.trace("leader")

@@ -87,7 +87,7 @@ def _acknowledge(s: State, m: AppendEntries, end: OpId) -> None:
     """Say how far our log is durable and equal to the leader's.
 
     An append is acknowledged once it is durable. A heartbeat is answered at once, for as much as is durable: it proves
-    that we are here, whatever our disk is doing.
+    that we are here, whatever our disk is doing. D-2.
     """
     if end.index <= s.persisted:
         _reply(s, m, last=end)

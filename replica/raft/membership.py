@@ -74,7 +74,7 @@ def _edit(members: dict[str, Member], edit: ConfigEdit) -> None:
 
 def _refuse_losing_leader(s: State, members: tuple[Member, ...]) -> None:
     """A leader does not remove itself: it hands over and says so, and the caller comes again. CC-27. It is
-    never demoted or made a witness in place (scenario 25)."""
+    never demoted or made a witness in place (scenario 25). D-8."""
     mine = next((m for m in members if m.uuid == s.uuid), None)
     if mine is not None:
         if not mine.votes or not mine.holds_data:

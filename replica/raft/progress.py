@@ -127,7 +127,7 @@ class Progress:
         self.copy_retry_ticks = min(self.copy_retry_ticks * 2, self.options.copy_retry_ticks_max)
 
     def observe_round(self, now: int, last_index: int) -> None:
-        """Rounds of catching up [thesis §4.2.1]: a round ends when the peer holds what the log held at its start."""
+        """Rounds of catching up [thesis §4.2.1; D-10]: it ends when the peer holds what our log held at its start."""
         if self.match < self.round_target:
             return
         self.caught_up = now - self.round_started <= self.options.promote_round_ticks_max

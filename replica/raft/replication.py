@@ -106,7 +106,7 @@ def send_entries(s: State, p: Progress) -> None:
 
 def send_heartbeat(s: State, p: Progress) -> None:
     """An append without entries after all that was sent. It says that we lead and how far is committed, and finds a
-    lost append: the peer then answers with a mismatch, which reopens a stuck window (scenario 103).
+    lost append: the peer then answers with a mismatch, which reopens a stuck window (scenario 103). D-1.
 
     A peer that waits for a copy is asked about the boundary of our log instead, to see when it can be served again.
     """

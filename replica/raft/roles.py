@@ -14,7 +14,7 @@ def passive_role(s: State) -> Role:
     """What the configs make of a replica that is neither leader nor candidate.
 
     A voter whose removal or demotion is not committed yet is still a follower: nobody but it may hold that entry, and
-    then only it can be elected, by votes of the new config and without its own [thesis §4.2.2].
+    then only it can be elected, by votes of the new config and without its own [thesis §4.2.2]. D-9.
     """
     members = [m for config in s.configs if (m := config.member(s.uuid)) is not None]
     if any(m.votes for m in members):
@@ -52,7 +52,8 @@ def drop_leadership(s: State) -> None:
 
 
 def config_in_force(s: State) -> None:
-    """Recompute what follows from the active config. It is in force as soon as it is in the log [thesis §4.1]."""
+    """Recompute what follows from the active config. It is in force as soon as it is in the log [thesis §4.1]. A
+    witness is not electable (D-11)."""
     s.voters = s.active_config.voters
     member = next((m for config in reversed(s.configs) if (m := config.member(s.uuid)) is not None and m.votes), None)
     s.electable = member is not None and member.holds_data

@@ -221,6 +221,7 @@ class State:
     # --------------------------------------------------------------------------------------------------- ready
 
     def committed_range(self) -> tuple[int, int] | None:
+        """Committed, durable here and not handed out yet: half-open. D-6."""
         hi = min(self.commit_index, self.persisted)
         return (self.handed + 1, hi + 1) if hi > self.handed else None
 
