@@ -30,7 +30,22 @@ def record(name: str) -> Any:
 
 def parse_json(text: str) -> Any:
     """Parse a schema's JSON on its own, without fastavro's global table of names."""
-    return parse_schema(json.loads(text), named_schemas={}, _write_hint=True)
+    parsed = parse_schema(json.loads(text), named_schemas={}, _write_hint=True)
+    _make_bytes_defaults_bytes(parsed)
+    return parsed
+
+
+def _make_bytes_defaults_bytes(node: Any) -> None:
+    """JSON writes the default of a bytes field as text; the writer, given no value, wants bytes."""
+    if isinstance(node, list):
+        for item in node:
+            _make_bytes_defaults_bytes(item)
+    elif isinstance(node, dict):
+        if node.get("type") == "bytes" and isinstance(node.get("default"), str):
+            node["default"] = node["default"].encode("latin-1")
+        for item in node.values():
+            if isinstance(item, dict | list):
+                _make_bytes_defaults_bytes(item)
 
 
 def fingerprint64(schema: Any) -> bytes:

@@ -9,7 +9,7 @@ import typer
 from nyala.infra.local import StackError
 from nyala.replica.base import ReplicaError
 
-from . import cluster, dumps, sources, stack, tables
+from . import cluster, demo, dumps, sources, stack, tables
 
 app = typer.Typer(
     name="nyala",
@@ -21,6 +21,7 @@ app = typer.Typer(
 app.command()(stack.up)
 app.command()(stack.status)
 app.command()(stack.down)
+app.command()(demo.demo)
 app.add_typer(tables.app, name="table")
 app.add_typer(cluster.tablet_app, name="tablet")
 app.add_typer(cluster.server_app, name="server")

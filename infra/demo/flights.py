@@ -90,6 +90,12 @@ def answer(flights: pl.DataFrame) -> pl.DataFrame:
     return flew.with_columns(status, *known).select(COLUMNS).sort(KEY)
 
 
+def replay(stream: pl.DataFrame) -> pl.DataFrame:
+    """The table after a beginning of the events: the last event of each key, unless it is a delete."""
+    last = stream.group_by(KEY, maintain_order=True).agg(pl.all().last())
+    return last.filter(pl.col("op") != "delete").select(COLUMNS).sort(KEY)
+
+
 def differences(got: pl.DataFrame, want: pl.DataFrame) -> list[str]:
     """What is wrong with `got`, in words; empty when the two tables are equal row for row."""
     found = []

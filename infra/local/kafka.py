@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import base64
-import ctypes
 import json
 import os
 import select
@@ -16,7 +15,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 import uuid
 from pathlib import Path
@@ -24,11 +22,12 @@ from typing import Any
 
 from nyala.infra.jars import JarsMissing, broker_class_path, java
 
+from .leash import die_with_parent
+
 START_WAIT_S = 60.0
 STOP_WAIT_S = 20.0
 READY_LINE = b"Kafka Server started"
 _POLL_S = 0.05
-_PR_SET_PDEATHSIG = 1
 
 _PROPERTIES = """\
 process.roles=broker,controller
@@ -118,7 +117,6 @@ class KafkaBroker:
         if not (self.folder / "data" / "meta.properties").exists():
             self._format()
         self._log_start = self.log_file.stat().st_size if self.log_file.exists() else 0
-        in_main_thread = threading.current_thread() is threading.main_thread()
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
                 [
@@ -130,8 +128,7 @@ class KafkaBroker:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                # Linux counts the starting thread as the parent, so a worker thread's end would kill the broker.
-                preexec_fn=_die_with_parent if in_main_thread else None,
+                preexec_fn=die_with_parent(),
             )
         if wait:
             self.wait_ready()
@@ -256,10 +253,6 @@ def _free_ports(wanted: int) -> tuple[int, int]:
 def _new_cluster_id() -> str:
     """22 URL-safe characters; one that begins with a dash would be taken for an option."""
     return "n" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
-
-
-def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def main() -> int:

@@ -1,0 +1,300 @@
+"""The demo: a million real events down the whole road, with a leader and the driver killed on the way."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+import nyala
+from nyala.infra.local import StackOptions, Supervisor
+from nyala.infra.local.jobs import JobProcess
+from nyala.pipeline import Topics, row_schema_json, writes_topic
+from nyala.replica import tools
+from nyala.replica.base import Address, Refused
+from nyala.replica.client import WriterSchemaInfo
+from nyala.schemas import fingerprint64, parse_json
+
+from . import flights
+
+TABLE = "flights"
+KAFKA_PARTITIONS = 2
+TABLETS = 3
+REPLICAS = 3
+KILL_LEADER_AT = 0.20
+KILL_DRIVER_AT = 0.40
+ADD_SERVER_AT = 0.60
+WAIT_S = 600.0
+COLUMN_TYPES = {
+    "time_hour": "timestamp",
+    "carrier": "string",
+    "status": "string",
+    "origin": "string",
+    "dest": "string",
+    "tailnum": "string",
+}
+
+
+class DemoFailed(RuntimeError):
+    """Something did not come about; the text says what, and where the logs are."""
+
+
+@dataclass
+class Demo:
+    """One run of the demo. `events_max` 0 replays the whole year."""
+
+    folder: Path
+    console: Console
+    events_max: int = 0
+    offsets_per_trigger_max: int = 120_000
+    timings: dict[str, float] = field(default_factory=dict)
+
+    def run(self, *, keep: bool) -> bool:
+        """The whole show; True if the table equals the source."""
+        began = time.monotonic()
+        source = flights.raw_flights()
+        total = self.events_max or flights.EVENTS_TOTAL
+        shape = f"{REPLICAS} replicas of {TABLETS} tablets"
+        self.say(f"[bold]An airport board[/]: {total:,} events of {source.height:,} real flights, {shape}")
+        self.supervisor = Supervisor(self.folder, StackOptions(servers=3))
+        verdict = False
+        try:
+            with self.console.status("starting Kafka, a master and three tablet servers"):
+                self.supervisor.start()
+            self.mark("stack up", began)
+            with nyala.connect(self.supervisor.masters) as cluster:
+                self.cluster = cluster
+                self._create()
+                self._stream(total)
+                verdict = self._verdict(source, total)
+                self._show_cluster()
+            self.say(
+                f"took {time.monotonic() - began:.0f} s: "
+                + ", ".join(f"{k} {v:.0f} s" for k, v in self.timings.items())
+            )
+            if keep:
+                self._keep()
+        finally:
+            self.supervisor.stop()
+        return verdict
+
+    def say(self, text: str) -> None:
+        """One line of the story."""
+        self.console.print(text, highlight=False)
+
+    def mark(self, name: str, began: float) -> None:
+        """Remember how long a part took."""
+        self.timings[name] = time.monotonic() - began
+
+    # ------------------------------------------------------------------------------------------------ the parts
+
+    def _create(self) -> None:
+        columns = [(c, COLUMN_TYPES.get(c, "int32")) for c in flights.COLUMNS]
+        self.table = self.cluster.create_table(
+            TABLE, columns, key=flights.KEY, hash_buckets=TABLETS, replication_factor=REPLICAS
+        )
+        self.handle = self.cluster.client.get_table(TABLE)
+        writer = row_schema_json(self.handle.schema)
+        fingerprint = fingerprint64(parse_json(writer)).hex()
+        self.cluster.client.add_writer_schema(TABLE, WriterSchemaInfo(fingerprint, 0, writer))
+        self.topics = Topics(self.supervisor.kafka_bootstrap)
+        self.topics.ensure(writes_topic(TABLE), KAFKA_PARTITIONS)
+
+    def _stream(self, total: int) -> None:
+        """Publish and ingest at the same time, with everything that goes wrong on the way."""
+        began = time.monotonic()
+        publisher = self._start_publisher()
+        job = self._start_ingest()
+        bars = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description:12}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=self.console,
+        )
+        story: list[tuple[float, Callable[[JobProcess], JobProcess]]] = [
+            (KILL_LEADER_AT, self._kill_leader),
+            (KILL_DRIVER_AT, self._kill_driver),
+            (ADD_SERVER_AT, self._rebalance),
+        ]
+        try:
+            with bars:
+                published = bars.add_task("published", total=total)
+                stored = bars.add_task("in the table", total=total)
+                deadline = time.monotonic() + WAIT_S
+                while True:
+                    bars.update(published, completed=self.published)
+                    done = self._done()
+                    bars.update(stored, completed=done)
+                    if story and done >= story[0][0] * total:
+                        job = story.pop(0)[1](job)
+                    if not job.running:
+                        raise DemoFailed(f"the ingest job ended: {' '.join(job.messages[-2:])} (log: {job.log_file})")
+                    if publisher.poll() not in (None, 0):
+                        raise DemoFailed(f"the publisher ended with {publisher.returncode}; see {self.folder}/logs")
+                    if done >= total and not story:
+                        break
+                    if time.monotonic() > deadline:
+                        raise DemoFailed(
+                            f"{done:,} of {total:,} events after {WAIT_S:.0f} s; logs in {self.folder}/logs"
+                        )
+                    time.sleep(0.2)
+                self.mark("published and ingested", began)
+                self._finish_moves()
+        finally:
+            if publisher.poll() is None:
+                publisher.kill()
+            publisher.wait()
+            job.stop()
+
+    def _start_publisher(self) -> subprocess.Popen[str]:
+        self.published = 0
+        log = (self.folder / "logs" / "publisher.log").open("w")
+        command = [sys.executable, "-m", "nyala.infra.demo.publisher", "--kafka", self.supervisor.kafka_bootstrap]
+        command += [
+            "--topic",
+            writes_topic(TABLE),
+            "--schema",
+            self.handle.schema.to_json(),
+            "--limit",
+            str(self.events_max),
+        ]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+        log.close()
+
+        def read() -> None:
+            with process.stdout or open("/dev/null") as lines:
+                for line in lines:
+                    self.published = int(line)
+
+        threading.Thread(target=read, name="published", daemon=True).start()
+        return process
+
+    def _start_ingest(self) -> JobProcess:
+        arguments = [
+            "--table", TABLE, "--masters", self.supervisor.masters, "--kafka", self.supervisor.kafka_bootstrap,
+            "--checkpoint", str(self.folder / "checkpoint-ingest"),
+            "--decisions-checkpoint", str(self.folder / "checkpoint-decisions"),
+            "--offsets-per-trigger-max", str(self.offsets_per_trigger_max),
+        ]  # fmt: skip
+        return JobProcess("ingest", arguments, self.folder / "logs" / "ingest.log").start()
+
+    def _done(self) -> int:
+        """Events that the catalog knows to be in the table."""
+        try:
+            return sum(p.done for p in self.cluster.client.list_sources(TABLE))
+        except Refused:
+            return 0
+
+    def _kill_leader(self, job: JobProcess) -> JobProcess:
+        tablet = self.handle.tablets[0]
+        leader, _ = self.cluster.client.locator.leader(tablet.tablet_id)
+        name = next(n for n, c in self.supervisor.children.items() if c.ready.get("uuid") == leader)
+        self.supervisor.kill(name)
+        self.say(f"[red]kill -9[/] {name}, which leads tablet {tablet.tablet_id[:8]}: another replica takes over")
+        return job
+
+    def _kill_driver(self, job: JobProcess) -> JobProcess:
+        job.kill()
+        self.say("[red]kill -9[/] the streaming driver in mid-batch: it starts again from its checkpoint")
+        return self._start_ingest()
+
+    def _rebalance(self, job: JobProcess) -> JobProcess:
+        name = self.supervisor.add_server()
+        uuid = str(self.supervisor.children[name].ready["uuid"])
+        self.say(f"[green]{name}[/] ({uuid[:8]}) joins; a Spark batch job proposes a better placement on Kafka")
+        self.rebalance_began = time.monotonic()
+        arguments = ["--kafka", self.supervisor.kafka_bootstrap, "--wait"]
+        self.rebalance = JobProcess(
+            "rebalance", arguments, self.folder / "logs" / "rebalance.log", master="local[1]"
+        ).start()
+        return job
+
+    def _finish_moves(self) -> None:
+        """Wait until the rebalancing job says that every move has ended."""
+        self.say("waiting for the moves: master decides, the second streaming query carries out, replicas are copied")
+        deadline = time.monotonic() + WAIT_S
+        shown: dict[str, str] = {}
+        while self.rebalance.running:
+            for copy in self._copies():
+                percent = 100 * copy.bytes_done // max(1, copy.bytes_total)
+                text = f"{copy.phase} {percent} % of {copy.bytes_total >> 20} MiB"
+                if shown.get(copy.tablet_id) != copy.phase:
+                    shown[copy.tablet_id] = copy.phase
+                    self.say(
+                        f"  copy of {copy.tablet_id[:8]} from {copy.source_uuid[:8]} to {copy.target_uuid[:8]}: {text}"
+                    )
+            if time.monotonic() > deadline:
+                raise DemoFailed(f"moves not done after {WAIT_S:.0f} s; see {self.rebalance.log_file}")
+            time.sleep(0.2)
+        status = self.rebalance.wait()
+        if status:
+            raise DemoFailed(f"the rebalancing job ended with status {status}; see {self.rebalance.log_file}")
+        self.mark("rebalanced", self.rebalance_began)
+
+    def _copies(self) -> list[Any]:
+        found = []
+        for child in self.supervisor.children.values():
+            if child.name.startswith("server") and child.pid and child.address:
+                try:
+                    address = Address.parse(child.address)
+                    found += self.cluster.client.list_copies(address, str(child.ready["uuid"]))
+                except Refused:
+                    continue
+        return found
+
+    # ------------------------------------------------------------------------------------------------- the end
+
+    def _verdict(self, source: Any, total: int) -> bool:
+        began = time.monotonic()
+        want = flights.answer(source) if not self.events_max else flights.replay(flights.events(source).head(total))
+        got = self.table.scan().to_polars()
+        wrong = flights.differences(got, want)
+        self.mark("compared", began)
+        if wrong:
+            for line in wrong:
+                self.say(f"[red]WRONG[/] {line}")
+        else:
+            self.say(f"[bold green]VERDICT: the table equals the source[/]: {want.height:,} rows, row for row")
+        return not wrong
+
+    def _show_cluster(self) -> None:
+        view = tools.gather(self.cluster.client, checksum=True)
+        findings = tools.judge(view)
+        held = {s.uuid: 0 for s in view.servers}
+        for replicas in view.replicas.values():
+            for replica in replicas:
+                held[replica.server_uuid] = held.get(replica.server_uuid, 0) + (replica.status.data_state == 3)
+        counts = ", ".join(f"{uuid[:8]}: {count}" for uuid, count in sorted(held.items()))
+        self.say(f"replicas by server: {counts}")
+        for finding in findings:
+            self.say(f"[yellow]{finding.severity}[/] {finding.subject}: {finding.what}")
+        if not findings:
+            self.say("cluster check: every replica of a tablet holds the same rows")
+
+    def _keep(self) -> None:
+        state = self.supervisor.status()
+        (self.folder / "demo.json").write_text(json.dumps(state, indent=2))
+        prefix = f"NYALA_DIR={self.folder} nyala"
+        self.say("\nEverything stays up until Ctrl-C. In another terminal try:")
+        for line in (
+            "cluster check --checksum",
+            "table scan flights --where \"carrier = 'AA' and dep_delay > 600\"",
+            "tablet list --table flights",
+            "source list",
+        ):
+            self.say(f"  {prefix} {line}")
+        try:
+            threading.Event().wait()
+        except KeyboardInterrupt:
+            self.say("stopping")
