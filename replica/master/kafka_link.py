@@ -25,7 +25,7 @@ PUBLISH_BATCH_MAX = 500
 DELIVERY_TIMEOUT_MS = 8_000
 RETRY_FIRST_S = 0.5
 RETRY_MAX_S = 5.0
-PROBE_S = 2.0
+WAIT_S = 2.0
 PARTITIONS = {"decisions": 4, "reports": 4, "proposals": 1, "outcomes": 1}
 COMPACTED = ("decisions", "reports")
 
@@ -116,11 +116,10 @@ class KafkaLink:
             self._connected.set()
             _log.info("kafka connected")
             while not self._closing.is_set():
-                items = self._outbox.take(PUBLISH_BATCH_MAX, PROBE_S)
+                # A broker that went away is noticed by the next publication, which waits for its acknowledgement.
+                items = self._outbox.take(PUBLISH_BATCH_MAX, WAIT_S)
                 if items:
                     self._send(producer, items)
-                elif not producer.bootstrap_connected():
-                    raise KafkaError("the connection is gone")
         finally:
             self._connected.clear()
             producer.close(timeout=1)
