@@ -10,7 +10,7 @@ from google_crc32c import value as crc
 from nyala.replica.base import EntryKind, Refused
 from nyala.replica.host import Phase, Replica
 from nyala.replica.raft import ConfigEdit, EditKind
-from tests.harness.sim_cluster import WAL_FOLDER, SimCluster, member
+from tests.harness.sim_cluster import WAL_FOLDER, SimCluster, SimNode, member
 from tests.harness.sim_world import Faults
 
 
@@ -158,7 +158,7 @@ class Workload:
         down = [n for n in nodes if not n.up and n.life]
         for node in down:
             if world.rng.random() < 0.5:
-                node.start()
+                self._boot(node)
         up = [n for n in nodes if n.up]
         if not up or (len(down) >= len(nodes) // 2 and world.rng.random() < 0.7):
             return
@@ -167,7 +167,15 @@ class Workload:
             node.disk.arm(self.swarm.crash_point, world.rng.randint(1, 3))
         else:
             node.crash(power=self.swarm.power)
-        world.after(world.rng.randint(1_000, 400_000), lambda: node.up or self.stopped or node.start())
+        world.after(world.rng.randint(1_000, 400_000), lambda: self._boot(node))
+
+    def _boot(self, node: SimNode) -> None:
+        """Start it again; at times it dies at its next promise."""
+        if node.up or self.stopped:
+            return
+        if self.swarm.crash_point and self.cluster.world.rng.random() < 0.5:
+            node.disk.arm(self.swarm.crash_point, self.cluster.world.rng.randint(1, 2))
+        node.start()
 
     def cut(self) -> None:
         """Isolate one server, one way or both, or heal."""

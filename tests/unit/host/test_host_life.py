@@ -8,7 +8,8 @@ from nyala.replica.base import Code, DiskFailure, OpId, Refused
 from nyala.replica.cmeta import ConsensusMeta
 from nyala.replica.host import Phase
 from nyala.replica.raft import AppendEntries, AppendReply, Role, VoteReply
-from tests.harness.sim_cluster import TABLET, WAL_FOLDER, SimCluster
+from tests.harness.sim_cluster import TABLET, WAL_FOLDER, SimCluster, SimNode
+from tests.harness.sim_disk import SimCrash
 from tests.harness.sim_start import Answers, level, node_of, on, put, put_and_wait, started
 
 
@@ -187,3 +188,36 @@ def test_hinted_leader_that_is_dead_loses_to_another(power: bool) -> None:
     cluster.start(hinted="a")
     cluster.nodes["a"].crash(power=power)
     cluster.run_until(lambda: cluster.leader() is not None, "a leader")
+
+
+def test_vote_leaves_only_after_it_is_durable() -> None:
+    """TC-14: a vote that a crash could forget is never said. Method: the voter dies right before it is written."""
+    cluster = SimCluster(11)
+    voter = cluster.nodes["b"]
+    voter.start()
+    voter.disk.arm("cmeta.before_flush")
+    cluster.nodes["a"].start(campaign=True)
+    cluster.run_until(lambda: not voter.up, "the crash point fires")
+    assert [uuid for uuid, _ in cluster.verify.votes if uuid == "b"] == []
+    voter.start()
+    cluster.run_until(lambda: cluster.leader() is not None, "a leader")
+
+
+def test_append_is_acknowledged_only_after_it_is_durable() -> None:
+    """CN-26: no acknowledgement before the sync. Method: both followers die right before it; nothing acks."""
+    cluster = SimCluster(12)
+    leader = started(cluster)
+    cluster.run_for(300_000)
+    followers = [n for n in cluster.nodes.values() if n.replica is not leader]
+    for node in followers:
+        node.disk.hook = lambda operation, path, node=node: _die(operation, path, node)
+    write = put(cluster, leader, b"x")
+    cluster.run_until(lambda: not any(n.up for n in followers), "both followers die at their sync")
+    cluster.run_for(100_000)
+    assert [a for a in write.all if not isinstance(a, Refused)] == []
+
+
+def _die(operation: str, path: str, node: SimNode) -> None:
+    if operation == "datasync" and path.startswith(WAL_FOLDER):
+        node.disk.hook = None
+        raise SimCrash("before the sync")

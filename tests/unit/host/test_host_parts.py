@@ -1,4 +1,4 @@
-"""The parts of a replica alone: replies of absent replicas, waiting callers, what a restart finds, what log GC keeps."""
+"""The parts of a replica alone: absent replicas, waiting callers, what a restart finds, what log GC keeps."""
 
 from __future__ import annotations
 
