@@ -75,7 +75,7 @@ def test_tablet_crash_at_named_point_loses_nothing_applied(point: str, passes: i
 
 
 def test_block_with_a_flipped_bit_is_corruption_at_open() -> None:
-    """Goal: TC-51: damage at rest fails the replica and is never read as rows. Method: flip a bit in each file in turn."""
+    """Goal: TC-51: damage at rest fails the replica, is never read as rows. Method: flip a bit in each file in turn."""
     rng = random.Random(4)
     disk = SimDisk()
     tablet = Tablet.create(disk, superblock(INT_SCHEMA))
