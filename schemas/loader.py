@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import json
 import struct
@@ -30,9 +31,15 @@ def record(name: str) -> Any:
 
 def parse_json(text: str) -> Any:
     """Parse a schema's JSON on its own, without fastavro's global table of names."""
-    parsed = parse_schema(json.loads(text), named_schemas={}, _write_hint=True)
-    _make_bytes_defaults_bytes(parsed)
-    return parsed
+    return parse_schema(json.loads(text), named_schemas={}, _write_hint=True)
+
+
+@cache
+def _for_writing(name: str) -> Any:
+    """The schema `name` for the writer of single data; it cannot be written as JSON any more."""
+    schema = copy.deepcopy(record(name))
+    _make_bytes_defaults_bytes(schema)
+    return schema
 
 
 def _make_bytes_defaults_bytes(node: Any) -> None:
@@ -56,7 +63,7 @@ def fingerprint64(schema: Any) -> bytes:
 def encode(name: str, value: dict[str, Any]) -> bytes:
     """One bare Avro datum of schema `name`."""
     out = io.BytesIO()
-    fastavro.schemaless_writer(out, record(name), value)
+    fastavro.schemaless_writer(out, _for_writing(name), value)
     return out.getvalue()
 
 
