@@ -18,8 +18,6 @@ from nyala.replica.base import (
     EntryKind,
     HybridClock,
     InvariantViolation,
-    Member,
-    OpId,
     RaftConfig,
     Refused,
 )
@@ -47,13 +45,12 @@ class CatalogGroup:
         disk: Disk,
         clock: Clock,
         uuid: str,
-        member: Member,
+        first: RaftConfig,
         *,
         send: Callable[[list[tuple[str, Any]]], None],
         on_fatal: Callable[[BaseException], None],
-        config: RaftConfig | None = None,
     ) -> None:
-        """Open what is on `disk`; the first start makes the group of `config`, or of `member` alone."""
+        """Open what is on `disk`; at the first start the group begins with the config `first`."""
         loop = asyncio.get_running_loop()
         self._loop = loop
         self._on_fatal = on_fatal
@@ -63,7 +60,6 @@ class CatalogGroup:
         self.led = asyncio.Event()
         """Set once this master has led."""
         self._tasks: set[asyncio.Task[Any]] = set()
-        first = config or RaftConfig(OpId(0, 0), (member,))
         cmeta = _metadata(disk, uuid, first)
         self.catalog = Catalog.open(disk)
         self.log, replay = Log.open(disk, f"wals/{CATALOG_ID}", CATALOG_ID, WalOptions())
@@ -84,6 +80,11 @@ class CatalogGroup:
             on_fatal=on_fatal,
             on_change=self._changed,
         )
+
+    @staticmethod
+    def exists(disk: Disk) -> bool:
+        """Whether this master already belongs to a group."""
+        return ConsensusMeta.exists(disk, CATALOG_ID)
 
     def _changed(self, _tablet_id: str) -> None:
         if self.replica.is_leader:

@@ -12,12 +12,13 @@ from typing import Any
 
 import grpc.aio
 
-from nyala.replica.base import Address, Code, InvariantViolation, Member, Refused, ReplicaError
+from nyala.replica.base import Address, Code, InvariantViolation, Member, OpId, RaftConfig, Refused, ReplicaError
 from nyala.replica.disk import RealDisk, lock_root
 from nyala.replica.peers import PeerNetwork, PeerServicer
 from nyala.replica.rpc import SERVER_OPTIONS, pb_grpc
 
 from .clock import SystemClock
+from .forming import form
 from .governor import Governor
 from .group import CatalogGroup
 from .identity import open_identity
@@ -58,42 +59,60 @@ class MasterProcess:
             disk = RealDisk(self.options.root)
             uuid = open_identity(disk, self.clock)
             address = await self._listen()
+            service = MasterService(uuid)
             network = PeerNetwork(uuid, address)
-            member = Member(uuid, (address,))
-            group = CatalogGroup(disk, self.clock, uuid, member, send=network.send, on_fatal=self.fail)
-            network.learn_config(group.replica.committed_config)
-            state = MasterState(uuid, address, group, self.clock, self.options)
-            governor = Governor(state)
-            self._start_parts(state, governor)
-            pb_grpc.add_MasterServiceServicer_to_server(MasterService(state), self._server)  # type: ignore[no-untyped-call]
-            incoming = PeerServicer(
-                uuid,
-                lambda tablet_id, message: group.replica.step(message),
-                lambda peer, where: network.learn(peer, (where,)),
-                self.fail,
-            )
+            incoming = PeerServicer(uuid, service.deliver, lambda peer, at: network.learn(peer, (at,)), self.fail)
+            pb_grpc.add_MasterServiceServicer_to_server(service, self._server)  # type: ignore[no-untyped-call]
             pb_grpc.add_PeerServiceServicer_to_server(incoming, self._server)  # type: ignore[no-untyped-call]
-            await group.start()
             await self._server.start()
-            tasks = [
-                asyncio.create_task(self._tick(group), name="raft tick"),
-                asyncio.create_task(self._announce(state), name="announce"),
-                asyncio.create_task(self._govern(governor), name="policy tick"),
-                asyncio.create_task(self._watch_parent(), name="parent"),
-            ]
-            for task in tasks:
-                task.add_done_callback(self._task_ended)
-            await self.stopping.wait()
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            for part in self._parts:
-                await asyncio.get_running_loop().run_in_executor(None, part.close)
+            parent = asyncio.create_task(self._watch_parent(), name="parent")
+            config = await self._first_config(disk, Member(uuid, (address,)))
+            if config is not None:
+                await self._serve(disk, service, network, address, config)
+            parent.cancel()
             await self._server.stop(STOP_GRACE_S)
             await network.close()
-            if self.failure is None:
-                await group.stop()
         return RESIGN_EXIT_CODE if self.failure else 0
+
+    async def _first_config(self, disk: RealDisk, own: Member) -> RaftConfig | None:
+        """The config a new group begins with; None if this process was told to stop before all masters were there."""
+        alone = RaftConfig(OpId(0, 0), (own,))
+        if len(self.options.peers) < 2 or CatalogGroup.exists(disk):
+            return alone
+        forming = asyncio.create_task(form(own, self.options.peers))
+        stopping = asyncio.create_task(self.stopping.wait())
+        await asyncio.wait((forming, stopping), return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if not forming.done():
+            forming.cancel()
+            return None
+        return forming.result()
+
+    async def _serve(
+        self, disk: RealDisk, service: MasterService, network: PeerNetwork, address: Address, config: RaftConfig
+    ) -> None:
+        group = CatalogGroup(disk, self.clock, service.uuid, config, send=network.send, on_fatal=self.fail)
+        network.learn_config(group.replica.committed_config)
+        state = MasterState(service.uuid, address, group, self.clock, self.options)
+        governor = Governor(state)
+        self._start_parts(state, governor)
+        await group.start()
+        service.open(state)
+        tasks = [
+            asyncio.create_task(self._tick(group), name="raft tick"),
+            asyncio.create_task(self._announce(state), name="announce"),
+            asyncio.create_task(self._govern(governor), name="policy tick"),
+        ]
+        for task in tasks:
+            task.add_done_callback(self._task_ended)
+        await self.stopping.wait()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for part in self._parts:
+            await asyncio.get_running_loop().run_in_executor(None, part.close)
+        if self.failure is None:
+            await group.stop()
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:
         """A task that died of an error nobody expected takes the process with it: a half-dead master misleads."""

@@ -9,6 +9,7 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from nyala.replica.base import Applied, Code, DataState, Refused, ReplicaError
+from nyala.replica.raft import Message
 from nyala.replica.rpc import config_to_pb, error_to_pb, opid_to_pb, pb, pb_grpc
 
 from . import sources, tables, wishing
@@ -33,14 +34,14 @@ def _answered(reply_type: Callable[..., _Reply]) -> Callable[[_Method[_Request, 
         async def answer(self: MasterService, request: _Request, _context: Any) -> _Reply:
             try:
                 dest = getattr(request, "dest_uuid", "")
-                if dest and dest != self.state.uuid:
-                    raise Refused(Code.INVALID_NAME, "this master has another uuid", meant=dest, own=self.state.uuid)
+                if dest and dest != self.uuid:
+                    raise Refused(Code.INVALID_NAME, "this master has another uuid", meant=dest, own=self.uuid)
                 await self.state.lead()
                 return await method(self, request)
             except Refused as error:
                 return reply_type(error=error_to_pb(error))
             except ReplicaError as error:
-                _log.exception("P %s %s failed", self.state.uuid, method.__name__)
+                _log.exception("P %s %s failed", self.uuid, method.__name__)
                 unknown = Refused(Code.UNAVAILABLE, str(error), applied=Applied.UNKNOWN)
                 return reply_type(error=error_to_pb(unknown))
 
@@ -52,21 +53,38 @@ def _answered(reply_type: Callable[..., _Reply]) -> Callable[[_Method[_Request, 
 class MasterService(pb_grpc.MasterServiceServicer):  # type: ignore[misc]
     """The gRPC face of one master. Concurrency: the loop's thread."""
 
-    def __init__(self, state: MasterState) -> None:
-        self.state = state
+    def __init__(self, uuid: str) -> None:
+        self.uuid = uuid
+        self._state: MasterState | None = None
+
+    def open(self, state: MasterState) -> None:
+        """From now on requests are answered; until then only `GetIdentity` is."""
+        self._state = state
+
+    @property
+    def state(self) -> MasterState:
+        """The master's knowledge; Refused(NOT_READY) while it starts."""
+        if self._state is None:
+            raise Refused(Code.NOT_READY, "this master is starting, or waits for the other masters")
+        return self._state
+
+    def deliver(self, tablet_id: str, message: Message) -> None:
+        """A message of the other masters; dropped before the group is open, for they send it again."""
+        if self._state is not None and tablet_id == CATALOG_ID:
+            self._state.group.replica.step(message)
 
     async def GetIdentity(self, _request: Any, _context: Any) -> pb.IdentityReply:
-        """Who this is; answered by any master."""
-        return pb.IdentityReply(
-            uuid=self.state.uuid, kind="MASTER", cluster_id=self.state.cluster_id, version=VERSION, pid=os.getpid()
-        )
+        """Who this is; answered by any master, at any time."""
+        cluster_id = self._state.cluster_id if self._state else ""
+        return pb.IdentityReply(uuid=self.uuid, kind="MASTER", cluster_id=cluster_id, version=VERSION, pid=os.getpid())
 
     async def Heartbeat(self, request: pb.HeartbeatRequest, _context: Any) -> pb.HeartbeatReply:
         """Take a server's report in; answer with what it has to do."""
-        state = self.state
-        reply = pb.HeartbeatReply(master_uuid=state.uuid, leader_hint=state.group.leader_hint())
+        reply = pb.HeartbeatReply(master_uuid=self.uuid)
         try:
-            if request.dest_uuid and request.dest_uuid != state.uuid:
+            state = self.state
+            reply.leader_hint = state.group.leader_hint()
+            if request.dest_uuid and request.dest_uuid != self.uuid:
                 raise Refused(Code.INVALID_NAME, "this master has another uuid", meant=request.dest_uuid)
             if not request.server_uuid:
                 raise Refused(Code.INVALID_ARGUMENT, "a heartbeat names its server")
@@ -190,7 +208,9 @@ class MasterService(pb_grpc.MasterServiceServicer):  # type: ignore[misc]
 
     async def Status(self, _request: Any, _context: Any) -> pb.MasterStatusReply:
         """How this master fares; answered by any master."""
-        state = self.state
+        if self._state is None:
+            return pb.MasterStatusReply(uuid=self.uuid)
+        state = self._state
         status = state.group.replica.status()
         replica = pb.ReplicaStatus(
             tablet_id=CATALOG_ID,

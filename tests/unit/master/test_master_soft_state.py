@@ -12,7 +12,7 @@ from nyala.replica.master.orders import orders_for
 from nyala.replica.master.soft_state import SoftState
 from nyala.replica.master.tables import TABLET, create_table, drop_table
 from nyala.replica.master.view import cluster_view, health_of
-from nyala.replica.policy import Health, ServerView
+from nyala.replica.policy import Health, ServerView, decide
 from nyala.replica.rpc import config_to_pb, pb
 from tests.harness.catalogs import AppliedCatalog, table_info
 
@@ -160,6 +160,20 @@ def test_soft_state_the_leader_of_the_highest_term_counts() -> None:
     m.beat(A, replica(m.tablet, A, config(0, A, B, C), role="FOLLOWER", term=3, leader_uuid=C), full=False)
     state = m.soft.tablets[m.tablet]
     assert (state.leader_uuid, state.leader_status) == (C, None)
+
+
+def test_view_a_config_changed_behind_the_masters_is_followed_and_not_reverted() -> None:
+    """Goal: TC-02. Method: the leader reports a config that no master decided, then a lagging follower an older one."""
+    m = Masters()
+    m.form()
+    changed = config(8, A, B, D)
+    peers = [pb.PeerHealth(uuid=u, health="OK") for u in (B, D)]
+    m.beat(A, replica(m.tablet, A, changed, role="LEADER", peers=peers))
+    m.beat(D, replica(m.tablet, D, changed))
+    m.beat(B, replica(m.tablet, B, config(0, A, B, C)))
+    view = m.view()
+    assert view.tablets[0].config == changed
+    assert decide(view, 1) == []
 
 
 def test_view_health_follows_heartbeats_and_the_leader() -> None:

@@ -86,7 +86,7 @@ def settle(view: ClusterView, rounds: int = 60) -> tuple[ClusterView, list[Decis
 
 
 def test_decide_a_dead_server_is_healed_through_three_four_three() -> None:
-    """Goal: a lost voter is replaced before it is removed. Method: fail one server, obey, count voters at each step."""
+    """Goal: TC-66, and a lost voter is replaced before it is removed. Method: fail one server, obey, count voters."""
     view = ClusterView(servers=tuple(server(s) for s in "abcd"), tablets=(tablet("t", "abc", "a"),))
     sick = replace(view.tablets[0], health={"a": Health.HEALTHY, "b": Health.HEALTHY, "c": Health.FAILED})
     view = replace(view, tablets=(sick,), servers=tuple(server(s, alive=s != "c") for s in "abcd"))
@@ -105,7 +105,7 @@ def test_decide_a_dead_server_is_healed_through_three_four_three() -> None:
 
 
 def test_decide_servers_equal_rf_with_one_bad_removes_nothing() -> None:
-    """Goal: scenario 120. Method: three servers, one marked, one failed in turn: no decision at all."""
+    """Goal: TC-81, scenario 120. Method: three servers, one marked, one failed in turn: no decision at all."""
     marked = tablet("t", "abc", "a")
     members = tuple(replace(m, replace=m.uuid == "c") for m in marked.config.members)
     marked = replace(marked, config=RaftConfig(OpId(1, 1), members))
@@ -117,7 +117,7 @@ def test_decide_servers_equal_rf_with_one_bad_removes_nothing() -> None:
 
 @pytest.mark.parametrize("leader", ["a", "c"])
 def test_decide_a_move_adds_promotes_and_removes_the_leader_last(leader: str) -> None:
-    """Goal: a move is desired state and never passes through fewer voters. Method: move a follower, a leader."""
+    """Goal: TC-81: a move is desired state and never passes through fewer voters. Method: move a follower, a leader."""
     wish = Wish(kind=WishKind.MOVE, wish_id="w", from_uuid="c", to_uuid="d", plan_id="p")
     view = ClusterView(servers=tuple(server(s) for s in "abcd"), tablets=(tablet("t", "abc", leader, wish=wish),))
     first = decide(view, 1)[0]
