@@ -28,16 +28,17 @@ class HashIndex:
     Concurrency: one thread.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, expected_rows: int = 0) -> None:
+        capacity = max(_CAPACITY_FIRST, 1 << max(0, 2 * expected_rows - 1).bit_length())
         # Zero is an empty slot, so that pages of the table that nobody touched cost no memory; others hold id + 1.
-        self._slots: npt.NDArray[np.uint32] = np.zeros(_CAPACITY_FIRST, dtype=np.uint32)
-        self._shift = _shift(_CAPACITY_FIRST)
+        self._slots: npt.NDArray[np.uint32] = np.zeros(capacity, dtype=np.uint32)
+        self._shift = _shift(capacity)
         self._used = 0
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of the table."""
-        return int(self._slots.nbytes)
+        """Bytes of the table that are in use: at a load of one quarter to one half, sixteen for each hash."""
+        return min(int(self._slots.nbytes), 16 * self._used)
 
     def reserve(self, more: int, hashes: U64) -> None:
         """Make room for `more` new hashes. Slots returned by `find` before this call are void."""

@@ -35,6 +35,7 @@ COMPACTION_FAN_IN_MIN = 4
 COMPACTION_FAN_IN_MAX = 16
 COMPACTION_DEAD_SHARE = 0.3
 _SIMILAR = 4
+EXPECTED_ROWS_MAX = 4 << 20
 
 
 class Frozen(NamedTuple):
@@ -107,7 +108,8 @@ class Maintenance:
                     horizon=tablet.history_horizon,
                 )
                 stores.frozen = stores.active
-                stores.active = MemStore(tablet._schema)
+                # As large as the last one, so that a steady load never pays for growing.
+                stores.active = MemStore(tablet._schema, min(stores.frozen.rows, EXPECTED_ROWS_MAX))
             return tablet._frozen
 
     def _deltas(self, after: int, up_to: int) -> dict[str, Kills]:

@@ -68,17 +68,19 @@ class MemStore:
     Concurrency: changed under the tablet's lock by one thread at a time; a MemView may be read without it.
     """
 
-    def __init__(self, schema: TableSchema) -> None:
+    def __init__(self, schema: TableSchema, expected_rows: int = 0) -> None:
+        """`expected_rows`: room made at once; it is address space until rows come."""
+        capacity = max(_ROWS_FIRST, expected_rows)
         self.rows = 0
         self.payload_bytes = 0
         self.exact = unique_by_hash(schema)
-        self.hashes: U64 = np.empty(_ROWS_FIRST, dtype=np.uint64)
-        self.ts: I64 = np.empty(_ROWS_FIRST, dtype=np.int64)
-        self.superseded: I64 = np.empty(_ROWS_FIRST, dtype=np.int64)
+        self.hashes: U64 = np.empty(capacity, dtype=np.uint64)
+        self.ts: I64 = np.empty(capacity, dtype=np.int64)
+        self.superseded: I64 = np.empty(capacity, dtype=np.int64)
         self.chunks: list[Chunk] = []
         self.unresolved: list[I64] = []
         """Ids of upserted rows whose older version in a block, if any, is not superseded yet."""
-        self._index = HashIndex()
+        self._index = HashIndex(expected_rows)
         self._aliases: dict[tuple[object, ...], int] = {}
         """True collisions: keys whose hash another key holds here, and the hash they go by instead."""
         self._natural: dict[int, int] = {}

@@ -110,7 +110,7 @@ def check_rows(
     if size_bytes > min(limits.KEY_SIZE_BYTES_MAX, limits.ROW_SIZE_BYTES_MAX):
         _check_sizes(rows, schema, fail)
     _check_required(rows, schema, fail)
-    if not good.all():
+    if errors:
         rows = rows.take(np.flatnonzero(good)) if good.any() else rows.slice(0, 0)
     keys = rows.keys(schema)
     hashes = rotate(hash_keys(keys)) if len(rows.ops) else np.empty(0, dtype=np.uint64)
