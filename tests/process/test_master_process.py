@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 import time
@@ -10,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import Code, DataState, Member
-from nyala.replica.client import Client
+from nyala.replica.base import Code, DataState, Member, Refused
+from nyala.replica.client import Client, ClientOptions
 from nyala.replica.disk import RealDisk
+from nyala.replica.rows import Column, ColumnType, PartitionSpec, TableSchema
 from nyala.replica.rpc import pb, pb_grpc
 from nyala.replica.steer import Result, execute
 from nyala.replica.tablet import Superblock
@@ -84,6 +86,32 @@ class Stack:
             return bool(reply.error.code == 0)
 
         wait_until(taken, "the move is wanted")
+
+
+def reserve_addresses(count: int) -> list[str]:
+    """Addresses on loopback that were free a moment ago: masters must know each other's before they start."""
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    addresses = [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
+    for each in sockets:
+        each.close()
+    return addresses
+
+
+def master_status(master: ServerProcess) -> pb.MasterStatusReply:
+    """What one master says of itself."""
+    return pb_grpc.MasterServiceStub(master.channel).Status(pb.Empty(), timeout=5)
+
+
+def master_leader(cluster: LocalCluster) -> str:
+    """The uuid that a live master which leads gives."""
+
+    def found() -> str:
+        replies = [master_status(m) for m in cluster.masters if m.alive]
+        return next((r.uuid for r in replies if r.replica.role == "LEADER"), "")
+
+    return wait_until(found, "a master leads", 30)
 
 
 @pytest.fixture
@@ -223,6 +251,41 @@ def test_master_restarted_in_mid_move_lets_it_end(cluster: LocalCluster) -> None
         return fourth.uuid in voters and source not in voters and len(voters) == 3
 
     wait_until(moved, "the replica has moved", 40)
+
+
+def test_masters_three_of_them_go_on_without_their_leader(cluster: LocalCluster) -> None:
+    """Goal: the catalog is one Raft group. Method: create at the leader, kill -9 it, create again, bring it back."""
+    addresses = reserve_addresses(3)
+    for address in addresses:
+        master = cluster.add_master(*FAST, f"--peers={','.join(addresses)}", start=False)
+        master.address = address
+        master.start(wait=False)
+    for master in cluster.masters:
+        master.wait_ready()
+    for _ in range(3):
+        cluster.add_server()
+    with Client(addresses, ClientOptions(connect_timeout_s=30)) as client:
+        wait_until(lambda: sum(s.alive for s in client.list_servers().servers) == 3, "all servers report", 60)
+        columns = (Column(id=1, name="id", type=ColumnType.INT64, nullable=False),)
+        schema, spec = TableSchema(1, columns, ("id",)), PartitionSpec(("id",), 2)
+        first = client.create_table("one", schema, spec)
+        leader_uuid = master_leader(cluster)
+        leader = next(m for m in cluster.masters if m.uuid == leader_uuid)
+        leader.kill()
+        assert client.get_table("one").table_id == first.table_id
+
+        def made() -> bool:
+            try:
+                return bool(client.create_table("two", schema, spec, request_id="two").table_id)
+            except Refused as error:
+                assert error.code in (Code.INVALID_ARGUMENT, Code.NOT_READY, Code.UNAVAILABLE), error
+                return False
+
+        wait_until(made, "the new leader has heard of the servers", 60)
+        leader.start()
+        index = max(master_status(m).replica.commit_index for m in cluster.masters)
+        wait_until(lambda: master_status(leader).replica.applied_index >= index, "the old leader has caught up", 60)
+        assert {t.name for t in client.list_tables()} == {"one", "two"}
 
 
 def test_master_dropped_table_ends_as_tombstones_everywhere(cluster: LocalCluster) -> None:
