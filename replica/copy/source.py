@@ -148,7 +148,8 @@ class CopySourceSession:
         self._hold = hold
         self._open: dict[tuple[int, str], DiskFile] = {}
         self._named = {(int(f.kind), f.name): f for f in manifest.files}
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
+        self._reading = 0
         self._closed = False
 
     def read(self, kind: int, name: str, byte_offset: int, length_bytes: int) -> Iterator[tuple[int, bytes]]:
@@ -158,31 +159,40 @@ class CopySourceSession:
             raise Refused(Code.NOT_FOUND, "the session names no such file", kind=kind, name=name)
         if byte_offset < 0 or length_bytes < 0 or byte_offset + length_bytes > named.length_bytes:
             raise Refused(Code.INVALID_ARGUMENT, "outside of the file", name=name, length=named.length_bytes)
-        file = self._file(named)
         end = byte_offset + length_bytes
         while byte_offset < end:
-            chunk = file.pread(min(limits.COPY_CHUNK_BYTES, end - byte_offset), byte_offset)
+            chunk = self._chunk(named, byte_offset, min(limits.COPY_CHUNK_BYTES, end - byte_offset))
             if not chunk:
                 raise Refused(Code.CORRUPTION, "a file of the session became shorter", name=name, ends=byte_offset)
             self.bytes_served += len(chunk)
             yield byte_offset, chunk
             byte_offset += len(chunk)
 
-    def _file(self, named: CopyFile) -> DiskFile:
-        with self._lock:
+    def _chunk(self, named: CopyFile, byte_offset: int, length_bytes: int) -> bytes:
+        """One read; a session that is being closed waits for it, because a closed descriptor may be another file's."""
+        with self._changed:
             if self._closed:
                 raise Refused(Code.EXPIRED, "the copy session has ended", session=self.manifest.session_id)
             key = (int(named.kind), named.name)
             if key not in self._open:
                 self._open[key] = self._disk.open(file_path(self.tablet_id, named.kind, named.name))
-            return self._open[key]
+            file = self._open[key]
+            self._reading += 1
+        try:
+            return file.pread(length_bytes, byte_offset)
+        finally:
+            with self._changed:
+                self._reading -= 1
+                self._changed.notify_all()
 
     def release_data(self) -> None:
         """Let go of blocks, pinned segments and files; the log stays anchored."""
-        with self._lock:
+        with self._changed:
             if self._closed:
                 return
             self._closed = True
+            while self._reading:
+                self._changed.wait()
             for file in self._open.values():
                 file.close()
             self._open.clear()

@@ -135,6 +135,8 @@ class CopyJobs:
             job.error = str(error)
             _log.warning("%s tablet copy failed: %s", prefix, error)
             await self._settle(hosted)
+        except Exception as error:  # noqa: BLE001 - the root of the job's task
+            manager.on_fatal(error)
         finally:
             hosted.copy = None
             self.ended.append(job)

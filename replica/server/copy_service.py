@@ -68,7 +68,7 @@ class CopyServicer(pb_grpc.CopyServiceServicer):  # type: ignore[misc]
         except ReplicaError as error:
             local = self._jobs.local(request.tablet_id)
             return pb.StartTabletCopyReply(
-                error=error_to_pb(as_refusal(error)),
+                error=error_to_pb(as_refusal(error, self._manager.on_fatal)),
                 current_term=local.term,
                 last_opid=opid_to_pb(local.last_opid),
                 data_state=int(local.data_state),
@@ -110,7 +110,7 @@ class CopyServicer(pb_grpc.CopyServiceServicer):  # type: ignore[misc]
                 lambda: manager.sessions.open(hosted.tablet_id, request.requestor_uuid, capture),
             )
         except ReplicaError as error:
-            return pb.BeginCopyReply(error=error_to_pb(as_refusal(error)))
+            return pb.BeginCopyReply(error=error_to_pb(as_refusal(error, self._manager.on_fatal)))
         m = session.manifest
         _log.info(
             "T %s P %s copy session %s for %s: %d bytes, log to %s",
@@ -153,7 +153,7 @@ class CopyServicer(pb_grpc.CopyServiceServicer):  # type: ignore[misc]
                 pending = loop.run_in_executor(self._pool, following)
                 yield chunk
         except ReplicaError as error:
-            yield pb.FetchChunk(error=error_to_pb(as_refusal(error)))
+            yield pb.FetchChunk(error=error_to_pb(as_refusal(error, self._manager.on_fatal)))
 
     async def EndCopy(self, request: Any, context: Any) -> Any:
         """Close a session."""
@@ -164,7 +164,7 @@ class CopyServicer(pb_grpc.CopyServiceServicer):  # type: ignore[misc]
                 self._pool, lambda: end(request.session_id, request.success)
             )
         except ReplicaError as error:
-            return pb.EndCopyReply(error=error_to_pb(as_refusal(error)))
+            return pb.EndCopyReply(error=error_to_pb(as_refusal(error, self._manager.on_fatal)))
         return pb.EndCopyReply()
 
     async def ListCopies(self, request: Any, context: Any) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from nyala.replica.base import Code, Corruption, Refused, ReplicaError
 
 
@@ -11,10 +13,11 @@ def check_name(dest_uuid: str, own_uuid: str) -> None:
         raise Refused(Code.INVALID_NAME, "this server has another uuid", meant=dest_uuid or "(empty)", own=own_uuid)
 
 
-def as_refusal(error: ReplicaError) -> Refused:
-    """The wire form of an error; a corruption is told, our own bugs are raised on."""
+def as_refusal(error: ReplicaError, on_fatal: Callable[[BaseException], None]) -> Refused:
+    """The wire form of an error; a corruption is told. A failing disk or a bug of ours ends the process."""
     if isinstance(error, Refused):
         return error
     if isinstance(error, Corruption):
         return Refused(Code.CORRUPTION, str(error))
+    on_fatal(error)
     raise error

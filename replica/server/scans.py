@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from nyala.replica.base import Code, HybridClock, Refused, hybrid_from_us, limits, us_of_hybrid
+from nyala.replica.base import Code, Corruption, HybridClock, Refused, hybrid_from_us, limits, us_of_hybrid
 from nyala.replica.base.protocols import Clock
 from nyala.replica.host import Replica
 from nyala.replica.rpc import pb, predicate_from_pb
@@ -64,6 +64,9 @@ class Scans:
                 yield chunk
         except Refused as error:
             raise with_leader_hint(error, replica.active_config) from error
+        except Corruption as error:
+            replica.fail(error)  # a bad block is this replica's end; its peers bring a good one
+            raise
         finally:
             self.open -= 1
 
@@ -144,7 +147,11 @@ class Scans:
             )
         reported = snapshot_time or tablet.applied_time
         loop = asyncio.get_running_loop()
-        total, rows = await loop.run_in_executor(self._pool, lambda: tablet.checksum(snapshot_time or None))
+        try:
+            total, rows = await loop.run_in_executor(self._pool, lambda: tablet.checksum(snapshot_time or None))
+        except Corruption as error:
+            replica.fail(error)
+            raise
         return pb.ChecksumReply(checksum=total, rows=rows, snapshot_time=reported)
 
     def close(self) -> None:

@@ -88,7 +88,7 @@ class TabletServicer(pb_grpc.TabletServiceServicer):  # type: ignore[misc]
             async for chunk in self._scans.scan(self._manager.get(request.tablet_id), request):
                 yield chunk
         except ReplicaError as error:
-            yield pb.ScanChunk(error=error_to_pb(as_refusal(error)), last=True)
+            yield pb.ScanChunk(error=error_to_pb(as_refusal(error, self._manager.on_fatal)), last=True)
 
     async def ListTablets(self, request: Any, context: Any) -> Any:
         """Status of all replicas, or of those asked for that are here."""
@@ -203,14 +203,7 @@ class TabletServicer(pb_grpc.TabletServiceServicer):  # type: ignore[misc]
             check_name(request.dest_uuid, self._manager.uuid)
             return await act()
         except ReplicaError as error:
-            return reply(error=error_to_pb(self._refusal(error)))
-
-    def _refusal(self, error: ReplicaError) -> Refused:
-        try:
-            return as_refusal(error)
-        except ReplicaError as ours:
-            self._manager.on_fatal(ours)
-            raise
+            return reply(error=error_to_pb(as_refusal(error, self._manager.on_fatal)))
 
     def _check_deadline(self, deadline_us: int) -> None:
         if deadline_us and self._manager.clock.wall_us() > deadline_us:
@@ -236,7 +229,9 @@ async def create_tablet(manager: TabletManager, request: Any) -> Any:
         history_retention_us=table.history_retention_us,
     )
     config = config_from_pb(request.config).with_opid(OpId(0, 0))
-    await manager.create(superblock, config, campaign=request.leader_hint == manager.uuid)
+    hosted = await manager.create(superblock, config, campaign=request.leader_hint == manager.uuid)
+    if hosted.replica is None and not hosted.opening:
+        raise Refused(Code.TABLET_FAILED, hosted.error or "the tablet could not be started", tablet=request.tablet_id)
     return pb.CreateTabletReply()
 
 
