@@ -30,6 +30,7 @@ def main() -> int:
     parser.add_argument("--checkpoint", required=True, help="folder for Spark's checkpoint")
     parser.add_argument("--available-now", action="store_true", help="end when everything that is there has been done")
     parser.add_argument("--restarts-max", type=int, default=20)
+    parser.add_argument("--topic-prefix", default="", help="of the masters' topics")
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
     given = parser.parse_args()
 
@@ -38,7 +39,11 @@ def main() -> int:
 
     try:
         options = DecisionsOptions(
-            masters=given.masters, bootstrap=given.kafka, checkpoint=given.checkpoint, available_now=given.available_now
+            masters=given.masters,
+            bootstrap=given.kafka,
+            checkpoint=given.checkpoint,
+            available_now=given.available_now,
+            topic_prefix=given.topic_prefix,
         )
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         spark = spark_session("nyala decisions")

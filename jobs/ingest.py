@@ -45,6 +45,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--restarts-max", type=int, default=20)
     parser.add_argument("--kafka-option", action="append", default=[], metavar="NAME=VALUE", help="for Spark's source")
     parser.add_argument("--decisions-checkpoint", default="", help="also carry out decisions, with this checkpoint")
+    parser.add_argument("--topic-prefix", default="", help="of the masters' topics")
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
     return parser.parse_args(arguments)
 
@@ -84,7 +85,10 @@ def main() -> int:
         restarts = RestartOptions(restarts_max=given.restarts_max)
         if given.decisions_checkpoint:
             decisions = DecisionsOptions(
-                masters=given.masters, bootstrap=given.kafka, checkpoint=given.decisions_checkpoint
+                masters=given.masters,
+                bootstrap=given.kafka,
+                checkpoint=given.decisions_checkpoint,
+                topic_prefix=given.topic_prefix,
             )
 
             def carry_out() -> None:

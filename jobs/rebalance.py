@@ -26,11 +26,13 @@ def main() -> int:
     parser.add_argument("--moves-per-server-max", type=int, default=2)
     parser.add_argument("--deadline-s", type=float, default=600.0)
     parser.add_argument("--drain", action="append", default=[], metavar="UUID", help="empty this server")
+    parser.add_argument("--topic-prefix", default="", help="of the masters' topics")
     parser.add_argument("--json", action="store_true", help="one JSON object")
     given = parser.parse_args()
     try:
         options = RebalanceOptions(
             bootstrap=given.kafka,
+            topic_prefix=given.topic_prefix,
             moves_max=given.moves_max,
             moves_per_server_max=given.moves_per_server_max,
             deadline_s=given.deadline_s,

@@ -24,6 +24,7 @@ from .topics import Topics
 
 DECISIONS_TOPIC = "decisions"
 OUTCOMES_TOPIC = "outcomes"
+DECISIONS_PARTITIONS = 4
 PARALLEL_MAX = 8
 RETRY_PAUSE_S = 0.5
 RETRY_FOR_S = 20.0
@@ -37,14 +38,24 @@ class DecisionsOptions:
     masters: str
     bootstrap: str
     checkpoint: str
-    decisions_topic: str = DECISIONS_TOPIC
-    outcomes_topic: str = OUTCOMES_TOPIC
+    topic_prefix: str = ""
+    """What the masters put before `decisions` and `outcomes`."""
     executor: str = "spark"
     """Who carried it out, as `outcomes` shows it."""
     available_now: bool = False
 
     def __post_init__(self) -> None:
         check(bool(self.masters and self.bootstrap and self.checkpoint), "masters, bootstrap and checkpoint are needed")
+
+    @property
+    def decisions_topic(self) -> str:
+        """Topic that is read."""
+        return self.topic_prefix + DECISIONS_TOPIC
+
+    @property
+    def outcomes_topic(self) -> str:
+        """Topic that is written."""
+        return self.topic_prefix + OUTCOMES_TOPIC
 
 
 def newest(records: Iterable[tuple[bytes | None, bytes | None, int]]) -> list[Mapping[str, Any]]:
@@ -126,7 +137,8 @@ class DecisionsQuery:
     def _ensure_topics(self) -> None:
         topics = Topics(self._options.bootstrap)
         try:
-            topics.ensure(self._options.decisions_topic, configs={"cleanup.policy": "compact"})
+            # As the masters make them; whoever is first.
+            topics.ensure(self._options.decisions_topic, DECISIONS_PARTITIONS, configs={"cleanup.policy": "compact"})
             topics.ensure(self._options.outcomes_topic)
         finally:
             topics.close()

@@ -190,12 +190,18 @@ class IngestQuery:
     def _start_query(self) -> Any:
         options = self._options
         begin = json.dumps({self._topic.topic: {str(p): position.done for p, position in self._positions.items()}})
-        reader = self._spark.readStream.format("kafka").options(**options.kafka)
-        reader = reader.option("kafka.bootstrap.servers", options.bootstrap).option("subscribe", self._topic.topic)
+        reader = (
+            self._spark.readStream.format("kafka")
+            .option("kafka.bootstrap.servers", options.bootstrap)
+            .option("subscribe", self._topic.topic)
+        )
         # Only read when there is no checkpoint: then the catalog's `done` is the beginning.
         reader = reader.option("startingOffsets", begin).option("includeHeaders", "true")
         reader = reader.option("kafka.isolation.level", options.isolation).option("failOnDataLoss", "true")
+        # The consumer hands over 500 records at a time unless told otherwise, and each hand-over costs.
+        reader = reader.option("kafka.max.poll.records", "20000").option("kafka.max.partition.fetch.bytes", "4194304")
         reader = reader.option("maxOffsetsPerTrigger", str(options.offsets_per_trigger_max))
+        reader = reader.options(**options.kafka)
         writer = reader.load().select(*KAFKA_COLUMNS).writeStream.foreachBatch(self._micro_batch)
         writer = writer.queryName(f"nyala ingest {options.table}").option("checkpointLocation", options.checkpoint)
         if options.available_now:

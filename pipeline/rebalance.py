@@ -31,9 +31,8 @@ class RebalanceOptions:
     """Options of one rebalance; all stable."""
 
     bootstrap: str
-    reports_topic: str = REPORTS_TOPIC
-    proposals_topic: str = PROPOSALS_TOPIC
-    outcomes_topic: str = OUTCOMES_TOPIC
+    topic_prefix: str = ""
+    """What the masters put before `reports`, `proposals` and `outcomes`."""
     moves_max: int = 10
     moves_per_server_max: int = 2
     bytes_max: int = 1 << 62
@@ -87,7 +86,7 @@ class Rebalancer:
         """The newest report of each tablet and server. A key stays in one Kafka partition, so no shuffle is needed."""
         options = self._options
         reader = self._spark.read.format("kafka").option("kafka.bootstrap.servers", options.bootstrap)
-        reader = reader.option("subscribe", options.reports_topic).option("startingOffsets", "earliest")
+        reader = reader.option("subscribe", options.topic_prefix + REPORTS_TOPIC).option("startingOffsets", "earliest")
         records = reader.option("failOnDataLoss", "false").load().select("key", "value", "offset")
         rows = records.mapInArrow(newest_reports, _NEWEST).collect()
         return [schemas.decode("report", bytes(row.value)) for row in rows]
@@ -106,7 +105,7 @@ class Rebalancer:
         try:
             sent = [
                 producer.send(
-                    self._options.proposals_topic,
+                    self._options.topic_prefix + PROPOSALS_TOPIC,
                     key=move.tablet_id.encode(),
                     value=schemas.encode("proposal", proposal_of(plan.plan_id, move, deadline_us)),
                 )
@@ -125,7 +124,7 @@ class Rebalancer:
         """
         state = {move.tablet_id: "WAITING" for move in plan.moves}
         deadline = time.monotonic() + timeout_s
-        for record in follow(self._options.bootstrap, self._options.outcomes_topic, deadline):
+        for record in follow(self._options.bootstrap, self._options.topic_prefix + OUTCOMES_TOPIC, deadline):
             if record["plan_id"] == plan.plan_id and record["tablet_id"] in state and ends_or_accepts(record):
                 state[record["tablet_id"]] = record["result"]
                 tell(f"tablet {record['tablet_id']}: {record['result'].lower()} {record['message']}".rstrip())

@@ -56,6 +56,10 @@ def submit_environment(environ: Mapping[str, str] | None = None) -> dict[str, st
     environment["PYSPARK_PYTHON"] = sys.executable
     environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
     environment["JAVA_HOME"] = str(Path(java()).resolve().parents[1])
+    # Spark finds `pyspark_nyala` by listing folders, which an editable install's import hook does not show.
+    if (spec := importlib.util.find_spec("pyspark_nyala")) and spec.origin and "site-packages" not in spec.origin:
+        folders = [str(Path(spec.origin).parent), environment.get("PYTHONPATH", "")]
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, folders))
     # Workers' warnings would end up between the job's own lines.
     environment.setdefault("PYTHONWARNINGS", "ignore::FutureWarning")
     environment.pop("SPARK_HOME", None)

@@ -13,7 +13,6 @@ from kafka.errors import KafkaError, TopicAlreadyExistsError
 from .errors import QueryInterrupted, QueryRefused
 
 _UNKNOWN_TOPIC = 3
-_TOPIC_EXISTS = 36
 REQUEST_TIMEOUT_MS = 20_000
 
 

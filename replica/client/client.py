@@ -58,6 +58,16 @@ class Client(Admin):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def at_server(
+        self, address: Address, uuid: str, method: str, request: Any, *, timeout_s: float | None = None
+    ) -> Any:
+        """TabletService.`method` at one server, asked once; what the executor of decisions needs. Refused."""
+        return self.calls.at_server(address, uuid, method, request, timeout_s=timeout_s)
+
+    def master(self, method: str, request: Any, *, timeout_s: float | None = None) -> Any:
+        """MasterService.`method` at the leading master. NotApplied or OutcomeUnknown."""
+        return self._all_masters.call(method, request, timeout_s=timeout_s)
+
     def ensure_located(self, handle: TableHandle) -> None:
         """Know where the table's tablets are; a handle that came from another process brings no locations."""
         if any(self.locator.location(t.tablet_id) is None for t in handle.tablets):
