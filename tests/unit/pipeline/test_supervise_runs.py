@@ -1,0 +1,91 @@
+"""Restarts of queries, refused options, decisions in force, launch command, conditions as text."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nyala import schemas
+from nyala.pipeline.decisions import newest
+from nyala.pipeline.errors import QueryInterrupted, QueryRefused
+from nyala.pipeline.ingest import IngestOptions
+from nyala.pipeline.submit import job_script, submit_environment
+from nyala.pipeline.supervise import RestartOptions, run_with_restarts
+from nyala.replica.base import Refused
+
+
+def run(ends: list[Exception | None], options: RestartOptions, durations: list[float] | None = None) -> list[float]:
+    """Run with scripted ends; returns the pauses."""
+    pauses: list[float] = []
+    clock = [0.0]
+    left = list(ends)
+    times = list(durations or [0.0] * len(ends))
+
+    def once() -> None:
+        clock[0] += times.pop(0)
+        if (end := left.pop(0)) is not None:
+            raise end
+
+    run_with_restarts(once, options, lambda _: None, sleep=pauses.append, now=lambda: clock[0])
+    return pauses
+
+
+def test_interrupted_query_restarts_with_growing_pauses() -> None:
+    """Goal: back-off doubles to its bound, and an orderly end ends it. Method: scripted ends and a fake clock."""
+    ends: list[Exception | None] = [QueryInterrupted("x")] * 5 + [None]
+    assert run(ends, RestartOptions(backoff_s_max=6.0)) == [1.0, 2.0, 4.0, 6.0, 6.0]
+
+
+def test_restarts_end_at_their_limit_and_start_anew_after_calm() -> None:
+    """Goal: endless trouble is given up, separate troubles are not added up. Method: limit 2, with a long run between."""
+    with pytest.raises(QueryInterrupted):
+        run([QueryInterrupted("x")] * 3, RestartOptions(restarts_max=2))
+    ends: list[Exception | None] = [QueryInterrupted("x")] * 4 + [None]
+    assert run(ends, RestartOptions(restarts_max=2), [0, 0, 1000, 0, 0]) == [1.0, 2.0, 1.0, 2.0]
+
+
+def test_refused_query_is_not_restarted() -> None:
+    """Goal: what a person must resolve is told at once. Method: one refusal."""
+    with pytest.raises(QueryRefused):
+        run([QueryRefused("x"), None], RestartOptions())
+
+
+@pytest.mark.parametrize("name", ["minPartitions", "maxRecordsPerPartition", "startingOffsets", "subscribePattern"])
+def test_option_that_would_break_exactly_once_is_refused(name: str) -> None:
+    """Goal: two tasks on one Kafka partition cannot be configured. Method: pass each such option."""
+    with pytest.raises(QueryRefused, match=name):
+        IngestOptions(table="t", masters="m", bootstrap="b", checkpoint="c", kafka={name: "1"})
+
+
+def decision(tablet: str, version: int) -> bytes:
+    value: dict[str, Any] = {
+        "tablet_id": tablet, "table_id": "t", "catalog_term": 1, "version": version, "action": "TRANSFER_LEADERSHIP",
+        "edits": [], "config_opid": {"term": 1, "index": 1}, "deadline_us": 0, "reason": "",
+    }  # fmt: skip
+    return schemas.encode("decision", value)
+
+
+def test_only_the_newest_decision_of_a_tablet_is_in_force() -> None:
+    """Goal: replaced, withdrawn and unreadable decisions are not executed. Method: all three in one micro-batch."""
+    records = [
+        (b"a", decision("a", 1), 0),
+        (b"b", decision("b", 1), 1),
+        (b"a", decision("a", 2), 2),
+        (b"b", None, 3),
+        (b"c", b"\xff", 4),
+    ]
+    assert [(each["tablet_id"], each["version"]) for each in newest(records)] == [("a", 2)]
+
+
+def test_launch_uses_this_interpreter() -> None:
+    """Goal: workers never start another Python. Method: look at the environment and the scripts."""
+    environment = submit_environment({"PATH": "/usr/bin", "SPARK_HOME": "/elsewhere"})
+    assert environment["PYSPARK_PYTHON"] == sys.executable
+    assert "SPARK_HOME" not in environment
+    for job in ("ingest", "decisions", "rebalance"):
+        assert Path(job_script(job)).name == f"{job}.py"
+    with pytest.raises((ValueError, Refused)):
+        job_script("nothing")
