@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+from types import FrameType
 
 import typer
 
@@ -33,8 +35,13 @@ app.add_typer(dumps.cmeta_app, name="cmeta")
 app.add_typer(dumps.superblock_app, name="superblock")
 
 
+def _end_orderly(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
 def main() -> int:
     """Run one command; what a user did wrong, or a cluster refused, is one line and exit status 1."""
+    signal.signal(signal.SIGTERM, _end_orderly)
     try:
         app()
     except (ReplicaError, StackError) as error:
