@@ -43,7 +43,7 @@ def main(argv: list[str] | None = None) -> int:
     logging.basicConfig(
         level=os.environ.get("NYALA_LOG_LEVEL", "INFO"), format="%(asctime)s %(levelname).1s %(name)s %(message)s"
     )
-    logging.getLogger("kafka").setLevel(logging.ERROR)
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)  # KafkaLink says what matters, once
     try:
         options = _options(sys.argv[1:] if argv is None else argv)
         return asyncio.run(serve(options))

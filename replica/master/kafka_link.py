@@ -108,6 +108,7 @@ class KafkaLink:
             request_timeout_ms=5_000,
             delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
             max_block_ms=5_000,
+            bootstrap_timeout_ms=4_000,
             client_id="nyala-master",
         )
         try:
@@ -148,7 +149,12 @@ class KafkaLink:
             raise error
 
     def _create_topics(self) -> None:
-        admin = KafkaAdminClient(bootstrap_servers=self._bootstrap, request_timeout_ms=5_000, client_id="nyala-master")
+        admin = KafkaAdminClient(
+            bootstrap_servers=self._bootstrap,
+            request_timeout_ms=5_000,
+            bootstrap_timeout_ms=4_000,
+            client_id="nyala-master",
+        )
         try:
             there = set(admin.list_topics())
             for name, partitions in PARTITIONS.items():
@@ -175,6 +181,7 @@ class KafkaLink:
             auto_offset_reset="earliest",
             client_id="nyala-master",
             request_timeout_ms=5_000,
+            bootstrap_timeout_ms=4_000,
             session_timeout_ms=4_000,
             heartbeat_interval_ms=1_000,
             max_poll_interval_ms=4_500,
