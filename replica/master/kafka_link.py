@@ -188,6 +188,9 @@ class KafkaLink:
         )
         try:
             partitions = sorted(consumer.partitions_for_topic(topic) or ())
+            if not partitions:
+                # Just created, and not in this consumer's metadata yet: polling nothing would never end.
+                return
             consumer.assign([TopicPartition(topic, p) for p in partitions])
             while not self._closing.is_set() and self._leads() and self.connected:
                 for partition, records in consumer.poll(timeout_ms=500, max_records=100).items():
