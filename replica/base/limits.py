@@ -34,6 +34,11 @@ LEDGER_CLIENTS_MAX = 10_000
 LEDGER_RESULTS_PER_CLIENT_MAX = 256
 LEDGER_CLIENT_TTL_US = 10 * 60 * 1_000_000
 
+CLOCK_AHEAD_OF_CALLERS_US_MAX = 10 * 1_000_000
+"""How far a time that a caller has seen may lie above this server's wall clock."""
+CLOCK_AHEAD_OF_PEERS_US_MAX = 30 * 1_000_000
+"""The same for times of a leader: more, so that a server which followed a caller to its bound is still followed."""
+
 COPY_CHUNK_BYTES = 1 << 20
 COPY_SESSIONS_MAX = 4
 COPY_SESSION_TTL_US = 60 * 1_000_000

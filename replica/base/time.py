@@ -41,7 +41,11 @@ class HybridClock:
             self._last = max(self._last + 1, hybrid_from_us(self._clock.wall_us()))
             return self._last
 
+    def ahead_us(self, hybrid_time: int) -> int:
+        """Microseconds by which a time lies above this server's wall clock; negative below it."""
+        return us_of_hybrid(hybrid_time) - self._clock.wall_us()
+
     def observe(self, hybrid_time: int) -> None:
-        """Later times will be above this one."""
+        """Later times will be above this one. Whoever takes times from others bounds them first: see `ahead_us`."""
         with self._lock:
             self._last = max(self._last, hybrid_time)

@@ -118,6 +118,7 @@ class Carrier:
         self._loading: set[int] = set()
         self._applied_time = 0
         self._last_time = 0
+        self._told_future = False
         self._seen: tuple[object, ...] = ()
 
     @property

@@ -31,7 +31,7 @@ class HostOptions:
     """As the log was opened with: over it writes are refused and appends of a leader dropped, never waited for."""
     wait_ticks_max: int = 600
     """How long a caller waits for an index, a time or a read barrier before it is told TIMED_OUT."""
-    future_time_max: int = hybrid_from_us(10_000_000)
+    future_time_max: int = hybrid_from_us(limits.CLOCK_AHEAD_OF_CALLERS_US_MAX)
     """How far above this server's clock a snapshot time may lie, in hybrid time."""
     waiters_max: int = 4096
     """Callers that wait for an index, a time or a read barrier."""

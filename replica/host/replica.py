@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -13,6 +14,7 @@ from nyala.replica.base import (
     RaftConfig,
     Refused,
     check,
+    limits,
 )
 from nyala.replica.cmeta import decode_config, encode_config
 from nyala.replica.raft import (
@@ -32,6 +34,8 @@ from .collector import keep_from
 from .pending import Done
 from .persister import Persister
 from .status import Phase, ReplicaStatus, peer_status
+
+_log = logging.getLogger("nyala.host")
 
 _RETRY_TICKS = 20
 """How often a full disk is tried again."""
@@ -147,9 +151,33 @@ class Replica(Carrier):
             size = sum(entry.size_bytes for entry in message.entries)
             if self._log.queued_bytes + size > self.options.wal_queue_bytes_max:
                 return  # the leader sends it again; blocking here would stop every tablet of this server
-            self._observe(message.entries)
+        if type(message) is AppendEntries and message.to_uuid == self.uuid:
+            if self._from_the_future(message):
+                return
+            if message.entries:
+                self._observe(message.entries)
         self._core.step(message)
         self._pump_soon()
+
+    def _from_the_future(self, message: AppendEntries) -> bool:
+        """Whether taking the message would push this server's clock too far; then it is dropped, and said once."""
+        latest = max((entry.hybrid_time for entry in message.entries), default=0)
+        ahead_us = self._clock.ahead_us(max(latest, message.safe_time))
+        if ahead_us <= limits.CLOCK_AHEAD_OF_PEERS_US_MAX:
+            self._told_future = False
+            return False
+        if not self._told_future:
+            self._told_future = True
+            _log.warning(
+                "T %s P %s dropped an append of %s: its time is %.1f s ahead of the clock here, more than %.0f s; "
+                "compare the clocks of both servers",
+                self.tablet_id,
+                self.uuid,
+                message.from_uuid,
+                ahead_us / 1e6,
+                limits.CLOCK_AHEAD_OF_PEERS_US_MAX / 1e6,
+            )
+        return True
 
     def write(self, kind: EntryKind, schema_id: int, meta: bytes, payload: bytes, payload_crc: int, done: Done) -> None:
         """Replicate and apply one entry; `done(apply's result | Refused)`, once, never before this returns.

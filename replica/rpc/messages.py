@@ -7,6 +7,7 @@ from typing import Any
 
 from nyala.replica.base import Code, DataState, Refused
 from nyala.replica.raft import AppendEntries, AppendReply, Message, TimeoutNow, VoteReply, VoteRequest
+from nyala.replica.rows import crc32c
 
 from . import nyala_pb2 as pb
 from .values import entry_from_pb, entry_to_pb, opid_from_pb, opid_to_pb
@@ -54,7 +55,10 @@ def message_to_pb(tablet_id: str, message: Message) -> pb.RaftMessage:
 
 
 def message_from_pb(wire: pb.RaftMessage) -> Message:
-    """From the wire; Refused(INVALID_ARGUMENT) for a body, code, state or entry kind that this build does not know."""
+    """From the wire; Refused(INVALID_ARGUMENT) for a body, code, state or entry kind that this build does not know.
+
+    Refused(INVALID_BATCH) if the payload of an entry does not have its CRC: nothing of the message may be used then.
+    """
     kind = wire.WhichOneof("body")
     if kind is None:
         raise Refused(Code.INVALID_ARGUMENT, "a consensus message of unknown kind", tablet=wire.tablet_id)
@@ -69,9 +73,14 @@ def _envelope(wire: pb.RaftMessage) -> dict[str, Any]:
 
 
 def _append_entries(body: pb.AppendEntries, envelope: dict[str, Any]) -> Message:
+    entries = tuple(entry_from_pb(e) for e in body.entries)
+    for entry in entries:
+        # Before it is stepped: the log takes a bad payload for a bug of this server and ends the process.
+        if crc32c(entry.payload) != entry.payload_crc:
+            raise Refused(Code.INVALID_BATCH, "the payload of an entry does not have its CRC", opid=entry.opid)
     return AppendEntries(
         prev=opid_from_pb(body.prev),
-        entries=tuple(entry_from_pb(e) for e in body.entries),
+        entries=entries,
         commit_index=body.commit_index,
         round=body.round,
         safe_time=body.safe_time,

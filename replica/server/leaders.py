@@ -1,8 +1,21 @@
-"""Leader hints: from a uuid to something a client can call."""
+"""Leaders elsewhere: from a uuid to something a client can call, and the one question that servers ask them."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from typing import Any
+
+import grpc
+
 from nyala.replica.base import Code, RaftConfig, Refused
+from nyala.replica.host import Replica
+from nyala.replica.rpc import error_from_pb, pb, pb_grpc
+
+from .channels import Channels
+
+_log = logging.getLogger("nyala.server")
+_ASK_TIMEOUT_S = 5.0
 
 
 def with_leader_hint(error: Refused, config: RaftConfig) -> Refused:
@@ -15,3 +28,35 @@ def with_leader_hint(error: Refused, config: RaftConfig) -> Refused:
     return Refused(
         error.code, error.what, applied=error.applied, detail=f"{member.uuid}@{member.addresses[0]}", **error.values
     )
+
+
+class LeaderTime:
+    """Lets a follower of an idle tablet reach a time. Concurrency: the loop's thread."""
+
+    def __init__(self, channels: Channels) -> None:
+        self._channels = channels
+
+    async def ask(self, replica: Replica, hybrid_time: int) -> None:
+        """Read at most one row's presence at the leader at that time: it serves no snapshot before an entry above it.
+
+        Whatever goes wrong is only logged: the caller waits for the entry, not for the leader.
+        """
+        member = replica.active_config.member(replica.leader_uuid or "")
+        if member is None or not member.addresses:
+            return
+        stub: Any = pb_grpc.TabletServiceStub(self._channels.get(str(member.addresses[0])))  # type: ignore[no-untyped-call]
+        request = pb.ScanRequest(
+            dest_uuid=member.uuid,
+            tablet_id=replica.tablet_id,
+            snapshot_time=hybrid_time,
+            count_only=True,
+            limit=1,
+            timeout_us=int(_ASK_TIMEOUT_S * 1e6),
+        )
+        try:
+            async with asyncio.timeout(_ASK_TIMEOUT_S):
+                async for chunk in stub.Scan(request, timeout=_ASK_TIMEOUT_S):
+                    if (refusal := error_from_pb(chunk.error)) is not None:
+                        raise refusal
+        except (grpc.RpcError, Refused, TimeoutError) as error:
+            _log.info("T %s the leader %s gives no time: %s", replica.tablet_id, member.uuid, error)

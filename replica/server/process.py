@@ -36,6 +36,7 @@ from .copy_service import CopyServicer, RemoteCopySource
 from .heartbeat import Heartbeats
 from .instance import Instance, join_cluster, open_or_format
 from .lanes import LoopPost
+from .leaders import LeaderTime
 from .maintenance import Maintenance
 from .manager import TabletManager
 from .memory import MemoryGuard
@@ -115,8 +116,8 @@ class TabletServer:
         jobs = CopyJobs(manager, RemoteCopySource)
         memory = MemoryGuard(options.memory_soft_bytes, lambda: manager.memory_bytes)
         maintenance = Maintenance(manager, memory)
-        scans = Scans(self._clock, self._hybrid_clock, options.scan_threads)
-        writes = Writes(uuid, memory, ThreadPoolExecutor(2, thread_name_prefix="validate"))
+        scans = Scans(self._hybrid_clock, options.scan_threads, LeaderTime(channels).ask)
+        writes = Writes(uuid, memory, ThreadPoolExecutor(2, thread_name_prefix="validate"), scans.observe)
         service = TabletServicer(
             manager=manager,
             writes=writes,

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from nyala.replica.base import Code, Corruption, HybridClock, Refused, hybrid_from_us, limits, us_of_hybrid
-from nyala.replica.base.protocols import Clock
+from nyala.replica.base import Code, Corruption, HybridClock, Refused, limits
 from nyala.replica.host import Replica
 from nyala.replica.rpc import pb, predicate_from_pb
 from nyala.replica.tablet import Tablet
@@ -20,10 +19,13 @@ from .leaders import with_leader_hint
 
 TIMEOUT_DEFAULT_S = 30.0
 TIMEOUT_MAX_S = 600.0
-CLOCK_SKEW_US_MAX = 10 * 1_000_000
-"""A time further ahead than this is a mistake of the caller; taking it over would push the clock away for good."""
+ASK_LEADER_AGAIN_S = 1.0
 
 T = TypeVar("T")
+
+AskLeader = Callable[[Replica, int], Awaitable[None]]
+"""(a follower here, a hybrid time): see that its leader has an entry at or above the time. Never raises for a leader
+that is away."""
 
 
 async def when(start: Callable[[Callable[[Any], None]], None], timeout_s: float, what: str) -> Any:
@@ -46,9 +48,9 @@ class Scans:
     Concurrency: the loop's thread; batches are made in threads of its own, one ahead of the one that is being sent.
     """
 
-    def __init__(self, clock: Clock, hybrid_clock: HybridClock, threads: int) -> None:
-        self._clock = clock
+    def __init__(self, hybrid_clock: HybridClock, threads: int, ask_leader: AskLeader) -> None:
         self._hybrid_clock = hybrid_clock
+        self._ask_leader = ask_leader
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="scan")
         self.open = 0
 
@@ -92,9 +94,15 @@ class Scans:
         """Let this server's clock run ahead of a time that a caller has seen; INVALID_ARGUMENT for the far future."""
         if hybrid_time <= 0:
             return
-        if hybrid_time > hybrid_from_us(self._clock.wall_us() + CLOCK_SKEW_US_MAX):
-            ahead_s = (us_of_hybrid(hybrid_time) - self._clock.wall_us()) / 1e6
-            raise Refused(Code.INVALID_ARGUMENT, "the time lies in the future", ahead_s=round(ahead_s, 1))
+        ahead_us, limit_us = self._hybrid_clock.ahead_us(hybrid_time), limits.CLOCK_AHEAD_OF_CALLERS_US_MAX
+        if ahead_us > limit_us:
+            # A mistake of the caller; taking it over would push the clocks of all servers away for good.
+            raise Refused(
+                Code.INVALID_ARGUMENT,
+                "the time lies in the future",
+                ahead_s=round(ahead_us / 1e6, 1),
+                limit_s=limit_us / 1e6,
+            )
         self._hybrid_clock.observe(hybrid_time)
 
     async def _chunks(self, tablet: Tablet, request: Any, at: int | None) -> AsyncIterator[Any]:
@@ -140,11 +148,7 @@ class Scans:
         snapshot_time = request.snapshot_time
         if snapshot_time:
             self.observe(snapshot_time)
-            await when(
-                lambda done: replica.wait_safe(snapshot_time, done),
-                _timeout(request.timeout_us),
-                "this replica to apply everything up to the time",
-            )
+            await self._wait_safe(replica, snapshot_time, _timeout(request.timeout_us))
         reported = snapshot_time or tablet.applied_time
         loop = asyncio.get_running_loop()
         try:
@@ -153,6 +157,30 @@ class Scans:
             replica.fail(error)
             raise
         return pb.ChecksumReply(checksum=total, rows=rows, snapshot_time=reported)
+
+    async def _wait_safe(self, replica: Replica, snapshot_time: int, timeout_s: float) -> None:
+        """Until this replica, leader or not, has applied everything up to the time.
+
+        A follower of an idle tablet would wait for ever: it asks the leader for the time, which then replicates an
+        empty entry above it; and asks again, for leaders change.
+        """
+
+        async def ask() -> None:
+            while True:
+                if not replica.is_leader and replica.applied_time < snapshot_time:
+                    await self._ask_leader(replica, snapshot_time)
+                await asyncio.sleep(ASK_LEADER_AGAIN_S)
+
+        asking = asyncio.create_task(ask())
+        try:
+            await when(
+                lambda done: replica.wait_safe(snapshot_time, done),
+                timeout_s,
+                "this replica to apply everything up to the time",
+            )
+        finally:
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
 
     def close(self) -> None:
         """No more scans."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -18,7 +19,6 @@ from .memory import MemoryGuard
 
 INLINE_BYTES_MAX = 16 << 10
 """Batches up to this size are validated on the loop: a thread's round trip would cost more."""
-CLOCK_SKEW_US_MAX = 10 * 1_000_000
 
 
 class Writes:
@@ -27,10 +27,14 @@ class Writes:
     Concurrency: the loop's thread; large batches are validated on `pool`.
     """
 
-    def __init__(self, uuid: str, memory: MemoryGuard, pool: ThreadPoolExecutor) -> None:
+    def __init__(
+        self, uuid: str, memory: MemoryGuard, pool: ThreadPoolExecutor, observe: Callable[[int], None]
+    ) -> None:
+        """`observe(hybrid time)`: let the clock run ahead of what a caller has seen; Refused for the far future."""
         self._uuid = uuid
         self._memory = memory
         self._pool = pool
+        self._observe = observe
         self.batches = 0
         self.rows = 0
         self.validating_bytes = 0
@@ -43,6 +47,7 @@ class Writes:
                 raise Refused(Code.WRONG_TABLE, "a write names its table id", tablet=request.tablet_id)
             if not replica.is_leader:
                 raise Refused(Code.NOT_LEADER, "writes go to the leader", detail=replica.leader_uuid or "")
+            self._observe(request.propagated_time)
             self._memory.admit(len(request.payload) + self.validating_bytes)
             result = await self._replicate(hosted, replica, tablet, request)
         except Refused as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from nyala.replica.base import Applied, Code, OpId, Refused, hybrid_from_us
 from nyala.replica.raft import ConfigEdit, EditKind
 from tests.harness.sim_cluster import HOST, SimCluster, member
@@ -169,3 +171,24 @@ def test_lagging_follower_is_served_from_the_log_on_disk() -> None:
     late.start()
     cluster.run_until(lambda: level(cluster), "everyone level")
     assert cluster.copies == 0
+
+
+def test_leader_whose_clock_runs_far_ahead_pushes_no_other_clock(caplog: pytest.LogCaptureFixture) -> None:
+    """Goal: one wrong clock does not become everybody's. Method: the leader's clock jumps an hour ahead; its appends
+    are dropped, with one clear line, and another server leads at the right time."""
+    cluster = SimCluster(7, skew_us_max=0)
+    old = started(cluster)
+    put_and_wait(cluster, old, b"before")
+    cluster.run_until(lambda: level(cluster), "all are level")
+    node_of(cluster, old).clock.skew_us = 3_600_000_000
+    late = put(cluster, old, b"from the future")
+    cluster.run_until(lambda: cluster.leader() not in (None, old), "another leader")
+    successor = cluster.leader()
+    assert successor is not None and successor is not old
+    put_and_wait(cluster, successor, b"after")
+    assert all(r.code is Code.NOT_LEADER for r in late.all)
+    for node in cluster.nodes.values():
+        if node.uuid != old.uuid:
+            assert node.hybrid_clock.ahead_us(node.hybrid_clock.now()) < 1_000_000
+    told = [r.getMessage() for r in caplog.records if "compare the clocks" in r.getMessage()]
+    assert told and all(f"append of {old.uuid}" in t for t in told) and len(told) <= 4

@@ -12,6 +12,7 @@ from nyala.replica.base import Address, Entry, EntryKind, Member, OpId, RaftConf
 from nyala.replica.peers import PeerChannelStatus, PeerNetwork, PeerOptions, PeerServicer
 from nyala.replica.peers.encode import add_message
 from nyala.replica.raft import AppendEntries, AppendReply, Message, VoteRequest
+from nyala.replica.rows import crc32c
 from nyala.replica.rpc import SERVER_OPTIONS, message_to_pb, pb, pb_grpc
 
 HERE = Address("127.0.0.1", 1)
@@ -56,7 +57,7 @@ def vote(term: int, to: str = "b") -> VoteRequest:
 
 
 def append(index: int, payload: bytes, to: str = "b") -> AppendEntries:
-    entry = Entry(OpId(1, index), EntryKind.WRITE, 7, 1, b"meta", payload, 9)
+    entry = Entry(OpId(1, index), EntryKind.WRITE, 7, 1, b"meta", payload, crc32c(payload))
     return AppendEntries(to_uuid=to, from_uuid="a", term=1, prev=OpId(1, index - 1), entries=(entry,), round=3)
 
 

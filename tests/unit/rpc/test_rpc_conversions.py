@@ -49,7 +49,7 @@ from nyala.replica.rpc import (
     source_to_pb,
 )
 
-ENTRY = Entry(OpId(3, 9), EntryKind.WRITE, 77, 2, b"meta", b"payload", 0xFFFFFFFF)
+ENTRY = Entry(OpId(3, 9), EntryKind.WRITE, 77, 2, b"meta", b"payload", 0xF4E36970)
 ENVELOPE: dict[str, Any] = {"to_uuid": "a", "from_uuid": "b", "term": 5}
 
 
@@ -77,6 +77,15 @@ def test_consensus_message_round_trip(message: Any) -> None:
     """Goal: the core's words survive the wire. Method: every class, every field set."""
     wire = over_the_wire(message_to_pb("t1", message))
     assert (wire.tablet_id, message_from_pb(wire)) == ("t1", message)
+
+
+def test_append_whose_payload_was_changed_on_the_way_is_refused_whole() -> None:
+    """Goal: bytes that changed between two servers never reach a log. Method: flip one bit of the second entry."""
+    second = Entry(OpId(3, 10), EntryKind.WRITE, 78, 2, b"", b"payloae", 0xF4E36970)
+    message = AppendEntries(prev=OpId(3, 8), entries=(ENTRY, second), commit_index=8, round=4, **ENVELOPE)
+    with pytest.raises(Refused, match="does not have its CRC") as caught:
+        message_from_pb(over_the_wire(message_to_pb("t1", message)))
+    assert caught.value.code is Code.INVALID_BATCH and caught.value.values["opid"] == OpId(3, 10)
 
 
 def test_consensus_message_that_cannot_be_is_refused() -> None:
