@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from nyala.replica.base import Code, Refused, RowCode, limits, us_of_hybrid
+from nyala.replica.base import Code, InvariantViolation, Refused, RowCode, limits, us_of_hybrid
 from nyala.replica.rows import RowError, SourceKey, WriteMeta
 
 _ERROR_BYTES = 24
@@ -79,7 +79,8 @@ class Ledger:
         Refused(STALE_GENERATION, GAP or OVERLOADED): nothing moves. A higher generation meets a fresh state.
         """
         source = meta.source
-        assert source is not None
+        if source is None:
+            raise InvariantViolation("a batch of a source names it", client=meta.client_id)
         state = self._sources.get(source)
         if state is not None and meta.generation < state.generation:
             raise Refused(

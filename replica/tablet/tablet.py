@@ -21,6 +21,7 @@ from nyala.replica.base import (
     Disk,
     Entry,
     EntryKind,
+    InvariantViolation,
     OpId,
     Refused,
     check,
@@ -378,8 +379,8 @@ class Tablet:
 
     def _belongs(self, keys: Any) -> Bools:
         spec = self._superblock.partition
-        check(spec is not None, "a routed tablet has a partition", tablet=self.tablet_id)
-        assert spec is not None
+        if spec is None:
+            raise InvariantViolation("a routed tablet has a partition", tablet=self.tablet_id)
         mine = self._superblock.range_pos * spec.buckets + self._superblock.bucket
         belongs: Bools = route(keys, self._schema, spec) == mine
         return belongs
