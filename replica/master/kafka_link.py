@@ -189,6 +189,9 @@ class KafkaLink:
         try:
             partitions = sorted(consumer.partitions_for_topic(topic) or ())
             if not partitions:
+                # Right after its creation a topic may not be in the broker's metadata yet.
+                raise KafkaError(f"topic {topic} has no partitions yet")
+            if not partitions:
                 # Just created, and not in this consumer's metadata yet: polling nothing would never end.
                 return
             consumer.assign([TopicPartition(topic, p) for p in partitions])
