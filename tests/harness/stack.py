@@ -1,0 +1,260 @@
+"""A supervised stack under load: who leads, who is killed, what was acknowledged, and what the disks say at the end."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from nyala.infra.local import StackOptions, Supervisor
+from nyala.infra.local.children import ChildState
+from nyala.replica.base import Refused
+from nyala.replica.client import Client, ScanSpec, TableHandle, wire_batches
+from nyala.replica.disk import RealDisk
+from nyala.replica.rows import Column, ColumnType, PartitionSpec, RowOp, TableSchema
+from nyala.replica.tools import Severity, gather, judge
+from nyala.replica.wal import Log
+from tests.harness.cluster import wait_until
+
+KEYS_PER_WRITER = 1 << 40
+SCHEMA = TableSchema(
+    1,
+    (
+        Column(id=1, name="k", type=ColumnType.INT64, nullable=False),
+        Column(id=2, name="v", type=ColumnType.STRING),
+        Column(id=3, name="n", type=ColumnType.INT32, nullable=False, default=7),
+        Column(id=4, name="must", type=ColumnType.INT32, nullable=False),
+    ),
+    ("k",),
+)
+
+
+class Stack:
+    """One master and three tablet servers, restarted by their supervisor, with one client."""
+
+    def __init__(self, supervisor: Supervisor, client: Client) -> None:
+        self.supervisor = supervisor
+        self.client = client
+
+    def new_table(self, name: str, buckets: int = 3) -> TableHandle:
+        """A table with replication factor 3 whose tablets all have leaders."""
+        handle = self.client.create_table(name, SCHEMA, PartitionSpec(("k",), buckets))
+        self.count(handle)
+        return handle
+
+    def count(self, handle: TableHandle) -> int:
+        """Rows at the latest time, by a strong read of every tablet."""
+        return self.client.count(handle, ScanSpec())
+
+    def kill(self, *names: str, again: bool = True) -> None:
+        """kill -9 all of them in one turn of the supervisor; they come back after its shortest back-off."""
+
+        def end() -> None:
+            for name in names:
+                child = self.supervisor.children[name]
+                child.restarts = 0
+                if not again:
+                    child.state = ChildState.STOPPED
+                child.send_signal(signal.SIGKILL)
+
+        self.supervisor.call(end)
+
+    def pids(self) -> dict[str, int | None]:
+        return {name: child.pid for name, child in self.supervisor.children.items()}
+
+    def wait_replaced(self, before: dict[str, int | None], *names: str) -> None:
+        """Until each of `names` serves again as another process than in `before`."""
+        children = self.supervisor.children
+
+        def replaced() -> bool:
+            return all(
+                children[n].state is ChildState.READY and children[n].pid not in (None, before[n]) for n in names
+            )
+
+        wait_until(replaced, f"{', '.join(names)} serve again", 40)
+
+    def leader(self, tablet_id: str) -> str:
+        """Name of the server that leads the tablet in the highest term that any server knows."""
+
+        def found() -> str | None:
+            best = (0, "")
+            for name, status in self.statuses(tablet_id).items():
+                if status.role == "LEADER":
+                    best = max(best, (status.term, name))
+            return best[1] or None
+
+        return wait_until(found, f"{tablet_id} has a leader", 30)
+
+    def followers(self, tablet_id: str) -> list[str]:
+        leader = self.leader(tablet_id)
+        return [n for n in sorted(self.supervisor.children) if n.startswith("server") and n != leader]
+
+    def info(self, name: str) -> Any:
+        """The server `name` as the master lists it."""
+        uuid = self.supervisor.children[name].ready["uuid"]
+        return next(s for s in self.client.list_servers().servers if s.uuid == uuid)
+
+    def statuses(self, tablet_id: str) -> dict[str, Any]:
+        """Status of each replica that answers, by server name."""
+        names = {c.ready.get("uuid"): n for n, c in self.supervisor.children.items()}
+        found = {}
+        for server in self.client.list_servers().servers:
+            try:
+                for status in self.client.list_tablets(server, [tablet_id]):
+                    found[names[server.uuid]] = status
+            except Refused:
+                continue
+        return found
+
+    def verify_replicas(self) -> None:
+        """V6: nothing is wrong anywhere, and all replicas of a tablet have one checksum at one time."""
+
+        def sound() -> list[str]:
+            view = gather(self.client)
+            return [f"{f.subject}: {f.what}" for f in judge(view) if f.severity is Severity.ERROR]
+
+        wait_until(lambda: not sound(), "no replica is in trouble", 40)
+        view = gather(self.client, checksum=True)
+        assert [f for f in judge(view) if f.severity is Severity.ERROR] == []
+        for table in view.tables:
+            for tablet in table.tablets:
+                assert len([r for r in view.replicas[tablet.tablet_id] if r.checksum]) == table.replication_factor
+
+    def verify_logs(self, handle: TableHandle, scratch: Path) -> None:
+        """V1: no index that two disks hold has two terms, or two contents, up to what is committed."""
+        for tablet in handle.tablets:
+            logs = {
+                name: self._log(name, tablet.tablet_id, status.commit_index, scratch)
+                for name, status in self.statuses(tablet.tablet_id).items()
+            }
+            assert len(logs) == handle.replication_factor
+            seen: dict[int, tuple[Any, ...]] = {}
+            for name, entries in logs.items():
+                assert entries, f"{name} has no log of {tablet.tablet_id}"
+                for index, content in entries.items():
+                    assert seen.setdefault(index, content) == content, (name, tablet.tablet_id, index)
+
+    def _log(self, name: str, tablet_id: str, commit_index: int, scratch: Path) -> dict[int, tuple[Any, ...]]:
+        """What the disk of one server holds, read from a copy: opening a log settles its tail."""
+        root = scratch / f"{name}-{tablet_id}"
+        shutil.copytree(self.supervisor.folder / name / "wals" / tablet_id, root / "wals" / tablet_id)
+        log, replay = Log.open(RealDisk(root), f"wals/{tablet_id}", tablet_id, threaded=False)
+        try:
+            return {
+                e.opid.index: (e.opid.term, e.kind, e.hybrid_time, e.payload_crc)
+                for e in replay.entries
+                if e.opid.index <= commit_index
+            }
+        finally:
+            log.close()
+            shutil.rmtree(root)
+
+
+class InsertLoad:
+    """Threads that insert ever new keys through exactly-once sessions, and remember which were acknowledged.
+
+    Keys of a thread ascend without gaps, so all that was attempted is known by one number per thread.
+    """
+
+    def __init__(self, stack: Stack, handle: TableHandle, threads: int = 3, rows: int = 60) -> None:
+        self._stack = stack
+        self._handle = handle
+        self._rows = rows
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=self._write, args=(n,), daemon=True) for n in range(threads)]
+        self.acknowledged: list[list[int]] = [[] for _ in range(threads)]
+        """First keys of acknowledged batches, by thread."""
+        self.attempted = [0] * threads
+        self.unknown: list[str] = []
+        self.surprises: list[str] = []
+
+    def _write(self, number: int) -> None:
+        key = number * KEYS_PER_WRITER
+        writer = self._stack.client.session_writer(self._handle)
+        while not self._stop.is_set():
+            columns = pa.table({"k": np.arange(key, key + self._rows), "must": np.ones(self._rows, np.int32)})
+            self.attempted[number] += self._rows
+            try:
+                for batch in wire_batches(self._handle, columns, RowOp.INSERT):
+                    writer.send(batch)
+                writer.flush()
+                self.acknowledged[number].append(key)
+            except Refused as error:
+                self.unknown.append(str(error))
+                writer.abandon()
+                writer = self._stack.client.session_writer(self._handle)
+            except Exception as error:  # noqa: BLE001 - told by `finish`
+                self.surprises.append(repr(error))
+                return
+            if writer.row_errors:
+                self.surprises.append(f"a key inserted once has an error: {writer.row_errors[:3]}")
+                return
+            key += self._rows
+
+    @property
+    def batches(self) -> int:
+        """Acknowledged by now."""
+        return sum(map(len, self.acknowledged))
+
+    def progress(self, batches: int = 6, timeout_s: float = 60.0) -> None:
+        """Until each thread has had as many more batches acknowledged."""
+        before = [len(a) for a in self.acknowledged]
+
+        def advanced() -> bool:
+            assert not self.surprises, self.surprises
+            return all(len(a) >= b + batches for a, b in zip(self.acknowledged, before, strict=True))
+
+        wait_until(advanced, f"{batches} more batches of each writer are acknowledged", timeout_s)
+
+    def finish(self) -> None:
+        """V4: every acknowledged row is there exactly once, every other attempted one at most once, and no other."""
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(90)
+            assert not thread.is_alive(), "a writer hangs"
+        assert self.surprises == []
+        parts = [b["k"] for p in self._stack.client.scan(self._handle, ScanSpec(columns=("k",))) for b in p.batches]
+        keys = np.sort(pa.chunked_array(parts).to_numpy())
+        assert len(np.unique(keys)) == len(keys), "rows doubled"
+        width = np.arange(self._rows)
+        acknowledged = np.concatenate([np.add.outer(np.array(a), width).ravel() for a in self.acknowledged])
+        missing = np.setdiff1d(acknowledged, keys)
+        assert not len(missing), f"{len(missing)} acknowledged rows lost, the first {missing[:5]}"
+        assert bool(np.all(keys % KEYS_PER_WRITER < np.array(self.attempted)[keys // KEYS_PER_WRITER]))
+        assert self._stack.count(self._handle) == len(keys)
+
+    def __enter__(self) -> InsertLoad:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(90)
+
+
+@contextmanager
+def running_stack(folder: Path, servers: int = 3) -> Iterator[Stack]:
+    """A stack without a broker; the ends of all logs are shown if the block raises."""
+    supervisor = Supervisor(folder, StackOptions(servers=servers, kafka=False))
+    supervisor.start()
+    try:
+        with Client([supervisor.masters]) as client:
+            stack = Stack(supervisor, client)
+            alive: Callable[[], bool] = lambda: sum(s.alive for s in client.list_servers().servers) == servers  # noqa: E731
+            wait_until(alive, f"{servers} servers are alive")
+            yield stack
+    except BaseException:
+        for name, child in sorted(supervisor.children.items()):
+            print(f"---- {name}\n{child.last_lines(40)}")
+        raise
+    finally:
+        supervisor.stop()
