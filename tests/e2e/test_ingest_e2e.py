@@ -95,7 +95,7 @@ def road(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Road]:
             publisher.publish({"k": 6, "v": "second"})
             publisher.delete({"k": 7})
             publisher.publish_raw(publisher.key_of({"k": 8}), b"no row at all")
-            publisher.publish_raw(None, None)
+            publisher.publish_raw(None, b"a value without a key")
         try:
             yield Road(stack, client, folder)
         finally:

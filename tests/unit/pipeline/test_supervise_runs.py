@@ -40,7 +40,7 @@ def test_interrupted_query_restarts_with_growing_pauses() -> None:
 
 
 def test_restarts_end_at_their_limit_and_start_anew_after_calm() -> None:
-    """Goal: endless trouble is given up, separate troubles are not added up. Method: limit 2, with a long run between."""
+    """Goal: endless trouble is given up, separate troubles are not added up. Method: limit 2, one long run."""
     with pytest.raises(QueryInterrupted):
         run([QueryInterrupted("x")] * 3, RestartOptions(restarts_max=2))
     ends: list[Exception | None] = [QueryInterrupted("x")] * 4 + [None]
