@@ -1,0 +1,192 @@
+"""Rows that cannot be applied, and batches that come twice, through client, leader, log, ledger and failover."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from nyala.replica.base import Code, RowCode, limits
+from nyala.replica.client import NotApplied, ScanSpec, SourceWriter, TableHandle, wire_batches
+from nyala.replica.rows import RowError, RowOp, SourceKey
+from tests.harness.stack import Stack, running_stack
+
+pytestmark = pytest.mark.process
+
+SOURCE = SourceKey("cluster", "topic", 0)
+BATCH_ROWS = 100
+BATCHES = 30
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    with running_stack(tmp_path_factory.mktemp("stack")) as made:
+        yield made
+
+
+def source_batch(number: int) -> tuple[pa.Table, np.ndarray]:
+    """Records `number * 100 ...` of a source: every tenth inserts the key of the one before it, which must fail;
+    every twenty-fifth has a null where none may be. Offsets leave every third one out, as markers do."""
+    at = np.arange(number * BATCH_ROWS, (number + 1) * BATCH_ROWS)
+    keys = np.where(at % 10 == 9, at - 1, at)
+    must = pa.array([None if n % 25 == 7 else 1 for n in at.tolist()], pa.int32())
+    return pa.table({"k": keys, "v": [f"record {n}" for n in at.tolist()], "must": must}), at + at // 2
+
+
+def expected_errors(numbers: range) -> dict[int, RowError]:
+    """What one-at-a-time application says of these batches, by offset."""
+    found, present = {}, set()
+    for number in numbers:
+        columns, offsets = source_batch(number)
+        for key, must, offset in zip(
+            *columns.select(["k", "must"]).to_pydict().values(), offsets.tolist(), strict=True
+        ):
+            if must is None:
+                found[offset] = RowError(offset, RowCode.NULL_IN_REQUIRED_COLUMN, "must")
+            elif key in present:
+                found[offset] = RowError(offset, RowCode.ALREADY_PRESENT, "")
+            else:
+                present.add(key)
+    return found
+
+
+def send(handle: TableHandle, writer: SourceWriter, numbers: range) -> None:
+    for number in numbers:
+        columns, offsets = source_batch(number)
+        for batch in wire_batches(handle, columns, RowOp.INSERT, offsets):
+            writer.send(batch)
+
+
+def errors_of(writer: SourceWriter) -> dict[int, RowError]:
+    """By offset; no offset twice."""
+    found = {e.offset: e for e in writer.row_errors}
+    assert len(found) == len(writer.row_errors)
+    return found
+
+
+def test_source_batches_replayed_over_a_failover_return_the_same_errors(stack: Stack) -> None:
+    """Goal: a replay doubles nothing and says again what failed, whoever leads. Method: inserts with rows that must
+    fail; kill -9 a leader half-way; then all again from a cold start, from a warm middle, and in other batches."""
+    handle = stack.new_table("replayed")
+    expected = expected_errors(range(BATCHES))
+    writer = stack.client.source_writer(handle, SOURCE, generation=1, done=0)
+    before = stack.pids()
+    victim = stack.leader(handle.tablets[0].tablet_id)
+    send(handle, writer, range(BATCHES // 2))
+    stack.kill(victim)
+    send(handle, writer, range(BATCHES // 2, BATCHES))
+    writer.flush()
+    stored = BATCHES * BATCH_ROWS - len(expected)
+    assert errors_of(writer) == expected
+    assert stack.count(handle) == stored
+
+    stack.wait_replaced(before, victim)
+    stack.kill(stack.leader(handle.tablets[1].tablet_id))
+    cold = stack.client.source_writer(handle, SOURCE, generation=1, done=0)
+    send(handle, cold, range(BATCHES))
+    cold.flush()
+    assert (cold.rows_applied, errors_of(cold)) == (0, expected)
+    assert cold.acknowledged == writer.acknowledged
+
+    middle = stack.client.source_writer(handle, SOURCE, generation=1, done=0, acknowledged=writer.acknowledged)
+    send(handle, middle, range(10, 20))
+    middle.flush()
+    low, high = source_batch(10)[1][0], source_batch(19)[1][-1]
+    assert middle.rows_applied == 0
+    assert errors_of(middle) == {o: e for o, e in expected.items() if low <= o <= high}
+
+    other = stack.client.source_writer(handle, SOURCE, generation=1, done=0)
+    tables, offsets = zip(*(source_batch(n) for n in range(BATCHES + 2)), strict=True)
+    for batch in wire_batches(handle, pa.concat_tables(tables), RowOp.INSERT, np.concatenate(offsets)):
+        other.send(batch)
+    other.flush()
+    assert errors_of(other) == expected_errors(range(BATCHES + 2))
+    fresh = 2 * BATCH_ROWS - (len(errors_of(other)) - len(expected))
+    assert other.rows_applied == fresh and stack.count(handle) == stored + fresh
+
+
+def test_source_gap_and_older_generation_are_refused_and_change_nothing(stack: Stack) -> None:
+    """Goal: never silently short, never two readers of one source. Method: `after` ahead of what is applied is GAP;
+    after a batch of generation 2, one of generation 1 is STALE_GENERATION; counts stay, and the right chain goes on."""
+    handle = stack.new_table("chained", 1)
+    (tablet,) = (t.tablet_id for t in handle.tablets)
+    first = stack.client.source_writer(handle, SOURCE, generation=1, done=0)
+    send(handle, first, range(2))
+    first.flush()
+    count, last = stack.count(handle), first.acknowledged[tablet]
+
+    ahead = stack.client.source_writer(handle, SOURCE, generation=1, done=0, acknowledged={tablet: last + 1})
+    with pytest.raises(NotApplied) as gap:
+        send(handle, ahead, range(3, 4))
+        ahead.flush()
+    assert gap.value.code is Code.GAP and stack.count(handle) == count
+
+    second = stack.client.source_writer(handle, SOURCE, generation=2, done=0)
+    send(handle, second, range(2, 3))
+    second.flush()
+    assert second.rows_applied > 0
+    count = stack.count(handle)
+    with pytest.raises(NotApplied) as stale:
+        send(handle, first, range(3, 4))
+        first.flush()
+    assert stale.value.code is Code.STALE_GENERATION and stack.count(handle) == count
+
+    send(handle, second, range(3, 4))
+    second.flush()
+    assert stack.count(handle) == count + BATCH_ROWS - len(expected_errors(range(3, 4)))
+
+
+def test_rows_that_fail_do_not_keep_the_rest_of_their_batch_out(stack: Stack) -> None:
+    """Goal: one bad row costs itself only. Method: batches in which every kind of bad row stands between good ones;
+    each bad one is named by offset, code and column, all others are stored, and the replicas agree."""
+    handle = stack.new_table("bad-rows")
+    table = handle.schema.arrow
+
+    def write(rows: list[dict[str, object]], ops: list[RowOp], *names: str) -> dict[int, tuple[RowCode, str]]:
+        schema = pa.schema([pa.field(n, table.field(n).type) for n in names])
+        writer = stack.client.session_writer(handle)
+        codes = np.array([int(op) for op in ops], np.uint8)
+        for batch in wire_batches(handle, pa.Table.from_pylist(rows, schema=schema), codes):
+            writer.send(batch)
+        writer.flush()
+        return {e.offset: (e.code, e.column) for e in writer.row_errors}
+
+    def row(k: int | None, v: str | None = "v", must: int | None = 1) -> dict[str, object]:
+        return {"k": k, "v": v, "must": must}
+
+    names = ("k", "v", "must")
+    assert write([row(k) for k in range(5)], [RowOp.INSERT] * 5, *names) == {}
+    big = "x" * (limits.ROW_SIZE_BYTES_MAX + 1)
+    rows = [row(10), row(1), row(11), row(12, must=None), row(13), row(14, v=big), row(15), row(None), row(16)]
+    rows += [row(17), row(99), row(2, v="new"), row(98), row(3), row(18)]
+    ops = [RowOp.INSERT] * 10 + [RowOp.UPDATE, RowOp.UPDATE, RowOp.DELETE, RowOp.DELETE, RowOp.UPSERT]
+    assert write(rows, ops, *names) == {
+        1: (RowCode.ALREADY_PRESENT, ""),
+        3: (RowCode.NULL_IN_REQUIRED_COLUMN, "must"),
+        5: (RowCode.ROW_TOO_LARGE, ""),
+        7: (RowCode.NULL_KEY, "k"),
+        10: (RowCode.NOT_FOUND, ""),
+        12: (RowCode.NOT_FOUND, ""),
+    }
+    # The column that every row needs is not in the batch at all: only rows that exist can be changed.
+    partial = [{"k": 4, "v": "partial"}, {"k": 20, "v": "none"}]
+    assert write(partial, [RowOp.UPSERT, RowOp.INSERT], "k", "v") == {1: (RowCode.NULL_IN_REQUIRED_COLUMN, "must")}
+    parts = [b for p in stack.client.scan(handle, ScanSpec(columns=("k", "v", "n"))) for b in p.batches]
+    found = {r["k"]: (r["v"], r["n"]) for b in parts for r in b.to_pylist()}
+    expected = dict.fromkeys((0, 1, 10, 11, 13, 15, 16, 17, 18), ("v", 7))
+    assert found == {**expected, 2: ("new", 7), 4: ("partial", 7)}
+    stack.verify_replicas()
+
+
+def test_unknown_operation_is_an_error_of_its_row(stack: Stack) -> None:
+    """Goal: a newer client's operation harms nobody. Method: operation 77 between two inserts."""
+    handle = stack.new_table("operations", 1)
+    columns = pa.table({"k": [1, 2, 3], "must": pa.array([1, 1, 1], pa.int32())})
+    writer = stack.client.session_writer(handle)
+    for batch in wire_batches(handle, columns, np.array([1, 77, 1], np.uint8)):
+        writer.send(batch)
+    writer.flush()
+    assert [(e.offset, e.code) for e in writer.row_errors] == [(1, RowCode.UNKNOWN_OPERATION)]
+    assert stack.count(handle) == 2
