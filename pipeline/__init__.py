@@ -9,6 +9,7 @@ from .decode import RowDecoder, WriterSchema
 from .errors import QueryInterrupted, QueryRefused
 from .framing import Framing
 from .ingest import IngestOptions, IngestQuery
+from .letters import Letter, LettersUnreadable, read_letters, replay_letters
 from .progress import Progress
 from .publish import PublishFailed, RowPublisher
 from .rebalance import RebalanceOptions, Rebalancer
@@ -25,6 +26,8 @@ __all__ = [
     "Framing",
     "IngestOptions",
     "IngestQuery",
+    "Letter",
+    "LettersUnreadable",
     "Progress",
     "PublishFailed",
     "QueryInterrupted",
@@ -41,6 +44,8 @@ __all__ = [
     "encode_key",
     "key_schema_json",
     "letter_key",
+    "read_letters",
+    "replay_letters",
     "row_schema_json",
     "run_with_restarts",
     "spark_session",

@@ -9,9 +9,10 @@ from types import FrameType
 import typer
 
 from nyala.infra.local import StackError
+from nyala.pipeline import LettersUnreadable
 from nyala.replica.base import ReplicaError
 
-from . import cluster, demo, dumps, sources, stack, tables
+from . import bench, cluster, demo, dumps, letters, sources, stack, tables
 
 app = typer.Typer(
     name="nyala",
@@ -24,12 +25,14 @@ app.command()(stack.up)
 app.command()(stack.status)
 app.command()(stack.down)
 app.command()(demo.demo)
+app.add_typer(bench.app, name="bench")
 app.add_typer(tables.app, name="table")
 app.add_typer(cluster.tablet_app, name="tablet")
 app.add_typer(cluster.server_app, name="server")
 app.add_typer(cluster.cluster_app, name="cluster")
 app.add_typer(cluster.copy_app, name="copy")
 app.add_typer(sources.app, name="source")
+app.add_typer(letters.app, name="dead-letter")
 app.add_typer(dumps.wal_app, name="wal")
 app.add_typer(dumps.cmeta_app, name="cmeta")
 app.add_typer(dumps.superblock_app, name="superblock")
@@ -44,7 +47,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, _end_orderly)
     try:
         app()
-    except (ReplicaError, StackError) as error:
+    except (ReplicaError, StackError, LettersUnreadable) as error:
         typer.echo(f"nyala: {error}", err=True)
         return 1
     except KeyboardInterrupt:
