@@ -31,14 +31,34 @@ METRICS = [
     Metric("single_write_p99_ms", "one row per write, 1 client, p99", "ms", False),
     Metric("single_write_16_clients_per_s", "one row per write, 16 clients", "writes/s"),
     Metric("scan_rows_per_s", "scan of 3 columns, 2 clients", "rows/s"),
-    Metric("pipeline_rows_per_s", "Kafka → Spark → table", "rows/s"),
+    Metric("pipeline_rows_per_s", "Kafka → Spark → table, from submit to end", "rows/s"),
+    Metric("pipeline_batches_rows_per_s", "Kafka → Spark → table, micro-batches alone", "rows/s"),
+    Metric("copy_mb", "tablet copy, size", "MB"),
     Metric("copy_mb_per_s", "tablet copy, download", "MB/s"),
+    Metric("download_s", "tablet copy, download", "s", False),
     Metric("move_s", "tablet copy, whole move", "s", False),
     Metric("failover_s", "leader killed -9: time without a write", "s", False),
-    Metric("server_peak_memory_mb", "peak memory of a tablet server", "MB", False),
-    Metric("server_cpu_s_per_million_rows", "CPU of the servers per million rows", "s", False),
-    Metric("wal_bytes_per_row", "WAL bytes per row and replica", "B", False),
 ]
+"""In the order in which they are shown; SUFFIXES name the others."""
+SUFFIXES = [
+    Metric("_server_peak_memory_mb", "peak memory of a tablet server", "MB", False),
+    Metric("_cpu_s_per_million_rows", "CPU of all tablet servers per million rows", "s", False),
+    Metric("_wal_bytes_per_row", "WAL bytes per row and replica", "B", False),
+]
+
+
+def metric_of(name: str) -> Metric:
+    """What the figure `name` means; `<work><suffix>@<process>` is one process's share."""
+    base, _, process = name.partition("@")
+    for metric in METRICS:
+        if metric.name == base:
+            return metric
+    for suffix in SUFFIXES:
+        if base.endswith(suffix.name):
+            title = {"MB": "peak memory", "s": "CPU per million rows"}.get(suffix.unit, suffix.title)
+            what = f"{title} of {process}" if process else suffix.title
+            return Metric(name, f"{base.removesuffix(suffix.name)}: {what}", suffix.unit, suffix.more_is_better)
+    return Metric(name, name, "")
 
 
 def interleave(
@@ -76,8 +96,11 @@ def text_of(value: float) -> str:
 
 
 def show(console: Console, results: dict[str, list[Figures]], title: str) -> None:
-    """Print a table: a row a figure, a column a side, medians with the spread, and the ratio to the peer."""
-    table = Table(title=title, title_justify="left")
+    """Print a table: a row a figure, a column a side, medians with the spread, and the ratio to the peer.
+
+    Single processes' figures (after an @) and single rounds are left to the JSON.
+    """
+    table = Table(title=title, title_justify="left", caption="--json: every round, every process")
     table.add_column("work")
     sides = list(results)
     for side in sides:
@@ -85,11 +108,11 @@ def show(console: Console, results: dict[str, list[Figures]], title: str) -> Non
     if len(sides) == 2:
         table.add_column("ratio", justify="right")
     digests = {side: summary(rounds) for side, rounds in results.items()}
-    known = {m.name: m for m in METRICS}
-    for name in [m.name for m in METRICS] + sorted({n for d in digests.values() for n in d} - set(known)):
-        if not any(name in d for d in digests.values()):
+    known = [m.name for m in METRICS]
+    for name in known + sorted({n for d in digests.values() for n in d} - set(known)):
+        if "@" in name or not any(name in d for d in digests.values()):
             continue
-        metric = known.get(name, Metric(name, name, ""))
+        metric = metric_of(name)
         cells = []
         for side in sides:
             figure = digests[side].get(name)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 import statistics
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 from nyala.replica.client import Client, TableHandle
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, TableSchema
 
+from .failed import BenchFailed
 from .report import Figures
 
 TABLETS = 3
@@ -25,10 +24,6 @@ SCHEMA = TableSchema(
     ),
     ("key",),
 )
-
-
-class BenchFailed(RuntimeError):
-    """A round did not do the work that it was to measure."""
 
 
 def new_table(client: Client, name: str, tablets: int = TABLETS) -> TableHandle:
@@ -110,16 +105,3 @@ def scan(masters: str, client: Client, table: str, clients: int = 2) -> tuple[in
     results = run_clients(masters, table, arguments)
     rows = sum(r["rows"] for r in results)
     return rows, {"scan_rows_per_s": rows / max(r["seconds"] for r in results)}
-
-
-def process_figures(pids: dict[str, int]) -> dict[str, tuple[float, float]]:
-    """Name -> (peak resident MB, CPU seconds) of each process, as the kernel accounts them."""
-    out = {}
-    for name, pid in pids.items():
-        status, stat = Path(f"/proc/{pid}/status"), Path(f"/proc/{pid}/stat")
-        if not status.exists():
-            continue
-        peak = re.search(r"VmHWM:\s+(\d+) kB", status.read_text())
-        fields = stat.read_text().rpartition(")")[2].split()
-        out[name] = (int(peak[1]) / 1024 if peak else 0.0, (int(fields[11]) + int(fields[12])) / 100.0)
-    return out

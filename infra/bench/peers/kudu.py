@@ -11,10 +11,13 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from nyala.infra.local.leash import die_with_parent
 
 VERSION = "1.18.1"
 MASTER_PORT = 17051
@@ -22,6 +25,8 @@ SERVER_PORT = 17150
 WEB_PORT = 18050
 REPLICAS = 3
 START_WAIT_S = 60.0
+TOOL_WAIT_S = 900.0
+HEALTHY_WAIT_S = 120.0
 COMMON = [
     "--unlock_experimental_flags", "--unlock_unsafe_flags", "--rpc_authentication=disabled",
     "--rpc_encryption=disabled", "--time_source=system_unsync", "--log_force_fsync_all=true", "--superuser_acl=*",
@@ -75,17 +80,31 @@ class KuduCluster:
         return {**os.environ, "LD_LIBRARY_PATH": lib, "SASL_PATH": f"{lib}/sasl2"}
 
     def __enter__(self) -> KuduCluster:
+        for port in (MASTER_PORT, *(SERVER_PORT + number for number in range(1, self.servers + 1))):
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    raise KuduMissing(f"no Kudu figures: port {port} is taken, perhaps by a Kudu that runs already")
         shutil.rmtree(self.folder, ignore_errors=True)
-        self._launch("m", "kudu-master", f"--rpc_bind_addresses={self.master}", f"--webserver_port={WEB_PORT}")
-        for number in range(1, self.servers + 1):
-            self.start_server(number)
-        deadline = time.monotonic() + START_WAIT_S
-        while len(self.server_uuids()) < self.servers:
-            if time.monotonic() > deadline:
-                self.__exit__()
-                raise KuduMissing(f"no Kudu figures: the cluster did not come up in {START_WAIT_S:.0f} s")
-            time.sleep(0.25)
+        try:
+            self._launch("m", "kudu-master", f"--rpc_bind_addresses={self.master}", f"--webserver_port={WEB_PORT}")
+            for number in range(1, self.servers + 1):
+                self.start_server(number)
+            self.wait_registered(self.servers)
+        except BaseException:
+            self.__exit__()
+            raise
         return self
+
+    def wait_registered(self, servers: int) -> None:
+        """Return when so many tablet servers have registered with the master; KuduMissing if they do not."""
+        deadline = time.monotonic() + START_WAIT_S
+        while len(self.server_uuids()) < servers:
+            dead = [name for name, process in self.processes.items() if name == "m" and process.poll() is not None]
+            if dead or time.monotonic() > deadline:
+                said = (self.folder / "m.out").read_text(errors="replace").strip().splitlines()[-1:] if dead else []
+                why = f"its master ended: {' '.join(said)[:200]}" if dead else f"not up in {START_WAIT_S:.0f} s"
+                raise KuduMissing(f"no Kudu figures: {why}")
+            time.sleep(0.25)
 
     def __exit__(self, *_: object) -> None:
         for process in self.processes.values():
@@ -110,6 +129,7 @@ class KuduCluster:
                 env=self._env,
                 stdout=out,
                 stderr=subprocess.STDOUT,
+                preexec_fn=die_with_parent(),
             )
 
     def start_server(self, number: int) -> None:
@@ -127,7 +147,7 @@ class KuduCluster:
     def cli(self, *arguments: str, check: bool = True) -> str:
         """Output of the `kudu` tool."""
         command = [str(self.home / "bin" / "kudu"), *arguments]
-        done = subprocess.run(command, env=self._env, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, env=self._env, capture_output=True, text=True, check=False, timeout=TOOL_WAIT_S)
         if check and done.returncode:
             raise RuntimeError(f"kudu {' '.join(arguments[:3])} failed: {done.stderr.strip()[-400:]}")
         return done.stdout
@@ -135,7 +155,14 @@ class KuduCluster:
     def start_cli(self, *arguments: str) -> subprocess.Popen[str]:
         """The `kudu` tool as a running process."""
         command = [str(self.home / "bin" / "kudu"), *arguments]
-        return subprocess.Popen(command, env=self._env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        return subprocess.Popen(
+            command,
+            env=self._env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            preexec_fn=die_with_parent(),
+        )
 
     def server_uuids(self) -> dict[int, str]:
         """Tablet server number -> uuid, of those that registered."""
@@ -143,14 +170,22 @@ class KuduCluster:
         found = re.findall(rf"^(\w{{32}}),127\.0\.0\.1:{SERVER_PORT // 100}(\d\d)$", listing, re.MULTILINE)
         return {int(port) - SERVER_PORT % 100: uuid for uuid, port in found}
 
-    def peak_memory_bytes(self) -> dict[str, int]:
-        """Peak resident bytes of each process, as the kernel accounts them."""
-        peaks = {}
-        for name, process in self.processes.items():
-            status = Path(f"/proc/{process.pid}/status")
-            if status.exists() and (found := re.search(r"VmHWM:\s+(\d+) kB", status.read_text())):
-                peaks[name] = int(found[1]) * 1024
-        return peaks
+    def pids(self) -> dict[str, int]:
+        """Process id of everything that runs, under the names that our own stack gives its processes."""
+        alive = {name: p.pid for name, p in self.processes.items() if p.poll() is None}
+        return {"master-1" if name == "m" else f"server-{name[1:]}": pid for name, pid in alive.items()}
+
+    def wait_healthy(self) -> None:
+        """Return when `kudu cluster ksck` finds nothing wrong."""
+        deadline = time.monotonic() + HEALTHY_WAIT_S
+        while "\nOK\n" not in self.cli("cluster", "ksck", self.master, check=False):
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"kudu cluster ksck still finds faults after {HEALTHY_WAIT_S:.0f} s")
+            time.sleep(0.5)
+
+    def tablets(self, table: str) -> dict[str, list[tuple[bool, int]]]:
+        """Tablet id -> (leads, server number) of its replicas."""
+        return tablets_listed(self.cli("table", "list", self.master, "--list_tablets"), table)
 
     # ------------------------------------------------------------------------------------------------- the work
 
@@ -189,7 +224,7 @@ class KuduCluster:
             )
             for pos in range(clients)
         ]  # fmt: skip
-        outputs = [process.communicate()[0] for process in running]
+        outputs = [_output(process) for process in running]
         if any(process.returncode for process in running):
             raise RuntimeError(f"kudu perf loadgen ended with {[process.returncode for process in running]}")
         return max(_seconds_printed(text) for text in outputs)
@@ -210,11 +245,8 @@ class KuduCluster:
             raise RuntimeError(f"kudu perf table_scan printed no count: {out[-200:]}")
         return int(rows[1]), float(rows[2])
 
-    def copy(self, table: str, source: int, target: int) -> dict[str, float]:
+    def copy(self, tablet: str, source: int, target: int) -> dict[str, float]:
         """Move one replica from server `source` to `target`: bytes, seconds of the download and of the move."""
-        listing = self.cli("table", "list", self.master, "--list_tablets")
-        block = listing[listing.index(table) :]
-        tablet = re.findall(r"^\s*T (\w{32})", block, re.MULTILINE)[0]
         uuids = self.server_uuids()
         before = folder_bytes(self.folder / f"t{target}")
         started = time.monotonic()
@@ -231,6 +263,55 @@ class KuduCluster:
         ]
         download = max(stamps) - min(stamps) if len(stamps) > 1 else moved
         return {"bytes": copied, "download_s": download, "move_s": moved}
+
+    def failover(self, table: str, writes: int, number: int) -> float:
+        """Seconds that `writes` one-row writes take longer when the leader of a tablet is killed -9 half-way."""
+        calm = self._trickle(table, writes, 2 * number)
+        calm_s = _seconds_printed(_output(calm))
+        leader = next(n for replicas in self.tablets(table).values() for leads, n in replicas if leads)
+        writer = self._trickle(table, writes, 2 * number + 1)
+        try:
+            time.sleep(calm_s / 2)
+            self.kill_server(leader)
+            disturbed_s = _seconds_printed(_output(writer))
+        finally:
+            writer.kill()
+            writer.wait()
+        self.start_server(leader)
+        self.wait_healthy()
+        return disturbed_s - calm_s
+
+    def _trickle(self, table: str, writes: int, run: int) -> subprocess.Popen[str]:
+        return self.start_cli(
+            "perf", "loadgen", self.master, f"--table_name={table}", "--num_threads=1", "--flush_per_n_rows=1",
+            f"--num_rows_per_thread={writes}", f"--seq_start={run * writes}", "--string_len=32", "--run_scan=false",
+        )  # fmt: skip
+
+
+def tablets_listed(text: str, table: str) -> dict[str, list[tuple[bool, int]]]:
+    """From `kudu table list --list_tablets`: tablet id -> (leads, server number) of the table's replicas."""
+    found: dict[str, list[tuple[bool, int]]] = {}
+    here, tablet = False, ""
+    for line in text.splitlines():
+        words = line.split()
+        if not line.startswith(" ") and words:
+            here = words[0] == table
+        elif here and words[:1] == ["T"]:
+            tablet = words[1]
+            found[tablet] = []
+        elif here and len(words) == 3 and words[0] in ("L", "V", "N"):
+            found[tablet].append((words[0] == "L", int(words[2].rpartition(":")[2]) - SERVER_PORT))
+    return found
+
+
+def _output(process: subprocess.Popen[str]) -> str:
+    """What a process prints until it ends; it is killed when it takes too long."""
+    try:
+        return process.communicate(timeout=TOOL_WAIT_S)[0]
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        raise RuntimeError(f"a Kudu tool did not end in {TOOL_WAIT_S:.0f} s") from None
 
 
 def _seconds_printed(text: str) -> float:

@@ -1,0 +1,120 @@
+"""Tablet copy, measured: one replica moves to a server that has just joined."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import dataclass
+
+from nyala.replica.base import Address, Refused
+from nyala.replica.client import TableHandle
+from nyala.replica.rpc import config_from_pb, pb
+
+from .failed import BenchFailed
+from .meter import Meter
+from .report import Figures
+from .target import Target
+
+STRING_BYTES = 200
+ROW_BYTES = STRING_BYTES + 12
+TABLETS = 2
+MOVE_WAIT_S = 300.0
+JOIN_WAIT_S = 30.0
+LOOK_S = 0.01
+LEADER_LOOK_S = 0.05
+_DOWNLOADING = ("WAITING", "BEGIN", "COPY.1", "COPY.2", "COPY.3", "COPY.4")
+
+
+def rows_for(mb: int) -> int:
+    """Rows that fill each of TABLETS tablets with `mb` MB of values; even, so that two clients share them."""
+    return 2 * (-(-mb * 1_000_000 * TABLETS // (2 * ROW_BYTES)))
+
+
+@dataclass
+class Mover:
+    """Moves one replica of the first tablet from round to round: always to a server that never held anything."""
+
+    target: Target
+    handle: TableHandle
+    last: str = ""
+    """Name of the server that joined for the round before."""
+
+    def round(self, _: int) -> Figures:
+        """Add a server, move a replica there, take away the server it came from if that one had joined for this."""
+        stack, client = self.target.own, self.target.client
+        tablet_id = self.handle.tablets[0].tablet_id
+        source = self._uuid(self.last) if self.last else self._a_follower(tablet_id)
+        name = stack.add_server()
+        uuid = self._uuid(name)
+        self._wait_joined(uuid)
+        meter = Meter(self.target.pids())
+        began = time.monotonic()
+        client.move_replica(tablet_id, source, uuid, reason="nyala bench copy")
+        job, download_s = self._watch(tablet_id, name, source, uuid)
+        move_s = time.monotonic() - began
+        used = {n: v for n, v in meter.figures("copy", 1).items() if "memory" in n and "@" not in n}
+        if self.last:
+            stack.kill_for_good(self.last)
+            shutil.rmtree(stack.folder / self.last, ignore_errors=True)
+        self.last = name
+        megabytes = job.bytes_done / 1e6
+        return {
+            "copy_mb": megabytes,
+            "download_s": download_s,
+            "copy_mb_per_s": megabytes / max(download_s, 1e-3),
+            "move_s": move_s,
+            **used,
+        }
+
+    def _uuid(self, name: str) -> str:
+        return str(self.target.own.children[name].ready["uuid"])
+
+    def _a_follower(self, tablet_id: str) -> str:
+        replicas = self.target.replicas(self.handle)
+        found = [u for u, some in replicas.items() for r in some if r.tablet_id == tablet_id and r.role == "FOLLOWER"]
+        if not found:
+            raise BenchFailed(f"tablet {tablet_id} has no follower to move")
+        return sorted(found)[0]
+
+    def _wait_joined(self, uuid: str) -> None:
+        deadline = time.monotonic() + JOIN_WAIT_S
+        while uuid not in [s.uuid for s in self.target.servers()]:
+            if time.monotonic() > deadline:
+                raise BenchFailed(f"the new server {uuid} did not register in {JOIN_WAIT_S:.0f} s")
+            time.sleep(0.1)
+
+    def _watch(self, tablet_id: str, name: str, source: str, uuid: str) -> tuple[pb.CopyJob, float]:
+        """(the copy job, seconds of its download) once the leader's committed config has the new member for the old.
+
+        The download lasts from the job's start, by the server's clock, to the first look at which it is over.
+        """
+        address = Address.parse(self.target.own.children[name].address)
+        deadline, next_leader_look = time.monotonic() + MOVE_WAIT_S, 0.0
+        job, download_s = None, 0.0
+        while True:
+            if not download_s:
+                jobs = self.target.client.list_copies(address, uuid)
+                job = next((j for j in jobs if j.tablet_id == tablet_id and j.phase != "SERVING"), None)
+                if job is not None and job.phase not in (*_DOWNLOADING, "FAILED"):
+                    download_s = time.time() - job.started_us / 1e6
+            elif job is not None and time.monotonic() >= next_leader_look:
+                if self._moved(tablet_id, source, uuid):
+                    return job, download_s
+                next_leader_look = time.monotonic() + LEADER_LOOK_S
+            if time.monotonic() > deadline:
+                seen = f"copy job: {job.phase} {job.error}".rstrip() if job is not None else "no copy job"
+                raise BenchFailed(f"the move is not done after {MOVE_WAIT_S:.0f} s ({seen})")
+            time.sleep(LOOK_S)
+
+    def _moved(self, tablet_id: str, source: str, uuid: str) -> bool:
+        for server in self.target.servers():
+            try:
+                statuses = self.target.client.list_tablets(server, [tablet_id])
+            except Refused:
+                continue
+            for status in statuses:
+                if status.role == "LEADER":
+                    config = config_from_pb(status.committed_config)
+                    member = config.member(uuid)
+                    return member is not None and member.votes and config.member(source) is None
+        return False

@@ -1,0 +1,114 @@
+"""Failover, measured as a client sees it: the server that leads a tablet is killed -9 under a client that writes."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import threading
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from nyala.replica import tools
+from nyala.replica.client import TableHandle, wire_batches
+from nyala.replica.rows import RowOp
+
+from .client import rows_of
+from .failed import BenchFailed
+from .report import Figures
+from .target import Target
+
+TABLETS = 2
+CALM_WRITES = 200
+"""Acknowledged writes to the tablet before the kill and after it."""
+INTERRUPTION_S = 0.1
+"""A pause between two writes that is longer counts as an interruption; a busy machine makes shorter ones."""
+WAIT_S = 120.0
+
+
+def time_without_writes(acknowledged: Sequence[float], killed_at: float) -> float:
+    """Seconds beyond normal without a successful write: `acknowledged` are times of one tablet's writes, in order.
+
+    Normal is the median pause before the kill. All interruptions after it count, not the longest alone.
+    """
+    pauses = list(itertools.pairwise(acknowledged))
+    before = [b - a for a, b in pauses if b <= killed_at]
+    normal = statistics.median(before) if before else 0.0
+    return sum(b - a - normal for a, b in pauses if b > killed_at and b - a > INTERRUPTION_S)
+
+
+class RowWriter(threading.Thread):
+    """Writes row after row, each durable before the next, and notes when each tablet acknowledged one."""
+
+    def __init__(self, target: Target, handle: TableHandle, first: int) -> None:
+        super().__init__(name="row-writer", daemon=True)
+        self._client, self._handle, self._next = target.client, handle, first
+        self._ended = threading.Event()
+        self.error: Exception | None = None
+        self.acknowledged: dict[int, list[float]] = {t.pos: [] for t in handle.tablets}
+
+    def run(self) -> None:
+        """Until `stop`, or until a write fails for good."""
+        writer = self._client.session_writer(self._handle)
+        try:
+            while not self._ended.is_set():
+                for batch in wire_batches(self._handle, rows_of(np.array([self._next]), self._next, 32), RowOp.INSERT):
+                    writer.send(batch)
+                    writer.flush()
+                    self.acknowledged[batch.pos].append(time.monotonic())
+                self._next += 1
+        except Exception as error:  # noqa: BLE001 - handed to the thread that waits
+            self.error = error
+
+    def wait_for(self, pos: int, count: int) -> None:
+        """Return when tablet `pos` has acknowledged `count` more writes; BenchFailed if that takes too long."""
+        wanted, deadline = len(self.acknowledged[pos]) + count, time.monotonic() + WAIT_S
+        while len(self.acknowledged[pos]) < wanted:
+            if self.error is not None:
+                raise BenchFailed(f"a write failed: {self.error}")
+            if time.monotonic() > deadline:
+                raise BenchFailed(f"no {count} writes to one tablet in {WAIT_S:.0f} s")
+            time.sleep(0.01)
+
+    def stop(self) -> int:
+        """End after the row under way; the first key that was not written."""
+        self._ended.set()
+        self.join(WAIT_S)
+        return self._next
+
+
+def failover_round(target: Target, handle: TableHandle, number: int) -> Figures:
+    """Kill the leader of the first tablet under load, bring its server back, wait until all is well again."""
+    stack, tablet = target.own, handle.tablets[0]
+    _wait_healthy(target)
+    leaders = [u for u, some in target.replicas(handle).items() for r in some if _leads(r, tablet.tablet_id)]
+    if not leaders:
+        raise BenchFailed(f"tablet {tablet.tablet_id} has no leader")
+    victim = next(name for name, child in stack.children.items() if child.ready.get("uuid") == leaders[0])
+    writer = RowWriter(target, handle, number * 10_000_000)
+    writer.start()
+    try:
+        writer.wait_for(tablet.pos, CALM_WRITES)
+        killed_at = time.monotonic()
+        stack.kill_for_good(victim)
+        writer.wait_for(tablet.pos, CALM_WRITES)
+    finally:
+        writer.stop()
+    stack.start_child(victim)
+    return {"failover_s": time_without_writes(writer.acknowledged[tablet.pos], killed_at)}
+
+
+def _leads(status: object, tablet_id: str) -> bool:
+    return getattr(status, "tablet_id", "") == tablet_id and getattr(status, "role", "") == "LEADER"
+
+
+def _wait_healthy(target: Target) -> None:
+    """Until every server answers and `cluster check` finds nothing; the next kill must meet a whole cluster."""
+    deadline = time.monotonic() + WAIT_S
+    while findings := tools.judge(tools.gather(target.client)):
+        if time.monotonic() > deadline:
+            raise BenchFailed(
+                f"the cluster is not whole after {WAIT_S:.0f} s: {findings[0].subject}: {findings[0].what}"
+            )
+        time.sleep(0.2)

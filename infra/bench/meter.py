@@ -1,0 +1,99 @@
+"""What processes use while a piece of work is done: CPU, peak memory, WAL bytes, as kernel and files tell."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import threading
+from pathlib import Path
+
+from .report import Figures
+
+WAL_LOOK_S = 0.1
+MILLION = 1_000_000
+
+
+def process_figures(pids: dict[str, int]) -> dict[str, tuple[float, float]]:
+    """Name -> (peak resident MB, CPU seconds) of each process that lives."""
+    out = {}
+    per_second = os.sysconf("SC_CLK_TCK")
+    for name, pid in pids.items():
+        try:
+            status, stat = Path(f"/proc/{pid}/status").read_text(), Path(f"/proc/{pid}/stat").read_text()
+        except OSError:
+            continue
+        peak = re.search(r"VmHWM:\s+(\d+) kB", status)
+        fields = stat.rpartition(")")[2].split()
+        out[name] = (int(peak[1]) / 1024 if peak else 0.0, (int(fields[11]) + int(fields[12])) / per_second)
+    return out
+
+
+class Meter:
+    """CPU seconds and peak memory of processes from its construction on; the kernel's peaks are set back then."""
+
+    def __init__(self, pids: dict[str, int]) -> None:
+        self._pids = pids
+        for pid in pids.values():
+            with contextlib.suppress(OSError):  # then the peak is that of the process's whole life
+                Path(f"/proc/{pid}/clear_refs").write_text("5")
+        self._before = process_figures(pids)
+
+    def figures(self, work: str, rows: int) -> Figures:
+        """Peak and CPU per million rows: the servers' in all, and each process's after an @. Empty without processes.
+
+        `work` begins the CPU figures' names.
+        """
+        after = process_figures(self._pids)
+        used = {
+            name: (peak, cpu - self._before[name][1]) for name, (peak, cpu) in after.items() if name in self._before
+        }
+        servers = {name: both for name, both in used.items() if name.startswith("server")}
+        if not servers:
+            return {}
+        cpu_name = f"{work}_cpu_s_per_million_rows"
+        out = {
+            f"{work}_server_peak_memory_mb": max(peak for peak, _ in servers.values()),
+            cpu_name: sum(cpu for _, cpu in servers.values()) * MILLION / max(1, rows),
+        }
+        for name, (peak, cpu) in sorted(used.items()):
+            out[f"{work}_server_peak_memory_mb@{name}"] = peak
+            out[f"{cpu_name}@{name}"] = cpu * MILLION / max(1, rows)
+        return out
+
+
+class WalWatch:
+    """Notes the segments of some tablets that come and are removed again, so that what was written can be added up.
+
+    Concurrency: a thread of its own looks every WAL_LOOK_S, often enough for files that live for seconds.
+    """
+
+    def __init__(self, roots: list[Path], tablet_ids: list[str]) -> None:
+        self._folders = [root / "wals" / tablet for root in roots for tablet in tablet_ids]
+        self._sizes: dict[Path, int] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="wal-watch", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stop.wait(WAL_LOOK_S):
+            self._look()
+
+    def _look(self) -> set[Path]:
+        there = set()
+        for folder in self._folders:
+            with contextlib.suppress(OSError):
+                for entry in os.scandir(folder):
+                    if not entry.name.startswith("wal-"):
+                        continue  # where the next segment is preallocated
+                    path = Path(entry.path)
+                    self._sizes[path] = entry.stat().st_size
+                    there.add(path)
+        return there
+
+    def removed_bytes(self) -> int:
+        """Bytes of the segments that were there and are not any more; ends the watch."""
+        self._stop.set()
+        self._thread.join()
+        there = self._look()
+        return sum(size for path, size in self._sizes.items() if path not in there)

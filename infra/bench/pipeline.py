@@ -1,0 +1,156 @@
+"""Kafka → Spark → table, measured: the topic is filled first, then one job reads it to its end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nyala.infra.local.jobs import JobProcess
+from nyala.infra.local.leash import die_with_parent
+from nyala.pipeline import RowPublisher, Topics, row_schema_json
+from nyala.replica.client import ScanSpec, WriterSchemaInfo
+from nyala.schemas import fingerprint64, parse_json
+
+from .failed import BenchFailed
+from .meter import Meter
+from .report import Figures
+from .sides import check_count, fresh_table
+from .target import Target
+from .work import SCHEMA
+
+TOPIC = "bench.rows"
+KAFKA_PARTITIONS = 2
+JOB_WAIT_S = 1200.0
+PUBLISHED_EVERY = 50_000
+
+
+class Batches:
+    """When the first micro-batch began and the last one ended, from the events that a job prints.
+
+    Concurrency: `note` on the thread that reads the job, the rest after the job has ended.
+    """
+
+    def __init__(self) -> None:
+        self.began: float | None = None
+        self.ended = 0.0
+        self.dead_letters = 0
+
+    def note(self, event: Mapping[str, Any]) -> None:
+        """One event, at the time at which it is printed: the end of a micro-batch."""
+        if event.get("event") != "micro_batch":
+            return
+        self.ended = time.monotonic()
+        self.dead_letters += int(event.get("dead_letters", 0))
+        if self.began is None:
+            self.began = self.ended - float(event.get("duration_s", 0.0))
+
+    def figures(self, rows: int, whole_s: float) -> Figures:
+        """Rows a second from submit to end, and of the micro-batches alone; BenchFailed if nothing was ingested."""
+        if self.began is None or self.ended <= self.began:
+            raise BenchFailed("the job ended without a micro-batch")
+        if self.dead_letters:
+            raise BenchFailed(f"{self.dead_letters} records became dead letters")
+        return {
+            "pipeline_rows_per_s": rows / whole_s,
+            "pipeline_batches_rows_per_s": rows / (self.ended - self.began),
+        }
+
+
+def publish(bootstrap: str, rows: int, note: Callable[[str], None]) -> None:
+    """Fill the topic with `rows` single-row records of distinct random keys; not timed."""
+    topics = Topics(bootstrap)
+    topics.ensure(TOPIC, KAFKA_PARTITIONS)
+    topics.close()
+    random = np.random.default_rng(1)
+    with RowPublisher(bootstrap, TOPIC, SCHEMA, bulk=True) as publisher:
+        for number in range(rows):
+            if number % PUBLISHED_EVERY == 0:
+                keys = random.integers(0, 1 << 62, PUBLISHED_EVERY).tolist()
+                note(f"publishing: {number:,} of {rows:,} records")
+            key = keys[number % PUBLISHED_EVERY]
+            publisher.publish({"key": key, "int_val": number, "string_val": f"{number:032d}"})
+
+
+def pipeline_round(target: Target, rows: int, rows_per_batch: int, number: int) -> Figures:
+    """One run of the ingest job over the whole topic, into a fresh table that is counted afterwards."""
+    stack, client = target.own, target.client
+    with fresh_table(target, f"bench_pipeline_{number}") as handle:
+        writer = row_schema_json(SCHEMA)
+        client.add_writer_schema(handle.name, WriterSchemaInfo(fingerprint64(parse_json(writer)).hex(), 0, writer))
+        arguments = [
+            "--table", handle.name, "--topic", TOPIC, "--masters", target.masters, "--kafka", stack.kafka_bootstrap,
+            "--checkpoint", str(stack.folder / f"checkpoint-{number}"), "--available-now",
+            "--offsets-per-trigger-max", str(rows_per_batch),
+        ]  # fmt: skip
+        batches, meter = Batches(), Meter(target.pids())
+        job = JobProcess("ingest", arguments, stack.folder / "logs" / "ingest.log", on_event=batches.note)
+        began = time.monotonic()
+        try:
+            status = job.start().wait(JOB_WAIT_S)
+        except subprocess.TimeoutExpired:
+            raise BenchFailed(f"the ingest job did not end in {JOB_WAIT_S:.0f} s") from None
+        finally:
+            if job.running:
+                job.kill()
+        whole_s = time.monotonic() - began
+        if status:
+            raise BenchFailed(f"the ingest job ended with status {status}: {' '.join(job.messages[-1:])}")
+        figures = batches.figures(rows, whole_s) | meter.figures("pipeline", rows)
+        check_count("pipeline", client.count(handle, ScanSpec()), rows)
+        return figures
+
+
+@dataclass
+class OtherJob:
+    """A job of a peer: any command that prints the same micro-batch events."""
+
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    log_file: Path
+
+    def run(self, rows: int) -> Figures:
+        """Figures from its start to its end; BenchFailed with the log's last line if it fails."""
+        batches = Batches()
+        began = time.monotonic()
+        with self.log_file.open("ab") as log:
+            process = subprocess.Popen(
+                list(self.command),
+                env=dict(self.environment),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+                preexec_fn=die_with_parent(),
+            )
+        watchdog = threading.Timer(JOB_WAIT_S, _kill_group, [process])
+        watchdog.start()
+        try:
+            for line in process.stdout or ():
+                if line.startswith("{"):
+                    batches.note(json.loads(line))
+            status = process.wait()
+        finally:
+            watchdog.cancel()
+            _kill_group(process)
+            process.wait()
+        whole_s = time.monotonic() - began
+        if status:
+            said = self.log_file.read_text(errors="replace").strip().splitlines()
+            raise BenchFailed(f"the peer's job ended with status {status}: {said[-1][:300] if said else 'no message'}")
+        return batches.figures(rows, whole_s)
+
+
+def _kill_group(process: subprocess.Popen[str]) -> None:
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)

@@ -1,0 +1,93 @@
+"""One round of each kind of work on a cluster of ours: load, one-row writes, scans."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from nyala.replica.base import Refused
+from nyala.replica.client import ScanSpec, TableHandle
+from nyala.replica.rpc import pb
+
+from . import work
+from .client import WARM_UP_WRITES
+from .failed import BenchFailed
+from .meter import Meter, WalWatch
+from .report import Figures
+from .target import Target
+
+WRITERS = 16
+WRITES_OF_MANY = 8
+"""The 16 clients together write this many times the rows that the single client writes."""
+
+
+@contextmanager
+def fresh_table(target: Target, name: str, tablets: int = work.TABLETS) -> Iterator[TableHandle]:
+    """A new table that is dropped at the end; one that an interrupted run left behind is dropped first."""
+    try:
+        target.client.drop_table(name)
+    except Refused as error:
+        if error.code.name != "NOT_FOUND":
+            raise
+    handle = work.new_table(target.client, name, tablets)
+    try:
+        yield handle
+    finally:
+        target.client.drop_table(name)
+
+
+def check_count(what: str, found: int, wanted: int) -> None:
+    """BenchFailed unless the table holds what was written."""
+    if found != wanted:
+        raise BenchFailed(f"{what}: the table holds {found:,} rows, not {wanted:,}")
+
+
+def load_round(target: Target, rows: int, number: int) -> Figures:
+    """Bulk insert, then random upsert, each into a fresh table that is counted afterwards."""
+    rows -= rows % 2
+    figures: Figures = {}
+    for kind, upsert in (("insert", False), ("upsert", True)):
+        with fresh_table(target, f"bench_{kind}_{number}") as handle:
+            meter = Meter(target.pids())
+            watch = WalWatch(list(target.folders.values()), [t.tablet_id for t in handle.tablets])
+            figures |= work.load(target.masters, handle.name, rows, upsert=upsert)
+            replicas = [r for some in target.replicas(handle).values() for r in some]
+            figures |= meter.figures(kind, rows)
+            figures |= _wal_figures(kind, replicas, watch.removed_bytes(), rows)
+            check_count(f"{kind} of {rows:,} rows", target.client.count(handle, ScanSpec()), rows)
+    return figures
+
+
+def _wal_figures(kind: str, replicas: list[pb.ReplicaStatus], removed_bytes: int, rows: int) -> Figures:
+    """Logged bytes, those of removed segments included, per row and replica of its tablet."""
+    tablets = len({r.tablet_id for r in replicas})
+    written = removed_bytes + sum(r.wal_bytes for r in replicas)
+    return {f"{kind}_wal_bytes_per_row": written * tablets / (max(1, len(replicas)) * rows)}
+
+
+def write_round(target: Target, writes: int, number: int) -> Figures:
+    """One-row durable writes by one client, then by 16."""
+    figures: Figures = {}
+    for clients, count in ((1, writes), (WRITERS, WRITES_OF_MANY * writes)):
+        with fresh_table(target, f"bench_write_{clients}_{number}") as handle:
+            meter = Meter(target.pids())
+            figures |= work.single_writes(target.masters, handle.name, count, clients, 0)
+            figures |= meter.figures(f"write_{clients}", count + clients * WARM_UP_WRITES)
+    return figures
+
+
+@contextmanager
+def loaded_table(target: Target, rows: int, *, tablets: int = work.TABLETS, string_bytes: int = 32) -> Iterator[str]:
+    """A table with `rows` rows in flushed blocks."""
+    with fresh_table(target, "bench_loaded", tablets) as handle:
+        work.load(target.masters, handle.name, rows, upsert=False, string_bytes=string_bytes)
+        target.flush(handle)
+        yield handle.name
+
+
+def scan_round(target: Target, table: str, rows: int) -> Figures:
+    """A scan of three columns by two client processes."""
+    meter = Meter(target.pids())
+    found, figures = work.scan(target.masters, target.client, table)
+    check_count("scan", found, rows)
+    return figures | meter.figures("scan", rows)

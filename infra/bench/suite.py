@@ -1,0 +1,203 @@
+"""The benchmarks by name: which clusters each needs, what a round of it is, beside a peer or alone."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nyala.infra import local
+from nyala.infra.jars import cache_folder
+
+from . import copying, failover, pipeline, sides
+from .failed import BenchFailed
+from .peers import kudu_sides
+from .peers.kudu import KuduCluster, KuduMissing, binaries
+from .peers.kudu_pipeline import KuduPipeline
+from .report import Figures, interleave, summary
+from .target import Target, local_stack, running_cluster
+
+OURS = "nyala"
+PEERS = ("kudu",)
+ROWS = 2_000_000
+WRITES = 1000
+FAILOVER_WRITES = 4000
+"""One-row writes of Kudu's tool in a failover round; it is killed half-way."""
+LOCAL_ONLY = ("pipeline", "copy", "failover")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchOptions:
+    """What to measure. `masters` names a running cluster; without it a stack is started here."""
+
+    masters: str = ""
+    rounds: int = 5
+    rows: int = ROWS
+    writes: int = WRITES
+    mb: int = 256
+    rows_per_batch: int = 400_000
+    peer: str = ""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.rounds <= 100:
+            raise ValueError(f"{self.rounds} rounds asked for: between 1 and 100 make sense")
+        if self.rows < 1000 or self.writes < 100 or self.mb < 1 or self.rows_per_batch < 1000:
+            raise ValueError("too little work to be measured: at least 1000 rows, 100 writes, 1 MB")
+        if self.peer and self.peer not in PEERS:
+            raise ValueError(f"no peer {self.peer!r}: choose from {', '.join(PEERS)}")
+
+
+@dataclass
+class Outcome:
+    """Figures of one benchmark: side -> rounds; `notes` say what is missing and why."""
+
+    name: str
+    results: dict[str, list[Figures]]
+    notes: list[str] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs."""
+        found = {side: {"rounds": rounds, "summary": summary(rounds)} for side, rounds in self.results.items()}
+        return {"name": self.name, "sides": found, "notes": self.notes}
+
+
+Note = Callable[[str], None]
+Measure = Callable[[int], Figures]
+
+
+@dataclass
+class _Setting:
+    """The clusters of one benchmark while it runs. `stack` ends with them whatever a round begins."""
+
+    options: BenchOptions
+    target: Target
+    kudu: KuduCluster | None
+    stack: ExitStack
+    note: Note
+
+
+def run(name: str, options: BenchOptions, note: Note) -> Outcome:
+    """Run one benchmark. BenchFailed if the work was not done; a peer that is absent is a note."""
+    if options.masters and name in LOCAL_ONLY:
+        raise BenchFailed(f"`bench {name}` kills or adds servers: it needs --local")
+    outcome = Outcome(name, {})
+    with ExitStack() as stack:
+        kudu = None
+        if options.peer:
+            try:
+                note("getting Kudu ready")
+                if name == "pipeline":
+                    KuduPipeline(peer_cache())
+                kudu = stack.enter_context(_kudu_cluster())
+            except KuduMissing as missing:
+                outcome.notes.append(str(missing))
+        note("starting a local stack" if not options.masters else "connecting")
+        target = stack.enter_context(_target(options, note, kafka=name == "pipeline"))
+        setting = _Setting(options, target, kudu, stack, note)
+        ours, theirs = _BENCHES[name](setting)
+        measures = [(OURS, ours)] + ([("kudu", theirs)] if theirs is not None else [])
+        outcome.results = interleave(options.rounds, measures, lambda text: note(f"{name}, {text}"))
+    return outcome
+
+
+def peer_cache() -> Path:
+    """Where what peers need is kept."""
+    return cache_folder() / "peers"
+
+
+def _target(options: BenchOptions, note: Note, *, kafka: bool) -> Any:
+    if not options.masters:
+        return local_stack(note, kafka=kafka)
+    return running_cluster(options.masters, _local_state())
+
+
+def _local_state() -> dict[str, Any] | None:
+    state = local.read_state(Path(os.environ.get("NYALA_DIR", ".nyala")))
+    return state if local.is_running(state) else None
+
+
+@contextmanager
+def _kudu_cluster() -> Iterator[KuduCluster]:
+    home = binaries(peer_cache())
+    folder = Path(tempfile.mkdtemp(prefix="nyala-bench-kudu-"))
+    try:
+        with KuduCluster(home, folder) as cluster:
+            yield cluster
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+# ------------------------------------------------------------------------------------------------ each benchmark
+
+
+def _load(s: _Setting) -> tuple[Measure, Measure | None]:
+    kudu, rows = s.kudu, s.options.rows
+    theirs = (lambda n: kudu_sides.load_round(kudu, rows, n)) if kudu else None
+    return lambda n: sides.load_round(s.target, rows, n), theirs
+
+
+def _write(s: _Setting) -> tuple[Measure, Measure | None]:
+    kudu, writes = s.kudu, s.options.writes
+    theirs = (lambda n: kudu_sides.write_round(kudu, writes, n)) if kudu else None
+    return lambda n: sides.write_round(s.target, writes, n), theirs
+
+
+def _scan(s: _Setting) -> tuple[Measure, Measure | None]:
+    kudu, rows = s.kudu, s.options.rows - s.options.rows % 2
+    s.note("loading the table to scan")
+    table = s.stack.enter_context(sides.loaded_table(s.target, rows))
+    if kudu:
+        kudu_sides.load_table(kudu, table, rows)
+    theirs = (lambda _: kudu_sides.scan_round(kudu, table, rows)) if kudu else None
+    return lambda _: sides.scan_round(s.target, table, rows), theirs
+
+
+def _pipeline(s: _Setting) -> tuple[Measure, Measure | None]:
+    kudu, rows, per_batch = s.kudu, s.options.rows, s.options.rows_per_batch
+    stack = s.target.own
+    pipeline.publish(stack.kafka_bootstrap, rows, s.note)
+
+    def ours(number: int) -> Figures:
+        return pipeline.pipeline_round(s.target, rows, per_batch, number)
+
+    if kudu is None:
+        return ours, None
+    job = KuduPipeline(peer_cache())
+    return ours, lambda n: kudu_sides.pipeline_round(kudu, job, stack, rows, per_batch, n)
+
+
+def _copy(s: _Setting) -> tuple[Measure, Measure | None]:
+    rows = copying.rows_for(s.options.mb)
+    s.note("loading the table to copy")
+    loaded = sides.loaded_table(s.target, rows, tablets=copying.TABLETS, string_bytes=copying.STRING_BYTES)
+    table = s.stack.enter_context(loaded)
+    ours = copying.Mover(s.target, s.target.client.get_table(table)).round
+    return ours, kudu_sides.copy_table(s.kudu, table, rows, copying.TABLETS).round if s.kudu else None
+
+
+def _failover(s: _Setting) -> tuple[Measure, Measure | None]:
+    kudu = s.kudu
+    handle = s.stack.enter_context(sides.fresh_table(s.target, "bench_failover", failover.TABLETS))
+    if kudu is not None:
+        kudu.create_table(handle.name, failover.TABLETS)
+
+    def theirs(number: int) -> Figures:
+        return {"failover_s": kudu.failover(handle.name, FAILOVER_WRITES, number)} if kudu else {}
+
+    return lambda n: failover.failover_round(s.target, handle, n), theirs if kudu else None
+
+
+_BENCHES: dict[str, Callable[[_Setting], tuple[Measure, Measure | None]]] = {
+    "load": _load,
+    "write": _write,
+    "scan": _scan,
+    "pipeline": _pipeline,
+    "copy": _copy,
+    "failover": _failover,
+}
+NAMES = tuple(_BENCHES)

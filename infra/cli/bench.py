@@ -1,0 +1,137 @@
+"""`nyala bench ...`: how fast, on this machine, now, and beside a peer in the same run."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from nyala.infra.bench import suite
+from nyala.infra.bench.failed import BenchFailed
+from nyala.infra.bench.machine import machine, machine_line
+from nyala.infra.bench.report import show
+from nyala.infra.jars import JarsMissing
+from nyala.pipeline import PublishFailed, QueryInterrupted, QueryRefused
+from nyala.replica.base import ReplicaError
+
+from .context import Json, Masters, console, masters_of, print_json
+
+app = typer.Typer(help="measure a cluster, alone or beside Apache Kudu", no_args_is_help=True)
+
+Local = Annotated[bool, typer.Option("--local", help="start a stack of its own in a temporary folder, end it after")]
+Rounds = Annotated[int, typer.Option(min=1, max=100, help="rounds; medians and spread are over them")]
+Rows = Annotated[int, typer.Option(min=1000, help="rows of a round")]
+Peer = Annotated[str, typer.Option(help="also measure this one, round by round in turn: `kudu` (needs Maven)")]
+Writes = Annotated[int, typer.Option(min=100, help="one-row writes by 1 client; 16 clients do 8 times as many")]
+Mb = Annotated[int, typer.Option(min=1, help="MB of rows in a tablet")]
+PerBatch = Annotated[int, typer.Option(min=1000, help="records of a micro-batch at most, on both sides")]
+
+FAILURES = (
+    ReplicaError, BenchFailed, JarsMissing, PublishFailed, QueryInterrupted, QueryRefused, ImportError, OSError,
+    RuntimeError, subprocess.SubprocessError,
+)  # fmt: skip
+
+
+def _options(local: bool, masters: str, rounds: int, peer: str) -> suite.BenchOptions:
+    try:
+        return suite.BenchOptions(masters="" if local else masters_of(masters), rounds=rounds, peer=peer)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def _measure(names: Sequence[str], options: suite.BenchOptions, as_json: bool) -> None:
+    """Run, show, or end with one line on what went wrong; what was measured before that is shown all the same."""
+    facts = machine()
+    status_console = Console(stderr=True)
+    outcomes, failure = [], ""
+    for name in names:
+        with status_console.status(f"{name}: beginning") as line:
+            try:
+                outcome = suite.run(name, options, lambda text: line.update(text))
+            except FAILURES as error:
+                failure = f"bench {name}: {str(error).strip().splitlines()[0] if str(error).strip() else repr(error)}"
+                break
+        outcomes.append(outcome)
+        if not as_json:
+            show(console, outcome.results, f"bench {name}, {options.rounds} rounds: median (min to max)")
+            for text in outcome.notes:
+                console.print(text, highlight=False, style="yellow")
+    if as_json:
+        benches = [o.as_json() for o in outcomes]
+        print_json({"machine": facts, "options": vars(options), "benches": benches, "failure": failure})
+    elif outcomes:
+        console.print(machine_line(facts), highlight=False, style="dim")
+    if failure:
+        typer.echo(f"nyala: {failure}", err=True)
+        raise typer.Exit(1)
+
+
+@app.command()
+def load(
+    local: Local = False, rounds: Rounds = 5, rows: Rows = suite.ROWS, peer: Peer = "", masters: Masters = "",
+    as_json: Json = False,
+) -> None:  # fmt: skip
+    """Bulk insert and random upsert by 2 client processes into fresh tables, counted afterwards."""
+    _measure(["load"], replace(_options(local, masters, rounds, peer), rows=rows), as_json)
+
+
+@app.command()
+def write(
+    local: Local = False, rounds: Rounds = 5, writes: Writes = suite.WRITES, peer: Peer = "", masters: Masters = "",
+    as_json: Json = False,
+) -> None:  # fmt: skip
+    """One-row durable writes by 1 client and by 16."""
+    _measure(["write"], replace(_options(local, masters, rounds, peer), writes=writes), as_json)
+
+
+@app.command()
+def scan(
+    local: Local = False, rounds: Rounds = 5, rows: Rows = suite.ROWS, peer: Peer = "", masters: Masters = "",
+    as_json: Json = False,
+) -> None:  # fmt: skip
+    """Scan 3 columns of a loaded and flushed table by 2 client processes."""
+    _measure(["scan"], replace(_options(local, masters, rounds, peer), rows=rows), as_json)
+
+
+@app.command()
+def pipeline(
+    local: Local = False, rounds: Rounds = 5, rows: Rows = suite.ROWS, per_batch: PerBatch = 400_000, peer: Peer = "",
+    as_json: Json = False,
+) -> None:  # fmt: skip
+    """Kafka → Spark → table: one ingest run over a topic that is full, from submit to its end."""
+    _need_local(local)
+    _measure(["pipeline"], replace(_options(local, "", rounds, peer), rows=rows, rows_per_batch=per_batch), as_json)
+
+
+@app.command()
+def copy(local: Local = False, rounds: Rounds = 5, mb: Mb = 256, peer: Peer = "", as_json: Json = False) -> None:
+    """Move one replica to a server that has just joined: the download, and the whole move."""
+    _need_local(local)
+    _measure(["copy"], replace(_options(local, "", rounds, peer), mb=mb), as_json)
+
+
+@app.command()
+def failover(local: Local = False, rounds: Rounds = 5, peer: Peer = "", as_json: Json = False) -> None:
+    """Kill -9 the server that leads a tablet under a client that writes: seconds without a write. A kill a round."""
+    _need_local(local)
+    _measure(["failover"], _options(local, "", rounds, peer), as_json)
+
+
+@app.command("all")
+def everything(
+    local: Local = False, rounds: Rounds = 5, rows: Rows = suite.ROWS, writes: Writes = suite.WRITES, mb: Mb = 256,
+    per_batch: PerBatch = 400_000, peer: Peer = "", as_json: Json = False,
+) -> None:  # fmt: skip
+    """Every benchmark, one after the other, each on a fresh stack."""
+    _need_local(local)
+    options = _options(local, "", rounds, peer)
+    _measure(suite.NAMES, replace(options, rows=rows, writes=writes, mb=mb, rows_per_batch=per_batch), as_json)
+
+
+def _need_local(local: bool) -> None:
+    if not local:
+        raise typer.BadParameter("it kills or adds servers, so it only runs on a stack of its own: say --local")
