@@ -32,10 +32,12 @@ demo: setup ## a million real flight events down the whole road, with kills on t
 	$(VENV)/bin/nyala demo
 
 test: setup ## every test, as CI runs them
-	$(PY) -m pytest --durations=15
+	$(PY) -m pytest -q -n 2 -m "not process and not spark and not e2e" --durations=5
+	$(PY) -m pytest -q -m "process" --durations=10
+	$(PY) -m pytest -q -m "spark or e2e" --durations=10
 
 test-fast: $(STAMP) ## tests without processes, Spark or Kafka: under two minutes
-	$(PY) -m pytest -q -m "not process and not spark and not e2e"
+	$(PY) -m pytest -q -n 2 -m "not process and not spark and not e2e"
 
 lint: $(STAMP) ## style, formatting and types
 	$(VENV)/bin/ruff check .
