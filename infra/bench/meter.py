@@ -77,9 +77,10 @@ class WalWatch:
 
     def _run(self) -> None:
         while not self._stop.wait(WAL_LOOK_S):
-            self._look()
+            self.look()
 
-    def _look(self) -> set[Path]:
+    def look(self) -> set[Path]:
+        """Note what is there now."""
         there = set()
         for folder in self._folders:
             with contextlib.suppress(OSError):
@@ -95,5 +96,5 @@ class WalWatch:
         """Bytes of the segments that were there and are not any more; ends the watch."""
         self._stop.set()
         self._thread.join()
-        there = self._look()
+        there = self.look()
         return sum(size for path, size in self._sizes.items() if path not in there)

@@ -190,7 +190,7 @@ class KuduCluster:
     # ------------------------------------------------------------------------------------------------- the work
 
     def create_table(self, name: str, tablets: int, replicas: int = REPLICAS) -> None:
-        """key int64, int_val int32, string_val string; hash-partitioned by key."""
+        """key int64, int_val int32, string_val string; hash-partitioned by key; each tablet led before it returns."""
         columns = [
             {"column_name": "key", "column_type": "INT64", "is_nullable": False},
             {"column_name": "int_val", "column_type": "INT32"},
@@ -204,6 +204,11 @@ class KuduCluster:
             "num_replicas": replicas,
         }
         self.cli("table", "create", self.master, json.dumps(request))
+        deadline = time.monotonic() + HEALTHY_WAIT_S
+        while not all(any(leads for leads, _ in some) for some in self.tablets(name).values()):
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"Kudu table {name} has no leaders after {HEALTHY_WAIT_S:.0f} s")
+            time.sleep(0.1)
 
     def delete_table(self, name: str) -> None:
         """Drop a table."""

@@ -1,0 +1,204 @@
+"""Figures of benchmark rounds: medians with spread, rounding for readers, what is parsed from tools and jobs."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from nyala.infra.bench.copying import ROW_BYTES, TABLETS, rows_for
+from nyala.infra.bench.failed import BenchFailed
+from nyala.infra.bench.failover import time_without_writes
+from nyala.infra.bench.machine import machine, machine_line
+from nyala.infra.bench.meter import Meter, WalWatch
+from nyala.infra.bench.peers.kudu import KuduMissing, binaries, tablets_listed
+from nyala.infra.bench.pipeline import Batches
+from nyala.infra.bench.report import Figures, interleave, metric_of, show, summary, text_of
+from nyala.infra.bench.suite import BenchOptions, Outcome, run
+
+LISTING = """\
+bench_failover
+  T 0b3ba5e3e2bb4dd6a6cc1ce1b7a63d1f
+    V 5d2b5e1b2fd44e3f9a4f6e2d1c0b9a88 127.0.0.1:17152
+    L 6e2b5e1b2fd44e3f9a4f6e2d1c0b9a88 127.0.0.1:17151
+    V 7f2b5e1b2fd44e3f9a4f6e2d1c0b9a88 127.0.0.1:17153
+
+other
+  T 1c3ba5e3e2bb4dd6a6cc1ce1b7a63d1f
+    L 5d2b5e1b2fd44e3f9a4f6e2d1c0b9a88 127.0.0.1:17152
+
+"""
+
+
+def test_summary_of_rounds_is_median_with_spread() -> None:
+    """Goal: a slow round does not move the figure. Method: an outlier, and a figure that one round lacks."""
+    found = summary([{"a": 1.0, "b": 5.0}, {"a": 100.0}, {"a": 3.0, "b": 7.0}])
+    assert found["a"] == {"median": 3.0, "min": 1.0, "max": 100.0, "rounds": 3.0}
+    assert found["b"] == {"median": 6.0, "min": 5.0, "max": 7.0, "rounds": 2.0}
+
+
+def test_summary_of_no_rounds_is_empty() -> None:
+    """Goal: no figure is made up. Method: nothing was measured."""
+    assert summary([]) == {}
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.8249, "0.82"), (12.345, "12.35"), (123.4, "123"), (1234567.8, "1,234,568"), (-0.05, "-0.05")]
+)
+def test_text_of_figure_has_the_digits_that_readers_need(value: float, text: str) -> None:
+    """Goal: neither noise nor a lost figure. Method: figures of each size."""
+    assert text_of(value) == text
+
+
+def test_interleave_two_sides_takes_turns() -> None:
+    """Goal: a drifting machine favours no side. Method: note the order in which two sides are measured."""
+    order: list[str] = []
+
+    def side(name: str) -> Callable[[int], Figures]:
+        def measure(number: int) -> Figures:
+            order.append(f"{name}{number}")
+            return {"x": float(number)}
+
+        return measure
+
+    found = interleave(2, [("a", side("a")), ("b", side("b"))])
+    assert order == ["a0", "b0", "a1", "b1"]
+    assert found == {"a": [{"x": 0.0}, {"x": 1.0}], "b": [{"x": 0.0}, {"x": 1.0}]}
+
+
+def test_metric_of_process_figure_names_work_and_process() -> None:
+    """Goal: figures with built-up names read well. Method: a known one, one server's share, an unknown one."""
+    assert metric_of("move_s").more_is_better is False
+    share = metric_of("insert_cpu_s_per_million_rows@server-1")
+    assert (share.title, share.unit) == ("insert: CPU per million rows of server-1", "s")
+    assert metric_of("odd").title == "odd"
+
+
+def test_show_two_sides_prints_ratio_and_leaves_processes_out() -> None:
+    """Goal: the table is what a reader compares. Method: print two sides, one of which lacks a figure."""
+    out = io.StringIO()
+    ours = [{"scan_rows_per_s": 30.0, "single_write_p50_ms": 1.5, "scan_server_peak_memory_mb@server-1": 9.0}]
+    show(Console(file=out, width=150), {"nyala": ours, "kudu": [{"scan_rows_per_s": 60.0}]}, "title")
+    text = out.getvalue()
+    assert "0.50 ×" in text
+    assert "–" in text
+    assert "server-1" not in text
+
+
+def test_tablets_listed_by_kudu_are_those_of_the_table() -> None:
+    """Goal: the right server is killed. Method: a listing of two tables, as the tool prints it."""
+    found = tablets_listed(LISTING, "bench_failover")
+    assert found == {"0b3ba5e3e2bb4dd6a6cc1ce1b7a63d1f": [(False, 2), (True, 1), (False, 3)]}
+    assert tablets_listed(LISTING, "none") == {}
+
+
+def test_kudu_without_maven_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: an absent peer is said, never guessed. Method: a PATH on which there is nothing."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(KuduMissing, match=r"^no Kudu figures: `mvn` is not on the PATH$"):
+        binaries(tmp_path / "cache")
+
+
+def test_failover_counts_every_interruption_after_the_kill() -> None:
+    """Goal: a second pause is not hidden. Method: a write every 10 ms, two pauses after the kill, one before it."""
+    before = [0.0, 0.01, 0.02, 0.52, 0.53, 0.54]
+    after = [2.54, 2.55, 3.05, 3.06]
+    found = time_without_writes([*before, *after], killed_at=0.545)
+    assert found == pytest.approx(2.0 + 0.5 - 2 * 0.01)
+
+
+def test_failover_without_a_pause_is_zero() -> None:
+    """Goal: no figure from nothing. Method: writes that go on, and no writes at all."""
+    assert time_without_writes([n / 100 for n in range(100)], killed_at=0.5) == 0.0
+    assert time_without_writes([], killed_at=0.5) == 0.0
+
+
+def test_batches_of_a_job_that_stored_nothing_fail() -> None:
+    """Goal: a job that did no work gives no rate. Method: events of other kinds only; then a dead letter."""
+    batches = Batches()
+    batches.note({"event": "message", "text": "hello"})
+    with pytest.raises(BenchFailed, match="without a micro-batch"):
+        batches.figures(10, 1.0)
+    batches.note({"event": "micro_batch", "duration_s": 2.0, "dead_letters": 3})
+    with pytest.raises(BenchFailed, match="3 records became dead letters"):
+        batches.figures(10, 1.0)
+
+
+def test_batches_begin_before_the_first_event() -> None:
+    """Goal: the rate without start-up counts all micro-batches. Method: an event that says it lasted two seconds."""
+    batches = Batches()
+    batches.note({"event": "micro_batch", "duration_s": 2.0})
+    figures = batches.figures(10, whole_s=4.0)
+    assert figures["pipeline_rows_per_s"] == 2.5
+    assert figures["pipeline_batches_rows_per_s"] == pytest.approx(5.0, rel=0.01)
+
+
+def test_rows_for_copy_fill_every_tablet_and_are_even() -> None:
+    """Goal: at least the megabytes asked for, two clients with equal shares. Method: several sizes."""
+    for mb in (1, 7, 256):
+        assert rows_for(mb) * ROW_BYTES >= mb * 1_000_000 * TABLETS
+        assert rows_for(mb) % 2 == 0
+
+
+def test_meter_of_a_process_counts_from_its_construction() -> None:
+    """Goal: a round's CPU is its own. Method: measure this process over some work, as if it were a server."""
+    meter = Meter({"server-1": os.getpid(), "master-1": os.getpid()})
+    sum(n * n for n in range(3_000_000))
+    figures = meter.figures("work", 1_000_000)
+    assert 0.02 < figures["work_cpu_s_per_million_rows"] < 30
+    assert figures["work_cpu_s_per_million_rows"] == figures["work_cpu_s_per_million_rows@master-1"]
+    assert figures["work_server_peak_memory_mb@server-1"] > 10
+
+
+def test_meter_without_processes_says_nothing() -> None:
+    """Goal: a cluster elsewhere has no process figures. Method: no processes, and one that is gone."""
+    assert Meter({}).figures("work", 10) == {}
+    assert Meter({"server-1": 2**22 + 1}).figures("work", 10) == {}
+
+
+def test_wal_watch_adds_up_segments_that_were_removed(tmp_path: Path) -> None:
+    """Goal: collected segments count as written. Method: a removed segment, one that stays, another file."""
+    folder = tmp_path / "wals" / "t1"
+    folder.mkdir(parents=True)
+    for name, size in (("wal-000000001", 70), ("wal-000000002", 50), ("next", 900)):
+        (folder / name).write_bytes(b"x" * size)
+    watch = WalWatch([tmp_path], ["t1", "t2"])
+    watch.look()
+    (folder / "wal-000000001").unlink()
+    (folder / "next").unlink()
+    assert watch.removed_bytes() == 70
+
+
+@pytest.mark.parametrize("wrong", [{"rounds": 0}, {"rows": 1}, {"writes": 1}, {"mb": 0}, {"peer": "other"}])
+def test_options_out_of_range_are_refused(wrong: dict[str, object]) -> None:
+    """Goal: nonsense is said before anything starts. Method: each option out of its range."""
+    with pytest.raises(ValueError, match=r"asked for|too little|no peer"):
+        BenchOptions(**wrong)  # type: ignore[arg-type]
+
+
+def test_bench_that_kills_servers_refuses_a_running_cluster() -> None:
+    """Goal: nobody's servers are killed. Method: name a cluster for each such benchmark."""
+    for name in ("pipeline", "copy", "failover"):
+        with pytest.raises(BenchFailed, match="--local"):
+            run(name, BenchOptions(masters="127.0.0.1:1"), lambda _: None)
+
+
+def test_outcome_as_json_keeps_rounds_and_notes() -> None:
+    """Goal: programs get every round. Method: one side, one note."""
+    found = Outcome("scan", {"nyala": [{"x": 2.0}]}, ["no Kudu figures: no mvn"]).as_json()
+    assert found["sides"]["nyala"]["rounds"] == [{"x": 2.0}]
+    assert found["sides"]["nyala"]["summary"]["x"]["median"] == 2.0
+    assert found["notes"] == ["no Kudu figures: no mvn"]
+
+
+def test_machine_line_names_what_was_measured_on() -> None:
+    """Goal: a figure is never without its machine. Method: this machine's facts in a line."""
+    facts = machine()
+    line = machine_line(facts)
+    assert facts["cores"] >= 1
+    assert facts["python"] in line
+    assert "nyala" in facts["versions"]
