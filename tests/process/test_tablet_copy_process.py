@@ -130,6 +130,11 @@ def test_follower_left_behind_is_copied_anew() -> None:
         for server in cluster.servers:
             if server is not behind:
                 flush(server)
+                first = server.root / "wals" / TABLET / "wal-000000001"
+                wait_until(lambda first=first: not first.exists(), "the log is collected")  # type: ignore[misc]
+        leader.kill()  # and with it the appends that waited in its memory for the follower
+        leader.start()
+        cluster.leader(TABLET)
         behind.start()
         wait_until(lambda: cluster.status(behind, TABLET).flush_index > 0, "the follower was copied", 30)
         everyone = wait_until(lambda: {rows_of(s, time) for s in cluster.servers}, "replicas agree", 30)
