@@ -24,6 +24,10 @@ from nyala.replica.wal import Log
 from tests.harness.cluster import wait_until
 
 KEYS_PER_WRITER = 1 << 40
+ROWS = 60
+"""Of each batch of the load; the three tablets get about a third each."""
+PAUSE_S = 0.02
+"""Of a writer between its batches: a steady load that leaves two cores some room to start processes."""
 SCHEMA = TableSchema(
     1,
     (
@@ -163,7 +167,7 @@ class InsertLoad:
     Keys of a thread ascend without gaps, so all that was attempted is known by one number per thread.
     """
 
-    def __init__(self, stack: Stack, handle: TableHandle, threads: int = 3, rows: int = 60) -> None:
+    def __init__(self, stack: Stack, handle: TableHandle, threads: int = 2, rows: int = ROWS) -> None:
         self._stack = stack
         self._handle = handle
         self._rows = rows
@@ -178,7 +182,7 @@ class InsertLoad:
     def _write(self, number: int) -> None:
         key = number * KEYS_PER_WRITER
         writer = self._stack.client.session_writer(self._handle)
-        while not self._stop.is_set():
+        while not self._stop.wait(PAUSE_S):
             columns = pa.table({"k": np.arange(key, key + self._rows), "must": np.ones(self._rows, np.int32)})
             self.attempted[number] += self._rows
             try:
@@ -203,7 +207,7 @@ class InsertLoad:
         """Acknowledged by now."""
         return sum(map(len, self.acknowledged))
 
-    def progress(self, batches: int = 6, timeout_s: float = 60.0) -> None:
+    def progress(self, batches: int = 5, timeout_s: float = 60.0) -> None:
         """Until each thread has had as many more batches acknowledged."""
         before = [len(a) for a in self.acknowledged]
 
@@ -241,6 +245,11 @@ class InsertLoad:
             thread.join(90)
 
 
+def log_ends(supervisor: Supervisor) -> str:
+    """The last lines of every child's log."""
+    return "\n".join(f"---- {name}\n{child.last_lines(40)}" for name, child in sorted(supervisor.children.items()))
+
+
 @contextmanager
 def running_stack(folder: Path, servers: int = 3) -> Iterator[Stack]:
     """A stack without a broker; the ends of all logs are shown if the block raises."""
@@ -253,8 +262,7 @@ def running_stack(folder: Path, servers: int = 3) -> Iterator[Stack]:
             wait_until(alive, f"{servers} servers are alive")
             yield stack
     except BaseException:
-        for name, child in sorted(supervisor.children.items()):
-            print(f"---- {name}\n{child.last_lines(40)}")
+        print(log_ends(supervisor))
         raise
     finally:
         supervisor.stop()

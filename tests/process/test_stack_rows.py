@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -11,19 +9,13 @@ import pytest
 from nyala.replica.base import Code, RowCode, limits
 from nyala.replica.client import NotApplied, ScanSpec, SourceWriter, TableHandle, wire_batches
 from nyala.replica.rows import RowError, RowOp, SourceKey
-from tests.harness.stack import Stack, running_stack
+from tests.harness.stack import Stack
 
 pytestmark = pytest.mark.process
 
 SOURCE = SourceKey("cluster", "topic", 0)
 BATCH_ROWS = 100
 BATCHES = 30
-
-
-@pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    with running_stack(tmp_path_factory.mktemp("stack")) as made:
-        yield made
 
 
 def source_batch(number: int) -> tuple[pa.Table, np.ndarray]:
