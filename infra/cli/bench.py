@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.status import Status
 
 from nyala.infra.bench import suite
 from nyala.infra.bench.failed import BenchFailed
@@ -51,7 +53,7 @@ def _measure(names: Sequence[str], options: suite.BenchOptions, as_json: bool) -
     for name in names:
         with status_console.status(f"{name}: beginning") as line:
             try:
-                outcome = suite.run(name, options, lambda text: line.update(text))
+                outcome = suite.run(name, options, _progress(status_console, line))
             except FAILURES as error:
                 failure = f"bench {name}: {str(error).strip().splitlines()[0] if str(error).strip() else repr(error)}"
                 break
@@ -68,6 +70,18 @@ def _measure(names: Sequence[str], options: suite.BenchOptions, as_json: bool) -
     if failure:
         typer.echo(f"nyala: {failure}", err=True)
         raise typer.Exit(1)
+
+
+def _progress(where: Console, line: Status) -> Callable[[str], None]:
+    """A line that changes for people at a terminal, a line each for a log."""
+    began = time.monotonic()
+
+    def tell(text: str) -> None:
+        line.update(text)
+        if not where.is_terminal:
+            where.print(f"{time.monotonic() - began:6.1f} s  {text}", highlight=False)
+
+    return tell
 
 
 @app.command()
