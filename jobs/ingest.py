@@ -39,6 +39,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--trigger-s", type=float, default=0.0)
     parser.add_argument("--offsets-per-trigger-max", type=int, default=400_000)
     parser.add_argument("--dead-letters-max", type=int, default=None)
+    parser.add_argument("--accept-partitions", type=int, default=0, help="the topic grew to so many partitions")
     parser.add_argument("--isolation", choices=["read_committed", "read_uncommitted"], default="read_committed")
     parser.add_argument("--lease-s", type=float, default=30.0)
     parser.add_argument("--owner-wait-s", type=float, default=40.0, help="patience with another query's lease")
@@ -78,6 +79,7 @@ def main() -> int:
             lease_s=given.lease_s,
             owner_wait_s=given.owner_wait_s,
             dead_letters_max=given.dead_letters_max,
+            accept_partitions=given.accept_partitions,
             kafka=dict(pair.split("=", 1) for pair in given.kafka_option),
         )
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))

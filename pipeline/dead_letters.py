@@ -19,6 +19,8 @@ from nyala.replica.rows import SourceKey
 from .errors import TaskFailed
 
 FLUSH_TIMEOUT_S = 60.0
+LETTER_BYTES_MAX = 32 << 20
+"""Of the dead-letter topic: a letter is larger than its record, which may be as large as its own topic allows."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class DeadLetterSink:
         self._topic = topic
         self._futures: list[Any] = []
         self._producer = KafkaProducer(
-            bootstrap_servers=bootstrap, acks="all", enable_idempotence=True, max_request_size=4 << 20
+            bootstrap_servers=bootstrap, acks="all", enable_idempotence=True, max_request_size=LETTER_BYTES_MAX
         )
 
     def put(self, origin: Origin, letter: DeadLetter) -> None:

@@ -20,6 +20,7 @@ from nyala.replica.client import Client, parse_masters
 from nyala.replica.steer import Outcome, Result, execute
 
 from .errors import QueryInterrupted, QueryRefused, of_refusal, of_spark
+from .session import raise_if_ended
 from .topics import Topics
 
 DECISIONS_TOPIC = "decisions"
@@ -118,12 +119,18 @@ class DecisionsQuery:
             self._query.awaitTermination()
             if self._failure is not None:
                 raise of_spark(self._failure)
-        except (QueryRefused, QueryInterrupted):
+        except QueryRefused:
+            raise
+        except QueryInterrupted as error:
+            raise_if_ended(self._spark, error)
             raise
         except Refused as error:
             raise of_refusal(error) from error
         except Exception as error:
-            raise of_spark(self._failure or error) from error
+            ended = of_spark(self._failure or error)
+            if isinstance(ended, QueryInterrupted):
+                raise_if_ended(self._spark, ended)
+            raise ended from error
         finally:
             self.stop()
             self._producer.close()
@@ -131,8 +138,11 @@ class DecisionsQuery:
 
     def stop(self) -> None:
         """End the query after the micro-batch that is running."""
-        if self._query is not None and self._query.isActive:
-            self._query.stop()
+        try:
+            if self._query is not None and self._query.isActive:
+                self._query.stop()
+        except Exception:  # noqa: BLE001 - the JVM may be going down with us, and the query with it
+            return
 
     def _ensure_topics(self) -> None:
         topics = Topics(self._options.bootstrap)

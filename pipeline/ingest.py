@@ -21,10 +21,12 @@ from nyala.replica.rows import SourceKey
 from nyala.replica.rpc import pb, source_to_pb
 
 from .checkpoint import Checkpoint
+from .dead_letters import LETTER_BYTES_MAX
 from .errors import QueryInterrupted, QueryRefused, of_refusal, of_spark
 from .progress import Progress
+from .session import raise_if_ended
 from .task import KAFKA_COLUMNS, RESULT_SCHEMA, SEND_DEADLINE_S, Position, TaskPlan, run_task
-from .topics import TopicIdentity, Topics, dead_letter_topic, writes_topic
+from .topics import TopicIdentity, Topics, dead_letter_topic, grown_text, reset_to_new_topic, writes_topic
 
 RESERVED_KAFKA_OPTIONS = frozenset(
     {
@@ -63,6 +65,8 @@ class IngestOptions:
     lease_s: float = 30.0
     owner_wait_s: float = 40.0
     """How long to wait for another owner's lease to end; longer than a lease, so that a dead query's one ends."""
+    accept_partitions: int = 0
+    """How many partitions the topic may have grown to since it was opened first; 0: it must not have grown."""
     dead_letters_max: int | None = None
     """More than these in one run end the query."""
     batch_bytes: int = limits.BATCH_TARGET_BYTES
@@ -96,32 +100,45 @@ class IngestQuery:
         self._topics = Topics(options.bootstrap)
         self._failure: BaseException | None = None
         self._query: Any = None
+        self._positions: dict[int, Position] = {}
         self._stopping = threading.Event()
         self._known: dict[int, dict[str, int]] = {}
         self._dead_letters = 0
 
     def run(self) -> None:
-        """Run until the query ends. QueryRefused: a person must act; QueryInterrupted: start another run."""
-        renewer = threading.Thread(target=self._renew_forever, name="lease", daemon=True)
+        """Run until the query ends. QueryRefused: a person must act; QueryInterrupted: start another run.
+
+        The lease is given back, on SystemExit too, unless another run is to follow: that one has the same owner id.
+        """
+        keeps_lease = False
+        try:
+            self._run()
+        except QueryInterrupted as error:
+            raise_if_ended(self._spark, error)
+            keeps_lease = True
+            raise
+        finally:
+            self._stopping.set()
+            self._end_query()
+            if self._positions and not keeps_lease:
+                self._release()
+            self._topics.close()
+            self._client.close()
+
+    def _run(self) -> None:
         try:
             self._open()
-            renewer.start()
+            threading.Thread(target=self._renew_forever, name="lease", daemon=True).start()
             self._query = self._start_query()
             self._query.awaitTermination()
             if self._failure is not None:
                 raise of_spark(self._failure)
-            self._release()
         except (QueryRefused, QueryInterrupted):
             raise
         except Refused as error:
             raise of_refusal(error) from error
         except Exception as error:
             raise of_spark(self._failure or error) from error
-        finally:
-            self._stopping.set()
-            self._end_query()
-            self._topics.close()
-            self._client.close()
 
     def stop(self) -> None:
         """End the query after the micro-batch that is running."""
@@ -129,8 +146,11 @@ class IngestQuery:
         self._end_query()
 
     def _end_query(self) -> None:
-        if self._query is not None and self._query.isActive:
-            self._query.stop()
+        try:
+            if self._query is not None and self._query.isActive:
+                self._query.stop()
+        except Exception:  # noqa: BLE001 - the JVM may be going down with us, and the query with it
+            return
 
     # ------------------------------------------------------------------------------------------------ start
 
@@ -142,19 +162,31 @@ class IngestQuery:
         self._topic: TopicIdentity = self._topics.identity(topic)
         self._topics.check_not_compacted(topic)
         self._dead_topic = dead_letter_topic(options.table)
-        self._topics.ensure(self._dead_topic)
+        self._topics.ensure(self._dead_topic, configs={"max.message.bytes": str(LETTER_BYTES_MAX)})
         self._checkpoint = Checkpoint(self._spark, options.checkpoint)
         own = self._checkpoint.own()
         if own.get("topic_id", self._topic.topic_id) != self._topic.topic_id:
             raise QueryRefused(
                 f"checkpoint {options.checkpoint} is of another life of topic {topic} (id {own['topic_id']}, now "
-                f"{self._topic.topic_id}): remove the checkpoint to read the new topic as a new source"
+                f"{self._topic.topic_id}): to read the new topic, remove the checkpoint and run "
+                f"`{reset_to_new_topic(options.table, topic)}`"
             )
+        self._check_not_grown()
         self._owner = own.get("owner_run") or new_uuid()
         self._open_sources(own.get("table_id", ""))
         self._checkpoint.write_own(
             {"owner_run": self._owner, "table_id": self._table.table_id, "topic_id": self._topic.topic_id}
         )
+
+    def _check_not_grown(self) -> None:
+        """QueryRefused if the catalog knows fewer partitions of this topic than it has, and nobody accepted that."""
+        now = self._topic.partitions
+        known = sum(1 for p in self._client.list_sources(self._table.name) if self._is_mine(p.source))
+        if known and known < now and self._options.accept_partitions != now:
+            raise QueryRefused(grown_text(self._topic.topic, known, now))
+
+    def _is_mine(self, source: pb.SourceKey) -> bool:
+        return (source.cluster_id, source.topic_id) == (self._topic.cluster_id, self._topic.topic_id)
 
     def _open_sources(self, checkpoint_table_id: str) -> None:
         topic = self._topic
@@ -224,10 +256,10 @@ class IngestQuery:
         started = time.perf_counter()
         if self._failure is not None:
             raise self._failure
-        self._topics.check_unchanged(self._topic)
+        self._topics.check_unchanged(self._topic, self._table.name)
         ends = self._checkpoint.batch_end(batch_id, self._topic.topic)
         results = rows.mapInArrow(partial(run_task, self._plan()), RESULT_SCHEMA).collect()
-        self._topics.check_unchanged(self._topic)
+        self._topics.check_unchanged(self._topic, self._table.name)
         progress = Progress(batch_id=batch_id, duration_s=time.perf_counter() - started, ends=ends)
         for row in results:
             if row.tablet_id is not None:
@@ -268,7 +300,10 @@ class IngestQuery:
         return SourceKey(self._topic.cluster_id, self._topic.topic_id, partition)
 
     def _advance(self, ends: Mapping[int, int], *, release: bool = False) -> None:
-        """Move `done` and renew the lease. It must succeed before Spark commits: no checkpoint is ever above `done`."""
+        """Move `done` and renew the lease. It must succeed before Spark commits: no checkpoint is ever above `done`.
+
+        Every partition is named, moved or not: the catalog renews and releases what is named, and refuses what is lost.
+        """
         moved = {
             partition: Position(self._positions[partition].generation, end)
             for partition, end in ends.items()
@@ -276,7 +311,7 @@ class IngestQuery:
         }
         advances = [
             pb.SourceAdvance(source=source_to_pb(self._source(each)), generation=at.generation, done=at.done)
-            for each, at in sorted(moved.items())
+            for each, at in sorted({**self._positions, **moved}.items())
         ]
         self._client.advance_sources(
             self._table.table_id, advances, owner_run=self._owner, lease_us=self._lease_us, release=release

@@ -15,6 +15,7 @@ from kafka.errors import KafkaError
 
 from nyala import schemas
 
+from .dead_letters import LETTER_BYTES_MAX
 from .row_schema import OP_HEADER
 from .topics import dead_letter_topic
 
@@ -81,7 +82,9 @@ def replay_letters(bootstrap: str, letters: Sequence[Letter], topic: str = "") -
     They go through the ingest query like any record: what was wrong with them must have been mended first, or they
     come back as dead letters of their new offsets. The murmur2 partitioner sends a key where it came from.
     """
-    producer = KafkaProducer(bootstrap_servers=bootstrap, acks="all", enable_idempotence=True, max_request_size=4 << 20)
+    producer = KafkaProducer(
+        bootstrap_servers=bootstrap, acks="all", enable_idempotence=True, max_request_size=LETTER_BYTES_MAX
+    )
     try:
         sent = [
             producer.send(

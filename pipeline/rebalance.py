@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -96,7 +96,8 @@ class Rebalancer:
         reports = self.reports()
         view = view_of_reports(reports, time.time_ns() // 1000, self._options.drain)
         names = {each["table_id"]: each["table_name"] for each in reports if each["tablet_id"]}
-        return Plan(new_uuid(), view, tuple(plan_rebalance(view, self._options.caps)), names)
+        moves = (replace(m, reason=named(m, names)) for m in plan_rebalance(view, self._options.caps))
+        return Plan(new_uuid(), view, tuple(moves), names)
 
     def propose(self, plan: Plan) -> None:
         """Publish the plan's moves to `proposals`; returns when Kafka has acknowledged them."""
@@ -136,6 +137,11 @@ class Rebalancer:
 def ends_or_accepts(record: Mapping[str, Any]) -> bool:
     """Whether an outcome speaks of the proposal as a whole: a decision's is only one step of a move."""
     return bool(record["subject"] == "PROPOSAL")
+
+
+def named(move: Move, names: Mapping[str, str]) -> str:
+    """A move's reason with the table's name in place of its id, for people and for proposals."""
+    return move.reason.replace(move.table_id, names[move.table_id]) if move.table_id in names else move.reason
 
 
 def proposal_of(plan_id: str, move: Move, deadline_us: int) -> dict[str, Any]:

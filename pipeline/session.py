@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from .errors import QueryInterrupted, QueryRefused
+
 ARROW_RECORDS_PER_BATCH = 50_000
 ARROW_BYTES_PER_BATCH = 16 << 20
 
@@ -37,3 +39,11 @@ def spark_session(name: str, settings: dict[str, str] | None = None) -> Any:
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def raise_if_ended(spark: Any, error: QueryInterrupted) -> None:
+    """QueryRefused if Spark's JVM is gone: no restart in this process can help. Else nothing."""
+    try:
+        spark.sparkContext._jvm.java.lang.System.nanoTime()
+    except Exception:  # noqa: BLE001 - whatever a broken gateway raises
+        raise QueryRefused("Spark has ended under the query: start the job again") from error

@@ -14,7 +14,7 @@ from nyala.replica.base import RowCode, limits
 from nyala.replica.client import TableHandle
 from nyala.replica.rows import RowError, SourceKey
 
-from . import worker
+from . import crash, worker
 from .dead_letters import DeadLetter, DeadLetterSink, Origin
 from .decode import RowDecoder, WriterSchema
 from .errors import TaskFailed
@@ -160,6 +160,7 @@ class Task:
                 if batch.num_rows:
                     self._take(batch)
             self._sender.flush()
+            crash.reach(crash.BEFORE_DEAD_LETTERS)
             # Before the task succeeds: what is neither in a table nor here would be lost.
             self._sink.flush()
         finally:
@@ -177,6 +178,8 @@ class Task:
             self._bury(fault.offset, fault.code, fault.column)
         for rows in decoded.batches:
             self._sender.push(rows)
+            if self._writer.rows_applied:
+                crash.reach_in_first_attempt(crash.AFTER_FIRST_BATCH)
         self._record_count += batch.num_rows
         if self._records.bytes_held > HELD_BYTES_MAX:
             self._sender.flush()

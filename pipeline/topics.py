@@ -26,6 +26,20 @@ def dead_letter_topic(table: str) -> str:
     return f"dead-letters.{table}"
 
 
+def reset_to_new_topic(table: str, topic: str) -> str:
+    """The command by which a table's source begins anew in a topic that was deleted and created again."""
+    return f"nyala source reset {table} --topic {topic} --to earliest"
+
+
+def grown_text(topic: str, had: int, has: int) -> str:
+    """What a person is told of a topic that grew."""
+    return (
+        f"topic {topic} has {has} partitions and had {had}; keys move to other partitions when a topic grows, so "
+        "events of one key may be read out of order. If the older partitions were read before it grew, or order "
+        f"does not matter, start the query again with --accept-partitions {has}; else write to a new topic"
+    )
+
+
 @dataclass(frozen=True)
 class TopicIdentity:
     """One life of a topic: recreated it has another id, grown another number of partitions."""
@@ -52,20 +66,17 @@ class Topics:
             raise QueryRefused(f"there is no topic {topic}: create it, then start the query again")
         return TopicIdentity(str(cluster["cluster_id"]), topic, str(found["topic_id"]), len(found["partitions"]))
 
-    def check_unchanged(self, expected: TopicIdentity) -> None:
+    def check_unchanged(self, expected: TopicIdentity, table: str) -> None:
         """QueryRefused if the topic was recreated or grown since `expected` was read."""
         now = self.identity(expected.topic)
         if now.topic_id != expected.topic_id or now.cluster_id != expected.cluster_id:
             raise QueryRefused(
                 f"topic {expected.topic} was deleted and created again (id {expected.topic_id}, now {now.topic_id}): "
-                "its offsets begin anew: remove this query's checkpoint and start it again to read it as a new source"
+                "its offsets begin anew. To read it, remove this query's checkpoint and run "
+                f"`{reset_to_new_topic(table, expected.topic)}`"
             )
         if now.partitions != expected.partitions:
-            raise QueryRefused(
-                f"topic {expected.topic} has {now.partitions} partitions and had {expected.partitions}; keys move to "
-                "other partitions when a topic grows, so events of one key may now be out of order: when the older "
-                "partitions are read to their ends, start the query again to accept the new ones"
-            )
+            raise QueryRefused(grown_text(expected.topic, expected.partitions, now.partitions))
 
     def check_not_compacted(self, topic: str) -> None:
         """QueryRefused if the topic's clean-up policy drops records by key."""

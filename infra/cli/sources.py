@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from nyala.pipeline import QueryInterrupted, QueryRefused, Topics
 from nyala.replica.rows import SourceKey
 
-from .context import Json, Masters, client, print_json, print_table
+from .context import Json, Masters, client, kafka_of, print_json, print_table
+from .letters import Kafka
 
 app = typer.Typer(help="source positions: what of Kafka is in the tables", no_args_is_help=True)
 _FIELDS = ("table", "topic", "generation", "start", "done", "owner_run", "owner_deadline_us")
@@ -52,31 +54,59 @@ def list_sources(
 @app.command()
 def reset(
     table: str,
-    to: Annotated[int, typer.Option("--to", help="Kafka offset at which the source begins anew")],
+    to: Annotated[str, typer.Option("--to", help="where the source begins anew: a Kafka offset, earliest or latest")],
     partition: Annotated[int, typer.Option(help="Kafka partition; -1: all of the table")] = -1,
+    topic: Annotated[str, typer.Option(help="only this topic's, as Kafka has it now: recreated or not")] = "",
     topic_id: Annotated[str, typer.Option(help="only sources of this topic id")] = "",
     force: Annotated[bool, typer.Option("--force", help="even while a query owns the source")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+    kafka: Kafka = "",
     masters: Masters = "",
 ) -> None:
     """Begin a new generation of a source at another offset: tablets start it anew and refuse the older generation.
 
     Rows between the old `done` and a lower new offset are applied again; rows below a higher new offset are left out.
     """
+    if not to.isdigit() and to not in ("earliest", "latest"):
+        raise typer.BadParameter(f"--to is an offset, earliest or latest, not {to!r}")
     with client(masters) as connected:
         positions = [
             p
             for p in connected.list_sources(table)
-            if partition in (-1, p.source.kafka_partition) and topic_id in ("", p.source.topic_id)
+            if partition in (-1, p.source.kafka_partition)
+            and topic in ("", p.topic)
+            and topic_id in ("", p.source.topic_id)
         ]
         if not positions:
             raise typer.BadParameter(f"table {table!r} has no such source: `nyala source list`")
-        for position in positions:
+        chosen = [(p, *_target(p, to, kafka, current=bool(topic))) for p in positions]
+        for position, source, offset in chosen:
             where = f"{position.topic}[{position.source.kafka_partition}]"
-            change = f"done {position.done} -> {to}, generation {position.generation} -> {position.generation + 1}"
+            change = f"done {position.done} -> {offset}, generation {position.generation} -> {position.generation + 1}"
+            if source.topic_id != position.source.topic_id:
+                change += f", topic id {position.source.topic_id} -> {source.topic_id}"
             if not yes and not typer.confirm(f"reset {where} of {table}: {change}?"):
                 typer.echo("nothing was changed", err=True)
                 raise typer.Exit(1)
-            source = SourceKey(position.source.cluster_id, position.source.topic_id, position.source.kafka_partition)
-            made = connected.reset_source(table, source, to, force=force)
+            made = connected.reset_source(table, source, offset, force=force)
             typer.echo(f"{where}: generation {made.generation} begins at {made.done}")
+
+
+def _target(position: Any, to: str, kafka: str, *, current: bool) -> tuple[SourceKey, int]:
+    """The source to reset and its new offset; Kafka is asked only for what it must say."""
+    old = SourceKey(position.source.cluster_id, position.source.topic_id, position.source.kafka_partition)
+    if to.isdigit() and not current:
+        return old, int(to)
+    topics = Topics(kafka_of(kafka))
+    try:
+        now = topics.identity(position.topic)
+        if old.kafka_partition >= now.partitions:
+            raise typer.BadParameter(f"topic {now.topic} has {now.partitions} partitions now: choose with --partition")
+        offset = int(to) if to.isdigit() else 0
+        if not to.isdigit():
+            offset = topics.offsets(now.topic, now.partitions, latest=to == "latest")[old.kafka_partition]
+    except (QueryRefused, QueryInterrupted) as error:
+        raise typer.BadParameter(str(error)) from error
+    finally:
+        topics.close()
+    return (SourceKey(now.cluster_id, now.topic_id, old.kafka_partition) if current else old), offset

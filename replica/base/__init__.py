@@ -2,12 +2,14 @@
 
 from . import limits
 from .check import check
+from .crash_points import CRASH_EXIT_CODE, CrashPoints
 from .errors import Applied, Code, Corruption, DiskFailure, InvariantViolation, Refused, ReplicaError, RowCode
 from .ids import ZERO_OPID, Address, DataState, Entry, EntryKind, Member, OpId, RaftConfig, is_uuid, new_uuid
 from .protocols import Clock, Disk, DiskFile, Post, Rng
 from .time import LOGICAL_BITS, MAX_HYBRID_TIME, HybridClock, hybrid_from_us, us_of_hybrid
 
 __all__ = [
+    "CRASH_EXIT_CODE",
     "LOGICAL_BITS",
     "MAX_HYBRID_TIME",
     "ZERO_OPID",
@@ -16,6 +18,7 @@ __all__ = [
     "Clock",
     "Code",
     "Corruption",
+    "CrashPoints",
     "DataState",
     "Disk",
     "DiskFailure",

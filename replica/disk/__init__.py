@@ -1,6 +1,7 @@
 """The only door to files: durable replace, rename and sync, an exclusive lock on a root, crash points."""
 
-from .crash_points import CRASH_EXIT_CODE, CrashPoints
+from nyala.replica.base import CRASH_EXIT_CODE, CrashPoints
+
 from .real import RealDisk
 from .root_lock import RootLock, lock_root
 

@@ -9,9 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
-from nyala.replica.base import Code, DiskFailure, Refused, check
-
-from .crash_points import CrashPoints
+from nyala.replica.base import Code, CrashPoints, DiskFailure, Refused, check
 
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
 _PARTS_MAX = 1024

@@ -1,0 +1,120 @@
+"""What dies, or was never committed, under a running query: not one row doubled, none lost."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from kafka import KafkaProducer
+
+from nyala.pipeline import RowPublisher
+from nyala.replica.client import ScanSpec
+from nyala.replica.rows import RowOp
+from tests.harness.cluster import wait_until
+from tests.harness.road import SCHEMA, Lane, Road, event, key_of, row
+from tests.harness.stack import Stack
+
+pytestmark = pytest.mark.e2e
+
+
+class Inserts:
+    """Inserts ever new keys until told to stop; a row that is applied twice would be a dead letter."""
+
+    def __init__(self, lane: Lane, pause_s: float = 0.02) -> None:
+        self.published = 0
+        self._lane = lane
+        self._pause_s = pause_s
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._publish, daemon=True)
+        self._thread.start()
+
+    def _publish(self) -> None:
+        with RowPublisher(self._lane.road.kafka, self._lane.topic, SCHEMA) as publisher:
+            while not self._stop.wait(self._pause_s):
+                for k in range(self.published, self.published + 20):
+                    publisher.publish(row(k), RowOp.INSERT)
+                self.published += 20
+
+    def finish(self) -> int:
+        """Stop; how many rows Kafka has acknowledged."""
+        self._stop.set()
+        self._thread.join(60)
+        assert not self._thread.is_alive()
+        return self.published
+
+
+def test_faults_task_repeated_after_half_doubles_nothing(road: Road) -> None:
+    """Goal: a task that died half-way is repeated exactly. Method: the worker dies after its first batches are in.
+
+    Spark repeats the task; rows are inserts, so a doubled one would be a dead letter.
+    """
+    lane = road.lane("half")
+    lane.publish([row(k) for k in range(3000)], RowOp.INSERT)
+    records = road.spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch")
+    road.spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "500")
+    try:
+        with road.workers_die_at("pipeline.after_first_batch"):
+            (told,) = lane.run(batch_bytes=4000)
+    finally:
+        road.spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", records)
+    assert 0 < told.replayed < 3000 and told.applied + told.replayed == 3000
+    assert lane.rows() == {k: row(k) for k in range(3000)}
+    assert lane.letters() == []
+
+
+def test_faults_aborted_transactions_are_not_ingested(road: Road) -> None:
+    """Goal: read_committed. Method: an aborted transaction between two committed ones."""
+    lane = road.lane("aborted")
+    producer = KafkaProducer(bootstrap_servers=road.kafka, acks="all", transactional_id="aborted")
+    producer.init_transactions()
+    for first, commit in ((0, True), (100, False), (200, True)):
+        producer.begin_transaction()
+        for k in range(first, first + 10):
+            producer.send(lane.topic, key=key_of(k), value=event(row(k)))
+        producer.flush()
+        if commit:
+            producer.commit_transaction()
+        else:
+            producer.abort_transaction()
+    producer.close()
+    lane.run()
+    assert set(lane.rows()) == {*range(10), *range(200, 210)}
+
+
+def test_faults_leader_killed_in_mid_stream_the_count_is_exact(road: Road) -> None:
+    """Goal: a leader's death costs time only. Method: kill -9 the leader of a tablet while rows flow; count."""
+    lane = road.lane("led", rf=3)
+    stack = Stack(road.stack, road.client)
+    with lane.running() as query:
+        inserts = Inserts(lane)
+        query.wait_done(40)
+        before = stack.pids()
+        victim = stack.leader(lane.handle.tablets[0].tablet_id)
+        stack.kill(victim)
+        at = inserts.published
+        wait_until(lambda: inserts.published > at + 100, "rows flow on", 30)
+        count = inserts.finish()
+        query.wait_done(count)
+        stack.wait_replaced(before, victim)
+    assert lane.rows() == {k: row(k) for k in range(count)}
+    assert lane.letters() == []
+
+
+def test_faults_broker_killed_and_back_the_query_resumes(road: Road) -> None:
+    """Goal: Kafka's absence is waited out. Method: kill -9 the broker while rows flow, start it again, count.
+
+    A long absence takes the same way as this short one: Spark's client waits, or the query ends and is started again.
+    """
+    lane = road.lane("away")
+    lane.publish([row(k) for k in range(2000)], RowOp.INSERT)
+    with lane.running(offsets_per_trigger_max=200) as query:
+        query.wait_done(400)
+        road.stack.kill_for_good("kafka")
+        wait_until(lambda: road.stack.children["kafka"].pid is None, "the broker is gone", 20)
+        road.stack.start_child("kafka")
+        query.wait_done(2000, 120)
+        lane.publish([row(k) for k in range(2000, 2100)], RowOp.INSERT)
+        query.wait_done(2100)
+    assert lane.rows() == {k: row(k) for k in range(2100)}
+    assert lane.letters() == []
+    assert road.client.count(lane.handle, ScanSpec()) == 2100

@@ -1,0 +1,219 @@
+"""Which offsets a query may read: owners, checkpoints, generations, tables and topics that are not what they were."""
+
+from __future__ import annotations
+
+import shutil
+
+import pyarrow as pa
+import pytest
+from kafka.admin import KafkaAdminClient
+
+from nyala.infra.cli.app import app
+from nyala.pipeline import QueryRefused
+from nyala.replica.base import Code, Refused
+from nyala.replica.client import wire_batches
+from nyala.replica.rows import RowOp
+from tests.harness.cluster import wait_until
+from tests.harness.road import Lane, Road, row
+
+pytestmark = pytest.mark.e2e
+
+
+def test_ingest_second_live_query_is_refused_until_the_first_ends(road: Road) -> None:
+    """Goal: one owner at a time, told by name, as long as it lives. Method: a stream; another checkpoint beside it.
+
+    The lease is renewed while nothing arrives, and given back at the end, so the second then starts at once.
+    """
+    lane = road.lane("owned")
+    lane.publish([row(1)])
+    with lane.running(lease_s=3.0) as first:
+        first.wait_done(1)
+        position = lane.position()
+        wait_until(lambda: lane.position().owner_deadline_us > position.owner_deadline_us + 3_000_000, "renewed", 20)
+        with pytest.raises(QueryRefused, match=f"another query owns this source.*{position.owner_run}"):
+            lane.run(checkpoint=str(road.folder / "second"))
+    lane.publish([row(2)])
+    assert sum(p.applied for p in lane.run(checkpoint=str(road.folder / "second"))) == 1
+    assert set(lane.rows()) == {1, 2}
+
+
+def test_ingest_checkpoint_outside_the_catalogs_bounds_is_refused_with_the_way_out(road: Road) -> None:
+    """Goal: no offset is skipped or read twice by an old checkpoint; a reset begins a generation that tablets know.
+
+    Method: read 400; reset above and below the checkpoint; read without it; write as the older generation.
+    """
+    lane = road.lane("moved")
+    lane.publish([row(k) for k in range(400)])
+    lane.run()
+    assert (lane.position().start, lane.position().done) == (0, 400)
+    lane.publish([row(k) for k in range(400, 500)])
+    road.client.reset_source("moved", lane.source(), 450)
+    with pytest.raises(QueryRefused, match=r"below the source's start.*nyala source reset moved.*query=400, start=450"):
+        lane.run()
+    lane.lose_checkpoint()
+    lane.run()
+    assert set(lane.rows()) == {*range(400), *range(450, 500)}
+    road.client.reset_source("moved", lane.source(), 300)
+    with pytest.raises(QueryRefused, match=r"would skip offsets.*delete the checkpoint.*query=500, done=300"):
+        lane.run()
+    lane.lose_checkpoint()
+    assert sum(p.applied for p in lane.run()) == 200
+    assert lane.rows() == {k: row(k) for k in range(500)}
+    writer = road.client.source_writer(lane.handle, lane.source(), generation=2, done=500)
+    with pytest.raises(Refused) as refusal:
+        for batch in wire_batches(lane.handle, pa.Table.from_pylist([row(9, "old")]), RowOp.UPSERT):
+            writer.send(batch)
+        writer.flush()
+    assert refusal.value.code is Code.STALE_GENERATION
+    assert lane.rows()[9] == row(9)
+
+
+def test_ingest_table_dropped_and_created_again_is_refused_stopped_and_running(road: Road) -> None:
+    """Goal: events of one table never enter another of its name. Method: do it between runs, and under one."""
+    lane = road.lane("again")
+    lane.publish([row(k) for k in range(10)])
+    lane.run()
+    road.client.drop_table("again")
+    lane.make_table()
+    with pytest.raises(QueryRefused, match=r"checkpoint belongs to a table that was dropped.*delete the checkpoint"):
+        lane.run()
+    assert lane.rows() == {}
+    lane.lose_checkpoint()
+    with lane.running(lease_s=3.0) as query:
+        query.wait_done(10)
+        road.client.drop_table("again")
+        lane.make_table()
+        lane.publish([row(k) for k in range(10, 20)])
+        assert isinstance(query.wait_error(), QueryRefused), query.error
+    assert lane.rows() == {}
+
+
+def test_ingest_topic_recreated_between_runs_is_refused_until_the_source_is_reset(road: Road) -> None:
+    """Goal: offsets of a topic's earlier life mean nothing. Method: recreate it; follow what each refusal says."""
+    lane = road.lane("reborn")
+    lane.publish([row(k) for k in range(20)])
+    lane.run()
+    KafkaAdminClientOf(road).delete(lane.topic)
+    road.make_topic(lane.topic)
+    lane.publish([row(k) for k in range(100, 110)])
+    with pytest.raises(QueryRefused, match=r"another life of topic writes.reborn"):
+        lane.run()
+    lane.lose_checkpoint()
+    with pytest.raises(QueryRefused, match=r"--topic writes.reborn --to earliest"):
+        lane.run()
+    source_reset(road, "reborn", "--topic", lane.topic, "--to", "earliest")
+    lane.run()
+    assert set(lane.rows()) == {*range(20), *range(100, 110)}
+    assert lane.position().generation == 2
+
+
+def test_ingest_topic_grown_is_refused_until_accepted(road: Road) -> None:
+    """Goal: order of a key over partitions is never lost silently. Method: grow between runs, accept, grow in a run."""
+    lane = road.lane("grown")
+    lane.publish([row(k) for k in range(20)])
+    lane.run()
+    admin = KafkaAdminClientOf(road)
+    admin.grow(lane.topic, 2)
+    lane.publish([row(k) for k in range(20, 40)])
+    with pytest.raises(QueryRefused, match=r"has 2 partitions and had 1.*--accept-partitions 2"):
+        lane.run()
+    lane.lose_checkpoint()
+    with pytest.raises(QueryRefused, match=r"--accept-partitions 2"):
+        lane.run()
+    with lane.running(accept_partitions=2) as query:
+        wait_until(lambda: len(lane.rows()) == 40, "both partitions are read", 60)
+        admin.grow(lane.topic, 3)
+        lane.publish([row(k) for k in range(40, 80)])
+        error = query.wait_error()
+        assert isinstance(error, QueryRefused) and "--accept-partitions 3" in str(error)
+    lane.run(accept_partitions=3)
+    assert lane.rows() == {k: row(k) for k in range(80)}
+
+
+def test_ingest_compacted_topic_unknown_topic_and_unknown_table_are_refused(road: Road) -> None:
+    """Goal: what cannot work is refused before anything is read. Method: one of each."""
+    lane = road.lane("strict")
+    road.make_topic("compacted", cleanup_policy="compact")
+    with pytest.raises(QueryRefused, match=r"cleanup.policy=compact.*Set cleanup.policy=delete"):
+        lane.run(topic="compacted")
+    with pytest.raises(QueryRefused, match=r"no topic nowhere: create it"):
+        lane.run(topic="nowhere")
+    with pytest.raises(QueryRefused, match=r"no-such-table"):
+        lane.run(table="no-such-table")
+    with pytest.raises(QueryRefused, match=r"minPartitions cannot be set"):
+        lane.options(kafka={"minPartitions": "4"})
+
+
+def test_ingest_idle_tablet_survives_a_lost_and_an_old_checkpoint(road: Road) -> None:
+    """Goal: a tablet far behind its source is neither short nor doubled. Method: inserts, thousands to one tablet only.
+
+    Then the checkpoint is lost, and an old copy comes back: any row applied twice would be a dead letter.
+    """
+    lane = road.lane("idle")
+    sides = split_by_tablet(lane, 8000)
+    lane.publish([row(k) for k in (*sides[0][:20], *sides[1][:20])], RowOp.INSERT)
+    lane.run()
+    shutil.copytree(lane.checkpoint, road.folder / "old-copy")
+    busy = sides[1][20:3020]
+    lane.publish([row(k) for k in busy], RowOp.INSERT)
+    lane.run(offsets_per_trigger_max=1000)
+    idle_id, busy_id = (t.tablet_id for t in lane.handle.tablets)
+    assert lane.ledger() == {idle_id: 19, busy_id: 3039}
+    lane.lose_checkpoint()
+    late = [*sides[0][20:25], *sides[1][3020:3025]]
+    lane.publish([row(k) for k in late], RowOp.INSERT)
+    assert sum(p.applied for p in lane.run()) == 10
+    expected = {k: row(k) for k in (*sides[0][:20], *sides[1][:20], *busy, *late)}
+    assert lane.rows() == expected
+    assert lane.ledger() == {idle_id: 3044, busy_id: 3049}
+    lane.lose_checkpoint()
+    shutil.copytree(road.folder / "old-copy", lane.checkpoint)
+    again = lane.run()
+    assert (sum(p.applied for p in again), sum(p.replayed for p in again)) == (0, 3010)
+    assert lane.rows() == expected
+    assert lane.letters() == []
+
+
+def split_by_tablet(lane: Lane, keys: int) -> list[list[int]]:
+    """The first `keys` keys by the position of their tablet."""
+    sides: list[list[int]] = [[] for _ in lane.handle.tablets]
+    for batch in wire_batches(lane.handle, pa.Table.from_pylist([row(k) for k in range(keys)]), RowOp.UPSERT):
+        from nyala.replica.rows import decode_batch
+
+        rows = decode_batch(batch.payload, lane.handle.schema.wire_schema(batch.column_ids))
+        sides[batch.pos] += rows.column(0).to_pylist()
+    return sides
+
+
+class KafkaAdminClientOf:
+    """Admin calls that only tests make."""
+
+    def __init__(self, road: Road) -> None:
+        self._bootstrap = road.kafka
+
+    def delete(self, topic: str) -> None:
+        """Delete it and wait until it is gone."""
+        admin = KafkaAdminClient(bootstrap_servers=self._bootstrap)
+        try:
+            admin.delete_topics([topic])
+            wait_until(lambda: topic not in admin.list_topics(), f"{topic} is gone", 20)
+        finally:
+            admin.close()
+
+    def grow(self, topic: str, partitions: int) -> None:
+        """Grow it and wait until the broker says so."""
+        admin = KafkaAdminClient(bootstrap_servers=self._bootstrap)
+        try:
+            admin.create_partitions({topic: partitions})
+            wait_until(lambda: len(admin.describe_topics([topic])[0]["partitions"]) == partitions, "grown", 20)
+        finally:
+            admin.close()
+
+
+def source_reset(road: Road, table: str, *arguments: str) -> None:
+    """`nyala source reset`, as the refusal told."""
+    from typer.testing import CliRunner
+
+    command = ["source", "reset", table, *arguments, "--yes", "--kafka", road.kafka, "--masters", road.stack.masters]
+    ended = CliRunner().invoke(app, command)
+    assert ended.exit_code == 0, ended.output

@@ -1,0 +1,327 @@
+"""The whole road in one process: a stack with Kafka, one Spark session, and lanes: a table with its topic each."""
+
+from __future__ import annotations
+
+import io
+import os
+import shlex
+import shutil
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import fastavro
+from kafka import KafkaProducer
+
+from nyala import schemas
+from nyala.infra.local import Supervisor
+from nyala.pipeline import (
+    Framing,
+    IngestOptions,
+    IngestQuery,
+    Letter,
+    Progress,
+    QueryRefused,
+    RestartOptions,
+    RowPublisher,
+    Topics,
+    dead_letter_topic,
+    encode_key,
+    read_letters,
+    row_schema_json,
+    run_with_restarts,
+    spark_session,
+    submit_command,
+    submit_environment,
+)
+from nyala.pipeline.framing import wrap
+from nyala.replica.client import Client, ScanSpec, SourceFormat, TableHandle, WriterSchemaInfo
+from nyala.replica.rows import Column, ColumnType, PartitionSpec, RowOp, SourceKey, TableSchema
+from nyala.replica.rpc import pb
+from tests.harness.cluster import wait_until
+
+SCHEMA = TableSchema(
+    1,
+    (
+        Column(id=1, name="k", type=ColumnType.INT64, nullable=False),
+        Column(id=2, name="v", type=ColumnType.STRING),
+        Column(id=3, name="small", type=ColumnType.INT8),
+        Column(id=4, name="must", type=ColumnType.INT32, nullable=False),
+    ),
+    ("k",),
+)
+Row = dict[str, Any]
+
+
+def row(k: int, v: str = "") -> Row:
+    """A row of SCHEMA."""
+    return {"k": k, "v": v or f"v{k}", "small": k % 100, "must": k}
+
+
+def key_of(k: int) -> bytes:
+    """The Kafka key of a row."""
+    return encode_key(SCHEMA, {"k": k})
+
+
+def event(fields: Row, writer_json: str = "") -> bytes:
+    """The framed value of a row event, written with the full row's schema or with another."""
+    parsed = schemas.parse_json(writer_json or row_schema_json(SCHEMA))
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, parsed, {"op": "UPSERT", **fields})
+    return wrap(Framing.SINGLE_OBJECT, out.getvalue(), fingerprint=schemas.fingerprint64(parsed))
+
+
+def writer_info(avro_json: str) -> WriterSchemaInfo:
+    """A writer schema as the catalog keeps it."""
+    return WriterSchemaInfo(schemas.fingerprint64(schemas.parse_json(avro_json)).hex(), 0, avro_json)
+
+
+@contextmanager
+def spark_in_process(folder: Path) -> Iterator[Any]:
+    """A session with the jars and settings that spark-submit gets, two cores, and one repetition of a failed task."""
+    earlier = dict(os.environ)
+    command = submit_command("ingest", [], master="local[2,2]", conf={"spark.sql.warehouse.dir": str(folder)})
+    os.environ.update(submit_environment())
+    os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join([*command[1:-1], "pyspark-shell"])
+    from pyspark import SparkContext
+
+    try:
+        spark = spark_session("tests")
+        try:
+            yield spark
+        finally:
+            gateway = SparkContext._gateway
+            spark.stop()
+            gateway.shutdown()
+            gateway.proc.stdin.close()
+            gateway.proc.wait(30)
+            SparkContext._gateway = SparkContext._jvm = None
+    finally:
+        os.environ.clear()
+        os.environ.update(earlier)
+
+
+class Road:
+    """A running stack and a Spark session; both are shared, so tests keep to lanes of their own."""
+
+    def __init__(self, stack: Supervisor, client: Client, spark: Any, folder: Path) -> None:
+        self.stack = stack
+        self.client = client
+        self.spark = spark
+        self.folder = folder
+        self.producer = KafkaProducer(
+            bootstrap_servers=stack.kafka_bootstrap, acks="all", enable_idempotence=True, max_request_size=8 << 20
+        )
+
+    @property
+    def kafka(self) -> str:
+        return self.stack.kafka_bootstrap
+
+    def lane(
+        self, name: str, *, tablets: int = 2, partitions: int = 1, rf: int = 1, writers: Sequence[str] = ()
+    ) -> Lane:
+        """A new table with `tablets` tablets and a new topic; `writers`: more writer schemas than the full row's."""
+        self.make_topic(f"writes.{name}", partitions)
+        lane = Lane(self, name, tablets, rf, (row_schema_json(SCHEMA), *writers))
+        lane.make_table()
+        return lane
+
+    def make_topic(self, topic: str, partitions: int = 1, **configs: str) -> None:
+        topics = Topics(self.kafka)
+        settings = {k.replace("_", "."): v for k, v in configs.items()}
+
+        def there() -> bool:
+            """A topic that was just made, or just deleted, is not at once what it will be."""
+            try:
+                topics.ensure(topic, partitions, configs=settings)
+                return topics.identity(topic).partitions == partitions
+            except QueryRefused:
+                return False
+
+        wait_until(there, f"topic {topic} is there")
+        topics.close()
+
+    @contextmanager
+    def workers_die_at(self, point: str) -> Iterator[None]:
+        """Queries that start meanwhile have workers with this crash point armed: Spark keys workers by environment."""
+        self.spark.sparkContext.environment["NYALA_CRASH_POINT"] = point
+        try:
+            yield
+        finally:
+            del self.spark.sparkContext.environment["NYALA_CRASH_POINT"]
+
+    def close(self) -> None:
+        self.producer.close()
+        self.client.close()
+
+
+class Lane:
+    """One table, its topic and a query's checkpoint."""
+
+    def __init__(self, road: Road, name: str, tablets: int, rf: int, writers: Sequence[str]) -> None:
+        self.road = road
+        self.name = name
+        self.topic = f"writes.{name}"
+        self.tablets = tablets
+        self.rf = rf
+        self.writers = writers
+        self.checkpoint = road.folder / f"checkpoint-{name}"
+        self.handle: TableHandle
+
+    def make_table(self) -> None:
+        self.handle = self.road.client.create_table(
+            self.name, SCHEMA, PartitionSpec(("k",), self.tablets), replication_factor=self.rf,
+            source=SourceFormat(self.topic), writer_schemas=[writer_info(w) for w in self.writers],
+        )  # fmt: skip
+        self.road.client.count(self.handle, ScanSpec())
+
+    # ------------------------------------------------------------------------------------------------ publishing
+
+    def publish(self, rows: Sequence[Row], op: RowOp = RowOp.UPSERT, **how: Any) -> None:
+        """Publish and wait for Kafka; `how`: columns or writer_json of the RowPublisher."""
+        with RowPublisher(self.road.kafka, self.topic, SCHEMA, **how) as publisher:
+            for each in rows:
+                publisher.publish(each, op)
+
+    def publish_raw(
+        self, key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes]] = (), partition: int = 0
+    ) -> int:
+        """Publish these bytes; their offset."""
+        sent = self.road.producer.send(self.topic, key=key, value=value, headers=list(headers), partition=partition)
+        return int(sent.get(timeout=30).offset)
+
+    # -------------------------------------------------------------------------------------------------- the query
+
+    def options(self, **changed: Any) -> IngestOptions:
+        given: dict[str, Any] = {
+            "table": self.name,
+            "masters": self.road.stack.masters,
+            "bootstrap": self.road.kafka,
+            "checkpoint": str(self.checkpoint),
+            "available_now": True,
+            "lease_s": 20.0,
+            "owner_wait_s": 0.0,
+        }
+        return IngestOptions(**{**given, **changed})
+
+    def run(self, **changed: Any) -> list[Progress]:
+        """Run the query until it has caught up; raises what it ends with."""
+        told: list[Progress] = []
+        IngestQuery(self.road.spark, self.options(**changed), told.append).run()
+        return told
+
+    @contextmanager
+    def running(self, **changed: Any) -> Iterator[Running]:
+        """The query as a stream on a thread of its own."""
+        running = Running(self, self.options(available_now=False, **changed))
+        try:
+            yield running
+        finally:
+            running.stop()
+
+    def forget_last_commit(self) -> None:
+        """What a driver leaves that dies before Spark's commit: the micro-batch is replayed."""
+        commits = self.checkpoint / "commits"
+        last = max(int(path.name) for path in commits.glob("[0-9]*"))
+        for name in (str(last), f".{last}.crc"):
+            (commits / name).unlink(missing_ok=True)
+
+    def lose_checkpoint(self) -> None:
+        shutil.rmtree(self.checkpoint)
+
+    # -------------------------------------------------------------------------------------------------- the result
+
+    def rows(self) -> dict[int, Row]:
+        """All rows by key; fails on a doubled one."""
+        found: dict[int, Row] = {}
+        for part in self.road.client.scan(self.road.client.get_table(self.name), ScanSpec()):
+            for batch in part.batches:
+                for each in batch.to_pylist():
+                    assert each["k"] not in found
+                    found[each["k"]] = each
+        return found
+
+    def letters(self) -> list[Letter]:
+        """Distinct dead letters, by place."""
+        return read_letters(self.road.kafka, self.name)
+
+    def letter_count(self) -> int:
+        """All dead letters, doubled ones too."""
+        topics = Topics(self.road.kafka)
+        try:
+            return topics.offsets(dead_letter_topic(self.name), 1, latest=True)[0]
+        finally:
+            topics.close()
+
+    def position(self, partition: int = 0) -> pb.SourcePosition:
+        """What the catalog says of one Kafka partition."""
+        found = self.road.client.list_sources(self.name)
+        return next(p for p in found if p.source.kafka_partition == partition)
+
+    def source(self, partition: int = 0) -> SourceKey:
+        at = self.position(partition).source
+        return SourceKey(at.cluster_id, at.topic_id, at.kafka_partition)
+
+    def ledger(self) -> dict[str, int]:
+        """Tablet id -> highest offset applied of partition 0; tablets that know nothing of it are left out."""
+        found = {}
+        for tablet in self.handle.tablets:
+            for each in self.road.client.ledger(self.name, tablet.tablet_id):
+                if each.source.kafka_partition == 0:
+                    found[tablet.tablet_id] = int(each.last_offset)
+        return found
+
+
+class Running:
+    """A query that runs on a thread, restarted like the job does."""
+
+    def __init__(self, lane: Lane, options: IngestOptions) -> None:
+        self.progress: list[Progress] = []
+        self.told: list[str] = []
+        self.error: BaseException | None = None
+        self._lane = lane
+        self._options = options
+        self._query: IngestQuery | None = None
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name=f"ingest {lane.name}", daemon=True)
+        self._thread.start()
+
+    def _once(self) -> None:
+        self._query = IngestQuery(self._lane.road.spark, self._options, self.progress.append)
+        self._query.run()
+
+    def _run(self) -> None:
+        restarts = RestartOptions(backoff_s_min=0.2, backoff_s_max=2.0)
+        try:
+            run_with_restarts(self._once, restarts, self.told.append)
+        except BaseException as error:  # noqa: BLE001 - what it ended with is what the test asks for
+            self.error = error
+
+    @property
+    def records(self) -> int:
+        """Records of all micro-batches that were told of."""
+        return sum(each.records for each in list(self.progress))
+
+    def wait_done(self, done: int, timeout_s: float = 90.0, partition: int = 0) -> None:
+        """Until the catalog's `done` of the partition is there."""
+
+        def there() -> bool:
+            assert self.error is None, self.error
+            found = self._lane.road.client.list_sources(self._lane.name)
+            return any(p.source.kafka_partition == partition and p.done >= done for p in found)
+
+        wait_until(there, f"done is {done}", timeout_s)
+
+    def wait_error(self, timeout_s: float = 60.0) -> BaseException:
+        """What the query ended with by itself."""
+        self._thread.join(timeout_s)
+        assert not self._thread.is_alive() and self.error is not None, (self.told, self.progress)
+        return self.error
+
+    def stop(self) -> None:
+        if self._query is not None:
+            self._query.stop()
+        self._thread.join(60)
+        assert not self._thread.is_alive()
