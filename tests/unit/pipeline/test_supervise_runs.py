@@ -12,9 +12,12 @@ from nyala import schemas
 from nyala.pipeline.decisions import newest
 from nyala.pipeline.errors import QueryInterrupted, QueryRefused
 from nyala.pipeline.ingest import IngestOptions
+from nyala.pipeline.rebalance import named
+from nyala.pipeline.session import raise_if_ended
 from nyala.pipeline.submit import job_script, submit_environment
 from nyala.pipeline.supervise import RestartOptions, run_with_restarts
-from nyala.replica.base import Refused
+from nyala.replica.base import OpId, Refused
+from nyala.replica.policy import Move, MoveKind
 
 
 def run(ends: list[Exception | None], options: RestartOptions, durations: list[float] | None = None) -> list[float]:
@@ -78,6 +81,22 @@ def test_only_the_newest_decision_of_a_tablet_is_in_force() -> None:
         (b"c", b"\xff", 4),
     ]
     assert [(each["tablet_id"], each["version"]) for each in newest(records)] == [("a", 2)]
+
+
+def test_plan_reasons_name_the_table() -> None:
+    """Goal: people read names. Method: a reason with the table's id, and one of a table that no report names."""
+    made = Move(
+        kind=MoveKind.REPLICA, tablet_id="x", table_id="1234", from_uuid="a", to_uuid="b", config_opid=OpId(1, 1),
+        bytes=0, reason="table 1234: 3 replicas against 1",
+    )  # fmt: skip
+    assert named(made, {"1234": "flights"}) == "table flights: 3 replicas against 1"
+    assert named(made, {}) == made.reason
+
+
+def test_spark_that_has_ended_is_not_restarted() -> None:
+    """Goal: a driver whose JVM was killed ends at once. Method: a session whose gateway answers nothing."""
+    with pytest.raises(QueryRefused, match="start the job again"):
+        raise_if_ended(object(), QueryInterrupted("x"))
 
 
 def test_launch_uses_this_interpreter() -> None:
