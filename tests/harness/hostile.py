@@ -123,12 +123,11 @@ def mutations(seed: int, count: int) -> Iterator[Payload]:
 def _compressed(rows: pa.RecordBatch) -> bytes:
     reader = pa.ipc.MessageReader.open_stream(_stream(rows, pa.ipc.IpcWriteOptions(compression="lz4")))
     reader.read_next_message()
-    message: bytes = reader.read_next_message().serialize().to_pybytes()
-    return message
+    return bytes(reader.read_next_message().serialize())
 
 
 def _stream(rows: pa.RecordBatch, options: pa.ipc.IpcWriteOptions | None = None) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema, options=options) as writer:
         writer.write_batch(rows)
-    return sink.getvalue().to_pybytes()
+    return bytes(sink.getvalue())
