@@ -12,7 +12,7 @@ from nyala.infra.local import StackError
 from nyala.pipeline import LettersUnreadable
 from nyala.replica.base import ReplicaError
 
-from . import bench, cluster, demo, dumps, letters, sources, stack, tables
+from . import bench, cluster, demo, dumps, job, letters, sources, stack, tables
 
 app = typer.Typer(
     name="nyala",
@@ -25,6 +25,7 @@ app.command()(stack.up)
 app.command()(stack.status)
 app.command()(stack.down)
 app.command()(demo.demo)
+app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(job.job)
 app.add_typer(bench.app, name="bench")
 app.add_typer(tables.app, name="table")
 app.add_typer(cluster.tablet_app, name="tablet")

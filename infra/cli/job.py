@@ -1,0 +1,55 @@
+"""`nyala job NAME -- ARGUMENTS`: one of the Spark jobs under spark-submit, with pinned jars and this interpreter."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nyala.infra.jars import JarsMissing
+from nyala.pipeline import submit_command, submit_environment
+
+from .context import Masters, kafka_of, masters_of
+
+CLUSTER_OPTIONS = {
+    "ingest": ("--masters", "--kafka"),
+    "decisions": ("--masters", "--kafka"),
+    "rebalance": ("--kafka",),
+}
+"""Job -> options that are filled in from the local stack when they are not given."""
+
+
+def job(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="ingest, decisions or rebalance")],
+    masters: Masters = "",
+    kafka: Annotated[
+        str, typer.Option("--kafka", envvar="NYALA_KAFKA", help="host:port; default: the stack in ./.nyala")
+    ] = "",
+    spark_master: Annotated[str, typer.Option(help="Spark's master URL")] = "local[2]",
+    show: Annotated[bool, typer.Option("--show", help="print the spark-submit command line and run nothing")] = False,
+) -> None:
+    """Run a Spark job; what stands behind `--` goes to the job, whose own options `-- --help` shows."""
+    if name not in CLUSTER_OPTIONS:
+        raise typer.BadParameter(f"no job {name!r}: choose from {', '.join(CLUSTER_OPTIONS)}")
+    arguments = list(context.args)
+    if "--help" not in arguments:
+        if "--masters" in CLUSTER_OPTIONS[name] and "--masters" not in arguments:
+            arguments += ["--masters", masters_of(masters)]
+        if "--kafka" not in arguments:
+            arguments += ["--kafka", kafka_of(kafka)]
+        if name != "rebalance" and "--checkpoint" not in arguments:
+            raise typer.BadParameter("say where Spark keeps its checkpoint: -- --checkpoint FOLDER")
+    try:
+        command = submit_command(name, arguments, master=spark_master)
+        environment = submit_environment()
+    except JarsMissing as error:
+        typer.echo(f"nyala: {error}", err=True)
+        raise typer.Exit(1) from error
+    if show:
+        typer.echo(shlex.join(command))
+        return
+    os.execvpe(Path(command[0]), command, environment)
