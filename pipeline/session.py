@@ -21,6 +21,8 @@ SETTINGS: dict[str, str] = {
     "spark.sql.streaming.metricsEnabled": "false",
     # Spark asks Kafka for new offsets each 10 ms when there were none: one core of two for two idle queries.
     "spark.sql.streaming.pollingDelay": "200ms",
+    # A query whose source waits for an absent broker would hold its driver for minutes; what is cut off is replayed.
+    "spark.sql.streaming.stopTimeout": "10s",
     "spark.ui.showConsoleProgress": "false",
 }
 """What the queries need or are faster with; a launcher may override all but the first two lines' meaning."""

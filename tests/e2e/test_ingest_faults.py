@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 
 import pytest
@@ -100,10 +101,11 @@ def test_faults_leader_killed_in_mid_stream_the_count_is_exact(road: Road) -> No
     assert lane.letters() == []
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_faults_broker_killed_and_back_the_query_resumes(road: Road) -> None:
     """Goal: Kafka's absence is waited out. Method: kill -9 the broker while rows flow, start it again, count.
 
-    A long absence takes the same way as this short one: Spark's client waits, or the query ends and is started again.
+    An absence of minutes takes the same way: Kafka's clients wait, or the run ends and is started again with back-off.
     """
     lane = road.lane("away")
     lane.publish([row(k) for k in range(2000)], RowOp.INSERT)
@@ -118,3 +120,5 @@ def test_faults_broker_killed_and_back_the_query_resumes(road: Road) -> None:
     assert lane.rows() == {k: row(k) for k in range(2100)}
     assert lane.letters() == []
     assert road.client.count(lane.handle, ScanSpec()) == 2100
+    # kafka-python leaves the sockets of refused connections to the collector, which would blame a later test.
+    gc.collect()
