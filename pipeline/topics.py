@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from .errors import QueryInterrupted, QueryRefused
 
 _UNKNOWN_TOPIC = 3
 REQUEST_TIMEOUT_MS = 20_000
+CONNECT_TIMEOUT_S = 5.0
 
 
 def writes_topic(table: str) -> str:
@@ -91,6 +93,7 @@ class Topics:
 
     def offsets(self, topic: str, partitions: int, *, latest: bool = False) -> dict[int, int]:
         """First (or, with `latest`, next) offset of each partition."""
+        self._check_reachable()
         try:
             consumer = KafkaConsumer(bootstrap_servers=self._bootstrap, **self._options)
             try:
@@ -121,9 +124,22 @@ class Topics:
             self._kept.close()
             self._kept = None
 
+    def _check_reachable(self) -> None:
+        """QueryInterrupted at once if no broker listens: a client whose constructor fails leaves its thread behind."""
+        trouble: OSError | None = None
+        for address in self._bootstrap.split(","):
+            host, _, port = address.strip().rpartition(":")
+            try:
+                socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S).close()
+                return
+            except OSError as error:
+                trouble = error
+        raise QueryInterrupted(f"Kafka at {self._bootstrap} does not answer: {trouble}") from trouble
+
     def _call(self, ask: Any) -> Any:
         try:
             if self._kept is None:
+                self._check_reachable()
                 options = {"request_timeout_ms": REQUEST_TIMEOUT_MS, **self._options}
                 self._kept = KafkaAdminClient(bootstrap_servers=self._bootstrap, **options)
             return ask(self._kept)

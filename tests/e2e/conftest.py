@@ -20,8 +20,4 @@ def road(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Road]:
         spark_in_process(folder / "warehouse") as spark,
         Client(parse_masters(stack.masters)) as client,
     ):
-        made = Road(stack, client, spark, folder)
-        try:
-            yield made
-        finally:
-            made.close()
+        yield Road(stack, client, spark, folder)

@@ -111,9 +111,6 @@ class Road:
         self.client = client
         self.spark = spark
         self.folder = folder
-        self.producer = KafkaProducer(
-            bootstrap_servers=stack.kafka_bootstrap, acks="all", enable_idempotence=True, max_request_size=8 << 20
-        )
 
     @property
     def kafka(self) -> str:
@@ -152,10 +149,6 @@ class Road:
         finally:
             del self.spark.sparkContext.environment["NYALA_CRASH_POINT"]
 
-    def close(self) -> None:
-        self.producer.close()
-        self.client.close()
-
 
 class Lane:
     """One table, its topic and a query's checkpoint."""
@@ -189,8 +182,13 @@ class Lane:
         self, key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes]] = (), partition: int = 0
     ) -> int:
         """Publish these bytes; their offset."""
-        sent = self.road.producer.send(self.topic, key=key, value=value, headers=list(headers), partition=partition)
-        return int(sent.get(timeout=30).offset)
+        # Not kept: a producer that lives while the broker is killed leaves a socket open for each refused connection.
+        producer = KafkaProducer(bootstrap_servers=self.road.kafka, acks="all", max_request_size=8 << 20)
+        try:
+            sent = producer.send(self.topic, key=key, value=value, headers=list(headers), partition=partition)
+            return int(sent.get(timeout=30).offset)
+        finally:
+            producer.close()
 
     # -------------------------------------------------------------------------------------------------- the query
 
