@@ -6,9 +6,10 @@ import shutil
 import time
 from dataclasses import dataclass
 
-from nyala.replica.base import Address, Refused
+from nyala.replica import tools
+from nyala.replica.base import Address
 from nyala.replica.client import TableHandle
-from nyala.replica.rpc import config_from_pb, pb
+from nyala.replica.rpc import pb
 
 from .failed import BenchFailed
 from .meter import Meter
@@ -98,23 +99,10 @@ class Mover:
                 if job is not None and job.phase not in (*_DOWNLOADING, "FAILED"):
                     download_s = time.time() - job.started_us / 1e6
             elif job is not None and time.monotonic() >= next_leader_look:
-                if self._moved(tablet_id, source, uuid):
+                if tools.has_moved(self.target.client, tablet_id, source, uuid):
                     return job, download_s
                 next_leader_look = time.monotonic() + LEADER_LOOK_S
             if time.monotonic() > deadline:
                 seen = f"copy job: {job.phase} {job.error}".rstrip() if job is not None else "no copy job"
                 raise BenchFailed(f"the move is not done after {MOVE_WAIT_S:.0f} s ({seen})")
             time.sleep(LOOK_S)
-
-    def _moved(self, tablet_id: str, source: str, uuid: str) -> bool:
-        for server in self.target.servers():
-            try:
-                statuses = self.target.client.list_tablets(server, [tablet_id])
-            except Refused:
-                continue
-            for status in statuses:
-                if status.role == "LEADER":
-                    config = config_from_pb(status.committed_config)
-                    member = config.member(uuid)
-                    return member is not None and member.votes and config.member(source) is None
-        return False

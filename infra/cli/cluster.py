@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from nyala.replica import tools
-from nyala.replica.base import Address, DataState, Refused
+from nyala.replica.base import DataState
 from nyala.replica.client import Client
-from nyala.replica.rpc import config_from_pb, pb
+from nyala.replica.rpc import pb
 
 from .context import Json, Masters, client, console, print_json, print_table, size_text
 
@@ -160,32 +160,18 @@ def move(
             return
         with console.status(f"moving {tablet_id[:8]} from {from_uuid[:8]} to {to_uuid[:8]}") as line:
             deadline = time.monotonic() + timeout_s
-            while not _moved(connected, tablet_id, from_uuid, to_uuid):
+            while not tools.has_moved(connected, tablet_id, from_uuid, to_uuid):
                 if time.monotonic() > deadline:
                     typer.echo(
                         f"not done after {timeout_s:.0f} s; the master goes on: `nyala tablet list`, `nyala copy list`",
                         err=True,
                     )
                     raise typer.Exit(1)
-                jobs = [j for j in _copies(connected) if j.tablet_id == tablet_id]
+                jobs = [j for j in tools.list_copies(connected) if j.tablet_id == tablet_id]
                 if jobs:
                     line.update(f"copying {size_text(jobs[0].bytes_done)} of {size_text(jobs[0].bytes_total)}")
                 time.sleep(0.2)
     typer.echo(f"moved {tablet_id[:8]} to {to_uuid[:8]}")
-
-
-def _moved(connected: Client, tablet_id: str, from_uuid: str, to_uuid: str) -> bool:
-    for server in connected.list_servers().servers:
-        try:
-            statuses = connected.list_tablets(server, [tablet_id])
-        except Refused:
-            continue
-        for status in statuses:
-            if status.role == "LEADER":
-                config = config_from_pb(status.committed_config)
-                target = config.member(to_uuid)
-                return target is not None and target.votes and config.member(from_uuid) is None
-    return False
 
 
 @tablet_app.command("leader-step-down")
@@ -202,24 +188,11 @@ def leader_step_down(
     typer.echo(f"{leader} leads {tablet_id}")
 
 
-def _copies(connected: Client) -> list[pb.CopyJob]:
-    jobs = []
-    for server in connected.list_servers().servers:
-        if not server.addresses:
-            continue
-        address = Address(server.addresses[0].host, server.addresses[0].port)
-        try:
-            jobs += list(connected.list_copies(address, server.uuid))
-        except Refused:
-            continue
-    return jobs
-
-
 @copy_app.command("list")
 def list_copies(masters: Masters = "", as_json: Json = False) -> None:
     """List tablet copies under way and lately ended, with their progress in bytes."""
     with client(masters) as connected:
-        jobs = _copies(connected)
+        jobs = tools.list_copies(connected)
     if as_json:
         fields = (
             "tablet_id",

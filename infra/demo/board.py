@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import threading
@@ -20,7 +19,7 @@ from nyala.infra.local import StackOptions, Supervisor
 from nyala.infra.local.jobs import JobProcess
 from nyala.pipeline import Topics, row_schema_json, writes_topic
 from nyala.replica import tools
-from nyala.replica.base import Address, Refused
+from nyala.replica.base import Refused
 from nyala.replica.client import WriterSchemaInfo
 from nyala.schemas import fingerprint64, parse_json
 
@@ -226,7 +225,7 @@ class Demo:
         deadline = time.monotonic() + WAIT_S
         shown: dict[str, str] = {}
         while self.rebalance.running:
-            for copy in self._copies():
+            for copy in tools.list_copies(self.cluster.client):
                 percent = 100 * copy.bytes_done // max(1, copy.bytes_total)
                 text = f"{copy.phase} {percent} % of {copy.bytes_total >> 20} MiB"
                 if shown.get(copy.tablet_id) != copy.phase:
@@ -241,17 +240,6 @@ class Demo:
         if status:
             raise DemoFailed(f"the rebalancing job ended with status {status}; see {self.rebalance.log_file}")
         self.mark("rebalanced", self.rebalance_began)
-
-    def _copies(self) -> list[Any]:
-        found = []
-        for child in self.supervisor.children.values():
-            if child.name.startswith("server") and child.pid and child.address:
-                try:
-                    address = Address.parse(child.address)
-                    found += self.cluster.client.list_copies(address, str(child.ready["uuid"]))
-                except Refused:
-                    continue
-        return found
 
     # ------------------------------------------------------------------------------------------------- the end
 
@@ -283,8 +271,6 @@ class Demo:
             self.say("cluster check: every replica of a tablet holds the same rows")
 
     def _keep(self) -> None:
-        state = self.supervisor.status()
-        (self.folder / "demo.json").write_text(json.dumps(state, indent=2))
         prefix = f"NYALA_DIR={self.folder} nyala"
         self.say("\nEverything stays up until Ctrl-C. In another terminal try:")
         for line in (

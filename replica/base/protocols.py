@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import BinaryIO, Protocol
+from typing import Protocol
 
 
 class Clock(Protocol):
@@ -96,6 +96,3 @@ class Disk(Protocol):
     def crash_point(self, name: str) -> None:
         """Die here if the named crash point is armed; otherwise nothing."""
         ...
-
-
-Reader = BinaryIO
