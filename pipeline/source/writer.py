@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
@@ -88,21 +87,5 @@ class Writer(DataSourceArrowWriter):  # type: ignore[misc]
 
     def _send(self, writer: SessionWriter, batch: Any) -> None:
         table = pa.Table.from_batches([batch])
-        parts = _by_nulls(table, set(self.handle.schema.key)) if self.options.ignore_null else [table]
-        for part in parts:
-            for wire in wire_batches(self.handle, part, self.options.op):
-                writer.send(wire)
-
-
-def _by_nulls(table: Any, key: set[str]) -> Iterator[Any]:
-    """Rows by which of their columns hold a value; each part has only those columns."""
-    optional = [name for name in table.column_names if name not in key and table.column(name).null_count]
-    if not optional:
-        yield table
-        return
-    masks = np.stack([table.column(name).is_null().to_numpy() for name in optional])
-    patterns, inverse = np.unique(masks, axis=1, return_inverse=True)
-    for number in range(patterns.shape[1]):
-        dropped = {name for name, null in zip(optional, patterns[:, number], strict=True) if null}
-        kept = [name for name in table.column_names if name not in dropped]
-        yield table.select(kept).take(pa.array(np.flatnonzero(inverse.reshape(-1) == number)))
+        for wire in wire_batches(self.handle, table, self.options.op, ignore_null=self.options.ignore_null):
+            writer.send(wire)

@@ -165,20 +165,26 @@ class Table:
         """
         return self._write(rows, RowOp.INSERT_IGNORE if ignore_existing else RowOp.INSERT)
 
-    def upsert(self, rows: Any) -> WriteResult:
-        """Add rows, or set the columns given where the key exists. Rows as in `insert`."""
-        return self._write(rows, RowOp.UPSERT)
+    def upsert(self, rows: Any, *, ignore_null: bool = False) -> WriteResult:
+        """Add rows, or set the columns given where the key exists. Rows as in `insert`.
 
-    def update(self, rows: Any, *, ignore_missing: bool = False) -> WriteResult:
-        """Set the columns given; a key that does not exist is an error of that row. Rows as in `insert`."""
-        return self._write(rows, RowOp.UPDATE_IGNORE if ignore_missing else RowOp.UPDATE)
+        `ignore_null`: a null leaves the column as it is; where the key is new, the column takes its default.
+        """
+        return self._write(rows, RowOp.UPSERT, ignore_null)
+
+    def update(self, rows: Any, *, ignore_missing: bool = False, ignore_null: bool = False) -> WriteResult:
+        """Set the columns given; a key that does not exist is an error of that row. Rows as in `insert`.
+
+        `ignore_null`: a null leaves the column as it is.
+        """
+        return self._write(rows, RowOp.UPDATE_IGNORE if ignore_missing else RowOp.UPDATE, ignore_null)
 
     def delete(self, rows: Any, *, ignore_missing: bool = False) -> WriteResult:
         """Remove the rows of these keys; other columns are not looked at. Rows as in `insert`."""
         return self._write(rows, RowOp.DELETE_IGNORE if ignore_missing else RowOp.DELETE)
 
-    def _write(self, rows: Any, op: RowOp) -> WriteResult:
-        return write(self._client, self._handle, rows, op)
+    def _write(self, rows: Any, op: RowOp, ignore_null: bool = False) -> WriteResult:
+        return write(self._client, self._handle, rows, op, ignore_null=ignore_null)
 
     def __repr__(self) -> str:
         columns = ", ".join(f"{c.name} {c.type.value}" for c in self._handle.schema.columns[:8])

@@ -194,8 +194,11 @@ def _first_failure(array: Any, target: Any) -> int:
     return at
 
 
-def write(client: Client, handle: TableHandle, rows: Any, op: RowOp) -> WriteResult:
-    """Write all rows. Row errors are in the result; anything else raises NotApplied or OutcomeUnknown."""
+def write(client: Client, handle: TableHandle, rows: Any, op: RowOp, *, ignore_null: bool = False) -> WriteResult:
+    """Write all rows. Row errors are in the result; anything else raises NotApplied or OutcomeUnknown.
+
+    `ignore_null`: an upsert or update leaves a column whose value is null as it is.
+    """
     columns = conform(as_table(rows, handle.schema), handle.schema, op) if _has_rows(rows) else None
     if columns is None or columns.num_rows == 0:
         return WriteResult(0, ())
@@ -203,7 +206,7 @@ def write(client: Client, handle: TableHandle, rows: Any, op: RowOp) -> WriteRes
     depth = 1 if _order_matters(columns, handle.schema) else None
     batches = 0
     try:
-        for batch in wire_batches(handle, columns, op):
+        for batch in wire_batches(handle, columns, op, ignore_null=ignore_null):
             batches += 1
             writer.send(batch, depth=depth)
         writer.flush()

@@ -25,6 +25,8 @@ class WireBatch(NamedTuple):
     rows: int
     first_offset: int
     last_offset: int
+    ignore_null: bool = False
+    """Upserts and updates leave a column whose value is null as it is."""
 
 
 def wire_batches(
@@ -34,11 +36,13 @@ def wire_batches(
     offsets: npt.NDArray[np.int64] | None = None,
     *,
     target_bytes: int = limits.BATCH_TARGET_BYTES,
+    ignore_null: bool = False,
 ) -> Iterator[WireBatch]:
     """Split rows by tablet, keep their order within each, cut to about `target_bytes`, encode.
 
     `columns`: pa.Table or pa.RecordBatch of columns of the table, among them the key, with the schema's types, at least
     one row. `ops`: one operation, or one for each row. `offsets`: ascending, one for each row; default: row numbers.
+    `ignore_null`: upserts and updates leave a column whose value is null as it is.
     """
     rows = columns.num_rows
     if rows == 0:
@@ -53,7 +57,8 @@ def wire_batches(
     many = len(handle.partition.partitions) > 1
     for pos in np.unique(position).tolist() if many else [0]:
         picked = batch.take(pa.array(np.flatnonzero(position == pos))) if many else batch
-        yield from _cut(int(pos), column_ids, picked, target_bytes)
+        for wire in _cut(int(pos), column_ids, picked, target_bytes):
+            yield wire._replace(ignore_null=ignore_null) if ignore_null else wire
 
 
 def _whole_batch(columns: Any, ops: Any, offsets: Any, schema: Any) -> Any:

@@ -50,6 +50,7 @@ def write_request(handle: TableHandle, tablet_id: str, batch: WireBatch) -> pb.W
         payload=batch.payload,
         payload_crc=batch.payload_crc,
         rows=batch.rows,
+        ignore_null=batch.ignore_null,
     )
 
 

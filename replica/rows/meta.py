@@ -11,6 +11,8 @@ import google_crc32c
 from nyala import schemas
 from nyala.replica.base import Corruption, RowCode
 
+_IGNORE_NULL = b"\x01"
+
 
 def crc32c(data: bytes | memoryview) -> int:
     """CRC-32C (Castagnoli) of `data`."""
@@ -50,6 +52,8 @@ class WriteMeta:
     client_id: str = ""
     sequence: int = 0
     first_incomplete: int = 0
+    ignore_null: bool = False
+    """Upserts and updates leave a column whose value is null as it is. In `reserved`, which older builds refuse."""
 
     def encode(self) -> bytes:
         """Bare Avro `WriteMeta`."""
@@ -65,7 +69,7 @@ class WriteMeta:
                 "client_id": self.client_id,
                 "sequence": self.sequence,
                 "first_incomplete": self.first_incomplete,
-                "reserved": b"",
+                "reserved": _IGNORE_NULL if self.ignore_null else b"",
             },
         )
 
@@ -76,7 +80,7 @@ class WriteMeta:
             raw = schemas.decode("write_meta", data)
         except (EOFError, ValueError, IndexError, struct.error, OverflowError, MemoryError) as e:
             raise Corruption("a WRITE entry's meta cannot be decoded", bytes=len(data), reason=str(e)) from e
-        if raw["reserved"]:
+        if raw["reserved"] not in (b"", _IGNORE_NULL):
             raise Corruption("a WRITE entry's meta carries fields of a newer build", bytes=len(raw["reserved"]))
         source = raw["source"]
         return cls(
@@ -91,4 +95,5 @@ class WriteMeta:
             client_id=raw["client_id"],
             sequence=raw["sequence"],
             first_incomplete=raw["first_incomplete"],
+            ignore_null=raw["reserved"] == _IGNORE_NULL,
         )

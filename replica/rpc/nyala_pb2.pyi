@@ -463,7 +463,7 @@ class SourceKey(_message.Message):
     def __init__(self, cluster_id: _Optional[str] = ..., topic_id: _Optional[str] = ..., kafka_partition: _Optional[int] = ...) -> None: ...
 
 class WriteRequest(_message.Message):
-    __slots__ = ("dest_uuid", "tablet_id", "table_id", "schema_id", "column_ids", "payload", "payload_crc", "rows", "source", "generation", "has_after", "after", "done", "client_id", "sequence", "first_incomplete", "propagated_time")
+    __slots__ = ("dest_uuid", "tablet_id", "table_id", "schema_id", "column_ids", "payload", "payload_crc", "rows", "source", "generation", "has_after", "after", "done", "client_id", "sequence", "first_incomplete", "propagated_time", "ignore_null")
     DEST_UUID_FIELD_NUMBER: _ClassVar[int]
     TABLET_ID_FIELD_NUMBER: _ClassVar[int]
     TABLE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -481,6 +481,7 @@ class WriteRequest(_message.Message):
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     FIRST_INCOMPLETE_FIELD_NUMBER: _ClassVar[int]
     PROPAGATED_TIME_FIELD_NUMBER: _ClassVar[int]
+    IGNORE_NULL_FIELD_NUMBER: _ClassVar[int]
     dest_uuid: str
     tablet_id: str
     table_id: str
@@ -498,7 +499,8 @@ class WriteRequest(_message.Message):
     sequence: int
     first_incomplete: int
     propagated_time: int
-    def __init__(self, dest_uuid: _Optional[str] = ..., tablet_id: _Optional[str] = ..., table_id: _Optional[str] = ..., schema_id: _Optional[int] = ..., column_ids: _Optional[_Iterable[int]] = ..., payload: _Optional[bytes] = ..., payload_crc: _Optional[int] = ..., rows: _Optional[int] = ..., source: _Optional[_Union[SourceKey, _Mapping]] = ..., generation: _Optional[int] = ..., has_after: _Optional[bool] = ..., after: _Optional[int] = ..., done: _Optional[int] = ..., client_id: _Optional[str] = ..., sequence: _Optional[int] = ..., first_incomplete: _Optional[int] = ..., propagated_time: _Optional[int] = ...) -> None: ...
+    ignore_null: bool
+    def __init__(self, dest_uuid: _Optional[str] = ..., tablet_id: _Optional[str] = ..., table_id: _Optional[str] = ..., schema_id: _Optional[int] = ..., column_ids: _Optional[_Iterable[int]] = ..., payload: _Optional[bytes] = ..., payload_crc: _Optional[int] = ..., rows: _Optional[int] = ..., source: _Optional[_Union[SourceKey, _Mapping]] = ..., generation: _Optional[int] = ..., has_after: _Optional[bool] = ..., after: _Optional[int] = ..., done: _Optional[int] = ..., client_id: _Optional[str] = ..., sequence: _Optional[int] = ..., first_incomplete: _Optional[int] = ..., propagated_time: _Optional[int] = ..., ignore_null: _Optional[bool] = ...) -> None: ...
 
 class RowErrorPb(_message.Message):
     __slots__ = ("offset", "code", "column")

@@ -122,6 +122,7 @@ def _meta(request: Any) -> WriteMeta:
         client_id=request.client_id,
         sequence=request.sequence,
         first_incomplete=request.first_incomplete,
+        ignore_null=request.ignore_null,
     )
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nyala.replica.base import RowCode, limits
-from nyala.replica.rows import OFFSET_COLUMN, OP_COLUMN, RowError, RowOp, TableSchema
+from nyala.replica.rows import OFFSET_COLUMN, OP_COLUMN, Column, RowError, RowOp, TableSchema
 
 from .block import Needles, needles_of
 from .columns import equal_rows, filled, take
@@ -36,6 +36,8 @@ _KNOWN = _table(*RowOp)
 _INSERTS = _table(RowOp.INSERT, RowOp.INSERT_IGNORE)
 _UPDATES = _table(RowOp.UPDATE, RowOp.UPDATE_IGNORE)
 _DELETES = _table(RowOp.DELETE, RowOp.DELETE_IGNORE)
+_LEAVES_NULLS = _table(RowOp.UPSERT, RowOp.UPDATE, RowOp.UPDATE_IGNORE)
+"""Operations to which a null means `as it is` in a batch that says so."""
 _MUST_EXIST = _table(RowOp.UPDATE, RowOp.DELETE)
 _NEVER_FAIL = _table(RowOp.UPSERT, RowOp.INSERT_IGNORE, RowOp.UPDATE_IGNORE, RowOp.DELETE_IGNORE)
 _SETTLE_ALL = _table(RowOp.UPSERT, RowOp.DELETE_IGNORE)
@@ -48,12 +50,14 @@ class WireRows(NamedTuple):
     columns: dict[int, Any]
     ops: npt.NDArray[np.uint8]
     offsets: I64
+    ignore_null: bool = False
+    """Whether upserts and updates leave a column whose value is null as it is, as if it were not given."""
 
     @classmethod
-    def of_batch(cls, batch: Any, column_ids: tuple[int, ...]) -> WireRows:
+    def of_batch(cls, batch: Any, column_ids: tuple[int, ...], ignore_null: bool = False) -> WireRows:
         """The rows of a decoded write batch."""
         columns = {column_id: batch.column(pos) for pos, column_id in enumerate(column_ids)}
-        return cls(columns, batch.column(OP_COLUMN).to_numpy(), batch.column(OFFSET_COLUMN).to_numpy())
+        return cls(columns, batch.column(OP_COLUMN).to_numpy(), batch.column(OFFSET_COLUMN).to_numpy(), ignore_null)
 
     def take(self, rows: I64) -> WireRows:
         """The rows at these positions."""
@@ -61,16 +65,23 @@ class WireRows(NamedTuple):
             return self
         if len(rows) and int(rows[-1]) - int(rows[0]) + 1 == len(rows):
             return self.slice(int(rows[0]), len(rows))
-        return WireRows({i: take(c, rows) for i, c in self.columns.items()}, self.ops[rows], self.offsets[rows])
+        columns = {i: take(c, rows) for i, c in self.columns.items()}
+        return self._replace(columns=columns, ops=self.ops[rows], offsets=self.offsets[rows])
 
     def slice(self, at: int, count: int) -> WireRows:
         """`count` rows from position `at` on, zero-copy."""
         columns = {i: c.slice(at, count) for i, c in self.columns.items()}
-        return WireRows(columns, self.ops[at : at + count], self.offsets[at : at + count])
+        return self._replace(columns=columns, ops=self.ops[at : at + count], offsets=self.offsets[at : at + count])
 
     def keys(self, schema: TableSchema) -> list[Any]:
         """The key's columns in key order."""
         return [self.columns[c.id] for c in schema.key_columns]
+
+    def gappy(self, schema: TableSchema) -> list[Column]:
+        """Columns that some rows give and others leave as they are."""
+        if not self.ignore_null:
+            return []
+        return [c for c in schema.columns if c.id in self.columns and self.columns[c.id].null_count]
 
 
 class Checked(NamedTuple):
@@ -163,6 +174,8 @@ def _check_required(rows: WireRows, schema: TableSchema, fail: Callable[..., Non
                 fail(_INSERTS[np.minimum(rows.ops, _OPS - 1)], RowCode.NULL_IN_REQUIRED_COLUMN, column.name)
         elif array.null_count:
             bad = _as_mask(pc.is_null(array)) & ~_DELETES[np.minimum(rows.ops, _OPS - 1)]
+            if rows.ignore_null:
+                bad &= ~_LEAVES_NULLS[np.minimum(rows.ops, _OPS - 1)]
             fail(bad, RowCode.NULL_IN_REQUIRED_COLUMN, column.name)
 
 
@@ -187,7 +200,7 @@ def _rounds(rows: WireRows, h: U64, schema: TableSchema) -> list[tuple[WireRows,
     """Cut into parts in which each key occurs once. Rows that a later one makes pointless are left out first."""
     order = np.argsort(h, kind="stable")
     same_as_next = np.append(h[order[1:]] == h[order[:-1]], False)
-    full = all(c.id in rows.columns for c in schema.columns)
+    full = all(c.id in rows.columns for c in schema.columns) and not rows.gappy(schema)
     never_fail, settle = _NEVER_FAIL[rows.ops], _SETTLE_ALL[rows.ops]
     if not full:
         # A partial upsert reads the row before it, and fails on an absent one that it cannot complete.
@@ -222,10 +235,10 @@ def _apply_round(
 ) -> None:
     """One round: decide for each row from whether its key is live, then change the stores."""
     ops = rows.ops
-    missing = [c for c in schema.columns if c.id not in rows.columns]
+    missing, gappy = [c for c in schema.columns if c.id not in rows.columns], rows.gappy(schema)
     upsert = ops == RowOp.UPSERT
     # A full upsert need not know what it replaces: blocks are looked up later, in one go, before anyone reads.
-    lazy = upsert if not missing else np.zeros(len(ops), dtype=np.bool_)
+    lazy = upsert if not missing and not gappy else np.zeros(len(ops), dtype=np.bool_)
     found = stores.locate(h, rows.keys(schema), lazy, needles)
     live, inserts = found.live, _INSERTS[ops]
     failed = (live & (ops == RowOp.INSERT)) | (~live & _MUST_EXIST[ops])
@@ -239,24 +252,30 @@ def _apply_round(
         bad = fresh & upsert
         errors.extend(RowError(o, RowCode.NULL_IN_REQUIRED_COLUMN, required.name) for o in rows.offsets[bad].tolist())
         fresh &= ~bad
+    for column in (c for c in gappy if not c.nullable and c.default is None):
+        bad = fresh & upsert & _as_mask(pc.is_null(rows.columns[column.id]))
+        errors.extend(RowError(o, RowCode.NULL_IN_REQUIRED_COLUMN, column.name) for o in rows.offsets[bad].tolist())
+        fresh &= ~bad
     over = live & (upsert | _UPDATES[ops])
     ended = over | (live & _DELETES[ops])
     # Old values are read before they end, and new versions are added after the old ones ended.
-    if not missing:
+    if not missing and not gappy:
         _append(stores, schema, rows, None, fresh | over, found, ended, ts)
         return
-    merged = _old_columns(stores, schema, missing, found, over)
+    merged = _old_columns(stores, schema, missing + gappy, found, over)
     _append(stores, schema, rows, merged, over, found, ended, ts)
     _append(stores, schema, rows, None, fresh, found, None, ts)
 
 
-def _old_columns(stores: Stores, schema: TableSchema, missing: list[Any], found: Found, over: Bools) -> dict[int, Any]:
-    """By column id, the values that rows to be updated have now in the columns which the batch does not give."""
+def _old_columns(
+    stores: Stores, schema: TableSchema, wanted: list[Column], found: Found, over: Bools
+) -> dict[int, Any]:
+    """By column id, the values that rows to be updated have now in the columns which not every row gives."""
     hit = np.flatnonzero(over)
     if not len(hit):
         return {}
     old = stores.gather(found, hit, schema)
-    return {c.id: old.column(schema.names.index(c.name)) for c in missing}
+    return {c.id: old.column(schema.names.index(c.name)) for c in wanted}
 
 
 def _append(
@@ -276,10 +295,12 @@ def _append(
         return
     part = rows.take(hit)
     arrays = []
+    leaves = _LEAVES_NULLS[part.ops] & part.ignore_null
     for column in schema.columns:
         array = part.columns.get(column.id)
-        if array is None and old:
-            array = old[column.id]
-        arrays.append(filled(column, len(hit)) if array is None else array)
+        if array is None or (part.ignore_null and array.null_count):
+            stays = old[column.id] if old else filled(column, len(hit))
+            array = stays if array is None else pc.if_else(pa.array(leaves & _as_mask(pc.is_null(array))), stays, array)
+        arrays.append(array)
     batch = pa.RecordBatch.from_arrays(arrays, schema=schema.arrow)
     stores.add(found, hit, batch, schema, ts)

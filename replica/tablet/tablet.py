@@ -339,7 +339,7 @@ class Tablet:
 
     def _apply_rows(self, entry: Entry, meta: WriteMeta, ts: int, state: SourceState | None) -> ApplyResult:
         batch = self._decode(entry.schema_id, meta.column_ids, entry.payload, meta.rows)
-        rows = WireRows.of_batch(batch, meta.column_ids)
+        rows = WireRows.of_batch(batch, meta.column_ids, meta.ignore_null)
         schema = self._schema
         if entry.schema_id != schema.schema_id:
             current = {c.id for c in schema.columns}

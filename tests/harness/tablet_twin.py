@@ -165,9 +165,11 @@ class Twin:
         history = self.versions.get(key)
         return history[-1][1] if history else None
 
-    def apply_row(self, names: list[str], row: dict[str, Any], time: int) -> RowError | None:
+    def apply_row(self, names: list[str], row: dict[str, Any], time: int, ignore_null: bool = False) -> RowError | None:
         """One row, one decision."""
         op, offset = row["op"], row["offset"]
+        if ignore_null and op in (RowOp.UPSERT, RowOp.UPDATE, RowOp.UPDATE_IGNORE):
+            names = [n for n in names if n in self.schema.key or row.get(n) is not None]
         if op not in list(RowOp):
             return RowError(offset, RowCode.UNKNOWN_OPERATION, "")
         for name in self.schema.key:
@@ -208,7 +210,13 @@ class Twin:
         return None
 
     def apply(
-        self, names: list[str], rows: list[dict[str, Any]], time: int, after: int | None, done: int
+        self,
+        names: list[str],
+        rows: list[dict[str, Any]],
+        time: int,
+        after: int | None,
+        done: int,
+        ignore_null: bool = False,
     ) -> tuple[Code | None, list[RowError]]:
         """One batch of the source, row by row; (refusal, row errors)."""
         time = max(time, self.time + 1)
@@ -223,7 +231,7 @@ class Twin:
                 if row["offset"] in self.errors:
                     result.append(self.errors[row["offset"]])
                 continue
-            error = self.apply_row(names, row, time)
+            error = self.apply_row(names, row, time, ignore_null)
             if error is not None:
                 result.append(error)
                 if error.offset >= self.done:

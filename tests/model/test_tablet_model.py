@@ -58,7 +58,7 @@ class _Run:
         self.index = 0
         self.log: list[Any] = []
         self.offset = 0
-        self.sent: list[tuple[list[str], list[dict[str, Any]]]] = []
+        self.sent: list[tuple[list[str], list[dict[str, Any]], bool]] = []
 
     def step(self) -> None:
         action = self.rng.random()
@@ -93,23 +93,26 @@ class _Run:
         for _ in range(self.rng.choice([1, 1, 3, 12, 40])):
             self.offset += self.rng.choice([1, 1, 1, 7])
             rows.append(_row(self.rng, self.schema, names, self.offset, self.keys))
-        self.sent.append((names, rows))
-        self.send(names, rows, after=self.rng.choice([None, self.twin.last if self.twin.last >= 0 else None]))
+        ignore_null = self.rng.random() < 0.3
+        self.sent.append((names, rows, ignore_null))
+        self.send(
+            names, rows, ignore_null, after=self.rng.choice([None, self.twin.last if self.twin.last >= 0 else None])
+        )
 
     def replay_some(self) -> None:
         """A batch again, cut elsewhere, or one that builds on what never came."""
         if not self.sent:
             return
-        names, rows = self.rng.choice(self.sent)
+        names, rows, ignore_null = self.rng.choice(self.sent)
         low = self.rng.randrange(len(rows))
-        self.send(names, rows[low:], after=self.rng.choice([None, self.offset + 5]))
+        self.send(names, rows[low:], ignore_null, after=self.rng.choice([None, self.offset + 5]))
 
-    def send(self, names: list[str], rows: list[dict[str, Any]], after: int | None) -> None:
+    def send(self, names: list[str], rows: list[dict[str, Any]], ignore_null: bool, after: int | None) -> None:
         self.index += 1
         done = self.rng.choice([0, self.twin.done, max(0, self.twin.last - 5)])
-        entry = write_entry(self.index, self.schema, names, rows, after=after, done=done)
+        entry = write_entry(self.index, self.schema, names, rows, after=after, done=done, ignore_null=ignore_null)
         self.log.append(entry)
-        code, errors = self.twin.apply(names, rows, entry.hybrid_time, after, done)
+        code, errors = self.twin.apply(names, rows, entry.hybrid_time, after, done, ignore_null)
         self.tablet.check_write(1, self.schema.column_ids(names), entry.payload, entry.payload_crc, len(rows))
         (result,) = self.tablet.apply([entry])
         assert (result.error.code if result.error else None) == code

@@ -71,9 +71,12 @@ def test_writes_of_each_kind_and_what_they_leave(cluster: nyala.Cluster) -> None
     assert [e.row for e in table.delete([{"k": 2}, {"k": 77}]).errors] == [1]
     assert table.delete([{"k": 77}], ignore_missing=True).ok
     assert table.insert([]) == nyala.WriteResult(0, ())
+    partial = [{"k": 0, "v": None, "n": 7}, {"k": 1, "v": "e", "n": None}, {"k": 7, "v": None, "n": None}]
+    assert table.upsert(partial, ignore_null=True).applied == 3
+    assert table.update([{"k": 3, "v": "f", "n": None}], ignore_null=True).ok
     rows = table.scan().to_arrow().sort_by("k").to_pylist()
     assert [(r["k"], r["v"], r["n"]) for r in rows] == [
-        (0, "d", 0), (1, "a", 100), (3, "a", 3), (4, "a", 4), (5, "b", 0), (6, "d", None),
+        (0, "d", 7), (1, "e", 100), (3, "f", 3), (4, "a", 4), (5, "b", 0), (6, "d", None), (7, None, None),
     ]  # fmt: skip
 
 

@@ -314,3 +314,30 @@ def test_scans_beside_apply_flush_and_compaction_see_one_moment() -> None:
     assert failures == []
     assert {r["v"] for r in rows_of(tablet.scan(), INT_SCHEMA)} == {149}
     disk.close()
+
+
+def test_ignore_null_leaves_columns_as_they_are_row_by_row() -> None:
+    """Goal: in a batch that says so, a null of an upsert or update keeps what is there, a new key takes defaults, and
+    rows of one key count in their order; inserts and other batches mean their nulls. Method: one batch of all kinds,
+    sources and columns that hold each pattern of nulls, then the table."""
+    _, tablet = _filled(4)
+    nothing = {"v": None, "s": None, "r": None}
+    rows = [
+        _row(100, 0, **nothing),
+        _row(101, 1, **{**nothing, "v": 7}),
+        _row(102, 1, **{**nothing, "r": 8}),
+        _row(103, 2, RowOp.UPDATE, **{**nothing, "s": "new"}),
+        _row(104, 20, **{**nothing, "r": 5}),
+        _row(105, 21, **{**nothing, "v": 5}),
+        _row(106, 22, RowOp.INSERT, **{**nothing, "s": "x", "r": 1}),
+        _row(107, 23, RowOp.INSERT, **{**nothing, "r": 1}),
+        _row(108, 3, RowOp.DELETE, **nothing),
+    ]
+    (result,) = tablet.apply([write_entry(2, INT_SCHEMA, NAMES, rows, ignore_null=True)])
+    required = RowCode.NULL_IN_REQUIRED_COLUMN
+    assert [(e.offset, e.code, e.column) for e in result.row_errors] == [(105, required, "r"), (107, required, "s")]
+    assert [(r["k"], r["v"], r["s"], r["r"]) for r in rows_of(tablet.scan(), INT_SCHEMA)] == [
+        (0, 0, "abc", 1), (1, 7, "abc", 8), (2, 2, "new", 1), (20, None, "-", 5), (22, None, "x", 1),
+    ]  # fmt: skip
+    (result,) = tablet.apply([write_entry(3, INT_SCHEMA, NAMES, [_row(200, 1, v=None)])])
+    assert not result.row_errors and rows_of(tablet.scan(), INT_SCHEMA)[1]["v"] is None
