@@ -9,6 +9,7 @@ from .decode import RowDecoder, WriterSchema
 from .errors import QueryInterrupted, QueryRefused
 from .framing import Framing
 from .ingest import IngestOptions, IngestQuery
+from .lease import release_run
 from .letters import Letter, LettersUnreadable, read_letters, replay_letters
 from .progress import Progress
 from .publish import PublishFailed, RowPublisher
@@ -45,6 +46,7 @@ __all__ = [
     "key_schema_json",
     "letter_key",
     "read_letters",
+    "release_run",
     "replay_letters",
     "row_schema_json",
     "run_with_restarts",

@@ -15,17 +15,18 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from nyala.replica.base import Code, Refused, check, limits, new_uuid
+from nyala.replica.base import Refused, check, limits
 from nyala.replica.client import Client, TableHandle, parse_masters
-from nyala.replica.rows import SourceKey
 from nyala.replica.rpc import pb, source_to_pb
 
 from .checkpoint import Checkpoint
 from .dead_letters import LETTER_BYTES_MAX
 from .errors import QueryInterrupted, QueryRefused, of_refusal, of_spark
+from .lease import SourceLease
+from .owner import new_owner_run
 from .progress import Progress
 from .session import raise_if_ended
-from .task import KAFKA_COLUMNS, RESULT_SCHEMA, SEND_DEADLINE_S, Position, TaskPlan, run_task
+from .task import KAFKA_COLUMNS, RESULT_SCHEMA, SEND_DEADLINE_S, TaskPlan, run_task
 from .topics import TopicIdentity, Topics, dead_letter_topic, grown_text, reset_to_new_topic, writes_topic
 
 RESERVED_KAFKA_OPTIONS = frozenset(
@@ -64,7 +65,11 @@ class IngestOptions:
     isolation: str = "read_committed"
     lease_s: float = 30.0
     owner_wait_s: float = 40.0
-    """How long to wait for another owner's lease to end; longer than a lease, so that a dead query's one ends."""
+    """How long to wait for another owner's lease to end; longer than a lease, so that a dead query's one ends.
+
+    A dead one of this machine is not waited for, and a live one is seen to renew."""
+    owner_run: str = field(default_factory=new_owner_run)
+    """Id of this run in the catalog: a new one in each process, the same for restarts with the same options."""
     accept_partitions: int = 0
     """How many partitions the topic may have grown to since it was opened first; 0: it must not have grown."""
     dead_letters_max: int | None = None
@@ -100,7 +105,7 @@ class IngestQuery:
         self._topics = Topics(options.bootstrap)
         self._failure: BaseException | None = None
         self._query: Any = None
-        self._positions: dict[int, Position] = {}
+        self._lease: SourceLease | None = None
         self._stopping = threading.Event()
         self._known: dict[int, dict[str, int]] = {}
         self._dead_letters = 0
@@ -108,29 +113,30 @@ class IngestQuery:
     def run(self) -> None:
         """Run until the query ends. QueryRefused: a person must act; QueryInterrupted: start another run.
 
-        The lease is given back, on SystemExit too, unless another run is to follow: that one has the same owner id.
+        The lease is given back however the run ends, on SystemExit too. Who takes it before the next run displaces this
+        query in order: a query writes only under its lease.
         """
-        keeps_lease = False
         try:
             self._run()
         except QueryInterrupted as error:
             raise_if_ended(self._spark, error)
-            keeps_lease = True
             raise
         finally:
             self._stopping.set()
             self._end_query()
-            if self._positions and not keeps_lease:
-                self._release()
+            if self._lease is not None:
+                self._lease.release()
             self._topics.close()
             self._client.close()
 
     def _run(self) -> None:
         try:
-            self._open()
-            threading.Thread(target=self._renew_forever, name="lease", daemon=True).start()
-            self._query = self._start_query()
-            self._query.awaitTermination()
+            lease = self._open()
+            self._in_background(lambda: lease.renew_until(self._stopping, self._fail), "lease")
+            self._in_background(self._watch_topic, "topic")
+            self._query = self._start_query(lease)
+            if self._failure is None:
+                self._query.awaitTermination()
             if self._failure is not None:
                 raise of_spark(self._failure)
         except (QueryRefused, QueryInterrupted):
@@ -138,7 +144,11 @@ class IngestQuery:
         except Refused as error:
             raise of_refusal(error) from error
         except Exception as error:
-            raise of_spark(self._failure or error) from error
+            ended = of_spark(self._failure or error)
+            if isinstance(ended, QueryRefused) and self._failure is None:
+                # Spark says that offsets are gone or changed; what became of the topic says what to do.
+                self._topics.check_unchanged(self._topic, self._table.name)
+            raise ended from error
 
     def stop(self) -> None:
         """End the query after the micro-batch that is running."""
@@ -154,7 +164,7 @@ class IngestQuery:
 
     # ------------------------------------------------------------------------------------------------ start
 
-    def _open(self) -> None:
+    def _open(self) -> SourceLease:
         """Everything that can refuse the query, before anything is read."""
         options = self._options
         self._table: TableHandle = self._client.get_table(options.table)
@@ -171,57 +181,32 @@ class IngestQuery:
                 f"{self._topic.topic_id}): to read the new topic, remove the checkpoint and run "
                 f"`{reset_to_new_topic(options.table, topic)}`"
             )
-        self._check_not_grown()
-        self._owner = own.get("owner_run") or new_uuid()
-        self._open_sources(own.get("table_id", ""))
-        self._checkpoint.write_own(
-            {"owner_run": self._owner, "table_id": self._table.table_id, "topic_id": self._topic.topic_id}
-        )
+        lease = self._lease = SourceLease(self._client, self._table, self._topic, options.owner_run, options.lease_s)
+        known, now = lease.known_partitions(), self._topic.partitions
+        if known and known < now and options.accept_partitions != now:
+            raise QueryRefused(grown_text(topic, known, now))
+        lease.open(self._opens(lease), own.get("table_id", ""), options.owner_wait_s, self._stopping)
+        self._checkpoint.write_own({"table_id": self._table.table_id, "topic_id": self._topic.topic_id})
+        return lease
 
-    def _check_not_grown(self) -> None:
-        """QueryRefused if the catalog knows fewer partitions of this topic than it has, and nobody accepted that."""
-        now = self._topic.partitions
-        known = sum(1 for p in self._client.list_sources(self._table.name) if self._is_mine(p.source))
-        if known and known < now and self._options.accept_partitions != now:
-            raise QueryRefused(grown_text(self._topic.topic, known, now))
-
-    def _is_mine(self, source: pb.SourceKey) -> bool:
-        return (source.cluster_id, source.topic_id) == (self._topic.cluster_id, self._topic.topic_id)
-
-    def _open_sources(self, checkpoint_table_id: str) -> None:
+    def _opens(self, lease: SourceLease) -> list[pb.SourceOpen]:
+        """What to ask the catalog for: each partition with where the checkpoint, or else the topic, begins."""
         topic = self._topic
         at = self._checkpoint.next_offsets(topic.topic)
         latest = self._options.starting == "latest"
         initial = self._topics.offsets(topic.topic, topic.partitions, latest=latest)
         opens = []
         for number in range(topic.partitions):
-            each = pb.SourceOpen(source=source_to_pb(self._source(number)), topic=topic.topic)
+            each = pb.SourceOpen(source=source_to_pb(lease.source(number)), topic=topic.topic)
             each.initial_start = initial[number]
             if at is not None and number in at:
                 each.has_checkpoint, each.checkpoint_offset = True, at[number]
             opens.append(each)
-        deadline = time.monotonic() + self._options.owner_wait_s
-        while True:
-            try:
-                opened = self._client.open_sources(
-                    self._options.table,
-                    opens,
-                    owner_run=self._owner,
-                    lease_us=self._lease_us,
-                    checkpoint_table_id=checkpoint_table_id,
-                )
-                break
-            except Refused as error:
-                if error.code is not Code.SOURCE_OWNED or time.monotonic() > deadline:
-                    raise
-                # A killed driver's lease ends by itself; a live one's is renewed until we give up.
-                if self._stopping.wait(1.0):
-                    raise
-        self._positions = {p.source.kafka_partition: Position(p.generation, p.done) for p in opened.positions}
+        return opens
 
-    def _start_query(self) -> Any:
+    def _start_query(self, lease: SourceLease) -> Any:
         options = self._options
-        begin = json.dumps({self._topic.topic: {str(p): position.done for p, position in self._positions.items()}})
+        begin = json.dumps({self._topic.topic: {str(p): position.done for p, position in lease.positions.items()}})
         reader = (
             self._spark.readStream.format("kafka")
             .option("kafka.bootstrap.servers", options.bootstrap)
@@ -234,7 +219,7 @@ class IngestQuery:
         reader = reader.option("kafka.max.poll.records", "20000").option("kafka.max.partition.fetch.bytes", "4194304")
         reader = reader.option("maxOffsetsPerTrigger", str(options.offsets_per_trigger_max))
         reader = reader.options(**options.kafka)
-        writer = reader.load().select(*KAFKA_COLUMNS).writeStream.foreachBatch(self._micro_batch)
+        writer = reader.load().select(*KAFKA_COLUMNS).writeStream.foreachBatch(partial(self._micro_batch, lease))
         writer = writer.queryName(f"nyala ingest {options.table}").option("checkpointLocation", options.checkpoint)
         if options.available_now:
             writer = writer.trigger(availableNow=True)
@@ -244,21 +229,21 @@ class IngestQuery:
 
     # ------------------------------------------------------------------------------------------ micro-batches
 
-    def _micro_batch(self, rows: Any, batch_id: int) -> None:
+    def _micro_batch(self, lease: SourceLease, rows: Any, batch_id: int) -> None:
         try:
-            self._carry_out(rows, batch_id)
+            self._carry_out(lease, rows, batch_id)
         except Exception as error:
             # Spark hands on only the text; `run` wants the exception itself.
             self._failure = self._failure or of_spark(error)
             raise
 
-    def _carry_out(self, rows: Any, batch_id: int) -> None:
+    def _carry_out(self, lease: SourceLease, rows: Any, batch_id: int) -> None:
         started = time.perf_counter()
         if self._failure is not None:
             raise self._failure
         self._topics.check_unchanged(self._topic, self._table.name)
         ends = self._checkpoint.batch_end(batch_id, self._topic.topic)
-        results = rows.mapInArrow(partial(run_task, self._plan()), RESULT_SCHEMA).collect()
+        results = rows.mapInArrow(partial(run_task, self._plan(lease)), RESULT_SCHEMA).collect()
         self._topics.check_unchanged(self._topic, self._table.name)
         progress = Progress(batch_id=batch_id, duration_s=time.perf_counter() - started, ends=ends)
         for row in results:
@@ -267,7 +252,7 @@ class IngestQuery:
                 known[row.tablet_id] = max(row.acknowledged, known.get(row.tablet_id, -1))
             else:
                 progress.add(row)
-        self._advance(ends)
+        lease.advance(ends)
         self._dead_letters += progress.dead_letters
         self._report(progress)
         most = self._options.dead_letters_max
@@ -277,61 +262,39 @@ class IngestQuery:
                 f"`nyala dead-letter list {self._options.table}`, then start the query again or raise the limit"
             )
 
-    def _plan(self) -> TaskPlan:
+    def _plan(self, lease: SourceLease) -> TaskPlan:
         return TaskPlan(
             table=self._table,
             topic=self._topic,
             masters=self._options.masters,
             bootstrap=self._options.bootstrap,
             dead_letter_topic=self._dead_topic,
-            positions=dict(self._positions),
+            positions=dict(lease.positions),
             known={partition: dict(known) for partition, known in self._known.items()},
             batch_bytes=self._options.batch_bytes,
             deadline_s=self._options.send_deadline_s,
         )
 
-    # ------------------------------------------------------------------------------- the catalog's positions
+    def _in_background(self, work: Callable[[], None], name: str) -> None:
+        threading.Thread(target=work, name=name, daemon=True).start()
 
-    @property
-    def _lease_us(self) -> int:
-        return int(self._options.lease_s * 1e6)
-
-    def _source(self, partition: int) -> SourceKey:
-        return SourceKey(self._topic.cluster_id, self._topic.topic_id, partition)
-
-    def _advance(self, ends: Mapping[int, int], *, release: bool = False) -> None:
-        """Move `done` and renew the lease. It must succeed before Spark commits: no checkpoint is ever above `done`.
-
-        Every partition is named, moved or not: the catalog renews and releases what is named, and refuses what is lost.
-        """
-        moved = {
-            partition: Position(self._positions[partition].generation, end)
-            for partition, end in ends.items()
-            if partition in self._positions and end > self._positions[partition].done
-        }
-        advances = [
-            pb.SourceAdvance(source=source_to_pb(self._source(each)), generation=at.generation, done=at.done)
-            for each, at in sorted({**self._positions, **moved}.items())
-        ]
-        self._client.advance_sources(
-            self._table.table_id, advances, owner_run=self._owner, lease_us=self._lease_us, release=release
-        )
-        self._positions.update(moved)
-
-    def _renew_forever(self) -> None:
-        """Keep the lease while no micro-batch does. A lost one ends the query: somebody else reads the source."""
-        while not self._stopping.wait(self._options.lease_s / 3):
-            try:
-                self._advance({})
-            except Refused as error:
-                if isinstance(of_refusal(error), QueryRefused):
-                    self._failure = of_refusal(error)
-                    self._end_query()
-                    return
-
-    def _release(self) -> None:
+    def _watch_topic(self) -> None:
+        """Notice a topic that was deleted, recreated or grown while no micro-batch looks at it."""
+        topics = Topics(self._options.bootstrap)
         try:
-            self._advance({}, release=True)
-        except Refused:
-            # The lease ends by itself.
-            return
+            while not self._stopping.wait(self._options.lease_s / 3):
+                try:
+                    topics.check_unchanged(self._topic, self._table.name)
+                except QueryInterrupted:
+                    # Kafka is away: the query itself finds out, or waits for it.
+                    continue
+                except QueryRefused as refusal:
+                    self._fail(refusal)
+                    return
+        finally:
+            topics.close()
+
+    def _fail(self, refusal: QueryRefused) -> None:
+        """End the query from another thread; `run` raises the refusal."""
+        self._failure = self._failure or refusal
+        self._end_query()

@@ -62,15 +62,26 @@ class Topics:
 
     def identity(self, topic: str) -> TopicIdentity:
         """The topic as it is now; QueryRefused if there is none."""
-        described = self._call(lambda admin: (admin.describe_topics([topic])[0], admin.describe_cluster()))
-        found, cluster = described
-        if found["error_code"] == _UNKNOWN_TOPIC or not found["partitions"]:
+        found = self._identity(topic)
+        if found is None:
             raise QueryRefused(f"there is no topic {topic}: create it, then start the query again")
+        return found
+
+    def _identity(self, topic: str) -> TopicIdentity | None:
+        found, cluster = self._call(lambda admin: (admin.describe_topics([topic])[0], admin.describe_cluster()))
+        if found["error_code"] == _UNKNOWN_TOPIC or not found["partitions"]:
+            return None
         return TopicIdentity(str(cluster["cluster_id"]), topic, str(found["topic_id"]), len(found["partitions"]))
 
     def check_unchanged(self, expected: TopicIdentity, table: str) -> None:
-        """QueryRefused if the topic was recreated or grown since `expected` was read."""
-        now = self.identity(expected.topic)
+        """QueryRefused if the topic was deleted, recreated or grown since `expected` was read."""
+        now = self._identity(expected.topic)
+        if now is None:
+            raise QueryRefused(
+                f"topic {expected.topic} (id {expected.topic_id}) was deleted under the query: what was not read is "
+                "gone. To go on in a new topic of its name, create it, remove this query's checkpoint and run "
+                f"`{reset_to_new_topic(table, expected.topic)}`"
+            )
         if now.topic_id != expected.topic_id or now.cluster_id != expected.cluster_id:
             raise QueryRefused(
                 f"topic {expected.topic} was deleted and created again (id {expected.topic_id}, now {now.topic_id}): "

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from nyala.pipeline import QueryInterrupted, QueryRefused, Topics
+from nyala.pipeline import QueryInterrupted, QueryRefused, Topics, release_run
 from nyala.replica.rows import SourceKey
 
 from .context import Json, Masters, client, kafka_of, print_json, print_table
@@ -49,6 +49,30 @@ def list_sources(
         for p in positions
     ]
     print_table("sources", ("table", "topic", "partition", "generation", "start", "done", "owner", "topic id"), rows)
+
+
+@app.command()
+def release(
+    table: str,
+    owner: Annotated[str, typer.Option(help="only what this run holds")] = "",
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+    masters: Masters = "",
+) -> None:
+    """Take a table's sources from a query that died, without waiting for its lease. A living query is ended by it."""
+    with client(masters) as connected:
+        held: dict[str, list[Any]] = {}
+        for position in connected.list_sources(table):
+            if position.owner_run and owner in ("", position.owner_run):
+                held.setdefault(position.owner_run, []).append(position)
+        if not held:
+            typer.echo(f"no query holds a source of {table}")
+        for run, positions in held.items():
+            places = ", ".join(f"{p.topic}[{p.source.kafka_partition}]" for p in positions)
+            if not yes and not typer.confirm(f"take {places} of {table} from {run}?"):
+                typer.echo("nothing was changed", err=True)
+                raise typer.Exit(1)
+            release_run(connected, positions)
+            typer.echo(f"{places}: released, was held by {run}")
 
 
 @app.command()

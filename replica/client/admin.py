@@ -144,6 +144,24 @@ class Admin:
         raise_if_error(reply.error)
         return list(reply.jobs)
 
+    def cancel_copy(
+        self, server: pb.ServerInfo, tablet_id: str, *, started_us: int = 0, timeout_s: float = 30.0
+    ) -> pb.CancelCopyReply:
+        """End the copy of a tablet into a server; returns when it has ended, with the job and the state it left.
+
+        `started_us` names the job meant, so that repeating is safe; 0 means whichever runs. NOT_FOUND if none does.
+        """
+        if not server.addresses:
+            raise Refused(Code.UNAVAILABLE, "no address of this server is known", uuid=server.uuid)
+        address = Address(server.addresses[0].host, server.addresses[0].port)
+        request = pb.CancelCopyRequest(dest_uuid=server.uuid, tablet_id=tablet_id, started_us=started_us)
+        try:
+            reply: pb.CancelCopyReply = self._calls.channels.copier(address).CancelCopy(request, timeout=timeout_s)
+        except grpc.RpcError as e:
+            raise refusal_of_rpc_error(e, mutates=True) from e
+        raise_if_error(reply.error)
+        return reply
+
     # ---- sources
 
     def open_sources(
@@ -174,12 +192,13 @@ class Admin:
         owner_run: str,
         lease_us: int,
         release: bool = False,
+        timeout_s: float | None = None,
     ) -> list[pb.SourcePosition]:
-        """Move `done` forward, and renew or release the lease. CAS_FAILED or SOURCE_OWNED if another run owns it."""
+        """Move `done` forward, and renew or release the lease. SOURCE_OWNED if another run owns it."""
         request = pb.AdvanceSourcesRequest(
             table_id=table_id, owner_run=owner_run, lease_us=lease_us, advances=advances, release=release
         )
-        return list(self._masters.call("AdvanceSources", request).positions)
+        return list(self._masters.call("AdvanceSources", request, timeout_s=timeout_s).positions)
 
     def list_sources(self, table: str = "") -> list[pb.SourcePosition]:
         """Source positions of one table, or of all."""

@@ -137,7 +137,7 @@ def _refuse_owned(record: Record, owner_run: str, now_us: int) -> None:
             Code.SOURCE_OWNED,
             "another query owns this source",
             record,
-            f"stop that query, or wait {left_s} s if it died",
+            f"stop that query; if it died, wait {left_s} s or run `nyala source release {record['table']}`",
             owner=owner,
             asking=owner_run,
         )
@@ -168,6 +168,9 @@ def _owned(catalog: Catalog, key: str, owner_run: str) -> Record:
     record = catalog.get(key)
     if record is None:
         raise Refused(Code.NOT_FOUND, "no such source; open it first", source=key)
+    if not record["owner_run"]:
+        what = "this query's lease on the source was given back, by hand or by a reset"
+        raise _position(Code.SOURCE_OWNED, what, record, "start the query again", asking=owner_run)
     if record["owner_run"] != owner_run:
         raise _position(
             Code.SOURCE_OWNED,

@@ -20,21 +20,39 @@ pytestmark = pytest.mark.e2e
 
 
 def test_ingest_second_live_query_is_refused_until_the_first_ends(road: Road) -> None:
-    """Goal: one owner at a time, told by name, as long as it lives. Method: a stream; another checkpoint beside it.
+    """Goal: one owner at a time, told by name, as long as it lives. Method: a stream; beside it another query.
 
-    The lease is renewed while nothing arrives, and given back at the end, so the second then starts at once.
+    On another checkpoint and on the same one: the lease is the run's, not the checkpoint's. The second sees the lease
+    renewed and gives up long before its patience ends. At the end the lease is given back, so it then starts at once.
     """
     lane = road.lane("owned")
     lane.publish([row(1)])
     with lane.running(lease_s=3.0) as first:
         first.wait_done(1)
         position = lane.position()
-        wait_until(lambda: lane.position().owner_deadline_us > position.owner_deadline_us + 3_000_000, "renewed", 20)
-        with pytest.raises(QueryRefused, match=f"another query owns this source.*{position.owner_run}"):
+        refusal = f"another query owns this source.*nyala source release owned.*{position.owner_run}"
+        with pytest.raises(QueryRefused, match=refusal):
             lane.run(checkpoint=str(road.folder / "second"))
+        with pytest.raises(QueryRefused, match=refusal):
+            lane.run(lease_s=3.0, owner_wait_s=600.0)
+        assert lane.position().owner_deadline_us > position.owner_deadline_us
     lane.publish([row(2)])
     assert sum(p.applied for p in lane.run(checkpoint=str(road.folder / "second"))) == 1
     assert set(lane.rows()) == {1, 2}
+
+
+def test_ingest_source_released_by_hand_ends_the_query_that_held_it(road: Road) -> None:
+    """Goal: the command that a refusal names lets another query in, and fences the first. Method: release, then run."""
+    lane = road.lane("taken")
+    lane.publish([row(1)])
+    with lane.running(lease_s=3.0) as first:
+        first.wait_done(1)
+        said = invoke(road, "source", "release", "taken", "--owner", lane.position().owner_run)
+        assert "writes.taken[0]: released" in said
+        assert "given back" in str(first.wait_error())
+    lane.publish([row(2)])
+    lane.run(checkpoint=str(road.folder / "taker"))
+    assert lane.rows() == {k: row(k) for k in (1, 2)}
 
 
 def test_ingest_checkpoint_outside_the_catalogs_bounds_is_refused_with_the_way_out(road: Road) -> None:
@@ -84,7 +102,16 @@ def test_ingest_table_dropped_and_created_again_is_refused_stopped_and_running(r
         road.client.drop_table("again")
         lane.make_table()
         lane.publish([row(k) for k in range(10, 20)])
-        assert isinstance(query.wait_error(), QueryRefused), query.error
+        error = query.wait_error()
+    assert isinstance(error, QueryRefused) and "was dropped" in str(error) and "delete the checkpoint" in str(error)
+    assert lane.rows() == {}
+    lane.lose_checkpoint()
+    with lane.running(lease_s=3.0) as query:
+        query.wait_done(20)
+        road.client.drop_table("again")
+        lane.make_table()
+        error = query.wait_error()
+    assert isinstance(error, QueryRefused) and "was dropped under the query" in str(error), "an idle query notices too"
     assert lane.rows() == {}
 
 
@@ -101,10 +128,35 @@ def test_ingest_topic_recreated_between_runs_is_refused_until_the_source_is_rese
     lane.lose_checkpoint()
     with pytest.raises(QueryRefused, match=r"--topic writes.reborn --to earliest"):
         lane.run()
-    source_reset(road, "reborn", "--topic", lane.topic, "--to", "earliest")
+    invoke(road, "source", "reset", "reborn", "--topic", lane.topic, "--to", "earliest", kafka=True)
     lane.run()
     assert set(lane.rows()) == {*range(20), *range(100, 110)}
     assert lane.position().generation == 2
+
+
+def test_ingest_topic_recreated_or_deleted_under_a_running_query_ends_it(road: Road) -> None:
+    """Goal: an idle query notices too, and says what to do. Method: recreate under one, delete under the next.
+
+    Nothing is published before the query has ended: no micro-batch and no offset of Spark's tells it.
+    """
+    lane = road.lane("swapped")
+    lane.publish([row(k) for k in range(20)])
+    kafka = KafkaAdminClientOf(road)
+    with lane.running(lease_s=3.0) as query:
+        query.wait_done(20)
+        kafka.delete(lane.topic)
+        road.make_topic(lane.topic)
+        error = query.wait_error()
+    assert isinstance(error, QueryRefused) and "nyala source reset swapped --topic writes.swapped" in str(error)
+    lane.publish([row(k) for k in range(100, 110)])
+    lane.lose_checkpoint()
+    invoke(road, "source", "reset", "swapped", "--topic", lane.topic, "--to", "earliest", kafka=True)
+    with lane.running(lease_s=3.0) as query:
+        query.wait_done(10)
+        kafka.delete(lane.topic)
+        error = query.wait_error()
+    assert isinstance(error, QueryRefused) and "was deleted under the query" in str(error)
+    assert set(lane.rows()) == {*range(20), *range(100, 110)}
 
 
 def test_ingest_topic_grown_is_refused_until_accepted(road: Road) -> None:
@@ -210,10 +262,11 @@ class KafkaAdminClientOf:
             admin.close()
 
 
-def source_reset(road: Road, table: str, *arguments: str) -> None:
-    """`nyala source reset`, as the refusal told."""
+def invoke(road: Road, *command: str, kafka: bool = False) -> str:
+    """Run `nyala ...` as a refusal told; what it printed."""
     from typer.testing import CliRunner
 
-    command = ["source", "reset", table, *arguments, "--yes", "--kafka", road.kafka, "--masters", road.stack.masters]
-    ended = CliRunner().invoke(app, command)
+    where = ["--masters", road.stack.masters, *(["--kafka", road.kafka] if kafka else [])]
+    ended = CliRunner().invoke(app, [*command, "--yes", *where])
     assert ended.exit_code == 0, ended.output
+    return ended.output

@@ -1,0 +1,171 @@
+"""The lease on a table's sources: taken from the catalog at start, renewed while the query lives, given back after.
+
+Invariants: `done` moves only under the own lease, and before Spark commits, so a query that lost its lease commits
+nothing more and no checkpoint is above `done`. A living owner is never displaced: only a lease that ran out, or whose
+process is certainly gone, is taken over. Concurrency: `renew_until` has a thread of its own beside `advance`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from nyala.replica.base import Code, Refused
+from nyala.replica.client import Client, TableHandle
+from nyala.replica.rows import SourceKey
+from nyala.replica.rpc import pb, source_to_pb
+
+from .errors import QueryRefused, of_refusal
+from .owner import is_dead
+from .task import Position
+from .topics import TopicIdentity
+
+LOOK_AGAIN_S = 1.0
+RELEASE_TIMEOUT_S = 5.0
+"""For giving the lease back when the query ends: a stop must not wait for masters that are away."""
+
+
+class SourceLease:
+    """One run's hold on all Kafka partitions of one topic for one table; `positions` is empty until `open`."""
+
+    def __init__(self, client: Client, table: TableHandle, topic: TopicIdentity, owner_run: str, lease_s: float):
+        self.positions: dict[int, Position] = {}
+        self._client = client
+        self._table = table
+        self._topic = topic
+        self._owner_run = owner_run
+        self._lease_s = lease_s
+
+    def open(
+        self, opens: Sequence[pb.SourceOpen], checkpoint_table_id: str, wait_s: float, stopping: threading.Event
+    ) -> None:
+        """Take the sources, after waiting at most `wait_s` for another owner's lease to end.
+
+        Refused as the master says it; SOURCE_OWNED at once when the other owner renews its lease meanwhile.
+        """
+        deadline = time.monotonic() + wait_s
+        first_seen: dict[tuple[int, str], int] = {}
+        while True:
+            try:
+                opened = self._client.open_sources(
+                    self._table.name,
+                    opens,
+                    owner_run=self._owner_run,
+                    lease_us=self._lease_us,
+                    checkpoint_table_id=checkpoint_table_id,
+                )
+                break
+            except Refused as error:
+                if error.code is not Code.SOURCE_OWNED:
+                    raise
+                owned = [p for p in self._known() if p.owner_run]
+                if self._release_dead(owned):
+                    continue
+                renewed = any(
+                    p.owner_deadline_us
+                    > first_seen.setdefault((p.source.kafka_partition, p.owner_run), p.owner_deadline_us)
+                    for p in owned
+                )
+                # A dead query's lease ends by itself, a live one's is renewed.
+                if renewed or time.monotonic() > deadline or stopping.wait(LOOK_AGAIN_S):
+                    raise
+        self.positions = {p.source.kafka_partition: Position(p.generation, p.done) for p in opened.positions}
+
+    def advance(self, ends: Mapping[int, int], *, release: bool = False) -> None:
+        """Move `done` to `ends` and renew the lease, or give it back. It must succeed before Spark commits.
+
+        Every partition is named, moved or not: the catalog renews and releases what is named, and refuses what is
+        lost. Refused(SOURCE_OWNED, STALE_GENERATION), or QueryRefused if the table was dropped: nothing moved.
+        """
+        moved = {
+            partition: Position(self.positions[partition].generation, end)
+            for partition, end in ends.items()
+            if partition in self.positions and end > self.positions[partition].done
+        }
+        advances = [
+            pb.SourceAdvance(source=source_to_pb(self.source(each)), generation=at.generation, done=at.done)
+            for each, at in sorted({**self.positions, **moved}.items())
+        ]
+        try:
+            self._client.advance_sources(
+                self._table.table_id,
+                advances,
+                owner_run=self._owner_run,
+                lease_us=self._lease_us,
+                release=release,
+                timeout_s=RELEASE_TIMEOUT_S if release else None,
+            )
+        except Refused as error:
+            # The catalog forgets a table's sources with the table.
+            raise self._dropped() if error.code is Code.NOT_FOUND else error from error
+        self.positions.update(moved)
+
+    def renew_until(self, stopping: threading.Event, lost: Callable[[QueryRefused], None]) -> None:
+        """Keep the lease while no micro-batch does; `lost` is called, once, when somebody else has the sources."""
+        while not stopping.wait(self._lease_s / 3):
+            try:
+                self.advance({})
+            except (Refused, QueryRefused) as error:
+                refusal = of_refusal(error) if isinstance(error, Refused) else error
+                if isinstance(refusal, QueryRefused):
+                    lost(refusal)
+                    return
+
+    def release(self) -> None:
+        """Give the lease back, if it is held; a failure is left to the lease's end."""
+        if not self.positions:
+            return
+        try:
+            self.advance({}, release=True)
+        except (Refused, QueryRefused):
+            return
+
+    def source(self, partition: int) -> SourceKey:
+        """The source that a Kafka partition is."""
+        return SourceKey(self._topic.cluster_id, self._topic.topic_id, partition)
+
+    def known_partitions(self) -> int:
+        """How many partitions of this topic the catalog knows; 0 if none was ever opened."""
+        return len(self._known())
+
+    # ------------------------------------------------------------------------------------------------------ inside
+
+    @property
+    def _lease_us(self) -> int:
+        return int(self._lease_s * 1e6)
+
+    def _dropped(self) -> QueryRefused:
+        return QueryRefused(
+            f"table {self._table.name} (id {self._table.table_id}) was dropped under the query: nothing more is "
+            "written. To feed the table that has the name now, if there is one, delete the checkpoint and start again"
+        )
+
+    def _known(self) -> list[pb.SourcePosition]:
+        mine = (self._topic.cluster_id, self._topic.topic_id)
+        found = self._client.list_sources(self._table.name)
+        return [p for p in found if (p.source.cluster_id, p.source.topic_id) == mine]
+
+    def _release_dead(self, owned: Sequence[pb.SourcePosition]) -> bool:
+        """Give back, in its own name, the lease of a run whose process is gone. True if one was."""
+        dead = sorted({p.owner_run for p in owned if p.owner_run != self._owner_run and is_dead(p.owner_run)})
+        released = False
+        for owner_run in dead:
+            try:
+                release_run(self._client, [p for p in owned if p.owner_run == owner_run])
+                released = True
+            except Refused as error:
+                # Somebody else saw it too, and was faster.
+                if error.code is not Code.SOURCE_OWNED:
+                    raise
+        return released
+
+
+def release_run(client: Client, positions: Sequence[pb.SourcePosition]) -> None:
+    """Give back what one run holds of one table. Refused(SOURCE_OWNED) if it holds them no more; nothing changes then.
+
+    A run that lives after all notices at its next micro-batch or renewal and ends.
+    """
+    advances = [pb.SourceAdvance(source=p.source, generation=p.generation, done=p.done) for p in positions]
+    first = positions[0]
+    client.advance_sources(first.table_id, advances, owner_run=first.owner_run, lease_us=0, release=True)

@@ -1,0 +1,74 @@
+"""Who owns a source: one id per run of a job, which says where the run is and whether it can still be alive.
+
+`host/pid/start-machine-random`. The catalog compares it as text only. A run that is killed leaves its lease behind;
+whoever finds it and stands on the same machine sees that the process is gone and need not wait for the lease.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from nyala.replica.base import new_uuid
+
+_FORM = re.compile(r"(?P<host>[^/]*)/(?P<pid>\d+)/(?P<start>\d+)-(?P<machine>[0-9a-f]+)-(?P<random>[0-9a-f]+)")
+
+
+@dataclass(frozen=True)
+class ProcessPlace:
+    """One process for as long as it lives: no later process has the same three."""
+
+    machine: str
+    """Tag of this boot of the machine and of the namespace in which `pid` counts; empty where that is not known."""
+    pid: int
+    start: int
+    """Clock ticks from boot to the start of the process; tells it from a later one with its pid."""
+
+
+def this_process(proc: Path = Path("/proc")) -> ProcessPlace:
+    """The place of this process."""
+    pid = os.getpid()
+    return ProcessPlace(_machine(proc), pid, _start_of(pid, proc) or 0)
+
+
+def new_owner_run(place: ProcessPlace | None = None) -> str:
+    """A new id of a run in this process, or in the one at `place`."""
+    at = place or this_process()
+    host = re.sub(r"[^\w.-]", "-", socket.gethostname()) or "host"
+    return f"{host}/{at.pid}/{at.start}-{at.machine or '0'}-{new_uuid()[:12]}"
+
+
+def is_dead(owner_run: str, proc: Path = Path("/proc")) -> bool:
+    """Whether the run's process is certainly gone: it ran on this machine, and no process here is it.
+
+    False wherever that cannot be known: another machine, container or boot, or an id of another form.
+    """
+    found = _FORM.fullmatch(owner_run)
+    machine = _machine(proc)
+    if found is None or not machine or found["machine"] != machine:
+        return False
+    return _start_of(int(found["pid"]), proc) != int(found["start"])
+
+
+def _machine(proc: Path) -> str:
+    # A pid means something only within one boot and one namespace. While a namespace lives, its number is its own.
+    try:
+        boot = (proc / "sys/kernel/random/boot_id").read_text().strip()
+        return hashlib.sha256(f"{boot} {os.readlink(proc / 'self/ns/pid')}".encode()).hexdigest()[:12]
+    except OSError:
+        return ""
+
+
+def _start_of(pid: int, proc: Path) -> int | None:
+    """Start of the process, None if there is none or it is dead and only not yet waited for."""
+    try:
+        text = (proc / str(pid) / "stat").read_text()
+    except OSError:
+        return None
+    # The name, in parentheses, may hold anything; fields are counted from behind it: 3 is the state, 22 the start.
+    fields = text[text.rindex(")") + 2 :].split()
+    return None if fields[0] in "ZX" else int(fields[19])
