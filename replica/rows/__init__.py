@@ -1,6 +1,6 @@
 """Table schemas, batches, keys and routing: what clients and tablets must agree on, bit for bit."""
 
-from .batch import decode_batch, encode_batch
+from .batch import BatchDecoder, decode_batch, encode_batch
 from .hashing import HASH_VERSION, key_hash, key_hash_one
 from .meta import RowError, SourceKey, WriteMeta, crc32c
 from .partition import BUCKETS_MAX, PartitionSpec, bucket_of, route, slice_of
@@ -25,6 +25,7 @@ __all__ = [
     "OFFSET_COLUMN",
     "OPERATORS",
     "OP_COLUMN",
+    "BatchDecoder",
     "Column",
     "ColumnType",
     "PartitionSpec",

@@ -1,19 +1,22 @@
 """Batches as bytes: encoded once by the sender, checked once by the leader, then carried unchanged.
 
-Invariant: what `decode_batch` returns cannot crash pyarrow, numpy or polars, whatever the bytes were.
+Invariant: what `BatchDecoder.decode` returns cannot crash pyarrow, numpy or polars, whatever the bytes were.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from nyala.replica.base import Code, Refused, limits
 
-from .message import BatchHeader, MalformedMessage, read_header
+from .message import MalformedMessage, message_head_bytes, read_header
 from .schema import OFFSET_COLUMN, OP_COLUMN
+
+_SMALL_MESSAGE_BYTES_MAX = 4 << 10
+_LAYOUTS_MAX = 64
 
 
 def encode_batch(batch: Any) -> bytes:
@@ -26,65 +29,121 @@ def encode_batch(batch: Any) -> bytes:
 
 
 def decode_batch(payload: bytes | Any, wire_schema: Any) -> Any:
-    """The pa.RecordBatch of a write; zero-copy over `payload` (bytes or pa.Buffer).
+    """One use of a BatchDecoder: see `BatchDecoder.decode`."""
+    return BatchDecoder(wire_schema).decode(payload)
 
-    Refused(INVALID_BATCH or TOO_LARGE) on anything but one uncompressed message of exactly `wire_schema`'s columns that
-    passes full validation, whose `__op` and `__offset` hold no nulls and whose offsets ascend strictly from 0 or above.
+
+class _Layout(NamedTuple):
+    """Where the columns of a message lie, checked against its header and its length. Byte positions in the message."""
+
+    rows: int
+    columns: tuple[tuple[Any, int, tuple[tuple[int, int] | None, ...]], ...]
+    """Arrow type, null count, and (start, length) of each buffer; None for the bitmap of a column without nulls."""
+
+
+class BatchDecoder:
+    """Decodes the batches of one wire schema.
+
+    One-row writes of one table have the same header but for the lengths of their texts, and reading it costs more than
+    all else; so the layouts of small ones are remembered, up to a bound. Concurrency: any thread.
     """
-    buffer = payload if isinstance(payload, pa.Buffer) else pa.py_buffer(payload)
-    if buffer.size > limits.BATCH_SIZE_BYTES_MAX:
-        raise Refused(
-            Code.TOO_LARGE, "the batch is too large", bytes=buffer.size, limit_bytes=limits.BATCH_SIZE_BYTES_MAX
-        )
-    if buffer.address % 8:
-        buffer = pa.py_buffer(buffer.to_pybytes())
-    try:
-        header = read_header(memoryview(buffer))
-        batch = _build(buffer, header, wire_schema)
-        batch.validate(full=True)
-    except MalformedMessage as e:
-        raise _invalid(str(e), payload) from e
-    except (pa.ArrowException, ValueError, TypeError, OverflowError, IndexError, KeyError) as e:
-        raise _invalid(f"pyarrow refuses it: {str(e)[:200]}", payload) from e
-    _check_system_columns(batch, payload)
-    return batch
+
+    def __init__(self, wire_schema: Any) -> None:
+        self._schema = wire_schema
+        self._kinds = [field.type for field in wire_schema]
+        self._op, self._offset = (wire_schema.get_field_index(name) for name in (OP_COLUMN, OFFSET_COLUMN))
+        self._known: dict[tuple[bytes, int], _Layout] = {}
+
+    def decode(self, payload: bytes | Any) -> Any:
+        """The pa.RecordBatch of a write; zero-copy over `payload` (bytes or pa.Buffer).
+
+        Refused(INVALID_BATCH or TOO_LARGE) on anything but one uncompressed message of exactly the wire schema's
+        columns that passes full validation, whose `__op` and `__offset` hold no nulls and whose offsets ascend strictly
+        from 0 or above.
+        """
+        buffer = payload if isinstance(payload, pa.Buffer) else pa.py_buffer(payload)
+        if buffer.size > limits.BATCH_SIZE_BYTES_MAX:
+            raise Refused(
+                Code.TOO_LARGE, "the batch is too large", bytes=buffer.size, limit_bytes=limits.BATCH_SIZE_BYTES_MAX
+            )
+        if buffer.address % 8:
+            buffer = pa.py_buffer(buffer.to_pybytes())
+        try:
+            batch = self._build(buffer, self._layout(memoryview(buffer)))
+            batch.validate(full=True)
+        except MalformedMessage as e:
+            raise _invalid(str(e), payload) from e
+        except (pa.ArrowException, ValueError, TypeError, OverflowError, IndexError, KeyError) as e:
+            raise _invalid(f"pyarrow refuses it: {str(e)[:200]}", payload) from e
+        self._check_system_columns(batch, payload)
+        return batch
+
+    def _layout(self, message: memoryview) -> _Layout:
+        """Everything that the header decides: it depends on the header's bytes and on the message's length alone."""
+        if len(message) > _SMALL_MESSAGE_BYTES_MAX:
+            return self._checked_layout(message)
+        key = (bytes(message[: message_head_bytes(message)]), len(message))
+        known = self._known.get(key)
+        if known is None:
+            known = self._checked_layout(message)
+            if len(self._known) >= _LAYOUTS_MAX:
+                self._known = {}
+            self._known[key] = known
+        return known
+
+    def _checked_layout(self, message: memoryview) -> _Layout:
+        """Every buffer is long enough for the rows that it is said to hold."""
+        header = read_header(message)
+        rows, kinds = header.rows, self._kinds
+        if not 1 <= rows <= limits.BATCH_ROWS_MAX:
+            raise MalformedMessage(f"{rows} rows; a batch has 1 to {limits.BATCH_ROWS_MAX}")
+        if len(header.nodes) != len(kinds):
+            raise MalformedMessage(f"{len(header.nodes)} columns, {len(kinds)} were announced")
+        needed = [_buffer_bytes(kind, rows) for kind in kinds]
+        if len(header.buffers) != sum(1 + len(n) for n in needed):
+            raise MalformedMessage(f"{len(header.buffers)} buffers do not make these {len(kinds)} columns")
+        ranges = iter(header.buffers.tolist())
+        columns = []
+        for kind, (length, null_count), sizes in zip(kinds, header.nodes.tolist(), needed, strict=True):
+            if length != rows or not 0 <= null_count <= rows:
+                raise MalformedMessage(f"a column of {length} values and {null_count} nulls among {rows} rows")
+            bitmap_at, bitmap_bytes = next(ranges)
+            if null_count and bitmap_bytes < (rows + 7) // 8:
+                raise MalformedMessage(f"a null bitmap of {bitmap_bytes} bytes for {rows} rows")
+            parts: list[tuple[int, int] | None] = [
+                (header.body_start + bitmap_at, bitmap_bytes) if null_count else None
+            ]
+            for size in sizes:
+                at, got = next(ranges)
+                if got < size:
+                    raise MalformedMessage(f"a buffer of {got} bytes where {size} are needed")
+                parts.append((header.body_start + at, got))
+            columns.append((kind, null_count, tuple(parts)))
+        return _Layout(rows, tuple(columns))
+
+    def _build(self, buffer: Any, layout: _Layout) -> Any:
+        """Arrays over the message's buffers."""
+        arrays = []
+        for kind, null_count, parts in layout.columns:
+            buffers = [part and buffer.slice(*part) for part in parts]
+            # -1: counted from the bitmap, never believed.
+            array = pa.Array.from_buffers(kind, layout.rows, buffers, -1 if null_count else 0)
+            if null_count and array.null_count != null_count:
+                raise MalformedMessage(f"{null_count} nulls announced, {array.null_count} in the bitmap")
+            arrays.append(array)
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _check_system_columns(self, batch: Any, payload: Any) -> None:
+        op, offset = batch.column(self._op), batch.column(self._offset)
+        if op.null_count or offset.null_count:
+            raise _invalid("a null in __op or __offset", payload)
+        offsets = offset.to_numpy()
+        if offsets[0] < 0 or (len(offsets) > 1 and not bool(np.all(offsets[1:] > offsets[:-1]))):
+            raise _invalid("offsets do not ascend strictly from 0 or above", payload)
 
 
 def _invalid(why: str, payload: Any) -> Refused:
     return Refused(Code.INVALID_BATCH, "the bytes are not a valid batch", reason=why, bytes=len(payload))
-
-
-def _build(buffer: Any, header: BatchHeader, wire_schema: Any) -> Any:
-    """Arrays over the body's buffers; every buffer is long enough for the rows that it is said to hold."""
-    rows = header.rows
-    if not 1 <= rows <= limits.BATCH_ROWS_MAX:
-        raise MalformedMessage(f"{rows} rows; a batch has 1 to {limits.BATCH_ROWS_MAX}")
-    kinds = [field.type for field in wire_schema]
-    if len(header.nodes) != len(kinds):
-        raise MalformedMessage(f"{len(header.nodes)} columns, {len(kinds)} were announced")
-    needed = [_buffer_bytes(kind, rows) for kind in kinds]
-    if len(header.buffers) != sum(1 + len(n) for n in needed):
-        raise MalformedMessage(f"{len(header.buffers)} buffers do not make these {len(kinds)} columns")
-    ranges = iter(header.buffers.tolist())
-    arrays = []
-    for kind, (length, null_count), sizes in zip(kinds, header.nodes.tolist(), needed, strict=True):
-        if length != rows or not 0 <= null_count <= rows:
-            raise MalformedMessage(f"a column of {length} values and {null_count} nulls among {rows} rows")
-        bitmap_at, bitmap_bytes = next(ranges)
-        if null_count and bitmap_bytes < (rows + 7) // 8:
-            raise MalformedMessage(f"a null bitmap of {bitmap_bytes} bytes for {rows} rows")
-        buffers = [buffer.slice(header.body_start + bitmap_at, bitmap_bytes) if null_count else None]
-        for size in sizes:
-            at, got = next(ranges)
-            if got < size:
-                raise MalformedMessage(f"a buffer of {got} bytes where {size} are needed")
-            buffers.append(buffer.slice(header.body_start + at, got))
-        # -1: counted from the bitmap, never believed.
-        array = pa.Array.from_buffers(kind, rows, buffers, -1 if null_count else 0)
-        if array.null_count != null_count:
-            raise MalformedMessage(f"{null_count} nulls announced, {array.null_count} in the bitmap")
-        arrays.append(array)
-    return pa.RecordBatch.from_arrays(arrays, schema=wire_schema)
 
 
 def _buffer_bytes(kind: Any, rows: int) -> tuple[int, ...]:
@@ -94,12 +153,3 @@ def _buffer_bytes(kind: Any, rows: int) -> tuple[int, ...]:
     if pa.types.is_boolean(kind):
         return ((rows + 7) // 8,)
     return (rows * kind.bit_width // 8,)
-
-
-def _check_system_columns(batch: Any, payload: Any) -> None:
-    op, offset = batch.column(OP_COLUMN), batch.column(OFFSET_COLUMN)
-    if op.null_count or offset.null_count:
-        raise _invalid("a null in __op or __offset", payload)
-    offsets = offset.to_numpy()
-    if offsets[0] < 0 or not bool(np.all(offsets[1:] > offsets[:-1])):
-        raise _invalid("offsets do not ascend strictly from 0 or above", payload)

@@ -89,14 +89,21 @@ def _read(form: struct.Struct, data: memoryview, pos: int) -> Any:
     return form.unpack_from(data, pos)[0]
 
 
-def read_header(payload: memoryview) -> BatchHeader:
-    """The checked header of `payload`, which must be one message from its first to its last byte. MalformedMessage."""
+def message_head_bytes(payload: memoryview) -> int:
+    """Length of everything before the body. MalformedMessage."""
     size = len(payload)
     if size < 8 or _U32.unpack_from(payload, 0)[0] != CONTINUATION:
         raise MalformedMessage("no continuation marker at byte 0")
-    metadata_bytes = _I32.unpack_from(payload, 4)[0]
+    metadata_bytes: int = _I32.unpack_from(payload, 4)[0]
     if not 8 <= metadata_bytes <= min(size - 8, METADATA_SIZE_BYTES_MAX) or metadata_bytes % 8:
         raise MalformedMessage(f"metadata of {metadata_bytes} bytes in a message of {size}")
+    return 8 + metadata_bytes
+
+
+def read_header(payload: memoryview) -> BatchHeader:
+    """The checked header of `payload`, which must be one message from its first to its last byte. MalformedMessage."""
+    size = len(payload)
+    metadata_bytes = message_head_bytes(payload) - 8
     metadata = payload[8 : 8 + metadata_bytes]
     message = _Table(metadata, int(_read(_U32, metadata, 0)))
     version, kind = message.scalar(0, _I16), message.scalar(1, struct.Struct("<B"))

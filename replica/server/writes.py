@@ -68,8 +68,10 @@ class Writes:
         before, mine = hosted.write_tail, loop.create_future()
         hosted.write_tail = mine
         done: asyncio.Future[ApplyResult | Refused] = loop.create_future()
+        # Read once: each read of a field of bytes makes other bytes, and the tablet knows a checked batch by its identity.
+        payload = request.payload
         try:
-            await self._validate(tablet, request)
+            await self._validate(tablet, request, payload)
             meta = _meta(request).encode()
             if before is not None and not before.done():
                 await asyncio.wait([before])
@@ -77,7 +79,7 @@ class Writes:
                 EntryKind.WRITE,
                 request.schema_id,
                 meta,
-                request.payload,
+                payload,
                 request.payload_crc,
                 lambda result: None if done.done() else done.set_result(result),
             )
@@ -88,15 +90,15 @@ class Writes:
             raise result
         return result
 
-    async def _validate(self, tablet: Tablet, request: Any) -> None:
+    async def _validate(self, tablet: Tablet, request: Any, payload: bytes) -> None:
         """Refused SCHEMA_MISMATCH, INVALID_BATCH or TOO_LARGE; also what routing would have prevented."""
-        size = len(request.payload)
+        size = len(payload)
         if size > limits.BATCH_SIZE_BYTES_MAX:
             raise Refused(Code.TOO_LARGE, "the batch is too large", bytes=size, limit=limits.BATCH_SIZE_BYTES_MAX)
         column_ids = tuple(request.column_ids)
 
         def check() -> None:
-            tablet.check_write(request.schema_id, column_ids, request.payload, request.payload_crc, request.rows)
+            tablet.check_write(request.schema_id, column_ids, payload, request.payload_crc, request.rows)
 
         if size <= INLINE_BYTES_MAX:
             check()

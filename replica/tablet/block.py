@@ -38,6 +38,11 @@ class Needles(NamedTuple):
     order: I64
     rotated: U64
 
+    @property
+    def repeat(self) -> bool:
+        """Whether a hash is there more than once."""
+        return len(self.rotated) > 1 and bool((self.rotated[1:] == self.rotated[:-1]).any())
+
 
 def bloom_bits(rotated: U64) -> U64:
     """The bits that a key sets in its word of a Bloom filter. The word is chosen by the upper bits of the hash."""

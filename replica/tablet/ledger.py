@@ -151,10 +151,30 @@ class Ledger:
             )
         return known
 
-    def peek_client(self, meta: WriteMeta) -> ClientResult | None:
-        """The remembered result of a client's write, if there is one; changes nothing."""
-        state = self._clients.get(meta.client_id)
-        return None if state is None else state.results.get(meta.sequence)
+    def new_writes(self, metas: Sequence[WriteMeta], times: Sequence[int]) -> int:
+        """How many of these client writes, from the first on, `admit_client` would find new, one after the other.
+
+        It is enough that the answer is never too high: it stops where a client would expire or be one too many.
+        """
+        if self._clients:
+            oldest = self._clients[next(iter(self._clients))]
+            if us_of_hybrid(oldest.last_used) < us_of_hybrid(times[-1]) - limits.LEDGER_CLIENT_TTL_US:
+                return 0
+        seen: set[tuple[str, int]] = set()
+        first_incomplete: dict[str, int] = {}
+        room = limits.LEDGER_CLIENTS_MAX - len(self._clients)
+        for count, meta in enumerate(metas):
+            client, sequence = meta.client_id, meta.sequence
+            state = self._clients.get(client)
+            if state is None and client not in first_incomplete:
+                room -= 1
+            known = (client, sequence) in seen or (state is not None and sequence in state.results)
+            low = first_incomplete.get(client, state.first_incomplete if state is not None else 0)
+            if known or sequence < low or room < 0:
+                return count
+            seen.add((client, sequence))
+            first_incomplete[client] = max(low, meta.first_incomplete)
+        return len(metas)
 
     def record_client(self, meta: WriteMeta, now: int, result: ClientResult | None) -> None:
         """Remember a new result, or only that the client is alive; forget what it says it knows."""

@@ -144,7 +144,7 @@ class MemStore:
             if ids[0] < 0 and alias not in self._natural:
                 return alias
 
-    def append(self, batch: Any, schema: TableSchema, located: Located, ts: int) -> I64:
+    def append(self, batch: Any, schema: TableSchema, located: Located, ts: int | I64) -> I64:
         """Add one new live version per row and point the index at it; the new ids. After `reserve` and `locate`."""
         count = batch.num_rows
         first, end = self.rows, self.rows + count
@@ -167,8 +167,8 @@ class MemStore:
         self._merge_tail()
         return new_ids
 
-    def kill(self, ids: I64, ts: int) -> None:
-        """These live rows end at `ts`."""
+    def kill(self, ids: I64, ts: int | I64) -> None:
+        """These live rows end at `ts`: one time, or one for each."""
         self.superseded[ids] = ts
 
     def view(self) -> MemView:

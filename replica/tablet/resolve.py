@@ -182,13 +182,27 @@ def _check_required(rows: WireRows, schema: TableSchema, fail: Callable[..., Non
 # ------------------------------------------------------------------------------------------------------------- rounds
 
 
+def apply_distinct(stores: Stores, schema: TableSchema, rows: WireRows, h: U64, times: I64) -> list[RowError] | None:
+    """Apply checked rows of different keys, each at its own time; None, and nothing done, if a key comes twice.
+
+    `times`: hybrid times, ascending, shape (rows,). The errors of rows that failed are in no order.
+    """
+    errors: list[RowError] = []
+    needles = needles_of(h)
+    if needles.repeat:
+        return None
+    if len(h):
+        _apply_round(stores, schema, rows, h, needles, times, errors)
+    return errors
+
+
 def apply_rows(stores: Stores, schema: TableSchema, rows: WireRows, h: U64, ts: int) -> list[RowError]:
     """Apply checked rows at time `ts`; the errors of those that failed, in no order."""
     errors: list[RowError] = []
     if not len(h):
         return errors
     needles = needles_of(h)
-    if not (needles.rotated[1:] == needles.rotated[:-1]).any():
+    if not needles.repeat:
         _apply_round(stores, schema, rows, h, needles, ts, errors)
         return errors
     for part, hashes in _rounds(rows, h, schema):
@@ -230,7 +244,7 @@ def _apply_round(
     rows: WireRows,
     h: U64,
     needles: Needles,
-    ts: int,
+    ts: int | I64,
     errors: list[RowError],
 ) -> None:
     """One round: decide for each row from whether its key is live, then change the stores."""
@@ -286,10 +300,11 @@ def _append(
     chosen: Bools,
     found: Found,
     ended: Bools | None,
-    ts: int,
+    ts: int | I64,
 ) -> None:
     if ended is not None and ended.any():
-        stores.end(found, np.flatnonzero(ended), ts)
+        dead = np.flatnonzero(ended)
+        stores.end(found, dead, _at(ts, dead))
     hit = np.flatnonzero(chosen)
     if not len(hit):
         return
@@ -303,4 +318,9 @@ def _append(
             array = stays if array is None else pc.if_else(pa.array(leaves & _as_mask(pc.is_null(array))), stays, array)
         arrays.append(array)
     batch = pa.RecordBatch.from_arrays(arrays, schema=schema.arrow)
-    stores.add(found, hit, batch, schema, ts)
+    stores.add(found, hit, batch, schema, _at(ts, hit))
+
+
+def _at(ts: int | I64, rows: I64) -> int | I64:
+    """The times of some rows: one for all, or one for each."""
+    return ts if isinstance(ts, int) else ts[rows]

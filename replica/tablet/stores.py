@@ -123,21 +123,22 @@ class Stores:
         back[np.concatenate(origin)] = np.arange(len(hit))
         return take_batch(pa.concat_batches(pieces), back)
 
-    def end(self, found: Found, hit: I64, ts: int) -> None:
-        """The live versions of the rows `hit` end at `ts`."""
+    def end(self, found: Found, hit: I64, ts: int | I64) -> None:
+        """The live versions of the rows `hit` end at `ts`: one time for all of them, or one for each."""
         where, at = found.where[hit], found.at[hit]
         self.live_rows -= len(hit)
         for place in np.unique(where).tolist():
-            rows = at if len(hit) == 1 else at[where == place]
+            mine = where == place
+            rows, when = at[mine], ts if isinstance(ts, int) else ts[mine]
             if place == _ACTIVE:
-                self.active.kill(rows, ts)
+                self.active.kill(rows, when)
             elif place == _FROZEN and self.frozen is not None:
-                self.frozen.kill(rows, ts)
+                self.frozen.kill(rows, when)
             else:
-                found.blocks[place].kill(rows, np.full(len(rows), ts, dtype=np.int64))
+                found.blocks[place].kill(rows, np.full(len(rows), when, dtype=np.int64))
 
-    def add(self, found: Found, hit: I64, batch: Any, schema: TableSchema, ts: int) -> None:
-        """New versions for the rows `hit`; `batch` holds them in that order."""
+    def add(self, found: Found, hit: I64, batch: Any, schema: TableSchema, ts: int | I64) -> None:
+        """New versions for the rows `hit`; `batch` holds them in that order, `ts` is one time or one for each."""
         located = found.located
         if len(hit) != len(located.ids):
             located = Located(located.ids[hit], located.slots[hit], located.hashes[hit], None)

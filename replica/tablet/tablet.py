@@ -29,22 +29,25 @@ from nyala.replica.base import (
     limits,
     us_of_hybrid,
 )
-from nyala.replica.rows import Predicate, TableSchema, WriteMeta, crc32c, decode_batch, key_hash, route
+from nyala.replica.rows import BatchDecoder, Predicate, TableSchema, WriteMeta, crc32c, key_hash, route
 
 from .block import Block
 from .checksum import batch_checksum
 from .entries import schema_of_entry, source_of_entry
+from .fused import fuse
 from .hash_index import Bools
 from .ledger import ClientResult, Ledger, SourceState, remembered
 from .maintenance import Frozen, Maintenance
 from .memstore import unique_by_hash
-from .resolve import WireRows, apply_rows, check_rows
+from .resolve import WireRows, apply_distinct, apply_rows, check_rows
 from .results import ApplyResult, FlushResult
 from .scan import Scan, ScanSpec, View
 from .stores import Resolver, Stores
 from .superblock import Superblock
 
-_WIRE_SCHEMAS_MAX = 64
+_DECODERS_MAX = 64
+_CHECKED_BYTES_MAX = 16 << 10
+_CHECKED_MAX = 256
 
 
 class Tablet:
@@ -61,7 +64,9 @@ class Tablet:
         self._superblock = superblock
         self._schemas = {s.schema_id: s for s in superblock.table_schemas}
         self._schema = superblock.schema
-        self._wire_schemas: dict[tuple[int, tuple[int, ...]], Any] = {}
+        self._decoders: dict[tuple[int, tuple[int, ...]], BatchDecoder] = {}
+        self._checked: dict[int, tuple[bytes, Any]] = {}
+        """Small batches that passed `check_write` and are not applied yet, by the identity of their bytes."""
         self._applied = superblock.flush_opid
         self._time = superblock.flush_time
         self._ledger = Ledger.from_avro(superblock.ledger)
@@ -212,19 +217,31 @@ class Tablet:
             raise Refused(Code.TOO_LARGE, "the batch is too large", bytes=len(payload), rows=rows)
         if crc32c(payload) != payload_crc:
             raise Refused(Code.INVALID_BATCH, "the payload is not what its sender summed up", bytes=len(payload))
-        return self._decode(schema_id, tuple(column_ids), payload, rows)
+        batch = self._decode(schema_id, tuple(column_ids), payload, rows)
+        if len(payload) <= _CHECKED_BYTES_MAX:
+            if len(self._checked) >= _CHECKED_MAX:
+                self._checked.clear()
+            self._checked[id(payload)] = payload, batch
+        return batch
 
     def _decode(self, schema_id: int, column_ids: tuple[int, ...], payload: bytes, rows: int) -> Any:
-        batch = decode_batch(payload, self._wire_schema(schema_id, column_ids))
+        batch = self._decoder(schema_id, column_ids).decode(payload)
         if batch.num_rows != rows or not rows:
             raise Refused(Code.INVALID_BATCH, "the batch has another number of rows", rows=batch.num_rows, said=rows)
         return batch
 
-    def _wire_schema(self, schema_id: int, column_ids: tuple[int, ...]) -> Any:
-        """pa.Schema of batches of these columns; Refused(SCHEMA_MISMATCH) if there can be none."""
-        known_wire = self._wire_schemas.get((schema_id, column_ids))
-        if known_wire is not None:
-            return known_wire
+    def _batch_of(self, entry: Entry, meta: WriteMeta) -> Any:
+        """The decoded batch of a WRITE entry; the leader has decoded small ones of its own a moment ago."""
+        payload, batch = self._checked.pop(id(entry.payload), (None, None))
+        if payload is entry.payload:
+            return batch
+        return self._decode(entry.schema_id, meta.column_ids, entry.payload, meta.rows)
+
+    def _decoder(self, schema_id: int, column_ids: tuple[int, ...]) -> BatchDecoder:
+        """For batches of these columns; Refused(SCHEMA_MISMATCH) if there can be none."""
+        known_decoder = self._decoders.get((schema_id, column_ids))
+        if known_decoder is not None:
+            return known_decoder
         schema = self._schemas.get(schema_id)
         if schema is None:
             raise Refused(
@@ -239,35 +256,52 @@ class Tablet:
             raise Refused(Code.SCHEMA_MISMATCH, "the batch has columns that its schema has not", column_ids=column_ids)
         if not set(column_ids).issuperset(c.id for c in schema.key_columns):
             raise Refused(Code.SCHEMA_MISMATCH, "the batch lacks key columns", column_ids=column_ids)
-        wire = schema.wire_schema(column_ids)
-        if len(self._wire_schemas) >= _WIRE_SCHEMAS_MAX:
-            self._wire_schemas = {}
-        self._wire_schemas = {**self._wire_schemas, (schema_id, column_ids): wire}
-        return wire
-
-    def precheck(self, meta: WriteMeta) -> ApplyResult | None:
-        """What the ledger already knows about a write: a refusal, or a client's remembered result; None: go on.
-
-        Only a saving: `apply` decides again, at the write's place in the log.
-        """
-        with self._lock:
-            try:
-                if meta.source is not None:
-                    self._ledger.admit_source(meta)
-                elif meta.client_id:
-                    known = self._ledger.peek_client(meta)
-                    if known is not None:
-                        return _replayed(self._applied, known, meta.rows)
-            except Refused as e:
-                return ApplyResult(self._applied, self._time, e)
-        return None
+        decoder = BatchDecoder(schema.wire_schema(column_ids))
+        if len(self._decoders) >= _DECODERS_MAX:
+            self._decoders = {}
+        self._decoders = {**self._decoders, (schema_id, column_ids): decoder}
+        return decoder
 
     def apply(self, entries: Sequence[Entry]) -> list[ApplyResult]:
         """Apply entries in index order; one result each. Those at or below the applied position are skipped.
 
         Corruption if a committed entry cannot be applied: the replica fails.
         """
-        return [self._apply_one(entry) for entry in entries]
+        results: list[ApplyResult] = []
+        while len(results) < len(entries):
+            results += self._apply_fused(entries, len(results)) or [self._apply_one(entries[len(results)])]
+        return results
+
+    def _apply_fused(self, entries: Sequence[Entry], first: int) -> list[ApplyResult]:
+        """Apply a run of small writes from position `first` on in one step; nothing if there is no such run."""
+        if len(entries) - first < 2 or entries[first].opid.index != self._applied.index + 1:
+            return []
+        fused = fuse(
+            entries,
+            first,
+            schema_id=self._schema.schema_id,
+            last_time=self._time,
+            ledger=self._ledger,
+            decode=self._batch_of,
+        )
+        if fused is None:
+            return []
+        belongs = self._belongs if self._routed else None
+        checked = check_rows(fused.rows, self._schema, key_hash, belongs, fused.payload_bytes)
+        with self._lock:
+            # The rows' offsets are their positions, so the times of those that passed the check are found by them.
+            times = fused.times[checked.rows.offsets]
+            failed = apply_distinct(self._stores, self._schema, checked.rows, checked.hashes, times)
+            if failed is None:
+                return []
+            results = []
+            errors_by_write = fused.errors_by_write([*checked.errors, *failed])
+            for entry, meta, ts, errors in zip(fused.entries, fused.metas, fused.stamps, errors_by_write, strict=True):
+                applied = meta.rows - len(errors)
+                self._ledger.record_client(meta, ts, ClientResult(meta.sequence, ts, applied, tuple(errors)))
+                results.append(ApplyResult(entry.opid, ts, None, tuple(errors), applied))
+            self._time, self._applied = fused.stamps[-1], fused.entries[-1].opid
+        return results
 
     def _apply_one(self, entry: Entry) -> ApplyResult:
         if entry.opid.index <= self._applied.index:
@@ -338,7 +372,7 @@ class Tablet:
             return ApplyResult(entry.opid, ts, e)
 
     def _apply_rows(self, entry: Entry, meta: WriteMeta, ts: int, state: SourceState | None) -> ApplyResult:
-        batch = self._decode(entry.schema_id, meta.column_ids, entry.payload, meta.rows)
+        batch = self._batch_of(entry, meta)
         rows = WireRows.of_batch(batch, meta.column_ids, meta.ignore_null)
         schema = self._schema
         if entry.schema_id != schema.schema_id:

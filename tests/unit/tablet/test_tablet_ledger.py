@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nyala.replica.base import Code, RowCode, hybrid_from_us, limits
-from nyala.replica.rows import RowError, RowOp, WriteMeta
+from nyala.replica.rows import RowError, RowOp
 from nyala.replica.tablet import Superblock, Tablet
 from tests.harness.sim_disk import SimDisk
 from tests.harness.tablet_twin import INT_SCHEMA, SOURCE, ledger_entry, rows_of, superblock, write_entry
@@ -166,15 +166,3 @@ def test_ledger_saved_is_as_of_the_flush_not_of_the_moment() -> None:
     (result,) = tablet.apply([later])
     assert (result.rows_applied, result.rows_replayed) == (2, 0)
     disk.close()
-
-
-def test_precheck_knows_what_the_ledger_knows() -> None:
-    """Goal: a refusal or a remembered result is known without the log, and asking changes nothing.
-    Method: GAP, replay of a client's write, and a fresh one."""
-    _, tablet = _tablet()
-    tablet.apply([_client(1, 1, 1)])
-    gap = tablet.precheck(WriteMeta(column_ids=(1, 4), rows=1, source=SOURCE, after=3))
-    assert gap is not None and gap.error is not None and gap.error.code is Code.GAP
-    known = tablet.precheck(WriteMeta(column_ids=(1, 4), rows=1, client_id="c1", sequence=1))
-    assert known is not None and known.rows_applied == 1
-    assert tablet.precheck(WriteMeta(column_ids=(1, 4), rows=1, client_id="c1", sequence=2)) is None

@@ -1,0 +1,106 @@
+"""Small writes of clients that stand next to each other in the log, applied as if they were one batch.
+
+A one-row write costs as many vector operations as one of a thousand rows. Followers, and a leader with many clients,
+hold several committed ones at a time. What is decided here is only which of them may go together: applied in one step
+they must leave the same rows, times, results and ledger as one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from nyala.replica.base import Entry, EntryKind, Refused
+from nyala.replica.rows import RowError, WriteMeta
+
+from .hash_index import I64
+from .ledger import Ledger
+from .resolve import WireRows
+
+PAYLOAD_BYTES_MAX = 4 << 10
+"""Larger batches gain nothing from company."""
+WRITES_MAX = 64
+
+
+class Fused(NamedTuple):
+    """Writes to be applied together, in log order.
+
+    `rows.offsets` are positions over all rows, which tell the writes apart; `offsets` are those that the senders gave,
+    `times` the hybrid time of each row, both of shape (rows,). `starts`: position of each write's first row.
+    """
+
+    entries: Sequence[Entry]
+    metas: Sequence[WriteMeta]
+    stamps: Sequence[int]
+    """Hybrid time of each write."""
+    rows: WireRows
+    offsets: I64
+    times: I64
+    starts: I64
+    payload_bytes: int
+
+    def errors_by_write(self, errors: Sequence[RowError]) -> list[list[RowError]]:
+        """Errors named by position, as lists of errors named by the senders' offsets, ascending; one for each write."""
+        by_write: list[list[RowError]] = [[] for _ in self.entries]
+        for error in sorted(errors):
+            pos = int(np.searchsorted(self.starts, error.offset, side="right")) - 1
+            by_write[pos].append(error._replace(offset=int(self.offsets[error.offset])))
+        return by_write
+
+
+def fuse(
+    entries: Sequence[Entry],
+    first: int,
+    *,
+    schema_id: int,
+    last_time: int,
+    ledger: Ledger,
+    decode: Callable[[Entry, WriteMeta], Any],
+) -> Fused | None:
+    """The longest run of writes from position `first` on that may go together; None if that is fewer than two.
+
+    `last_time`: the tablet's time before them. `decode(entry, meta)` gives the pa.RecordBatch or raises Refused.
+    A write from a Kafka source, of another schema, of other columns, or one whose outcome the ledger may know ends the
+    run: those are applied alone.
+    """
+    metas: list[WriteMeta] = []
+    stamps: list[int] = []
+    batches: list[Any] = []
+    for entry in entries[first : first + WRITES_MAX]:
+        if entry.kind is not EntryKind.WRITE or len(entry.payload) > PAYLOAD_BYTES_MAX or entry.schema_id != schema_id:
+            break
+        meta = WriteMeta.decode(entry.meta)
+        if meta.source is not None or not meta.client_id:
+            break
+        if metas and (meta.column_ids, meta.ignore_null) != (metas[0].column_ids, metas[0].ignore_null):
+            break
+        last_time = max(entry.hybrid_time, last_time + 1)
+        try:
+            batch = decode(entry, meta)
+        except Refused:
+            break
+        metas.append(meta)
+        stamps.append(last_time)
+        batches.append(batch)
+    count = ledger.new_writes(metas, stamps) if len(metas) > 1 else 0
+    if count < 2:
+        return None
+    metas, stamps, batches = metas[:count], stamps[:count], batches[:count]
+    rows = WireRows.of_batch(pa.concat_batches(batches), metas[0].column_ids, metas[0].ignore_null)
+    sizes = np.array([meta.rows for meta in metas])
+    starts = np.cumsum(sizes) - sizes
+    offsets, positions = rows.offsets, np.arange(len(rows.offsets))
+    chosen = entries[first : first + count]
+    return Fused(
+        chosen,
+        metas,
+        stamps,
+        rows._replace(offsets=positions),
+        offsets,
+        np.repeat(np.array(stamps, dtype=np.int64), sizes),
+        starts,
+        sum(len(entry.payload) for entry in chosen),
+    )

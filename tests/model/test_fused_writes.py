@@ -1,0 +1,143 @@
+"""Small writes applied together against the same writes applied one after the other."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nyala.replica.base import Entry, hybrid_from_us, limits
+from nyala.replica.rows import RowOp, TableSchema
+from nyala.replica.tablet import Tablet
+from tests.harness.sim_disk import SimDisk
+from tests.harness.tablet_twin import (
+    INT_SCHEMA,
+    PAIR_SCHEMA,
+    SOURCE,
+    STRING_SCHEMA,
+    colliding_key,
+    noop_entry,
+    rows_of,
+    superblock,
+    write_entry,
+)
+
+
+def _row(rng: random.Random, schema: TableSchema, offset: int, keys: int) -> dict[str, Any]:
+    key = rng.randrange(keys)
+    row: dict[str, Any] = {"op": rng.choice([*RowOp, RowOp.UPSERT, RowOp.INSERT, RowOp.INSERT]), "offset": offset}
+    row["k"] = key if schema is INT_SCHEMA else f"key{key}"
+    if schema is STRING_SCHEMA:
+        row["k2"] = key % 3
+    if schema is PAIR_SCHEMA:
+        row["k"], row["k2"] = colliding_key(key, target=key % 2)
+    if rng.random() < 0.03:
+        row["op"] = rng.choice([0, 9])
+    if rng.random() < 0.03:
+        row[rng.choice(schema.key)] = None
+    row["v"] = rng.choice([None, rng.randrange(100)])
+    row["s"] = None if rng.random() < 0.05 else rng.choice(["", "abc"])
+    row["r"] = None if rng.random() < 0.05 else rng.randrange(100)
+    return row
+
+
+def _log(rng: random.Random, schema: TableSchema, count: int) -> list[Entry]:
+    """Mostly one-row writes of a few clients; some repeated, some of a source, of fewer columns or larger; noops."""
+    keys = rng.choice([4, 40, 4000])
+    names = [c.name for c in schema.columns]
+    sequences = dict.fromkeys("abcd", 0)
+    expiry_index = rng.randrange(count) if rng.random() < 0.3 else count + 1
+    log: list[Entry] = []
+    for index in range(1, count + 1):
+        late = hybrid_from_us(limits.LEDGER_CLIENT_TTL_US + 1) if index >= expiry_index else 0
+        time = late + (index << 12)
+        kind = rng.random()
+        if kind < 0.05:
+            log.append(noop_entry(index, time))
+            continue
+        rows = [_row(rng, schema, n, keys) for n in range(1 if kind < 0.9 else rng.randint(2, 5))]
+        some = names if rng.random() < 0.9 else [n for n in names if n in schema.key or rng.random() < 0.7]
+        if kind > 0.97:
+            offsets = [{**row, "offset": 10 * index + n} for n, row in enumerate(rows)]
+            log.append(write_entry(index, schema, some, offsets, time=time, source=SOURCE))
+            continue
+        client = rng.choice("abcd")
+        sequences[client] += 1
+        sequence = sequences[client] if rng.random() < 0.95 else max(1, sequences[client] - rng.randint(1, 4))
+        first = rng.choice([0, max(0, sequences[client] - 3), sequences[client]])
+        log.append(
+            write_entry(
+                index,
+                schema,
+                some,
+                rows,
+                time=time,
+                source=None,
+                client_id=client,
+                sequence=sequence,
+                first_incomplete=first,
+                ignore_null=rng.random() < 0.05,
+            )
+        )
+    return log
+
+
+@pytest.mark.parametrize("schema", [INT_SCHEMA, STRING_SCHEMA, PAIR_SCHEMA], ids=["int", "text", "collide"])
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 1 << 40))
+def test_small_writes_applied_in_any_groups_equal_one_at_a_time(schema: TableSchema, seed: int) -> None:
+    """Goal: however committed entries are handed over, rows, row errors, times, results and ledger are those of one at
+    a time. Method: random logs cut at random places, with flushes between, against one that gets single entries."""
+    rng = random.Random(seed)
+    log = _log(rng, schema, 120)
+    disks = SimDisk(), SimDisk()
+    single, grouped = (Tablet.create(disk, superblock(schema)) for disk in disks)
+    results, expected = [], [result for entry in log for result in single.apply([entry])]
+    pos = 0
+    while pos < len(log):
+        count = rng.choice([1, 2, 5, 30])
+        results += grouped.apply(log[pos : pos + count])
+        pos += count
+        if rng.random() < 0.1:
+            grouped.flush()
+    assert [_seen(r) for r in results] == [_seen(r) for r in expected]
+    assert grouped.ledger.to_avro() == single.ledger.to_avro()
+    assert (grouped.applied_opid, grouped.applied_time) == (single.applied_opid, single.applied_time)
+    for at in {None, *(entry.hybrid_time for entry in rng.sample(log, 12))}:
+        assert rows_of(grouped.scan(snapshot_time=at), schema) == rows_of(single.scan(snapshot_time=at), schema)
+    for disk in disks:
+        disk.close()
+
+
+def _seen(result: Any) -> Any:
+    error = result.error
+    return (
+        result.opid,
+        result.hybrid_time,
+        error and (error.code, error.detail),
+        result.row_errors,
+        result.rows_applied,
+        result.rows_replayed,
+        result.last_offset,
+    )
+
+
+def test_writes_of_many_clients_are_applied_in_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: what commits together costs one application. Method: 40 one-row writes of 8 clients in one call, counting
+    the memory store's batches."""
+    rows = [{"op": RowOp.INSERT, "offset": 0, "k": n, "v": n, "s": "x", "r": n} for n in range(40)]
+    names = ["k", "v", "s", "r"]
+    log = [
+        write_entry(
+            n + 1, INT_SCHEMA, names, [row], time=(n + 1) << 12, source=None, client_id=f"c{n % 8}", sequence=n + 1
+        )
+        for n, row in enumerate(rows)
+    ]
+    disk = SimDisk()
+    tablet = Tablet.create(disk, superblock(INT_SCHEMA))
+    assert [r.rows_applied for r in tablet.apply(log)] == [1] * 40
+    assert [batch.num_rows for batch in tablet.scan()] == [40]
+    disk.close()
