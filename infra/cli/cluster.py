@@ -188,6 +188,24 @@ def leader_step_down(
     typer.echo(f"{leader} leads {tablet_id}")
 
 
+@copy_app.command("cancel")
+def cancel_copy(
+    tablet: Annotated[str, typer.Argument(help="tablet id, or its beginning")],
+    server: Annotated[str, typer.Option(help="uuid of the server that is copied to, or its beginning")],
+    masters: Masters = "",
+) -> None:
+    """End a tablet copy. While the server is a member of the tablet, its leader will ask for a new one."""
+    with client(masters) as connected:
+        tablet_id, uuid = _find_tablet(connected, tablet)[1], _find_server(connected, server)
+        target = next(s for s in connected.list_servers().servers if s.uuid == uuid)
+        reply = connected.cancel_copy(target, tablet_id)
+    left = f"{tablet_id[:8]} on {uuid[:8]} is {DataState(reply.data_state).name}"
+    if reply.job.phase == "DONE":
+        typer.echo(f"too late, the copy was complete: {left}", err=True)
+        raise typer.Exit(1)
+    typer.echo(f"cancelled after {size_text(reply.job.bytes_done)} of {size_text(reply.job.bytes_total)}: {left}")
+
+
 @copy_app.command("list")
 def list_copies(masters: Masters = "", as_json: Json = False) -> None:
     """List tablet copies under way and lately ended, with their progress in bytes."""

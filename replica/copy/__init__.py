@@ -3,7 +3,7 @@
 from .blocks import named_blocks, parse_superblock, purge_quarantine, quarantined_superblocks, superblock_bytes
 from .checks import CopyDecision, CopyRequest, LocalReplica, source_refusal, start_tablet_copy_checks
 from .deletion import cmeta_path, delete_replica, redo_deletion, superblock_path, wal_folder
-from .follower import CopyProgress, FollowerCopy
+from .follower import CopyProgress, FollowerCopy, copy_cancelled
 from .manifest import CopyFile, CopyManifest, CopySource, FileKind
 from .source import (
     CopySourceSession,
@@ -32,6 +32,7 @@ __all__ = [
     "SourceSessions",
     "capture_session",
     "cmeta_path",
+    "copy_cancelled",
     "crc_of_file",
     "delete_replica",
     "file_path",

@@ -42,6 +42,11 @@ class CopyProgress:
             self.bytes_done += length_bytes
 
 
+def copy_cancelled(tablet_id: str) -> Refused:
+    """How a cancelled copy ends."""
+    return Refused(Code.ILLEGAL_STATE, "the copy was cancelled", tablet=tablet_id)
+
+
 class FollowerCopy:
     """One run of COPY.1 to COPY.5; the caller starts the replica (COPY.6).
 
@@ -49,7 +54,8 @@ class FollowerCopy:
     replica if there is a READY one, and returns the superblock in force (None: the tablet never was here).
     `merge(remote)` merges the source's consensus metadata into the local one, under the lock that this server's votes
     for the tablet take too; without it the file is merged directly.
-    `pace(bytes)` may block to hold a rate; `cancelled()` true ends the copy at the next chunk.
+    `pace(bytes)` may block to hold a rate; `cancelled()` true ends the copy at the next chunk or step, unless COPY.5 is
+    done. Before COPY.1 that leaves everything as it was, afterwards a tombstone.
 
     Durability: `run` returns only when the READY superblock and all it names are durable.
     """
@@ -87,11 +93,13 @@ class FollowerCopy:
     def run(self) -> Superblock:
         """The READY superblock. Refused or Corruption if the copy failed; the replica then is a tombstone again."""
         self.progress.phase = "BEGIN"
+        self._check_cancelled()
         manifest = self._source.begin(self._tablet_id, self._uuid, self._allow_leaderless)
         success = False
         try:
             remote = self._accept(manifest)
             self.progress.bytes_total = manifest.size_bytes
+            self._check_cancelled()
             local = self._clear()
             try:
                 copying = self._mark_copying(remote, local)
@@ -173,6 +181,7 @@ class FollowerCopy:
         disk.sync_dir("data")
         disk.crash_point("copy.4")
 
+        self._check_cancelled()
         self.progress.phase = "COPY.5"
         ready = replace(
             remote,
@@ -213,8 +222,7 @@ class FollowerCopy:
         try:
             crc, offset = 0, 0
             for chunk in self._source.fetch(manifest.session_id, file, 0, file.length_bytes):
-                if self._cancelled():
-                    raise Refused(Code.ILLEGAL_STATE, "the copy was cancelled", tablet=self._tablet_id)
+                self._check_cancelled()
                 self._pace(len(chunk))
                 out.pwrite(chunk, offset)
                 crc = google_crc32c.extend(crc, chunk)
@@ -232,6 +240,10 @@ class FollowerCopy:
             out.sync()
         finally:
             out.close()
+
+    def _check_cancelled(self) -> None:
+        if self._cancelled():
+            raise copy_cancelled(self._tablet_id)
 
     def _merge_on_disk(self, remote: bytes) -> None:
         ConsensusMeta.adopt(self._disk, self._tablet_id, self._uuid, remote)

@@ -346,6 +346,26 @@ class ListCopiesReply(_message.Message):
     jobs: _containers.RepeatedCompositeFieldContainer[CopyJob]
     def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., jobs: _Optional[_Iterable[_Union[CopyJob, _Mapping]]] = ...) -> None: ...
 
+class CancelCopyRequest(_message.Message):
+    __slots__ = ("dest_uuid", "tablet_id", "started_us")
+    DEST_UUID_FIELD_NUMBER: _ClassVar[int]
+    TABLET_ID_FIELD_NUMBER: _ClassVar[int]
+    STARTED_US_FIELD_NUMBER: _ClassVar[int]
+    dest_uuid: str
+    tablet_id: str
+    started_us: int
+    def __init__(self, dest_uuid: _Optional[str] = ..., tablet_id: _Optional[str] = ..., started_us: _Optional[int] = ...) -> None: ...
+
+class CancelCopyReply(_message.Message):
+    __slots__ = ("error", "job", "data_state")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    DATA_STATE_FIELD_NUMBER: _ClassVar[int]
+    error: Error
+    job: CopyJob
+    data_state: int
+    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., job: _Optional[_Union[CopyJob, _Mapping]] = ..., data_state: _Optional[int] = ...) -> None: ...
+
 class Column(_message.Message):
     __slots__ = ("id", "name", "type", "nullable", "precision", "scale", "default_json")
     ID_FIELD_NUMBER: _ClassVar[int]

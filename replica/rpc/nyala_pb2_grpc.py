@@ -133,6 +133,11 @@ class CopyServiceStub:
                 request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ListCopiesRequest.SerializeToString,
                 response_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ListCopiesReply.FromString,
                 _registered_method=True)
+        self.CancelCopy = channel.unary_unary(
+                '/nyala.v1.CopyService/CancelCopy',
+                request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.CancelCopyRequest.SerializeToString,
+                response_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.CancelCopyReply.FromString,
+                _registered_method=True)
 
 
 class CopyServiceServicer:
@@ -168,6 +173,12 @@ class CopyServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CancelCopy(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_CopyServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -195,6 +206,11 @@ def add_CopyServiceServicer_to_server(servicer, server):
                     servicer.ListCopies,
                     request_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ListCopiesRequest.FromString,
                     response_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ListCopiesReply.SerializeToString,
+            ),
+            'CancelCopy': grpc.unary_unary_rpc_method_handler(
+                    servicer.CancelCopy,
+                    request_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.CancelCopyRequest.FromString,
+                    response_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.CancelCopyReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -332,6 +348,33 @@ class CopyService:
             '/nyala.v1.CopyService/ListCopies',
             nyala_dot_replica_dot_rpc_dot_nyala__pb2.ListCopiesRequest.SerializeToString,
             nyala_dot_replica_dot_rpc_dot_nyala__pb2.ListCopiesReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CancelCopy(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/nyala.v1.CopyService/CancelCopy',
+            nyala_dot_replica_dot_rpc_dot_nyala__pb2.CancelCopyRequest.SerializeToString,
+            nyala_dot_replica_dot_rpc_dot_nyala__pb2.CancelCopyReply.FromString,
             options,
             channel_credentials,
             insecure,

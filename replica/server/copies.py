@@ -13,9 +13,26 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc
 import grpc.aio
 
-from nyala.replica.base import Address, Code, DataState, DiskFailure, InvariantViolation, OpId, Refused, ReplicaError
+from nyala.replica.base import (
+    Address,
+    Applied,
+    Code,
+    DataState,
+    DiskFailure,
+    InvariantViolation,
+    OpId,
+    Refused,
+    ReplicaError,
+)
 from nyala.replica.cmeta import ConsensusMeta
-from nyala.replica.copy import CopyRequest, CopySource, FollowerCopy, LocalReplica, start_tablet_copy_checks
+from nyala.replica.copy import (
+    CopyRequest,
+    CopySource,
+    FollowerCopy,
+    LocalReplica,
+    copy_cancelled,
+    start_tablet_copy_checks,
+)
 from nyala.replica.raft import CopyNeeded
 from nyala.replica.rpc import address_to_pb, error_from_pb, opid_to_pb, pb, pb_grpc
 from nyala.replica.tablet import Superblock
@@ -28,18 +45,19 @@ _log = logging.getLogger("nyala.server")
 
 JOBS_REMEMBERED = 64
 START_TIMEOUT_S = 5.0
+CANCEL_TIMEOUT_S = 20.0
 BACKOFF_FIRST_S = 0.3
 BACKOFF_MAX_S = 10.0
 
 
 class Pace:
-    """Holds one job to a rate. Concurrency: any thread of the job."""
+    """Holds one job to a rate; a cancel ends every wait. Concurrency: any thread of the job."""
 
-    def __init__(self, bytes_per_s: int) -> None:
+    def __init__(self, bytes_per_s: int, cancelled: threading.Event) -> None:
         self._bytes_per_s = bytes_per_s
+        self._cancelled = cancelled
         self._free_at = time.monotonic()
         self._lock = threading.Lock()
-        self._never = threading.Event()
 
     def __call__(self, length_bytes: int) -> None:
         if not self._bytes_per_s:
@@ -49,7 +67,7 @@ class Pace:
             self._free_at = max(self._free_at, now) + length_bytes / self._bytes_per_s
             wait = self._free_at - now
         if wait > 0:
-            self._never.wait(wait)
+            self._cancelled.wait(wait)
 
 
 class CopyJobs:
@@ -101,16 +119,29 @@ class CopyJobs:
             last_opid=hosted.last_opid,
         )
 
-    def cancel(self, tablet_id: str) -> None:
-        """End the tablet's job at its next chunk; the replica then is a tombstone."""
+    async def cancel(self, tablet_id: str, started_us: int = 0) -> CopyJob:
+        """End the tablet's job and return it as it ended: cancelled, or DONE if it was complete already.
+
+        A job that had changed nothing leaves things as they were; otherwise the replica is a tombstone with the last
+        logged OpId that it had. A later request starts anew. Refused NOT_FOUND if no such job runs, TIMED_OUT if the
+        job does not end; the cancel then stands.
+        """
         hosted = self._manager.tablets.get(tablet_id)
-        if hosted is not None and hosted.copy is not None:
-            hosted.copy.cancelled = True
+        job = hosted.copy if hosted is not None else None
+        if job is None or started_us not in (0, job.started_us):
+            raise Refused(Code.NOT_FOUND, "no such copy runs into this server", tablet=tablet_id)
+        _log.info("T %s P %s tablet copy is being cancelled in %s", tablet_id, job.target_uuid, job.progress.phase)
+        job.cancel()
+        try:
+            await asyncio.wait_for(job.ended.wait(), CANCEL_TIMEOUT_S)
+        except TimeoutError:
+            raise Refused(Code.TIMED_OUT, "the copy has not ended yet; it will", applied=Applied.UNKNOWN) from None
+        return job
 
     async def stop(self) -> None:
         """Cancel all jobs and wait until none runs."""
         for job in self.running():
-            job.cancelled = True
+            job.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=5)
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -121,7 +152,12 @@ class CopyJobs:
         _log.info("%s tablet copy from %s begins (was %s)", prefix, job.source_uuid, local.data_state.name)
         try:
             async with hosted.transition:
-                await loop.run_in_executor(self._pool, lambda: self._copy(hosted, job, local, addresses, loop))
+                if not job.cancelled.is_set():
+                    job.work = self._pool.submit(self._copy, hosted, job, local, addresses, loop)
+                    await asyncio.wait([asyncio.wrap_future(job.work)])
+                if job.work is None or job.work.cancelled():
+                    raise copy_cancelled(job.tablet_id)
+                job.work.result()
                 job.progress.phase = "COPY.6"
                 hosted.superblock = await manager.in_thread(lambda: Superblock.load(manager.disk, job.tablet_id))
                 hosted.copy = None
@@ -132,8 +168,10 @@ class CopyJobs:
         except (DiskFailure, InvariantViolation) as error:
             manager.on_fatal(error)
         except (ReplicaError, grpc.RpcError, OSError) as error:
-            job.error = str(error)
-            _log.warning("%s tablet copy failed: %s", prefix, error)
+            # A cancel cuts calls to the source short; what that looks like there is not why the copy ended.
+            job.error = str(copy_cancelled(job.tablet_id) if job.cancelled.is_set() else error)
+            job.progress.phase = "CANCELLED" if job.cancelled.is_set() else "FAILED"
+            _log.warning("%s tablet copy failed: %s", prefix, job.error)
             await self._settle(hosted)
         except Exception as error:  # noqa: BLE001 - the root of the job's task
             manager.on_fatal(error)
@@ -141,6 +179,7 @@ class CopyJobs:
             hosted.copy = None
             self.ended.append(job)
             manager.changed.add(job.tablet_id)
+            job.ended.set()
 
     async def _settle(self, hosted: HostedTablet) -> None:
         """After a failed copy: what the disk says holds. A replica that was not touched runs on."""
@@ -180,7 +219,7 @@ class CopyJobs:
                 else:
                     hosted.cmeta = ConsensusMeta.adopt(manager.disk, job.tablet_id, manager.uuid, remote)
 
-        source = self._make_source(job.source_uuid, addresses)
+        job.source = source = self._make_source(job.source_uuid, addresses)
         try:
             FollowerCopy(
                 disk=manager.disk,
@@ -191,11 +230,12 @@ class CopyJobs:
                 clear=clear,
                 streams=manager.options.copy_streams,
                 merge=merge,
-                pace=Pace(manager.options.copy_rate_bytes_per_s),
-                cancelled=lambda: job.cancelled,
+                pace=Pace(manager.options.copy_rate_bytes_per_s, job.cancelled),
+                cancelled=job.cancelled.is_set,
                 progress=job.progress,
             ).run()
         finally:
+            job.source = None
             close = getattr(source, "close", None)
             if close is not None:
                 close()

@@ -1,37 +1,32 @@
-"""The CopyService of a tablet server, and the follower's door to another server's."""
+"""The CopyService of a tablet server."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import google_crc32c
-import grpc
 
-from nyala.replica.base import Address, Applied, Code, DataState, Refused, ReplicaError, check, limits
+from nyala.replica.base import Code, DataState, Refused, ReplicaError, check, limits
 from nyala.replica.copy import (
-    CopyFile,
-    CopyManifest,
     CopyRequest,
     CopySourceSession,
-    FileKind,
     capture_session,
 )
 from nyala.replica.rpc import (
-    CHANNEL_OPTIONS,
     addresses_from_pb,
     error_to_pb,
     opid_from_pb,
     opid_to_pb,
     pb,
     pb_grpc,
-    raise_if_error,
 )
 
 from .copies import CopyJobs
+from .hosted import CopyJob
 from .manager import TabletManager
 from .refusals import as_refusal, check_name
 
@@ -151,6 +146,8 @@ class CopyServicer(pb_grpc.CopyServiceServicer):  # type: ignore[misc]
             pending = loop.run_in_executor(self._pool, following)
             while (chunk := await pending) is not None:
                 pending = loop.run_in_executor(self._pool, following)
+                # If the caller goes away, nobody asks for the chunk that is being read ahead, nor for its refusal.
+                pending.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
                 yield chunk
         except ReplicaError as error:
             yield pb.FetchChunk(error=error_to_pb(as_refusal(error, self._manager.on_fatal)))
@@ -173,19 +170,7 @@ class CopyServicer(pb_grpc.CopyServiceServicer):  # type: ignore[misc]
             check_name(request.dest_uuid, self._manager.uuid)
         except Refused as error:
             return pb.ListCopiesReply(error=error_to_pb(error))
-        jobs = [
-            pb.CopyJob(
-                tablet_id=j.tablet_id,
-                source_uuid=j.source_uuid,
-                target_uuid=j.target_uuid,
-                phase=j.progress.phase,
-                bytes_done=j.progress.bytes_done,
-                bytes_total=j.progress.bytes_total,
-                started_us=j.started_us,
-                error=j.error,
-            )
-            for j in (*self._jobs.running(), *reversed(self._jobs.ended))
-        ]
+        jobs = [_job(j) for j in (*self._jobs.running(), *reversed(self._jobs.ended))]
         jobs += [
             pb.CopyJob(
                 tablet_id=s.tablet_id,
@@ -199,99 +184,31 @@ class CopyServicer(pb_grpc.CopyServiceServicer):  # type: ignore[misc]
         ]
         return pb.ListCopiesReply(jobs=jobs)
 
+    async def CancelCopy(self, request: Any, context: Any) -> Any:
+        """End a copy into this server; answers when it has ended."""
+        try:
+            check_name(request.dest_uuid, self._manager.uuid)
+            job = await self._jobs.cancel(request.tablet_id, request.started_us)
+        except ReplicaError as error:
+            return pb.CancelCopyReply(error=error_to_pb(as_refusal(error, self._manager.on_fatal)))
+        return pb.CancelCopyReply(job=_job(job), data_state=int(self._jobs.local(request.tablet_id).data_state))
+
+
+def _job(job: CopyJob) -> Any:
+    return pb.CopyJob(
+        tablet_id=job.tablet_id,
+        source_uuid=job.source_uuid,
+        target_uuid=job.target_uuid,
+        phase=job.progress.phase,
+        bytes_done=job.progress.bytes_done,
+        bytes_total=job.progress.bytes_total,
+        started_us=job.started_us,
+        error=job.error,
+    )
+
 
 def _data_state(number: int) -> DataState:
     try:
         return DataState(number)
     except ValueError:
         raise Refused(Code.INVALID_ARGUMENT, "no such data state", number=number) from None
-
-
-class RemoteCopySource:
-    """A `CopySource` over another server's CopyService; blocking calls, for threads of a copy job."""
-
-    BEGIN_TIMEOUT_S = 120.0
-    """The source reads its WAL segments once to begin."""
-    IDLE_TIMEOUT_S = 600.0
-
-    def __init__(self, uuid: str, addresses: list[Address]) -> None:
-        self._uuid = uuid
-        self._channel = grpc.insecure_channel(str(addresses[0]), options=CHANNEL_OPTIONS)
-        self._stub = pb_grpc.CopyServiceStub(self._channel)  # type: ignore[no-untyped-call]
-
-    def begin(self, tablet_id: str, requestor_uuid: str, allow_leaderless: bool) -> CopyManifest:
-        """Open a session there."""
-        request = pb.BeginCopyRequest(
-            dest_uuid=self._uuid,
-            requestor_uuid=requestor_uuid,
-            tablet_id=tablet_id,
-            allow_leaderless=allow_leaderless,
-        )
-        reply = _answered(lambda: self._stub.BeginCopy(request, timeout=self.BEGIN_TIMEOUT_S))
-        raise_if_error(reply.error)
-        return CopyManifest(
-            session_id=reply.session_id,
-            superblock=reply.superblock,
-            cmeta=reply.cmeta,
-            files=tuple(_file(f) for f in reply.files),
-            last_opid=opid_from_pb(reply.last_opid),
-            first_retained_index=reply.first_retained_index,
-            is_leader=reply.is_leader,
-            ttl_us=reply.ttl_us,
-        )
-
-    def fetch(self, session_id: str, file: CopyFile, byte_offset: int, length_bytes: int) -> Iterator[bytes]:
-        """The chunks of one file in order, each checked against its own CRC."""
-        request = pb.FetchRequest(
-            dest_uuid=self._uuid,
-            session_id=session_id,
-            kind=int(file.kind),
-            name=file.name,
-            byte_offset=byte_offset,
-            length_bytes=length_bytes,
-        )
-        expected = byte_offset
-        call = self._stub.Fetch(request, timeout=self.IDLE_TIMEOUT_S)
-        try:
-            for chunk in call:
-                raise_if_error(chunk.error)
-                if chunk.byte_offset != expected or google_crc32c.value(chunk.data) != chunk.crc:
-                    raise Refused(Code.CORRUPTION, "a chunk was damaged on its way", name=file.name, offset=expected)
-                expected += len(chunk.data)
-                yield chunk.data
-        except grpc.RpcError as error:
-            raise _lost(error) from error
-        finally:
-            call.cancel()
-
-    def end(self, session_id: str, success: bool) -> None:
-        """Close the session there."""
-        request = pb.EndCopyRequest(dest_uuid=self._uuid, session_id=session_id, success=success)
-        raise_if_error(_answered(lambda: self._stub.EndCopy(request, timeout=10)).error)
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._channel.close()
-
-
-def _file(message: Any) -> CopyFile:
-    try:
-        kind = FileKind(message.kind)
-    except ValueError:
-        raise Refused(Code.INVALID_ARGUMENT, "the source offers a file of unknown kind", kind=message.kind) from None
-    name = message.name
-    if not name or "/" in name or name.startswith("."):
-        raise Refused(Code.INVALID_ARGUMENT, "the source offers a file outside of its folder", name=name)
-    return CopyFile(kind, name, message.length_bytes, message.crc)
-
-
-def _answered(call: Callable[[], Any]) -> Any:
-    try:
-        return call()
-    except grpc.RpcError as error:
-        raise _lost(error) from error
-
-
-def _lost(error: Any) -> Refused:
-    code = error.code().name if hasattr(error, "code") and error.code() else "?"
-    return Refused(Code.UNAVAILABLE, "the copy source does not answer", applied=Applied.NOT_APPLIED, status=code)

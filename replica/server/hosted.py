@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
 from nyala.replica.base import ZERO_OPID, Code, DataState, OpId, Refused
 from nyala.replica.cmeta import ConsensusMeta
-from nyala.replica.copy import CopyProgress
+from nyala.replica.copy import CopyProgress, CopySource
 from nyala.replica.host import Phase, Replica
 from nyala.replica.tablet import Superblock, Tablet
 from nyala.replica.wal import Log
@@ -33,8 +34,21 @@ class CopyJob:
     target_uuid: str
     started_us: int
     progress: CopyProgress = field(default_factory=CopyProgress)
-    cancelled: bool = False
+    cancelled: threading.Event = field(default_factory=threading.Event)
     error: str = ""
+    work: Future[None] | None = None
+    """The job's place on the pool, while it has one."""
+    source: CopySource | None = None
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def cancel(self) -> None:
+        """End the job as soon as it can be ended: before it starts, between two chunks, or in a call to its source."""
+        self.cancelled.set()
+        if self.work is not None:
+            self.work.cancel()
+        abort = getattr(self.source, "abort", None)
+        if abort is not None:
+            abort()
 
 
 @dataclass(eq=False)

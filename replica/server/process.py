@@ -32,7 +32,7 @@ from nyala.replica.rpc import SERVER_OPTIONS, pb_grpc
 
 from .channels import Channels
 from .copies import CopyJobs, CopyRequests
-from .copy_service import CopyServicer, RemoteCopySource
+from .copy_service import CopyServicer
 from .heartbeat import Heartbeats
 from .instance import Instance, join_cluster, open_or_format
 from .lanes import LoopPost
@@ -42,6 +42,7 @@ from .manager import TabletManager
 from .memory import MemoryGuard
 from .metrics import Metrics
 from .options import ServerOptions
+from .remote_source import RemoteCopySource
 from .scans import Scans, when
 from .service import TabletServicer
 from .warm import warm_up, without_pandas

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -114,6 +115,59 @@ def test_many_copy_requests_at_once_run_one_copy() -> None:
         stale = start_copy(source, target, term - 1, DataState.READY)
         assert (stale.error.code, stale.current_term) == (Code.BAD_TERM, term)
         assert state(cluster, target)[0] == DataState.READY
+        assert time > 0
+
+
+def cancel(target: ServerProcess, **fields: Any) -> Any:
+    request = pb.CancelCopyRequest(dest_uuid=target.uuid, tablet_id=TABLET, **fields)
+    return target.copies.CancelCopy(request, timeout=30)
+
+
+def copies(server: ServerProcess) -> list[Any]:
+    return list(server.copies.ListCopies(pb.ListCopiesRequest(dest_uuid=server.uuid), timeout=5).jobs)
+
+
+def test_cancelled_copy_leaves_a_tombstone_and_a_later_one_succeeds() -> None:
+    """Goal: row TC-12, by command. Method: a slow copy to a blank server is cancelled half-way, one whose source hangs
+    is cancelled too: each time the target ends as a tombstone with last OpId 0.0, the source holds no session, no
+    file is left over, a cancel that names another job misses; then a copy at full speed ends READY."""
+    with local_cluster(1) as cluster:
+        source = create(cluster, cluster.servers[:1])
+        time = write(cluster, 0, 20_000)
+        flush(source)
+        target = cluster.add_server("--copy-rate-bytes-per-s", "500000")
+        term = cluster.status(source, TABLET).term
+        assert cancel(target).error.code == Code.NOT_FOUND
+
+        for believed, hang in ((DataState.DOES_NOT_EXIST, False), (DataState.DELETED, True)):
+            assert not start_copy(source, target, term, believed).error.code
+            (job,) = wait_until(
+                lambda: [j for j in copies(target) if j.phase == "COPY.4" and j.bytes_done], "it copies"
+            )
+            assert cancel(target, started_us=job.started_us - 1).error.code == Code.NOT_FOUND
+            if hang:
+                source.signal(signal.SIGSTOP)
+            reply = cancel(target, started_us=job.started_us)
+            assert not reply.error.code, reply.error
+            assert (reply.job.phase, reply.data_state) == ("CANCELLED", DataState.DELETED)
+            assert "the copy was cancelled" in reply.job.error
+            status = cluster.status(target, TABLET)
+            assert (status.last_logged.term, status.last_logged.index) == (0, 0)
+            assert not list((target.root / "data").iterdir()) and not (target.root / "wals" / TABLET).exists()
+            if hang:
+                source.signal(signal.SIGCONT)  # it could not be told: the next copy replaces that session
+            else:
+                assert not [j for j in copies(source) if j.phase == "SERVING"]
+
+        target.stop()
+        target.extra = ()
+        target.start()
+        assert not start_copy(source, target, term, DataState.DELETED).error.code
+        wait_until(lambda: state(cluster, target)[0] == DataState.READY, "the copy is READY")
+        size = cluster.status(source, TABLET).bytes_on_disk
+        wait_until(lambda: cluster.status(target, TABLET).bytes_on_disk == size, "it holds what the source holds")
+        assert cancel(target).error.code == Code.NOT_FOUND
+        wait_until(lambda: not [j for j in copies(source) if j.phase == "SERVING"], "no session is left")
         assert time > 0
 
 

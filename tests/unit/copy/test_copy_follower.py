@@ -167,13 +167,33 @@ def test_copy_with_a_flipped_byte_ends_deleted(source: Source, kind: int) -> Non
     assert_equals_source(disk)
 
 
-def test_cancelled_copy_ends_deleted(source: Source) -> None:
-    """Goal: row TC-12. Method: cancel at the first chunk."""
+def test_copy_cancelled_at_any_moment_ends_as_before_or_deleted(source: Source) -> None:
+    """Goal: row TC-12. Method: cancel at the first, second, ... moment that the copy asks, until it is too late: before
+    COPY.1 nothing has changed, later there is a tombstone with the last OpId it had and no block; the source holds no
+    session; each following attempt starts from what the one before left, and the last one succeeds."""
     disk = new_disk()
-    with pytest.raises(Refused, match="cancelled"):
-        copy(disk, source.door, tombstone(disk), cancelled=lambda: True).run()
-    settled = Superblock.load(disk, TABLET)
-    assert (settled.data_state, settled.last_logged) == (DataState.DELETED, OLD_LAST)
+    local = tombstone(disk)
+    seen = []
+    for moment in range(1, 100):
+        before = Superblock.load(disk, TABLET)
+        asked = iter(range(1, 1000))
+        cancelled = lambda asked=asked, moment=moment: next(asked) >= moment  # noqa: E731
+        follower = copy(disk, source.door, before, cancelled=cancelled)
+        try:
+            follower.run()
+        except Refused as refused:
+            assert refused.what == "the copy was cancelled"
+        else:
+            break
+        settled = Superblock.load(disk, TABLET)
+        assert (settled.data_state, settled.last_logged) == (DataState.DELETED, OLD_LAST)
+        assert data_files(disk) == [] and source.sessions.sessions() == []
+        seen.append((follower.progress.phase, settled == before))
+    assert local.last_logged == OLD_LAST
+    assert seen[:2] == [("BEGIN", True), ("BEGIN", True)]
+    assert {phase for phase, _ in seen[2:]} == {"FAILED"} and not any(same for _, same in seen[2:])
+    assert len(seen) >= 5, "between chunks of log and blocks, and before the commit"
+    assert_equals_source(disk)
 
 
 @pytest.mark.parametrize(("leader", "kept"), [(True, OpId(7, 1)), (False, OpId(1, 1))])
