@@ -12,6 +12,8 @@ from nyala.replica.wal import Log
 from .log_cache import LogCache
 from .state_machine import RunHeavy, StateMachine
 
+_INLINE_ENTRIES_MAX = 32
+
 
 class Applier:
     """Feeds the state machine.
@@ -63,8 +65,17 @@ class Applier:
             else:
                 self._run_heavy(lambda entries=entries, lo=lo, hi=hi: self._work(entries, lo, hi), self._applied)  # type: ignore[misc]
 
+    def is_little(self, through_index: int) -> bool:
+        """Whether everything up to `through_index` that is not applied yet would be applied on the owner's thread."""
+        lo, hi = self.applied_index + 1, through_index + 1
+        if hi - lo > _INLINE_ENTRIES_MAX or lo < self._cache.cached_from:
+            return False
+        return lo >= hi or self._is_small(self._cache.entries(lo, hi, self._bytes_max))
+
     def _is_small(self, entries: Sequence[Entry]) -> bool:
-        return len(entries) <= 8 and sum(e.size_bytes for e in entries) <= self._inline_bytes_max
+        return (
+            len(entries) <= _INLINE_ENTRIES_MAX and sum(entry.size_bytes for entry in entries) <= self._inline_bytes_max
+        )
 
     def _work(self, entries: Sequence[Entry] | None, lo: int, hi: int) -> tuple[Sequence[Entry], list[Any]]:
         if entries is None:

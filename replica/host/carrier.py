@@ -117,6 +117,8 @@ class Carrier:
         self._transfer = Transfer(wait_ticks_max=2 * raft_options.election_ticks_max)
         self._loading: set[int] = set()
         self._applied_time = 0
+        self._committed = 0
+        """Highest index that the core has handed out as committed; what is applied may lag behind it."""
         self._last_time = 0
         self._told_future = False
         self._seen: tuple[object, ...] = ()
@@ -159,7 +161,9 @@ class Carrier:
             self._save_config(ready.config_committed)
             self._changes.finish(ready.config_committed.opid, ready.config_committed)
         if ready.committed is not None:
-            self._applier.advance(ready.committed[1] - 1)
+            self._committed = ready.committed[1] - 1
+            if not self._may_wait():
+                self._apply_committed()
         for token, index in ready.read_states:
             self._reads.confirmed(token, index, self._tick, self.applied_index)
         for token, code in ready.read_failures:
@@ -168,6 +172,19 @@ class Carrier:
             self._on_copy_needed(self.tablet_id, need)
         for missing in ready.entries_needed:
             self._load(missing)
+
+    def _apply_committed(self) -> None:
+        if self._applier.applied_index < self._committed:
+            self._applier.advance(self._committed)
+
+    def _may_wait(self) -> bool:
+        """Whether what is committed may wait for company until the next tick.
+
+        On a follower nobody waits for a small write to be applied, and many cost little more than one.
+        """
+        if self._core.role is Role.LEADER or len(self._writes) or len(self._reads.by_index) or len(self._reads.by_time):
+            return False
+        return self._applier.is_little(self._committed)
 
     def _entries_durable(self, opid: OpId) -> None:
         self._core.persisted(opid)

@@ -136,6 +136,7 @@ class Replica(Carrier):
         if not self._serving:
             return
         self._tick += 1
+        self._apply_committed()
         self._core.tick()
         self._reads.expire(self._tick)
         if self._persister.full and self._tick % _RETRY_TICKS == 0:
@@ -242,6 +243,7 @@ class Replica(Carrier):
         if not self._serving:
             done(self._not_serving())
             return
+        self._apply_committed()
         self._reads.wait_index(index, self._tick, self.applied_index, done)
 
     def wait_safe(self, hybrid_time: int, done: Done) -> None:
@@ -266,6 +268,7 @@ class Replica(Carrier):
                 return
             self._last_time = time
             self._pump_soon()
+        self._apply_committed()
         self._reads.wait_time(hybrid_time, self._tick, self._applied_time, done)
 
     def anchor(self, index: int) -> Anchor:

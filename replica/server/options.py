@@ -39,7 +39,7 @@ class ServerOptions:
     maintenance_ms: int = 250
     memory_soft_bytes: int = limits.SERVER_MEMORY_SOFT_BYTES
     log_cache_bytes: int = 8 << 20
-    apply_inline_bytes: int = 4 << 10
+    apply_inline_bytes: int = 16 << 10
     """Committed entries up to this size are applied on the loop: a thread's round trip would cost more than they do."""
     log_retain_bytes: int = 64 << 20
     """Log kept for followers that lag, per tablet; beyond it a lagging follower is copied anew."""
