@@ -66,8 +66,7 @@ def single(client: Client, handle: TableHandle, options: argparse.Namespace) -> 
             row = one_row(number, options.string_bytes)
             began = time.perf_counter()
             for batch in wire_batches(handle, row, RowOp.INSERT):
-                writer.send(batch)
-            writer.flush()
+                writer.write(batch)
             latencies.append(time.perf_counter() - began)
         return latencies[WARM_UP_WRITES:]
 

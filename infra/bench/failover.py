@@ -54,8 +54,7 @@ class RowWriter(threading.Thread):
         try:
             while not self._ended.is_set():
                 for batch in wire_batches(self._handle, rows_of(np.array([self._next]), self._next, 32), RowOp.INSERT):
-                    writer.send(batch)
-                    writer.flush()
+                    writer.write(batch)
                     self.acknowledged[batch.pos].append(time.monotonic())
                 self._next += 1
         except Exception as error:  # noqa: BLE001 - handed to the thread that waits

@@ -74,13 +74,12 @@ class Writer(DataSourceArrowWriter):  # type: ignore[misc]
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Write one partition; returns when everything is acknowledged. RowsRefused or Refused."""
         client = shared_client(self.options.masters)
-        writer = client.session_writer(self.handle)
         rows = 0
-        for batch in iterator:
-            if batch.num_rows:
-                self._send(writer, batch)
-                rows += batch.num_rows
-        writer.flush()
+        with client.session_writer(self.handle) as writer:
+            for batch in iterator:
+                if batch.num_rows:
+                    self._send(writer, batch)
+                    rows += batch.num_rows
         if writer.row_errors:
             raise RowsRefused(self.options.table, self.options.op, writer.row_errors)
         return Written(rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -202,20 +203,23 @@ def write(client: Client, handle: TableHandle, rows: Any, op: RowOp, *, ignore_n
     columns = conform(as_table(rows, handle.schema), handle.schema, op) if _has_rows(rows) else None
     if columns is None or columns.num_rows == 0:
         return WriteResult(0, ())
+    todo = wire_batches(handle, columns, op, ignore_null=ignore_null)
+    first, second = next(todo), next(todo, None)
+    batches = 1
     writer = client.session_writer(handle)
-    depth = 1 if _order_matters(columns, handle.schema) else None
-    batches = 0
     try:
-        for batch in wire_batches(handle, columns, op, ignore_null=ignore_null):
-            batches += 1
-            writer.send(batch, depth=depth)
-        writer.flush()
+        if second is None:
+            writer.write(first)
+        else:
+            depth = 1 if _order_matters(columns, handle.schema) else None
+            for batch in chain((first, second), todo):
+                batches += 1
+                writer.send(batch, depth=depth)
+            writer.flush()
     except Refused as e:
-        writer.abandon()
         raise _half_way(e, columns.num_rows, batches, writer.rows_applied) from e
-    except BaseException:
-        writer.abandon()
-        raise
+    finally:
+        writer.close()
     failures = sorted(writer.row_errors)
     keys = columns.select(list(handle.schema.key)).take(pa.array([f.offset for f in failures], pa.int64()))
     errors = tuple(

@@ -54,10 +54,10 @@ def wire_batches(
     check(len(offsets) == rows and len(codes) == rows, "one offset and one operation for each row", rows=rows)
     batch = _whole_batch(columns, codes, offsets, handle.schema.wire_schema(column_ids))
     position = route(batch, handle.schema, handle.partition)
-    many = len(handle.partition.partitions) > 1
-    for pos in np.unique(position).tolist() if many else [0]:
-        picked = batch.take(pa.array(np.flatnonzero(position == pos))) if many else batch
-        for wire in _cut(int(pos), column_ids, picked, target_bytes):
+    one = rows == 1 or int(position.min()) == int(position.max())
+    for pos in [int(position[0])] if one else np.unique(position).tolist():
+        picked = batch if one else batch.take(pa.array(np.flatnonzero(position == pos)))
+        for wire in _cut(pos, column_ids, picked, target_bytes):
             yield wire._replace(ignore_null=ignore_null) if ignore_null else wire
 
 

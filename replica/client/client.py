@@ -18,6 +18,7 @@ from .admin import Admin
 from .batching import WireBatch, wire_batches
 from .calls import TabletCalls
 from .channels import Channels
+from .identities import Identities
 from .locator import Locator
 from .masters import Masters
 from .options import ClientOptions
@@ -41,6 +42,7 @@ class Client(Admin):
         self.calls = TabletCalls(self._channels, self.locator, self.options)
         super().__init__(self._all_masters, self.calls)
         self._scans = Scans(self.calls)
+        self._identities = Identities()
 
     def _look_up(self, table_name: str) -> list[Location]:
         request = pb.TableRequest(name=table_name, with_tablets=True)
@@ -91,10 +93,10 @@ class Client(Admin):
         self.ensure_located(handle)
         return SourceWriter(self.calls, handle, source, generation=generation, done=done, acknowledged=acknowledged)
 
-    def session_writer(self, handle: TableHandle, *, client_id: str = "") -> SessionWriter:
-        """Writer for rows that come from no Kafka source; a fresh client id unless one is given."""
+    def session_writer(self, handle: TableHandle) -> SessionWriter:
+        """Writer for rows that come from no Kafka source. Use it as a context, or close it: its client id is lent."""
         self.ensure_located(handle)
-        return SessionWriter(self.calls, handle, client_id=client_id)
+        return SessionWriter(self.calls, handle, self._identities)
 
     def write_batch(self, handle: TableHandle, batch: WireBatch, meta: WriteMeta) -> WriteOutcome:
         """Write one batch and wait for it; origin, chain and sequence as `meta` says. NotApplied or OutcomeUnknown."""

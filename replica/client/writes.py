@@ -10,16 +10,18 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import grpc
 
-from nyala.replica.base import Code, Refused, new_uuid
+from nyala.replica.base import Code, Refused
 from nyala.replica.rows import RowError, SourceKey
 from nyala.replica.rpc import pb, raise_if_error, row_errors_from_pb, source_to_pb
 
 from .batching import WireBatch
 from .calls import TabletCalls
+from .identities import Identities, Identity
 from .retry import Attempts, Deadline, final, refusal_of_rpc_error
 from .tables import TableHandle
 
@@ -54,6 +56,22 @@ def write_request(handle: TableHandle, tablet_id: str, batch: WireBatch) -> pb.W
     )
 
 
+class _CallWhenAsked:
+    """An attempt that begins when its outcome is asked for.
+
+    Where nothing else is to be sent meanwhile, a call by the thread itself costs half of one that runs beside it.
+    """
+
+    def __init__(self, method: Any, request: pb.WriteRequest, timeout_s: float) -> None:
+        self._method, self._request, self._timeout_s = method, request, timeout_s
+
+    def result(self) -> Any:
+        return self._method(self._request, timeout=self._timeout_s)
+
+    def cancel(self) -> None:
+        """Nothing is under way."""
+
+
 @dataclass
 class _InFlight:
     """One write under way. `clean`: every earlier write to the tablet was acknowledged when it was last sent."""
@@ -62,6 +80,7 @@ class _InFlight:
     deadline: Deadline
     attempts: Attempts
     size_bytes: int
+    alone: bool = False
     call: Any = None
     error: Refused | None = None
     uuid: str = ""
@@ -93,10 +112,11 @@ class WriteWindow:
         self._lanes: dict[str, _Lane] = {}
         self._bytes = 0
 
-    def put(self, request: pb.WriteRequest, *, depth: int | None = None) -> None:
+    def put(self, request: pb.WriteRequest, *, depth: int | None = None, alone: bool = False) -> None:
         """Send, after settling as many older writes as the bounds ask for; `depth` lowers the window of the tablet.
 
-        Raises what an older write ended with: NotApplied or OutcomeUnknown.
+        `alone`: nothing else will be put in before this is drained, which may then be what sends it. Raises what an
+        older write ended with: NotApplied or OutcomeUnknown.
         """
         options = self._calls.options
         lane = self._lanes.setdefault(request.tablet_id, _Lane(request.tablet_id))
@@ -106,7 +126,7 @@ class WriteWindow:
         while self._bytes and self._bytes + size > options.write_bytes_inflight_max:
             self._settle_oldest(max(self._lanes.values(), key=lambda one: len(one.queue)))
         deadline = Deadline(options.write_timeout_s)
-        item = _InFlight(request, deadline, Attempts(options, deadline, self._calls.rng), size)
+        item = _InFlight(request, deadline, Attempts(options, deadline, self._calls.rng), size, alone)
         item.clean = not lane.queue
         self._bytes += size
         lane.queue.append(item)
@@ -136,7 +156,8 @@ class WriteWindow:
             item.request.dest_uuid = item.uuid
             item.request.propagated_time = self._calls.time_seen
             stub = self._calls.channels.tablet_server(address)
-            item.call = stub.Write.future(item.request, timeout=item.attempts.timeout_s)
+            begin = partial(_CallWhenAsked, stub.Write) if item.alone else stub.Write.future
+            item.call = begin(item.request, item.attempts.timeout_s)
         except Refused as e:
             item.error = e
 
@@ -261,10 +282,10 @@ class SessionWriter:
     Row errors name the offsets that the batches carry. Concurrency: one thread.
     """
 
-    def __init__(self, calls: TabletCalls, handle: TableHandle, *, client_id: str = "") -> None:
+    def __init__(self, calls: TabletCalls, handle: TableHandle, identities: Identities) -> None:
         self._handle = handle
-        self.client_id = client_id or new_uuid()
-        self._sequence = 0
+        self._identities = identities
+        self._identity: Identity | None = identities.take()
         self._open: deque[tuple[str, int]] = deque()
         self._window = WriteWindow(calls, handle, self._take)
         self.row_errors: list[RowError] = []
@@ -277,22 +298,53 @@ class SessionWriter:
 
         NotApplied or OutcomeUnknown, of this batch or of an earlier one.
         """
-        tablet_id = self._handle.tablets[batch.pos].tablet_id
-        self._sequence += 1
-        self._open.append((tablet_id, self._sequence))
-        request = write_request(self._handle, tablet_id, batch)
-        request.client_id = self.client_id
-        request.sequence = self._sequence
-        request.first_incomplete = self._open[0][1]
-        self._window.put(request, depth=depth)
+        self._window.put(self._request(batch), depth=depth)
+
+    def write(self, batch: WireBatch) -> None:
+        """Hand over one batch and return when it and all before it are acknowledged: the quick way for a single one.
+
+        NotApplied or OutcomeUnknown, of this batch or of an earlier one.
+        """
+        self._window.drain()
+        self._window.put(self._request(batch), alone=True)
+        self._window.drain()
 
     def flush(self) -> None:
         """Return when everything sent is acknowledged. NotApplied or OutcomeUnknown."""
         self._window.drain()
 
-    def abandon(self) -> None:
-        """Stop waiting."""
+    def close(self) -> None:
+        """Let go of what is under way and of the client id; harmless when called twice.
+
+        Nothing is waited for: call `flush` before, or leave the writer's `with` block without an error.
+        """
+        identity, self._identity = self._identity, None
         self._window.abandon()
+        if identity is not None and not self._open:
+            self._identities.give_back(identity)
+
+    def __enter__(self) -> SessionWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self.flush()
+        finally:
+            self.close()
+
+    def _request(self, batch: WireBatch) -> pb.WriteRequest:
+        identity = self._identity
+        if identity is None:
+            raise Refused(Code.ILLEGAL_STATE, "the writer is closed")
+        tablet_id = self._handle.tablets[batch.pos].tablet_id
+        sequence = identity.next_sequence()
+        self._open.append((tablet_id, sequence))
+        request = write_request(self._handle, tablet_id, batch)
+        request.client_id = identity.client_id
+        request.sequence = sequence
+        request.first_incomplete = self._open[0][1]
+        return request
 
     def _take(self, outcome: WriteOutcome) -> None:
         self.rows_applied += outcome.rows_applied

@@ -18,6 +18,7 @@ OP_COLUMN = "__op"
 OFFSET_COLUMN = "__offset"
 OP_FIELD = pa.field(OP_COLUMN, pa.uint8(), nullable=False)
 OFFSET_FIELD = pa.field(OFFSET_COLUMN, pa.int64(), nullable=False)
+_WIRE_SCHEMAS_MAX = 64
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,10 @@ class TableSchema:
                 raise invalid("a column of this type cannot be in the key", column=name, type=column.type.value)
             if column.nullable:
                 raise invalid("a key column must not be nullable", column=name)
+
+    @cached_property
+    def _wire_schemas(self) -> dict[tuple[int, ...], Any]:
+        return {}
 
     @cached_property
     def _by_name(self) -> dict[str, Column]:
@@ -103,8 +108,15 @@ class TableSchema:
 
         All columns may carry nulls on the wire: a null in a required column is that row's error, not the batch's.
         """
-        fields = [pa.field(c.name, c.arrow_type) for c in map(self.by_id, column_ids)]
-        return pa.schema([*fields, OP_FIELD, OFFSET_FIELD])
+        ids = tuple(column_ids)
+        known = self._wire_schemas.get(ids)
+        if known is None:
+            fields = [pa.field(c.name, c.arrow_type) for c in map(self.by_id, ids)]
+            known = pa.schema([*fields, OP_FIELD, OFFSET_FIELD])
+            if len(self._wire_schemas) >= _WIRE_SCHEMAS_MAX:
+                self._wire_schemas.clear()
+            self._wire_schemas[ids] = known
+        return known
 
     def to_json(self) -> str:
         """One line of JSON; `from_json` is the inverse."""

@@ -68,7 +68,7 @@ class Writes:
         before, mine = hosted.write_tail, loop.create_future()
         hosted.write_tail = mine
         done: asyncio.Future[ApplyResult | Refused] = loop.create_future()
-        # Read once: each read of a field of bytes makes other bytes, and the tablet knows a checked batch by its identity.
+        # Read once: each read of this field makes other bytes, and the tablet knows a checked batch by its identity.
         payload = request.payload
         try:
             await self._validate(tablet, request, payload)

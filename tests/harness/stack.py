@@ -192,7 +192,7 @@ class InsertLoad:
                 self.acknowledged[number].append(key)
             except Refused as error:
                 self.unknown.append(str(error))
-                writer.abandon()
+                writer.close()
                 writer = self._stack.client.session_writer(self._handle)
             except Exception as error:  # noqa: BLE001 - told by `finish`
                 self.surprises.append(repr(error))

@@ -1,0 +1,49 @@
+"""The names under which this process writes: each with its own sequence numbers, used by one writer at a time."""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import dataclass
+
+from nyala.replica.base import new_uuid
+
+
+@dataclass
+class Identity:
+    """One client as tablets know it. `sequence`: the last number used."""
+
+    client_id: str
+    sequence: int = 0
+
+    def next_sequence(self) -> int:
+        """A number that was never used before."""
+        self.sequence += 1
+        return self.sequence
+
+
+class Identities:
+    """Lends identities to writers and takes them back.
+
+    A tablet remembers every client that wrote lately, up to a bound; so a program that makes a writer for each row must
+    not become a new client each time. Only identities without an open write come back: what is open may still be
+    repeated, and its number must not be called forgotten. Concurrency: any thread; a forked child begins with none.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pid = os.getpid()
+        self._free: list[Identity] = []
+
+    def take(self) -> Identity:
+        """The identity used last among the free ones, or a new one."""
+        if self._pid != os.getpid():
+            self._lock, self._pid, self._free = threading.Lock(), os.getpid(), []
+        with self._lock:
+            return self._free.pop() if self._free else Identity(new_uuid())
+
+    def give_back(self, identity: Identity) -> None:
+        """Every write under it has a known outcome, and its holder lets go of it."""
+        if self._pid == os.getpid():
+            with self._lock:
+                self._free.append(identity)

@@ -1,0 +1,43 @@
+"""The names under which a process writes are lent, not made anew."""
+
+from __future__ import annotations
+
+import os
+
+from nyala.replica.client.identities import Identities
+
+
+def test_identity_given_back_is_lent_again_with_its_numbers() -> None:
+    """Goal: a program that makes a writer for each row stays one client to the tablets, and no sequence number comes
+    twice. Method: take, use, give back, take."""
+    identities = Identities()
+    first = identities.take()
+    assert [first.next_sequence(), first.next_sequence()] == [1, 2]
+    identities.give_back(first)
+    again = identities.take()
+    assert again.client_id == first.client_id and again.next_sequence() == 3
+
+
+def test_identities_in_use_at_once_differ() -> None:
+    """Goal: two writers never share a number. Method: two taken before either comes back."""
+    identities = Identities()
+    one, other = identities.take(), identities.take()
+    assert one.client_id != other.client_id
+
+
+def test_identities_are_not_inherited_by_a_forked_child() -> None:
+    """Goal: parent and child do not write under one name. Method: give one back, fork, take in the child."""
+    identities = Identities()
+    kept = identities.take()
+    identities.give_back(kept)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writing, identities.take().client_id.encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        taken = pipe.read().decode()
+    os.waitpid(child, 0)
+    assert taken and taken != kept.client_id
+    assert identities.take().client_id == kept.client_id
