@@ -118,7 +118,8 @@ class Carrier:
         self._loading: set[int] = set()
         self._applied_time = 0
         self._committed = 0
-        """Highest index that the core has handed out as committed; what is applied may lag behind it."""
+        """Highest index that the core has handed out to be applied. The core's commit index may be above it: what the
+        others committed before the log here holds it durably must wait, or a flush would run ahead of the log."""
         self._last_time = 0
         self._told_future = False
         self._seen: tuple[object, ...] = ()
@@ -203,7 +204,7 @@ class Carrier:
         self._cache.trim(self.applied_index)
         self._reads.applied(self.applied_index, self._applied_time)
         if self._serving:
-            self._applier.advance(self._core.commit_index)
+            self._apply_committed()
 
     def _load(self, missing: EntriesNeeded) -> None:
         """Read entries that left memory back from the log, for a peer that lags."""

@@ -30,16 +30,16 @@ class PendingEntries:
         return len(self._by_index)
 
     def add(self, opid: OpId, size_bytes: int, done: Done) -> None:
-        """`done` waits for the entry at `opid`; one that waited for an entry overwritten there is told NOT_APPLIED."""
+        """`done` waits for the entry at `opid`; one that waited for an entry overwritten there is told UNKNOWN."""
         old = self._by_index.pop(opid.index, None)
         if old is not None:
             self.bytes -= old.size_bytes
-            old.done(_replaced(old.opid))
+            old.done(_overwritten(old.opid))
         self._by_index[opid.index] = PendingEntry(opid, size_bytes, done)
         self.bytes += size_bytes
 
     def finish(self, opid: OpId, result: object) -> None:
-        """The entry at `opid` took effect with `result`; another entry at that index never will."""
+        """The entry at `opid` is committed and took effect with `result`; another at that index never will."""
         entry = self._by_index.pop(opid.index, None)
         if entry is None:
             return
@@ -50,10 +50,12 @@ class PendingEntries:
         """Tell each caller what is true now: gone from the log, committed (it goes on waiting), or unknown."""
         for index in sorted(self._by_index):
             entry = self._by_index[index]
-            if term_at(index) != entry.opid.term:
+            if index <= commit_index:
+                if term_at(index) == entry.opid.term:
+                    continue
                 answer = _replaced(entry.opid)
-            elif index <= commit_index:
-                continue
+            elif term_at(index) != entry.opid.term:
+                answer = _overwritten(entry.opid)
             else:
                 answer = Refused(
                     Code.NOT_LEADER,
@@ -74,7 +76,13 @@ class PendingEntries:
 
 
 def _replaced(opid: OpId) -> Refused:
-    return Refused(Code.NOT_LEADER, "another leader's entry took the place of this one", opid=opid)
+    return Refused(Code.NOT_LEADER, "another leader's entry was committed in the place of this one", opid=opid)
+
+
+def _overwritten(opid: OpId) -> Refused:
+    """Gone from this log, but what replaced it is not committed: a replica that still has it may lead next."""
+    what = "another leader's entry took the place of this one here"
+    return Refused(Code.NOT_LEADER, what, applied=Applied.UNKNOWN, opid=opid)
 
 
 class Waiters:

@@ -60,8 +60,9 @@ def test_absent_reply_to_a_vote_request_for_this_server_is_silence() -> None:
     assert absent_reply(request, uuid="a", data_state=DataState.DELETED) is None
 
 
-def test_pending_entry_whose_index_went_to_another_is_told_not_applied() -> None:
-    """Goal: the truth at each index. Method: finish with the same and with another term, add over an old one."""
+def test_pending_entry_whose_index_went_to_another_is_told_what_is_certain() -> None:
+    """Goal: NOT_APPLIED only once another entry is committed there; what was merely overwritten here may yet win.
+    Method: finish with the same and with another term, add over an old one."""
     pending = PendingEntries()
     mine, replaced, over = Answers(), Answers(), Answers()
     pending.add(OpId(1, 1), 10, mine)
@@ -71,20 +72,22 @@ def test_pending_entry_whose_index_went_to_another_is_told_not_applied() -> None
     pending.finish(OpId(2, 2), "another's result")
     pending.add(OpId(2, 3), 5, Answers())
     assert mine.one == "result"
-    assert replaced.one.applied.name == over.one.applied.name == "NOT_APPLIED"
+    assert (replaced.one.applied.name, over.one.applied.name) == ("NOT_APPLIED", "UNKNOWN")
     assert (len(pending), pending.bytes) == (1, 5)
 
 
 def test_pending_entries_after_lost_leadership_are_told_what_is_true() -> None:
-    """Goal: committed ones wait on, truncated ones were not applied, the rest is unknown. Method: one of each."""
+    """Goal: committed ones wait on, those in whose place another is committed were not applied, the rest, overwritten
+    ones too, is unknown: another replica may still have them and lead next. Method: one of each."""
     pending = PendingEntries()
-    answers = {index: Answers() for index in (1, 2, 3)}
+    answers = {index: Answers() for index in (1, 2, 3, 4)}
     for index, done in answers.items():
         pending.add(OpId(1, index), 1, done)
-    pending.leadership_lost(1, {1: 1, 2: 1, 3: 2}.get, "b@b:1")
+    pending.leadership_lost(2, {1: 1, 2: 2, 3: 1, 4: 2}.get, "b@b:1")
     assert answers[1].all == []
-    assert (answers[2].one.applied.name, answers[2].one.detail) == ("UNKNOWN", "b@b:1")
-    assert answers[3].one.applied.name == "NOT_APPLIED"
+    assert answers[2].one.applied.name == "NOT_APPLIED"
+    assert (answers[3].one.applied.name, answers[3].one.detail) == ("UNKNOWN", "b@b:1")
+    assert answers[4].one.applied.name == "UNKNOWN"
     assert len(pending) == 1
 
 
