@@ -77,13 +77,16 @@ class Carrier:
         on_change: Callable[[str], None] = lambda tablet_id: None,
         run_meta: RunHeavy | None = None,
         soon: Post | None = None,
+        ticks_now: Callable[[], int] | None = None,
         options: HostOptions | None = None,
     ) -> None:
         """`send([(tablet_id, message)])` must not block. `on_copy_needed(tablet_id, CopyNeeded)`.
 
         `on_fatal`: a DiskFailure or InvariantViolation, after which the process must end. `on_change(tablet_id)`: role,
         term, leader, config or phase changed. `run_meta`: the ordered lane of consensus metadata, so that a vote never
-        waits for an apply; by default `run_heavy`. `soon`: a cheaper `post` for the owner's own thread.
+        waits for an apply; by default `run_heavy`. `soon`: a cheaper `post` for the owner's own thread. `ticks_now`:
+        the monotonic clock, pauses and suspends included, in ticks; leases are judged by it, and without it every
+        strong read takes a round.
         """
         self.tablet_id = tablet_id
         self.uuid = uuid
@@ -99,6 +102,7 @@ class Carrier:
         self._rng = rng
         self._post = post
         self._soon = soon or post
+        self._ticks_now = ticks_now or _no_clock
         self._run_heavy = run_heavy
         self._run_meta = run_meta or run_heavy
         self._send = send
@@ -296,6 +300,10 @@ class Carrier:
     @property
     def applied_index(self) -> int:
         return self._applier.applied_index if self._started else self._state_machine.applied_opid.index
+
+
+def _no_clock() -> None:
+    return None
 
 
 def _is_fatal(error: BaseException) -> bool:

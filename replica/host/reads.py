@@ -12,8 +12,8 @@ from .pending import Done, Waiters
 class Reads:
     """Everyone who waits for state to be applied.
 
-    Invariants: a read barrier answers only after a quorum confirmed the leader *after* the call and everything
-    committed by then is applied; each `done` is called exactly once. Concurrency: the owner's thread.
+    Invariants: a read barrier answers only after the core confirmed the leader, by its lease at the call or by a quorum
+    *after* it, and everything committed by then is applied; each `done` is called once. Concurrency: owner's thread.
     """
 
     def __init__(self, *, waiters_max: int, wait_ticks_max: int) -> None:

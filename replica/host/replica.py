@@ -137,7 +137,7 @@ class Replica(Carrier):
             return
         self._tick += 1
         self._apply_committed()
-        self._core.tick()
+        self._core.tick(self._ticks_now())
         self._reads.expire(self._tick)
         if self._persister.full and self._tick % _RETRY_TICKS == 0:
             self._make_room()
@@ -235,7 +235,7 @@ class Replica(Carrier):
             refusal = self._not_serving()
             self._soon(lambda: done(refusal))
             return
-        self._reads.barrier(self._core.read_index, done)
+        self._reads.barrier(lambda token: self._core.read_index(token, self._ticks_now()), done)
         self._pump_soon()
 
     def wait_applied(self, index: int, done: Done) -> None:

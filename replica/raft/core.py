@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from nyala.replica.base import Code, EntryKind, OpId, RaftConfig, Rng, check
 
-from . import election, following, membership, reads, replication, transfer
+from . import election, following, lease, membership, reads, replication, transfer
 from .commitment import advance_commit
 from .log_view import EntriesUnavailable, LogView
 from .messages import AppendEntries, AppendReply, Message, TimeoutNow, VoteReply, VoteRequest
@@ -184,9 +184,13 @@ class RaftCore:
 
     # ---------------------------------------------------------------------------------------------------- inputs
 
-    def tick(self) -> None:
-        """One tick of the host's monotonic clock."""
+    def tick(self, now: int | None = None) -> None:
+        """One tick of the host's monotonic clock. `now`: that clock in ticks, which leases are judged by; see lease.py.
+
+        Ticks are not made up for in bursts: any n of them last more than n - TICK_SLACK periods.
+        """
         s = self._s
+        lease.observe_clock(s, now)
         s.ticks += 1
         if s.role is Role.LEADER:
             replication.tick_leader(s)
@@ -223,10 +227,12 @@ class RaftCore:
     def campaign(self) -> None:
         """Start an election (with pre-vote) now instead of at the timeout: the hinted leader of a new group. X-19.
 
-        Nothing happens on a leader, on a replica that may not campaign, or while a restart still withholds votes.
+        Nothing happens on a leader, on a replica that may not campaign, while a restart still withholds votes, or while
+        a leader was heard: its lease may rest on our word.
         """
         s = self._s
-        if s.role is not Role.LEADER and s.ticks >= s.withhold_until:
+        heard = s.heard < s.options.election_ticks_min
+        if s.role is not Role.LEADER and s.ticks >= s.withhold_until and not heard:
             election.campaign(s)
 
     def propose(
@@ -259,9 +265,14 @@ class RaftCore:
         """
         transfer.transfer_leadership(self._s, target)
 
-    def read_index(self, token: int) -> None:
-        """A strong read; answered under `token` in `Ready.read_states` or `Ready.read_failures`."""
-        reads.read_index(self._s, token)
+    def read_index(self, token: int, now: int | None = None) -> None:
+        """A strong read; answered under `token` in `Ready.read_states` or `Ready.read_failures`.
+
+        `now`: the monotonic clock in ticks, read for this very call, as with `tick`. With it, a leader that holds a
+        lease answers at once; without it, or without a lease, a round of heartbeats confirms that it leads.
+        """
+        lease.observe_clock(self._s, now)
+        reads.read_index(self._s, token, judged=now is not None)
 
     # ----------------------------------------------------------------------------------------------- completions
 

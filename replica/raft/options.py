@@ -6,10 +6,17 @@ from dataclasses import dataclass
 
 from nyala.replica.base import check, limits
 
+CLOCK_DRIFT_PERCENT = 10
+"""By how much the monotonic clocks of two servers may differ in speed. Real ones differ by less than 0.1 %."""
+
+TICK_SLACK = 2
+"""A tick may come up to one period late and the next one right after it: n ticks last more than n - 2 periods."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class RaftOptions:
-    """How patient and how greedy a core is. All of it is stable; none of it has to be equal on all replicas."""
+    """How patient and how greedy a core is. All of it is stable; it need not be equal on all replicas, but for one:
+    `election_ticks_min`, times the host's tick, must be no shorter on a voter than on the leader, or leases break."""
 
     heartbeat_ticks: int = 2
     """A leader speaks to every peer at least this often."""
@@ -30,6 +37,12 @@ class RaftOptions:
     copy_retry_ticks_max: int = 120
     reads_pending_max: int = 4096
     """Strong reads waiting for their heartbeat round; one more is refused OVERLOADED."""
+
+    @property
+    def lease_ticks(self) -> int:
+        """How long an echoed round proves that nobody else leads; 0: never, and every strong read takes a round."""
+        held = max(0, self.election_ticks_min - TICK_SLACK)
+        return held * 100 // (100 + CLOCK_DRIFT_PERCENT)
 
     def __post_init__(self) -> None:
         check(self.heartbeat_ticks >= 1, "heartbeat_ticks must be at least 1", value=self.heartbeat_ticks)

@@ -1,19 +1,24 @@
-"""ReadIndex: a strong read without a log entry [thesis §6.4]."""
+"""Strong reads without a log entry: by the leader's lease, or else by ReadIndex [thesis §6.4]."""
 
 from __future__ import annotations
 
 from nyala.replica.base import Code
 
-from .quorum import reached
+from . import lease
 from .ready import Role
 from .state import State
 
 
-def read_index(s: State, token: int) -> None:
-    """Queue a read. It is answered with an index once a quorum of this term confirmed that we lead, in a heartbeat
-    round that began after the read came in, and once our own term has a committed entry (scenario 32)."""
+def read_index(s: State, token: int, *, judged: bool) -> None:
+    """Answer a read at once if it comes with the time (`judged`) and the lease holds; queue it otherwise.
+
+    A queued read is answered with an index once a quorum of this term confirmed that we lead, in a heartbeat round that
+    began after the read came in, and once our own term has a committed entry (scenario 32).
+    """
     if s.role is not Role.LEADER:
         s.read_failures.append((token, Code.NOT_LEADER))
+    elif judged and lease.holds(s):
+        s.read_states.append((token, s.commit_index))
     elif len(s.reads_waiting) + len(s.reads_running) >= s.options.reads_pending_max:
         s.read_failures.append((token, Code.OVERLOADED))
     else:
@@ -24,9 +29,8 @@ def start_reads(s: State) -> None:
     """Give all waiting reads the next round, together: one round serves every read of a bundle."""
     if s.role is not Role.LEADER or not s.reads_waiting or s.commit_index < s.term_start:
         return
-    s.round += 1
     s.round_wanted = True
-    s.reads_running += [(token, s.commit_index, s.round) for token in s.reads_waiting]
+    s.reads_running += [(token, s.commit_index, s.round + 1) for token in s.reads_waiting]
     s.reads_waiting.clear()
 
 
@@ -34,9 +38,7 @@ def finish_reads(s: State) -> None:
     """Answer the reads whose round a majority has echoed."""
     if s.role is not Role.LEADER or not s.reads_running:
         return
-    rounds = {uuid: p.round_acked for uuid, p in s.progress.items()}
-    rounds[s.uuid] = s.round
-    confirmed = reached(s.voters, rounds)
+    confirmed = lease.confirmed_round(s)
     done = [read for read in s.reads_running if read[2] <= confirmed]
     s.read_states += [(token, index) for token, index, _ in done]
     del s.reads_running[: len(done)]

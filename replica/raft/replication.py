@@ -5,6 +5,7 @@ from __future__ import annotations
 from nyala.replica.base import ZERO_OPID, Code, DataState, Entry, OpId, check
 
 from .commitment import advance_commit
+from .lease import begin_round
 from .log_view import EntriesUnavailable
 from .membership import promote_caught_up, refresh_progress
 from .messages import AppendEntries, AppendReply
@@ -29,6 +30,8 @@ def start_leading(s: State) -> None:
     s.progress = {}
     s.heartbeat_elapsed = 0
     s.round = 0
+    s.round_stamps.clear()
+    s.lease_given_up = False
     refresh_progress(s)
     for p in s.progress.values():
         # The optimistic guess: the peer lacks only the entry that begins the term.
@@ -72,6 +75,8 @@ def flush(s: State) -> None:
     if s.role is not Role.LEADER:
         return
     start_reads(s)
+    if s.round_wanted:
+        begin_round(s)
     if s.sends_wanted:
         s.sends_wanted = False
         for p in s.progress.values():

@@ -10,6 +10,7 @@ Invariants:
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -81,6 +82,11 @@ class State:
         self.round = 0
         self.round_wanted = False
         self.sends_wanted = False
+        self.clock: int | None = None
+        """The host's monotonic clock, in ticks, as last told."""
+        self.round_stamps: deque[tuple[int, int]] = deque()
+        """Leader: (round, `clock` when it began), at most one a tick, none older than a lease."""
+        self.lease_given_up = False
         self.reads_waiting: list[int] = []
         self.reads_running: list[tuple[int, int, int]] = []
         """(token, index, round)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nyala.replica.base import Code, Refused
 
+from . import lease
 from .messages import TimeoutNow
 from .progress import Progress, ProgressState
 from .ready import Role
@@ -66,6 +67,7 @@ def continue_transfer(s: State) -> None:
     if p is None or s.transfer_sent or p.match != s.last.index:
         return
     s.transfer_sent = True
+    lease.give_up(s)
     s.send(TimeoutNow(to_uuid=p.uuid, from_uuid=s.uuid, term=s.term, last=s.last))
 
 

@@ -82,6 +82,8 @@ class HostedTablet:
     said: tuple[str, int, str] = ("", 0, "")
     """Role, term and phase as last logged."""
     flushed_s: float = field(default_factory=time.monotonic)
+    silent_since_s: float = field(default_factory=time.monotonic)
+    """When its replica last stopped, or this process found it: until then it may have promised its leader a lease."""
 
     @property
     def data_state(self) -> DataState:

@@ -193,6 +193,11 @@ class TabletManager:
             return
         answer_without_replica(self, hosted, tablet_id, message)
 
+    def owes_a_lease(self, hosted: HostedTablet) -> bool:
+        """Whether a replica that ran here until a moment ago may have let its leader count on its silence."""
+        hold_s = self._raft_options.election_ticks_min * self.options.tick_ms / 1000
+        return time.monotonic() - hosted.silent_since_s < hold_s
+
     def reply(self, tablet_id: str, message: Message) -> None:
         """Send one message to where it names."""
         self._send([(tablet_id, message)])
@@ -311,6 +316,7 @@ class TabletManager:
                 state_machine=tablet,
                 hybrid_clock=self.hybrid_clock,
                 raft_options=self._raft_options,
+                ticks_now=lambda: self.clock.monotonic_us() // (self.options.tick_ms * 1000),
                 rng=random.Random(self._rng.getrandbits(64)),
                 post=self._post,
                 run_heavy=hosted.lane.run,
@@ -344,6 +350,7 @@ class TabletManager:
         if replica is not None:
             replica.stop()
         hosted.replica = hosted.tablet = hosted.log = None
+        hosted.silent_since_s = time.monotonic()
         await asyncio.gather(*(self._drained(lane) for lane in (hosted.lane, hosted.meta_lane)))
 
         def close() -> OpId:

@@ -22,8 +22,13 @@ if TYPE_CHECKING:
 _log = logging.getLogger("nyala.server")
 
 
-def vote_reply(message: VoteRequest, *, uuid: str, cmeta: ConsensusMeta, last: OpId) -> VoteReply:
-    """A tombstone's vote; a granted one is durable on return. In a thread: it may write consensus metadata."""
+def vote_reply(
+    message: VoteRequest, *, uuid: str, cmeta: ConsensusMeta, last: OpId, owes_lease: bool = False
+) -> VoteReply:
+    """A tombstone's vote; a granted one is durable on return. In a thread: it may write consensus metadata.
+
+    `owes_lease`: its replica ran a moment ago, and a leader may count on its silence; only a transfer asks for less.
+    """
     term, voted_for = cmeta.term, cmeta.voted_for
     reason = ""
     if message.to_uuid != uuid:
@@ -32,6 +37,8 @@ def vote_reply(message: VoteRequest, *, uuid: str, cmeta: ConsensusMeta, last: O
         reason = f"term {message.term} is below {term}"
     elif message.term <= cmeta.vote_floor_term:
         reason = f"abstaining up to term {cmeta.vote_floor_term}"
+    elif owes_lease and not message.transfer:
+        reason = "its replica ran a moment ago: a leader may hold a lease"
     elif message.last < last:
         reason = f"candidate's log ends at {message.last}, {last} was acknowledged here"
     elif message.term == term and not message.pre_vote and voted_for not in (None, message.from_uuid):
@@ -81,10 +88,11 @@ def answer_without_replica(
         manager.reply(tablet_id, denied)
         return
     cmeta, last, request, lock = hosted.cmeta, hosted.last_opid, message, hosted.promises
+    owes_lease = manager.owes_a_lease(hosted)
 
     def vote() -> VoteReply:
         with lock:
-            return vote_reply(request, uuid=uuid, cmeta=cmeta, last=last)
+            return vote_reply(request, uuid=uuid, cmeta=cmeta, last=last, owes_lease=owes_lease)
 
     def done(result: VoteReply | BaseException) -> None:
         if isinstance(result, BaseException):

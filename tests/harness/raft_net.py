@@ -116,11 +116,26 @@ class Node:
             withhold_votes=restarted,
             withheld=durable.withheld,
         )
+        self.clock = 0
+        """This server's monotonic clock, in ticks. It goes on while the process is stopped."""
+        self.ticked = 0
+        """What `clock` said at the last tick."""
         self.pending: deque[Ready] = deque()
         self.reads: dict[int, int] = {}
         self.trace: list[str] = []
         self.roles: list[Role] = []
         net.verify.on_restart(uuid, durable.flushed)
+
+    @property
+    def now(self) -> int | None:
+        """What the core is told of the time."""
+        return self.clock if self.net.leases else None
+
+    def tick(self) -> None:
+        """One tick of this server's clock."""
+        self.clock += 1
+        self.core.tick(self.now)
+        self.drain()
 
     def drain(self) -> None:
         """Take every bundle: send, apply and queue it for the disk."""
@@ -191,6 +206,8 @@ class Net:
         self.options, self.seed, self.rng = options, seed, random.Random(seed)
         self.first_config = config
         self.restarts = 0
+        self.leases = False
+        """Whether cores are told the time, which a lease needs."""
         self.verify = Verifiers()
         self.wire: deque[Message] = deque()
         self.cuts: set[tuple[str, str]] = set()
@@ -282,8 +299,7 @@ class Net:
     def tick(self, count: int = 1, *, only: Iterable[str] | None = None, settle: bool = True) -> None:
         for _ in range(count):
             for uuid in sorted(self.nodes) if only is None else only:
-                self.nodes[uuid].core.tick()
-                self.nodes[uuid].drain()
+                self.nodes[uuid].tick()
             if settle:
                 self.settle()
 
@@ -297,11 +313,15 @@ class Net:
     def elect(self, uuid: str) -> Node:
         """Let this node campaign after everyone's patience with an older leader has run out."""
         self.settle()
-        for other in sorted(self.nodes):
-            if other != uuid and self.nodes[other].core.role is not Role.LEADER:
-                for _ in range(self.options.election_ticks_min):
-                    if self.nodes[other].core.leader_contact_ticks < self.options.election_ticks_min:
-                        self.nodes[other].core.tick()
+        wire, told = self.wire.copy(), len(self.log_of_messages)
+        for node in [self.nodes[name] for name in sorted(self.nodes)]:
+            while (
+                node.core.leader_contact_ticks < self.options.election_ticks_min and node.core.role is not Role.LEADER
+            ):
+                node.tick()
+        # Whoever lost its patience while it grew older asked too early: one candidate at a time.
+        self.wire = wire
+        del self.log_of_messages[told:]
         self.nodes[uuid].core.campaign()
         self.settle()
         return self.nodes[uuid]
@@ -316,7 +336,7 @@ class Net:
     def read(self, uuid: str) -> int:
         self._token += 1
         self.nodes[uuid].reads[self._token] = self.verify.acked_index
-        self.nodes[uuid].core.read_index(self._token)
+        self.nodes[uuid].core.read_index(self._token, self.nodes[uuid].now)
         return self._token
 
     def crash(self, uuid: str, *, written: int = 0, torn: bool = False) -> None:

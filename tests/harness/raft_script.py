@@ -90,6 +90,14 @@ class Runner:
     def do_ticks_unsettled(self, count: str, only: str = "") -> None:
         self.net.tick(int(count), only=only.split(",") if only else None, settle=False)
 
+    def do_leases(self) -> None:
+        """From now on cores are told the time."""
+        self.net.leases = True
+
+    def do_sleep(self, uuid: str, ticks: str) -> None:
+        """A stopped process: its clock goes on, its core is told nothing."""
+        self.net.nodes[uuid].clock += int(ticks)
+
     def do_settle(self) -> None:
         self.net.settle()
 

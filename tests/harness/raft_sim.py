@@ -12,15 +12,19 @@ import contextlib
 import heapq
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 from nyala.replica.base import DataState, Member, OpId, Refused, ReplicaError
 from nyala.replica.raft import ConfigEdit, EditKind, RaftCore, Role
-from tests.harness.raft_net import OPTIONS, Net, config_of
+from nyala.replica.raft.options import CLOCK_DRIFT_PERCENT
+from tests.harness.raft_net import OPTIONS, Net, Node, config_of
 from tests.harness.raft_verify import Violation
 
 NAMES = "abcdefghijkl"
-SAFETY_TICKS = 150
-LIVENESS_TICKS = 220
+SAFETY_TICKS = 240
+LIVENESS_TICKS = 400
+PATIENT = replace(OPTIONS, heartbeat_ticks=2, election_ticks_min=12, election_ticks_max=24)
+"""Time enough for a leader to be elected over slow disks and ways, and for a stale one to go on beside it."""
 
 
 class SimNet(Net):
@@ -33,7 +37,7 @@ class SimNet(Net):
         self.order = 0
         rng = random.Random(f"swarm/{seed}")
         voters = rng.choice([1, 2, 3, 3, 3, 4, 5])
-        super().__init__(config_of(NAMES[:voters]), seed=seed, options=OPTIONS)
+        super().__init__(config_of(NAMES[:voters]), seed=seed, options=PATIENT)
         self.fresh = voters
         self.paused: dict[str, int] = {}
         self.writes = 0
@@ -52,6 +56,16 @@ class SimNet(Net):
             "campaign": rng.choice([0, 0, 0.04]),
             "evict": rng.choice([0, 0.1]),
         }
+        self.leases = rng.random() < 0.7
+        if rng.random() < 0.25:
+            # Quiet but for leaders that are stopped, cut off or asked to hand over: what leases are about.
+            self.loss, self.delay, self.disk, self.leases = 0, rng.choice([0, 1, 3]), 1.0, True
+            self.odds.update(
+                crash=rng.choice([0, 0.02]), cut=rng.choice([0, 0.03]), pause=0.04, transfer=0.03, campaign=0
+            )
+        spread = CLOCK_DRIFT_PERCENT / 2.1 / 100
+        self.speed = {name: rng.uniform(1 - spread, 1 + spread) for name in NAMES}
+        """How fast each server's clock runs."""
 
     def send(self, msg: object) -> None:
         self.verify.on_send(msg)  # type: ignore[arg-type]
@@ -70,6 +84,13 @@ class SimNet(Net):
     def run_tick(self) -> None:
         """One tick: messages due, then time, then a bit of disk on every node."""
         self.clock += 1
+        for uuid in sorted(self.nodes):
+            node = self.nodes[uuid]
+            node.clock = int(self.clock * self.speed[uuid])
+            if self.paused.get(uuid) == self.clock and node.core.role is Role.LEADER:
+                # The first thing that a stopped process does is to answer a read that waited in its socket.
+                self.read(uuid)
+                node.drain()
         while self.due and self.due[0][0] <= self.clock:
             msg = heapq.heappop(self.due)[2]
             if self.paused.get(msg.to_uuid, 0) > self.clock:  # type: ignore[attr-defined]
@@ -81,11 +102,17 @@ class SimNet(Net):
             node = self.nodes[uuid]
             if self.paused.get(uuid, 0) > self.clock or uuid in self.copying:
                 continue
-            node.core.tick()
-            node.drain()
+            self._tick(node)
             if self.healed or self.rng.random() < self.disk:
                 node.persist(None if self.healed else self.rng.randint(1, 4))
         self.carry_out_copies()
+
+    def _tick(self, node: Node) -> None:
+        """What its clock says has passed; after a pause, only one late tick is made up for."""
+        for _ in range(min(2, node.clock - node.ticked)):
+            node.core.tick(node.now)
+            node.drain()
+        node.ticked = node.clock
 
     def carry_out_copies(self) -> None:
         """StartTabletCopy as the servers do it: compare-and-set on the target's state, then COPYING for a while."""
@@ -180,7 +207,7 @@ class SimNet(Net):
     def _pause(self) -> None:
         uuid = self._pick(leader_odds=0.5)
         if uuid is not None:
-            self.paused[uuid] = self.clock + self.rng.randint(3, 25)
+            self.paused[uuid] = self.clock + self.rng.randint(3, 45)
 
     def _campaign(self) -> None:
         uuid = self._pick()

@@ -45,6 +45,8 @@ class SimNode:
         self.cmeta: ConsensusMeta | None = None
         self._lane_free_us = {"heavy": 0, "meta": 0}
         self._drain_scheduled = False
+        self.paused_until_us = 0
+        """Until then its process is stopped: nothing runs, nothing is lost, its clocks go on."""
         self.fatal: Callable[[BaseException], None] = self._unexpected
         """What is done when the host says that its process must end."""
         self.hybrid_clock = HybridClock(self.clock)
@@ -88,6 +90,7 @@ class SimNode:
             send=self.send,
             on_copy_needed=lambda tablet_id, need: cluster.copy_needed(self, need),
             on_fatal=lambda error: self.fatal(error),
+            ticks_now=lambda: self.clock.monotonic_us() // TICK_US,
             options=cluster.host_options,
         )
         return self.replica
@@ -97,10 +100,16 @@ class SimNode:
         life = self.life
 
         def run() -> None:
-            if self.up and self.life == life:
+            if self.paused:
+                self.world.at(self.paused_until_us, run)
+            elif self.up and self.life == life:
                 self.do(function)
 
         return run
+
+    @property
+    def paused(self) -> bool:
+        return self.world.now_us < self.paused_until_us
 
     def do(self, function: Callable[[], None]) -> None:
         """Run one step of this server; a crash point that fires ends its life here."""
@@ -153,7 +162,9 @@ class SimNode:
             self.cluster.network.send(self.uuid, message.to_uuid, message)
 
     def receive(self, message: Message) -> None:
-        if self.up and self.replica is not None:
+        if self.paused:
+            self.world.at(self.paused_until_us, lambda: self.receive(message))
+        elif self.up and self.replica is not None:
             replica = self.replica
             self.do(lambda: replica.step(message))
         elif not ConsensusMeta.exists(self.disk, TABLET):  # a server that never had this tablet
@@ -167,6 +178,7 @@ class SimNode:
     def crash(self, *, power: bool) -> None:
         """kill -9, or the plug: what was not synced may be gone."""
         self.up = False
+        self.paused_until_us = 0
         self.life += 1
         if self.replica is not None:
             self.cluster.verify.down(self.uuid)

@@ -26,6 +26,7 @@ class Swarm:
     transfer_period_us: int = 0
     full_period_us: int = 0
     change_period_us: int = 0
+    pause_period_us: int = 0
     crash_point: str = ""
 
     @classmethod
@@ -50,6 +51,7 @@ class Swarm:
             transfer_period_us=maybe(200_000, 600_000, 0.3),
             full_period_us=maybe(200_000, 600_000, 0.2),
             change_period_us=maybe(100_000, 300_000, 0.5),
+            pause_period_us=maybe(200_000, 600_000, 0.5),
             crash_point=rng.choice(["", "", "cmeta.before_flush", "cmeta.after_flush", "disk.before_rename_sync"]),
         )
 
@@ -77,6 +79,7 @@ class Workload:
         self._every(self.swarm.transfer_period_us, self.transfer)
         self._every(self.swarm.full_period_us, self.fill)
         self._every(self.swarm.change_period_us, self.change)
+        self._every(self.swarm.pause_period_us, self.pause)
 
     def end(self) -> None:
         """No more clients, no more trouble: heal the network and boot every server that has data."""
@@ -102,12 +105,16 @@ class Workload:
 
     def _somebody(self) -> Replica | None:
         """Mostly a server that believes it leads, sometimes any."""
-        up = self.cluster.replicas
+        up = [r for r in self.cluster.replicas if not self.cluster.nodes[r.uuid].paused]
         if not up:
             return None
         leaders = [r for r in up if r.is_leader]
         rng = self.cluster.world.rng
         return rng.choice(leaders if leaders and rng.random() < 0.9 else up)
+
+    def _led_by(self) -> Replica | None:
+        leader = self.cluster.leader()
+        return None if leader is None or self.cluster.nodes[leader.uuid].paused else leader
 
     def _do(self, replica: Replica, function: Any) -> None:
         self.cluster.nodes[replica.uuid].do(function)
@@ -126,9 +133,9 @@ class Workload:
 
             self._do(replica, lambda p=payload, d=done: replica.write(EntryKind.WRITE, 1, b"", p, crc(p), d))
 
-    def read(self) -> None:
+    def read(self, replica: Replica | None = None) -> None:
         """A strong read must see what was acknowledged before it began."""
-        replica = self._somebody()
+        replica = replica or self._somebody()
         if replica is None:
             return
         begun_with = self.cluster.verify.newest_acknowledged()
@@ -200,7 +207,7 @@ class Workload:
 
     def change(self) -> None:
         """Add a server that is to be promoted, or remove one when there are enough."""
-        leader = self.cluster.leader()
+        leader = self._led_by()
         if leader is None:
             return
         config, rng = leader.committed_config, self.cluster.world.rng
@@ -217,9 +224,24 @@ class Workload:
 
         self._do(leader, lambda: leader.change_config([edit], config.opid, (0, 0), done))
 
+    def pause(self) -> None:
+        """Stop a process, mostly a leader's, and go on; the first thing that it does then is to answer a read."""
+        replica = self._somebody()
+        if replica is None:
+            return
+        node, world = self.cluster.nodes[replica.uuid], self.cluster.world
+        node.paused_until_us = world.now_us + world.rng.randint(5_000, 600_000)
+        life = node.life
+
+        def read_first() -> None:
+            if node.up and node.life == life and node.replica is replica:
+                self.read(replica)
+
+        world.at(node.paused_until_us, read_first)
+
     def transfer(self) -> None:
         """Ask whoever leads to hand over."""
-        leader = self.cluster.leader()
+        leader = self._led_by()
         if leader is not None:
             self._do(leader, lambda: leader.transfer(None, lambda result: None))
 

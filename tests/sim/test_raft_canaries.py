@@ -100,7 +100,7 @@ def test_i4_sees_two_voters_moved_at_once() -> None:
 def test_read_sees_a_read_without_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: READ watches. Method: a leader answers from its commit index without asking anyone."""
 
-    def at_once(s: State, token: int) -> None:
+    def at_once(s: State, token: int, *, judged: bool) -> None:
         s.read_states.append((token, s.commit_index))
 
     monkeypatch.setattr(reads, "read_index", at_once)

@@ -6,16 +6,20 @@ import pytest
 
 from nyala.replica.base import Applied, Code, OpId, Refused, hybrid_from_us
 from nyala.replica.raft import ConfigEdit, EditKind
-from tests.harness.sim_cluster import HOST, SimCluster, member
+from tests.harness.sim_cluster import HOST, RAFT, TICK_US, SimCluster, member
 from tests.harness.sim_start import Answers, level, node_of, on, put, put_and_wait, started
+from tests.harness.sim_world import Faults
 
 
 def test_read_barrier_at_a_deposed_leader_is_never_served() -> None:
-    """CN-24: an isolated leader that does not know it was deposed serves no strong read. Method: cut it off, read."""
+    """CN-24: an isolated leader that does not know it was deposed serves no strong read. Method: cut it off for the
+    length of a lease, then read: it leads yet, as far as it knows."""
     cluster = SimCluster(1)
     old = started(cluster)
     put_and_wait(cluster, old, b"before")
     cluster.network.isolate(old.uuid, cluster.names)
+    cluster.run_for(RAFT.lease_ticks * TICK_US)
+    assert old.is_leader
     read = Answers()
     on(cluster, old, lambda: old.read_barrier(read))
     cluster.run_until(lambda: bool(read.all), "an answer")
@@ -31,6 +35,37 @@ def test_read_barrier_waits_until_what_was_committed_is_applied() -> None:
     on(cluster, leader, lambda: leader.read_barrier(read))
     cluster.run_until(lambda: bool(read.all), "an answer")
     assert read.one >= index and leader.applied_index >= read.one
+
+
+def test_read_barrier_under_a_lease_takes_no_round_trip() -> None:
+    """CN-24: a leader that a majority just heard answers at once. Method: less time than one message needs."""
+    cluster = SimCluster(3)
+    leader = started(cluster)
+    index = put_and_wait(cluster, leader, b"x").opid.index
+    cluster.run_for(100_000)
+    read = Answers()
+    on(cluster, leader, lambda: leader.read_barrier(read))
+    cluster.run_for(Faults().delay_us_min)
+    assert read.one >= index
+
+
+def test_read_barrier_at_a_leader_that_was_stopped_is_not_served_by_its_lease() -> None:
+    """CN-24: scenario 31, SIGSTOP. Method: stop the leader, let another write, read before anything else happens."""
+    cluster = SimCluster(4)
+    old = started(cluster)
+    put_and_wait(cluster, old, b"before")
+    cluster.run_for(100_000)
+    wakes_us = cluster.world.now_us + 2_000_000
+    node_of(cluster, old).paused_until_us = wakes_us
+    read = Answers()
+    cluster.world.at(wakes_us, lambda: on(cluster, old, lambda: old.read_barrier(read)))
+    cluster.run_until(lambda: cluster.leader() not in (None, old), "another leader")
+    successor = cluster.leader()
+    assert successor is not None
+    newest = put_and_wait(cluster, successor, b"after").opid.index
+    assert cluster.world.now_us < wakes_us and old.is_leader
+    cluster.run_for(2_500_000)
+    assert isinstance(read.one, Refused) or read.one >= newest
 
 
 def test_snapshot_served_by_a_leader_is_the_same_after_failover_to_a_slow_clock() -> None:

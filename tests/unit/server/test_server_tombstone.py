@@ -81,3 +81,13 @@ def test_tombstone_abstains_up_to_its_vote_floor(disk: SimDisk) -> None:
     cmeta.raise_vote_floor(8)
     assert not vote_reply(ask(8, OpId(9, 9)), uuid=TARGET_UUID, cmeta=cmeta, last=KEPT).granted
     assert vote_reply(ask(9, OpId(9, 9)), uuid=TARGET_UUID, cmeta=cmeta, last=KEPT).granted
+
+
+def test_tombstone_gives_no_vote_while_a_leader_may_hold_a_lease(disk: SimDisk) -> None:
+    """CC-31, TC-76. Goal: a voter that becomes a tombstone keeps its leader's lease. Method: all three requests."""
+    cmeta = ConsensusMeta.load(disk, TABLET)
+    for request in (ask(6, KEPT), ask(6, KEPT, pre_vote=True)):
+        assert not vote_reply(request, uuid=TARGET_UUID, cmeta=cmeta, last=KEPT, owes_lease=True).granted
+    assert (cmeta.term, cmeta.voted_for) == (5, None)
+    handed = VoteRequest(to_uuid=TARGET_UUID, from_uuid=SOURCE_UUID, term=6, last=KEPT, transfer=True)
+    assert vote_reply(handed, uuid=TARGET_UUID, cmeta=cmeta, last=KEPT, owes_lease=True).granted

@@ -1,0 +1,60 @@
+"""Leader lease: strong reads without asking anybody, for as long as nobody else can lead [thesis §6.4.1].
+
+The promise that makes it: a voter gives no vote against a leader for `election_ticks_min` ticks after it heard it, a
+restarted one for as long after its start. So once a majority has echoed a heartbeat round that began at time t, another
+leader of this group can exist only after a minimum election timeout from t, by the voters' clocks; the lease ends
+before that, by ours. Only acknowledgements of the leader's own term are echoes (`RaftCore.step` drops others), and each
+is one group's: however many travel in one RPC, none speaks for another.
+
+Time is an input: `now`, the host's monotonic clock in ticks. A round is stamped with the latest `now` that the core was
+told, which is at or before its sending; a read is judged by the `now` that comes with it. Whatever pauses in between,
+the lease looks older than it is, never younger. Ticks counted by `tick()` would not do: a stopped process counts none.
+"""
+
+from __future__ import annotations
+
+from .quorum import reached
+from .ready import Role
+from .state import State
+
+
+def observe_clock(s: State, now: int | None) -> None:
+    """Learn the time; a host that has no clock to show says None, and its leaders have no lease."""
+    if now is not None:
+        s.clock = now if s.clock is None else max(s.clock, now)
+
+
+def begin_round(s: State) -> None:
+    """The next heartbeat round, stamped: one stamp a tick is enough, an older one is only more careful."""
+    s.round += 1
+    if s.clock is None:
+        return
+    if not s.round_stamps or s.round_stamps[-1][1] < s.clock:
+        s.round_stamps.append((s.round, s.clock))
+    while s.clock - s.round_stamps[0][1] >= max(1, s.options.lease_ticks):
+        s.round_stamps.popleft()
+
+
+def confirmed_round(s: State) -> int:
+    """The latest round that a majority of the active config's voters has echoed. Learners are no voters."""
+    rounds = {uuid: p.round_acked for uuid, p in s.progress.items()}
+    rounds[s.uuid] = s.round
+    return reached(s.voters, rounds)
+
+
+def holds(s: State) -> bool:
+    """Whether nobody else can have led this group up to `s.clock`.
+
+    None before the term's first commit: until then a leader may not know everything that was acknowledged. None after
+    TimeoutNow left: the election that it causes asks nobody to wait.
+    """
+    if s.role is not Role.LEADER or s.commit_index < s.term_start or s.lease_given_up or s.clock is None:
+        return False
+    confirmed = confirmed_round(s)
+    began = max((stamp for number, stamp in s.round_stamps if number <= confirmed), default=None)
+    return began is not None and s.clock - began < s.options.lease_ticks
+
+
+def give_up(s: State) -> None:
+    """For the rest of this term: a TimeoutNow may arrive, and elect, at any later time. D-14."""
+    s.lease_given_up = True
