@@ -8,7 +8,7 @@ from nyala.replica.base import Clock, Corruption, Disk, new_uuid
 from nyala.schemas import frame, unframe
 
 _PATH = "instance"
-FOLDERS = ("tablet-meta", "consensus-meta", "wals", "data", "quarantine")
+FOLDERS = ("tablet-meta", "consensus-meta", "wals", "data", "quarantine", "replay")
 
 
 @dataclass(frozen=True)

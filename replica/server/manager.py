@@ -37,6 +37,7 @@ from nyala.replica.wal import Log, WalOptions
 from .hosted import HostedTablet
 from .lanes import Lane, LoopPost
 from .options import ServerOptions
+from .replay_watch import ReplayWatch
 from .tombstone import answer_without_replica
 
 T = TypeVar("T")
@@ -75,6 +76,7 @@ class TabletManager:
         self.hybrid_clock = hybrid_clock
         self.tablets: dict[str, HostedTablet] = {}
         self.sessions = SourceSessions(clock)
+        self.replays = ReplayWatch(disk)
         self.changed: set[str] = set()
         """Tablets to report to the masters; the heartbeat empties it."""
         self.lag_ms_max = 0.0
@@ -118,6 +120,7 @@ class TabletManager:
     def _settle_all(self) -> dict[str, Superblock | Exception]:
         """Each tablet's superblock after the startup rules, or why that tablet cannot start. In a thread."""
         found: dict[str, Superblock | Exception] = {}
+        self.replays.settle()
         for tablet_id in Superblock.list_tablets(self.disk):
             try:
                 found[tablet_id] = settle_at_startup(self.disk, Superblock.load(self.disk, tablet_id))
@@ -313,7 +316,13 @@ class TabletManager:
                 cmeta=cmeta,
                 log=log,
                 replay=replay,
-                state_machine=tablet,
+                state_machine=self.replays.watch(
+                    tablet,
+                    tablet_id,
+                    wal_generation=superblock.wal_generation,
+                    last=log.last,
+                    passed=lambda: self._replayed(tablet_id),
+                ),
                 hybrid_clock=self.hybrid_clock,
                 raft_options=self._raft_options,
                 ticks_now=lambda: self.clock.monotonic_us() // (self.options.tick_ms * 1000),
@@ -340,6 +349,11 @@ class TabletManager:
             tablet.close()
             raise
         return cmeta, tablet, log, replica
+
+    def _replayed(self, tablet_id: str) -> None:
+        """From whichever thread applied the last entry that the start found."""
+        if not self.stopping:
+            self._open_pool.submit(self.replays.forget, tablet_id)
 
     # -------------------------------------------------------------------------------------------------- stop, delete
 
@@ -419,6 +433,7 @@ class TabletManager:
         """Steps 2 to 6 of a deletion, for a stopped replica. In a thread."""
         current = Superblock.load(self.disk, hosted.tablet_id)
         hosted.superblock = delete_replica(self.disk, current, last, stop=lambda: None)
+        self.replays.forget(hosted.tablet_id)
         hosted.error = ""
         return hosted.superblock
 

@@ -104,6 +104,16 @@ FRAMED: dict[str, dict[str, Any]] = {
         "state": b"",
         "reserved": b"",
     },
+    "replay_marker": {
+        "version": 1,
+        "incompatible_features": [],
+        "wal_generation": 3,
+        "first": 70,
+        "last": 71,
+        "suspect_first": 60,
+        "suspect_last": 99,
+        "reserved": b"",
+    },
     "instance": {
         "version": 1,
         "incompatible_features": [],

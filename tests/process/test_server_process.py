@@ -172,3 +172,45 @@ def test_blank_server_is_copied_promoted_and_the_removed_one_is_a_tombstone() ->
         live = [s for s in cluster.servers if s is not doomed]
         found = wait_until(lambda: checksums(live, last.hybrid_time), "replicas agree")
         assert len(found) == 1 and next(iter(found))[1] == 503
+
+
+def test_entry_that_kills_the_server_twice_costs_one_replica() -> None:
+    """Goal: a poisoned entry does not keep a server down for ever, and its neighbours serve. Method: two tablets on one
+    server, one of whose entries kills the process whenever it is replayed: two starts die, the third one serves the
+    other tablet, tells why the first is FAILED, stays so without the poison, and can make it a tombstone."""
+    with local_cluster(1) as cluster:
+        server = cluster.servers[0]
+        config = pb.RaftConfig(members=[server.member()])
+
+        def serves(tablet: str) -> bool:
+            status = cluster.status(server, tablet)
+            return status is not None and (status.role, status.phase) == ("LEADER", "RUNNING")
+
+        for tablet in (TABLET, "tablet-2"):
+            request = pb.CreateTabletRequest(
+                dest_uuid=server.uuid, tablet_id=tablet, table=table_info(), config=config, leader_hint=server.uuid
+            )
+            assert not server.tablets.CreateTablet(request, timeout=10).error.code
+            wait_until(lambda tablet=tablet: serves(tablet), "it serves")  # type: ignore[misc]
+            for key in range(5):
+                reply = server.tablets.Write(write_request(server.uuid, tablet, batch([key], ["v"])), timeout=5)
+                assert not reply.error.code, reply.error
+        server.kill()
+        server.env["NYALA_CRASH_POINT"] = f"replay.{TABLET}.4"
+        for _ in range(2):
+            server.start(wait=False)
+            assert server.wait_exit() == 85
+        for _ in range(2):
+            server.start()
+            failed = wait_until(lambda: cluster.status(server, TABLET), "it is reported")
+            assert failed.phase == "FAILED" and "died twice" in failed.error and "index=4" in failed.error
+            wait_until(lambda: serves("tablet-2"), "the neighbour serves")
+            more = write_request(server.uuid, "tablet-2", batch([9], ["more"]))
+            assert not server.tablets.Write(more, timeout=5).error.code
+            assert server.stop() == 0
+            server.env.clear()
+        server.start()
+        delete = pb.DeleteTabletRequest(dest_uuid=server.uuid, tablet_id=TABLET)
+        assert not server.tablets.DeleteTablet(delete, timeout=10).error.code
+        assert cluster.status(server, TABLET).data_state == DataState.DELETED
+        wait_until(lambda: not list((server.root / "replay").iterdir()), "no marker is left")

@@ -1,0 +1,217 @@
+"""Which log entry a replay is at, so that an entry which kills the process does so twice and not for ever.
+
+A marker file says which entries are being applied. It is written without a sync: what the kernel has outlives the
+process, and after a power loss an older or no marker only means that counting begins anew. The next start finds the
+entries under which the server died, applies those one at a time and no other tablet's meanwhile, so that the second
+death names the entry; the third start leaves that one replica offline and serves the others.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from nyala.replica.base import Corruption, Disk, Entry, OpId, Refused
+from nyala.replica.host import StateMachine
+from nyala.schemas import frame, unframe
+
+_log = logging.getLogger("nyala.server")
+FOLDER = "replay"
+
+
+def marker_path(tablet_id: str) -> str:
+    """Where a tablet's marker is while its log is being replayed."""
+    return f"{FOLDER}/{tablet_id}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayMarker:
+    """Log indexes, both ends included; 0 where there are none."""
+
+    wal_generation: int
+    first: int = 0
+    last: int = 0
+    suspect_first: int = 0
+    suspect_last: int = 0
+
+    def encode(self) -> bytes:
+        """Framed, and shorter than a sector."""
+        return frame("replay_marker", {**asdict(self), "version": 1, "incompatible_features": [], "reserved": b""})
+
+    @classmethod
+    def load(cls, disk: Disk, tablet_id: str) -> ReplayMarker | None:
+        """The marker that a death left; None if there is none, or one that a power loss cut."""
+        path = marker_path(tablet_id)
+        if not disk.exists(path):
+            return None
+        try:
+            value = unframe("replay_marker", disk.read(path))
+        except (ValueError, EOFError) as error:
+            _log.info("T %s a replay marker cannot be read and is not counted: %s", tablet_id, error)
+            return None
+        names = ("wal_generation", "first", "last", "suspect_first", "suspect_last")
+        return cls(**{name: value[name] for name in names})
+
+    def after_a_death(self) -> ReplayMarker | None:
+        """What the next replay begins with; None if the server has died twice at one entry."""
+        if not self.first:
+            return self
+        if self.first == self.last and self.suspect_first <= self.first <= self.suspect_last:
+            return None
+        return replace(self, first=0, last=0, suspect_first=self.first, suspect_last=self.last)
+
+
+def write_marker(disk: Disk, tablet_id: str, marker: ReplayMarker) -> None:
+    """Without a sync: it has to outlive the process, not the machine."""
+    file, data = disk.open(marker_path(tablet_id), create=True), marker.encode()
+    try:
+        file.pwrite(data, 0)
+        file.truncate(len(data))
+    finally:
+        file.close()
+
+
+class ReplayWatch:
+    """All replays of one server. `one_at_a_time` once any tablet has suspect entries: a death must name one tablet.
+
+    Concurrency: any thread.
+    """
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._alone = threading.Lock()
+        self.one_at_a_time = False
+
+    def settle(self) -> None:
+        """Look at what the last life left, before any tablet opens."""
+        self._disk.mkdir(FOLDER)
+        for tablet_id in self._disk.listdir(FOLDER):
+            found = ReplayMarker.load(self._disk, tablet_id)
+            self.one_at_a_time |= found is not None and bool(found.first or found.suspect_first)
+
+    def forget(self, tablet_id: str) -> None:
+        """The tablet's replay is over, or its log is gone."""
+        path = marker_path(tablet_id)
+        if self._disk.exists(path):
+            self._disk.remove(path)
+
+    def watch(
+        self, machine: StateMachine, tablet_id: str, *, wal_generation: int, last: OpId, passed: Callable[[], None]
+    ) -> StateMachine:
+        """`machine`, watched until it has applied the entries that the log held at its opening.
+
+        `passed` is then called, from whichever thread applied; it must see to `forget`, off the loop.
+        Corruption if the server has died twice at one entry of this log.
+        """
+        marker = ReplayMarker.load(self._disk, tablet_id)
+        if marker is None or marker.wal_generation != wal_generation or marker.first > last.index:
+            marker = ReplayMarker(wal_generation=wal_generation)
+        elif (after := marker.after_a_death()) is None:
+            raise Corruption(
+                "this server died twice while it applied one entry of the log; the other replicas heal this one, "
+                f"or remove {marker_path(tablet_id)} while the server is stopped to try again",
+                tablet=tablet_id,
+                index=marker.first,
+            )
+        else:
+            marker = after
+        if last.index <= machine.flush_opid.index:
+            self.forget(tablet_id)
+            return machine
+        if marker.suspect_first:
+            _log.warning(
+                "T %s the server died while it applied entries %d to %d; they are applied one at a time",
+                tablet_id,
+                marker.suspect_first,
+                marker.suspect_last,
+            )
+            self._disk.replace(marker_path(tablet_id), marker.encode())
+        return _Watched(machine, self._disk, tablet_id, marker, last.index, self._exclusion, passed)
+
+    def _exclusion(self) -> AbstractContextManager[Any]:
+        return self._alone if self.one_at_a_time else nullcontext()
+
+
+class _Watched:
+    """A state machine whose entries up to `through` are marked while they are applied; afterwards it costs nothing.
+
+    Concurrency: as the state machine's: `apply` on one thread at a time.
+    """
+
+    def __init__(
+        self,
+        machine: StateMachine,
+        disk: Disk,
+        tablet_id: str,
+        marker: ReplayMarker,
+        through: int,
+        exclusion: Callable[[], AbstractContextManager[Any]],
+        passed: Callable[[], None],
+    ) -> None:
+        self._machine = machine
+        self._disk = disk
+        self._tablet_id = tablet_id
+        self._marker = marker
+        self._through = through
+        self._exclusion = exclusion
+        self._passed = passed
+        self._replaying = True
+
+    @property
+    def applied_opid(self) -> OpId:
+        return self._machine.applied_opid
+
+    @property
+    def flush_opid(self) -> OpId:
+        return self._machine.flush_opid
+
+    @property
+    def applied_time(self) -> int:
+        return self._machine.applied_time
+
+    def apply(self, entries: Sequence[Entry]) -> list[Any]:
+        """As the state machine's own."""
+        if not self._replaying:
+            return self._machine.apply(entries)
+        results: list[Any] = []
+        for part in self._parts(entries):
+            with self._exclusion():
+                self._mark(part[0].opid.index, part[-1].opid.index)
+                try:
+                    for entry in part:
+                        self._disk.crash_point(f"replay.{self._tablet_id}.{entry.opid.index}")
+                    results += self._machine.apply(part)
+                except Exception:
+                    self._mark(0, 0)
+                    raise
+                self._mark(0, 0)
+        if entries[-1].opid.index >= self._through:
+            self._replaying = False
+            self._passed()
+        return results
+
+    def close(self) -> None:
+        self._machine.close()
+
+    def _parts(self, entries: Sequence[Entry]) -> list[list[Entry]]:
+        """Suspect entries alone, the others together."""
+        parts: list[list[Entry]] = []
+        together = False
+        for entry in entries:
+            alone = self._marker.suspect_first <= entry.opid.index <= self._marker.suspect_last
+            if together and not alone:
+                parts[-1].append(entry)
+            else:
+                parts.append([entry])
+            together = not alone
+        return parts
+
+    def _mark(self, first: int, last: int) -> None:
+        try:
+            write_marker(self._disk, self._tablet_id, replace(self._marker, first=first, last=last))
+        except Refused as error:
+            _log.warning("T %s replays without a marker: %s", self._tablet_id, error)

@@ -1,0 +1,131 @@
+"""What is remembered of a replay that killed the server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from nyala.replica.base import Corruption, Entry, OpId
+from nyala.replica.server.replay_watch import ReplayMarker, ReplayWatch, marker_path
+from tests.harness.copies import new_disk, write_entry
+from tests.harness.sim_disk import SimCrash, SimDisk
+
+LAST = OpId(1, 6)
+
+
+class Recorder:
+    """A state machine that notes how entries came."""
+
+    def __init__(self, flushed: int = 0) -> None:
+        self.flush_opid = OpId(1, flushed)
+        self.applied_opid = self.flush_opid
+        self.applied_time = 0
+        self.calls: list[list[int]] = []
+
+    def apply(self, entries: Sequence[Entry]) -> list[Any]:
+        self.calls.append([e.opid.index for e in entries])
+        self.applied_opid = entries[-1].opid
+        return list(entries)
+
+    def close(self) -> None: ...
+
+
+def start(disk: SimDisk, tablet: str, *, generation: int = 0, flushed: int = 0) -> tuple[Any, Recorder, ReplayWatch]:
+    """A server's start: settle what is found, then open one tablet."""
+    watch = ReplayWatch(disk)
+    watch.settle()
+    machine = Recorder(flushed)
+    watched = watch.watch(
+        machine, tablet, wal_generation=generation, last=LAST, passed=lambda: watch.forget(tablet)
+    )  # fmt: skip
+    return watched, machine, watch
+
+
+def replay(watched: Any, *batches: tuple[int, int]) -> None:
+    for low, high in batches:
+        entries = [write_entry(i, [i], "v", 1) for i in range(low, high + 1)]
+        assert len(watched.apply(entries)) == len(entries)
+
+
+def die_at(disk: SimDisk, tablet: str, index: int, **more: Any) -> Recorder:
+    watched, machine, _ = start(disk, tablet, **more)
+    disk.arm(f"replay.{tablet}.{index}")
+    with pytest.raises(SimCrash):
+        replay(watched, (1, 2), (3, 6))
+    disk.restart()
+    return machine
+
+
+def test_replay_that_passes_leaves_no_marker() -> None:
+    """Goal: an ordinary start costs one small file that goes away. Method: replay in two calls; entries after it are
+    not marked; a tablet without entries to replay, and one whose mark was left between two entries, start as ever."""
+    disk = new_disk()
+    watched, machine, _ = start(disk, "a")
+    replay(watched, (1, 2))
+    assert ReplayMarker.load(disk, "a") == ReplayMarker(wal_generation=0)
+    replay(watched, (3, 6))
+    assert not disk.exists(marker_path("a"))
+    replay(watched, (7, 9))
+    assert machine.calls == [[1, 2], [3, 4, 5, 6], [7, 8, 9]] and not disk.exists(marker_path("a"))
+    _, _, watch = start(disk, "a", flushed=6)
+    assert not disk.exists(marker_path("a")) and not watch.one_at_a_time
+
+
+def test_second_death_at_one_entry_leaves_only_that_replica_offline() -> None:
+    """Goal: design 3.7: what kills twice at one index does not kill a third time. Method: die in the middle of a batch:
+    the second start applies its entries alone and one tablet at a time, dies again, the third one refuses that tablet
+    every time, and a neighbour that was replaying when the server died starts."""
+    disk = new_disk()
+    neighbour, _, _ = start(disk, "b")
+    disk.arm("replay.b.4")
+    with pytest.raises(SimCrash):
+        replay(neighbour, (1, 6))
+    assert die_at(disk, "a", 4).calls == [[1, 2]]
+    assert die_at(disk, "a", 4).calls == [[1, 2], [3]]
+    for _ in range(2):
+        with pytest.raises(Corruption, match=r"died twice .*tablet=a, index=4"):
+            start(disk, "a")
+    watched, machine, watch = start(disk, "b")
+    assert watch.one_at_a_time
+    replay(watched, (1, 6))
+    assert machine.calls == [[i] for i in range(1, 7)] and not disk.exists(marker_path("b"))
+
+
+def test_deaths_elsewhere_are_not_counted() -> None:
+    """Goal: only two deaths at the same entry of the same log count. Method: a death at another index, one between two
+    entries, one of an earlier copy's log, one whose mark a power loss tore: the replica starts each time."""
+    disk = new_disk()
+    die_at(disk, "a", 1)
+    die_at(disk, "a", 5)
+    watched, _, _ = start(disk, "a")
+    replay(watched, (1, 2))
+    disk.restart()
+    watched, _, _ = start(disk, "a")
+    replay(watched, (1, 6))
+    die_at(disk, "a", 4)
+    die_at(disk, "a", 4)
+    watched, machine, _ = start(disk, "a", generation=1)
+    replay(watched, (1, 6))
+    assert machine.calls == [[1, 2, 3, 4, 5, 6]]
+    die_at(disk, "a", 4)
+    die_at(disk, "a", 4)
+    disk.poke(marker_path("a"), disk.read(marker_path("a"))[:9])
+    start(disk, "a")
+
+
+def test_failure_of_an_entry_is_no_death() -> None:
+    """Goal: an entry that fails its replica while the process lives is told as what it is. Method: apply raises."""
+    disk = new_disk()
+
+    class Failing(Recorder):
+        def apply(self, entries: Sequence[Entry]) -> list[Any]:
+            raise Corruption("a committed batch was damaged")
+
+    for _ in range(3):
+        watch = ReplayWatch(disk)
+        watch.settle()
+        watched = watch.watch(Failing(), "a", wal_generation=0, last=LAST, passed=lambda: None)
+        with pytest.raises(Corruption, match="damaged"):
+            replay(watched, (1, 6))
