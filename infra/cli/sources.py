@@ -112,7 +112,7 @@ def reset(
             if not yes and not typer.confirm(f"reset {where} of {table}: {change}?"):
                 typer.echo("nothing was changed", err=True)
                 raise typer.Exit(1)
-            made = connected.reset_source(table, source, offset, force=force)
+            made = connected.reset_source(table, source, offset, force=force, topic=position.topic)
             typer.echo(f"{where}: generation {made.generation} begins at {made.done}")
 
 

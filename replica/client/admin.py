@@ -204,9 +204,13 @@ class Admin:
         """Source positions of one table, or of all."""
         return list(self._masters.call("ListSources", pb.ListSourcesRequest(table=table)).positions)
 
-    def reset_source(self, table: str, source: SourceKey, to_offset: int, *, force: bool = False) -> pb.SourcePosition:
-        """Begin a new generation of a source at another offset."""
-        request = pb.ResetSourceRequest(table=table, source=source_to_pb(source), to_offset=to_offset, force=force)
+    def reset_source(
+        self, table: str, source: SourceKey, to_offset: int, *, force: bool = False, topic: str = ""
+    ) -> pb.SourcePosition:
+        """Begin a new generation of a source at another offset. `topic`: its name, for a source of a new topic id."""
+        request = pb.ResetSourceRequest(
+            table=table, source=source_to_pb(source), to_offset=to_offset, force=force, topic=topic
+        )
         reply: pb.ResetSourceReply = self._masters.call("ResetSource", request)
         return reply.position
 

@@ -245,13 +245,20 @@ def reset_source(catalog: Catalog, request: pb.ResetSourceRequest, now_us: int) 
 
 
 def _adopt_topic(catalog: Catalog, request: pb.ResetSourceRequest, table_id: str, puts: dict[str, Any]) -> Record:
-    """The record of a recreated topic's partition; the old topic's records are marked retired in `puts`."""
+    """The record of a recreated topic's partition; that topic's earlier records are marked retired in `puts`.
+
+    Other topics that feed the table are left alone; a request that names none is refused when there are several.
+    """
     source = request.source
     old = {
         k: r
         for k, r in catalog.items(f"{SOURCE}{table_id}/")
         if r["cluster_id"] == source.cluster_id and r["kafka_partition"] == source.kafka_partition
+        if request.topic in ("", r["topic"])
     }
+    topics = sorted({r["topic"] for r in old.values()})
+    if len(topics) > 1:
+        raise Refused(Code.INVALID_ARGUMENT, "several topics feed this table: say which one", topics=", ".join(topics))
     if not old:
         raise Refused(Code.NOT_FOUND, "no such source", table=request.table, kafka_partition=source.kafka_partition)
     latest = max(old.values(), key=lambda r: (not r.get("retired"), r["generation"]))

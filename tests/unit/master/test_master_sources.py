@@ -35,7 +35,7 @@ class Sources:
     def open(self, run: str = "a", *, checkpoint: int | None = None, start: int = 10, **more: Any) -> Any:
         wanted = pb.SourceOpen(
             source=self.key(more.pop("partition", 0), more.pop("topic_id", "id1")),
-            topic="writes.flights",
+            topic=more.pop("topic", "writes.flights"),
             has_checkpoint=checkpoint is not None,
             checkpoint_offset=checkpoint or 0,
             initial_start=start,
@@ -59,8 +59,9 @@ class Sources:
         )
         return self.box.commit(advance_sources(self.box.catalog, request, self.now_s * SECOND))[0]
 
-    def reset(self, to: int, *, force: bool = False, topic_id: str = "id1") -> Any:
-        request = pb.ResetSourceRequest(table="flights", source=self.key(0, topic_id), to_offset=to, force=force)
+    def reset(self, to: int, *, force: bool = False, topic_id: str = "id1", topic: str = "") -> Any:
+        source = self.key(0, topic_id)
+        request = pb.ResetSourceRequest(table="flights", source=source, to_offset=to, force=force, topic=topic)
         return self.box.commit(reset_source(self.box.catalog, request, self.now_s * SECOND))
 
     def refused(self, call: Any, code: Code, *texts: object) -> None:
@@ -136,6 +137,31 @@ def test_sources_a_recreated_topic_is_refused_until_it_is_reset() -> None:
     assert (again.generation, again.start, again.done) == (2, 0, 0)
     assert s.open(topic_id="id2").generation == 2
     assert [p.source.topic_id for p in list_sources(s.box.catalog, "")] == ["id2"]
+
+
+def test_sources_a_recreated_topic_follows_its_own_earlier_life_only() -> None:
+    """Goal: another topic that feeds the same table keeps its position. Method: two topics; one is recreated, reset."""
+    s = Sources()
+    s.open(topic_id="a1", topic="a", start=0)
+    s.open(topic_id="b1", topic="b", start=5)
+    s.refused(lambda: s.reset(0, topic_id="b2"), Code.INVALID_ARGUMENT, "several topics", "a, b")
+    s.refused(lambda: s.reset(0, topic_id="c1", topic="c", force=True), Code.NOT_FOUND)
+    assert s.reset(0, topic_id="b2", topic="b", force=True).generation == 2
+    assert {(p.topic, p.source.topic_id, p.done) for p in list_sources(s.box.catalog, "")} == {
+        ("a", "a1", 0),
+        ("b", "b2", 0),
+    }
+    assert s.open(topic_id="a1", topic="a").generation == 1, "the other topic's position is in force as it was"
+
+
+def test_sources_a_lease_given_back_by_hand_ends_its_query_and_lets_another_in() -> None:
+    """Goal: `nyala source release` fences whom it takes a source from. Method: release as a, open as b, advance a."""
+    s = Sources()
+    s.open("a")
+    s.advance(20, release=True)
+    s.refused(lambda: s.advance(30), Code.SOURCE_OWNED, "given back", "start the query again")
+    assert s.open("b").done == 20
+    s.refused(lambda: s.advance(30), Code.SOURCE_OWNED, "owner=b")
 
 
 def test_sources_a_reset_makes_a_new_generation_and_refuses_the_old_one() -> None:
