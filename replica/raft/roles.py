@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from nyala.replica.base import Code
 
+from .moves import PASSIVE_ROLES
 from .ready import Role
 from .state import State
-
-PASSIVE_ROLES = (Role.FOLLOWER, Role.LEARNER, Role.NON_PARTICIPANT)
 
 
 def passive_role(s: State) -> Role:

@@ -18,6 +18,7 @@ from nyala.replica.base import ZERO_OPID, Code, Entry, EntryKind, OpId, RaftConf
 
 from .log_view import LogView
 from .messages import Message
+from .moves import LEGAL_MOVES
 from .options import RaftOptions
 from .progress import Progress
 from .ready import CopyNeeded, EntriesNeeded, HardState, Ready, Role
@@ -159,6 +160,7 @@ class State:
 
     def set_role(self, role: Role) -> None:
         if role is not self.role:
+            check(role in LEGAL_MOVES[self.role], "a legal move between roles", uuid=self.uuid, old=self.role, new=role)
             if self.role_from is None:
                 self.role_from = self.role
             self.role = role

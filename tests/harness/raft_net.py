@@ -123,7 +123,7 @@ class Node:
         self.pending: deque[Ready] = deque()
         self.reads: dict[int, int] = {}
         self.trace: list[str] = []
-        self.roles: list[Role] = []
+        self.moves: list[tuple[Role, Role]] = []
         net.verify.on_restart(uuid, durable.flushed)
 
     @property
@@ -161,7 +161,7 @@ class Node:
                 self.log.load([e for e in self.durable.entries if e.opid.index >= needed.lo])
                 self.core.entries_loaded()
             if ready.role_change:
-                self.roles.append(ready.role_change[1])
+                self.moves.append(ready.role_change)
 
     def persist(self, count: int | None = None) -> bool:
         """The disk finishes the oldest bundles, all of them by default. True if there were any."""
