@@ -13,7 +13,6 @@ from nyala.replica.base import (
     InvariantViolation,
     OpId,
     Post,
-    RaftConfig,
     Refused,
     Rng,
 )
@@ -163,7 +162,7 @@ class Carrier:
         if ready.role_change is not None and ready.role_change[0] is Role.LEADER:
             self._leadership_lost()
         if ready.config_committed is not None:
-            self._save_config(ready.config_committed)
+            self._persister.save_config(ready.config_committed)
             self._changes.finish(ready.config_committed.opid, ready.config_committed)
         if ready.committed is not None:
             self._committed = ready.committed[1] - 1
@@ -232,13 +231,6 @@ class Carrier:
             self._pump()
 
         self._run_heavy(lambda: self._log.read(lo, hi, self.options.load_bytes_max), loaded)
-
-    def _save_config(self, config: RaftConfig) -> None:
-        def saved(result: BaseException | None) -> None:
-            if isinstance(result, BaseException):
-                self._failed(result)
-
-        self._run_meta(lambda: self._cmeta.save_config(config), saved)
 
     def _observe(self, entries: Sequence[Entry]) -> None:
         time = max(entry.hybrid_time for entry in entries)

@@ -29,6 +29,8 @@ class HostOptions:
     0: always off-thread."""
     wal_queue_bytes_max: int = limits.WAL_QUEUE_BYTES_MAX
     """As the log was opened with: over it writes are refused and appends of a leader dropped, never waited for."""
+    held_bundles_max: int = 256
+    """Bundles that a full disk may hold up; at the bound the replica falls silent, as if its process were stopped."""
     wait_ticks_max: int = 600
     """How long a caller waits for an index, a time or a read barrier before it is told TIMED_OUT."""
     future_time_max: int = hybrid_from_us(limits.CLOCK_AHEAD_OF_CALLERS_US_MAX)
@@ -43,6 +45,7 @@ class HostOptions:
             "apply_bytes_max",
             "load_bytes_max",
             "waiters_max",
+            "held_bundles_max",
         ):
             check(getattr(self, name) > 0, "a bound leaves room for one", option=name)
         for name in ("log_cache_bytes_max", "log_retain_entries", "log_retain_bytes_max", "apply_inline_bytes_max"):

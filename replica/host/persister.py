@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from nyala.replica.base import Code, InvariantViolation, OpId, Post, Refused, ReplicaError
+from nyala.replica.base import Code, InvariantViolation, OpId, Post, RaftConfig, Refused, ReplicaError
 from nyala.replica.cmeta import ConsensusMeta
 from nyala.replica.raft import Ready
 from nyala.replica.wal import Log
@@ -31,8 +31,9 @@ class Persister:
 
     Invariants: `on_durable(ready)` is called once for each Ready that was submitted, in that order, and only when its
     own and all earlier hard states and entries are on disk; entries of a term go to the log only after that term is
-    in the metadata, so a log never knows a term which a restart would forget. A full disk is no end: what found no
-    room waits, in order, until `retry` finds some; `full` says so meanwhile.
+    in the metadata, so a log never knows a term which a restart would forget. A full disk is no end, neither for the
+    log nor for metadata: what found no room waits, in order, until `retry` finds some; `full` says so meanwhile.
+    Metadata is written one piece at a time, so that a term that has to wait is never overtaken by a later one.
     Concurrency: the owner's thread; the log's appender thread only posts.
     """
 
@@ -56,33 +57,48 @@ class Persister:
         self._on_error = on_error
         self._items: deque[_Item] = deque()
         self._unsaved: deque[_Item] = deque()
-        """Whose hard state is not durable yet, in order."""
+        """Whose hard state is not durable yet, in order; only the first is being written."""
+        self._unsaved_config: RaftConfig | None = None
+        """The latest committed config that is not durable yet; what came before it need not be."""
+        self._saving = self._saving_config = False
         self._held: list[_Item] = []
         """Whose entries were not given to the log yet, in order."""
         self._stopped = False
-        self.full = False
+        self._log_full = self._meta_full = False
+
+    @property
+    def full(self) -> bool:
+        """Whether something waits because the disk has no room."""
+        return self._log_full or self._meta_full
+
+    @property
+    def waiting(self) -> int:
+        """Bundles that are not durable yet, or that follow one which is not."""
+        return len(self._items)
 
     def submit(self, ready: Ready) -> None:
         """Begin to make `ready` durable."""
         item = _Item(ready)
         self._items.append(item)
-        hard_state = ready.hard_state
-        if hard_state is not None:
+        if item.hard_state_left:
             self._unsaved.append(item)
-
-            def save() -> None:
-                self._cmeta.save_hard_state(hard_state.term, hard_state.voted_for)
-
-            self._run_meta(save, lambda result: self._hard_state_saved(item, result))
+            self._save_next()
         if item.entries_left:
             self._held.append(item)
             self._append_held()
         self._complete()
 
+    def save_config(self, config: RaftConfig) -> None:
+        """Begin to make a committed config durable. Nothing waits for it but log GC, which looks at the metadata."""
+        self._unsaved_config = config
+        self._save_next_config()
+
     def retry(self) -> None:
         """The disk was full; perhaps it is not any more."""
         if self.full and not self._stopped:
-            self.full = False
+            self._log_full = self._meta_full = False
+            self._save_next()
+            self._save_next_config()
             self._append_held()
 
     def stop(self) -> None:
@@ -91,28 +107,60 @@ class Persister:
         self._items.clear()
         self._held.clear()
 
-    def _hard_state_saved(self, item: _Item, result: BaseException | None) -> None:
-        if self._stopped:
+    def _save_next(self) -> None:
+        if self._saving or self._meta_full or not self._unsaved:
             return
+        hard_state = self._unsaved[0].ready.hard_state
+        if hard_state is None:
+            return
+        self._saving = True
+        term, voted_for = hard_state.term, hard_state.voted_for
+        self._run_meta(lambda: self._cmeta.save_hard_state(term, voted_for), self._hard_state_saved)
+
+    def _hard_state_saved(self, result: BaseException | None) -> None:
+        self._saving = False
+        if self._settled(result):
+            self._unsaved.popleft().hard_state_left = False
+            self._save_next()
+            self._append_held()
+            self._complete()
+
+    def _save_next_config(self) -> None:
+        config = self._unsaved_config
+        if self._saving_config or self._meta_full or config is None:
+            return
+        self._saving_config = True
+        self._run_meta(lambda: self._cmeta.save_config(config), lambda result: self._config_saved(config, result))
+
+    def _config_saved(self, config: RaftConfig, result: BaseException | None) -> None:
+        self._saving_config = False
+        if self._settled(result):
+            if self._unsaved_config is config:
+                self._unsaved_config = None
+            self._save_next_config()
+
+    def _settled(self, result: BaseException | None) -> bool:
+        """Whether metadata was written. If only room was missing, it is tried again."""
+        if self._stopped:
+            return False
+        if isinstance(result, Refused) and result.code is Code.NO_SPACE:
+            self._meta_full = True
+            return False
         if isinstance(result, BaseException):
             self._on_error(result)
-            return
-        item.hard_state_left = False
-        while self._unsaved and not self._unsaved[0].hard_state_left:
-            self._unsaved.popleft()
-        self._append_held()
-        self._complete()
+            return False
+        return True
 
     def _append_held(self) -> None:
         """Hand over what waits, in order, up to the first hard state that is not durable yet."""
-        while self._held and not self.full:
+        while self._held and not self._log_full:
             if self._unsaved and _number(self._unsaved[0]) <= _number(self._held[0]):
                 return
             self._append(self._held.pop(0))
 
     def _hold(self, item: _Item) -> None:
         """There was no room for the entries of `item`."""
-        self.full = True
+        self._log_full = True
         insort(self._held, item, key=_number)
 
     def _append(self, item: _Item) -> None:

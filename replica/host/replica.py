@@ -114,7 +114,7 @@ class Replica(Carrier):
         self._started = True
         self.phase = Phase.CONFIGURING
         if recovered.committed_config != self._cmeta.committed_config:
-            self._save_config(recovered.committed_config)
+            self._persister.save_config(recovered.committed_config)
         if campaign:
             self._core.campaign()
         self._pump()
@@ -137,7 +137,8 @@ class Replica(Carrier):
             return
         self._tick += 1
         self._apply_committed()
-        self._core.tick(self._ticks_now())
+        if not self._held_up():
+            self._core.tick(self._ticks_now())
         self._reads.expire(self._tick)
         if self._persister.full and self._tick % _RETRY_TICKS == 0:
             self._make_room()
@@ -148,6 +149,8 @@ class Replica(Carrier):
         if not self._serving:
             self._answer_absent(message)
             return
+        if self._held_up():
+            return  # whatever it would make us promise waits for room; who sent it tries again
         if type(message) is AppendEntries and message.entries and message.to_uuid == self.uuid:
             size = sum(entry.size_bytes for entry in message.entries)
             if self._log.queued_bytes + size > self.options.wal_queue_bytes_max:
@@ -259,6 +262,9 @@ class Replica(Carrier):
             if hybrid_time > self._clock.now() + self.options.future_time_max:
                 done(Refused(Code.INVALID_ARGUMENT, "the time lies in the future", hybrid_time=hybrid_time))
                 return
+            if self._persister.full:
+                done(Refused(Code.NO_SPACE, "the disk is full"))
+                return
             self._clock.observe(hybrid_time)
             time = self._clock.now()
             try:
@@ -307,6 +313,10 @@ class Replica(Carrier):
 
         self._run_heavy(lambda: self._log.gc(index), collected)
 
+    def _held_up(self) -> bool:
+        """Whether a full disk holds up so much that this replica must be silent: bundles behind it take memory."""
+        return self._persister.full and self._persister.waiting >= self.options.held_bundles_max
+
     def _make_room(self) -> None:
         """The disk is full: let another lead, and try again."""
         if self._core.role is Role.LEADER and self._core.transfer_target is None:
@@ -341,7 +351,7 @@ class Replica(Carrier):
         ):
             return Refused(Code.OVERLOADED, "too many writes wait", writes=len(writes), bytes=writes.bytes)
         if self._persister.full:
-            return Refused(Code.NO_SPACE, "the disk of the log is full")
+            return Refused(Code.NO_SPACE, "the disk is full")
         if self._log.queued_bytes + size_bytes > options.wal_queue_bytes_max:
             return Refused(Code.OVERLOADED, "the log's queue is full", queued_bytes=self._log.queued_bytes)
         return None

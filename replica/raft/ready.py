@@ -97,7 +97,8 @@ class Ready:
        from that index on is void from now on, and the new entries replace it. `truncate_from` may come without
        entries only in theory; treat it the same. The hard state and the entries of one bundle may be written in
        parallel, and so may a hard state and entries of *earlier* bundles; an entry must not become durable while a
-       hard state of an earlier bundle is given up (a failed save is the end of the replica, not a retry).
+       hard state of an earlier bundle is given up (a failed save is the end of the replica; one that only found no room
+       is held with all that follows, and tried again).
     4. *Afterwards.* When the hard states and entries of this bundle **and of all earlier bundles** are durable, send
        `messages_after_persist`, then call `advance(ready)`: in order, once each, also for bundles with nothing to
        persist. Sending them earlier breaks Raft: they are vote requests, vote grants and acknowledgements.
