@@ -72,6 +72,7 @@ def list_servers(masters: Masters = "", as_json: Json = False) -> None:
     with client(masters) as connected:
         listing = connected.list_servers()
     everyone = [("master", s) for s in listing.masters] + [("tablet server", s) for s in listing.servers]
+    everyone += [("of another cluster", s) for s in listing.foreign]
     if as_json:
         print_json([{"kind": kind, **_server_json(s)} for kind, s in everyone])
         return

@@ -66,6 +66,8 @@ class Code(IntEnum):
     STALE_DECISION = 31
     DEADLINE_PASSED = 32
     TABLET_DELETED = 33
+    WRONG_CLUSTER = 34
+    """Master and tablet server belong to different clusters."""
 
 
 class RowCode(IntEnum):

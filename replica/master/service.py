@@ -90,6 +90,15 @@ class MasterService(pb_grpc.MasterServiceServicer):  # type: ignore[misc]
                 raise Refused(Code.INVALID_ARGUMENT, "a heartbeat names its server")
             reply.catalog_term = await state.lead()
             reply.cluster_id = state.cluster_id
+            if request.cluster_id not in ("", state.cluster_id):
+                state.foreigners.note(request, state.mono_us)
+                raise Refused(
+                    Code.WRONG_CLUSTER,
+                    "the server belongs to another cluster",
+                    server=request.server_uuid,
+                    cluster=request.cluster_id,
+                    own=state.cluster_id,
+                )
             reply.need_full_report = state.soft.heartbeat(request, state.mono_us)
             reply.orders.extend(orders_for(state.catalog, state.soft, request.server_uuid))
         except Refused as error:
@@ -149,7 +158,13 @@ class MasterService(pb_grpc.MasterServiceServicer):  # type: ignore[misc]
             )
             for m in config.members
         ]
-        return pb.ListServersReply(servers=self.state.server_infos(), masters=masters, cluster_id=self.state.cluster_id)
+        state = self.state
+        return pb.ListServersReply(
+            servers=state.server_infos(),
+            masters=masters,
+            cluster_id=state.cluster_id,
+            foreign=state.foreigners.infos(state.mono_us),
+        )
 
     @_answered(pb.AddWriterSchemaReply)
     async def AddWriterSchema(self, request: pb.AddWriterSchemaRequest) -> pb.AddWriterSchemaReply:

@@ -13,7 +13,7 @@ from nyala.replica.rpc import config_to_pb, pb
 from .catalog import Catalog
 from .group import CatalogGroup
 from .options import MasterOptions
-from .soft_state import SoftState
+from .soft_state import Foreigners, SoftState
 from .tables import TABLET, first_config
 from .view import leader_of, server_views
 
@@ -31,6 +31,7 @@ class MasterState:
         self.clock = clock
         self.options = options
         self.soft = SoftState(clock.monotonic_us())
+        self.foreigners = Foreigners()
         self.led_term = -1
         """The term for which the soft state was gathered."""
         self.decisions_published = 0

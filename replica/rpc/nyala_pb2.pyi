@@ -893,7 +893,7 @@ class FlushReply(_message.Message):
     def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., flush_opid: _Optional[_Union[OpId, _Mapping]] = ...) -> None: ...
 
 class HeartbeatRequest(_message.Message):
-    __slots__ = ("dest_uuid", "server_uuid", "addresses", "sequence", "full_report", "replicas", "booting", "location", "memory_bytes", "disk_bytes_free", "version")
+    __slots__ = ("dest_uuid", "server_uuid", "addresses", "sequence", "full_report", "replicas", "booting", "location", "memory_bytes", "disk_bytes_free", "version", "cluster_id")
     DEST_UUID_FIELD_NUMBER: _ClassVar[int]
     SERVER_UUID_FIELD_NUMBER: _ClassVar[int]
     ADDRESSES_FIELD_NUMBER: _ClassVar[int]
@@ -905,6 +905,7 @@ class HeartbeatRequest(_message.Message):
     MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
     DISK_BYTES_FREE_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     dest_uuid: str
     server_uuid: str
     addresses: _containers.RepeatedCompositeFieldContainer[Address]
@@ -916,7 +917,8 @@ class HeartbeatRequest(_message.Message):
     memory_bytes: int
     disk_bytes_free: int
     version: str
-    def __init__(self, dest_uuid: _Optional[str] = ..., server_uuid: _Optional[str] = ..., addresses: _Optional[_Iterable[_Union[Address, _Mapping]]] = ..., sequence: _Optional[int] = ..., full_report: _Optional[bool] = ..., replicas: _Optional[_Iterable[_Union[ReplicaStatus, _Mapping]]] = ..., booting: _Optional[bool] = ..., location: _Optional[str] = ..., memory_bytes: _Optional[int] = ..., disk_bytes_free: _Optional[int] = ..., version: _Optional[str] = ...) -> None: ...
+    cluster_id: str
+    def __init__(self, dest_uuid: _Optional[str] = ..., server_uuid: _Optional[str] = ..., addresses: _Optional[_Iterable[_Union[Address, _Mapping]]] = ..., sequence: _Optional[int] = ..., full_report: _Optional[bool] = ..., replicas: _Optional[_Iterable[_Union[ReplicaStatus, _Mapping]]] = ..., booting: _Optional[bool] = ..., location: _Optional[str] = ..., memory_bytes: _Optional[int] = ..., disk_bytes_free: _Optional[int] = ..., version: _Optional[str] = ..., cluster_id: _Optional[str] = ...) -> None: ...
 
 class HeartbeatReply(_message.Message):
     __slots__ = ("error", "master_uuid", "catalog_term", "need_full_report", "leader_hint", "cluster_id", "orders")
@@ -997,7 +999,7 @@ class ListTablesReply(_message.Message):
     def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., tables: _Optional[_Iterable[_Union[TableInfo, _Mapping]]] = ...) -> None: ...
 
 class ServerInfo(_message.Message):
-    __slots__ = ("uuid", "addresses", "last_heartbeat_us_ago", "alive", "location", "replicas", "leaders", "bytes_on_disk", "memory_bytes", "version")
+    __slots__ = ("uuid", "addresses", "last_heartbeat_us_ago", "alive", "location", "replicas", "leaders", "bytes_on_disk", "memory_bytes", "version", "cluster_id")
     UUID_FIELD_NUMBER: _ClassVar[int]
     ADDRESSES_FIELD_NUMBER: _ClassVar[int]
     LAST_HEARTBEAT_US_AGO_FIELD_NUMBER: _ClassVar[int]
@@ -1008,6 +1010,7 @@ class ServerInfo(_message.Message):
     BYTES_ON_DISK_FIELD_NUMBER: _ClassVar[int]
     MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     uuid: str
     addresses: _containers.RepeatedCompositeFieldContainer[Address]
     last_heartbeat_us_ago: int
@@ -1018,19 +1021,22 @@ class ServerInfo(_message.Message):
     bytes_on_disk: int
     memory_bytes: int
     version: str
-    def __init__(self, uuid: _Optional[str] = ..., addresses: _Optional[_Iterable[_Union[Address, _Mapping]]] = ..., last_heartbeat_us_ago: _Optional[int] = ..., alive: _Optional[bool] = ..., location: _Optional[str] = ..., replicas: _Optional[int] = ..., leaders: _Optional[int] = ..., bytes_on_disk: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., version: _Optional[str] = ...) -> None: ...
+    cluster_id: str
+    def __init__(self, uuid: _Optional[str] = ..., addresses: _Optional[_Iterable[_Union[Address, _Mapping]]] = ..., last_heartbeat_us_ago: _Optional[int] = ..., alive: _Optional[bool] = ..., location: _Optional[str] = ..., replicas: _Optional[int] = ..., leaders: _Optional[int] = ..., bytes_on_disk: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., version: _Optional[str] = ..., cluster_id: _Optional[str] = ...) -> None: ...
 
 class ListServersReply(_message.Message):
-    __slots__ = ("error", "servers", "masters", "cluster_id")
+    __slots__ = ("error", "servers", "masters", "cluster_id", "foreign")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     SERVERS_FIELD_NUMBER: _ClassVar[int]
     MASTERS_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    FOREIGN_FIELD_NUMBER: _ClassVar[int]
     error: Error
     servers: _containers.RepeatedCompositeFieldContainer[ServerInfo]
     masters: _containers.RepeatedCompositeFieldContainer[ServerInfo]
     cluster_id: str
-    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., servers: _Optional[_Iterable[_Union[ServerInfo, _Mapping]]] = ..., masters: _Optional[_Iterable[_Union[ServerInfo, _Mapping]]] = ..., cluster_id: _Optional[str] = ...) -> None: ...
+    foreign: _containers.RepeatedCompositeFieldContainer[ServerInfo]
+    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., servers: _Optional[_Iterable[_Union[ServerInfo, _Mapping]]] = ..., masters: _Optional[_Iterable[_Union[ServerInfo, _Mapping]]] = ..., cluster_id: _Optional[str] = ..., foreign: _Optional[_Iterable[_Union[ServerInfo, _Mapping]]] = ...) -> None: ...
 
 class AddWriterSchemaRequest(_message.Message):
     __slots__ = ("dest_uuid", "table", "schema")

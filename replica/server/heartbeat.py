@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from nyala.replica.base import Address, Code, ReplicaError
+from nyala.replica.base import Address, Code, Refused, ReplicaError
 from nyala.replica.rpc import address_to_pb, error_from_pb, pb, pb_grpc
 
 from .channels import Channels
@@ -41,13 +41,17 @@ class Heartbeats:
         channels: Channels,
         memory: MemoryGuard,
         address: Address,
-        on_cluster: Callable[[str], Awaitable[None]],
+        *,
+        join: Callable[[str], Awaitable[None]],
+        cluster_id: Callable[[], str],
     ) -> None:
+        """`join(cluster id)`: belong to that cluster from now on; Refused WRONG_CLUSTER if to another already."""
         self._manager = manager
         self._channels = channels
         self._memory = memory
         self._address = address
-        self._on_cluster = on_cluster
+        self._join = join
+        self._cluster_id = cluster_id
         self._changed: dict[Address, set[str]] = {m: set() for m in manager.options.masters}
         self._orders: set[str] = set()
         self._order_tasks: set[asyncio.Task[None]] = set()
@@ -61,7 +65,7 @@ class Heartbeats:
 
     async def _one_master(self, master: Address) -> None:
         manager = self._manager
-        master_uuid, sequence, full, place, away = "", 0, True, 0, False
+        master_uuid, sequence, full, place, away, foreign = "", 0, True, 0, False, False
         changed = self._changed[master]
         while not manager.stopping:
             self._spread_changes()
@@ -69,24 +73,28 @@ class Heartbeats:
             tablets = sorted(manager.tablets)
             reported = set(changed)
             changed.clear()
-            if full:
+            if foreign:
+                chosen = []
+            elif full:
                 chosen = tablets
             else:
                 place = place + REFRESH_PER_BEAT if place + REFRESH_PER_BEAT < len(tablets) else 0
                 chosen = sorted(reported | set(islice(tablets, place, place + REFRESH_PER_BEAT)))
             try:
                 reply = await self._beat(master, master_uuid, sequence, full, chosen)
-                error = error_from_pb(reply.error)
+                error = await self._refusal(reply)
+                if foreign is not (foreign := error is not None and error.code is Code.WRONG_CLUSTER):
+                    self._tell_of_cluster(master, reply.cluster_id, foreign)
                 if error is not None and error.code is Code.INVALID_NAME:
                     master_uuid, full = "", True
+                elif foreign:
+                    master_uuid, full = reply.master_uuid, True
                 elif error is not None:
                     full = True
                     _log.info("P %s master %s refused a heartbeat: %s", manager.uuid, master, error)
                 else:
                     full = reply.need_full_report
                     master_uuid = reply.master_uuid
-                    if reply.cluster_id:
-                        await self._on_cluster(reply.cluster_id)
                     self._carry_out(reply.orders)
                 if away:
                     _log.info("P %s master %s answers again", manager.uuid, master)
@@ -98,6 +106,31 @@ class Heartbeats:
                     _log.info("P %s master %s does not answer: %s", manager.uuid, master, error.code().name)
                 away = True
             await asyncio.sleep(manager.options.heartbeat_ms / 1000)
+
+    async def _refusal(self, reply: Any) -> Refused | None:
+        """Why this master's reply counts for nothing: it refused us, or we refuse it."""
+        error = error_from_pb(reply.error)
+        if error is not None or not reply.cluster_id:
+            return error
+        try:
+            await self._join(reply.cluster_id)
+        except Refused as refused:
+            return refused
+        return None
+
+    def _tell_of_cluster(self, master: Address, offered: str, foreign: bool) -> None:
+        if not foreign:
+            _log.warning("P %s master %s belongs to our cluster again", self._manager.uuid, master)
+            return
+        _log.error(
+            "P %s master %s belongs to cluster %s, this server to %s: its orders are ignored, the %d tablets here are "
+            "kept and served. Bring back the masters of this cluster, or name them with --masters",
+            self._manager.uuid,
+            master,
+            offered or "(unknown)",
+            self._cluster_id(),
+            len(self._manager.tablets),
+        )
 
     def _spread_changes(self) -> None:
         if self._manager.changed:
@@ -125,6 +158,7 @@ class Heartbeats:
             memory_bytes=self._memory.used_bytes,
             disk_bytes_free=free.f_bavail * free.f_frsize,
             version=VERSION,
+            cluster_id=self._cluster_id(),
         )
         stub = pb_grpc.MasterServiceStub(self._channels.get(str(master)))  # type: ignore[no-untyped-call]
         return await stub.Heartbeat(request, timeout=TIMEOUT_S)

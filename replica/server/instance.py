@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nyala.replica.base import Clock, Corruption, Disk, new_uuid
+from nyala.replica.base import Clock, Code, Corruption, Disk, Refused, new_uuid
 from nyala.schemas import frame, unframe
 
 _PATH = "instance"
@@ -47,11 +47,13 @@ def open_or_format(disk: Disk, clock: Clock, *, kind: str = "TABLET_SERVER", uui
 
 
 def join_cluster(disk: Disk, instance: Instance, cluster_id: str) -> Instance:
-    """The identity with the cluster it belongs to, durably; Corruption if it already belongs to another."""
+    """The identity with the cluster it belongs to, durably; Refused WRONG_CLUSTER if it already belongs to another."""
     if instance.cluster_id == cluster_id:
         return instance
     if instance.cluster_id:
-        raise Corruption("this server belongs to another cluster", own=instance.cluster_id, offered=cluster_id)
+        raise Refused(
+            Code.WRONG_CLUSTER, "this server belongs to another cluster", own=instance.cluster_id, offered=cluster_id
+        )
     joined = Instance(instance.uuid, instance.kind, cluster_id, instance.created_us)
     _save(disk, joined)
     return joined

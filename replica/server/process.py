@@ -133,7 +133,9 @@ class TabletServer:
             uuid, manager.deliver, on_peer=lambda peer, where: network.learn(peer, (where,)), on_fatal=self._fatal
         )
         pb_grpc.add_PeerServiceServicer_to_server(peers, server)  # type: ignore[no-untyped-call]
-        heartbeats = Heartbeats(manager, channels, memory, address, self._join)
+        heartbeats = Heartbeats(
+            manager, channels, memory, address, join=self._join, cluster_id=lambda: self._instance.cluster_id
+        )
         metrics = Metrics(manager, memory, writes, maintenance, jobs)
 
         await manager.start()

@@ -48,12 +48,14 @@ class ClusterView:
     tables: list[TableHandle] = field(default_factory=list)
     replicas: dict[str, list[ReplicaView]] = field(default_factory=dict)
     checksum_time: int = 0
+    foreign: list[pb.ServerInfo] = field(default_factory=list)
+    """Servers of another cluster that report to these masters."""
 
 
 def gather(client: Client, *, checksum: bool = False) -> ClusterView:
     """Ask the master and every server. Servers that do not answer are noted, not raised."""
     listing = client.list_servers()
-    view = ClusterView(listing.cluster_id, list(listing.servers))
+    view = ClusterView(listing.cluster_id, list(listing.servers), foreign=list(listing.foreign))
     for server in view.servers:
         try:
             statuses = client.list_tablets(server)
@@ -95,6 +97,12 @@ def judge(view: ClusterView) -> list[Finding]:
         Finding(Severity.ERROR, f"server {s.uuid}", "sends no heartbeats")
         for s in view.servers
         if not s.alive and s.uuid not in view.unreachable
+    ]
+    found += [
+        Finding(
+            Severity.ERROR, f"server {s.uuid}", f"belongs to cluster {s.cluster_id} and is refused, with its tablets"
+        )
+        for s in view.foreign
     ]
     for table in view.tables:
         for tablet in table.tablets:

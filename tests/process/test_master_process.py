@@ -142,23 +142,37 @@ def test_master_killed_and_restarted_keeps_its_catalog_and_deletes_nothing(clust
 
 
 def test_master_that_lost_everything_deletes_no_replica(cluster: LocalCluster) -> None:
-    """Goal: scenario 76, nothing is deleted because it is unknown. Method: a fresh master where the old one was."""
+    """Goal: scenario 76, nothing is deleted because it is unknown. Method: a fresh master where the old one was: it
+    shows the servers as another cluster's, which say so in one line, ignore it, keep every replica and take writes;
+    when the old master is back they report to it again."""
     stack = Stack(cluster)
-    stack.create()
-    tablets = stack.wait_formed()
+    created = stack.create(buckets=1)
+    (tablet,) = stack.wait_formed()
     stack.master.kill()
-    stack.master.root.rename(stack.master.root.with_name("lost"))
+    lost = stack.master.root.with_name("lost")
+    stack.master.root.rename(lost)
     stack.master.start()
 
-    def heard() -> bool:
-        known = {s.uuid for s in stack.stub.ListServers(pb.Empty(), timeout=5).servers}
-        return all(s.uuid in known or not s.alive for s in cluster.servers)
+    def refused() -> bool:
+        reply = stack.stub.ListServers(pb.Empty(), timeout=5)
+        assert not reply.servers
+        return {s.uuid for s in reply.foreign} == {s.uuid for s in cluster.servers}
 
-    wait_until(heard, "every server has reported, or refused the strange cluster")
+    wait_until(refused, "the strange master shows every server as another cluster's")
     for server in cluster.servers:
-        for tablet in tablets:
-            superblock = Superblock.load(RealDisk(server.root), tablet.tablet_id)
-            assert superblock.data_state is DataState.READY
+        assert server.alive and server.log_tail().count("its orders are ignored") == 1
+        assert Superblock.load(RealDisk(server.root), tablet.tablet_id).data_state is DataState.READY
+    leader = cluster.leader(tablet.tablet_id)
+    barrier = pb.LedgerRequest(dest_uuid=leader.uuid, tablet_id=tablet.tablet_id)
+    assert not leader.tablets.Ledger(barrier, timeout=10).error.code, "the group goes on without masters"
+    stack.master.kill()
+    stack.master.root.rename(stack.master.root.with_name("strange"))
+    lost.rename(stack.master.root)
+    stack.master.start()
+    stack.wait_for_servers(3)
+    assert stack.wait_formed()[0].tablet_id == tablet.tablet_id
+    assert stack.table().table.table_id == created.table.table_id
+    assert all(s.log_tail().count("belongs to our cluster again") == 1 for s in cluster.servers)
 
 
 def test_master_second_process_on_one_directory_refuses_to_start(cluster: LocalCluster) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nyala.replica.base import Corruption, InvariantViolation, is_uuid
+from nyala.replica.base import Code, Corruption, InvariantViolation, Refused, is_uuid
 from nyala.replica.server import ServerOptions, join_cluster, open_or_format
 from nyala.replica.server.__main__ import parse
 from nyala.replica.server.instance import FOLDERS
@@ -43,8 +43,9 @@ def test_server_joins_one_cluster_only() -> None:
     joined = join_cluster(disk, open_or_format(disk, TestClock()), "c1")
     assert open_or_format(disk, TestClock()).cluster_id == "c1"
     assert join_cluster(disk, joined, "c1") == joined
-    with pytest.raises(Corruption, match="another cluster"):
+    with pytest.raises(Refused, match="another cluster") as refused:
         join_cluster(disk, joined, "c2")
+    assert refused.value.code is Code.WRONG_CLUSTER and open_or_format(disk, TestClock()).cluster_id == "c1"
 
 
 def test_command_line_becomes_options(capsys: pytest.CaptureFixture[str]) -> None:
