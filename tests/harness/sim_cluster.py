@@ -57,7 +57,13 @@ class SimNode:
 
     def start(self, *, campaign: bool = False) -> None:
         """Open what the disk holds, replay, join."""
-        replica = self.open()
+        self.open()
+        self.join(campaign=campaign)
+
+    def join(self, *, campaign: bool = False) -> None:
+        """Replay what `open` found, join, and tick from now on."""
+        replica = self.replica
+        assert replica is not None
         replica.bootstrap()
         replica.start(campaign=campaign)
         self.do(lambda: None)

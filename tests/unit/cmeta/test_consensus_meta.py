@@ -98,6 +98,18 @@ def test_metadata_written_step_by_step_reads_back() -> None:
     assert (meta.uuid, meta.tablet_id) == (A, "t")
 
 
+def test_config_given_at_creation_is_a_hint_for_a_server_without_one() -> None:
+    """CN-35. Goal: an earlier config wins over the wish of whoever creates (X-08). Method: create again, otherwise."""
+    disk, meta = created()
+    meta.save_config(config(7, A, B))
+    for hint in (config(0, A), config(9, A, C)):
+        with pytest.raises(Refused) as error:
+            ConsensusMeta.create(disk, "t", A, hint)
+        assert error.value.code is Code.ALREADY_EXISTS
+    assert ConsensusMeta.load(disk, "t").committed_config == config(7, A, B)
+    assert ConsensusMeta.create(disk, "other", A, config(0, A)).committed_config == config(0, A)
+
+
 def test_promises_are_never_taken_back() -> None:
     """TC-14. Goal: no falling term, no second vote, no older config. Method: each attempt; the file stays as it was."""
     disk, meta = created(term=3)

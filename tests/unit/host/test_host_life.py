@@ -24,6 +24,7 @@ def test_phases_of_a_group_come_in_order_on_every_member() -> None:
 
     def look() -> bool:
         for replica in cluster.replicas:
+            assert replica.phase is not Phase.RUNNING or replica.commit_index >= 1, "running is known by a commit"
             if seen[replica.uuid][-1] is not replica.phase:
                 seen[replica.uuid].append(replica.phase)
         return all(phases[-1] is Phase.RUNNING for phases in seen.values())
@@ -45,6 +46,26 @@ def test_group_with_one_of_three_up_waits_and_runs_with_the_second() -> None:
     cluster.nodes["b"].start()
     cluster.run_until(lambda: cluster.leader() is not None, "a leader of two")
     cluster.run_until(lambda: all(r.phase is Phase.RUNNING for r in cluster.replicas), "both running")
+
+
+def test_majority_that_is_still_replaying_is_no_majority() -> None:
+    """CN-40, CN-33: the config does not exist for who is bootstrapping. Method: replay hangs on two of three; the third
+    asks them in vain and leads when one of them is through."""
+    cluster = SimCluster(14)
+    started(cluster)
+    cluster.run_until(lambda: all(r.phase is Phase.RUNNING for r in cluster.replicas), "everyone running")
+    for node in cluster.nodes.values():
+        node.crash(power=False)
+    slow = {name: cluster.nodes[name].open() for name in "bc"}
+    cluster.nodes["a"].start(campaign=True)
+    cluster.run_for(3_000_000)
+    assert cluster.leader() is None
+    assert len({r.term for r in cluster.replicas}) == 1, "nobody was elected meanwhile"
+    assert [r.phase for r in cluster.replicas] == [Phase.CONFIGURING, Phase.BOOTSTRAPPING, Phase.BOOTSTRAPPING]
+    term = slow["b"].term
+    cluster.nodes["b"].join()
+    cluster.run_until(lambda: cluster.leader() is not None, "a leader of two")
+    assert slow["c"].phase is Phase.BOOTSTRAPPING and slow["c"].term == term
 
 
 def test_append_during_replay_is_answered_not_ready_and_by_term_first() -> None:

@@ -7,8 +7,9 @@ import threading
 
 import pytest
 
-from nyala.replica.base import DiskFailure, InvariantViolation, OpId, Refused
+from nyala.replica.base import DiskFailure, Entry, InvariantViolation, OpId, Refused
 from nyala.replica.wal import Log, WalOptions
+from nyala.replica.wal.format import EncodedEntry, encode_entry
 from tests.harness.sim_disk import SimDisk
 from tests.harness.wal_entries import FOLDER, SMALL, TABLET, Outcomes, append_now, entries, entry, open_log
 
@@ -345,3 +346,29 @@ def test_log_tells_whether_a_reservation_would_block() -> None:
     assert not log.has_room(1001 - slot.size_bytes)
     log.drain()
     assert (log.queued_bytes, log.has_room(5000)) == (0, True)
+
+
+def test_serialisation_happens_outside_the_lock_of_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CN-07. Goal: a large batch that is being serialised holds up nobody. Method: while one is, another thread
+    reserves, looks at the log and hands over what it has; then all are durable in the order of their reservations."""
+    log, _ = open_log(SimDisk(), SMALL, threaded=True)
+    outcomes = Outcomes()
+    seen: list[OpId] = []
+    slow = log.reserve([entry(1)])
+
+    def elsewhere() -> None:
+        log.append([entry(2)], outcomes)
+        seen.append(log.last_reserved)
+
+    def encode(tablet_id: str, one: Entry) -> EncodedEntry:
+        if one.opid.index == 1:
+            other = threading.Thread(target=elsewhere, daemon=True)
+            other.start()
+            other.join(10)
+            assert seen == [OpId(1, 2)], "it waits for us"
+        return encode_entry(tablet_id, one)
+
+    monkeypatch.setattr("nyala.replica.wal.log.encode_entry", encode)
+    log.append_async(slow, outcomes)
+    assert outcomes.wait_for(2) == [OpId(1, 1), OpId(1, 2)]
+    log.close()
