@@ -30,6 +30,7 @@ def _options(argv: list[str]) -> MasterOptions:
     parser.add_argument("--server-dead-ms", type=int, default=3_000)
     parser.add_argument("--rereplicate-after-ms", type=int, default=30_000)
     parser.add_argument("--policy-ms", type=int, default=500)
+    parser.add_argument("--dropped-retention-ms", type=int, default=24 * 3600 * 1000)
     parser.add_argument("--moves-max", type=int, default=10)
     parser.add_argument("--moves-per-server-max", type=int, default=2)
     args = vars(parser.parse_args(argv))

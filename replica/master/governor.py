@@ -12,6 +12,7 @@ from nyala.replica.policy import ClusterView, WishState, decide, wish_state
 from . import wishing
 from .catalog import Record
 from .decision_book import DecisionBook, DecisionRecord, Versions
+from .dropped import settle_dropped
 from .state import MasterState
 from .tables import TABLET
 from .view import WISH, cluster_view, wish_from_record
@@ -20,6 +21,7 @@ _log = logging.getLogger("nyala.master")
 Say = Callable[[dict[str, DecisionRecord | None]], None]
 Outcome = dict[str, Any]
 MARKS_PER_CHANGE_MAX = 500
+DROPPED_EVERY_US = 2_000_000
 
 
 class Voice:
@@ -43,6 +45,7 @@ class Governor:
         self._versions = Versions()
         self._voices: list[Voice] = []
         self._term = -1
+        self._dropped_seen_us = -DROPPED_EVERY_US
         self.on_outcome: Callable[[Outcome], None] = lambda outcome: None
         self.on_view: Callable[[ClusterView], None] = lambda view: None
 
@@ -59,6 +62,7 @@ class Governor:
             for voice in self._voices:
                 voice.book.forget()
         await self._mark_formed()
+        await self._forget_dropped()
         view = cluster_view(state.catalog, state.soft, state.options, state.mono_us, state.clock.wall_us())
         if await self._settle_wishes(view):
             view = cluster_view(state.catalog, state.soft, state.options, state.mono_us, state.clock.wall_us())
@@ -99,6 +103,19 @@ class Governor:
             return puts, [], "", None
 
         await self._state.group.change(compute)
+
+    async def _forget_dropped(self) -> None:
+        """Note which replicas of dropped tablets are gone, and forget tablets that have long had none."""
+        state = self._state
+        if state.mono_us - self._dropped_seen_us < DROPPED_EVERY_US:
+            return
+        self._dropped_seen_us = state.mono_us
+        retention_us = state.options.dropped_retention_ms * 1000
+        puts, deletes = settle_dropped(state.catalog, state.soft, state.clock.wall_us(), retention_us)
+        if puts or deletes:
+            await state.group.change(lambda: (puts, deletes, "", None))
+        if deletes:
+            _log.info("P %s forgot %d dropped tablets without replicas", state.uuid, len(deletes))
 
     def _has_leader(self, tablet_id: str) -> bool:
         known = self._state.soft.tablets.get(tablet_id)

@@ -39,6 +39,8 @@ class MasterOptions:
     reports_per_second_max: int = 200
     flush_entries: int = 500
     """The catalog is flushed when it is so many entries behind its log."""
+    dropped_retention_ms: int = 24 * 3600 * 1000
+    """A dropped tablet is forgotten so long after the last of its replicas was seen to be gone."""
     caps: Caps = field(default_factory=Caps)
 
     def __post_init__(self) -> None:
@@ -56,4 +58,5 @@ class MasterOptions:
             first=self.republish_first_ms,
             max=self.republish_max_ms,
         )
+        check(self.dropped_retention_ms >= 0, "a retention is no negative time", ms=self.dropped_retention_ms)
         check(self.reports_per_second_max > 0, "reports need a rate", value=self.reports_per_second_max)

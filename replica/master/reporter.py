@@ -35,7 +35,8 @@ class Reporter:
         now_us = self._state.mono_us
         out: dict[str, Report | None] = {}
         current = self._reports(view)
-        dropped = (t for t, r in self._state.catalog.items(TABLET) if "dropped_us" in r)
+        dropped = [t for t, r in self._state.catalog.items(TABLET) if "dropped_us" in r]
+        self._gone.intersection_update(dropped)
         for key in [k for k in dropped if k not in self._gone][:budget]:
             out[key] = None
             self._gone.add(key)

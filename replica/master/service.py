@@ -14,6 +14,7 @@ from nyala.replica.rpc import config_to_pb, error_to_pb, opid_to_pb, pb, pb_grpc
 
 from . import sources, tables, wishing
 from .catalog import CATALOG_ID
+from .dropped import holders_of
 from .orders import orders_for
 from .state import MasterState
 from .view import WISH
@@ -124,7 +125,13 @@ class MasterService(pb_grpc.MasterServiceServicer):  # type: ignore[misc]
         """Commit the drop; servers delete their replicas when they next report them."""
         state = self.state
         await state.group.change(
-            lambda: tables.drop_table(state.catalog, request.name, request.table_id, state.clock.wall_us())
+            lambda: tables.drop_table(
+                state.catalog,
+                request.name,
+                request.table_id,
+                state.clock.wall_us(),
+                lambda record, tablet_id: holders_of(record, state.soft, tablet_id),
+            )
         )
         return pb.SimpleReply()
 

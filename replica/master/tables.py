@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from google.protobuf import json_format
@@ -132,14 +132,25 @@ def find_table(catalog: Catalog, name: str = "", table_id: str = "") -> tuple[st
     return found, record
 
 
-def drop_table(catalog: Catalog, name: str, table_id: str, now_us: int) -> Change:
-    """The change that drops a table: its tablets stay known as dropped, so that their replicas may be deleted."""
+def drop_table(
+    catalog: Catalog,
+    name: str,
+    table_id: str,
+    now_us: int,
+    holders: Callable[[Record, str], list[str]] | None = None,
+) -> Change:
+    """The change that drops a table: its tablets stay known as dropped, so that their replicas may be deleted.
+
+    `holders(record, tablet id)`: uuids of the servers that may have a replica; default: they are found out later.
+    """
     found, record = find_table(catalog, name, table_id)
     puts: dict[str, Record] = {}
     deletes = [TABLE + found, NAME + str(record["name"])]
     for tablet_id, tablet in catalog.items(TABLET):
         if tablet["table_id"] == found:
             puts[TABLET + tablet_id] = {**tablet, "dropped_us": now_us}
+            if holders is not None:
+                puts[TABLET + tablet_id]["holders"] = holders(tablet, tablet_id)
             deletes.append(f"wish/{tablet_id}")
     deletes.extend(f"source/{found}/{k}" for k, _ in catalog.items(f"source/{found}/"))
     deletes.extend(k for k in (REQUEST + r for r, v in catalog.items(REQUEST) if v.get("table_id") == found))

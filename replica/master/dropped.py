@@ -1,0 +1,71 @@
+"""Dropped tablets: known until every replica is a tombstone, and for a while after that; then forgotten.
+
+Nothing is deleted because it is unknown, so a replica that comes back late can be deleted only while the catalog still
+knows its tablet as dropped. Forgetting too early costs disk space on one server; it never costs data.
+"""
+
+from __future__ import annotations
+
+from nyala.replica.base import DataState
+
+from .catalog import Catalog, Record
+from .soft_state import SoftState
+from .tables import TABLET
+
+LIVE = (DataState.READY, DataState.COPYING)
+CHANGES_MAX = 500
+"""Tablets in one catalog change; the rest follows with the next one."""
+
+
+def holders_of(record: Record, soft: SoftState, tablet_id: str) -> list[str]:
+    """Servers that may have a replica: of the first config, of the last one reported, and those that report one."""
+    found = {str(m["uuid"]) for m in record["members"]}
+    state = soft.tablets.get(tablet_id)
+    if state is not None and state.config is not None:
+        found |= {m.uuid for m in state.config.members}
+    return sorted(found | _reporting(soft, tablet_id))
+
+
+def settle_dropped(
+    catalog: Catalog, soft: SoftState, now_us: int, retention_us: int
+) -> tuple[dict[str, Record], list[str]]:
+    """(records to put, keys to delete): what is known since the last time about tablets that were dropped.
+
+    `holders` shrinks by servers whose full report has no live replica, durably, so that a server may then go away for
+    good; it grows again by any server that reports one, for a leader that had not heard of the drop may have revived a
+    tombstone. `gone_us` is since when it is empty; a record is deleted `retention_us` of the wall clock after that.
+    """
+    puts: dict[str, Record] = {}
+    deletes: list[str] = []
+    for tablet_id, record in catalog.items(TABLET):
+        if "dropped_us" not in record:
+            continue
+        if len(puts) + len(deletes) >= CHANGES_MAX:
+            break
+        known = set(record.get("holders") or (() if "gone_us" in record else holders_of(record, soft, tablet_id)))
+        left = {u for u in known if not _confirmed(soft, u, tablet_id)} | _reporting(soft, tablet_id)
+        if left:
+            after = {k: v for k, v in record.items() if k != "gone_us"} | {"holders": sorted(left)}
+        elif "gone_us" not in record:
+            after = {**record, "holders": [], "gone_us": now_us}
+        elif now_us - int(record["gone_us"]) >= retention_us:
+            deletes.append(TABLET + tablet_id)
+            continue
+        else:
+            continue
+        if after != record:
+            puts[TABLET + tablet_id] = after
+    return puts, deletes
+
+
+def _reporting(soft: SoftState, tablet_id: str) -> set[str]:
+    return {u for u, s in soft.servers.items() if (r := s.replicas.get(tablet_id)) is not None and r.data_state in LIVE}
+
+
+def _confirmed(soft: SoftState, uuid: str, tablet_id: str) -> bool:
+    """Whether the server has said all that it holds, and that is no live replica of the tablet."""
+    server = soft.servers.get(uuid)
+    if server is None or not server.reported or server.booting:
+        return False
+    replica = server.replicas.get(tablet_id)
+    return replica is None or replica.data_state not in LIVE

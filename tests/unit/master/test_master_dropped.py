@@ -1,0 +1,111 @@
+"""Dropped tablets are known as long as a replica may be left, and not for ever."""
+
+from __future__ import annotations
+
+import pytest
+
+from nyala.replica.base import Address, DataState, Member, OpId, RaftConfig
+from nyala.replica.master.dropped import holders_of, settle_dropped
+from nyala.replica.master.orders import orders_for
+from nyala.replica.master.soft_state import SoftState
+from nyala.replica.master.tables import TABLET, create_table, drop_table
+from nyala.replica.policy import ServerView
+from nyala.replica.rpc import config_to_pb, pb
+from tests.harness.catalogs import AppliedCatalog, table_info
+
+A, B, C, D = ("a" * 32, "b" * 32, "c" * 32, "d" * 32)
+KEEP_US = 100
+
+
+class Dropped:
+    """A catalog whose only table, created on A, B, C and moved from C to D, was dropped."""
+
+    def __init__(self) -> None:
+        self.box = AppliedCatalog()
+        self.soft = SoftState(0)
+        hosts = [ServerView(uuid=u, member=Member(u, (Address("h", 1),))) for u in (A, B, C)]
+        request = pb.CreateTableRequest(table=table_info(buckets=1))
+        self.box.commit(create_table(self.box.catalog, request, hosts, {}, 1))
+        self.tablet, _ = next(iter(self.box.catalog.items(TABLET)))
+        moved = RaftConfig(OpId(1, 7), tuple(Member(u, (Address("h", 1),)) for u in (A, B, D)))
+        self.config = config_to_pb(moved)
+        self.beat(A, DataState.READY)
+        catalog = self.box.catalog
+        self.box.commit(drop_table(catalog, "flights", "", 10, lambda r, t: holders_of(r, self.soft, t)))
+
+    def beat(self, uuid: str, state: DataState | None, *, full: bool = True, booting: bool = False) -> None:
+        replicas = []
+        if state is not None:
+            replicas = [pb.ReplicaStatus(tablet_id=self.tablet, uuid=uuid, data_state=state)]
+            replicas[0].committed_config.CopyFrom(self.config)
+        self.soft.heartbeat(
+            pb.HeartbeatRequest(server_uuid=uuid, full_report=full, booting=booting, replicas=replicas), 0
+        )
+
+    def settle(self, now_us: int) -> list[str] | None:
+        """Holders left after one evaluation; None once the tablet is forgotten."""
+        self.box.commit((*settle_dropped(self.box.catalog, self.soft, now_us, KEEP_US), "", None))
+        record = self.box.catalog.get(TABLET + self.tablet)
+        return None if record is None else list(record["holders"])
+
+    def ordered_away(self, uuid: str) -> bool:
+        return [o.HasField("delete") for o in orders_for(self.box.catalog, self.soft, uuid)] == [True]
+
+
+@pytest.fixture
+def dropped() -> Dropped:
+    return Dropped()
+
+
+def test_dropped_tablet_is_known_until_every_holder_said_that_it_has_none(dropped: Dropped) -> None:
+    """Goal: a replica that comes back late is still deleted. Method: tombstones, absences, a booting server and one
+    that has not told everything; the last holder is away for long, comes back, is ordered to delete, and then the
+    retention begins."""
+    assert dropped.settle(20) == [A, B, C, D], "of the first config, of the last one, and whoever reports it"
+    dropped.beat(A, DataState.DELETED)
+    dropped.beat(B, None, booting=True)
+    dropped.beat(C, None, full=False)
+    assert dropped.settle(21) == [B, C, D]
+    dropped.beat(B, None)
+    dropped.beat(C, None)
+    assert dropped.settle(22) == [D]
+    assert dropped.settle(22 + 100 * KEEP_US) == [D], "however long it takes"
+    dropped.soft.reset(0)
+    assert dropped.settle(30_000) == [D], "what was confirmed outlives a failover of the masters"
+    dropped.beat(D, DataState.READY)
+    assert dropped.ordered_away(D) and dropped.settle(30_000) == [D]
+    dropped.beat(D, DataState.DELETED)
+    assert dropped.settle(30_001) == [] and dropped.settle(30_000 + KEEP_US) == []
+    assert dropped.settle(30_001 + KEEP_US) is None
+    assert list(dropped.box.catalog.items(TABLET)) == []
+
+
+def test_replica_revived_after_the_drop_keeps_its_tablet_known(dropped: Dropped) -> None:
+    """Goal: tombstones that a leader copied to again, before it heard of the drop, do not stay. Method: all are gone,
+    one comes back as COPYING just before the tablet would be forgotten: it is ordered away, and time starts anew."""
+    for uuid in (A, B, C, D):
+        dropped.beat(uuid, DataState.DELETED)
+    assert dropped.settle(20) == []
+    dropped.beat(B, DataState.COPYING)
+    assert dropped.settle(20 + KEEP_US) == [B] and dropped.ordered_away(B)
+    dropped.beat(B, DataState.DELETED)
+    assert dropped.settle(1000) == [] and dropped.settle(999 + KEEP_US) == []
+    assert dropped.settle(1000 + KEEP_US) is None
+
+
+def test_tablet_that_was_not_dropped_is_never_forgotten() -> None:
+    """Goal: only dropped tablets end. Method: a live one that no server reports, long after."""
+    box, soft = AppliedCatalog(), SoftState(0)
+    hosts = [ServerView(uuid=u, member=Member(u, (Address("h", 1),))) for u in (A, B, C)]
+    box.commit(create_table(box.catalog, pb.CreateTableRequest(table=table_info(buckets=1)), hosts, {}, 1))
+    for uuid in (A, B, C):
+        soft.heartbeat(pb.HeartbeatRequest(server_uuid=uuid, full_report=True), 0)
+    assert settle_dropped(box.catalog, soft, 1 << 60, 0) == ({}, [])
+
+
+def test_tablet_dropped_by_an_older_build_is_settled_too(dropped: Dropped) -> None:
+    """Goal: records without holders end as well. Method: take the field away."""
+    record = dict(dropped.box.catalog.get(TABLET + dropped.tablet) or {})
+    del record["holders"]
+    dropped.box.commit(({TABLET + dropped.tablet: record}, [], "", None))
+    assert dropped.settle(20) == [A, B, C, D]
