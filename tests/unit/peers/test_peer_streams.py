@@ -84,7 +84,7 @@ class States:
 
 
 def test_stream_messages_of_two_tablets_arrive_in_order_as_they_were() -> None:
-    """CN-03, CN-24. Goal: one stream, many groups, and no reply speaks for another. Method: send those of two tablets."""
+    """CN-03, CN-24. Goal: one stream, many groups, no reply speaks for another. Method: send those of two tablets."""
 
     async def body() -> None:
         inbox = Inbox()
