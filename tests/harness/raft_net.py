@@ -41,6 +41,7 @@ OPTIONS = RaftOptions(
     election_ticks_max=9,
     append_batch_bytes_max=300,
     probe_bytes_max=150,
+    append_gather_bytes=0,
     inflight_messages_max=4,
     inflight_bytes_max=900,
     promote_round_ticks_max=5,

@@ -37,7 +37,8 @@ class SimNet(Net):
         self.order = 0
         rng = random.Random(f"swarm/{seed}")
         voters = rng.choice([1, 2, 3, 3, 3, 4, 5])
-        super().__init__(config_of(NAMES[:voters]), seed=seed, options=PATIENT)
+        options = replace(PATIENT, append_gather_bytes=rng.choice([0, 0, 200, 64 << 10]))
+        super().__init__(config_of(NAMES[:voters]), seed=seed, options=options)
         self.fresh = voters
         self.paused: dict[str, int] = {}
         self.writes = 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from nyala.replica.base import Code, EntryKind, InvariantViolation, OpId, Refused
@@ -300,6 +302,25 @@ def test_window_pipelines_up_to_its_bound_and_no_further() -> None:
     assert [m.prev.index for m in batches[1:]] == [m.entries[-1].opid.index for m in batches[:-1]]
     more = [m for m in solo.ack("b", batches[0].entries[-1].opid.index) if isinstance(m, AppendEntries) and m.entries]
     assert [m.prev for m in more] == [batches[-1].entries[-1].opid]
+
+
+def test_small_entries_gather_while_an_answer_is_owed_and_large_ones_do_not() -> None:
+    """Goal: under many small writes each message carries what came during the one before it. Method: proposals one by
+    one to a peer that owes an answer, its answer, then a large entry."""
+    solo = Solo("ab", options=replace(OPTIONS, append_batch_bytes_max=1000, append_gather_bytes=500))
+    solo.lead()
+    solo.ack("b", 1)
+
+    def propose(payload: bytes) -> list[AppendEntries]:
+        solo.core.propose(EntryKind.WRITE, 1, 1, b"", payload, 0)
+        return [m for m in solo.persist() if isinstance(m, AppendEntries) and m.entries]
+
+    first = propose(b"v")
+    assert [len(m.entries) for m in first] == [1]
+    assert propose(b"v") == propose(b"v") == []
+    answer = [m for m in solo.ack("b", first[0].entries[-1].opid.index) if isinstance(m, AppendEntries) and m.entries]
+    assert [len(m.entries) for m in answer] == [2]
+    assert [len(m.entries) for m in propose(b"v" * 600)] == [1]
 
 
 def test_down_peer_costs_a_heartbeat_and_not_a_message_per_write() -> None:
