@@ -1,7 +1,7 @@
 """Consensus metadata: the term, the vote and the committed config that one replica must never forget."""
 
 from .config_codec import config_from_avro, config_to_avro, decode_config, encode_config
-from .consensus_meta import FOLDER, ConsensusMeta, path_of
+from .consensus_meta import FOLDER, ConsensusMeta, path_of, term_of
 
 __all__ = [
     "FOLDER",
@@ -11,4 +11,5 @@ __all__ = [
     "decode_config",
     "encode_config",
     "path_of",
+    "term_of",
 ]

@@ -19,6 +19,11 @@ def path_of(tablet_id: str) -> str:
     return f"{FOLDER}/{tablet_id}"
 
 
+def term_of(tablet_id: str, data: bytes) -> int:
+    """The term that a file of consensus metadata says; Corruption if it does not read back."""
+    return _parse(tablet_id, data)[1].term
+
+
 @dataclass(frozen=True)
 class _Content:
     """Everything one version of the file says, except whose it is."""

@@ -89,11 +89,19 @@ def _refusal(request: CopyRequest, local: LocalReplica) -> Refused | None:
 
 
 def source_refusal(
-    *, source_last_opid: OpId, source_is_leader: bool, kept_last_opid: OpId, allow_leaderless: bool = False
+    *,
+    source_last_opid: OpId,
+    source_term: int,
+    source_is_leader: bool,
+    kept_last_opid: OpId,
+    own_term: int,
+    allow_leaderless: bool = False,
 ) -> Refused | None:
     """Why a copy from this source would lose acknowledged entries, or None.
 
-    A source that lags behind what this server has acknowledged, compared by (term, index), would make it forget.
+    A source that lags behind what this server has acknowledged, compared by (term, index), would make it forget. So
+    might one that leads in an earlier term than this server knows: a later leader may have our acknowledgement of
+    entries that we cannot name any more, because our own log is what is broken.
     """
     if source_last_opid < kept_last_opid:
         return Refused(
@@ -102,6 +110,14 @@ def source_refusal(
             detail="OPID",
             source=source_last_opid,
             kept=kept_last_opid,
+        )
+    if source_term < own_term and not allow_leaderless:
+        return Refused(
+            Code.BAD_TERM,
+            "the source leads in an earlier term than this server knows",
+            detail=str(own_term),
+            source=source_term,
+            own=own_term,
         )
     if not source_is_leader and not allow_leaderless:
         return Refused(Code.NOT_LEADER, "the source of a tablet copy must be the tablet's leader")

@@ -16,7 +16,7 @@ from dataclasses import replace
 import google_crc32c
 
 from nyala.replica.base import ZERO_OPID, Code, Corruption, DataState, Disk, OpId, Refused, check
-from nyala.replica.cmeta import ConsensusMeta
+from nyala.replica.cmeta import ConsensusMeta, term_of
 from nyala.replica.tablet import Superblock
 
 from .blocks import parse_superblock, rename_blocks
@@ -50,8 +50,11 @@ def copy_cancelled(tablet_id: str) -> Refused:
 class FollowerCopy:
     """One run of COPY.1 to COPY.5; the caller starts the replica (COPY.6).
 
-    `clear` is called once the source has been accepted and before anything here changes: it stops and deletes the
-    replica if there is a READY one, and returns the superblock in force (None: the tablet never was here).
+    `kept_last_opid` and `kept_term` are what this server has promised, as far as the caller knows at the start.
+    `clear(admit)` is called once the source has been accepted and before anything here changes: it stops the replica
+    if there is one, calls `admit(last OpId, term)` with what nobody can add to any more, deletes a READY one, and
+    returns the superblock in force (None: the tablet never was here). `admit` raises Refused if the stopped replica
+    has promised more than the source offers; nothing is lost then, and the caller starts it again.
     `merge(remote)` merges the source's consensus metadata into the local one, under the lock that this server's votes
     for the tablet take too; without it the file is merged directly.
     `pace(bytes)` may block to hold a rate; `cancelled()` true ends the copy at the next chunk or step, unless COPY.5 is
@@ -68,7 +71,8 @@ class FollowerCopy:
         uuid: str,
         source: CopySource,
         kept_last_opid: OpId,
-        clear: Callable[[], Superblock | None],
+        kept_term: int = 0,
+        clear: Callable[[Callable[[OpId, int], None]], Superblock | None],
         streams: int = 1,
         allow_leaderless: bool = False,
         merge: Callable[[bytes], None] | None = None,
@@ -80,7 +84,7 @@ class FollowerCopy:
         self._tablet_id = tablet_id
         self._uuid = uuid
         self._source = source
-        self._kept = kept_last_opid
+        self._kept = kept_last_opid, kept_term
         self._clear = clear
         self._streams = streams
         self._allow_leaderless = allow_leaderless
@@ -100,7 +104,7 @@ class FollowerCopy:
             remote = self._accept(manifest)
             self.progress.bytes_total = manifest.size_bytes
             self._check_cancelled()
-            local = self._clear()
+            local = self._clear(lambda last, term: self._admit(manifest, last, term))
             try:
                 copying = self._mark_copying(remote, local)
                 ready = self._copy(manifest, remote, copying)
@@ -118,15 +122,21 @@ class FollowerCopy:
         remote = parse_superblock(manifest.superblock, "copy session")
         if remote.tablet_id != self._tablet_id or remote.data_state is not DataState.READY:
             raise Refused(Code.ILLEGAL_STATE, "the source's replica is not READY", state=remote.data_state.name)
+        self._admit(manifest, *self._kept)
+        return remote
+
+    def _admit(self, manifest: CopyManifest, last_opid: OpId, term: int) -> None:
+        """Refused if the source does not have, for certain, all that this server has acknowledged."""
         refusal = source_refusal(
             source_last_opid=manifest.last_opid,
+            source_term=term_of(self._tablet_id, manifest.cmeta),
             source_is_leader=manifest.is_leader,
-            kept_last_opid=self._kept,
+            kept_last_opid=last_opid,
+            own_term=term,
             allow_leaderless=self._allow_leaderless,
         )
         if refusal is not None:
             raise refusal
-        return remote
 
     def _mark_copying(self, remote: Superblock, local: Superblock | None) -> Superblock:
         """COPY.1: the quarantine path is cleared, the last logged OpId is kept."""

@@ -69,12 +69,15 @@ def capture_session(
     log: Log,
     is_leader: bool,
     config_index: int = 0,
+    commit_index: int = 0,
 ) -> CopySourceSession:
     """Fix what a copy of this replica is: superblock, metadata, blocks, and the WAL from the flush index on.
 
     The log is anchored before the superblock is read, so that no flush in between can let go of what the superblock
     needs. Segments that end at or below the flush index are left out: the superblock names that position and its term.
     `config_index` is the last committed config's: until the metadata has it, entries behind the metadata's go along.
+    `commit_index` is what the source knows to be committed: Refused NOT_READY while its own log does not hold that, for
+    the others' acknowledgements, perhaps the requestor's own, are all that keeps those entries.
     Heavy: it rolls the log and reads the chosen segments once for their checksums.
     """
     with ExitStack() as undo:
@@ -90,6 +93,9 @@ def capture_session(
         pin = log.pin()
         undo.callback(pin.release)
         last = max(log.last, superblock.flush_opid)
+        if last.index < commit_index:
+            what = "the source's log ends below what is committed"
+            raise Refused(Code.NOT_READY, what, last=last, commit_index=commit_index)
         metadata, saved_index = cmeta.encode(), cmeta.committed_config.opid.index
         below = flush_index if saved_index >= config_index else min(flush_index, saved_index)
         files = [

@@ -101,7 +101,7 @@ class CopyJobs:
             hosted = manager.blank(request.tablet_id)
         job = CopyJob(request.tablet_id, request.from_uuid, manager.uuid, manager.clock.wall_us())
         hosted.copy = job
-        task = asyncio.create_task(self._run(hosted, job, local, addresses))
+        task = asyncio.create_task(self._run(hosted, job, request, addresses))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return local
@@ -146,15 +146,17 @@ class CopyJobs:
             await asyncio.wait(self._tasks, timeout=5)
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    async def _run(self, hosted: HostedTablet, job: CopyJob, local: LocalReplica, addresses: list[Address]) -> None:
+    async def _run(self, hosted: HostedTablet, job: CopyJob, request: CopyRequest, addresses: list[Address]) -> None:
         manager, loop = self._manager, asyncio.get_running_loop()
-        prefix = f"T {job.tablet_id} P {manager.uuid} [term {local.term} LEARNER]"
-        _log.info("%s tablet copy from %s begins (was %s)", prefix, job.source_uuid, local.data_state.name)
+        prefix = f"T {job.tablet_id} P {manager.uuid} [term {hosted.term} LEARNER]"
+        _log.info("%s tablet copy from %s begins (was %s)", prefix, job.source_uuid, request.current_state.name)
         try:
             async with hosted.transition:
                 if not job.cancelled.is_set():
-                    job.work = self._pool.submit(self._copy, hosted, job, local, addresses, loop)
-                    await asyncio.wait([asyncio.wrap_future(job.work)])
+                    job.work = self._pool.submit(self._copy, hosted, job, request, addresses, loop)
+                    work = asyncio.wrap_future(job.work)
+                    await asyncio.wait([work])
+                    work.cancelled() or work.exception()  # told below, by the job's own result
                 if job.work is None or job.work.cancelled():
                     raise copy_cancelled(job.tablet_id)
                 job.work.result()
@@ -199,18 +201,32 @@ class CopyJobs:
         self,
         hosted: HostedTablet,
         job: CopyJob,
-        local: LocalReplica,
+        request: CopyRequest,
         addresses: list[Address],
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        """COPY.1 to COPY.5 in the job's thread; stopping the replica is asked of the loop."""
-        manager = self._manager
+        """COPY.1 to COPY.5 in the job's thread; stopping the replica is asked of the loop.
 
-        def clear() -> Superblock | None:
+        The job may have waited long, and the replica here went on promising meanwhile: the request's checks are made
+        again now, and what counts in the end is what the stopped replica leaves.
+        """
+        manager = self._manager
+        local = LocalReplica(
+            uuid=manager.uuid,
+            data_state=hosted.superblock.data_state,
+            term=hosted.term,
+            last_opid=hosted.last_opid,
+        )
+        refusal = start_tablet_copy_checks(request, local).refusal
+        if refusal is not None:
+            raise refusal
+
+        def clear(admit: Callable[[OpId, int], None]) -> Superblock | None:
             if not Superblock.exists(manager.disk, job.tablet_id):
                 return None
-            halted = asyncio.run_coroutine_threadsafe(manager.halt_for_deletion(hosted), loop)
-            return manager.delete_files(hosted, halted.result())
+            last = asyncio.run_coroutine_threadsafe(manager.halt_for_deletion(hosted), loop).result()
+            admit(last, hosted.term)
+            return manager.delete_files(hosted, last)
 
         def merge(remote: bytes) -> None:
             with hosted.promises:
@@ -227,6 +243,7 @@ class CopyJobs:
                 uuid=manager.uuid,
                 source=source,
                 kept_last_opid=local.last_opid,
+                kept_term=local.term,
                 clear=clear,
                 streams=manager.options.copy_streams,
                 merge=merge,

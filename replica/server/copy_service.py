@@ -82,6 +82,7 @@ class CopyServicer(pb_grpc.CopyServiceServicer):  # type: ignore[misc]
             cmeta, log = hosted.cmeta, hosted.log
             check(cmeta is not None and log is not None, "a running replica has its files", tablet=hosted.tablet_id)
             is_leader, config_index = replica.is_leader, replica.committed_config.opid.index
+            term, commit_index = replica.term, replica.commit_index
             if not is_leader and not request.allow_leaderless:
                 raise Refused(Code.NOT_LEADER, "copies are served by the leader", detail=replica.leader_uuid or "")
 
@@ -97,6 +98,7 @@ class CopyServicer(pb_grpc.CopyServiceServicer):  # type: ignore[misc]
                     log=log,  # type: ignore[arg-type]
                     is_leader=is_leader,
                     config_index=config_index,
+                    commit_index=commit_index,
                 )
 
             loop = asyncio.get_running_loop()
@@ -104,6 +106,10 @@ class CopyServicer(pb_grpc.CopyServiceServicer):  # type: ignore[misc]
                 self._pool,
                 lambda: manager.sessions.open(hosted.tablet_id, request.requestor_uuid, capture),
             )
+            if is_leader and not (replica.is_leader and replica.term == term):
+                # The metadata in the session may name a term that another leads, and vouch for a log that ends early.
+                await loop.run_in_executor(self._pool, lambda: manager.sessions.end(session.manifest.session_id, False))
+                raise Refused(Code.NOT_LEADER, "leadership was lost meanwhile", detail=replica.leader_uuid or "")
         except ReplicaError as error:
             return pb.BeginCopyReply(error=error_to_pb(as_refusal(error, self._manager.on_fatal)))
         m = session.manifest

@@ -132,7 +132,7 @@ class Source:
     def __init__(self, replica: RestingReplica, *, is_leader: bool = True, sessions_max: int = 4) -> None:
         self.replica = replica
         self.is_leader = is_leader
-        self.config_index = 0
+        self.config_index = self.commit_index = 0
         self.clock = TestClock()
         self.sessions = SourceSessions(self.clock, sessions_max=sessions_max, ttl_us=1000)
         self.door = LocalCopySource(self.sessions, self._capture)
@@ -153,6 +153,7 @@ class Source:
             log=self.replica.log,
             is_leader=self.is_leader,
             config_index=self.config_index,
+            commit_index=self.commit_index,
         )
 
 

@@ -61,20 +61,28 @@ def test_start_copy_checks_accept_what_the_caller_believes(
 
 
 @pytest.mark.parametrize(
-    ("source", "leader", "leaderless", "code"),
+    ("source", "term", "leader", "leaderless", "code"),
     [
-        (OpId(5, 89), True, False, Code.ILLEGAL_STATE),
-        (OpId(4, 500), True, True, Code.ILLEGAL_STATE),
-        (OpId(5, 90), False, False, Code.NOT_LEADER),
-        (OpId(5, 90), False, True, None),
-        (OpId(6, 10), True, False, None),
+        (OpId(5, 89), 6, True, False, Code.ILLEGAL_STATE),
+        (OpId(4, 500), 6, True, True, Code.ILLEGAL_STATE),
+        (OpId(5, 90), 6, False, False, Code.NOT_LEADER),
+        (OpId(5, 90), 6, False, True, None),
+        (OpId(5, 99), 5, True, False, Code.BAD_TERM),
+        (OpId(5, 99), 5, False, True, None),
+        (OpId(6, 10), 6, True, False, None),
     ],
 )
 def test_source_below_what_was_acknowledged_is_refused(
-    source: OpId, leader: bool, leaderless: bool, code: Code | None
+    source: OpId, term: int, leader: bool, leaderless: bool, code: Code | None
 ) -> None:
-    """Goal: row TC-58. Method: compare by (term, index) with a kept last OpId of 5.90; leaders only, unless allowed."""
+    """Goal: row TC-58. Method: compare by (term, index) with a kept last OpId of 5.90, and with the own term 6; leaders
+    only, unless allowed."""
     refusal = source_refusal(
-        source_last_opid=source, source_is_leader=leader, kept_last_opid=OpId(5, 90), allow_leaderless=leaderless
+        source_last_opid=source,
+        source_term=term,
+        source_is_leader=leader,
+        kept_last_opid=OpId(5, 90),
+        own_term=6,
+        allow_leaderless=leaderless,
     )
     assert (refusal.code if refusal else None) is code

@@ -150,7 +150,7 @@ def test_purge_removes_only_what_the_quarantine_alone_names() -> None:
     old_blocks = set(data_files(disk))
     FollowerCopy(
         disk=disk, tablet_id=TABLET, uuid="a" * 32, source=Source(source).door, kept_last_opid=last,
-        clear=lambda: tombstone,
+        clear=lambda admit: tombstone,
     ).run()  # fmt: skip
     assert old_blocks < set(data_files(disk)), "a copy never takes a quarantined block's name"
     assert sweep_orphans(disk, named_blocks(disk)) == []

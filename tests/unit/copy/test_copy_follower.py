@@ -67,7 +67,7 @@ def copy(disk: SimDisk, source: Any, local: Superblock | None, **options: Any) -
         uuid=TARGET_UUID,
         source=source,
         kept_last_opid=(local.last_logged if local else None) or OpId(0, 0),
-        clear=lambda: local,
+        clear=lambda admit: local,
         **options,
     )
 
@@ -211,7 +211,7 @@ def test_copy_from_a_lagging_or_leaderless_source_touches_nothing(source: Source
         uuid=TARGET_UUID,
         source=source.door,
         kept_last_opid=kept,
-        clear=lambda: cleared.append(True),  # type: ignore[func-returns-value]
+        clear=lambda admit: cleared.append(True),  # type: ignore[func-returns-value]
     )
     with pytest.raises(Refused) as refused:
         follower.run()
@@ -220,6 +220,50 @@ def test_copy_from_a_lagging_or_leaderless_source_touches_nothing(source: Source
     assert replica.rows() == {8: "mine"}
     assert source.sessions.sessions() == [], "the refused copy ended its session"
     replica.close()
+
+
+@pytest.mark.parametrize(
+    ("last", "term", "code"), [(OpId(6, 4), 6, Code.ILLEGAL_STATE), (OpId(6, 3), 7, Code.BAD_TERM)]
+)
+def test_copy_over_a_replica_that_promised_more_meanwhile_touches_nothing(
+    source: Source, last: OpId, term: int, code: Code
+) -> None:
+    """Goal: row TC-58, at the last moment. Method: the source was accepted, but the replica, once it is stopped, has
+    acknowledged one entry more, or knows a later term: nothing is deleted, the session ends."""
+    disk = new_disk()
+    superblock().save(disk)
+    deleted: list[bool] = []
+
+    def clear(admit: Any) -> Superblock:
+        admit(last, term)
+        deleted.append(True)
+        raise AssertionError("the replica would have been deleted")
+
+    follower = FollowerCopy(
+        disk=disk,
+        tablet_id=TABLET,
+        uuid=TARGET_UUID,
+        source=source.door,
+        kept_last_opid=OpId(6, 3),
+        kept_term=6,
+        clear=clear,
+    )
+    with pytest.raises(Refused) as refused:
+        follower.run()
+    assert refused.value.code is code
+    assert not deleted and Superblock.load(disk, TABLET).data_state is DataState.READY
+    assert source.sessions.sessions() == []
+
+
+def test_source_whose_own_log_ends_below_what_is_committed_serves_no_copy(source: Source) -> None:
+    """Goal: row TC-58: what only the followers hold is not forgotten by copying one of them from a leader with a slow
+    disk. Method: the leader knows 6.4 to be committed, its log ends at 6.3: refused, to be tried again."""
+    source.commit_index = 4
+    with pytest.raises(Refused) as refused:
+        copy(new_disk(), source.door, None).run()
+    assert refused.value.code is Code.NOT_READY
+    source.commit_index = 3
+    copy(new_disk(), source.door, None).run()
 
 
 def test_full_disk_during_a_copy_ends_deleted(source: Source) -> None:

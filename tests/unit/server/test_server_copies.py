@@ -1,0 +1,257 @@
+"""Copy jobs of a server whose replica goes on promising between the leader's request and the copy."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from nyala.replica.base import Address, Code, DataState, EntryKind, HybridClock, Member, OpId, RaftConfig
+from nyala.replica.copy import CopyFile, CopyManifest, CopyRequest
+from nyala.replica.host import Phase
+from nyala.replica.raft import VoteRequest
+from nyala.replica.rows import WriteMeta, crc32c, encode_batch
+from nyala.replica.server.copies import CopyJobs
+from nyala.replica.server.hosted import HostedTablet
+from nyala.replica.server.lanes import LoopPost
+from nyala.replica.server.manager import TabletManager
+from nyala.replica.server.options import ServerOptions
+from tests.harness.copies import (
+    SOURCE_UUID,
+    TABLET,
+    TARGET_UUID,
+    RestingReplica,
+    Source,
+    TestClock,
+    new_disk,
+    superblock,
+)
+from tests.harness.rows import batch
+
+WHERE = [Address("127.0.0.1", 1)]
+ALONE = RaftConfig(OpId(0, 0), (Member(TARGET_UUID, (Address("127.0.0.1", 2),)),))
+
+
+class Door:
+    """A source's door with something that happens once BEGIN was answered."""
+
+    def __init__(self, door: Any, begun: Callable[[], None]) -> None:
+        self._door = door
+        self._begun = begun
+        self.begins = 0
+
+    def begin(self, tablet_id: str, requestor_uuid: str, allow_leaderless: bool) -> CopyManifest:
+        manifest: CopyManifest = self._door.begin(tablet_id, requestor_uuid, allow_leaderless)
+        self.begins += 1
+        self._begun()
+        return manifest
+
+    def fetch(self, session_id: str, file: CopyFile, byte_offset: int, length_bytes: int) -> Iterator[bytes]:
+        yield from self._door.fetch(session_id, file, byte_offset, length_bytes)
+
+    def end(self, session_id: str, success: bool) -> None:
+        self._door.end(session_id, success)
+
+
+class Server:
+    """A tablet manager with one tablet, of which this server is the only voter, and copy jobs from `source`."""
+
+    def __init__(self, source: Source) -> None:
+        loop = asyncio.get_running_loop()
+        self.fatal: list[BaseException] = []
+        clock = TestClock()
+        self.manager = TabletManager(
+            disk=new_disk(),
+            uuid=TARGET_UUID,
+            options=ServerOptions(root="unused"),
+            clock=clock,
+            hybrid_clock=HybridClock(clock),
+            post=LoopPost(loop, self.fatal.append),
+            heavy=ThreadPoolExecutor(2),
+            send=lambda messages: None,
+            learn_config=lambda config: None,
+            on_copy_needed=lambda tablet_id, need: None,
+            on_fatal=self.fatal.append,
+        )
+        self.loop = loop
+        self.door = Door(source.door, lambda: self.in_between())
+        self.in_between: Callable[[], None] = lambda: None
+        self.jobs = CopyJobs(self.manager, lambda uuid, addresses: self.door)
+
+    @property
+    def hosted(self) -> HostedTablet:
+        return self.manager.get(TABLET)
+
+    async def begin(self) -> None:
+        """Create the tablet and wait until this server leads it; its log then ends at 1.1."""
+        await self.manager.start()
+        await self.manager.create(superblock(), ALONE, campaign=True)
+        await self._done(lambda done: self._replica.wait_applied(1, done))
+
+    @property
+    def _replica(self) -> Any:
+        replica = self.hosted.replica
+        assert replica is not None
+        return replica
+
+    async def _done(self, ask: Callable[[Callable[[Any], None]], None]) -> Any:
+        answer: asyncio.Future[Any] = self.loop.create_future()
+        ask(answer.set_result)
+        return await asyncio.wait_for(answer, 20)
+
+    async def applied(self, index: int) -> None:
+        """Tick until the entry at `index` is applied: a restarted lone voter elects itself first."""
+        for _ in range(200):
+            if self._replica.applied_index >= index:
+                return
+            self._replica.tick()
+            for lane in (self.hosted.meta_lane, self.hosted.lane):
+                await self._done(lambda done, lane=lane: lane.run(lambda: None, done))  # type: ignore[misc]
+        raise AssertionError(f"{index} was not applied in 200 ticks: {self._replica.status()}")
+
+    async def put(self, key: int) -> None:
+        """One acknowledged row."""
+        payload = encode_batch(batch([key], ["mine"]))
+        meta = WriteMeta((1, 2), 1).encode()
+        done = await self._done(
+            lambda done: self._replica.write(EntryKind.WRITE, 1, meta, payload, crc32c(payload), done)
+        )
+        assert not isinstance(done, BaseException), done
+
+    async def vote(self, term: int) -> None:
+        """Another candidate asks in a later term; this server's promise of it is on disk."""
+        last = self._replica.last_logged
+        self._replica.step(VoteRequest(to_uuid=TARGET_UUID, from_uuid=SOURCE_UUID, term=term, last=last, transfer=True))
+        while self.hosted.cmeta is not None and self.hosted.cmeta.term < term:
+            await self._done(lambda done: self.hosted.meta_lane.run(lambda: None, done))
+
+    def during_begin(self, what: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Do that on the loop while the job waits for BEGIN."""
+        self.in_between = lambda: asyncio.run_coroutine_threadsafe(what(), self.loop).result(20)
+
+    def ask(self) -> None:
+        """The leader's request, as of now."""
+        local = self.jobs.local(TABLET)
+        self.jobs.start(
+            CopyRequest(
+                dest_uuid=TARGET_UUID,
+                from_uuid=SOURCE_UUID,
+                tablet_id=TABLET,
+                term=local.term,
+                current_state=DataState.READY,
+            ),
+            WHERE,
+        )
+
+    async def ended(self) -> str:
+        """How the job ended."""
+        job = self.hosted.copy or self.jobs.ended[-1]
+        await asyncio.wait_for(job.ended.wait(), 30)
+        return job.error
+
+    def rows(self) -> list[int]:
+        """Keys of the running replica."""
+        tablet = self.hosted.tablet
+        assert tablet is not None and self._replica.phase in (Phase.CONFIGURING, Phase.RUNNING)
+        return sorted(key for found in tablet.scan() for key in found.column("k").to_pylist())
+
+    async def close(self) -> None:
+        await self.jobs.stop()
+        if self.hosted.replica is not None:
+            await self.manager.halt_for_deletion(self.hosted)
+        assert self.fatal == []
+
+
+def run(scenario: Callable[[Server, Source], Coroutine[Any, Any, None]], *, entries: int, term: int = 1) -> None:
+    """`scenario(server, source)` with a source of that term whose log holds so many entries."""
+    replica = RestingReplica(new_disk(), term=term)
+    for index in range(entries):
+        replica.write([100 + index], "theirs")
+    source = Source(replica)
+
+    async def all_of_it() -> None:
+        server = Server(source)
+        await server.begin()
+        try:
+            await scenario(server, source)
+        finally:
+            await server.close()
+
+    try:
+        asyncio.run(all_of_it())
+    finally:
+        replica.close()
+
+
+def test_copy_job_over_a_replica_that_acknowledged_more_meanwhile_loses_nothing() -> None:
+    """TC-58, TC-28: a stale leader never wipes what we acknowledged. Method: the source's log ends at 1.3 and ours at
+    1.2 when it asks; while it answers BEGIN, two more writes are acknowledged here: refused, they run on."""
+
+    async def scenario(server: Server, source: Source) -> None:
+        await server.put(1)
+
+        async def more() -> None:
+            await server.put(2)
+            await server.put(3)
+
+        server.during_begin(more)
+        server.ask()
+        error = await server.ended()
+        assert "ends below what this server has acknowledged" in error
+        assert server.hosted.last_opid == OpId(1, 4)
+        await server.applied(4)
+        assert server.rows() == [1, 2, 3]
+        assert server.hosted.superblock.data_state is DataState.READY
+        assert source.sessions.sessions() == []
+
+    run(scenario, entries=3)
+
+
+def test_copy_job_from_a_source_of_an_earlier_term_loses_nothing() -> None:
+    """TC-58: a later term than the source's may hold what we cannot name. Method: the source's log is longer than ours,
+    but while it answers BEGIN this server votes in term 9: refused, the replica runs on."""
+
+    async def scenario(server: Server, source: Source) -> None:
+        await server.put(1)
+        server.during_begin(lambda: server.vote(9))
+        server.ask()
+        assert Code.BAD_TERM.name in await server.ended()
+        assert server.hosted.superblock.data_state is DataState.READY
+        assert server.hosted.term == 9 and server.hosted.last_opid == OpId(1, 2)
+
+    run(scenario, entries=50)
+
+
+def test_copy_job_that_waited_is_checked_again_before_it_asks_the_source() -> None:
+    """TC-32: the request's checks hold when the job runs. Method: both threads of the pool are busy while a later term
+    is promised here; then the job runs: BAD_TERM, the source was not asked, the replica was not stopped."""
+
+    async def scenario(server: Server, source: Source) -> None:
+        await server.put(1)
+        running, free = server.hosted.replica, threading.Event()
+        for _ in range(server.manager.options.copy_jobs_max):
+            server.jobs._pool.submit(free.wait)
+        server.ask()
+        await server.vote(9)
+        free.set()
+        assert Code.BAD_TERM.name in await server.ended()
+        assert server.door.begins == 0 and server.hosted.replica is running
+        assert server.rows() == [1]
+
+    run(scenario, entries=50)
+
+
+def test_copy_job_replaces_a_replica_that_lags() -> None:
+    """TC-29: what must be refused above is else a copy. Method: nothing happens in between: the source's rows are here,
+    the old replica is in quarantine."""
+
+    async def scenario(server: Server, source: Source) -> None:
+        await server.put(1)
+        server.ask()
+        assert await server.ended() == ""
+        assert server.hosted.last_opid == OpId(1, 5)
+        assert server.manager.disk.listdir("quarantine") == [f"{TABLET}-000001"]
+
+    run(scenario, entries=5)
