@@ -4,10 +4,12 @@
 """
 
 from .children import Child, ChildState
-from .control import call, is_running, read_state, serve, start_detached, stop
-from .supervisor import StackError, StackOptions, Supervisor
+from .control import call, serve, start_detached, stop
+from .state import StackError, is_running, read_state
+from .supervisor import SERVERS_MAX, StackOptions, Supervisor
 
 __all__ = [
+    "SERVERS_MAX",
     "Child",
     "ChildState",
     "StackError",

@@ -11,7 +11,8 @@ from pathlib import Path
 from types import FrameType
 
 from .control import serve
-from .supervisor import StackError, StackOptions, Supervisor
+from .state import StackError
+from .supervisor import StackOptions, Supervisor
 
 
 def main() -> int:

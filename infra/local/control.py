@@ -16,7 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .supervisor import StackError, StackOptions, Supervisor
+from .state import StackError, is_running, read_state
+from .supervisor import StackOptions, Supervisor, make_folder
 
 CALL_WAIT_S = 120.0
 DETACH_WAIT_S = 150.0
@@ -56,27 +57,6 @@ def serve(supervisor: Supervisor) -> Callable[[], None]:
     return end
 
 
-def read_state(folder: Path) -> dict[str, Any] | None:
-    """The state of the stack in `folder`, or None if there never was one."""
-    path = folder / "state.json"
-    if not path.exists():
-        return None
-    state: dict[str, Any] = json.loads(path.read_text())
-    return state
-
-
-def is_running(state: dict[str, Any] | None) -> bool:
-    """Whether the supervisor that wrote this state is alive."""
-    if not state or not state.get("running"):
-        return False
-    try:
-        command = Path(f"/proc/{state['pid']}/cmdline").read_bytes() if Path("/proc").is_dir() else b"nyala"
-        os.kill(int(state["pid"]), 0)
-    except (OSError, ValueError):
-        return False
-    return b"nyala" in command or b"python" in command
-
-
 def call(folder: Path, action: str, **arguments: Any) -> Any:
     """Ask the running supervisor of `folder`; StackError if there is none or it refuses."""
     state = read_state(folder)
@@ -94,9 +74,9 @@ def call(folder: Path, action: str, **arguments: Any) -> Any:
 
 def start_detached(folder: Path, options: StackOptions) -> dict[str, Any]:
     """Start a supervisor in a session of its own and wait until everything serves; returns its state."""
-    folder.mkdir(parents=True, exist_ok=True)
+    read_state(folder)
+    make_folder(folder)
     log = folder / "logs" / "supervisor.log"
-    log.parent.mkdir(exist_ok=True)
     with log.open("ab") as out:
         process = subprocess.Popen(
             [

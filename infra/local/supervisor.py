@@ -11,7 +11,6 @@ import json
 import os
 import queue
 import signal
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -21,9 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from .children import Child, ChildState, python_module
+from .state import StackError, earlier_addresses, free_port, is_taken
 
 POLL_S = 0.05
 START_WAIT_S = 90.0
+SERVERS_MAX = 32
+PORT_WAIT_S = 10.0
+"""For children of a supervisor that was killed to give their ports back; they end by themselves."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,19 +41,20 @@ class StackOptions:
     server_env: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
-        if not 1 <= self.servers <= 32:
-            raise ValueError(f"{self.servers} servers asked for: between 1 and 32 can run here")
+        if not 1 <= self.servers <= SERVERS_MAX:
+            raise StackError(f"{self.servers} servers asked for: between 1 and {SERVERS_MAX} can run here")
+        for address in filter(None, self.kafka_bootstrap.split(",")):
+            host, _, port = address.rpartition(":")
+            if not host or not port.isdigit():
+                raise StackError(f"{address!r} is no address of a Kafka broker, host:port")
 
 
-class StackError(RuntimeError):
-    """The stack did not come up, or a call to it failed; the text says what is wrong and where the log is."""
-
-
-def free_port() -> int:
-    """A port that was free a moment ago; the child that takes it says so if somebody else was faster."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def make_folder(folder: Path) -> None:
+    """Create a stack's folder; StackError in one line if that cannot be."""
+    try:
+        (folder / "logs").mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StackError(f"no stack can live in {folder}: {error.strerror}; name another folder with --dir") from error
 
 
 class Supervisor:
@@ -66,6 +70,8 @@ class Supervisor:
         self._parent_read, self._parent_write = os.pipe()
         self._kafka_port = 0
         self._extra: dict[str, Any] = {}
+        self._addresses: dict[str, str] | None = None
+        """Where each child was or is, also those that did not start this time; None until that is known."""
 
     # ------------------------------------------------------------------------------------------------- addresses
 
@@ -85,10 +91,10 @@ class Supervisor:
 
     def start(self, progress: Callable[[str], None] = lambda _: None, wait_s: float = START_WAIT_S) -> Supervisor:
         """Start everything and wait until it serves; StackError says which child did not, with its last lines."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        earlier = self._earlier_addresses()
         deadline = time.monotonic() + wait_s
+        make_folder(self.folder)
         try:
+            earlier = self._addresses = self._earlier_addresses()
             if self.options.kafka and not self.options.kafka_bootstrap:
                 self._kafka_port = int(earlier.get("kafka", "0:0").rpartition(":")[2]) or free_port()
                 self._add(self._kafka_child())
@@ -119,7 +125,7 @@ class Supervisor:
             self._thread.join(timeout=60)
         for name in sorted(self.children, key=self._stop_order):
             self.children[name].stop()
-        if self.folder.exists():
+        if self.folder.exists() and self._addresses is not None:
             self._write_state(running=False)
         for fd in (self._parent_write, self._parent_read):
             if fd >= 0:
@@ -247,17 +253,25 @@ class Supervisor:
             self._stop.wait(POLL_S)
 
     def _earlier_addresses(self) -> dict[str, str]:
-        path = self.folder / "state.json"
-        if not path.exists():
-            return {}
-        state = json.loads(path.read_text())
-        return {c["name"]: c["address"] for c in state.get("children", []) if c.get("address")}
+        """Where each child was, if it can be there again: its peers and clients know it by that address."""
+        earlier = earlier_addresses(self.folder)
+        deadline = time.monotonic() + PORT_WAIT_S
+        wanted = {name: address for name, address in earlier.items() if name != "kafka" or self.options.kafka}
+        while taken := [f"{address}, where {name} was," for name, address in wanted.items() if is_taken(address)]:
+            if time.monotonic() > deadline:
+                raise StackError(
+                    f"{' '.join(taken)} is taken by another program, `ss -ltnp` shows by which: end it and start "
+                    "again, or start a stack in another folder with --dir; nothing was started or changed"
+                )
+            self._stop.wait(POLL_S)
+        return earlier
 
     def _write_state(self, running: bool = True) -> None:
+        addresses = {**(self._addresses or {}), **{n: c.address for n, c in self.children.items() if c.address}}
         path = self.folder / "state.json"
         temp = path.with_suffix(".tmp")
         temp.touch(mode=0o600)
-        temp.write_text(json.dumps({**self.status(), "running": running}, indent=2))
+        temp.write_text(json.dumps({**self.status(), "addresses": addresses, "running": running}, indent=2))
         temp.replace(path)
 
     def _paths(self, name: str) -> tuple[Path, Path]:

@@ -1,0 +1,80 @@
+"""What a stack leaves in its folder for others to read: `state.json`, and whether its supervisor lives."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import socket
+from pathlib import Path
+from typing import Any
+
+
+class StackError(RuntimeError):
+    """The stack did not come up, or a call to it failed; the text says what is wrong and where the log is."""
+
+
+def read_state(folder: Path) -> dict[str, Any] | None:
+    """The state of the stack in `folder`, or None if there never was one; StackError if it cannot be read."""
+    path = folder / "state.json"
+    try:
+        state = json.loads(path.read_text())
+        if not isinstance(state, dict) or not isinstance(state.get("addresses", {}), dict):
+            raise ValueError("no state of a stack")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise StackError(f"{path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise StackError(
+            f"{path} is damaged ({error}). If a stack runs there, end its supervisor, `python -m nyala.infra.local`; "
+            "then remove the file and start again: nothing is lost by that"
+        ) from error
+    return state
+
+
+def earlier_addresses(folder: Path) -> dict[str, str]:
+    """Child's name -> host:port that it had when the stack ran last; without a state, as the children noted it.
+
+    Servers that all came back elsewhere would look for each other in vain.
+    """
+    found = {}
+    for path in sorted(folder.glob("*.ready")):
+        try:
+            found[path.stem] = str(json.loads(path.read_text())["address"])
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    found |= {str(name): str(address) for name, address in (read_state(folder) or {}).get("addresses", {}).items()}
+    return {name: address for name, address in found.items() if re.fullmatch(r"[^:]+:[0-9]{1,5}", address)}
+
+
+def is_running(state: dict[str, Any] | None) -> bool:
+    """Whether the supervisor that wrote this state is alive."""
+    if not state or not state.get("running"):
+        return False
+    try:
+        command = Path(f"/proc/{state['pid']}/cmdline").read_bytes() if Path("/proc").is_dir() else b"nyala"
+        os.kill(int(state["pid"]), 0)
+    except (OSError, ValueError, KeyError):
+        return False
+    return b"nyala" in command or b"python" in command
+
+
+def free_port() -> int:
+    """A port that was free a moment ago; the child that takes it says so if somebody else was faster."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def is_taken(address: str) -> bool:
+    """Whether another process listens at host:port of this machine."""
+    host, _, port = address.rpartition(":")
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, int(port)))
+        except OSError as error:
+            return error.errno == errno.EADDRINUSE
+    return False

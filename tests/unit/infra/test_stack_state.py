@@ -1,0 +1,39 @@
+"""What a stack keeps of itself between two runs: its addresses, also through damage, and what it does when one is taken."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from nyala.infra.local import StackError, StackOptions, Supervisor, supervisor
+from nyala.infra.local.state import earlier_addresses, is_taken
+
+
+def test_addresses_come_from_the_children_when_the_state_is_lost(tmp_path: Path) -> None:
+    """Goal: servers come back where their peers look for them. Method: ready files alone, then with a state."""
+    (tmp_path / "server-1.ready").write_text(json.dumps({"address": "127.0.0.1:7001", "uuid": "u"}))
+    (tmp_path / "server-2.ready").write_text("")
+    assert earlier_addresses(tmp_path) == {"server-1": "127.0.0.1:7001"}
+    (tmp_path / "state.json").write_text(json.dumps({"addresses": {"server-1": "127.0.0.1:7009", "server-2": "junk"}}))
+    assert earlier_addresses(tmp_path) == {"server-1": "127.0.0.1:7009"}
+
+
+def test_stack_whose_port_is_taken_says_whose_and_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: one line names child, port and remedy; the addresses are kept. Method: hold the port of an earlier run."""
+    monkeypatch.setattr(supervisor, "PORT_WAIT_S", 0.0)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        state = json.dumps({"addresses": {"server-2": address, "master-1": "127.0.0.1:7001"}})
+        (tmp_path / "state.json").write_text(state)
+        assert is_taken(address)
+        with pytest.raises(StackError, match=rf"{address}, where server-2 was, is taken.*ss -ltnp.*--dir"):
+            Supervisor(tmp_path, StackOptions(kafka=False)).start()
+    assert not is_taken(address)
+    assert (tmp_path / "state.json").read_text() == state
