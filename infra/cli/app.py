@@ -12,7 +12,7 @@ from nyala.infra.local import StackError
 from nyala.pipeline import LettersUnreadable
 from nyala.replica.base import ReplicaError
 
-from . import bench, cluster, demo, dumps, job, letters, sources, stack, tables
+from . import bench, cluster, demo, dumps, job, letters, quarantine, sources, stack, tables
 
 app = typer.Typer(
     name="nyala",
@@ -34,6 +34,7 @@ app.add_typer(cluster.cluster_app, name="cluster")
 app.add_typer(cluster.copy_app, name="copy")
 app.add_typer(sources.app, name="source")
 app.add_typer(letters.app, name="dead-letter")
+app.add_typer(quarantine.app, name="quarantine")
 app.add_typer(dumps.wal_app, name="wal")
 app.add_typer(dumps.cmeta_app, name="cmeta")
 app.add_typer(dumps.superblock_app, name="superblock")

@@ -12,7 +12,7 @@ from nyala.replica.base import DataState
 from nyala.replica.client import Client
 from nyala.replica.rpc import pb
 
-from .context import Json, Masters, client, console, print_json, print_table, size_text
+from .context import Json, Masters, client, console, find_server, print_json, print_table, size_text
 
 cluster_app = typer.Typer(help="the whole cluster", no_args_is_help=True)
 server_app = typer.Typer(help="tablet servers", no_args_is_help=True)
@@ -135,13 +135,6 @@ def _find_tablet(connected: Client, prefix: str) -> tuple[str, str]:
     return found[0]
 
 
-def _find_server(connected: Client, prefix: str) -> str:
-    found = [s.uuid for s in connected.list_servers().servers if s.uuid.startswith(prefix)]
-    if len(found) != 1:
-        raise typer.BadParameter(f"{len(found)} servers begin with {prefix!r}: `nyala server list` shows them")
-    return str(found[0])
-
-
 @tablet_app.command()
 def move(
     tablet: Annotated[str, typer.Argument(help="tablet id, or its beginning")],
@@ -154,7 +147,7 @@ def move(
     """Move one replica. The wish is kept by the master: an interrupted move simply goes on."""
     with client(masters) as connected:
         _, tablet_id = _find_tablet(connected, tablet)
-        from_uuid, to_uuid = _find_server(connected, source), _find_server(connected, target)
+        from_uuid, to_uuid = find_server(connected, source), find_server(connected, target)
         connected.move_replica(tablet_id, from_uuid, to_uuid, reason="nyala tablet move")
         if not wait:
             typer.echo(f"asked for {tablet_id[:8]} to move from {from_uuid[:8]} to {to_uuid[:8]}")
@@ -184,7 +177,7 @@ def leader_step_down(
     """Hand a tablet's leadership to another replica."""
     with client(masters) as connected:
         table, tablet_id = _find_tablet(connected, tablet)
-        target = _find_server(connected, to) if to else ""
+        target = find_server(connected, to) if to else ""
         leader = connected.transfer_leadership(table, tablet_id, target)
     typer.echo(f"{leader} leads {tablet_id}")
 
@@ -197,7 +190,7 @@ def cancel_copy(
 ) -> None:
     """End a tablet copy. While the server is a member of the tablet, its leader will ask for a new one."""
     with client(masters) as connected:
-        tablet_id, uuid = _find_tablet(connected, tablet)[1], _find_server(connected, server)
+        tablet_id, uuid = _find_tablet(connected, tablet)[1], find_server(connected, server)
         target = next(s for s in connected.list_servers().servers if s.uuid == uuid)
         reply = connected.cancel_copy(target, tablet_id)
     left = f"{tablet_id[:8]} on {uuid[:8]} is {DataState(reply.data_state).name}"

@@ -62,6 +62,14 @@ def client(masters: str) -> Iterator[Client]:
         yield connected.client
 
 
+def find_server(connected: Client, prefix: str) -> str:
+    """The uuid of the one tablet server whose uuid begins with `prefix`."""
+    found = [s.uuid for s in connected.list_servers().servers if s.uuid.startswith(prefix)]
+    if len(found) != 1:
+        raise typer.BadParameter(f"{len(found)} servers begin with {prefix!r}: `nyala server list` shows them")
+    return str(found[0])
+
+
 def print_json(value: Any) -> None:
     """One JSON document on standard output."""
     typer.echo(json.dumps(value, indent=2, default=str))

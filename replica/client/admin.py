@@ -127,6 +127,17 @@ class Admin:
         reply = self._server(server, "Flush", pb.FlushRequest(tablet_id=tablet_id, compact=compact), timeout_s=300)
         return opid_from_pb(reply.flush_opid)
 
+    def list_quarantine(self, server: pb.ServerInfo, tablet_id: str = "") -> list[pb.QuarantineItem]:
+        """What deletions on one server have put aside, of one tablet or of all."""
+        request = pb.QuarantineRequest(tablet_id=tablet_id)
+        return list(self._server(server, "ListQuarantine", request, timeout_s=60).items)
+
+    def purge_quarantine(self, server: pb.ServerInfo, tablet_id: str) -> pb.PurgeQuarantineReply:
+        """Remove what deletions of one tablet have put aside on one server; its tombstone stays."""
+        request = pb.QuarantineRequest(tablet_id=tablet_id)
+        reply: pb.PurgeQuarantineReply = self._server(server, "PurgeQuarantine", request, timeout_s=300)
+        return reply
+
     def _server(self, server: pb.ServerInfo, method: str, request: Any, *, timeout_s: float | None = None) -> Any:
         if not server.addresses:
             raise Refused(Code.UNAVAILABLE, "no address of this server is known", uuid=server.uuid)

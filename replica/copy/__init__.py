@@ -1,10 +1,11 @@
 """Tablet copy and deletion: tombstones, quarantine, copy sessions, the follower's steps. No gRPC, no asyncio."""
 
-from .blocks import named_blocks, parse_superblock, purge_quarantine, quarantined_superblocks, superblock_bytes
+from .blocks import named_blocks, parse_superblock, quarantined_superblocks, superblock_bytes
 from .checks import CopyDecision, CopyRequest, LocalReplica, source_refusal, start_tablet_copy_checks
 from .deletion import cmeta_path, delete_replica, redo_deletion, superblock_path, wal_folder
 from .follower import CopyProgress, FollowerCopy, copy_cancelled
 from .manifest import CopyFile, CopyManifest, CopySource, FileKind
+from .quarantine import Quarantined, list_quarantine, purge_quarantine
 from .source import (
     CopySourceSession,
     HeldState,
@@ -29,6 +30,7 @@ __all__ = [
     "HeldState",
     "LocalCopySource",
     "LocalReplica",
+    "Quarantined",
     "SourceSessions",
     "capture_session",
     "cmeta_path",
@@ -36,6 +38,7 @@ __all__ = [
     "crc_of_file",
     "delete_replica",
     "file_path",
+    "list_quarantine",
     "named_blocks",
     "parse_superblock",
     "purge_quarantine",

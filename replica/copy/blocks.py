@@ -10,7 +10,7 @@ from nyala import schemas
 from nyala.replica.base import Code, Corruption, Disk, Refused, check
 from nyala.replica.tablet import BlockInfo, Superblock, block_names
 
-from .deletion import QUARANTINE, superblock_path
+from .deletion import QUARANTINE
 
 _NUMBERED = re.compile(r"^(?P<tablet>.+)-(?P<number>\d+)(?P<suffix>\.[a-z]+)$")
 DATA = "data/"
@@ -87,35 +87,3 @@ def named_blocks(disk: Disk) -> frozenset[str]:
     for superblock in quarantined_superblocks(disk).values():
         names |= block_names(superblock)
     return frozenset(names)
-
-
-def purge_quarantine(disk: Disk, tablet_id: str) -> list[str]:
-    """Remove the quarantines of one tablet and the blocks only they name; the removed paths, sorted.
-
-    The tombstone's superblock and consensus metadata stay: a purge forgets data, never a promise.
-    """
-    check(disk.exists(superblock_path(tablet_id)), "only a known tablet's quarantine is purged", tablet=tablet_id)
-    quarantined = quarantined_superblocks(disk)
-    mine = sorted(path for path, superblock in quarantined.items() if superblock.tablet_id == tablet_id)
-    prefix = f"{tablet_id}-"
-    bare = [
-        f"{QUARANTINE}/{n}"
-        for n in disk.listdir(QUARANTINE)
-        if n.startswith(prefix) and n[len(prefix) :].isdigit() and f"{QUARANTINE}/{n}" not in quarantined
-    ]
-    kept: set[str] = set()
-    for other in Superblock.list_tablets(disk):
-        kept |= block_names(Superblock.load(disk, other))
-    for path, superblock in quarantined.items():
-        if path not in mine:
-            kept |= block_names(superblock)
-    removed: list[str] = []
-    for path in mine:
-        for block in sorted(block_names(quarantined[path]) - kept):
-            if disk.exists(block):
-                disk.remove(block)
-                removed.append(block)
-    for path in (*mine, *bare):
-        disk.remove_tree(path)
-        removed.append(path)
-    return sorted(removed)

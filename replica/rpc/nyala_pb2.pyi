@@ -892,6 +892,48 @@ class FlushReply(_message.Message):
     flush_opid: OpId
     def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., flush_opid: _Optional[_Union[OpId, _Mapping]] = ...) -> None: ...
 
+class QuarantineRequest(_message.Message):
+    __slots__ = ("dest_uuid", "tablet_id")
+    DEST_UUID_FIELD_NUMBER: _ClassVar[int]
+    TABLET_ID_FIELD_NUMBER: _ClassVar[int]
+    dest_uuid: str
+    tablet_id: str
+    def __init__(self, dest_uuid: _Optional[str] = ..., tablet_id: _Optional[str] = ...) -> None: ...
+
+class QuarantineItem(_message.Message):
+    __slots__ = ("path", "tablet_id", "table_name", "data_state", "wal_bytes", "block_bytes")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    TABLET_ID_FIELD_NUMBER: _ClassVar[int]
+    TABLE_NAME_FIELD_NUMBER: _ClassVar[int]
+    DATA_STATE_FIELD_NUMBER: _ClassVar[int]
+    WAL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    BLOCK_BYTES_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    tablet_id: str
+    table_name: str
+    data_state: int
+    wal_bytes: int
+    block_bytes: int
+    def __init__(self, path: _Optional[str] = ..., tablet_id: _Optional[str] = ..., table_name: _Optional[str] = ..., data_state: _Optional[int] = ..., wal_bytes: _Optional[int] = ..., block_bytes: _Optional[int] = ...) -> None: ...
+
+class ListQuarantineReply(_message.Message):
+    __slots__ = ("error", "items")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    error: Error
+    items: _containers.RepeatedCompositeFieldContainer[QuarantineItem]
+    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., items: _Optional[_Iterable[_Union[QuarantineItem, _Mapping]]] = ...) -> None: ...
+
+class PurgeQuarantineReply(_message.Message):
+    __slots__ = ("error", "removed", "bytes_freed")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    REMOVED_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FREED_FIELD_NUMBER: _ClassVar[int]
+    error: Error
+    removed: _containers.RepeatedScalarFieldContainer[str]
+    bytes_freed: int
+    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., removed: _Optional[_Iterable[str]] = ..., bytes_freed: _Optional[int] = ...) -> None: ...
+
 class HeartbeatRequest(_message.Message):
     __slots__ = ("dest_uuid", "server_uuid", "addresses", "sequence", "full_report", "replicas", "booting", "location", "memory_bytes", "disk_bytes_free", "version", "cluster_id")
     DEST_UUID_FIELD_NUMBER: _ClassVar[int]

@@ -455,6 +455,16 @@ class TabletServiceStub:
                 request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.FlushRequest.SerializeToString,
                 response_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.FlushReply.FromString,
                 _registered_method=True)
+        self.ListQuarantine = channel.unary_unary(
+                '/nyala.v1.TabletService/ListQuarantine',
+                request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.QuarantineRequest.SerializeToString,
+                response_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ListQuarantineReply.FromString,
+                _registered_method=True)
+        self.PurgeQuarantine = channel.unary_unary(
+                '/nyala.v1.TabletService/PurgeQuarantine',
+                request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.QuarantineRequest.SerializeToString,
+                response_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.PurgeQuarantineReply.FromString,
+                _registered_method=True)
 
 
 class TabletServiceServicer:
@@ -532,6 +542,18 @@ class TabletServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListQuarantine(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PurgeQuarantine(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_TabletServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -594,6 +616,16 @@ def add_TabletServiceServicer_to_server(servicer, server):
                     servicer.Flush,
                     request_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.FlushRequest.FromString,
                     response_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.FlushReply.SerializeToString,
+            ),
+            'ListQuarantine': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListQuarantine,
+                    request_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.QuarantineRequest.FromString,
+                    response_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ListQuarantineReply.SerializeToString,
+            ),
+            'PurgeQuarantine': grpc.unary_unary_rpc_method_handler(
+                    servicer.PurgeQuarantine,
+                    request_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.QuarantineRequest.FromString,
+                    response_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.PurgeQuarantineReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -920,6 +952,60 @@ class TabletService:
             '/nyala.v1.TabletService/Flush',
             nyala_dot_replica_dot_rpc_dot_nyala__pb2.FlushRequest.SerializeToString,
             nyala_dot_replica_dot_rpc_dot_nyala__pb2.FlushReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListQuarantine(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/nyala.v1.TabletService/ListQuarantine',
+            nyala_dot_replica_dot_rpc_dot_nyala__pb2.QuarantineRequest.SerializeToString,
+            nyala_dot_replica_dot_rpc_dot_nyala__pb2.ListQuarantineReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PurgeQuarantine(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/nyala.v1.TabletService/PurgeQuarantine',
+            nyala_dot_replica_dot_rpc_dot_nyala__pb2.QuarantineRequest.SerializeToString,
+            nyala_dot_replica_dot_rpc_dot_nyala__pb2.PurgeQuarantineReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -28,6 +28,7 @@ from nyala.replica.tablet import Superblock
 from .leaders import with_leader_hint
 from .maintenance import Maintenance
 from .manager import TabletManager
+from .quarantine import quarantine_list, quarantine_purge
 from .refusals import as_refusal, check_name
 from .scans import TIMEOUT_DEFAULT_S, Scans, when
 from .status import replica_status
@@ -197,6 +198,18 @@ class TabletServicer(pb_grpc.TabletServiceServicer):  # type: ignore[misc]
             return pb.FlushReply(flush_opid=opid_to_pb(tablet.flush_opid))
 
         return await self._answer(request, pb.FlushReply, act)
+
+    async def ListQuarantine(self, request: Any, context: Any) -> Any:
+        """What deletions have put aside."""
+        return await self._answer(
+            request, pb.ListQuarantineReply, lambda: quarantine_list(self._manager, request.tablet_id)
+        )
+
+    async def PurgeQuarantine(self, request: Any, context: Any) -> Any:
+        """Remove what one tablet's deletions have put aside."""
+        return await self._answer(
+            request, pb.PurgeQuarantineReply, lambda: quarantine_purge(self._manager, request.tablet_id)
+        )
 
     async def _answer(self, request: Any, reply: Any, act: Callable[[], Awaitable[Any]]) -> Any:
         try:

@@ -177,7 +177,8 @@ def test_blank_server_is_copied_promoted_and_the_removed_one_is_a_tombstone() ->
 def test_entry_that_kills_the_server_twice_costs_one_replica() -> None:
     """Goal: a poisoned entry does not keep a server down for ever, and its neighbours serve. Method: two tablets on one
     server, one of whose entries kills the process whenever it is replayed: two starts die, the third one serves the
-    other tablet, tells why the first is FAILED, stays so without the poison, and can make it a tombstone."""
+    other tablet, tells why the first is FAILED, stays so without the poison, and can make it a tombstone,
+    whose quarantine is seen and purged."""
     with local_cluster(1) as cluster:
         server = cluster.servers[0]
         config = pb.RaftConfig(members=[server.member()])
@@ -214,3 +215,13 @@ def test_entry_that_kills_the_server_twice_costs_one_replica() -> None:
         assert not server.tablets.DeleteTablet(delete, timeout=10).error.code
         assert cluster.status(server, TABLET).data_state == DataState.DELETED
         wait_until(lambda: not list((server.root / "replay").iterdir()), "no marker is left")
+
+        kept = pb.QuarantineRequest(dest_uuid=server.uuid, tablet_id=TABLET)
+        (item,) = server.tablets.ListQuarantine(kept, timeout=10).items
+        assert (item.tablet_id, item.table_name) == (TABLET, "things") and item.wal_bytes > 0
+        nowhere = pb.QuarantineRequest(dest_uuid=server.uuid, tablet_id="nowhere")
+        assert server.tablets.PurgeQuarantine(nowhere, timeout=10).error.code == Code.TABLET_NOT_FOUND
+        purged = server.tablets.PurgeQuarantine(kept, timeout=10)
+        assert list(purged.removed) == [item.path] and purged.bytes_freed == item.wal_bytes
+        assert not server.tablets.ListQuarantine(pb.QuarantineRequest(dest_uuid=server.uuid), timeout=10).items
+        assert cluster.status(server, TABLET).data_state == DataState.DELETED

@@ -1,0 +1,63 @@
+"""`nyala quarantine list | purge`: what deletions and failed copies have put aside on the servers."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from nyala.replica.base import DataState
+
+from .context import Json, Masters, client, find_server, print_json, print_table, size_text
+
+app = typer.Typer(help="data of deleted replicas, kept for a look", no_args_is_help=True)
+
+
+@app.command("list")
+def list_quarantine(
+    server: Annotated[str, typer.Option(help="only this server's; uuid, or its beginning")] = "",
+    masters: Masters = "",
+    as_json: Json = False,
+) -> None:
+    """List quarantines with the tablet each belongs to and the space it takes."""
+    with client(masters) as connected:
+        only = find_server(connected, server) if server else ""
+        servers = [s for s in connected.list_servers().servers if only in ("", s.uuid)]
+        found = [(s.uuid, q) for s in servers for q in connected.list_quarantine(s)]
+    if as_json:
+        fields = ("path", "tablet_id", "table_name", "wal_bytes", "block_bytes")
+        print_json(
+            [{"server": u, **{f: getattr(q, f) for f in fields}, "data_state": _state(q.data_state)} for u, q in found]
+        )
+        return
+    rows = [
+        (u[:8], q.tablet_id, q.table_name, _state(q.data_state), size_text(q.wal_bytes), size_text(q.block_bytes),
+         q.path)
+        for u, q in found
+    ]  # fmt: skip
+    print_table("quarantine", ("server", "tablet", "table", "was", "log", "blocks", "path"), rows)
+
+
+@app.command()
+def purge(
+    tablet: Annotated[str, typer.Argument(help="tablet id")],
+    server: Annotated[str, typer.Option(help="uuid of the server, or its beginning")],
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+    masters: Masters = "",
+) -> None:
+    """Remove what one tablet's deletions have put aside on one server. Its term, vote and last logged OpId stay."""
+    with client(masters) as connected:
+        uuid = find_server(connected, server)
+        target = next(s for s in connected.list_servers().servers if s.uuid == uuid)
+        kept = connected.list_quarantine(target, tablet)
+        if not kept:
+            raise typer.BadParameter(f"nothing of {tablet} is in quarantine on {uuid}: `nyala quarantine list`")
+        size = size_text(sum(q.wal_bytes + q.block_bytes for q in kept))
+        if not yes:
+            typer.confirm(f"remove {len(kept)} quarantines of {tablet} on {uuid[:8]}, {size}, for good?", abort=True)
+        reply = connected.purge_quarantine(target, tablet)
+    typer.echo(f"removed {len(reply.removed)} files and folders, {size_text(reply.bytes_freed)}")
+
+
+def _state(number: int) -> str:
+    return DataState(number).name if number else ""

@@ -1,0 +1,92 @@
+"""What deletions have put aside: seen, and purged by an operator [kudu raft-tablet-copy, "Tablet deletion"]."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nyala.replica.base import Corruption, DataState, Disk, check
+from nyala.replica.tablet import Superblock, block_names
+
+from .blocks import parse_superblock, quarantined_superblocks
+from .deletion import QUARANTINE, superblock_path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quarantined:
+    """One quarantine. `data_state` of the superblock kept there; None if there is none, or none that can be read."""
+
+    path: str
+    tablet_id: str
+    table_name: str = ""
+    data_state: DataState | None = None
+    wal_bytes: int = 0
+    block_bytes: int = 0
+    """Of the blocks that its superblock names and that are there."""
+    error: str = ""
+
+
+def list_quarantine(disk: Disk, tablet_id: str = "") -> list[Quarantined]:
+    """The quarantines of one tablet, or all, sorted by path; one that cannot be read says so."""
+    found = []
+    for name in disk.listdir(QUARANTINE):
+        path = f"{QUARANTINE}/{name}"
+        item = _look_at(disk, path, _tablet_of(name))
+        if tablet_id in ("", item.tablet_id):
+            found.append(item)
+    return found
+
+
+def _look_at(disk: Disk, path: str, tablet_id: str) -> Quarantined:
+    wal_bytes = sum(disk.size(f"{path}/wal/{segment}") for segment in disk.listdir(f"{path}/wal"))
+    where = f"{path}/superblock"
+    if not disk.exists(where):
+        return Quarantined(path=path, tablet_id=tablet_id, wal_bytes=wal_bytes)
+    try:
+        kept = parse_superblock(disk.read(where), where)
+    except Corruption as error:
+        return Quarantined(path=path, tablet_id=tablet_id, wal_bytes=wal_bytes, error=str(error))
+    return Quarantined(
+        path=path,
+        tablet_id=kept.tablet_id,
+        table_name=kept.table_name,
+        data_state=kept.data_state,
+        wal_bytes=wal_bytes,
+        block_bytes=sum(disk.size(b) for b in block_names(kept) if disk.exists(b)),
+    )
+
+
+def _tablet_of(name: str) -> str:
+    """The tablet that a quarantine's name tells, as `fresh_quarantine` made it."""
+    tablet_id, dash, number = name.rpartition("-")
+    return tablet_id if dash and number.isdigit() else ""
+
+
+def purge_quarantine(disk: Disk, tablet_id: str) -> list[str]:
+    """Remove the quarantines of one tablet and the blocks only they name; the removed paths, sorted.
+
+    The tombstone's superblock and consensus metadata stay: a purge forgets data, never a promise.
+    """
+    check(disk.exists(superblock_path(tablet_id)), "only a known tablet's quarantine is purged", tablet=tablet_id)
+    quarantined = quarantined_superblocks(disk)
+    mine = sorted(path for path, superblock in quarantined.items() if superblock.tablet_id == tablet_id)
+    bare = [
+        f"{QUARANTINE}/{n}"
+        for n in disk.listdir(QUARANTINE)
+        if _tablet_of(n) == tablet_id and f"{QUARANTINE}/{n}" not in quarantined
+    ]
+    kept: set[str] = set()
+    for other in Superblock.list_tablets(disk):
+        kept |= block_names(Superblock.load(disk, other))
+    for path, superblock in quarantined.items():
+        if path not in mine:
+            kept |= block_names(superblock)
+    removed: list[str] = []
+    for path in mine:
+        for block in sorted(block_names(quarantined[path]) - kept):
+            if disk.exists(block):
+                disk.remove(block)
+                removed.append(block)
+    for path in (*mine, *bare):
+        disk.remove_tree(path)
+        removed.append(path)
+    return sorted(removed)

@@ -1,0 +1,44 @@
+"""The quarantine calls of a tablet server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nyala.replica.base import Code, Refused
+from nyala.replica.copy import list_quarantine, purge_quarantine
+from nyala.replica.rpc import pb
+
+from .manager import TabletManager
+
+
+async def quarantine_list(manager: TabletManager, tablet_id: str) -> Any:
+    """ListQuarantineReply of one tablet, or of all."""
+    found = await manager.in_thread(lambda: list_quarantine(manager.disk, tablet_id))
+    items = [
+        pb.QuarantineItem(
+            path=q.path,
+            tablet_id=q.tablet_id,
+            table_name=q.table_name,
+            data_state=int(q.data_state or 0),
+            wal_bytes=q.wal_bytes,
+            block_bytes=q.block_bytes,
+        )
+        for q in found
+    ]
+    return pb.ListQuarantineReply(items=items)
+
+
+async def quarantine_purge(manager: TabletManager, tablet_id: str) -> Any:
+    """Purge one tablet's quarantines; the tombstone, if it is one, keeps its promises.
+
+    Refused TABLET_NOT_FOUND for a tablet that never was here, ALREADY_INPROGRESS while it is created, copied or
+    deleted; Corruption if a superblock cannot be read, for it may name anything: then nothing is removed.
+    """
+    hosted = manager.get(tablet_id)
+    if hosted.copy is not None or hosted.opening or hosted.transition.locked():
+        raise Refused(Code.ALREADY_INPROGRESS, "the tablet is in transition; ask again", tablet=tablet_id)
+    async with hosted.transition:
+        before = await manager.in_thread(lambda: list_quarantine(manager.disk, tablet_id))
+        removed = await manager.in_thread(lambda: purge_quarantine(manager.disk, tablet_id))
+    freed = sum(q.wal_bytes + q.block_bytes for q in before)
+    return pb.PurgeQuarantineReply(removed=removed, bytes_freed=freed)
