@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import sys
 
 from nyala.pipeline import (
@@ -16,6 +15,7 @@ from nyala.pipeline import (
     QueryInterrupted,
     QueryRefused,
     RestartOptions,
+    end_in_order,
     run_with_restarts,
     spark_session,
 )
@@ -31,6 +31,7 @@ def main() -> int:
     parser.add_argument("--available-now", action="store_true", help="end when everything that is there has been done")
     parser.add_argument("--restarts-max", type=int, default=20)
     parser.add_argument("--topic-prefix", default="", help="of the masters' topics")
+    parser.add_argument("--kafka-timeout-s", type=float, default=60.0, help="patience with a broker; then start again")
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
     given = parser.parse_args()
 
@@ -44,8 +45,9 @@ def main() -> int:
             checkpoint=given.checkpoint,
             available_now=given.available_now,
             topic_prefix=given.topic_prefix,
+            kafka_timeout_s=given.kafka_timeout_s,
         )
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        end_in_order()
         spark = spark_session("nyala decisions")
         run_with_restarts(
             lambda: DecisionsQuery(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import sys
 import threading
 
@@ -20,6 +19,7 @@ from nyala.pipeline import (
     QueryInterrupted,
     QueryRefused,
     RestartOptions,
+    end_in_order,
     run_with_restarts,
     spark_session,
 )
@@ -44,6 +44,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--lease-s", type=float, default=30.0)
     parser.add_argument("--owner-wait-s", type=float, default=40.0, help="patience with another query's lease")
     parser.add_argument("--restarts-max", type=int, default=20)
+    parser.add_argument("--kafka-timeout-s", type=float, default=60.0, help="patience with a broker; then start again")
     parser.add_argument("--kafka-option", action="append", default=[], metavar="NAME=VALUE", help="for Spark's source")
     parser.add_argument("--decisions-checkpoint", default="", help="also carry out decisions, with this checkpoint")
     parser.add_argument("--topic-prefix", default="", help="of the masters' topics")
@@ -80,9 +81,10 @@ def main() -> int:
             owner_wait_s=given.owner_wait_s,
             dead_letters_max=given.dead_letters_max,
             accept_partitions=given.accept_partitions,
+            kafka_timeout_s=given.kafka_timeout_s,
             kafka=dict(pair.split("=", 1) for pair in given.kafka_option),
         )
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        end_in_order()
         spark = spark_session(f"nyala ingest {given.table}")
         restarts = RestartOptions(restarts_max=given.restarts_max)
         if given.decisions_checkpoint:
@@ -91,6 +93,7 @@ def main() -> int:
                 bootstrap=given.kafka,
                 checkpoint=given.decisions_checkpoint,
                 topic_prefix=given.topic_prefix,
+                kafka_timeout_s=given.kafka_timeout_s,
             )
 
             def carry_out() -> None:

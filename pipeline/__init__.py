@@ -6,6 +6,7 @@ Nothing here imports PySpark; queries are handed a SparkSession.
 from .dead_letters import DeadLetter, letter_key
 from .decisions import DecisionsOptions, DecisionsQuery
 from .decode import RowDecoder, WriterSchema
+from .driver import end_in_order
 from .errors import QueryInterrupted, QueryRefused
 from .framing import Framing
 from .ingest import IngestOptions, IngestQuery
@@ -43,6 +44,7 @@ __all__ = [
     "WriterSchema",
     "dead_letter_topic",
     "encode_key",
+    "end_in_order",
     "key_schema_json",
     "letter_key",
     "read_letters",

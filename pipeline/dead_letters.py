@@ -17,8 +17,8 @@ from nyala.replica.base import RowCode
 from nyala.replica.rows import SourceKey
 
 from .errors import TaskFailed
+from .patience import KAFKA_TIMEOUT_S, check_reachable, producer_options
 
-FLUSH_TIMEOUT_S = 60.0
 LETTER_BYTES_MAX = 32 << 20
 """Of the dead-letter topic: a letter is larger than its record, which may be as large as its own topic allows."""
 
@@ -78,11 +78,13 @@ def encode_letter(origin: Origin, letter: DeadLetter) -> bytes:
 class DeadLetterSink:
     """One producer per worker process, kept over tasks. Concurrency: one thread."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, timeout_s: float = KAFKA_TIMEOUT_S) -> None:
+        check_reachable(bootstrap)
         self._topic = topic
+        self._timeout_s = timeout_s
         self._futures: list[Any] = []
         self._producer = KafkaProducer(
-            bootstrap_servers=bootstrap, acks="all", enable_idempotence=True, max_request_size=LETTER_BYTES_MAX
+            bootstrap_servers=bootstrap, max_request_size=LETTER_BYTES_MAX, **producer_options(timeout_s)
         )
 
     def put(self, origin: Origin, letter: DeadLetter) -> None:
@@ -96,8 +98,8 @@ class DeadLetterSink:
         if not futures:
             return
         try:
-            self._producer.flush(timeout=FLUSH_TIMEOUT_S)
+            self._producer.flush(timeout=self._timeout_s)
             for future in futures:
-                future.get(timeout=FLUSH_TIMEOUT_S)
+                future.get(timeout=self._timeout_s)
         except KafkaError as error:
             raise TaskFailed(f"dead letters could not be produced to {self._topic}: {error}", fatal=False) from error

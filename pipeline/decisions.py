@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafka import KafkaProducer
+from kafka.errors import KafkaError
 
 from nyala import schemas
 from nyala.replica.base import Refused, check
@@ -20,6 +21,7 @@ from nyala.replica.client import Client, parse_masters
 from nyala.replica.steer import Outcome, Result, execute
 
 from .errors import QueryInterrupted, QueryRefused, of_refusal, of_spark
+from .patience import CLOSE_TIMEOUT_S, KAFKA_TIMEOUT_S, check_reachable, producer_options, spark_options
 from .session import raise_if_ended
 from .topics import Topics
 
@@ -44,6 +46,8 @@ class DecisionsOptions:
     executor: str = "spark"
     """Who carried it out, as `outcomes` shows it."""
     available_now: bool = False
+    kafka_timeout_s: float = KAFKA_TIMEOUT_S
+    """As of the ingest query."""
 
     def __post_init__(self) -> None:
         check(bool(self.masters and self.bootstrap and self.checkpoint), "masters, bootstrap and checkpoint are needed")
@@ -109,12 +113,13 @@ class DecisionsQuery:
         self._query: Any = None
         self._failure: BaseException | None = None
         self._client = Client(parse_masters(options.masters))
-        self._producer = KafkaProducer(bootstrap_servers=options.bootstrap, acks="all", enable_idempotence=True)
+        self._producer: Any = None
 
     def run(self) -> None:
         """Run until the query ends. QueryRefused or QueryInterrupted, as for ingest."""
         try:
             self._ensure_topics()
+            self._producer = self._new_producer()
             self._query = self._start()
             self._query.awaitTermination()
             if self._failure is not None:
@@ -133,7 +138,7 @@ class DecisionsQuery:
             raise ended from error
         finally:
             self.stop()
-            self._producer.close()
+            self._close_producer()
             self._client.close()
 
     def stop(self) -> None:
@@ -144,8 +149,21 @@ class DecisionsQuery:
         except Exception:  # noqa: BLE001 - the JVM may be going down with us, and the query with it
             return
 
+    def _new_producer(self) -> Any:
+        bootstrap = self._options.bootstrap
+        check_reachable(bootstrap)
+        return KafkaProducer(bootstrap_servers=bootstrap, **producer_options(self._options.kafka_timeout_s))
+
+    def _close_producer(self) -> None:
+        try:
+            if self._producer is not None:
+                self._producer.close(timeout=CLOSE_TIMEOUT_S)
+        except KafkaError:
+            # An outcome that did not get out: its micro-batch runs again.
+            return
+
     def _ensure_topics(self) -> None:
-        topics = Topics(self._options.bootstrap)
+        topics = Topics(self._options.bootstrap, self._options.kafka_timeout_s)
         try:
             # As the masters make them; whoever is first.
             topics.ensure(self._options.decisions_topic, DECISIONS_PARTITIONS, configs={"cleanup.policy": "compact"})
@@ -156,6 +174,7 @@ class DecisionsQuery:
     def _start(self) -> Any:
         options = self._options
         reader = self._spark.readStream.format("kafka").option("kafka.bootstrap.servers", options.bootstrap)
+        reader = reader.options(**spark_options(options.kafka_timeout_s))
         reader = reader.option("subscribe", options.decisions_topic).option("startingOffsets", "earliest")
         # The topic is compacted: a decision that is gone was replaced or withdrawn.
         reader = reader.option("failOnDataLoss", "false").option("kafka.isolation.level", "read_committed")
@@ -180,7 +199,7 @@ class DecisionsQuery:
             record = outcome.record(self._options.executor, time.time_ns() // 1000)
             value = schemas.encode("outcome", record)
             sent.append(self._producer.send(self._options.outcomes_topic, key=outcome.tablet_id.encode(), value=value))
-        self._producer.flush()
+        self._producer.flush(timeout=self._options.kafka_timeout_s)
         for future, outcome in zip(sent, outcomes, strict=True):
-            future.get()
+            future.get(timeout=self._options.kafka_timeout_s)
             self._report(outcome)

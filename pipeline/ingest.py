@@ -24,6 +24,7 @@ from .dead_letters import LETTER_BYTES_MAX
 from .errors import QueryInterrupted, QueryRefused, of_refusal, of_spark
 from .lease import SourceLease
 from .owner import new_owner_run
+from .patience import KAFKA_TIMEOUT_S, spark_options
 from .progress import Progress
 from .session import raise_if_ended
 from .task import KAFKA_COLUMNS, RESULT_SCHEMA, SEND_DEADLINE_S, TaskPlan, run_task
@@ -76,6 +77,8 @@ class IngestOptions:
     """More than these in one run end the query."""
     batch_bytes: int = limits.BATCH_TARGET_BYTES
     send_deadline_s: float = SEND_DEADLINE_S
+    kafka_timeout_s: float = KAFKA_TIMEOUT_S
+    """How long each Kafka client waits for a broker that does not answer, before the run ends to be started again."""
     kafka: Mapping[str, str] = field(default_factory=dict)
     """More options for Spark's Kafka source, as `kafka.security.protocol`."""
 
@@ -102,7 +105,7 @@ class IngestQuery:
         self._options = options
         self._report = report
         self._client = Client(parse_masters(options.masters))
-        self._topics = Topics(options.bootstrap)
+        self._topics = Topics(options.bootstrap, options.kafka_timeout_s)
         self._failure: BaseException | None = None
         self._query: Any = None
         self._lease: SourceLease | None = None
@@ -218,7 +221,7 @@ class IngestQuery:
         # The consumer hands over 500 records at a time unless told otherwise, and each hand-over costs.
         reader = reader.option("kafka.max.poll.records", "20000").option("kafka.max.partition.fetch.bytes", "4194304")
         reader = reader.option("maxOffsetsPerTrigger", str(options.offsets_per_trigger_max))
-        reader = reader.options(**options.kafka)
+        reader = reader.options(**{**spark_options(options.kafka_timeout_s), **options.kafka})
         writer = reader.load().select(*KAFKA_COLUMNS).writeStream.foreachBatch(partial(self._micro_batch, lease))
         writer = writer.queryName(f"nyala ingest {options.table}").option("checkpointLocation", options.checkpoint)
         if options.available_now:
@@ -273,6 +276,7 @@ class IngestQuery:
             known={partition: dict(known) for partition, known in self._known.items()},
             batch_bytes=self._options.batch_bytes,
             deadline_s=self._options.send_deadline_s,
+            kafka_timeout_s=self._options.kafka_timeout_s,
         )
 
     def _in_background(self, work: Callable[[], None], name: str) -> None:
@@ -280,7 +284,7 @@ class IngestQuery:
 
     def _watch_topic(self) -> None:
         """Notice a topic that was deleted, recreated or grown while no micro-batch looks at it."""
-        topics = Topics(self._options.bootstrap)
+        topics = Topics(self._options.bootstrap, self._options.kafka_timeout_s)
         try:
             while not self._stopping.wait(self._options.lease_s / 3):
                 try:

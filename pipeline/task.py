@@ -19,6 +19,7 @@ from .dead_letters import DeadLetter, DeadLetterSink, Origin
 from .decode import RowDecoder, WriterSchema
 from .errors import TaskFailed
 from .framing import Framing
+from .patience import KAFKA_TIMEOUT_S
 from .row_schema import OP_HEADER
 from .sender import Sender, Writer
 from .topics import TopicIdentity
@@ -62,6 +63,7 @@ class TaskPlan:
     batch_bytes: int = limits.BATCH_TARGET_BYTES
     deadline_s: float = SEND_DEADLINE_S
     """For one batch with all its retries."""
+    kafka_timeout_s: float = KAFKA_TIMEOUT_S
 
 
 @dataclass
@@ -138,7 +140,7 @@ class Task:
         source = SourceKey(plan.topic.cluster_id, plan.topic.topic_id, partition)
         self._origin = Origin(plan.table.name, plan.table.table_id, plan.topic.topic, source, position.generation)
         self._records = _Records()
-        self._sink = sink or worker.sink_for(plan.bootstrap, plan.dead_letter_topic)
+        self._sink = sink or worker.sink_for(plan.bootstrap, plan.dead_letter_topic, plan.kafka_timeout_s)
         self._decoder = decoder_of(plan)
         known = plan.known.get(partition, {})
         writer = writer or worker.client_for(plan.masters, plan.deadline_s).source_writer(
@@ -160,7 +162,6 @@ class Task:
                 if batch.num_rows:
                     self._take(batch)
             self._sender.flush()
-            crash.reach(crash.BEFORE_DEAD_LETTERS)
             # Before the task succeeds: what is neither in a table nor here would be lost.
             self._sink.flush()
         finally:
@@ -196,6 +197,7 @@ class Task:
         self._last_offset = int(offsets[-1])
 
     def _row_failed(self, error: RowError) -> None:
+        crash.reach(crash.BEFORE_DEAD_LETTERS)
         self._bury(error.offset, error.code, error.column)
 
     def _bury(self, offset: int, code: RowCode, column: str) -> None:

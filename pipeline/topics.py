@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,10 +11,9 @@ from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, Ne
 from kafka.errors import KafkaError, TopicAlreadyExistsError
 
 from .errors import QueryInterrupted, QueryRefused
+from .patience import KAFKA_TIMEOUT_S, check_reachable, client_options
 
 _UNKNOWN_TOPIC = 3
-REQUEST_TIMEOUT_MS = 20_000
-CONNECT_TIMEOUT_S = 5.0
 
 
 def writes_topic(table: str) -> str:
@@ -55,9 +53,9 @@ class TopicIdentity:
 class Topics:
     """Admin calls over one kept connection. QueryInterrupted when Kafka does not answer. Concurrency: one thread."""
 
-    def __init__(self, bootstrap: str, options: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, bootstrap: str, timeout_s: float = KAFKA_TIMEOUT_S) -> None:
         self._bootstrap = bootstrap
-        self._options = dict(options or {})
+        self._options = client_options(timeout_s)
         self._kept: Any = None
 
     def identity(self, topic: str) -> TopicIdentity:
@@ -104,7 +102,7 @@ class Topics:
 
     def offsets(self, topic: str, partitions: int, *, latest: bool = False) -> dict[int, int]:
         """First (or, with `latest`, next) offset of each partition."""
-        self._check_reachable()
+        check_reachable(self._bootstrap)
         try:
             consumer = KafkaConsumer(bootstrap_servers=self._bootstrap, **self._options)
             try:
@@ -135,24 +133,11 @@ class Topics:
             self._kept.close()
             self._kept = None
 
-    def _check_reachable(self) -> None:
-        """QueryInterrupted at once if no broker listens: a client whose constructor fails leaves its thread behind."""
-        trouble: OSError | None = None
-        for address in self._bootstrap.split(","):
-            host, _, port = address.strip().rpartition(":")
-            try:
-                socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S).close()
-                return
-            except OSError as error:
-                trouble = error
-        raise QueryInterrupted(f"Kafka at {self._bootstrap} does not answer: {trouble}") from trouble
-
     def _call(self, ask: Any) -> Any:
         try:
             if self._kept is None:
-                self._check_reachable()
-                options = {"request_timeout_ms": REQUEST_TIMEOUT_MS, **self._options}
-                self._kept = KafkaAdminClient(bootstrap_servers=self._bootstrap, **options)
+                check_reachable(self._bootstrap)
+                self._kept = KafkaAdminClient(bootstrap_servers=self._bootstrap, **self._options)
             return ask(self._kept)
         except TopicAlreadyExistsError as error:
             raise QueryInterrupted(str(error)) from error

@@ -11,6 +11,7 @@ from functools import lru_cache
 from nyala.replica.client import Client, ClientOptions, parse_masters
 
 from .dead_letters import DeadLetterSink
+from .patience import KAFKA_TIMEOUT_S
 
 
 def client_for(masters: str, write_timeout_s: float = 120.0) -> Client:
@@ -18,9 +19,9 @@ def client_for(masters: str, write_timeout_s: float = 120.0) -> Client:
     return _client(os.getpid(), masters, write_timeout_s)
 
 
-def sink_for(bootstrap: str, topic: str) -> DeadLetterSink:
+def sink_for(bootstrap: str, topic: str, timeout_s: float = KAFKA_TIMEOUT_S) -> DeadLetterSink:
     """This process's producer of dead letters."""
-    return _sink(os.getpid(), bootstrap, topic)
+    return _sink(os.getpid(), bootstrap, topic, timeout_s)
 
 
 @lru_cache(maxsize=4)
@@ -29,5 +30,5 @@ def _client(pid: int, masters: str, write_timeout_s: float) -> Client:
 
 
 @lru_cache(maxsize=8)
-def _sink(pid: int, bootstrap: str, topic: str) -> DeadLetterSink:
-    return DeadLetterSink(bootstrap, topic)
+def _sink(pid: int, bootstrap: str, topic: str, timeout_s: float) -> DeadLetterSink:
+    return DeadLetterSink(bootstrap, topic, timeout_s)

@@ -1,15 +1,11 @@
-"""The ingest query from its real entry point, and its promise: exactly once through replay and a lost checkpoint."""
+"""The ingest query and its promise: exactly once through replay and a lost checkpoint."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from nyala.infra.local.jobs import JobProcess
 from nyala.pipeline import RowPublisher
 from nyala.replica.rows import RowOp
-from tests.harness.cluster import wait_until
 from tests.harness.road import SCHEMA, Road, event, key_of, row
 
 pytestmark = pytest.mark.e2e
@@ -43,30 +39,3 @@ def test_topic_becomes_table_exactly_once_through_replay_and_lost_checkpoint(roa
     lane.run()
     assert lane.rows() == expected
     assert {(one.place, one.record["reason"]) for one in lane.letters()} == letters
-
-
-def test_job_under_spark_submit_streams_and_gives_its_lease_back_at_sigterm(road: Road) -> None:
-    """Goal: the real entry point ingests, and an orderly end leaves no lease to wait for.
-
-    Method: spark-submit as a stream; SIGTERM to the job; its owner is gone, and another query may begin.
-    """
-    lane = road.lane("submitted", partitions=2)
-    lane.publish([row(k) for k in range(500)], RowOp.INSERT)
-    events: list[dict[str, Any]] = []
-    arguments = ["--table", lane.name, "--masters", road.stack.masters, "--kafka", road.kafka]
-    arguments += ["--checkpoint", str(lane.checkpoint), "--lease-s", "600", "--owner-wait-s", "0"]
-    job = JobProcess("ingest", arguments, road.folder / "submitted.log", on_event=events.append)
-    job.start()
-    try:
-        wait_until(lambda: sum(e.get("records", 0) for e in list(events)) >= 500, "the job reads", 120)
-        wait_until(lambda: lane.position().done + lane.position(1).done == 500, "done is said", 30)
-        assert lane.position().owner_run
-        job.stop()
-    finally:
-        job.kill()
-    # The JVM is what `stop` waits for; the driver beside it gives the lease back, which else has ten minutes to run.
-    wait_until(lambda: {lane.position(p).owner_run for p in (0, 1)} == {""}, "the lease is given back", 20)
-    lane.publish([row(500)])
-    lane.lose_checkpoint()
-    assert sum(p.applied for p in lane.run()) == 1
-    assert lane.rows() == {k: row(k) for k in range(501)}

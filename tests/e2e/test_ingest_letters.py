@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nyala.pipeline import QueryInterrupted, QueryRefused, replay_letters, row_schema_json
+from nyala.pipeline import QueryRefused, replay_letters, row_schema_json
 from nyala.replica.base import RowCode
 from nyala.replica.rows import RowOp
 from tests.harness.road import SCHEMA, Lane, Road, event, key_of, row, writer_info
@@ -114,24 +114,3 @@ def test_letters_beyond_the_limit_end_the_query(road: Road) -> None:
         lane.run(dead_letters_max=3)
     lane.run(dead_letters_max=4)
     assert len(lane.letters()) == 4 and lane.rows() == {1: row(1)}
-
-
-def test_letters_driver_dies_between_apply_and_letter_exactly_one_comes(road: Road) -> None:
-    """Goal: an insert that failed is told once and with its reason, though it is a replay when it is told.
-
-    Method: every worker dies after the tablets' acknowledgement and before the letter, until the run ends; a fresh
-    query, which knows only the checkpoint, goes on. A driver that dies there leaves the same: its memory is lost.
-    """
-    lane = road.lane("between")
-    lane.publish([row(k) for k in range(200)], RowOp.INSERT)
-    lane.publish([row(7, "doubled")], RowOp.INSERT)
-    with road.workers_die_at("pipeline.before_dead_letters"), pytest.raises(QueryInterrupted):
-        lane.run()
-    assert lane.letter_count() == 0
-    assert lane.rows() == {k: row(k) for k in range(200)}
-    (again,) = lane.run()
-    assert (again.applied, again.replayed) == (0, 201)
-    (letter,) = lane.letters()
-    assert (letter.record["reason"], letter.record["kafka_offset"]) == ("ALREADY_PRESENT", 200)
-    assert lane.letter_count() == 1
-    assert lane.rows() == {k: row(k) for k in range(200)}

@@ -7,7 +7,8 @@ import os
 import shlex
 import shutil
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from kafka import KafkaProducer
 from nyala import schemas
 from nyala.infra.local import Supervisor
 from nyala.pipeline import (
+    DecisionsOptions,
+    DecisionsQuery,
     Framing,
     IngestOptions,
     IngestQuery,
@@ -53,6 +56,7 @@ SCHEMA = TableSchema(
     ("k",),
 )
 Row = dict[str, Any]
+RESTARTS = RestartOptions(backoff_s_min=0.2, backoff_s_max=2.0)
 
 
 def row(k: int, v: str = "") -> Row:
@@ -140,6 +144,40 @@ class Road:
         wait_until(there, f"topic {topic} is there")
         topics.close()
 
+    def homes(self, tablet_id: str) -> list[str]:
+        """Members of a tablet's committed config as its leader has it; empty while none leads."""
+        for server in self.client.list_servers().servers:
+            for status in self.client.list_tablets(server, [tablet_id]):
+                if status.role == "LEADER":
+                    return sorted(member.uuid for member in status.committed_config.members)
+        return []
+
+    def strangers(self, tablet_id: str) -> list[str]:
+        """Servers without a replica of a tablet."""
+        homes = self.homes(tablet_id)
+        return sorted(s.uuid for s in self.client.list_servers().servers if s.uuid not in homes)
+
+    @contextmanager
+    def deciding(self, restarts: RestartOptions = RESTARTS, **changed: Any) -> Iterator[RunningQuery]:
+        """The decisions query on a thread of its own."""
+        checkpoint = str(self.folder / "checkpoint-decisions")
+        options = DecisionsOptions(masters=self.stack.masters, bootstrap=self.kafka, checkpoint=checkpoint, **changed)
+        running = RunningQuery("decisions", lambda: DecisionsQuery(self.spark, options), restarts)
+        try:
+            yield running
+        finally:
+            running.stop()
+
+    @contextmanager
+    def kafka_away(self) -> Iterator[None]:
+        """kill -9 of the broker, which is back at the end."""
+        self.stack.kill_for_good("kafka")
+        wait_until(lambda: self.stack.children["kafka"].pid is None, "the broker is gone", 20)
+        try:
+            yield
+        finally:
+            self.stack.start_child("kafka")
+
     @contextmanager
     def workers_die_at(self, point: str) -> Iterator[None]:
         """Queries that start meanwhile have workers with this crash point armed: Spark keys workers by environment."""
@@ -211,9 +249,9 @@ class Lane:
         return told
 
     @contextmanager
-    def running(self, **changed: Any) -> Iterator[Running]:
+    def running(self, restarts: RestartOptions = RESTARTS, **changed: Any) -> Iterator[Running]:
         """The query as a stream on a thread of its own."""
-        running = Running(self, self.options(available_now=False, **changed))
+        running = Running(self, self.options(available_now=False, **changed), restarts)
         try:
             yield running
         finally:
@@ -272,30 +310,54 @@ class Lane:
         return found
 
 
-class Running:
+class RunningQuery:
     """A query that runs on a thread, restarted like the job does."""
 
-    def __init__(self, lane: Lane, options: IngestOptions) -> None:
-        self.progress: list[Progress] = []
+    def __init__(self, name: str, make: Callable[[], IngestQuery | DecisionsQuery], restarts: RestartOptions) -> None:
         self.told: list[str] = []
         self.error: BaseException | None = None
-        self._lane = lane
-        self._options = options
-        self._query: IngestQuery | None = None
-        self._stopping = False
-        self._thread = threading.Thread(target=self._run, name=f"ingest {lane.name}", daemon=True)
+        self._make = make
+        self._restarts = restarts
+        self._query: IngestQuery | DecisionsQuery | None = None
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
+    def _tell(self, text: str) -> None:
+        """Keep it, and show it with the test's output when that is red."""
+        self.told.append(text)
+        print(f"{time.strftime('%H:%M:%S')} {self._thread.name}: {text}")
+
     def _once(self) -> None:
-        self._query = IngestQuery(self._lane.road.spark, self._options, self.progress.append)
+        self._query = self._make()
         self._query.run()
 
     def _run(self) -> None:
-        restarts = RestartOptions(backoff_s_min=0.2, backoff_s_max=2.0)
         try:
-            run_with_restarts(self._once, restarts, self.told.append)
+            run_with_restarts(self._once, self._restarts, self._tell)
         except BaseException as error:  # noqa: BLE001 - what it ended with is what the test asks for
             self.error = error
+
+    def wait_error(self, timeout_s: float = 60.0) -> BaseException:
+        """What the query ended with by itself."""
+        self._thread.join(timeout_s)
+        assert not self._thread.is_alive() and self.error is not None, self.told
+        return self.error
+
+    def stop(self) -> None:
+        if self._query is not None:
+            self._query.stop()
+        self._thread.join(60)
+        assert not self._thread.is_alive()
+
+
+class Running(RunningQuery):
+    """A lane's ingest query on a thread."""
+
+    def __init__(self, lane: Lane, options: IngestOptions, restarts: RestartOptions) -> None:
+        self.progress: list[Progress] = []
+        self._lane = lane
+        make = lambda: IngestQuery(lane.road.spark, options, self.progress.append)  # noqa: E731
+        super().__init__(f"ingest {lane.name}", make, restarts)
 
     @property
     def records(self) -> int:
@@ -311,15 +373,3 @@ class Running:
             return any(p.source.kafka_partition == partition and p.done >= done for p in found)
 
         wait_until(there, f"done is {done}", timeout_s)
-
-    def wait_error(self, timeout_s: float = 60.0) -> BaseException:
-        """What the query ended with by itself."""
-        self._thread.join(timeout_s)
-        assert not self._thread.is_alive() and self.error is not None, (self.told, self.progress)
-        return self.error
-
-    def stop(self) -> None:
-        if self._query is not None:
-            self._query.stop()
-        self._thread.join(60)
-        assert not self._thread.is_alive()

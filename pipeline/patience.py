@@ -1,0 +1,67 @@
+"""How long the pipeline's Kafka clients, in Python and in Spark, wait for a broker that does not answer.
+
+One number sets all: what a client does in that time is its own affair, what comes after it is ours. At the default,
+each client has about the time that it has by its own defaults.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+from nyala.replica.base import check
+
+from .errors import QueryInterrupted, QueryRefused
+
+KAFKA_TIMEOUT_S = 60.0
+CONNECT_TIMEOUT_S = 5.0
+CLOSE_TIMEOUT_S = 2.0
+"""For closing a producer: what was not acknowledged by then is said again, or told by who waits for it."""
+RECONNECT_MS_MAX = 5_000
+
+
+def client_options(timeout_s: float) -> dict[str, Any]:
+    """For kafka-python's admin client and consumer: a third of the time for one request."""
+    check(timeout_s > 0, "a timeout is positive", timeout_s=timeout_s)
+    third = int(timeout_s * 1000 / 3)
+    return {"request_timeout_ms": third, "bootstrap_timeout_ms": third, "reconnect_backoff_max_ms": RECONNECT_MS_MAX}
+
+
+def producer_options(timeout_s: float) -> dict[str, Any]:
+    """For kafka-python's producer: acks=all, without doubles, and the whole time for one record with its retries."""
+    whole = int(timeout_s * 1000)
+    return {
+        **client_options(timeout_s),
+        "acks": "all",
+        "enable_idempotence": True,
+        "delivery_timeout_ms": whole,
+        "max_block_ms": whole,
+    }
+
+
+def spark_options(timeout_s: float) -> dict[str, str]:
+    """For Spark's Kafka source: it asks for offsets three times, and its tasks poll for twice the time."""
+    whole = int(timeout_s * 1000)
+    return {
+        "kafka.default.api.timeout.ms": str(whole),
+        "kafka.request.timeout.ms": str(whole // 2),
+        "kafkaConsumer.pollTimeoutMs": str(whole * 2),
+    }
+
+
+def check_reachable(bootstrap: str) -> None:
+    """QueryInterrupted at once if no broker listens: a client whose constructor fails leaves its thread behind.
+
+    QueryRefused for what is no address.
+    """
+    trouble: OSError | None = None
+    for address in bootstrap.split(","):
+        host, _, port = address.strip().rpartition(":")
+        if not host or not port.isdigit() or not 0 < int(port) < 1 << 16:
+            raise QueryRefused(f"Kafka is at host:port[,host:port], not at {bootstrap!r}")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S).close()
+            return
+        except OSError as error:
+            trouble = error
+    raise QueryInterrupted(f"Kafka at {bootstrap} does not answer: {trouble}") from trouble

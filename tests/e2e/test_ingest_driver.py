@@ -1,0 +1,68 @@
+"""The driver, a JVM and an interpreter under spark-submit: killed, doubled, halved, stopped while Kafka is away."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from nyala.pipeline import QueryRefused
+from nyala.replica.rows import RowOp
+from tests.harness.cluster import wait_until
+from tests.harness.drivers import Driver, is_gone, kill, wait_paused
+from tests.harness.road import Road, row
+
+pytestmark = pytest.mark.e2e
+
+
+def test_driver_killed_between_apply_and_letter_comes_back_at_once_and_tells_it_once(
+    road: Road, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: an insert that failed has exactly one distinct letter, and a dead driver's lease is not waited for.
+
+    Method: the worker pauses when the tablets have answered and no letter is out; kill -9 of JVM and interpreter. A
+    second driver on the same checkpoint, with no patience though the lease has ten minutes to run, replays. While it
+    lives, a third is refused. Then Kafka goes away and SIGTERM comes: the job ends, and gives its lease back.
+    """
+    lane = road.lane("between")
+    lane.publish([row(k) for k in range(200)], RowOp.INSERT)
+    lane.publish([row(7, "doubled")], RowOp.INSERT)
+    paused = road.folder / "paused"
+    monkeypatch.setenv("NYALA_PAUSE_POINT", f"pipeline.before_dead_letters:{paused}")
+    with Driver.of_lane(lane) as first:
+        worker = wait_paused(paused)
+        dead = lane.position().owner_run
+        assert dead.split("/")[1] == str(first.python_pid)
+        first.job.kill()
+        wait_until(lambda: is_gone(worker), "the worker ends with its driver", 30)
+    monkeypatch.delenv("NYALA_PAUSE_POINT")
+    assert lane.rows() == {k: row(k) for k in range(200)} and lane.letter_count() == 0
+    assert lane.position().owner_run == dead and lane.position().done == 0
+    with Driver.of_lane(lane) as second:
+        second.wait_records(201)
+        assert (second.total("applied"), second.total("replayed"), second.total("dead_letters")) == (0, 201, 1)
+        (letter,) = lane.letters()
+        assert (letter.record["reason"], letter.record["kafka_offset"]) == ("ALREADY_PRESENT", 200)
+        wait_until(lambda: lane.position().done == 201, "done is said", 30)
+        with pytest.raises(QueryRefused, match=f"another query owns this source.*owner={lane.position().owner_run}"):
+            lane.run()
+        with road.kafka_away():
+            second.job.stop()
+            assert second.job.wait() != -signal.SIGKILL, "it ended by itself"
+            wait_until(lambda: not lane.position().owner_run, "the lease is given back", 20)
+    assert lane.rows() == {k: row(k) for k in range(200)} and lane.letter_count() == 1
+
+
+def test_driver_half_that_is_left_ends_and_gives_the_lease_back(road: Road) -> None:
+    """Goal: no orphan. Method: kill -9 of the JVM under one job, of the interpreter under another."""
+    lane = road.lane("halved")
+    lane.publish([row(1)])
+    arguments = ["--masters", road.stack.masters, "--kafka", road.kafka, "--checkpoint", str(road.folder / "decided")]
+    with Driver("decisions", arguments, road.folder / "decided.log") as decisions, Driver.of_lane(lane) as ingest:
+        ingest.wait_records(1)
+        interpreter = ingest.python_pid
+        kill(ingest.jvm_pid)
+        wait_until(lambda: is_gone(interpreter), "the interpreter ends with its JVM", 30)
+        wait_until(lambda: not lane.position().owner_run, "the lease is given back", 10)
+        kill(decisions.python_pid)
+        assert decisions.job.wait(30) not in (0, -signal.SIGKILL)

@@ -1,0 +1,104 @@
+"""Jobs under spark-submit as tests need them: what they told, their two processes, a worker that waits for its end."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from nyala.infra.local.jobs import JobProcess
+from tests.harness.cluster import wait_until
+from tests.harness.road import Lane
+
+
+class Driver:
+    """One job: Spark's JVM and, under it, the Python that runs the job's script."""
+
+    def __init__(self, job: str, arguments: list[str], log_file: Path) -> None:
+        self.events: list[dict[str, Any]] = []
+        self.job = JobProcess(job, arguments, log_file, on_event=self.events.append)
+
+    @classmethod
+    def of_lane(cls, lane: Lane, *more: str) -> Driver:
+        """Ingest of a lane, on its checkpoint. A lease that nobody would wait for, and no patience with another's."""
+        arguments = ["--table", lane.name, "--masters", lane.road.stack.masters, "--kafka", lane.road.kafka]
+        arguments += ["--checkpoint", str(lane.checkpoint), "--lease-s", "600", "--owner-wait-s", "0", *more]
+        return cls("ingest", arguments, lane.road.folder / f"{lane.name}.log")
+
+    def __enter__(self) -> Driver:
+        self.job.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.job.kill()
+
+    @property
+    def jvm_pid(self) -> int:
+        assert self.job.process is not None
+        return self.job.process.pid
+
+    @property
+    def python_pid(self) -> int:
+        """The JVM's child that runs the job's script; its workers come from a daemon of another command."""
+
+        def found() -> int:
+            return next((p for p in children_of(self.jvm_pid) if b"/jobs/" in command_of(p)), 0)
+
+        return wait_until(found, "the driver's interpreter runs", 60)
+
+    def total(self, name: str) -> int:
+        """Sum of one number over the micro-batches that were told."""
+        return sum(each.get(name, 0) for each in list(self.events))
+
+    def wait_records(self, records: int) -> None:
+        """Until so many records were read."""
+
+        def there() -> bool:
+            assert self.job.running, self.job.messages
+            return self.total("records") >= records
+
+        wait_until(there, f"the job has read {records} records", 120)
+
+
+def children_of(pid: int) -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == pid:
+            found.append(int(path.parent.name))
+    return found
+
+
+def command_of(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def is_gone(pid: int) -> bool:
+    """Whether the process has ended; one that only waits to be reaped has."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True
+
+
+def wait_paused(file: Path) -> int:
+    """Pid of the worker that paused at the armed point."""
+
+    def paused() -> int:
+        return int(file.read_text() or 0) if file.exists() else 0
+
+    pid = wait_until(paused, "a worker pauses", 120)
+    assert not is_gone(pid)
+    return pid
+
+
+def kill(pid: int) -> None:
+    """kill -9, and wait until it is gone."""
+    os.kill(pid, 9)
+    wait_until(lambda: is_gone(pid), f"process {pid} is gone")
