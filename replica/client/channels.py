@@ -11,6 +11,8 @@ import grpc
 from nyala.replica.base import Address
 from nyala.replica.rpc import CHANNEL_OPTIONS, pb_grpc
 
+from .write_streams import SmallWrites
+
 
 class Channels:
     """Stubs by address.
@@ -23,11 +25,21 @@ class Channels:
         self._pid = os.getpid()
         self._channels: dict[Address, Any] = {}
         self._stubs: dict[tuple[Address, str], Any] = {}
+        self._writes: dict[Address, SmallWrites] = {}
         self._closed = False
 
     def tablet_server(self, address: Address) -> Any:
         """TabletService stub."""
         return self._stub(address, "tablet", pb_grpc.TabletServiceStub)
+
+    def small_writes(self, address: Address) -> SmallWrites:
+        """Writes that a thread waits for, to the TabletService there."""
+        stub = self.tablet_server(address)
+        with self._lock:
+            found = self._writes.get(address)
+            if found is None:
+                found = self._writes[address] = SmallWrites(stub)
+            return found
 
     def master(self, address: Address) -> Any:
         """MasterService stub."""
@@ -41,7 +53,7 @@ class Channels:
         if self._pid != os.getpid():
             self._lock = threading.Lock()
             self._pid = os.getpid()
-            self._channels, self._stubs = {}, {}
+            self._channels, self._stubs, self._writes = {}, {}, {}
         with self._lock:
             if self._closed:
                 raise RuntimeError("this client is closed")
@@ -59,6 +71,6 @@ class Channels:
         with self._lock:
             self._closed = True
             channels = list(self._channels.values()) if self._pid == os.getpid() else []
-            self._channels, self._stubs = {}, {}
+            self._channels, self._stubs, self._writes = {}, {}, {}
         for channel in channels:
             channel.close()

@@ -10,7 +10,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import grpc
@@ -24,6 +23,7 @@ from .calls import TabletCalls
 from .identities import Identities, Identity
 from .retry import Attempts, Deadline, final, refusal_of_rpc_error
 from .tables import TableHandle
+from .write_streams import SmallWrites
 
 GAP_RETRIES_MAX = 3
 """A GAP right after a failover may come from a leader that has not applied all of its log yet."""
@@ -59,14 +59,14 @@ def write_request(handle: TableHandle, tablet_id: str, batch: WireBatch) -> pb.W
 class _CallWhenAsked:
     """An attempt that begins when its outcome is asked for.
 
-    Where nothing else is to be sent meanwhile, a call by the thread itself costs half of one that runs beside it.
+    Where the thread sends nothing else meanwhile, waiting itself costs half of a call that runs beside it.
     """
 
-    def __init__(self, method: Any, request: pb.WriteRequest, timeout_s: float) -> None:
-        self._method, self._request, self._timeout_s = method, request, timeout_s
+    def __init__(self, writes: SmallWrites, request: pb.WriteRequest, timeout_s: float) -> None:
+        self._writes, self._request, self._timeout_s = writes, request, timeout_s
 
     def result(self) -> Any:
-        return self._method(self._request, timeout=self._timeout_s)
+        return self._writes.write(self._request, self._timeout_s)
 
     def cancel(self) -> None:
         """Nothing is under way."""
@@ -155,9 +155,11 @@ class WriteWindow:
             item.uuid, address = self._calls.locator.leader(item.request.tablet_id)
             item.request.dest_uuid = item.uuid
             item.request.propagated_time = self._calls.time_seen
-            stub = self._calls.channels.tablet_server(address)
-            begin = partial(_CallWhenAsked, stub.Write) if item.alone else stub.Write.future
-            item.call = begin(item.request, item.attempts.timeout_s)
+            channels, timeout_s = self._calls.channels, item.attempts.timeout_s
+            if item.alone:
+                item.call = _CallWhenAsked(channels.small_writes(address), item.request, timeout_s)
+            else:
+                item.call = channels.tablet_server(address).Write.future(item.request, timeout=timeout_s)
         except Refused as e:
             item.error = e
 

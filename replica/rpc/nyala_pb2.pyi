@@ -548,6 +548,34 @@ class WriteReply(_message.Message):
     rows_replayed: int
     def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., row_errors: _Optional[_Iterable[_Union[RowErrorPb, _Mapping]]] = ..., hybrid_time: _Optional[int] = ..., last_offset: _Optional[int] = ..., rows_applied: _Optional[int] = ..., rows_replayed: _Optional[int] = ...) -> None: ...
 
+class NumberedWrite(_message.Message):
+    __slots__ = ("number", "request")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    request: WriteRequest
+    def __init__(self, number: _Optional[int] = ..., request: _Optional[_Union[WriteRequest, _Mapping]] = ...) -> None: ...
+
+class WriteBundle(_message.Message):
+    __slots__ = ("writes",)
+    WRITES_FIELD_NUMBER: _ClassVar[int]
+    writes: _containers.RepeatedCompositeFieldContainer[NumberedWrite]
+    def __init__(self, writes: _Optional[_Iterable[_Union[NumberedWrite, _Mapping]]] = ...) -> None: ...
+
+class NumberedReply(_message.Message):
+    __slots__ = ("number", "reply")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    REPLY_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    reply: WriteReply
+    def __init__(self, number: _Optional[int] = ..., reply: _Optional[_Union[WriteReply, _Mapping]] = ...) -> None: ...
+
+class ReplyBundle(_message.Message):
+    __slots__ = ("replies",)
+    REPLIES_FIELD_NUMBER: _ClassVar[int]
+    replies: _containers.RepeatedCompositeFieldContainer[NumberedReply]
+    def __init__(self, replies: _Optional[_Iterable[_Union[NumberedReply, _Mapping]]] = ...) -> None: ...
+
 class Predicate(_message.Message):
     __slots__ = ("column", "op", "values")
     COLUMN_FIELD_NUMBER: _ClassVar[int]

@@ -405,6 +405,11 @@ class TabletServiceStub:
                 request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.WriteRequest.SerializeToString,
                 response_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.WriteReply.FromString,
                 _registered_method=True)
+        self.WriteStream = channel.stream_stream(
+                '/nyala.v1.TabletService/WriteStream',
+                request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.WriteBundle.SerializeToString,
+                response_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ReplyBundle.FromString,
+                _registered_method=True)
         self.Scan = channel.unary_stream(
                 '/nyala.v1.TabletService/Scan',
                 request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ScanRequest.SerializeToString,
@@ -477,6 +482,12 @@ class TabletServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Write(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WriteStream(self, request_iterator, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -566,6 +577,11 @@ def add_TabletServiceServicer_to_server(servicer, server):
                     servicer.Write,
                     request_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.WriteRequest.FromString,
                     response_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.WriteReply.SerializeToString,
+            ),
+            'WriteStream': grpc.stream_stream_rpc_method_handler(
+                    servicer.WriteStream,
+                    request_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.WriteBundle.FromString,
+                    response_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ReplyBundle.SerializeToString,
             ),
             'Scan': grpc.unary_stream_rpc_method_handler(
                     servicer.Scan,
@@ -682,6 +698,33 @@ class TabletService:
             '/nyala.v1.TabletService/Write',
             nyala_dot_replica_dot_rpc_dot_nyala__pb2.WriteRequest.SerializeToString,
             nyala_dot_replica_dot_rpc_dot_nyala__pb2.WriteReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WriteStream(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/nyala.v1.TabletService/WriteStream',
+            nyala_dot_replica_dot_rpc_dot_nyala__pb2.WriteBundle.SerializeToString,
+            nyala_dot_replica_dot_rpc_dot_nyala__pb2.ReplyBundle.FromString,
             options,
             channel_credentials,
             insecure,

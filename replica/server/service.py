@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -32,6 +33,7 @@ from .quarantine import quarantine_list, quarantine_purge
 from .refusals import as_refusal, check_name
 from .scans import TIMEOUT_DEFAULT_S, Scans, when
 from .status import replica_status
+from .write_stream import WriteStream
 from .writes import Writes
 
 _log = logging.getLogger("nyala.server")
@@ -63,6 +65,8 @@ class TabletServicer(pb_grpc.TabletServiceServicer):  # type: ignore[misc]
         self._maintenance = maintenance
         self._hybrid_clock = hybrid_clock
         self._cluster_id = cluster_id
+        self._streamed: set[asyncio.Task[Any]] = set()
+        """Writes of streams that are under way, whether or not the stream still is."""
 
     async def GetIdentity(self, request: Any, context: Any) -> Any:
         """Who listens here."""
@@ -76,11 +80,18 @@ class TabletServicer(pb_grpc.TabletServiceServicer):  # type: ignore[misc]
 
     async def Write(self, request: Any, context: Any) -> Any:
         """Apply one batch at the tablet's leader."""
+        return await self._write(request)
 
-        async def act() -> Any:
+    async def WriteStream(self, _requests: Any, context: Any) -> None:
+        """Apply many small batches at their tablets' leaders; replies come as the writes end."""
+        await WriteStream(context, self._write, self._streamed).serve()
+
+    async def _write(self, request: Any) -> Any:
+        try:
+            check_name(request.dest_uuid, self._manager.uuid)
             return await self._writes.write(self._manager.get(request.tablet_id), request)
-
-        return await self._answer(request, pb.WriteReply, act)
+        except ReplicaError as error:
+            return pb.WriteReply(error=error_to_pb(as_refusal(error, self._manager.on_fatal)))
 
     async def Scan(self, request: Any, context: Any) -> AsyncIterator[Any]:
         """Rows of one tablet at one time."""

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from nyala.replica.base import Code, RowCode
+from nyala.replica.base import Address, Code, RowCode
 from nyala.replica.client import Client, NotApplied, ScanSpec, TableHandle, wire_batches
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, RowOp, SourceKey, TableSchema, WriteMeta
 from tests.harness.cluster import LocalCluster, local_cluster, wait_until
@@ -114,6 +114,40 @@ def test_write_batch_repeated_with_its_sequence_returns_the_remembered_result(cl
     assert (first.rows_applied, first.row_errors, second.row_errors) == (5, (), ())
     assert second.hybrid_time == first.hybrid_time
     assert {e.code for e in third.row_errors} == {RowCode.ALREADY_PRESENT} and len(third.row_errors) == 5
+
+
+def test_one_row_writes_of_many_threads_share_a_stream_and_survive_its_server(
+    client: Client, cluster: LocalCluster
+) -> None:
+    """Goal: threads that each wait for their own row get their own answer, exactly once, also when the server at the
+    other end of their stream is killed. Method: 8 threads, 40 rows each, every 8th a duplicate; kill -9 half-way."""
+    handle = new_table(client, "streamed", 1)
+    written, answers, half = 40, [[] for _ in range(8)], threading.Event()  # type: ignore[var-annotated]
+
+    def write(number: int) -> None:
+        with client.session_writer(handle) as writer:
+            for row in range(written):
+                key = 1000 * number + (row if row % 8 else 0)
+                failed = len(writer.row_errors)
+                (batch,) = wire_batches(handle, rows(key, 1)[0], RowOp.INSERT)
+                writer.write(batch)
+                answers[number].append([e.code for e in writer.row_errors[failed:]])
+                if row == written // 2:
+                    half.set()
+
+    threads = [threading.Thread(target=write, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    assert half.wait(60)
+    victim = cluster.servers[leader_of(client, cluster, handle)]
+    victim.kill()
+    for thread in threads:
+        thread.join(60)
+    expected = [[RowCode.ALREADY_PRESENT] if row and row % 8 == 0 else [] for row in range(written)]
+    assert answers == [expected] * 8
+    assert client.count(handle, ScanSpec()) == 8 * (written - written // 8 + 1)
+    streams = [client.calls.channels.small_writes(Address.parse(s.address)) for s in cluster.servers]
+    assert sum(s.streamed for s in streams) > 8 * written // 2 and sum(s.under_way for s in streams) == 0
 
 
 def test_scans_return_every_row_once_while_servers_die(client: Client, cluster: LocalCluster) -> None:
