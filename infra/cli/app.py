@@ -8,6 +8,7 @@ from types import FrameType
 
 import typer
 
+from nyala.infra.jars import JarsMissing
 from nyala.infra.local import StackError
 from nyala.pipeline import LettersUnreadable
 from nyala.replica.base import ReplicaError
@@ -49,7 +50,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, _end_orderly)
     try:
         app()
-    except (ReplicaError, StackError, LettersUnreadable) as error:
+    except (ReplicaError, StackError, LettersUnreadable, JarsMissing) as error:
         typer.echo(f"nyala: {error}", err=True)
         return 1
     except KeyboardInterrupt:

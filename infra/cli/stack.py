@@ -40,7 +40,7 @@ def children_table(status: dict[str, Any]) -> Table:
 
 
 def up(
-    servers: Annotated[int, typer.Option(help="tablet servers")] = 3,
+    servers: Annotated[int, typer.Option(min=1, max=local.SERVERS_MAX, help="tablet servers")] = 3,
     folder: Folder = DEFAULT_FOLDER,
     detach: Annotated[bool, typer.Option("--detach", help="leave the stack running and return")] = False,
     kafka: Annotated[bool, typer.Option(help="start a Kafka broker too")] = True,

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import json
 import sys
 from typing import Annotated, Any
 
 import typer
 
+import nyala
 from nyala.replica.client import TableHandle
 
 from .context import Json, Masters, cluster, print_json, print_table
 
 app = typer.Typer(help="create, look at and drop tables", no_args_is_help=True)
+ROWS_SHOWN = 20
 
 
 def _describe(handle: TableHandle) -> dict[str, Any]:
@@ -117,41 +121,84 @@ def scan(
     name: str,
     columns: Annotated[str, typer.Option(help="comma-separated; default all")] = "",
     where: Annotated[str, typer.Option(help="such as \"carrier = 'AA' and dep_delay > 60\"")] = "",
-    at: Annotated[str, typer.Option(help="read as of this time, ISO 8601")] = "",
-    limit: Annotated[int, typer.Option(help="rows to show; 0 is all")] = 20,
+    at: Annotated[str, typer.Option(help="read as of this time, ISO 8601 with its zone")] = "",
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help=f"rows at most; 0 is all; default {ROWS_SHOWN}, with --csv and --json all", show_default=False
+        ),
+    ] = None,
     count: Annotated[bool, typer.Option("--count", help="only the number of rows")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="comma-separated values on standard output")] = False,
     masters: Masters = "",
     as_json: Json = False,
 ) -> None:
     """Read rows."""
-    import datetime as dt
-
-    try:
-        moment = dt.datetime.fromisoformat(at) if at else None
-    except ValueError as error:
-        raise typer.BadParameter(f"--at {at!r} is no ISO 8601 time, such as 2026-01-31T12:00:00+00:00") from error
-    names = [c.strip() for c in columns.split(",") if c.strip()] or None
+    moment, names = _moment(at), _names(columns)
+    if limit is None:
+        # A file that is silently short would be worse than a long one.
+        limit = 0 if csv or as_json or count else ROWS_SHOWN
     with cluster(masters) as connected:
-        scanned = connected.table(name).scan(
-            columns=names, where=where or None, at=moment, limit=limit if limit and not count else None
-        )
+        scanned = connected.table(name).scan(columns=names, where=where or None, at=moment, limit=limit or None)
         if count:
             rows = scanned.count()
             if as_json:
                 print_json({"rows": rows})
             else:
                 typer.echo(f"{rows:,}")
-            return
-        result = scanned.to_polars()
-    if csv:
-        sys.stdout.write(result.write_csv())
-    elif as_json:
-        print_json(result.to_dicts())
-    else:
-        print_table(f"{name}: {result.height} rows", result.columns, result.rows())
-        if limit and result.height == limit:
-            typer.echo(f"the first {limit} rows; --limit 0 shows all, --count counts")
+        elif csv:
+            _print_csv(scanned)
+        elif as_json:
+            _print_json_rows(scanned)
+        else:
+            result = scanned.to_polars()
+            print_table(f"{name}: {result.height} rows", result.columns, result.rows())
+            if limit and result.height == limit:
+                typer.echo(f"the first {limit} rows; --limit 0 shows all, --count counts")
+
+
+def _moment(at: str) -> dt.datetime | None:
+    """The time that `--at` means."""
+    if not at:
+        return None
+    try:
+        moment = dt.datetime.fromisoformat(at)
+    except ValueError as error:
+        raise typer.BadParameter(f"--at {at!r} is no ISO 8601 time, such as 2026-01-31T12:00:00+00:00") from error
+    if moment.tzinfo is None:
+        raise typer.BadParameter(f"--at {at!r} names no time zone: say {moment.isoformat()}+00:00 for UTC")
+    if moment.year < 2000:
+        raise typer.BadParameter(f"--at {at!r} is before the year 2000: no table is as old")
+    return moment
+
+
+def _names(columns: str) -> list[str] | None:
+    """The names in `--columns`; None is all."""
+    names = [c.strip() for c in columns.split(",") if c.strip()]
+    if columns and not names:
+        raise typer.BadParameter(f"--columns {columns!r} names no column")
+    if repeated := sorted({c for c in names if names.count(c) > 1}):
+        raise typer.BadParameter(f"--columns names {', '.join(repeated)} twice")
+    return names or None
+
+
+def _print_csv(scanned: nyala.Scan) -> None:
+    """A batch at a time: all rows may be more than memory holds."""
+    import polars
+
+    sys.stdout.write(polars.DataFrame(scanned.schema.empty_table()).write_csv())
+    for batch in scanned.batches():
+        sys.stdout.write(polars.DataFrame(batch).write_csv(include_header=False))
+
+
+def _print_json_rows(scanned: nyala.Scan) -> None:
+    """One JSON array, a batch at a time."""
+    between = "["
+    for batch in scanned.batches():
+        for row in batch.to_pylist():
+            sys.stdout.write(between + json.dumps(row, default=str))
+            between = ",\n"
+    sys.stdout.write("[]\n" if between == "[" else "]\n")
 
 
 @app.command()

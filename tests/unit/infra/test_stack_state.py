@@ -1,4 +1,4 @@
-"""What a stack keeps of itself between two runs: its addresses, also through damage, and what it does when one is taken."""
+"""What a stack keeps of itself between two runs: its addresses, through damage too; and when one of them is taken."""
 
 from __future__ import annotations
 
