@@ -155,3 +155,18 @@ def test_several_learners_wait_together_and_are_promoted_one_after_the_other() -
         net.tick(1)
     assert [len(config.voters) for config in net.verify.configs] == [1, 2, 3, 4], "each committed before the next"
     assert core.active_config.voters == tuple("abcd")
+
+
+def test_vote_request_of_a_higher_term_under_a_live_leader_leaves_the_term() -> None:
+    """CC-31, CC-32. Goal: a disruptive server's real vote request is no better than its pre-vote (D-3, D-4). Method: a
+    follower that hears its leader, and the leader itself, are asked in a far term; a transfer may ask."""
+    follower = Solo(term=3, entries=[entry(3, 1)])
+    follower.step(follower.append(3, OpId(3, 1)))
+    assert not asks(follower, 40, OpId(9, 9), pre_vote=False)
+    assert (follower.core.term, follower.core.voted_for) == (3, None)
+    leader = Solo()
+    leader.lead()
+    assert not asks(leader, 40, OpId(9, 9), pre_vote=False)
+    assert (leader.core.role, leader.core.term) == (Role.LEADER, 1)
+    handed = VoteRequest(to_uuid="a", from_uuid="b", term=4, last=OpId(3, 1), transfer=True)
+    assert [m.granted for m in follower.step(handed) if isinstance(m, VoteReply)] == [True]
