@@ -17,7 +17,7 @@ import google_crc32c
 
 from nyala.replica.base import ZERO_OPID, Code, Corruption, DataState, Disk, OpId, Refused, check
 from nyala.replica.cmeta import ConsensusMeta, term_of
-from nyala.replica.tablet import Superblock
+from nyala.replica.tablet import Superblock, data_trouble
 
 from .blocks import parse_superblock, rename_blocks
 from .checks import source_refusal
@@ -186,9 +186,10 @@ class FollowerCopy:
             raise Refused(Code.CORRUPTION, "the source does not offer a block its superblock names", missing=missing)
         targets = {f.name: f"data/{renamed.names[f.name]}" for f in files}
         self._written = sorted(targets.values())
-        disk.mkdir("data")
-        self._download(manifest, files, targets)
-        disk.sync_dir("data")
+        with data_trouble("data"):
+            disk.mkdir("data")
+            self._download(manifest, files, targets)
+            disk.sync_dir("data")
         disk.crash_point("copy.4")
 
         self._check_cancelled()

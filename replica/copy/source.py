@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -17,7 +17,7 @@ import google_crc32c
 
 from nyala.replica.base import Clock, Code, Disk, DiskFile, Refused, limits, new_uuid
 from nyala.replica.cmeta import ConsensusMeta
-from nyala.replica.tablet import Superblock
+from nyala.replica.tablet import Superblock, data_trouble
 from nyala.replica.wal import Log
 
 from .blocks import base_name, superblock_bytes
@@ -159,7 +159,10 @@ class CopySourceSession:
         self._closed = False
 
     def read(self, kind: int, name: str, byte_offset: int, length_bytes: int) -> Iterator[tuple[int, bytes]]:
-        """(offset, bytes) chunks of at most COPY_CHUNK_BYTES; NOT_FOUND for a file the session does not name."""
+        """(offset, bytes) chunks of at most COPY_CHUNK_BYTES; NOT_FOUND for a file the session does not name.
+
+        Corruption if a block cannot be read: the replica here has lost it.
+        """
         named = self._named.get((kind, name))
         if named is None:
             raise Refused(Code.NOT_FOUND, "the session names no such file", kind=kind, name=name)
@@ -176,12 +179,17 @@ class CopySourceSession:
 
     def _chunk(self, named: CopyFile, byte_offset: int, length_bytes: int) -> bytes:
         """One read; a session that is being closed waits for it, because a closed descriptor may be another file's."""
+        path = file_path(self.tablet_id, named.kind, named.name)
+        with data_trouble(path) if named.kind is FileKind.BLOCK else nullcontext():
+            return self._read(named, path, byte_offset, length_bytes)
+
+    def _read(self, named: CopyFile, path: str, byte_offset: int, length_bytes: int) -> bytes:
         with self._changed:
             if self._closed:
                 raise Refused(Code.EXPIRED, "the copy session has ended", session=self.manifest.session_id)
             key = (int(named.kind), named.name)
             if key not in self._open:
-                self._open[key] = self._disk.open(file_path(self.tablet_id, named.kind, named.name))
+                self._open[key] = self._disk.open(path)
             file = self._open[key]
             self._reading += 1
         try:

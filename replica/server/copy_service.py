@@ -10,7 +10,7 @@ from typing import Any
 
 import google_crc32c
 
-from nyala.replica.base import Code, DataState, Refused, ReplicaError, check, limits
+from nyala.replica.base import Code, Corruption, DataState, Refused, ReplicaError, check, limits
 from nyala.replica.copy import (
     CopyRequest,
     CopySourceSession,
@@ -156,7 +156,17 @@ class CopyServicer(pb_grpc.CopyServiceServicer):  # type: ignore[misc]
                 pending.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
                 yield chunk
         except ReplicaError as error:
+            if isinstance(error, Corruption):
+                self._lost(request.session_id, error)
             yield pb.FetchChunk(error=error_to_pb(as_refusal(error, self._manager.on_fatal)))
+
+    def _lost(self, session_id: str, error: Corruption) -> None:
+        """A block that cannot be read for a copy is lost here: this replica ends, another leads and serves."""
+        tablet_ids = [s.tablet_id for s in self._manager.sessions.sessions() if s.manifest.session_id == session_id]
+        for hosted in [self._manager.tablets.get(tablet_id) for tablet_id in tablet_ids]:
+            if hosted is not None and hosted.replica is not None:
+                _log.error("T %s P %s %s", hosted.tablet_id, self._manager.uuid, error)
+                hosted.replica.fail(error)
 
     async def EndCopy(self, request: Any, context: Any) -> Any:
         """Close a session."""

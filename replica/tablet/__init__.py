@@ -1,5 +1,6 @@
 """One data tablet: memory store, sorted blocks, versions, the ledger; deterministic `apply`."""
 
+from .block_file import data_trouble
 from .ledger import ClientResult, Ledger, SourceState
 from .results import ApplyResult, FlushResult
 from .scan import COUNT_SCHEMA, Scan
@@ -18,6 +19,7 @@ __all__ = [
     "Superblock",
     "Tablet",
     "block_names",
+    "data_trouble",
     "superblock_path",
     "sweep_orphans",
 ]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 import google_crc32c
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from nyala.replica.base import MAX_HYBRID_TIME, Corruption, Disk, new_uuid
+from nyala.replica.base import MAX_HYBRID_TIME, Corruption, Disk, DiskFailure, new_uuid
 from nyala.replica.rows import TableSchema
 
 from .superblock import BlockInfo
@@ -29,6 +29,19 @@ _MAGIC = b"NYIX"
 _VERSION = 1
 _HEADER = struct.Struct("<4sII")
 _PIECE_BYTES = 4 << 20
+
+
+@contextmanager
+def data_trouble(path: str) -> Iterator[None]:
+    """A disk that fails on a file of a block is the end of that replica, not of the server: peers have the same rows.
+
+    Unlike a log or metadata, a block makes no promise: what is in it is in the log, or in the blocks before it, until
+    a superblock names it.
+    """
+    try:
+        yield
+    except DiskFailure as e:
+        raise Corruption("a block's file cannot be read or written", path=path, reason=str(e)) from e
 
 
 class Sidecar(NamedTuple):
@@ -94,20 +107,24 @@ class _Sink:
 
 
 def write_block(disk: Disk, stem: str, content: BlockContent, level: int) -> BlockInfo:
-    """Write `<stem>.arrow` and `<stem>.idx`; both are durable on return. Refused(NO_SPACE) leaves no files."""
-    disk.mkdir(FOLDER)
+    """Write `<stem>.arrow` and `<stem>.idx`; both are durable on return.
+
+    Refused (no space) and Corruption (EIO) leave no files.
+    """
     block_id = new_uuid()
     data_path, sidecar_path = f"{stem}.arrow", f"{stem}.idx"
-    try:
-        length, crc = _write_data(disk, data_path, content, block_id)
-        sidecar_length, sidecar_crc = _write_sidecar(disk, sidecar_path, content, block_id)
-    except BaseException as e:
-        if isinstance(e, Exception):
-            for path in (data_path, sidecar_path):
-                with suppress(FileNotFoundError):
-                    disk.remove(path)
-        raise
-    disk.sync_dir(FOLDER)
+    with data_trouble(stem):
+        disk.mkdir(FOLDER)
+        try:
+            length, crc = _write_data(disk, data_path, content, block_id)
+            sidecar_length, sidecar_crc = _write_sidecar(disk, sidecar_path, content, block_id)
+        except BaseException as e:
+            if isinstance(e, Exception):
+                for path in (data_path, sidecar_path):
+                    with suppress(FileNotFoundError, DiskFailure):
+                        disk.remove(path)
+            raise
+        disk.sync_dir(FOLDER)
     rows = content.batch.num_rows
     return BlockInfo(
         name=data_path,
@@ -197,6 +214,11 @@ def read_sidecar(disk: Disk, info: BlockInfo) -> Sidecar:
 
 def verify_file(disk: Disk, path: str, length_bytes: int, crc: int) -> None:
     """Corruption unless the file has this length and CRC-32C; read in pieces, so that memory stays small."""
+    with data_trouble(path):
+        _verify(disk, path, length_bytes, crc)
+
+
+def _verify(disk: Disk, path: str, length_bytes: int, crc: int) -> None:
     try:
         file = disk.open(path)
     except FileNotFoundError as e:

@@ -266,6 +266,22 @@ def test_source_whose_own_log_ends_below_what_is_committed_serves_no_copy(source
     copy(new_disk(), source.door, None).run()
 
 
+@pytest.mark.parametrize("at_the_source", [True, False])
+def test_copy_of_a_block_that_a_disk_cannot_read_or_write_ends_deleted(source: Source, at_the_source: bool) -> None:
+    """Goal: a bad data folder ends a copy or a replica, no server. Method: EIO on a block, read there or written here:
+    Corruption, not DiskFailure; the target is a tombstone that a later copy revives."""
+    disk = new_disk()
+    local = tombstone(disk)
+    broken, operation = (source.replica.disk, "pread") if at_the_source else (disk, "sync")
+    broken.fail_on(operation, "data/*", "EIO")
+    with pytest.raises(Corruption, match="cannot be read or written"):
+        copy(disk, source.door, local).run()
+    settled = Superblock.load(disk, TABLET)
+    assert (settled.data_state, settled.last_logged, data_files(disk)) == (DataState.DELETED, OLD_LAST, [])
+    copy(disk, source.door, settled).run()
+    assert_equals_source(disk)
+
+
 def test_full_disk_during_a_copy_ends_deleted(source: Source) -> None:
     """Goal: row TC-12: an I/O refusal ends on the delete path. Method: ENOSPC on the first block write."""
     disk = new_disk()

@@ -121,3 +121,41 @@ def test_flush_on_a_full_disk_is_refused_and_later_made_up_for() -> None:
     assert again.flush_opid.index == 3
     assert rows_of(again.scan(), INT_SCHEMA) == twin.at(again.applied_time)
     disk.close()
+
+
+@pytest.mark.parametrize("operation", ["open", "pread"])
+def test_block_that_the_disk_cannot_read_is_corruption_not_the_end_of_the_server(operation: str) -> None:
+    """TC-63: one bad sector in a block fails that replica alone. Method: EIO on the block's file at open."""
+    disk = SimDisk()
+    tablet = Tablet.create(disk, superblock(INT_SCHEMA))
+    tablet.apply([_write(1, random.Random(7))[0]])
+    tablet.flush()
+    disk.fail_on(operation, "data/*.arrow", "EIO")
+    with pytest.raises(Corruption, match="cannot be read"):
+        Tablet.open(disk, tablet.superblock)
+    Tablet.open(disk, tablet.superblock)
+    disk.close()
+
+
+@pytest.mark.parametrize(
+    ("operation", "pattern"), [("pwrite", "data/*.arrow"), ("sync", "data/*.idx"), ("sync_dir", "data")]
+)
+def test_block_that_the_disk_cannot_write_is_corruption_and_no_superblock_names_it(
+    operation: str, pattern: str
+) -> None:
+    """Goal: a bad data folder fails its replicas, and what they were to flush is in their logs. Method: EIO in a flush;
+    the superblock is the old one, and replay from it gives every row."""
+    disk, twin = SimDisk(), Twin(INT_SCHEMA)
+    tablet = Tablet.create(disk, superblock(INT_SCHEMA))
+    entry, rows = _write(1, random.Random(8))
+    twin.apply(NAMES, rows, entry.hybrid_time, None, 0)
+    tablet.apply([entry])
+    disk.fail_on(operation, pattern, "EIO")
+    with pytest.raises(Corruption, match="cannot be read or written"):
+        tablet.flush()
+    assert Superblock.load(disk, tablet.tablet_id).blocks == ()
+    again = Tablet.open(disk, Superblock.load(disk, tablet.tablet_id))
+    again.apply([entry])
+    again.flush()
+    assert rows_of(again.scan(), INT_SCHEMA) == twin.at(again.applied_time)
+    disk.close()
