@@ -224,9 +224,9 @@ class CopyJobs:
         def clear(admit: Callable[[OpId, int], None]) -> Superblock | None:
             if not Superblock.exists(manager.disk, job.tablet_id):
                 return None
-            last = asyncio.run_coroutine_threadsafe(manager.halt_for_deletion(hosted), loop).result()
+            last = asyncio.run_coroutine_threadsafe(manager.endings.halt_for_deletion(hosted), loop).result()
             admit(last, hosted.term)
-            return manager.delete_files(hosted, last)
+            return manager.endings.delete_files(hosted, last)
 
         def merge(remote: bytes) -> None:
             with hosted.promises:

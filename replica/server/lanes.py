@@ -107,3 +107,10 @@ class Lane:
             with self._lock:
                 self._tasks.clear()
                 self._running = False
+
+
+async def drained(lane: Lane) -> None:
+    """Return when everything that was put into the lane has run."""
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    lane.run(lambda: None, lambda result: done.set_result(None))
+    await done

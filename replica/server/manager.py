@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -27,15 +26,14 @@ from nyala.replica.base import (
     Refused,
     ReplicaError,
 )
-from nyala.replica.cmeta import ConsensusMeta
-from nyala.replica.copy import SourceSessions, delete_replica, named_blocks, settle_at_startup, wal_folder
-from nyala.replica.host import HostOptions, Replica
+from nyala.replica.copy import SourceSessions
 from nyala.replica.raft import Message, RaftOptions
-from nyala.replica.tablet import Superblock, Tablet, sweep_orphans
-from nyala.replica.wal import Log, WalOptions
+from nyala.replica.tablet import Superblock
 
+from .ending import Endings
 from .hosted import HostedTablet
-from .lanes import Lane, LoopPost
+from .lanes import Lane, LoopPost, drained
+from .opening import Opener, create_files, load_cmeta, settle_all
 from .options import ServerOptions
 from .replay_watch import ReplayWatch
 from .tombstone import answer_without_replica
@@ -86,23 +84,39 @@ class TabletManager:
         self._meta_pool = ThreadPoolExecutor(options.heavy_threads, thread_name_prefix="meta")
         self._send = send
         self._learn_config = learn_config
-        self._on_copy_needed = on_copy_needed
         self.on_fatal = on_fatal
         self._raft_options = raft_options or RaftOptions()
         self._creating = asyncio.Lock()
         self._loop = asyncio.get_running_loop()
-        self._rng = random.Random(uuid + str(clock.monotonic_us()))
         self.stopping = False
+        self.endings = Endings(disk, self.sessions, self.replays, heavy, self.in_thread)
+        self._opener = Opener(
+            disk=disk,
+            uuid=uuid,
+            options=options,
+            clock=clock,
+            hybrid_clock=hybrid_clock,
+            post=post,
+            soon=self._soon,
+            send=send,
+            on_copy_needed=on_copy_needed,
+            on_fatal=on_fatal,
+            on_change=self.on_change,
+            raft_options=self._raft_options,
+            replays=self.replays,
+            replayed=self._replayed,
+        )
 
     # ------------------------------------------------------------------------------------------------ start and stop
 
     async def start(self) -> None:
         """Settle every superblock found, sweep orphaned blocks, then open what is READY, some at once."""
-        found = await self.in_thread(self._settle_all)
+        await self.in_thread(self.replays.settle)
+        found = await self.in_thread(lambda: settle_all(self.disk, self.uuid))
         for tablet_id, settled in found.items():
             if isinstance(settled, Superblock):
                 hosted = self._add(settled)
-                hosted.cmeta = await self.in_thread(partial(_load_cmeta, self.disk, tablet_id))
+                hosted.cmeta = await self.in_thread(partial(load_cmeta, self.disk, tablet_id))
                 hosted.opening = settled.data_state is DataState.READY
             else:
                 hosted = self._add(Superblock(tablet_id=tablet_id, table_id="", data_state=DataState.READY))
@@ -117,28 +131,10 @@ class TabletManager:
         async with hosted.transition:
             await self.open(hosted)
 
-    def _settle_all(self) -> dict[str, Superblock | Exception]:
-        """Each tablet's superblock after the startup rules, or why that tablet cannot start. In a thread."""
-        found: dict[str, Superblock | Exception] = {}
-        self.replays.settle()
-        for tablet_id in Superblock.list_tablets(self.disk):
-            try:
-                found[tablet_id] = settle_at_startup(self.disk, Superblock.load(self.disk, tablet_id))
-            except (Corruption, Refused) as error:
-                found[tablet_id] = error
-        try:
-            swept = sweep_orphans(self.disk, named_blocks(self.disk))
-        except Corruption as error:
-            _log.warning("P %s blocks that nobody names are kept: %s", self.uuid, error)
-        else:
-            if swept:
-                _log.info("P %s removed %d files that no superblock names", self.uuid, len(swept))
-        return found
-
     async def stop(self) -> None:
         """Stop every replica and close its files; nothing is handed over any more."""
         self.stopping = True
-        await asyncio.gather(*(self._halt(h) for h in list(self.tablets.values())))
+        await asyncio.gather(*(self.endings.halt(h) for h in list(self.tablets.values())))
         self._open_pool.shutdown(wait=False, cancel_futures=True)
         self._meta_pool.shutdown(wait=False)
 
@@ -255,7 +251,7 @@ class TabletManager:
                 return hosted
             if config.member(self.uuid) is None:
                 raise Refused(Code.INVALID_ARGUMENT, "this server is no member of the tablet's config", own=self.uuid)
-            await self.in_thread(lambda: _create_files(self.disk, self.uuid, superblock, config))
+            await self.in_thread(lambda: create_files(self.disk, self.uuid, superblock, config))
             hosted = self._add(superblock)
             hosted.opening = True
         async with hosted.transition:
@@ -267,8 +263,8 @@ class TabletManager:
         hosted.opening = True
         try:
             # A tombstone's vote may be on its way to disk; what is loaded now must know it.
-            await self._drained(hosted.meta_lane)
-            cmeta, tablet, log, replica = await self.in_thread(lambda: self._bootstrap(hosted))
+            await drained(hosted.meta_lane)
+            cmeta, tablet, log, replica = await self.in_thread(lambda: self._opener.bootstrap(hosted))
         except (Refused, Corruption) as error:
             self._fail(hosted, error)
             return
@@ -295,111 +291,12 @@ class TabletManager:
         hosted.replica = None
         _log.error("T %s P %s cannot start, stays offline: %s", hosted.tablet_id, self.uuid, error)
 
-    def _bootstrap(self, hosted: HostedTablet) -> tuple[ConsensusMeta, Tablet, Log, Replica]:
-        """Load everything and replay the log. In a thread; nobody else sees the tablet meanwhile."""
-        tablet_id, options = hosted.tablet_id, self.options
-        superblock = Superblock.load(self.disk, tablet_id)
-        try:
-            cmeta = ConsensusMeta.load(self.disk, tablet_id)
-        except Refused as error:
-            raise Corruption("a READY tablet has no consensus metadata", tablet=tablet_id) from error
-        if not self.disk.exists(wal_folder(tablet_id)):
-            raise Corruption("a READY tablet has no log folder", tablet=tablet_id)
-        tablet = Tablet.open(self.disk, superblock)
-        log: Log | None = None
-        try:
-            wal = WalOptions(sync=options.wal_sync)
-            log, replay = Log.open(self.disk, wal_folder(tablet_id), tablet_id, wal)
-            replica = Replica(
-                tablet_id=tablet_id,
-                uuid=self.uuid,
-                cmeta=cmeta,
-                log=log,
-                replay=replay,
-                state_machine=self.replays.watch(
-                    tablet,
-                    tablet_id,
-                    wal_generation=superblock.wal_generation,
-                    last=log.last,
-                    passed=lambda: self._replayed(tablet_id),
-                ),
-                hybrid_clock=self.hybrid_clock,
-                raft_options=self._raft_options,
-                ticks_now=lambda: self.clock.monotonic_us() // (self.options.tick_ms * 1000),
-                rng=random.Random(self._rng.getrandbits(64)),
-                post=self._post,
-                run_heavy=hosted.lane.run,
-                send=self._send,
-                on_copy_needed=self._on_copy_needed,
-                on_fatal=self.on_fatal,
-                on_change=self.on_change,
-                run_meta=hosted.meta_lane.run,
-                soon=self._soon,
-                options=HostOptions(
-                    log_cache_bytes_max=options.log_cache_bytes,
-                    log_retain_entries=options.log_retain_entries,
-                    log_retain_bytes_max=options.log_retain_bytes,
-                    apply_inline_bytes_max=options.apply_inline_bytes,
-                ),
-            )
-            replica.bootstrap()
-        except BaseException:
-            if log is not None:
-                log.close()
-            tablet.close()
-            raise
-        return cmeta, tablet, log, replica
-
     def _replayed(self, tablet_id: str) -> None:
         """From whichever thread applied the last entry that the start found."""
         if not self.stopping:
             self._open_pool.submit(self.replays.forget, tablet_id)
 
     # -------------------------------------------------------------------------------------------------- stop, delete
-
-    async def _halt(self, hosted: HostedTablet) -> OpId:
-        """Stop the replica, wait for its threads, close its files; returns the last OpId of its log."""
-        replica, tablet, log = hosted.replica, hosted.tablet, hosted.log
-        last = hosted.last_opid
-        if replica is not None:
-            replica.stop()
-        hosted.replica = hosted.tablet = hosted.log = None
-        hosted.silent_since_s = time.monotonic()
-        await asyncio.gather(*(self._drained(lane) for lane in (hosted.lane, hosted.meta_lane)))
-
-        def close() -> OpId:
-            self.sessions.end_tablet(hosted.tablet_id)
-            ended = log.last if log is not None else last
-            if log is not None:
-                log.close()
-                ended = log.last
-            if tablet is not None:
-                tablet.close()
-            return max(ended, last)
-
-        await hosted.unattended.wait()  # a flush runs on its own thread; it ends by itself
-        return await asyncio.get_running_loop().run_in_executor(self._heavy, close)
-
-    async def _drained(self, lane: Lane) -> None:
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        lane.run(lambda: None, lambda result: done.set_result(None))
-        await done
-
-    async def halt_for_deletion(self, hosted: HostedTablet) -> OpId:
-        """Stop a replica that is about to be deleted; returns the last OpId that must be kept.
-
-        A replica that could not be opened has no log to ask: its superblock and its committed config are lower bounds,
-        and a vote floor at its term keeps the tombstone from voting on a log it may have forgotten.
-        """
-        if hosted.replica is not None:
-            return await self._halt(hosted)
-        if hosted.superblock.data_state is not DataState.READY:
-            return hosted.superblock.last_logged or ZERO_OPID
-        cmeta, flush = hosted.cmeta, hosted.superblock.flush_opid
-        if cmeta is None:
-            return flush
-        await self.in_thread(lambda: cmeta.raise_vote_floor(cmeta.term))
-        return max(flush, cmeta.committed_config.opid)
 
     async def delete(self, tablet_id: str, cas: OpId | None, reason: str) -> None:
         """Make the replica a tombstone; a tombstone stays one.
@@ -425,17 +322,9 @@ class TabletManager:
             _log.info(
                 "T %s P %s [term %d] deleting: %s", tablet_id, self.uuid, hosted.term, reason or "no reason given"
             )
-            last = await self.halt_for_deletion(hosted)
-            await self.in_thread(lambda: self.delete_files(hosted, last))
+            last = await self.endings.halt_for_deletion(hosted)
+            await self.in_thread(lambda: self.endings.delete_files(hosted, last))
             self.changed.add(tablet_id)
-
-    def delete_files(self, hosted: HostedTablet, last: OpId) -> Superblock:
-        """Steps 2 to 6 of a deletion, for a stopped replica. In a thread."""
-        current = Superblock.load(self.disk, hosted.tablet_id)
-        hosted.superblock = delete_replica(self.disk, current, last, stop=lambda: None)
-        self.replays.forget(hosted.tablet_id)
-        hosted.error = ""
-        return hosted.superblock
 
 
 def _check_same(hosted: HostedTablet, wanted: Superblock) -> None:
@@ -443,25 +332,3 @@ def _check_same(hosted: HostedTablet, wanted: Superblock) -> None:
         raise Refused(Code.TABLET_DELETED, "the tablet was deleted here", tablet=wanted.tablet_id)
     if hosted.superblock.table_id not in ("", wanted.table_id):
         raise Refused(Code.ALREADY_EXISTS, "the tablet id belongs to another table", own=hosted.superblock.table_id)
-
-
-def _create_files(disk: Disk, uuid: str, superblock: Superblock, config: RaftConfig) -> None:
-    """Metadata, log folder, and last the superblock, which makes the tablet exist."""
-    tablet_id = superblock.tablet_id
-    if ConsensusMeta.exists(disk, tablet_id):
-        # Left by a creation that was cut off, or older: its term and vote are promises and stay.
-        found = ConsensusMeta.load(disk, tablet_id)
-        if found.committed_config.opid != ZERO_OPID:
-            raise Refused(Code.ILLEGAL_STATE, "consensus metadata of an earlier life is here", tablet=tablet_id)
-        found.save_config(config)
-    else:
-        ConsensusMeta.create(disk, tablet_id, uuid, config)
-    disk.mkdir(wal_folder(tablet_id))
-    Tablet.create(disk, superblock).close()
-
-
-def _load_cmeta(disk: Disk, tablet_id: str) -> ConsensusMeta | None:
-    try:
-        return ConsensusMeta.load(disk, tablet_id)
-    except (Refused, Corruption):
-        return None

@@ -1,0 +1,85 @@
+"""The end of a replica's life on this server: stopped, its promises settled, its files made a tombstone's."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from nyala.replica.base import ZERO_OPID, DataState, Disk, OpId
+from nyala.replica.copy import SourceSessions, delete_replica
+from nyala.replica.tablet import Superblock
+
+from .hosted import HostedTablet
+from .lanes import drained
+from .replay_watch import ReplayWatch
+
+
+class Endings:
+    """Stops replicas and deletes them. The caller holds the tablet's `transition`.
+
+    Concurrency: the loop's thread, unless a method says otherwise.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        sessions: SourceSessions,
+        replays: ReplayWatch,
+        heavy: ThreadPoolExecutor,
+        in_thread: Callable[[Callable[[], Any]], Awaitable[Any]],
+    ) -> None:
+        self._disk = disk
+        self._sessions = sessions
+        self._replays = replays
+        self._heavy = heavy
+        self._in_thread = in_thread
+
+    async def halt(self, hosted: HostedTablet) -> OpId:
+        """Stop the replica, wait for its threads, close its files; returns the last OpId of its log."""
+        replica, tablet, log = hosted.replica, hosted.tablet, hosted.log
+        last = hosted.last_opid
+        if replica is not None:
+            replica.stop()
+        hosted.replica = hosted.tablet = hosted.log = None
+        hosted.silent_since_s = time.monotonic()
+        await asyncio.gather(*(drained(lane) for lane in (hosted.lane, hosted.meta_lane)))
+
+        def close() -> OpId:
+            self._sessions.end_tablet(hosted.tablet_id)
+            ended = log.last if log is not None else last
+            if log is not None:
+                log.close()
+                ended = log.last
+            if tablet is not None:
+                tablet.close()
+            return max(ended, last)
+
+        await hosted.unattended.wait()  # a flush runs on its own thread; it ends by itself
+        return await asyncio.get_running_loop().run_in_executor(self._heavy, close)
+
+    async def halt_for_deletion(self, hosted: HostedTablet) -> OpId:
+        """Stop a replica that is about to be deleted; returns the last OpId that must be kept.
+
+        A replica that could not be opened has no log to ask: its superblock and its committed config are lower bounds,
+        and a vote floor at its term keeps the tombstone from voting on a log it may have forgotten.
+        """
+        if hosted.replica is not None:
+            return await self.halt(hosted)
+        if hosted.superblock.data_state is not DataState.READY:
+            return hosted.superblock.last_logged or ZERO_OPID
+        cmeta, flush = hosted.cmeta, hosted.superblock.flush_opid
+        if cmeta is None:
+            return flush
+        await self._in_thread(lambda: cmeta.raise_vote_floor(cmeta.term))
+        return max(flush, cmeta.committed_config.opid)
+
+    def delete_files(self, hosted: HostedTablet, last: OpId) -> Superblock:
+        """Steps 2 to 6 of a deletion, for a stopped replica. In a thread."""
+        current = Superblock.load(self._disk, hosted.tablet_id)
+        hosted.superblock = delete_replica(self._disk, current, last, stop=lambda: None)
+        self._replays.forget(hosted.tablet_id)
+        hosted.error = ""
+        return hosted.superblock

@@ -1,0 +1,170 @@
+"""From the files of a tablet to the objects that run it, and the files of a new one."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable
+from typing import Any
+
+from nyala.replica.base import (
+    ZERO_OPID,
+    Clock,
+    Code,
+    Corruption,
+    Disk,
+    HybridClock,
+    RaftConfig,
+    Refused,
+)
+from nyala.replica.cmeta import ConsensusMeta
+from nyala.replica.copy import named_blocks, settle_at_startup, wal_folder
+from nyala.replica.host import HostOptions, Replica
+from nyala.replica.raft import Message, RaftOptions
+from nyala.replica.tablet import Superblock, Tablet, sweep_orphans
+from nyala.replica.wal import Log, WalOptions
+
+from .hosted import HostedTablet
+from .lanes import LoopPost
+from .options import ServerOptions
+from .replay_watch import ReplayWatch
+
+_log = logging.getLogger("nyala.server")
+
+
+class Opener:
+    """Bootstraps tablets, with the doors that every replica of this server is handed.
+
+    Concurrency: `bootstrap` runs in threads, one at a time per tablet.
+    """
+
+    def __init__(
+        self,
+        *,
+        disk: Disk,
+        uuid: str,
+        options: ServerOptions,
+        clock: Clock,
+        hybrid_clock: HybridClock,
+        post: LoopPost,
+        soon: Callable[[Callable[[], None]], None],
+        send: Callable[[list[tuple[str, Message]]], None],
+        on_copy_needed: Callable[[str, Any], None],
+        on_fatal: Callable[[BaseException], None],
+        on_change: Callable[[str], None],
+        raft_options: RaftOptions,
+        replays: ReplayWatch,
+        replayed: Callable[[str], None],
+    ) -> None:
+        """`replayed(tablet id)`: every entry that the start found is applied; called from any thread."""
+        self._disk = disk
+        self._uuid = uuid
+        self._options = options
+        self._clock = clock
+        self._hybrid_clock = hybrid_clock
+        self._post = post
+        self._soon = soon
+        self._send = send
+        self._on_copy_needed = on_copy_needed
+        self._on_fatal = on_fatal
+        self._on_change = on_change
+        self._raft_options = raft_options
+        self._replays = replays
+        self._replayed = replayed
+        self._rng = random.Random(uuid + str(clock.monotonic_us()))
+
+    def bootstrap(self, hosted: HostedTablet) -> tuple[ConsensusMeta, Tablet, Log, Replica]:
+        """Load everything and replay the log. In a thread; nobody else sees the tablet meanwhile."""
+        tablet_id, options = hosted.tablet_id, self._options
+        superblock = Superblock.load(self._disk, tablet_id)
+        try:
+            cmeta = ConsensusMeta.load(self._disk, tablet_id)
+        except Refused as error:
+            raise Corruption("a READY tablet has no consensus metadata", tablet=tablet_id) from error
+        if not self._disk.exists(wal_folder(tablet_id)):
+            raise Corruption("a READY tablet has no log folder", tablet=tablet_id)
+        tablet = Tablet.open(self._disk, superblock)
+        log: Log | None = None
+        try:
+            wal = WalOptions(sync=options.wal_sync)
+            log, replay = Log.open(self._disk, wal_folder(tablet_id), tablet_id, wal)
+            replica = Replica(
+                tablet_id=tablet_id,
+                uuid=self._uuid,
+                cmeta=cmeta,
+                log=log,
+                replay=replay,
+                state_machine=self._replays.watch(
+                    tablet,
+                    tablet_id,
+                    wal_generation=superblock.wal_generation,
+                    last=log.last,
+                    passed=lambda: self._replayed(tablet_id),
+                ),
+                hybrid_clock=self._hybrid_clock,
+                raft_options=self._raft_options,
+                ticks_now=lambda: self._clock.monotonic_us() // (self._options.tick_ms * 1000),
+                rng=random.Random(self._rng.getrandbits(64)),
+                post=self._post,
+                run_heavy=hosted.lane.run,
+                send=self._send,
+                on_copy_needed=self._on_copy_needed,
+                on_fatal=self._on_fatal,
+                on_change=self._on_change,
+                run_meta=hosted.meta_lane.run,
+                soon=self._soon,
+                options=HostOptions(
+                    log_cache_bytes_max=options.log_cache_bytes,
+                    log_retain_entries=options.log_retain_entries,
+                    log_retain_bytes_max=options.log_retain_bytes,
+                    apply_inline_bytes_max=options.apply_inline_bytes,
+                ),
+            )
+            replica.bootstrap()
+        except BaseException:
+            if log is not None:
+                log.close()
+            tablet.close()
+            raise
+        return cmeta, tablet, log, replica
+
+
+def create_files(disk: Disk, uuid: str, superblock: Superblock, config: RaftConfig) -> None:
+    """Metadata, log folder, and last the superblock, which makes the tablet exist."""
+    tablet_id = superblock.tablet_id
+    if ConsensusMeta.exists(disk, tablet_id):
+        # Left by a creation that was cut off, or older: its term and vote are promises and stay.
+        found = ConsensusMeta.load(disk, tablet_id)
+        if found.committed_config.opid != ZERO_OPID:
+            raise Refused(Code.ILLEGAL_STATE, "consensus metadata of an earlier life is here", tablet=tablet_id)
+        found.save_config(config)
+    else:
+        ConsensusMeta.create(disk, tablet_id, uuid, config)
+    disk.mkdir(wal_folder(tablet_id))
+    Tablet.create(disk, superblock).close()
+
+
+def load_cmeta(disk: Disk, tablet_id: str) -> ConsensusMeta | None:
+    """A tablet's consensus metadata; None if there is none that can be read."""
+    try:
+        return ConsensusMeta.load(disk, tablet_id)
+    except (Refused, Corruption):
+        return None
+
+
+def settle_all(disk: Disk, uuid: str) -> dict[str, Superblock | Exception]:
+    """Each tablet's superblock after the startup rules, or why that tablet cannot start. In a thread."""
+    found: dict[str, Superblock | Exception] = {}
+    for tablet_id in Superblock.list_tablets(disk):
+        try:
+            found[tablet_id] = settle_at_startup(disk, Superblock.load(disk, tablet_id))
+        except (Corruption, Refused) as error:
+            found[tablet_id] = error
+    try:
+        swept = sweep_orphans(disk, named_blocks(disk))
+    except Corruption as error:
+        _log.warning("P %s blocks that nobody names are kept: %s", uuid, error)
+    else:
+        if swept:
+            _log.info("P %s removed %d files that no superblock names", uuid, len(swept))
+    return found
