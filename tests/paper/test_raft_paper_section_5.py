@@ -117,6 +117,66 @@ def test_section_5_4_2_leader_commits_older_entries_only_under_its_own() -> None
     assert solo.core.commit_index == 2
 
 
+def on_disk(net: Net, logs: dict[str, list[int]], term: int) -> None:
+    """Every server is found with the given log, as a list of terms, and with the given current term, no vote in it."""
+    for uuid, terms in logs.items():
+        durable = net.nodes[uuid].durable
+        durable.entries = [entry(t, pos + 1, b"%d" % t) for pos, t in enumerate(terms)]
+        durable.hard = durable.hard._replace(term=term, voted_for=None)
+        net.nodes[uuid] = Node(net, uuid, durable)
+
+
+def test_section_5_4_2_figure_8_majority_of_an_older_term_may_still_be_overwritten() -> None:
+    """Figure 8 (a)-(d): S1 = a led term 2, then again term 4, and brought its entry of term 2 to a majority; it dies
+    before one of term 4 is there too. S5 = e, with an entry of term 3, can win, and what it overwrites was committed
+    nowhere."""
+    net = Net(config_of("abcde"))
+    on_disk(net, {"a": [1, 2, 4], "b": [1, 2], "c": [1, 2], "d": [1], "e": [1, 3]}, term=4)
+    net.crash("a")
+    assert all(node.core.commit_index == 0 for node in net.nodes.values())
+    net.elect("e")
+    net.tick(3)
+    assert net.nodes["e"].core.role is Role.LEADER
+    net.restart("a")
+    net.tick(5)
+    for uuid in "abcde":
+        assert [e.opid.term for e in net.nodes[uuid].durable.entries] == [1, 3, 5], uuid
+
+
+def test_section_5_4_2_figure_8_entry_of_the_own_term_on_a_majority_protects_what_is_below() -> None:
+    """Figure 8 (e): the entry of term 4 reached a majority before S1 died: S5 cannot win, and the entry of term 2 is in
+    every later log."""
+    net = Net(config_of("abcde"))
+    on_disk(net, {"a": [1, 2, 4], "b": [1, 2, 4], "c": [1, 2, 4], "d": [1], "e": [1, 3]}, term=4)
+    net.crash("a")
+    for _ in range(5):
+        net.elect("e")
+        assert net.nodes["e"].core.role is not Role.LEADER
+    net.tick(60)
+    leader = net.leader()
+    assert leader is not None and leader.uuid in "bc"
+    net.restart("a")
+    net.tick(5)
+    for uuid in "abcde":
+        assert [e.opid.term for e in net.nodes[uuid].durable.entries][:3] == [1, 2, 4], uuid
+
+
+def test_section_5_4_3_committed_entry_is_in_every_later_leaders_log() -> None:
+    """§5.4.3: whoever wins after a commit has it. Every pair of dead servers out of five, every candidate left."""
+    for dead in ("ab", "ac", "ad", "ae", "bc", "bd", "be", "cd", "ce", "de"):
+        net = Net(config_of("abcde"))
+        on_disk(net, {"a": [1, 2], "b": [1, 2], "c": [1, 2], "d": [1], "e": [1]}, term=2)
+        for uuid in dead:
+            net.crash(uuid)
+        for uuid in sorted(net.nodes):
+            net.elect(uuid)
+            leader = net.leader()
+            assert leader is None or leader.uuid in "abc"
+        net.tick(60)
+        leader = net.leader()
+        assert leader is not None and [e.opid.term for e in leader.durable.entries][:2] == [1, 2]
+
+
 def test_section_8_leader_begins_its_term_with_an_entry_of_its_own() -> None:
     """§8: a no-op at the start of the term tells the leader what is committed."""
     solo = Solo(term=1, entries=[entry(1, 1)])
