@@ -47,7 +47,10 @@ def check(
     masters: Masters = "",
     as_json: Json = False,
 ) -> None:
-    """Look at every replica on every server; exit status 1 when something is wrong, 0 when at most warnings remain."""
+    """Look at every master, and every replica on every server; exit status 1 when something is wrong.
+
+    Too few replicas are wrong too. Only what is untidy, such as a replica that nobody needs, is a warning, status 0.
+    """
     with client(masters) as connected:
         view = tools.gather(connected, checksum=checksum)
     findings = tools.judge(view)
@@ -71,6 +74,9 @@ def list_servers(masters: Masters = "", as_json: Json = False) -> None:
     """List masters and tablet servers with what they hold."""
     with client(masters) as connected:
         listing = connected.list_servers()
+        serve = {m.uuid for m in tools.ask_masters(connected, listing) if m.serves}
+    for master in listing.masters:
+        master.alive = master.uuid in serve
     everyone = [("master", s) for s in listing.masters] + [("tablet server", s) for s in listing.servers]
     everyone += [("of another cluster", s) for s in listing.foreign]
     if as_json:

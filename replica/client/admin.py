@@ -109,6 +109,11 @@ class Admin:
         reply: pb.MasterStatusReply = self._masters.call("Status", pb.Empty())
         return reply
 
+    def status_of_master(self, address: Address, *, timeout_s: float = 5.0) -> pb.MasterStatusReply:
+        """Status of the master at this address, whether it leads or not; Refused if it does not answer."""
+        reply: pb.MasterStatusReply = self._masters.ask(address, "Status", pb.Empty(), timeout_s)
+        return reply
+
     def list_tablets(self, server: pb.ServerInfo, tablet_ids: Sequence[str] = ()) -> list[pb.ReplicaStatus]:
         """Replicas on one server, all or the named ones."""
         request = pb.ListTabletsRequest(tablet_ids=tablet_ids)

@@ -88,6 +88,16 @@ class Masters:
             if delay_s:
                 time.sleep(delay_s)
 
+    def ask(self, address: Address, method: str, request: Any, timeout_s: float) -> Any:
+        """What this one master answers, leader or not, asked once. For calls that change nothing; Refused."""
+        try:
+            reply = getattr(self._channels.master(address), method)(request, timeout=timeout_s)
+        except grpc.RpcError as e:
+            raise refusal_of_rpc_error(e, mutates=False) from e
+        if "error" in reply.DESCRIPTOR.fields_by_name and (error := error_from_pb(reply.error)) is not None:
+            raise error
+        return reply
+
     def _give_up_if_nobody_listens(self, error: Refused, attempts: Attempts) -> None:
         """On first contact, three rounds of refused connections mean a wrong address rather than a slow cluster."""
         if error.code is Code.UNAVAILABLE and attempts.count >= 3 * len(self.addresses):

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from nyala.replica.base import DataState, Refused
+from nyala.replica.base import Address, Code, DataState, Refused
 from nyala.replica.client import Client, TableHandle
 from nyala.replica.rpc import config_from_pb, pb
 
 
 class Severity(StrEnum):
-    """ERROR: data or availability is at stake. WARNING: redundancy or tidiness is."""
+    """ERROR: data, availability or redundancy is at stake. WARNING: tidiness is."""
 
     ERROR = "ERROR"
     WARNING = "WARNING"
@@ -38,12 +38,27 @@ class ReplicaView:
     checksum_error: str = ""
 
 
+@dataclass(frozen=True)
+class MasterView:
+    """One master of the masters' config as it answers itself; `status` None if it does not, and `error` says why."""
+
+    uuid: str
+    status: pb.MasterStatusReply | None
+    error: str = ""
+
+    @property
+    def serves(self) -> bool:
+        """Whether it answered, is the one that is meant, and takes part in the catalog."""
+        return self.status is not None and self.status.uuid == self.uuid and self.status.replica.phase != "FAILED"
+
+
 @dataclass
 class ClusterView:
-    """What was seen: servers of the catalog, unreachable ones, tables with tablets, replicas by tablet id."""
+    """What was seen: masters, servers of the catalog, unreachable ones, tables with tablets, replicas by tablet id."""
 
     cluster_id: str
     servers: list[pb.ServerInfo]
+    masters: list[MasterView] = field(default_factory=list)
     unreachable: dict[str, str] = field(default_factory=dict)
     tables: list[TableHandle] = field(default_factory=list)
     replicas: dict[str, list[ReplicaView]] = field(default_factory=dict)
@@ -53,9 +68,11 @@ class ClusterView:
 
 
 def gather(client: Client, *, checksum: bool = False) -> ClusterView:
-    """Ask the master and every server. Servers that do not answer are noted, not raised."""
+    """Ask every master and every server. Those that do not answer are noted, not raised."""
     listing = client.list_servers()
-    view = ClusterView(listing.cluster_id, list(listing.servers), foreign=list(listing.foreign))
+    view = ClusterView(
+        listing.cluster_id, list(listing.servers), ask_masters(client, listing), foreign=list(listing.foreign)
+    )
     for server in view.servers:
         try:
             statuses = client.list_tablets(server)
@@ -68,6 +85,20 @@ def gather(client: Client, *, checksum: bool = False) -> ClusterView:
     if checksum:
         _add_checksums(client, view)
     return view
+
+
+def ask_masters(client: Client, listing: pb.ListServersReply) -> list[MasterView]:
+    """How each master fares by its own word: the leader that made the listing knows only who the others are."""
+    found = []
+    for master in listing.masters:
+        try:
+            if not master.addresses:
+                raise Refused(Code.UNAVAILABLE, "the masters' config has no address of it")
+            status = client.status_of_master(Address(master.addresses[0].host, master.addresses[0].port))
+            found.append(MasterView(master.uuid, status))
+        except Refused as error:
+            found.append(MasterView(master.uuid, None, str(error)))
+    return found
 
 
 def _add_checksums(client: Client, view: ClusterView) -> None:
@@ -92,7 +123,8 @@ def _with_checksum(client: Client, server: pb.ServerInfo, replica: ReplicaView, 
 
 def judge(view: ClusterView) -> list[Finding]:
     """Every defect of the view, errors first; empty when all is well."""
-    found = [Finding(Severity.ERROR, f"server {u}", f"does not answer: {why}") for u, why in view.unreachable.items()]
+    found = [_judge_master(m) for m in view.masters if not m.serves]
+    found += [Finding(Severity.ERROR, f"server {u}", f"does not answer: {why}") for u, why in view.unreachable.items()]
     found += [
         Finding(Severity.ERROR, f"server {s.uuid}", "sends no heartbeats")
         for s in view.servers
@@ -115,6 +147,16 @@ def judge(view: ClusterView) -> list[Finding]:
     return sorted(found, key=lambda f: (f.severity is not Severity.ERROR, f.subject))
 
 
+def _judge_master(master: MasterView) -> Finding:
+    if master.status is None:
+        what = f"does not answer: {master.error}"
+    elif master.status.uuid != master.uuid:
+        what = f"another master, {master.status.uuid or 'one that is starting'}, answers at its address"
+    else:
+        what = f"its catalog FAILED: {master.status.replica.error}"
+    return Finding(Severity.ERROR, f"master {master.uuid}", what)
+
+
 def _judge_tablet(table: TableHandle, tablet_id: str, replicas: Iterable[ReplicaView]) -> list[Finding]:
     subject = f"tablet {tablet_id} of {table.name}"
     live = [r for r in replicas if r.status.data_state != DataState.DELETED]
@@ -134,9 +176,9 @@ def _judge_tablet(table: TableHandle, tablet_id: str, replicas: Iterable[Replica
     if len(voters) - len(absent) < config.majority:
         found.append(Finding(Severity.ERROR, subject, f"no majority: {len(absent)} of {len(voters)} voters are gone"))
     elif absent:
-        found.append(Finding(Severity.WARNING, subject, f"voters without a replica: {', '.join(absent)}"))
+        found.append(Finding(Severity.ERROR, subject, f"voters without a replica: {', '.join(absent)}"))
     if len(voters) < table.replication_factor:
-        found.append(Finding(Severity.WARNING, subject, f"{len(voters)} voters of {table.replication_factor} wanted"))
+        found.append(Finding(Severity.ERROR, subject, f"{len(voters)} voters of {table.replication_factor} wanted"))
     extra = [u for u in present if config.member(u) is None]
     if extra:
         found.append(Finding(Severity.WARNING, subject, f"replicas outside the config: {', '.join(sorted(extra))}"))
@@ -165,6 +207,7 @@ def as_json(view: ClusterView, findings: list[Finding]) -> dict[str, Any]:
         "cluster_id": view.cluster_id,
         "healthy": not any(f.severity is Severity.ERROR for f in findings),
         "findings": [{"severity": f.severity, "subject": f.subject, "what": f.what} for f in findings],
+        "masters": [{"uuid": m.uuid, "alive": m.serves} for m in view.masters],
         "servers": [{"uuid": s.uuid, "alive": s.alive and s.uuid not in view.unreachable} for s in view.servers],
         "tablets": [
             {

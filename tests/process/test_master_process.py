@@ -18,6 +18,7 @@ from nyala.replica.rows import Column, ColumnType, PartitionSpec, TableSchema
 from nyala.replica.rpc import pb, pb_grpc
 from nyala.replica.steer import Result, execute
 from nyala.replica.tablet import Superblock
+from nyala.replica.tools import Severity, gather, judge
 from tests.harness.catalogs import table_info
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
 
@@ -268,7 +269,10 @@ def test_master_restarted_in_mid_move_lets_it_end(cluster: LocalCluster) -> None
 
 
 def test_masters_three_of_them_go_on_without_their_leader(cluster: LocalCluster) -> None:
-    """Goal: the catalog is one Raft group. Method: create at the leader, kill -9 it, create again, bring it back."""
+    """Goal: the catalog is one Raft group, and a check names a dead member.
+
+    Method: create at the leader, kill -9 it, check, create again, bring it back.
+    """
     addresses = reserve_addresses(3)
     for address in addresses:
         master = cluster.add_master(*FAST, f"--peers={','.join(addresses)}", start=False)
@@ -287,6 +291,9 @@ def test_masters_three_of_them_go_on_without_their_leader(cluster: LocalCluster)
         leader = next(m for m in cluster.masters if m.uuid == leader_uuid)
         leader.kill()
         assert client.get_table("one").table_id == first.table_id
+        judged = {f.subject: f for f in judge(gather(client))}
+        assert (silent := judged[f"master {leader_uuid}"]).severity is Severity.ERROR and "not answer" in silent.what
+        assert sum(subject.startswith("master") for subject in judged) == 1
 
         def made() -> bool:
             try:
