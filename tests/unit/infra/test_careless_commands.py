@@ -1,0 +1,87 @@
+"""What a careless hand types: one line that says what is wrong, no traceback, nothing done."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nyala.infra.cli.app import main
+
+NOBODY = "127.0.0.1:1"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A working folder with a damaged stack, a foreign one and a plain file in it; no cluster in the environment."""
+    for name, text in (("damaged", '{"pid": 1'), ("foreign", "[]")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "state.json").write_text(text)
+    (tmp_path / "file").write_text("junk")
+    monkeypatch.chdir(tmp_path)
+    for name in ("NYALA_DIR", "NYALA_MASTERS", "NYALA_KAFKA"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("COLUMNS", "400")
+    before = signal.getsignal(signal.SIGTERM)
+    yield tmp_path
+    signal.signal(signal.SIGTERM, before)
+
+
+LINES = [
+    ("up --servers 0", "--servers"),
+    ("up --servers -1", "--servers"),
+    ("up --servers three", "--servers"),
+    ("up --detach --dir damaged", "damaged/state.json is damaged"),
+    ("up --detach --dir file", "no stack can live in file"),
+    ("up --dir file", "no stack can live in"),
+    ("up --detach --kafka-bootstrap nowhere", "'nowhere' is no address of a Kafka broker"),
+    ("status --dir damaged", "damaged/state.json is damaged"),
+    ("status --dir foreign", "foreign/state.json is damaged"),
+    ("status --dir file", "no stack runs in file"),
+    ("down --dir damaged", "damaged/state.json is damaged"),
+    ("table list", "no cluster named"),
+    ("table list --masters foo", "'foo' is not an address"),
+    ("table list --masters ,", "name at least one master"),
+    ("table scan t --at yesterday --masters " + NOBODY, "'yesterday' is no ISO 8601 time"),
+    ("table scan t --at 2026-01-31 --masters " + NOBODY, "names no time zone"),
+    ("table scan t --at 1999-01-31T00:00Z --masters " + NOBODY, "before the year 2000"),
+    ("table scan t --columns a,b,a --masters " + NOBODY, "--columns names a twice"),
+    ("table scan t --columns , --masters " + NOBODY, "names no column"),
+    ("table scan t --limit -1 --masters " + NOBODY, "--limit"),
+    ("table create t --column a --key a --masters " + NOBODY, "--column 'a'"),
+    ("dead-letter list t --kafka " + NOBODY, "does not answer"),
+    ("dead-letter list t --kafka localhost", "Kafka is at host:port"),
+    ("dead-letter list t --kafka-properties nowhere --kafka " + NOBODY, "nowhere cannot be read"),
+    ("dead-letter list t --kafka-properties file --kafka " + NOBODY, "a line of file is NAME=VALUE"),
+    ("dead-letter replay t --yes --kafka " + NOBODY, "does not answer"),
+    ("dead-letter replay t --yes --kafka localhost:x", "Kafka is at host:port"),
+    ("source reset t --to -5 --masters " + NOBODY, "--to is an offset"),
+    ("job nosuch", "no job 'nosuch'"),
+    ("job ingest --kafka x --masters y -- --table t", "--checkpoint"),
+    ("wal dump nowhere", "nowhere"),
+    ("wal dump .", "holds no segment"),
+    ("cmeta dump file", "shorter than"),
+    ("superblock dump file", "shorter than"),
+    ("bench nosuch", "nosuch"),
+    ("bench load --local --rows -1", "--rows"),
+    ("nosuch", "nosuch"),
+]
+
+
+@pytest.mark.parametrize(("line", "says"), LINES, ids=[line for line, _ in LINES])
+def test_careless_command_line_gets_one_line_and_no_traceback(
+    line: str, says: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Goal: each mistake ends with a status that is not 0 and a text that names it. Method: the command, in process."""
+    monkeypatch.setattr(sys, "argv", ["nyala", *line.split()])
+    try:
+        status = main()
+    except SystemExit as ended:
+        status = int(ended.code or 0)
+    said = capsys.readouterr()
+    assert status != 0
+    assert says in " ".join(said.err.replace("│", " ").split())
+    assert not (folder / ".nyala").exists() or "up" in line
