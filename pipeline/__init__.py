@@ -20,6 +20,7 @@ from .session import spark_session
 from .submit import submit_command, submit_environment
 from .supervise import RestartOptions, run_with_restarts
 from .topics import TopicIdentity, Topics, dead_letter_topic, writes_topic
+from .verify import read_checksums
 
 __all__ = [
     "DeadLetter",
@@ -47,6 +48,7 @@ __all__ = [
     "end_in_order",
     "key_schema_json",
     "letter_key",
+    "read_checksums",
     "read_letters",
     "release_run",
     "replay_letters",

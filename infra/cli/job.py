@@ -18,13 +18,14 @@ CLUSTER_OPTIONS = {
     "ingest": ("--masters", "--kafka"),
     "decisions": ("--masters", "--kafka"),
     "rebalance": ("--kafka",),
+    "verify": ("--masters",),
 }
 """Job -> options that are filled in from the local stack when they are not given."""
 
 
 def job(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="ingest, decisions or rebalance")],
+    name: Annotated[str, typer.Argument(help="ingest, decisions, rebalance or verify")],
     masters: Masters = "",
     kafka: Annotated[
         str, typer.Option("--kafka", envvar="NYALA_KAFKA", help="host:port; default: the stack in ./.nyala")
@@ -39,9 +40,9 @@ def job(
     if "--help" not in arguments:
         if "--masters" in CLUSTER_OPTIONS[name] and "--masters" not in arguments:
             arguments += ["--masters", masters_of(masters)]
-        if "--kafka" not in arguments:
+        if "--kafka" in CLUSTER_OPTIONS[name] and "--kafka" not in arguments:
             arguments += ["--kafka", kafka_of(kafka)]
-        if name != "rebalance" and "--checkpoint" not in arguments:
+        if name in ("ingest", "decisions") and "--checkpoint" not in arguments:
             raise typer.BadParameter("say where Spark keeps its checkpoint: -- --checkpoint FOLDER")
     try:
         command = submit_command(name, arguments, master=spark_master)

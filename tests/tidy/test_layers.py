@@ -37,7 +37,7 @@ ALLOWED: dict[str, set[str]] = {
     "pipeline": BASE
     | {"replica.client", "replica.steer", "replica.policy", "replica.rows", "replica.rpc", "infra.jars"},
     "infra": LAYERS_0_4 | {"replica.api", "replica.tools", "pipeline"},
-    "jobs": BASE | {"pipeline"},
+    "jobs": BASE | {"pipeline", "replica.client", "replica.tools"},
 }
 """Room -> rooms it may import. `replica.rows` (table schemas, batches, keys) is shared by the tablet and by clients."""
 

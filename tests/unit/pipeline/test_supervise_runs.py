@@ -14,7 +14,7 @@ from nyala.pipeline.errors import QueryInterrupted, QueryRefused
 from nyala.pipeline.ingest import IngestOptions
 from nyala.pipeline.rebalance import named
 from nyala.pipeline.session import raise_if_ended
-from nyala.pipeline.submit import job_script, submit_environment
+from nyala.pipeline.submit import JOBS, job_script, submit_environment
 from nyala.pipeline.supervise import RestartOptions, run_with_restarts
 from nyala.replica.base import OpId, Refused
 from nyala.replica.policy import Move, MoveKind
@@ -104,7 +104,7 @@ def test_launch_uses_this_interpreter() -> None:
     environment = submit_environment({"PATH": "/usr/bin", "SPARK_HOME": "/elsewhere"})
     assert environment["PYSPARK_PYTHON"] == sys.executable
     assert "SPARK_HOME" not in environment
-    for job in ("ingest", "decisions", "rebalance"):
+    for job in JOBS:
         assert Path(job_script(job)).name == f"{job}.py"
     with pytest.raises((ValueError, Refused)):
         job_script("nothing")

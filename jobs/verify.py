@@ -1,0 +1,104 @@
+"""Compare every replica of the chosen tables at one hybrid time: run under spark-submit.
+
+Exit status: 0 all replicas of each tablet hold the same rows, or --dry-run; 2 some differ or could not be read;
+1 the job could not run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+
+from nyala.pipeline import QueryInterrupted, end_in_order, read_checksums, spark_session
+from nyala.replica.base import Refused, ReplicaError
+from nyala.replica.client import Client, parse_masters
+from nyala.replica.tools import (
+    ClusterView,
+    ReplicaSum,
+    Severity,
+    as_json,
+    gather,
+    judge_compared,
+    only_tables,
+    plan_text,
+    readable,
+    table_lines,
+    to_read,
+    with_sums,
+)
+
+ROUNDS_MAX = 3
+"""A tablet whose replicas could not all be read is looked up and read again: one of them may just have moved."""
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Command line."""
+    parser = argparse.ArgumentParser(prog="nyala verify", description="checksum of every replica at one time")
+    parser.add_argument("--masters", required=True, help="host:port[,host:port]")
+    parser.add_argument("--table", action="append", default=[], metavar="NAME", help="only this one; may be repeated")
+    parser.add_argument("--timeout-s", type=float, default=600.0, help="for one replica")
+    parser.add_argument("--dry-run", action="store_true", help="show what would be read, and read nothing")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Look, read, judge, tell."""
+    given = parse(arguments)
+    try:
+        with Client(parse_masters(given.masters)) as client:
+            view = only_tables(gather(client), given.table)
+            if given.dry_run:
+                print(json.dumps(as_json(view, []) | {"dry_run": True}) if given.json else plan_text(view), flush=True)
+                return 0
+            view = compare(client, view, given)
+    except (QueryInterrupted, ReplicaError) as error:
+        print(f"nyala verify: {error}", file=sys.stderr)
+        return 1
+    findings = judge_compared(view)
+    if given.json:
+        print(json.dumps(as_json(view, findings) | {"dry_run": False, "hybrid_time": view.checksum_time}), flush=True)
+    else:
+        for line in [*table_lines(view), *(f"{f.severity}  {f.subject}: {f.what}" for f in findings)]:
+            print(line, flush=True)
+    return 2 if any(f.severity is Severity.ERROR for f in findings) else 0
+
+
+def compare(client: Client, view: ClusterView, given: argparse.Namespace) -> ClusterView:
+    """The view with a checksum of each replica, all at the time that is at or above every write acknowledged by now."""
+    at = latest_time(client, view)
+    if not at:
+        return view
+    spark = spark_session("nyala verify")
+    sums: dict[tuple[str, str], ReplicaSum] = {}
+    for number in range(ROUNDS_MAX):
+        if number:
+            view = with_sums(only_tables(gather(client), given.table), sums.values(), at)
+        missing = to_read(view)
+        asked = [(server, tablet_id) for server, tablet_id in readable(view) if tablet_id in missing]
+        for one in read_checksums(spark, given.masters, asked, at, timeout_s=given.timeout_s):
+            uuid, tablet_id, checksum, rows, error = one
+            sums[uuid, tablet_id] = ReplicaSum(uuid, tablet_id, None if error else (checksum, rows), error)
+        view = with_sums(view, sums.values(), at)
+        if not to_read(view):
+            break
+    return view
+
+
+def latest_time(client: Client, view: ClusterView) -> int:
+    """Of all tables that have leaders to ask; 0 if none has."""
+    times = [0]
+    for table in view.tables:
+        try:
+            times.append(client.snapshot_time(table))
+        except Refused:
+            # The report names the tablet that nobody leads.
+            continue
+    return max(times)
+
+
+if __name__ == "__main__":
+    end_in_order()
+    sys.exit(main())

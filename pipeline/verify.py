@@ -1,0 +1,49 @@
+"""Checksums of many replicas at one time, read by Spark's tasks: the servers compute, the tasks only ask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from nyala.replica.base import Refused
+from nyala.replica.rpc import pb
+
+from . import worker
+from .errors import QueryInterrupted
+
+Sum = tuple[str, str, int, int, str]
+"""(server uuid, tablet id, checksum, rows, error): an error, or a checksum."""
+
+
+def read_checksums(
+    spark: Any, masters: str, replicas: Sequence[tuple[pb.ServerInfo, str]], at: int, *, timeout_s: float
+) -> list[Sum]:
+    """The checksum of each (server, tablet id) at hybrid time `at`, of whatever can be read within `timeout_s` each.
+
+    As many at a time as Spark runs tasks. Neighbours of the list go to different tasks, so that no server gets all.
+    QueryInterrupted if Spark itself fails; it may be tried again.
+    """
+    if not replicas:
+        return []
+    context = spark.sparkContext
+    tasks = min(len(replicas), context.defaultParallelism * 4)
+    asked = [(server.SerializeToString(), tablet_id) for server, tablet_id in replicas]
+    dealt = [asked[first::tasks] for first in range(tasks)]
+    try:
+        read = partial(_read_share, masters, at, timeout_s)
+        return list(context.parallelize(dealt, tasks).flatMap(read).collect())
+    except Exception as error:
+        raise QueryInterrupted(f"Spark could not run the tasks: {str(error).splitlines()[0]}") from error
+
+
+def _read_share(masters: str, at: int, timeout_s: float, share: Sequence[tuple[bytes, str]]) -> Iterator[Sum]:
+    client = worker.client_for(masters)
+    for encoded, tablet_id in share:
+        server = pb.ServerInfo.FromString(encoded)
+        try:
+            checksum, rows = client.checksum(server, tablet_id, at, timeout_s=timeout_s)
+        except Refused as error:
+            yield server.uuid, tablet_id, 0, 0, str(error)
+        else:
+            yield server.uuid, tablet_id, checksum, rows, ""

@@ -1,0 +1,114 @@
+"""Comparing all replicas of chosen tables at one time, whoever reads them: what to read, and what the sums mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from nyala.replica.base import Code, DataState, Refused, us_of_hybrid
+from nyala.replica.rpc import config_from_pb, pb
+
+from .check import ClusterView, Finding, ReplicaView, Severity, judge
+
+
+@dataclass(frozen=True)
+class ReplicaSum:
+    """What reading one replica gave: checksum and rows, or why there is none."""
+
+    server_uuid: str
+    tablet_id: str
+    checksum: tuple[int, int] | None
+    error: str = ""
+
+
+def only_tables(view: ClusterView, names: Sequence[str]) -> ClusterView:
+    """The view without other tables; all stay if `names` is empty. Refused(NOT_FOUND) for a table that is not there."""
+    known = {table.name for table in view.tables}
+    if missing := [name for name in names if name not in known]:
+        raise Refused(Code.NOT_FOUND, "no such table", table=missing[0])
+    tables = [table for table in view.tables if not names or table.name in names]
+    kept = {tablet.tablet_id for table in tables for tablet in table.tablets}
+    replicas = {tablet_id: found for tablet_id, found in view.replicas.items() if tablet_id in kept}
+    return replace(view, tables=tables, replicas=replicas)
+
+
+def readable(view: ClusterView) -> list[tuple[pb.ServerInfo, str]]:
+    """(server, tablet id) of each replica that has rows to read, neighbours on different servers."""
+    servers = {server.uuid: server for server in view.servers}
+    return [
+        (servers[replica.server_uuid], tablet_id)
+        for tablet_id, found in sorted(view.replicas.items())
+        for replica in found
+        if replica.status.data_state == DataState.READY and replica.server_uuid in servers
+    ]
+
+
+def with_sums(view: ClusterView, sums: Iterable[ReplicaSum], at: int) -> ClusterView:
+    """The view with what was read; replicas that were not read are left as they are."""
+    by_place = {(one.server_uuid, one.tablet_id): one for one in sums}
+
+    def filled(tablet_id: str, replica: ReplicaView) -> ReplicaView:
+        one = by_place.get((replica.server_uuid, tablet_id))
+        return replica if one is None else replace(replica, checksum=one.checksum, checksum_error=one.error)
+
+    replicas = {tablet_id: [filled(tablet_id, r) for r in found] for tablet_id, found in view.replicas.items()}
+    return replace(view, replicas=replicas, checksum_time=at)
+
+
+def unread(view: ClusterView) -> dict[str, str]:
+    """Tablet id -> what is missing, of each tablet that has not a checksum of every voter."""
+    found: dict[str, str] = {}
+    for table in view.tables:
+        for tablet in table.tablets:
+            replicas = view.replicas.get(tablet.tablet_id, [])
+            read = {r.server_uuid for r in replicas if r.checksum is not None}
+            leaders = [r.status for r in replicas if r.status.role == "LEADER"]
+            if not leaders:
+                found[tablet.tablet_id] = "nobody leads it, so nobody says who its voters are"
+                continue
+            config = config_from_pb(max(leaders, key=lambda status: status.term).committed_config)
+            if missing := sorted(m.uuid for m in config.members if m.votes and m.uuid not in read):
+                found[tablet.tablet_id] = f"{len(missing)} voters were not compared: {', '.join(missing)}"
+    return found
+
+
+def to_read(view: ClusterView) -> set[str]:
+    """Tablets that are to be read, or read again: a voter is missing, or a replica gave no checksum when asked."""
+    failed = {tablet_id for tablet_id, found in view.replicas.items() for r in found if r.checksum_error}
+    return failed | set(unread(view))
+
+
+def judge_compared(view: ClusterView) -> list[Finding]:
+    """What `judge` says, and an ERROR for each tablet with a voter that could not be compared."""
+    names: Mapping[str, str] = {t.tablet_id: table.name for table in view.tables for t in table.tablets}
+    missing = [
+        Finding(Severity.ERROR, f"tablet {tablet_id} of {names[tablet_id]}", what)
+        for tablet_id, what in unread(view).items()
+    ]
+    return sorted([*judge(view), *missing], key=lambda f: (f.severity is not Severity.ERROR, f.subject))
+
+
+def plan_text(view: ClusterView) -> str:
+    """What would be read, for a person."""
+    places: dict[str, list[str]] = {}
+    for server, tablet_id in readable(view):
+        places.setdefault(tablet_id, []).append(server.uuid)
+    lines = [
+        f"{table.name}: tablet {tablet.tablet_id} on {', '.join(places.get(tablet.tablet_id, ['no server']))}"
+        for table in view.tables
+        for tablet in table.tablets
+    ]
+    count = sum(map(len, places.values()))
+    return "\n".join([*lines, f"would read {count} replicas of {len(lines)} tablets at the time of the run"])
+
+
+def table_lines(view: ClusterView) -> list[str]:
+    """A line for each table, for a person."""
+    lines = [f"at {us_of_hybrid(view.checksum_time) / 1e6:.6f} s (hybrid time {view.checksum_time})"]
+    for table in view.tables:
+        found = [[r.checksum for r in view.replicas.get(t.tablet_id, []) if r.checksum] for t in table.tablets]
+        rows = sum(sums[0][1] for sums in found if sums)
+        same = sum(len(set(sums)) == 1 for sums in found)
+        read = sum(map(len, found))
+        lines.append(f"{table.name}: {rows:,} rows, {read} replicas read, {same} of {len(found)} tablets the same")
+    return lines
