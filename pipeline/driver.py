@@ -17,7 +17,7 @@ END_WITHIN_S = 15.0
 LOOK_S = 0.5
 
 
-def end_in_order() -> None:
+def end_in_order(within_s: float = END_WITHIN_S) -> None:
     """Call once, on the main thread, at a job's start.
 
     SIGTERM then raises SystemExit(0) there, once: what the job holds is given back on the way out. Under spark-submit
@@ -29,7 +29,7 @@ def end_in_order() -> None:
         # The JVM's death follows the group's SIGTERM: a second one must not cut the orderly end off.
         if not ending.is_set():
             ending.set()
-            bound = threading.Timer(END_WITHIN_S, _end_now)
+            bound = threading.Timer(within_s, _end_now, [within_s])
             bound.daemon = True
             bound.start()
             sys.exit(0)
@@ -46,6 +46,6 @@ def _end_with(parent: int) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _end_now() -> None:
-    print(f"nyala: something did not end within {END_WITHIN_S:g} s and is cut off", file=sys.stderr, flush=True)
+def _end_now(within_s: float) -> None:
+    print(f"nyala: something did not end within {within_s:g} s and is cut off", file=sys.stderr, flush=True)
     os._exit(1)

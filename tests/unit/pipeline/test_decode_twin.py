@@ -10,6 +10,7 @@ from typing import Any
 import fastavro
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -108,10 +109,13 @@ def test_mangled_bytes_never_change_other_rows_nor_crash(rows: list[dict[str, An
     decoded = decode(keys, values)
     for batch in decoded.batches:
         batch.validate(full=True)
-    found = {each["__offset"]: each for batch in decoded.batches for each in batch.to_pylist()}
+    offsets = {offset for batch in decoded.batches for offset in batch.column("__offset").to_pylist()}
+    # The victim's row may hold a date that Arrow knows and Python does not.
+    others = [batch.filter(pc.field("__offset") != victim) for batch in decoded.batches]
+    found = {each["__offset"]: each for batch in others for each in batch.to_pylist()}
     faults = {fault.offset for fault in decoded.faults}
     assert faults <= {victim}
-    assert set(found) | faults == set(range(len(rows)))
+    assert offsets | faults == set(range(len(rows)))
     for each in whole:
         if each["__offset"] != victim:
             assert found[each["__offset"]] == each

@@ -1,0 +1,81 @@
+"""A driver's end: once, in order, with its parent, within a bound."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.harness.cluster import wait_until
+from tests.harness.drivers import is_gone, kill
+
+DRIVER = """
+import os, signal, sys, threading
+from pathlib import Path
+from nyala.pipeline.driver import end_in_order
+end_in_order(within_s=float(sys.argv[2]))
+said = Path(sys.argv[1])
+try:
+    said.write_text(str(os.getpid()))
+    threading.Event().wait(60)
+finally:
+    os.kill(os.getpid(), signal.SIGTERM)
+    said.with_suffix(".released").touch()
+    if sys.argv[3] == "hang":
+        threading.Event().wait(60)
+"""
+PARENT = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', *sys.argv[1:]]).wait()"
+
+
+def started(said: Path) -> int:
+    """Pid of the driver, once it waits."""
+    return wait_until(lambda: int(said.read_text() or 0) if said.exists() else 0, "the driver has started")
+
+
+def test_driver_ends_in_order_once_however_often_it_is_told(tmp_path: Path) -> None:
+    """Goal: what it holds is given back, though the JVM's death follows SIGTERM. Method: SIGTERM, twice."""
+    said = tmp_path / "said"
+    process = subprocess.Popen([sys.executable, "-c", DRIVER, str(said), "60", "end"])
+    started(said)
+    process.terminate()
+    assert process.wait(30) == 0
+    assert said.with_suffix(".released").exists()
+
+
+def test_driver_that_cannot_end_is_cut_off(tmp_path: Path) -> None:
+    """Goal: a stop is bounded, whatever hangs. Method: a driver that waits for a minute on its way out."""
+    said = tmp_path / "said"
+    process = subprocess.Popen(
+        [sys.executable, "-c", DRIVER, str(said), "0.2", "hang"], stderr=subprocess.PIPE, text=True
+    )
+    started(said)
+    process.terminate()
+    assert "did not end within 0.2 s" in process.communicate(timeout=30)[1]
+    assert process.returncode == 1 and said.with_suffix(".released").exists()
+
+
+@pytest.mark.parametrize("spark", [True, False])
+def test_driver_ends_with_its_jvm_and_with_no_other_parent(tmp_path: Path, *, spark: bool) -> None:
+    """Goal: no orphan under spark-submit, and no death with the shell that started it. Method: kill -9 the parent."""
+    said = tmp_path / "said"
+    environment = {k: v for k, v in os.environ.items() if k != "PYSPARK_GATEWAY_PORT"}
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, DRIVER, str(said), "60", "end"],
+        env=environment | ({"PYSPARK_GATEWAY_PORT": "1"} if spark else {}),
+    )
+    driver = started(said)
+    parent.kill()
+    parent.wait()
+    if not spark:
+        assert not is_gone(driver) and not said.with_suffix(".released").exists()
+        os.kill(driver, signal.SIGTERM)
+    try:
+        wait_until(lambda: is_gone(driver), "the driver has ended", 20)
+        assert said.with_suffix(".released").exists()
+    finally:
+        if not is_gone(driver):
+            kill(driver)
