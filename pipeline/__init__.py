@@ -10,8 +10,9 @@ from .driver import end_in_order
 from .errors import QueryInterrupted, QueryRefused
 from .framing import Framing
 from .ingest import IngestOptions, IngestQuery
+from .kafka_security import KafkaSecurity, kafka_options
 from .lease import release_run
-from .letters import Letter, LettersUnreadable, read_letters, replay_letters
+from .letters import Letter, LettersUnreadable, iterate_letters, read_letters, replay_letters
 from .progress import Progress
 from .publish import PublishFailed, RowPublisher
 from .rebalance import RebalanceOptions, Rebalancer
@@ -29,6 +30,7 @@ __all__ = [
     "Framing",
     "IngestOptions",
     "IngestQuery",
+    "KafkaSecurity",
     "Letter",
     "LettersUnreadable",
     "Progress",
@@ -46,6 +48,8 @@ __all__ = [
     "dead_letter_topic",
     "encode_key",
     "end_in_order",
+    "iterate_letters",
+    "kafka_options",
     "key_schema_json",
     "letter_key",
     "read_checksums",

@@ -1,12 +1,14 @@
-"""Reading dead letters back, and publishing their records again.
+"""Reading dead letters back, and publishing their records again. Both in pages: a letter may be 32 MiB, and many.
 
 A letter that was produced twice, because its task ran again, counts once: letters are keyed by their place in Kafka.
 """
 
 from __future__ import annotations
 
+import struct
 import time
-from collections.abc import Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,13 +16,23 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
 from nyala import schemas
+from nyala.replica.rows import SourceKey
 
-from .dead_letters import LETTER_BYTES_MAX
+from .dead_letters import LETTER_BYTES_MAX, letter_key
+from .kafka_security import PLAINTEXT, KafkaSecurity
+from .patience import KAFKA_TIMEOUT_S, check_reachable, client_options, producer_options
 from .row_schema import OP_HEADER
 from .topics import dead_letter_topic
 
 READ_WAIT_S = 30.0
-FLUSH_WAIT_S = 60.0
+"""Without one more record; then the topic counts as unreadable."""
+PAGE_LETTERS_MAX = 500
+PAGE_BYTES_MAX = 16 << 20
+"""Of records that wait for Kafka's acknowledgement."""
+KEYS_REMEMBERED_MAX = 1_000_000
+"""A doubled letter is known by its key as long as so many others did not come between."""
+FOREIGN = "FOREIGN"
+"""Reason of a record in the dead-letter topic that is no dead letter: somebody else wrote it."""
 
 
 class LettersUnreadable(Exception):
@@ -29,10 +41,14 @@ class LettersUnreadable(Exception):
 
 @dataclass(frozen=True)
 class Letter:
-    """One dead letter as it was written: a dict of schema `dead_letter`, under its key."""
+    """One dead letter as it was written: a dict of schema `dead_letter`, under its key.
+
+    `foreign`: the record is no dead letter. Its place is that in the dead-letter topic, `key` and `value` its own.
+    """
 
     letter_key: bytes
     record: dict[str, Any]
+    foreign: bool = False
 
     @property
     def place(self) -> str:
@@ -41,26 +57,76 @@ class Letter:
         return f"{r['topic']}[{r['kafka_partition']}]@{r['kafka_offset']}"
 
 
-def read_letters(bootstrap: str, table: str, *, wait_s: float = READ_WAIT_S) -> list[Letter]:
-    """All distinct letters of a table as of now, by topic, partition and offset; empty if there is no such topic."""
-    topic = dead_letter_topic(table)
-    consumer = KafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False, auto_offset_reset="earliest")
-    try:
-        partitions = [TopicPartition(topic, p) for p in sorted(consumer.partitions_for_topic(topic) or ())]
-        letters = {
-            key: Letter(key, schemas.decode("dead_letter", value)) for key, value in _all(consumer, partitions, wait_s)
-        }
-    except KafkaError as error:
-        raise LettersUnreadable(f"{topic} cannot be read: {error}; is the broker at {bootstrap} up?") from error
-    finally:
-        consumer.close(autocommit=False)
+def read_letters(
+    bootstrap: str, table: str, *, wait_s: float = READ_WAIT_S, security: KafkaSecurity = PLAINTEXT
+) -> list[Letter]:
+    """All distinct letters of a table as of now, by topic, partition and offset: for few. See `iterate_letters`."""
     return sorted(
-        letters.values(),
+        iterate_letters(bootstrap, table, wait_s=wait_s, security=security),
         key=lambda one: (one.record["topic"], one.record["kafka_partition"], one.record["kafka_offset"]),
     )
 
 
-def _all(consumer: Any, partitions: Sequence[Any], wait_s: float) -> Iterator[tuple[bytes, bytes]]:
+def iterate_letters(
+    bootstrap: str, table: str, *, wait_s: float = READ_WAIT_S, security: KafkaSecurity = PLAINTEXT
+) -> Iterator[Letter]:
+    """The distinct letters of a table as of now, in the order of their topic; none if there is no such topic.
+
+    Holds what Kafka hands over at once, and KEYS_REMEMBERED_MAX keys. QueryInterrupted if Kafka does not answer.
+    """
+    topic = dead_letter_topic(table)
+    check_reachable(bootstrap)
+    seen: OrderedDict[bytes, None] = OrderedDict()
+    try:
+        options = client_options(wait_s) | security.python()
+        consumer = KafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False, **options)
+        try:
+            partitions = [TopicPartition(topic, p) for p in sorted(consumer.partitions_for_topic(topic) or ())]
+            for record in _records(consumer, partitions, wait_s):
+                letter = letter_of(record)
+                if letter.letter_key not in seen:
+                    seen[letter.letter_key] = None
+                    if len(seen) > KEYS_REMEMBERED_MAX:
+                        seen.popitem(last=False)
+                    yield letter
+        finally:
+            consumer.close(autocommit=False)
+    except KafkaError as error:
+        raise LettersUnreadable(f"{topic} cannot be read: {error}; is the broker at {bootstrap} up?") from error
+
+
+def letter_of(record: Any) -> Letter:
+    """The letter in a record of a dead-letter topic, or what stands there instead.
+
+    Bytes may look like a letter by chance; its Kafka key, which names its place once more, does not.
+    """
+    try:
+        found = schemas.decode("dead_letter", record.value)
+        source = SourceKey(found["cluster_id"], found["topic_id"], found["kafka_partition"])
+        if record.key == letter_key(source, found["kafka_offset"]):
+            return Letter(record.key, found)
+    except (ValueError, EOFError, IndexError, KeyError, TypeError, OverflowError, MemoryError, struct.error):
+        pass
+    return Letter(
+        f"{record.partition}@{record.offset}".encode(),
+        {
+            "topic": record.topic,
+            "kafka_partition": record.partition,
+            "kafka_offset": record.offset,
+            "code": 0,
+            "reason": FOREIGN,
+            "column": "",
+            "key": record.key,
+            "value": record.value,
+            "op_header": None,
+            "at_us": record.timestamp * 1000,
+        },
+        foreign=True,
+    )
+
+
+def _records(consumer: Any, partitions: Sequence[Any], wait_s: float) -> Iterator[Any]:
+    """What the partitions hold now, tombstones left out."""
     if not partitions:
         return
     consumer.assign(partitions)
@@ -69,37 +135,57 @@ def _all(consumer: Any, partitions: Sequence[Any], wait_s: float) -> Iterator[tu
     deadline = time.monotonic() + wait_s
     while any(consumer.position(p) < ends[p] for p in partitions):
         if time.monotonic() > deadline:
-            raise LettersUnreadable(f"{partitions[0].topic} could not be read to its end in {wait_s:.0f} s: try again")
-        for records in consumer.poll(timeout_ms=500).values():
+            raise LettersUnreadable(f"{partitions[0].topic}: no record came in {wait_s:.0f} s: try again")
+        for place, records in consumer.poll(timeout_ms=500, max_records=PAGE_LETTERS_MAX).items():
             for record in records:
-                if record.value is not None:
-                    yield record.key, record.value
+                if record.value is not None and record.offset < ends[place]:
+                    yield record
+            deadline = time.monotonic() + wait_s
 
 
-def replay_letters(bootstrap: str, letters: Sequence[Letter], topic: str = "") -> int:
+def replay_letters(
+    bootstrap: str, letters: Iterable[Letter], topic: str = "", *, security: KafkaSecurity = PLAINTEXT
+) -> int:
     """Publish the letters' records again, to the topic they came from or to `topic`; how many Kafka acknowledged.
 
     They go through the ingest query like any record: what was wrong with them must have been mended first, or they
-    come back as dead letters of their new offsets. The murmur2 partitioner sends a key where it came from.
+    come back as dead letters of their new offsets. The murmur2 partitioner sends a key where it came from. Foreign ones
+    are left out. LettersUnreadable says how many were acknowledged before a failure.
     """
-    producer = KafkaProducer(
-        bootstrap_servers=bootstrap, acks="all", enable_idempotence=True, max_request_size=LETTER_BYTES_MAX
-    )
+    check_reachable(bootstrap)
+    published = 0
     try:
-        sent = [
-            producer.send(
-                topic or letter.record["topic"],
-                key=letter.record["key"],
-                value=letter.record["value"],
-                headers=[(OP_HEADER, letter.record["op_header"])] if letter.record["op_header"] else [],
-            )
-            for letter in letters
-        ]
-        producer.flush(timeout=FLUSH_WAIT_S)
-        for future in sent:
-            future.get(timeout=FLUSH_WAIT_S)
+        options = producer_options(KAFKA_TIMEOUT_S) | security.python()
+        producer = KafkaProducer(bootstrap_servers=bootstrap, max_request_size=LETTER_BYTES_MAX, **options)
+        try:
+            for page in _pages(one for one in letters if not one.foreign):
+                sent = [_send(producer, letter.record, topic) for letter in page]
+                producer.flush(timeout=KAFKA_TIMEOUT_S)
+                for future in sent:
+                    future.get(timeout=KAFKA_TIMEOUT_S)
+                    published += 1
+        finally:
+            producer.close(timeout=5)
     except KafkaError as error:
-        raise LettersUnreadable(f"not every record was published again: {error}; some may have been") from error
-    finally:
-        producer.close(timeout=5)
-    return len(letters)
+        raise LettersUnreadable(
+            f"{published} records were published again, then Kafka failed: {error}; some more may have been"
+        ) from error
+    return published
+
+
+def _send(producer: Any, record: dict[str, Any], topic: str) -> Any:
+    headers = [(OP_HEADER, record["op_header"])] if record["op_header"] else []
+    return producer.send(topic or record["topic"], key=record["key"], value=record["value"], headers=headers)
+
+
+def _pages(letters: Iterable[Letter]) -> Iterator[list[Letter]]:
+    page: list[Letter] = []
+    size_bytes = 0
+    for letter in letters:
+        page.append(letter)
+        size_bytes += len(letter.record["value"] or b"")
+        if len(page) >= PAGE_LETTERS_MAX or size_bytes >= PAGE_BYTES_MAX:
+            yield page
+            page, size_bytes = [], 0
+    if page:
+        yield page

@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 import base64
+import json
+from collections.abc import Iterator
+from itertools import islice
 from typing import Annotated, Any
 
 import typer
 
-from nyala.pipeline import Letter, read_letters, replay_letters
+from nyala.pipeline import KafkaSecurity, Letter, iterate_letters, kafka_options, replay_letters
 
-from .context import Json, console, kafka_of, print_json, print_table
+from .context import Json, console, kafka_of, print_table
 
 app = typer.Typer(help="records that did not become rows", no_args_is_help=True)
 Kafka = Annotated[str, typer.Option("--kafka", envvar="NYALA_KAFKA", help="host:port; default: the stack in ./.nyala")]
+KafkaProperties = Annotated[
+    str, typer.Option("--kafka-properties", help="file of Java client properties: how to log in to Kafka")
+]
 Reason = Annotated[str, typer.Option(help="only letters with this reason, such as KEY_MISMATCH")]
+ROWS_SHOWN = 50
 
 
-def _chosen(kafka: str, table: str, reason: str) -> list[Letter]:
-    letters = read_letters(kafka_of(kafka), table)
-    return [one for one in letters if not reason or one.record["reason"] == reason.upper()]
+def _chosen(kafka: str, properties: str, table: str, reason: str) -> Iterator[Letter]:
+    letters = iterate_letters(kafka_of(kafka), table, security=security_of(properties))
+    return (one for one in letters if not reason or one.record["reason"] == reason.upper())
+
+
+def security_of(properties: str) -> KafkaSecurity:
+    """How to log in to Kafka, by a file of properties; none: in plaintext."""
+    return KafkaSecurity.of(kafka_options([], properties))
 
 
 def _shown(value: Any) -> Any:
@@ -29,29 +41,44 @@ def _shown(value: Any) -> Any:
 def list_letters(
     table: str,
     reason: Reason = "",
-    limit: Annotated[int, typer.Option(help="letters to show; 0 is all")] = 50,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help=f"letters to show; 0 is all; default {ROWS_SHOWN}, with --json all", show_default=False
+        ),
+    ] = None,
     kafka: Kafka = "",
+    kafka_properties: KafkaProperties = "",
     as_json: Json = False,
 ) -> None:
-    """List a table's dead letters, each record once. With --json keys and values are base64."""
-    letters = _chosen(kafka, table, reason)
+    """List a table's dead letters, oldest first, each record once. With --json keys and values are base64.
+
+    FOREIGN is what somebody else wrote to the topic: no dead letter, shown with its own place, key and value.
+    """
+    letters = _chosen(kafka, kafka_properties, table, reason)
     if as_json:
-        print_json([{k: _shown(v) for k, v in one.record.items()} for one in letters])
+        _print_json(islice(letters, limit) if limit else letters)
         return
-    shown = letters[:limit] if limit else letters
-    rows = [
-        (
-            one.place,
-            one.record["reason"],
-            one.record["column"],
-            len(one.record["value"] or b""),
-            (one.record["value"] or b"")[:24].hex(" "),
-        )
-        for one in shown
-    ]
+    limit = ROWS_SHOWN if limit is None else limit
+    rows: list[tuple[object, ...]] = []
+    total = 0
+    for one in letters:
+        total += 1
+        if not limit or total <= limit:
+            r, value = one.record, one.record["value"] or b""
+            rows.append((one.place, r["reason"], r["column"], len(value), value[:24].hex(" ")))
     print_table(f"dead letters of {table}", ("record", "reason", "column", "bytes", "begins"), rows)
-    if len(shown) < len(letters):
-        console.print(f"{len(shown)} of {len(letters)}; --limit 0 shows all")
+    if len(rows) < total:
+        console.print(f"{len(rows)} of {total}; --limit 0 shows all")
+
+
+def _print_json(letters: Iterator[Letter]) -> None:
+    """One JSON array, a letter at a time: all of them may be more than memory holds."""
+    between = "["
+    for one in letters:
+        typer.echo(between + json.dumps({k: _shown(v) for k, v in one.record.items()}), nl=False)
+        between = ",\n"
+    typer.echo("[]" if between == "[" else "]")
 
 
 @app.command()
@@ -61,13 +88,22 @@ def replay(
     to: Annotated[str, typer.Option(help="publish to this topic instead of the one each record came from")] = "",
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
     kafka: Kafka = "",
+    kafka_properties: KafkaProperties = "",
 ) -> None:
-    """Publish dead letters' records again, after what was wrong with them was mended."""
-    letters = _chosen(kafka, table, reason)
-    if not letters:
+    """Publish dead letters' records again, after what was wrong with them was mended. FOREIGN ones are left out."""
+    first = ""
+    count = 0
+    for one in _chosen(kafka, kafka_properties, table, reason):
+        if not one.foreign:
+            first = first or str(one.record["topic"])
+            count += 1
+    if not count:
         typer.echo("no such dead letters")
         return
-    if not yes and not typer.confirm(f"publish {len(letters)} records again to {to or letters[0].record['topic']}?"):
+    if not yes and not typer.confirm(f"publish {count} records again to {to or first}?"):
         typer.echo("nothing was published", err=True)
         raise typer.Exit(1)
-    typer.echo(f"published {replay_letters(kafka_of(kafka), letters, to)} records")
+    # Those that come back as new letters meanwhile are not among the first `count`.
+    letters = islice((one for one in _chosen(kafka, kafka_properties, table, reason) if not one.foreign), count)
+    published = replay_letters(kafka_of(kafka), letters, to, security=security_of(kafka_properties))
+    typer.echo(f"published {published} records")
