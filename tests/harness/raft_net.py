@@ -7,7 +7,7 @@ durable yet. A crash loses them, or any prefix of their writes.
 from __future__ import annotations
 
 import random
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -172,11 +172,16 @@ class Node:
             if ready.hard_state:
                 self.net.verify.on_hard_state(self.uuid, ready.hard_state)
                 self.durable.hard = ready.hard_state
+            if ready.truncate_from is not None:
+                cut = [e for e in self.durable.entries if e.opid.index >= ready.truncate_from]
+                self.net.marks["truncated"] += 1
+                self.net.marks["rolled back"] += any(e.kind is EntryKind.CONFIG for e in cut)
             self.durable.write(ready)
             for msg in ready.messages_after_persist:
                 self.net.send(msg)
             self.core.advance(ready)
             if self.core.may_campaign:
+                self.net.marks["healed"] += self.durable.withheld is not None
                 self.durable.withheld = None
             count, moved = None if count is None else count - 1, True
             self.drain()
@@ -207,6 +212,8 @@ class Net:
         self.options, self.seed, self.rng = options, seed, random.Random(seed)
         self.first_config = config
         self.restarts = 0
+        self.marks: Counter[str] = Counter()
+        """What this history came across."""
         self.leases = False
         """Whether cores are told the time, which a lease needs."""
         self.verify = Verifiers()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import heapq
+import itertools
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,6 +24,23 @@ from tests.harness.raft_verify import Violation
 NAMES = "abcdefghijkl"
 SAFETY_TICKS = 240
 LIVENESS_TICKS = 400
+MARKS = (
+    *(
+        "lost",
+        "doubled",
+        "late",
+        "cut",
+        "cut one way",
+        "paused",
+        "woke leading",
+        "crashed",
+        "torn",
+        "damaged",
+        "healed",
+    ),
+    *("truncated", "log GC", "evicted", "copied", "changed", "promoted", "rolled back", "transferred"),
+    *("two leaders", "read by lease", "read by a round", "read refused"),
+)
 PATIENT = replace(OPTIONS, heartbeat_ticks=2, election_ticks_min=12, election_ticks_max=24)
 """Time enough for a leader to be elected over slow disks and ways, and for a stale one to go on beside it."""
 
@@ -73,12 +91,15 @@ class SimNet(Net):
         copies = 1
         if not self.healed:
             if self.rng.random() < self.loss:
+                self.marks["lost"] += 1
                 return
             copies += self.rng.random() < self.double
+            self.marks["doubled"] += copies - 1
         for _ in range(copies):
             late = 0 if self.healed or not self.delay else self.rng.randint(0, self.delay)
             if not self.healed and self.delay and self.rng.random() < 0.02:
                 late += 15
+                self.marks["late"] += 1
             self.order += 1
             heapq.heappush(self.due, (self.clock + 1 + late, self.order, msg))
 
@@ -90,8 +111,8 @@ class SimNet(Net):
             node.clock = int(self.clock * self.speed[uuid])
             if self.paused.get(uuid) == self.clock and node.core.role is Role.LEADER:
                 # The first thing that a stopped process does is to answer a read that waited in its socket.
-                self.read(uuid)
-                node.drain()
+                self.marks["woke leading"] += 1
+                self._read(uuid)
         while self.due and self.due[0][0] <= self.clock:
             msg = heapq.heappop(self.due)[2]
             if self.paused.get(msg.to_uuid, 0) > self.clock:  # type: ignore[attr-defined]
@@ -107,6 +128,7 @@ class SimNet(Net):
             if self.healed or self.rng.random() < self.disk:
                 node.persist(None if self.healed else self.rng.randint(1, 4))
         self.carry_out_copies()
+        self.marks["two leaders"] += sum(n.core.role is Role.LEADER for n in self.nodes.values()) > 1
 
     def _tick(self, node: Node) -> None:
         """What its clock says has passed; after a pause, only one late tick is made up for."""
@@ -126,6 +148,7 @@ class SimNet(Net):
             if node is not None and last != node.core.last:
                 continue
             if self.copy(source, target):
+                self.marks["copied"] += 1
                 self.nodes[target].drain()
 
     # -------------------------------------------------------------------------------------------------- faults
@@ -158,8 +181,15 @@ class SimNet(Net):
         except Refused:
             pass
         if self.rng.random() < 0.4:
-            self.read(uuid)
+            self._read(uuid)
         self.nodes[uuid].drain()
+
+    def _read(self, uuid: str) -> None:
+        node = self.nodes[uuid]
+        token = self.read(uuid)
+        node.drain()
+        if len(node.core.active_config.voters) > 1:
+            self.marks["read by lease"] += token not in node.reads and node.core.role is Role.LEADER
 
     def _up(self) -> list:  # type: ignore[type-arg]
         return [
@@ -183,11 +213,14 @@ class SimNet(Net):
             applied = min(self.verify.applied.get(uuid, 0), node.durable_last.index)
             if self.rng.random() < 0.5:
                 node.durable.flushed = max(node.durable.flushed, self.rng.randint(0, applied))
-            self.crash(uuid, written=self.rng.randint(0, len(node.pending)), torn=self.rng.random() < 0.3)
+            torn = self.rng.random() < 0.3
+            self.crash(uuid, written=self.rng.randint(0, len(node.pending)), torn=torn)
+            self.marks["crashed"] += 1
+            self.marks["torn"] += torn
             held = [d for d in [*self.crashed.values(), *(n.durable for n in self.nodes.values())] if d.withheld]
             # One damaged tail at a time, and a majority without one: more is a loss that nobody can make good.
             if not held and not self.odds["config"] and len(self.first_config.voters) >= 3 and self.rng.random() < 0.3:
-                self.damage(uuid)
+                self.marks["damaged"] += self.damage(uuid)
 
     def _cut_or_heal(self) -> None:
         if self.cuts and self.rng.random() < 0.6:
@@ -197,6 +230,7 @@ class SimNet(Net):
         if uuid is None:
             return
         shape = self.rng.random()
+        self.marks["cut" if shape < 0.7 else "cut one way"] += 1
         for other in self.everyone():
             if other != uuid and (shape < 0.4 or self.rng.random() < 0.5):
                 if shape < 0.7:
@@ -208,6 +242,7 @@ class SimNet(Net):
     def _pause(self) -> None:
         uuid = self._pick(leader_odds=0.5)
         if uuid is not None:
+            self.marks["paused"] += 1
             self.paused[uuid] = self.clock + self.rng.randint(3, 45)
 
     def _campaign(self) -> None:
@@ -219,12 +254,15 @@ class SimNet(Net):
     def _compact(self) -> None:
         uuid = self._pick()
         if uuid is not None:
+            before = self.nodes[uuid].log.first_index
             self.compact(uuid, self.verify.applied.get(uuid, 0) - self.rng.randint(0, 8))
+            self.marks["log GC"] += self.nodes[uuid].log.first_index > before
 
     def _evict(self) -> None:
         uuid = self._pick()
         if uuid is not None:
             node = self.nodes[uuid]
+            self.marks["evicted"] += 1
             node.log.drop_loaded()
             # Only what is durable, and already applied, may leave memory.
             node.log.evict_below(min(node.core.persisted_index, self.verify.applied.get(uuid, 0)) + 1)
@@ -234,6 +272,7 @@ class SimNet(Net):
         if leader is not None and self.paused.get(leader.uuid, 0) <= self.clock:
             with contextlib.suppress(Refused):
                 leader.core.transfer_leadership(target if self.rng.random() < 0.7 else None)
+                self.marks["transferred"] += leader.core.transfer_target is not None
             leader.drain()
 
     def _change_config(self) -> None:
@@ -257,9 +296,17 @@ class SimNet(Net):
             leader.core.propose_config([edit], cas)
         except Refused:
             return
+        self.marks["changed"] += 1
         if edit.kind is EditKind.ADD:
             self.fresh += 1
         leader.drain()
+
+    def count_marks(self) -> None:
+        """Those that are seen in what the cores handed out."""
+        self.marks["read by a round"] += len(self.reads_done) - self.marks["read by lease"]
+        self.marks["read refused"] += len(self.reads_failed)
+        voters = [config.voters for config in self.verify.configs]
+        self.marks["promoted"] += sum(len(after) > len(before) for before, after in itertools.pairwise(voters))
 
     # ------------------------------------------------------------------------------------------------ liveness
 
@@ -301,6 +348,7 @@ def run_seed(seed: int, core_class: Callable[..., RaftCore] = RaftCore) -> SimNe
                 pass
         if payload and net.converged(payload):
             net.at_end()
+            net.count_marks()
             return net
     raise AssertionError("the healed group does not converge:\n" + "\n".join(net.status()))
 
