@@ -20,8 +20,9 @@ from nyala.replica.client import Client, TableHandle, parse_masters
 from nyala.replica.rpc import pb, source_to_pb
 
 from .checkpoint import Checkpoint
-from .dead_letters import LETTER_BYTES_MAX
+from .dead_letters import LETTERS_TOPIC
 from .errors import QueryInterrupted, QueryRefused, of_refusal, of_spark
+from .kafka_security import KafkaSecurity
 from .lease import SourceLease
 from .owner import new_owner_run
 from .patience import KAFKA_TIMEOUT_S, spark_options
@@ -63,6 +64,7 @@ class IngestOptions:
     available_now: bool = False
     """Read what is there, then end."""
     offsets_per_trigger_max: int = 400_000
+    """Of one micro-batch; at most `limits.LEDGER_ERROR_RUNS_MAX`, so that all its rows may fail and be remembered."""
     isolation: str = "read_committed"
     lease_s: float = 30.0
     owner_wait_s: float = 40.0
@@ -80,11 +82,15 @@ class IngestOptions:
     kafka_timeout_s: float = KAFKA_TIMEOUT_S
     """How long each Kafka client waits for a broker that does not answer, before the run ends to be started again."""
     kafka: Mapping[str, str] = field(default_factory=dict)
-    """More options for Spark's Kafka source, as `kafka.security.protocol`."""
+    """More options for Spark's Kafka source; those that say how to log in hold for all of the query's clients."""
 
     def __post_init__(self) -> None:
         check(self.starting in ("earliest", "latest"), "starting is earliest or latest", starting=self.starting)
-        check(self.offsets_per_trigger_max > 0, "offsets_per_trigger_max is positive")
+        if not 0 < self.offsets_per_trigger_max <= limits.LEDGER_ERROR_RUNS_MAX:
+            raise QueryRefused(
+                f"offsets_per_trigger_max is {self.offsets_per_trigger_max}, it must be from 1 to "
+                f"{limits.LEDGER_ERROR_RUNS_MAX}: a tablet remembers why rows failed until their micro-batch is over"
+            )
         check(self.owner_wait_s == 0 or self.owner_wait_s > self.lease_s, "owner_wait_s is 0 or longer than a lease")
         for name in self.kafka:
             if name.lower() in RESERVED_KAFKA_OPTIONS:
@@ -105,7 +111,8 @@ class IngestQuery:
         self._options = options
         self._report = report
         self._client = Client(parse_masters(options.masters))
-        self._topics = Topics(options.bootstrap, options.kafka_timeout_s)
+        self._security = KafkaSecurity.of(options.kafka)
+        self._topics = Topics(options.bootstrap, options.kafka_timeout_s, self._security)
         self._failure: BaseException | None = None
         self._query: Any = None
         self._lease: SourceLease | None = None
@@ -175,7 +182,7 @@ class IngestQuery:
         self._topic: TopicIdentity = self._topics.identity(topic)
         self._topics.check_not_compacted(topic)
         self._dead_topic = dead_letter_topic(options.table)
-        self._topics.ensure(self._dead_topic, configs={"max.message.bytes": str(LETTER_BYTES_MAX)})
+        self._topics.ensure(self._dead_topic, configs=LETTERS_TOPIC)
         self._checkpoint = Checkpoint(self._spark, options.checkpoint)
         own = self._checkpoint.own()
         if own.get("topic_id", self._topic.topic_id) != self._topic.topic_id:
@@ -277,6 +284,7 @@ class IngestQuery:
             batch_bytes=self._options.batch_bytes,
             deadline_s=self._options.send_deadline_s,
             kafka_timeout_s=self._options.kafka_timeout_s,
+            security=self._security,
         )
 
     def _in_background(self, work: Callable[[], None], name: str) -> None:
@@ -284,7 +292,7 @@ class IngestQuery:
 
     def _watch_topic(self) -> None:
         """Notice a topic that was deleted, recreated or grown while no micro-batch looks at it."""
-        topics = Topics(self._options.bootstrap, self._options.kafka_timeout_s)
+        topics = Topics(self._options.bootstrap, self._options.kafka_timeout_s, self._security)
         try:
             while not self._stopping.wait(self._options.lease_s / 3):
                 try:

@@ -30,6 +30,9 @@ SCANS_OPEN_MAX = 64
 GRPC_MESSAGE_BYTES_MAX = 16 << 20
 
 LEDGER_ERRORS_BYTES_MAX = 4 << 20
+LEDGER_ERROR_RUNS_MAX = 1_000_000
+"""Runs of failed rows that a tablet remembers of one source. No micro-batch may have more offsets than this: then
+whatever its rows are, it can be applied, and replayed, before the source's done position moves."""
 LEDGER_CLIENTS_MAX = 10_000
 LEDGER_RESULTS_PER_CLIENT_MAX = 256
 LEDGER_CLIENT_TTL_US = 10 * 60 * 1_000_000

@@ -6,29 +6,26 @@ flush that its positions belong to. Records are immutable and replaced, so a cap
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any, NamedTuple
-
-import numpy as np
-import numpy.typing as npt
 
 from nyala.replica.base import Code, InvariantViolation, Refused, RowCode, limits, us_of_hybrid
 from nyala.replica.rows import RowError, SourceKey, WriteMeta
 
+from .error_runs import I64, ErrorRuns
+
 _ERROR_BYTES = 24
-"""What one remembered error counts against the bound, without its column's name."""
+"""What one remembered error of a client counts against the bound, without its column's name."""
 
 
 class SourceState(NamedTuple):
-    """One source: rows up to `last_offset` are applied, -1 if none; errors from `done` on are remembered, ascending."""
+    """One source: rows up to `last_offset` are applied, -1 if none; errors from `done` on are remembered."""
 
     source: SourceKey
     generation: int
     last_offset: int
     done: int
-    errors: tuple[RowError, ...]
-    error_bytes: int
+    errors: ErrorRuns
 
 
 class ClientResult(NamedTuple):
@@ -58,7 +55,8 @@ class Ledger:
     """The positions of every source and client of one tablet.
 
     Invariants: `last_offset` and `done` of a generation never fall, nor does a source's generation; errors of rows
-    above `done` are never forgotten (a batch is refused instead); clients stand in order of last use.
+    above `done` are never forgotten (a batch with new rows is refused instead; one that only repeats rows never is, or
+    a replay could not get past it); clients stand in order of last use.
     Concurrency: under the tablet's lock.
     """
 
@@ -76,7 +74,7 @@ class Ledger:
     def admit_source(self, meta: WriteMeta) -> SourceState:
         """The state that a batch of a source meets; changes nothing.
 
-        Refused(STALE_GENERATION, GAP or OVERLOADED): nothing moves. A higher generation meets a fresh state.
+        Refused(STALE_GENERATION or GAP): nothing moves. A higher generation meets a fresh state.
         """
         source = meta.source
         if source is None:
@@ -91,7 +89,7 @@ class Ledger:
                 current=state.generation,
             )
         if state is None or meta.generation > state.generation:
-            state = SourceState(source, meta.generation, -1, meta.done, (), 0)
+            state = SourceState(source, meta.generation, -1, meta.done, ErrorRuns.none())
         if meta.after is not None and meta.after > state.last_offset:
             raise Refused(
                 Code.GAP,
@@ -100,21 +98,27 @@ class Ledger:
                 after=meta.after,
                 last_offset=state.last_offset,
             )
-        state = _forget_below(state, meta.done)
-        if state.error_bytes >= limits.LEDGER_ERRORS_BYTES_MAX:
+        return _forget_below(state, meta.done)
+
+    def check_room(self, state: SourceState, last_offset: int) -> None:
+        """Refused(OVERLOADED) if a batch up to `last_offset` has new rows and no more errors may be remembered.
+
+        A query never meets this: between two advances of `done` lies one micro-batch, whose offsets are fewer than the
+        runs that are remembered.
+        """
+        if last_offset > state.last_offset and len(state.errors) >= limits.LEDGER_ERROR_RUNS_MAX:
             raise Refused(
                 Code.OVERLOADED,
                 "too many row errors wait for the source's done position to pass them",
-                errors=len(state.errors),
+                runs=len(state.errors),
                 done=state.done,
             )
-        return state
 
-    def advance_source(self, state: SourceState, last_offset: int, errors: Sequence[RowError]) -> None:
-        """Record a batch: `state` as admitted, the batch's last offset and the errors of its new rows, ascending."""
-        kept = [e for e in errors if e.offset >= state.done] if errors else []
-        if kept:
-            state = state._replace(errors=(*state.errors, *kept), error_bytes=state.error_bytes + error_bytes(kept))
+    def advance_source(self, state: SourceState, last_offset: int, errors: Sequence[RowError], offsets: I64) -> None:
+        """Record a batch: `state` as admitted, its last offset, its new rows' `offsets` and errors, both ascending."""
+        if errors and errors[-1].offset >= state.done:
+            runs = state.errors.append(errors, offsets, after=state.last_offset)
+            state = state._replace(errors=runs.forget_below(state.done))
         self._sources[state.source] = state._replace(last_offset=max(state.last_offset, last_offset))
 
     def reset_source(self, source: SourceKey, generation: int, done: int) -> bool:
@@ -125,7 +129,7 @@ class Ledger:
         if state is not None and generation == state.generation:
             self._sources[source] = _forget_below(state, done)
         else:
-            self._sources[source] = SourceState(source, generation, -1, done, (), 0)
+            self._sources[source] = SourceState(source, generation, -1, done, ErrorRuns.none())
         return True
 
     # ------------------------------------------------------------------------------------------------- other clients
@@ -223,7 +227,7 @@ class Ledger:
                     "generation": s.generation,
                     "last_offset": s.last_offset,
                     "done": s.done,
-                    "errors": [_error_to_avro(e) for e in s.errors],
+                    "errors": s.errors.to_avro(),
                 }
                 for s in self.sources
             ],
@@ -252,9 +256,9 @@ class Ledger:
         ledger = cls()
         for s in raw["sources"]:
             key = SourceKey(s["source"]["cluster_id"], s["source"]["topic_id"], s["source"]["kafka_partition"])
-            errors = tuple(_error_from_avro(e) for e in s["errors"])
+            errors = ErrorRuns.from_avro(s["errors"])
             last = -1 if s["last_offset"] is None else s["last_offset"]
-            ledger._sources[key] = SourceState(key, s["generation"], last, s["done"], errors, error_bytes(errors))
+            ledger._sources[key] = SourceState(key, s["generation"], last, s["done"], errors)
         for c in raw["clients"]:
             results = {
                 r["sequence"]: ClientResult(
@@ -270,19 +274,7 @@ class Ledger:
 def _forget_below(state: SourceState, done: int) -> SourceState:
     if done <= state.done:
         return state
-    cut = bisect_left(state.errors, done, key=lambda e: e.offset)
-    forgotten = error_bytes(state.errors[:cut])
-    return state._replace(done=done, errors=state.errors[cut:], error_bytes=state.error_bytes - forgotten)
-
-
-def remembered(state: SourceState, offsets: npt.NDArray[np.int64]) -> list[RowError]:
-    """The errors remembered for replayed rows; `offsets` ascending."""
-    if not state.errors or not len(offsets):
-        return []
-    low = bisect_left(state.errors, int(offsets[0]), key=lambda e: e.offset)
-    high = bisect_left(state.errors, int(offsets[-1]) + 1, key=lambda e: e.offset)
-    wanted = set(offsets.tolist()) if high > low else set()
-    return [e for e in state.errors[low:high] if e.offset in wanted]
+    return state._replace(done=done, errors=state.errors.forget_below(done))
 
 
 def _error_to_avro(error: RowError) -> dict[str, Any]:

@@ -36,7 +36,7 @@ from .checksum import batch_checksum
 from .entries import schema_of_entry, source_of_entry
 from .fused import fuse
 from .hash_index import Bools
-from .ledger import ClientResult, Ledger, SourceState, remembered
+from .ledger import ClientResult, Ledger, SourceState
 from .maintenance import Frozen, Maintenance
 from .memstore import unique_by_hash
 from .resolve import WireRows, apply_distinct, apply_rows, check_rows
@@ -381,11 +381,12 @@ class Tablet:
         total, last = len(rows.ops), int(rows.offsets[-1])
         old_errors, replayed = [], 0
         if state is not None:
+            self._ledger.check_room(state, last)
             replayed = int(np.searchsorted(rows.offsets, state.last_offset, side="right"))
             if replayed:
-                old_errors = remembered(state, rows.offsets[:replayed])
+                old_errors = state.errors.of(rows.offsets[:replayed])
                 rows = rows.slice(replayed, total - replayed)
-        errors = []
+        errors, new_offsets = [], rows.offsets
         if len(rows.ops):
             belongs = self._belongs if self._routed else None
             checked = check_rows(rows, schema, key_hash, belongs, len(entry.payload))
@@ -396,7 +397,7 @@ class Tablet:
                 errors.sort()
             applied = len(rows.ops) - len(errors)
             if state is not None:
-                self._ledger.advance_source(state, last, errors)
+                self._ledger.advance_source(state, last, errors, new_offsets)
                 last_offset = max(last, state.last_offset)
             elif meta.client_id:
                 self._ledger.record_client(meta, ts, ClientResult(meta.sequence, ts, applied, tuple(errors)))

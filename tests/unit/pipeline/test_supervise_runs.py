@@ -16,7 +16,7 @@ from nyala.pipeline.rebalance import named
 from nyala.pipeline.session import raise_if_ended
 from nyala.pipeline.submit import JOBS, job_script, submit_environment
 from nyala.pipeline.supervise import RestartOptions, run_with_restarts
-from nyala.replica.base import OpId, Refused
+from nyala.replica.base import OpId, Refused, limits
 from nyala.replica.policy import Move, MoveKind
 
 
@@ -108,3 +108,10 @@ def test_launch_uses_this_interpreter() -> None:
         assert Path(job_script(job)).name == f"{job}.py"
     with pytest.raises((ValueError, Refused)):
         job_script("nothing")
+
+
+@pytest.mark.parametrize("offsets", [0, -1, limits.LEDGER_ERROR_RUNS_MAX + 1])
+def test_micro_batch_larger_than_what_a_ledger_remembers_is_refused(offsets: int) -> None:
+    """Goal: no micro-batch can fill a tablet's memory of failed rows, which would wedge it. Method: sizes out of range."""
+    with pytest.raises(QueryRefused, match=f"offsets_per_trigger_max is {offsets}, it must be from 1 to"):
+        IngestOptions(table="t", masters="m", bootstrap="b", checkpoint="c", offsets_per_trigger_max=offsets)

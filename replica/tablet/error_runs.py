@@ -1,0 +1,143 @@
+"""Why rows of a source were not applied, remembered as runs: a producer that repeats itself fails in long runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nyala.replica.base import RowCode
+from nyala.replica.rows import RowError
+
+I64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class ErrorRuns:
+    """Runs in ascending order; arrays of shape (runs,).
+
+    A run says: of the rows that this tablet was given, all with `first` <= offset <= `last` failed for one reason.
+    Offsets between them that went to other tablets are of no concern: nobody asks this tablet for those.
+    """
+
+    first: I64
+    last: I64
+    code: npt.NDArray[np.int16]
+    column: npt.NDArray[np.int32]
+    """Positions in `columns`."""
+    columns: tuple[str, ...]
+
+    @classmethod
+    def none(cls) -> ErrorRuns:
+        """Nothing failed."""
+        return _NONE
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def append(self, errors: Sequence[RowError], offsets: I64, *, after: int) -> ErrorRuns:
+        """With the `errors` of a batch's new rows added; both ascend. `offsets`, shape (rows,): all new rows.
+
+        `after` is the row that this tablet was given right before these: a run that ends there may go on.
+        """
+        if not errors:
+            return self
+        columns = list(self.columns)
+        known = {name: pos for pos, name in enumerate(columns)}
+        for error in errors:
+            if error.column not in known:
+                known[error.column] = len(columns)
+                columns.append(error.column)
+        at = np.fromiter((e.offset for e in errors), np.int64, len(errors))
+        code = np.fromiter((int(e.code) for e in errors), np.int16, len(errors))
+        column = np.fromiter((known[e.column] for e in errors), np.int32, len(errors))
+        place = np.searchsorted(offsets, at)
+        begins = np.ones(len(errors), dtype=np.bool_)
+        begins[1:] = (np.diff(place) != 1) | (np.diff(code) != 0) | (np.diff(column) != 0)
+        goes_on = (
+            len(self)
+            and place[0] == 0
+            and int(self.last[-1]) == after
+            and (int(self.code[-1]), int(self.column[-1])) == (int(code[0]), int(column[0]))
+        )
+        heads = np.flatnonzero(begins)
+        lasts = at[np.append(heads[1:], len(at)) - 1]
+        before = self
+        if goes_on:
+            before = replace(self, last=np.append(self.last[:-1], lasts[0]))
+            heads, lasts = heads[1:], lasts[1:]
+        return ErrorRuns(
+            np.concatenate([before.first, at[heads]]),
+            np.concatenate([before.last, lasts]),
+            np.concatenate([before.code, code[heads]]),
+            np.concatenate([before.column, column[heads]]),
+            tuple(columns),
+        )
+
+    def forget_below(self, offset: int) -> ErrorRuns:
+        """Without rows below `offset`."""
+        if not len(self) or offset <= int(self.first[0]):
+            return self
+        cut = int(np.searchsorted(self.last, offset))
+        if cut == len(self):
+            return _NONE
+        first = np.maximum(self.first[cut:], offset)
+        return replace(self, first=first, last=self.last[cut:], code=self.code[cut:], column=self.column[cut:])
+
+    def of(self, offsets: I64) -> list[RowError]:
+        """The errors of these rows; `offsets` ascends."""
+        if not len(self) or not len(offsets):
+            return []
+        run = np.searchsorted(self.first, offsets, side="right") - 1
+        hit = np.flatnonzero((run >= 0) & (offsets <= self.last[run]))
+        at, run = offsets[hit].tolist(), run[hit]
+        return [
+            RowError(offset, RowCode(code), self.columns[column])
+            for offset, code, column in zip(at, self.code[run].tolist(), self.column[run].tolist(), strict=True)
+        ]
+
+    def to_avro(self) -> list[dict[str, Any]]:
+        """As `RowError` records: a run of one row is one, a longer one is two, the second with its code negated."""
+        records = []
+        runs = zip(self.first.tolist(), self.last.tolist(), self.code.tolist(), self.column.tolist(), strict=True)
+        for first, last, code, column in runs:
+            name = self.columns[column]
+            records.append({"offset": first, "code": code, "column": name})
+            if last != first:
+                records.append({"offset": last, "code": -code, "column": name})
+        return records
+
+    @classmethod
+    def from_avro(cls, records: Sequence[dict[str, Any]]) -> ErrorRuns:
+        """The inverse of `to_avro`; ValueError if a run ends that did not begin."""
+        if not records:
+            return _NONE
+        first: list[int] = []
+        last: list[int] = []
+        code: list[int] = []
+        column: list[int] = []
+        known: dict[str, int] = {}
+        for record in records:
+            pos = known.setdefault(record["column"], len(known))
+            if record["code"] >= 0:
+                first.append(record["offset"])
+                last.append(record["offset"])
+                code.append(int(RowCode(record["code"])))
+                column.append(pos)
+            elif not first or (code[-1], column[-1]) != (-record["code"], pos) or record["offset"] <= last[-1]:
+                raise ValueError(f"a run of row errors ends at {record['offset']} that did not begin")
+            else:
+                last[-1] = record["offset"]
+        return cls(
+            np.array(first, np.int64),
+            np.array(last, np.int64),
+            np.array(code, np.int16),
+            np.array(column, np.int32),
+            tuple(known),
+        )
+
+
+_NONE = ErrorRuns(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int16), np.empty(0, np.int32), ())
