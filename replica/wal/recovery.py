@@ -74,8 +74,6 @@ def _read_all(disk: Disk, folder: str, tablet_id: str) -> tuple[Recovered, tuple
     numbered = sorted((int(m[1]), name) for name in disk.listdir(folder) if (m := _NAME.match(name)))
     for number, name in numbered:
         header = _header(disk, f"{folder}/{name}", name)
-        if header is None:
-            continue
         _check_place(header, tablet_id, number, name, out)
         info, damage = _walk(disk, f"{folder}/{name}", header, out)
         if damage is not None and damage.fatal:
@@ -89,13 +87,13 @@ def _read_all(disk: Disk, folder: str, tablet_id: str) -> tuple[Recovered, tuple
     return out, broken
 
 
-def _header(disk: Disk, path: str, name: str) -> Header | None:
-    """None for a file that never got its header: empty, or preallocated zeros."""
+def _header(disk: Disk, path: str, name: str) -> Header:
+    """Corruption if there is none: a segment gets its name only when its header is synced, so this one had entries."""
     file = disk.open(path)
     try:
         data = file.pread(HEADER_BYTES_MAX, 0)
         if not any(data):
-            return None
+            raise Corruption("a segment was emptied", segment=name, bytes=file.size())
         return decode_header(data, name)
     finally:
         file.close()

@@ -188,11 +188,26 @@ def test_missing_segment_is_corruption() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", bytes(5000)], ids=["empty", "zeros"])
-def test_segment_without_a_header_is_ignored_and_replaced(content: bytes) -> None:
-    """CN-22. Goal: a file that never got its header holds nothing. Method: put one where the next segment will go."""
+@pytest.mark.parametrize("segment", [1, 2])
+def test_segment_that_was_emptied_is_corruption_and_nothing_is_changed(content: bytes, segment: int) -> None:
+    """CN-22. Goal: entries that were acknowledged are not forgotten without a word. Method: empty or zero the newest
+    segment of two, or the oldest; a named segment had its header, so it held entries."""
     disk = SimDisk()
     build(disk, lambda log: append_now(log, entries(1, 2)))
-    disk.poke(f"{FOLDER}/wal-000000002", content)
+    build(disk, lambda log: append_now(log, [entry(3)]))
+    assert len(segment_paths(disk)) == 2
+    disk.poke(segment_paths(disk)[segment - 1], content)
+    before = {path: disk.read(path) for path in segment_paths(disk)}
+    with pytest.raises(Corruption, match="a segment was emptied"):
+        open_log(disk)
+    assert {path: disk.read(path) for path in segment_paths(disk)} == before
+    assert disk.listdir(FOLDER) == ["wal-000000001", "wal-000000002"]
+
+
+def test_stray_files_beside_the_segments_are_left_and_a_temp_file_is_removed() -> None:
+    """CN-22. Goal: what never got a segment's name holds nothing. Method: a temp file and a stranger's beside a log."""
+    disk = SimDisk()
+    build(disk, lambda log: append_now(log, entries(1, 2)))
     disk.poke(f"{FOLDER}/.next-segment.tmp", b"stray")
     disk.poke(f"{FOLDER}/README", b"stray")
     build(disk, lambda log: append_now(log, [entry(3)]))
