@@ -112,6 +112,6 @@ def test_launch_uses_this_interpreter() -> None:
 
 @pytest.mark.parametrize("offsets", [0, -1, limits.LEDGER_ERROR_RUNS_MAX + 1])
 def test_micro_batch_larger_than_what_a_ledger_remembers_is_refused(offsets: int) -> None:
-    """Goal: no micro-batch can fill a tablet's memory of failed rows, which would wedge it. Method: sizes out of range."""
+    """Goal: no micro-batch can fill a tablet's memory of failed rows and wedge it. Method: sizes out of range."""
     with pytest.raises(QueryRefused, match=f"offsets_per_trigger_max is {offsets}, it must be from 1 to"):
         IngestOptions(table="t", masters="m", bootstrap="b", checkpoint="c", offsets_per_trigger_max=offsets)
