@@ -6,6 +6,7 @@ checks what must always hold through `tests.harness.sim_verify`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -125,6 +126,7 @@ class SimNode:
                 self.cluster.verify.looked_at(self.replica)
             self._schedule_drain()
         except SimCrash:
+            self.cluster.marks["died at a crash point"] += 1
             self.crash(power=bool(self.world.rng.randint(0, 1)))
 
     def post(self, function: Callable[[], None]) -> None:
@@ -225,6 +227,8 @@ class SimCluster:
         self.network = SimNetwork(self.world, faults or Faults(), self._deliver)
         self.network.tap = self.verify.sent
         self.copies = 0
+        self.marks: Counter[str] = Counter()
+        """What this history came across."""
         names = [chr(ord("a") + pos) for pos in range(voters + spares)]
         skew = self.world.rng.randint
         self.nodes = {name: SimNode(self, name, skew(-skew_us_max, skew_us_max)) for name in names}

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
 from google_crc32c import value as crc
 
-from nyala.replica.base import EntryKind, Refused
+from nyala.replica.base import Applied, EntryKind, Refused
+from nyala.replica.cmeta import decode_config
 from nyala.replica.host import Phase, Replica
 from nyala.replica.raft import ConfigEdit, EditKind
 from tests.harness.sim_cluster import WAL_FOLDER, SimCluster, SimNode, member
 from tests.harness.sim_world import Faults
+
+MARKS = (
+    *("killed", "power lost", "died at a crash point", "cut", "paused", "disk full", "flushed", "log GC"),
+    *("transferred", "member added", "member removed", "promoted", "copied", "read at once", "read waited"),
+    *("read refused", "snapshot", "acknowledged", "unknown outcome"),
+)
+"""What the histories of a run must come across, or they prove little."""
 
 
 @dataclass
@@ -64,7 +73,6 @@ class Workload:
         self.swarm = swarm
         self.write_period_us = write_period_us
         self.written = 0
-        self.changed = 0
         self.stopped = False
         cluster.network.faults = swarm.faults
 
@@ -129,6 +137,9 @@ class Workload:
             payload = b"value-%d" % self.written
 
             def done(result: Any, payload: bytes = payload) -> None:
+                self.cluster.marks["unknown outcome"] += (
+                    isinstance(result, Refused) and result.applied is Applied.UNKNOWN
+                )
                 self.cluster.verify.answered(payload, result)
 
             self._do(replica, lambda p=payload, d=done: replica.write(EntryKind.WRITE, 1, b"", p, crc(p), d))
@@ -138,11 +149,16 @@ class Workload:
         replica = replica or self._somebody()
         if replica is None:
             return
-        begun_with = self.cluster.verify.newest_acknowledged()
+        begun_with, begun_us = self.cluster.verify.newest_acknowledged(), self.cluster.world.now_us
 
         def done(result: Any) -> None:
-            if not isinstance(result, Refused):
-                self.cluster.verify.read_served(replica, begun_with)
+            if isinstance(result, Refused):
+                self.cluster.marks["read refused"] += 1
+                return
+            # Less time than a message and its answer need: the lease answered.
+            at_once = self.cluster.world.now_us - begun_us < 2 * self.swarm.faults.delay_us_min
+            self.cluster.marks["read at once" if at_once else "read waited"] += 1
+            self.cluster.verify.read_served(replica, begun_with)
 
         self._do(replica, lambda: replica.read_barrier(done))
 
@@ -173,7 +189,9 @@ class Workload:
         if self.swarm.crash_point and world.rng.random() < 0.5:
             node.disk.arm(self.swarm.crash_point, world.rng.randint(1, 3))
         else:
-            node.crash(power=self.swarm.power)
+            power = self.swarm.power and world.rng.random() < 0.8
+            node.crash(power=power)
+            self.cluster.marks["power lost" if power else "killed"] += 1
         world.after(world.rng.randint(1_000, 400_000), lambda: self._boot(node))
 
     def _boot(self, node: SimNode) -> None:
@@ -191,6 +209,7 @@ class Workload:
             network.cuts.clear()
             return
         kind = rng.randint(0, 2)
+        self.cluster.marks["cut"] += 1
         network.isolate(rng.choice(self.cluster.names), self.cluster.names, inbound=kind != 1, outbound=kind != 2)
 
     def flush(self) -> None:
@@ -199,11 +218,13 @@ class Workload:
         if up:
             node = self.cluster.world.rng.choice(up)
             node.do(node.flush)
+            self.cluster.marks["flushed"] += 1
 
     def fill(self) -> None:
         """One server's log finds no room for a few writes."""
         node = self.cluster.world.rng.choice(list(self.cluster.nodes.values()))
         node.disk.fail_on("pwrite", f"{WAL_FOLDER}/*", "ENOSPC", times=self.cluster.world.rng.randint(1, 4))
+        self.cluster.marks["disk full"] += 1
 
     def change(self) -> None:
         """Add a server that is to be promoted, or remove one when there are enough."""
@@ -220,7 +241,8 @@ class Workload:
             return
 
         def done(result: Any) -> None:
-            self.changed += not isinstance(result, Refused)
+            if not isinstance(result, Refused):
+                self.cluster.marks["member added" if edit.kind is EditKind.ADD else "member removed"] += 1
 
         self._do(leader, lambda: leader.change_config([edit], config.opid, (0, 0), done))
 
@@ -232,6 +254,7 @@ class Workload:
         node, world = self.cluster.nodes[replica.uuid], self.cluster.world
         node.paused_until_us = world.now_us + world.rng.randint(5_000, 600_000)
         life = node.life
+        self.cluster.marks["paused"] += 1
 
         def read_first() -> None:
             if node.up and node.life == life and node.replica is replica:
@@ -243,7 +266,10 @@ class Workload:
         """Ask whoever leads to hand over."""
         leader = self._led_by()
         if leader is not None:
-            self._do(leader, lambda: leader.transfer(None, lambda result: None))
+            self._do(leader, lambda: leader.transfer(None, self._transferred))
+
+    def _transferred(self, result: Any) -> None:
+        self.cluster.marks["transferred"] += not isinstance(result, Refused)
 
 
 def converge(cluster: SimCluster, workload: Workload) -> None:
@@ -286,6 +312,19 @@ def converge(cluster: SimCluster, workload: Workload) -> None:
     cluster.run_until(level, "all members level")
     digests = {n.machine.digest for n in cluster.nodes.values() if n.uuid in members and n.machine is not None}
     assert len(digests) == 1, f"level replicas differ: {digests}"
+    _count_marks(cluster)
     verify.configs_stand(cluster.initial)
     verify.writes_stand()
     verify.snapshots_stand()
+
+
+def _count_marks(cluster: SimCluster) -> None:
+    """Those that are seen in what is left at the end."""
+    marks, verify = cluster.marks, cluster.verify
+    marks["copied"] += cluster.copies
+    marks["log GC"] += sum(replica.status().first_index > 1 for replica in cluster.replicas)
+    marks["snapshot"] += len(verify.snapshots)
+    marks["acknowledged"] += len(verify.acknowledged)
+    metas = [verify.history[index].meta for index in sorted(verify.history) if verify.history[index].meta]
+    voters = [cluster.initial.voters, *(decode_config(meta).voters for meta in metas)]
+    marks["promoted"] += sum(len(after) > len(before) for before, after in itertools.pairwise(voters))
