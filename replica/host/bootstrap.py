@@ -42,8 +42,11 @@ def recover(
             if boundary == entry.opid:
                 continue
         cache.append((entry,))
+        # All of this is durable, and what follows the flush is applied from the log just as well.
         if entry.opid.index <= flush_opid.index:
             cache.evict_below(entry.opid.index + 1)
+        elif cache.cached_bytes > cache_bytes_max * 5 // 4:  # many at once: each turn copies what stays
+            cache.trim(entry.opid.index)
     if cache is None:
         cache = LogCache(boundary=flush_opid, bytes_max=cache_bytes_max)
     if cache.last.index < flush_opid.index:

@@ -192,6 +192,9 @@ class Carrier:
 
     def _entries_durable(self, opid: OpId) -> None:
         self._core.persisted(opid)
+        # What waits to be applied is bounded too: a follower takes entries as fast as it logs, not as it applies.
+        unapplied_bytes_max = self.options.log_cache_bytes_max + self.options.write_bytes_pending_max
+        self._cache.trim(self._core.persisted_index, unapplied_bytes_max)
 
     def _ready_durable(self, ready: Ready) -> None:
         if ready.messages_after_persist:

@@ -9,8 +9,8 @@ from nyala.replica.raft import MemoryLogView
 class LogCache(MemoryLogView):
     """Terms of everything retained, and bytes of what is new or was asked for lately.
 
-    Invariants: only entries that are applied, and therefore durable, are evicted, oldest first; what is not applied
-    stays, whatever it takes (the bound on pending writes limits that). Concurrency: the owner's thread.
+    Invariants: only durable entries are evicted, oldest first; what is not applied stays as long as it is within its
+    own bound, and is else read back from the log when its turn comes. Concurrency: the owner's thread.
     """
 
     def __init__(self, *, boundary: OpId, bytes_max: int) -> None:
@@ -18,10 +18,10 @@ class LogCache(MemoryLogView):
         super().__init__(boundary=boundary, loaded_bytes_max=max(bytes_max // 2, 1))
         self._bytes_max = bytes_max
 
-    def trim(self, applied_index: int) -> None:
-        """Evict the oldest entries up to `applied_index` as long as the cache is over its bound."""
-        over = self.cached_bytes - self._bytes_max
-        lo, hi = self.cached_from, min(applied_index, self.last.index) + 1
+    def trim(self, through_index: int, bytes_max: int | None = None) -> None:
+        """Evict the oldest entries up to `through_index` while the cache is over `bytes_max`, or over its own bound."""
+        over = self.cached_bytes - (self._bytes_max if bytes_max is None else bytes_max)
+        lo, hi = self.cached_from, min(through_index, self.last.index) + 1
         if over <= 0 or lo >= hi:
             return
         oldest = self.entries(lo, hi, over)

@@ -15,7 +15,8 @@ class HostOptions:
     write_bytes_pending_max: int = limits.TABLET_WRITE_BYTES_PENDING_MAX
     """Writes that hold an index and are not applied yet; one more is refused OVERLOADED before it gets an index."""
     log_cache_bytes_max: int = 8 << 20
-    """Entries kept in memory once they are durable and applied; others are always kept."""
+    """Entries kept in memory once they are durable and applied, and at the start what the log holds above the flush.
+    What is durable and not applied may take `write_bytes_pending_max` more; it is else read back from the log."""
     log_retain_entries: int = 1000
     """Entries below the flush index that are kept so that a follower which blinked needs no copy."""
     log_retain_bytes_max: int = 64 << 20

@@ -313,6 +313,16 @@ class Replica(Carrier):
 
         self._run_heavy(lambda: self._log.gc(index), collected)
 
+    def shrink_cache(self) -> None:
+        """Memory is short: keep nothing in memory that is applied and can be read back from the log."""
+        if self._started:
+            self._cache.trim(self.applied_index, 0)
+
+    @property
+    def cache_bytes(self) -> int:
+        """Bytes of the entries that are in memory."""
+        return self._cache.cached_bytes if self._started else 0
+
     def _held_up(self) -> bool:
         """Whether a full disk holds up so much that this replica must be silent: bundles behind it take memory."""
         return self._persister.full and self._persister.waiting >= self.options.held_bundles_max
@@ -395,7 +405,7 @@ class Replica(Carrier):
             committed_config=self.committed_config,
             pending_config=self._core.pending_config if started else None,
             wal_bytes=self._log.size_bytes,
-            cache_bytes=self._cache.cached_bytes if started else 0,
+            cache_bytes=self.cache_bytes,
             writes_pending=len(self._writes),
             error=self.error,
             peers=tuple(peer_status(self._core.peer_status(), self._raft_options)) if started else (),

@@ -43,6 +43,10 @@ class Maintenance:
         while not self._manager.stopping:
             await asyncio.sleep(self._manager.options.maintenance_ms / 1000)
             self._memory.refresh()
+            if self._memory.pressure > PRESSURE_FLUSH:
+                for hosted in self._manager.running():
+                    if hosted.replica is not None:
+                        hosted.replica.shrink_cache()
             while not self._manager.stopping and await self.once():
                 self._memory.refresh()
 

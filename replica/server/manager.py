@@ -164,8 +164,9 @@ class TabletManager:
 
     @property
     def memory_bytes(self) -> int:
-        """Tracked memory of all tablets: stores, and writes that wait."""
-        return sum(h.tablet.memory_bytes for h in self.tablets.values() if h.tablet is not None)
+        """Tracked memory of all tablets: their stores, and the log entries that are in memory."""
+        stores = sum(h.tablet.memory_bytes for h in self.tablets.values() if h.tablet is not None)
+        return stores + sum(h.replica.cache_bytes for h in self.tablets.values() if h.replica is not None)
 
     def blank(self, tablet_id: str) -> HostedTablet:
         """The place of a tablet that a copy is about to bring; it does not exist on disk yet."""

@@ -112,11 +112,11 @@ def test_log_cache_evicts_applied_entries_only_and_takes_them_back() -> None:
     cache = LogCache(boundary=OpId(0, 0), bytes_max=300)
     entries = tuple(entry(1, n, size=36) for n in range(1, 11))
     cache.append(entries)
-    cache.trim(applied_index=0)
+    cache.trim(through_index=0)
     assert cache.cached_from == 1 and cache.cached_bytes == 1000
-    cache.trim(applied_index=5)
+    cache.trim(through_index=5)
     assert cache.cached_from == 6
-    cache.trim(applied_index=10)
+    cache.trim(through_index=10)
     assert cache.cached_bytes <= 300
     with pytest.raises(EntriesUnavailable):
         cache.entries(3, 5, 1000)
@@ -127,11 +127,11 @@ def test_log_cache_evicts_applied_entries_only_and_takes_them_back() -> None:
     assert (cache.first_index, cache.term_at(5), cache.term_at(4)) == (6, 1, None)
 
 
-def recovered(entries: list[Entry], flush: OpId, stored: RaftConfig) -> Any:
+def recovered(entries: list[Entry], flush: OpId, stored: RaftConfig, *, cache_bytes_max: int = 1 << 20) -> Any:
     cmeta = ConsensusMeta.create(SimDisk(), "t", "a", stored)
     first = entries[0].opid.index if entries else 0
     replay = Replay(entries, first, entries[-1].opid if entries else OpId(0, 0), None)
-    return recover(replay, flush_opid=flush, flush_time=7, cmeta=cmeta, cache_bytes_max=1 << 20)
+    return recover(replay, flush_opid=flush, flush_time=7, cmeta=cmeta, cache_bytes_max=cache_bytes_max)
 
 
 def test_recover_settles_configs_by_what_follows_them() -> None:
@@ -154,6 +154,19 @@ def test_recover_keeps_flushed_entries_on_disk_only_and_knows_their_terms() -> N
     cache = found.cache
     assert (cache.first_index, cache.cached_from, cache.last) == (6, 8, OpId(2, 8))
     assert [cache.term_at(n) for n in (4, 5, 6, 7)] == [None, 1, 1, 2]
+
+
+def test_recover_of_a_long_log_holds_no_more_of_it_than_its_bound() -> None:
+    """Goal: a kill -9 of a busy server is no reason to run out of memory at the next start. Method: 1,000 entries of
+    100 bytes above the flush, a bound of 2,000 bytes: the newest are held, every term is known, a pending config too.
+    """
+    pending = config(7, "a", "b")
+    log = [entry(1 + n // 400, n, size=36) for n in range(1, 1001) if n != 7]
+    log.insert(6, entry(1, 7, EntryKind.CONFIG, encode_config(pending)))
+    found = recovered(log, OpId(0, 0), config(0, "a"), cache_bytes_max=2000)
+    assert found.cache.cached_bytes <= 2500 and found.cache.cached_from > 970
+    assert [found.cache.term_at(n) for n in (1, 399, 400, 1000)] == [1, 1, 2, 3]
+    assert found.pending_config == pending
 
 
 @pytest.mark.parametrize(
