@@ -196,6 +196,11 @@ class SimNode:
         else:
             self.disk.restart()
 
+    def flush_now(self) -> None:
+        """Flush the state machine, and nothing else meanwhile."""
+        if self.machine is not None:
+            self.machine.flush()
+
     def flush(self) -> None:
         """Flush the state machine in the heavy lane, then collect log."""
         machine, replica = self.machine, self.replica
@@ -279,7 +284,9 @@ class SimCluster:
         if not source.up or source.machine is None or source.cmeta is None or not source.machine.applied_opid.index:
             return
         if not source.machine.flush_opid.index:
-            source.machine.flush()
+            source.do(source.flush_now)
+        if source.machine is None:
+            return  # it died of its flush
         if not target.up and ConsensusMeta.exists(target.disk, TABLET):
             return
         if target.replica is not None and target.replica.last_logged.index >= source.machine.flush_opid.index:
@@ -287,6 +294,7 @@ class SimCluster:
         state = source.machine.encode()
         if target.up:
             target.crash(power=False)
+        target.disk.disarm()  # crashes within a copy are tested where the real copy is
         ConsensusMeta.adopt(target.disk, TABLET, target.uuid, source.cmeta)
         if target.disk.exists("wals"):
             target.disk.remove_tree(WAL_FOLDER)
