@@ -16,6 +16,7 @@ from nyala.pipeline import (
     QueryRefused,
     RestartOptions,
     end_in_order,
+    kafka_options,
     run_with_restarts,
     spark_session,
 )
@@ -32,6 +33,8 @@ def main() -> int:
     parser.add_argument("--restarts-max", type=int, default=20)
     parser.add_argument("--topic-prefix", default="", help="of the masters' topics")
     parser.add_argument("--kafka-timeout-s", type=float, default=60.0, help="patience with a broker; then start again")
+    parser.add_argument("--kafka-option", action="append", default=[], metavar="NAME=VALUE", help="for Spark's source")
+    parser.add_argument("--kafka-properties", default="", metavar="FILE", help="Java client properties: how to log in")
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
     given = parser.parse_args()
 
@@ -46,6 +49,7 @@ def main() -> int:
             available_now=given.available_now,
             topic_prefix=given.topic_prefix,
             kafka_timeout_s=given.kafka_timeout_s,
+            kafka=kafka_options(given.kafka_option, given.kafka_properties),
         )
         end_in_order()
         spark = spark_session("nyala decisions")

@@ -12,15 +12,15 @@ import threading
 
 from nyala.pipeline import (
     DecisionsOptions,
-    DecisionsQuery,
     IngestOptions,
-    IngestQuery,
+    KafkaSecurity,
     Progress,
     QueryInterrupted,
     QueryRefused,
     RestartOptions,
     end_in_order,
-    run_with_restarts,
+    kafka_options,
+    run_ingest,
     spark_session,
 )
 from nyala.replica.base import ReplicaError
@@ -46,10 +46,23 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--restarts-max", type=int, default=20)
     parser.add_argument("--kafka-timeout-s", type=float, default=60.0, help="patience with a broker; then start again")
     parser.add_argument("--kafka-option", action="append", default=[], metavar="NAME=VALUE", help="for Spark's source")
+    parser.add_argument("--kafka-properties", default="", metavar="FILE", help="Java client properties: how to log in")
     parser.add_argument("--decisions-checkpoint", default="", help="also carry out decisions, with this checkpoint")
     parser.add_argument("--topic-prefix", default="", help="of the masters' topics")
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
     return parser.parse_args(arguments)
+
+
+def decisions_options(given: argparse.Namespace, ingest: IngestOptions) -> DecisionsOptions:
+    """Options of the decisions query beside this ingest query: the same cluster, the same Kafka."""
+    return DecisionsOptions(
+        masters=ingest.masters,
+        bootstrap=ingest.bootstrap,
+        checkpoint=given.decisions_checkpoint,
+        topic_prefix=given.topic_prefix,
+        kafka_timeout_s=ingest.kafka_timeout_s,
+        kafka=KafkaSecurity.of(ingest.kafka).spark(),
+    )
 
 
 def main() -> int:
@@ -82,25 +95,13 @@ def main() -> int:
             dead_letters_max=given.dead_letters_max,
             accept_partitions=given.accept_partitions,
             kafka_timeout_s=given.kafka_timeout_s,
-            kafka=dict(pair.split("=", 1) for pair in given.kafka_option),
+            kafka=kafka_options(given.kafka_option, given.kafka_properties),
         )
         end_in_order()
         spark = spark_session(f"nyala ingest {given.table}")
         restarts = RestartOptions(restarts_max=given.restarts_max)
-        if given.decisions_checkpoint:
-            decisions = DecisionsOptions(
-                masters=given.masters,
-                bootstrap=given.kafka,
-                checkpoint=given.decisions_checkpoint,
-                topic_prefix=given.topic_prefix,
-                kafka_timeout_s=given.kafka_timeout_s,
-            )
-
-            def carry_out() -> None:
-                run_with_restarts(lambda: DecisionsQuery(spark, decisions).run(), restarts, tell)
-
-            threading.Thread(target=carry_out, name="decisions", daemon=True).start()
-        run_with_restarts(lambda: IngestQuery(spark, options, show).run(), restarts, tell)
+        decisions = decisions_options(given, options) if given.decisions_checkpoint else None
+        run_ingest(spark, options, restarts, tell=tell, show=show, decisions=decisions)
     except (QueryRefused, QueryInterrupted, ReplicaError, ValueError) as error:
         tell(f"nyala ingest: {error}")
         return 1

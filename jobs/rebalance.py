@@ -10,7 +10,7 @@ import argparse
 import json
 import sys
 
-from nyala.pipeline import QueryInterrupted, QueryRefused, RebalanceOptions, Rebalancer, spark_session
+from nyala.pipeline import QueryInterrupted, QueryRefused, RebalanceOptions, Rebalancer, kafka_options, spark_session
 from nyala.pipeline.rebalance import all_done, describe, proposal_of, summary
 from nyala.replica.base import ReplicaError
 
@@ -25,8 +25,13 @@ def main() -> int:
     parser.add_argument("--moves-max", type=int, default=10)
     parser.add_argument("--moves-per-server-max", type=int, default=2)
     parser.add_argument("--deadline-s", type=float, default=600.0)
-    parser.add_argument("--drain", action="append", default=[], metavar="UUID", help="empty this server")
+    parser.add_argument(
+        "--drain", action="append", default=[], metavar="UUID", help="empty this server; or its beginning"
+    )
     parser.add_argument("--topic-prefix", default="", help="of the masters' topics")
+    parser.add_argument("--kafka-timeout-s", type=float, default=60.0, help="patience with a broker")
+    parser.add_argument("--kafka-option", action="append", default=[], metavar="NAME=VALUE", help="for Spark's source")
+    parser.add_argument("--kafka-properties", default="", metavar="FILE", help="Java client properties: how to log in")
     parser.add_argument("--json", action="store_true", help="one JSON object")
     given = parser.parse_args()
     try:
@@ -37,6 +42,8 @@ def main() -> int:
             moves_per_server_max=given.moves_per_server_max,
             deadline_s=given.deadline_s,
             drain=tuple(given.drain),
+            kafka_timeout_s=given.kafka_timeout_s,
+            kafka=kafka_options(given.kafka_option, given.kafka_properties),
         )
         rebalancer = Rebalancer(spark_session("nyala rebalance"), options)
         plan = rebalancer.plan()

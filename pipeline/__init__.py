@@ -20,6 +20,7 @@ from .row_schema import encode_key, key_schema_json, row_schema_json
 from .session import spark_session
 from .submit import submit_command, submit_environment
 from .supervise import RestartOptions, run_with_restarts
+from .together import run_ingest
 from .topics import TopicIdentity, Topics, dead_letter_topic, writes_topic
 from .verify import read_checksums
 
@@ -57,6 +58,7 @@ __all__ = [
     "release_run",
     "replay_letters",
     "row_schema_json",
+    "run_ingest",
     "run_with_restarts",
     "spark_session",
     "submit_command",

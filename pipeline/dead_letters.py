@@ -6,6 +6,7 @@ At-least-once: a task that runs again produces them again under the same key, so
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,11 +17,16 @@ from nyala import schemas
 from nyala.replica.base import RowCode
 from nyala.replica.rows import SourceKey
 
-from .errors import TaskFailed
-from .patience import KAFKA_TIMEOUT_S, check_reachable, producer_options
+from .errors import QueryInterrupted, TaskFailed
+from .kafka_security import PLAINTEXT, KafkaSecurity
+from .patience import CLOSE_TIMEOUT_S, KAFKA_TIMEOUT_S, check_reachable, producer_options
 
 LETTER_BYTES_MAX = 32 << 20
 """Of the dead-letter topic: a letter is larger than its record, which may be as large as its own topic allows."""
+
+LETTERS_TOPIC = {"max.message.bytes": str(LETTER_BYTES_MAX), "retention.ms": "-1"}
+"""Settings of a dead-letter topic that a query creates: a letter is the only copy of its record that we vouch for, so
+Kafka removes none by age until somebody says so."""
 
 
 @dataclass(frozen=True)
@@ -76,21 +82,33 @@ def encode_letter(origin: Origin, letter: DeadLetter) -> bytes:
 
 
 class DeadLetterSink:
-    """One producer per worker process, kept over tasks. Concurrency: one thread."""
+    """One producer per worker process, made for the first letter and kept over tasks. Concurrency: one thread.
 
-    def __init__(self, bootstrap: str, topic: str, timeout_s: float = KAFKA_TIMEOUT_S) -> None:
-        check_reachable(bootstrap)
+    Invariants: a producer that failed once is never used again, for an idempotent one may be beyond help; what an
+    earlier task queued and did not wait for is not this task's.
+    """
+
+    def __init__(
+        self, bootstrap: str, topic: str, timeout_s: float = KAFKA_TIMEOUT_S, security: KafkaSecurity = PLAINTEXT
+    ) -> None:
+        self._bootstrap = bootstrap
         self._topic = topic
         self._timeout_s = timeout_s
+        self._security = security
         self._futures: list[Any] = []
-        self._producer = KafkaProducer(
-            bootstrap_servers=bootstrap, max_request_size=LETTER_BYTES_MAX, **producer_options(timeout_s)
-        )
+        self._producer: Any = None
+
+    def begin(self) -> None:
+        """A task begins: forget what one that died left behind. It runs again, and queues its letters again."""
+        self._futures = []
 
     def put(self, origin: Origin, letter: DeadLetter) -> None:
-        """Queue one; bounded by the producer's own buffer, which blocks when full."""
-        key = letter_key(origin.source, letter.kafka_offset)
-        self._futures.append(self._producer.send(self._topic, key=key, value=encode_letter(origin, letter)))
+        """Queue one; bounded by the producer's own buffer, which blocks when full. TaskFailed (retryable)."""
+        key, value = letter_key(origin.source, letter.kafka_offset), encode_letter(origin, letter)
+        try:
+            self._futures.append(self._connected().send(self._topic, key=key, value=value))
+        except (KafkaError, QueryInterrupted) as error:
+            raise self._failed(error) from error
 
     def flush(self) -> None:
         """Return when all are acknowledged; TaskFailed (retryable) if not: the task must not succeed without them."""
@@ -102,4 +120,20 @@ class DeadLetterSink:
             for future in futures:
                 future.get(timeout=self._timeout_s)
         except KafkaError as error:
-            raise TaskFailed(f"dead letters could not be produced to {self._topic}: {error}", fatal=False) from error
+            raise self._failed(error) from error
+
+    def _connected(self) -> Any:
+        if self._producer is None:
+            check_reachable(self._bootstrap)
+            options = producer_options(self._timeout_s) | self._security.python()
+            self._producer = KafkaProducer(
+                bootstrap_servers=self._bootstrap, max_request_size=LETTER_BYTES_MAX, **options
+            )
+        return self._producer
+
+    def _failed(self, error: Exception) -> TaskFailed:
+        failed, self._producer, self._futures = self._producer, None, []
+        if failed is not None:
+            with suppress(KafkaError):
+                failed.close(timeout=CLOSE_TIMEOUT_S)
+        return TaskFailed(f"dead letters could not be produced to {self._topic}: {error}", fatal=False)

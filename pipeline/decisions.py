@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kafka import KafkaProducer
@@ -21,6 +21,7 @@ from nyala.replica.client import Client, parse_masters
 from nyala.replica.steer import Outcome, Result, execute
 
 from .errors import QueryInterrupted, QueryRefused, of_refusal, of_spark
+from .kafka_security import KafkaSecurity
 from .patience import CLOSE_TIMEOUT_S, KAFKA_TIMEOUT_S, check_reachable, producer_options, spark_options
 from .session import raise_if_ended
 from .topics import Topics
@@ -47,10 +48,12 @@ class DecisionsOptions:
     """Who carried it out, as `outcomes` shows it."""
     available_now: bool = False
     kafka_timeout_s: float = KAFKA_TIMEOUT_S
-    """As of the ingest query."""
+    kafka: Mapping[str, str] = field(default_factory=dict)
+    """Both as of the ingest query."""
 
     def __post_init__(self) -> None:
         check(bool(self.masters and self.bootstrap and self.checkpoint), "masters, bootstrap and checkpoint are needed")
+        KafkaSecurity.of(self.kafka)
 
     @property
     def decisions_topic(self) -> str:
@@ -112,6 +115,7 @@ class DecisionsQuery:
         self._report = report
         self._query: Any = None
         self._failure: BaseException | None = None
+        self._security = KafkaSecurity.of(options.kafka)
         self._client = Client(parse_masters(options.masters))
         self._producer: Any = None
 
@@ -152,7 +156,8 @@ class DecisionsQuery:
     def _new_producer(self) -> Any:
         bootstrap = self._options.bootstrap
         check_reachable(bootstrap)
-        return KafkaProducer(bootstrap_servers=bootstrap, **producer_options(self._options.kafka_timeout_s))
+        options = producer_options(self._options.kafka_timeout_s) | self._security.python()
+        return KafkaProducer(bootstrap_servers=bootstrap, **options)
 
     def _close_producer(self) -> None:
         try:
@@ -163,18 +168,18 @@ class DecisionsQuery:
             return
 
     def _ensure_topics(self) -> None:
-        topics = Topics(self._options.bootstrap, self._options.kafka_timeout_s)
+        topics = Topics(self._options.bootstrap, self._options.kafka_timeout_s, self._security)
         try:
             # As the masters make them; whoever is first.
             topics.ensure(self._options.decisions_topic, DECISIONS_PARTITIONS, configs={"cleanup.policy": "compact"})
-            topics.ensure(self._options.outcomes_topic)
+            topics.ensure(self._options.outcomes_topic, configs={"cleanup.policy": "delete"})
         finally:
             topics.close()
 
     def _start(self) -> Any:
         options = self._options
         reader = self._spark.readStream.format("kafka").option("kafka.bootstrap.servers", options.bootstrap)
-        reader = reader.options(**spark_options(options.kafka_timeout_s))
+        reader = reader.options(**{**spark_options(options.kafka_timeout_s), **options.kafka})
         reader = reader.option("subscribe", options.decisions_topic).option("startingOffsets", "earliest")
         # The topic is compacted: a decision that is gone was replaced or withdrawn.
         reader = reader.option("failOnDataLoss", "false").option("kafka.isolation.level", "read_committed")

@@ -92,6 +92,7 @@ class IngestOptions:
                 f"{limits.LEDGER_ERROR_RUNS_MAX}: a tablet remembers why rows failed until their micro-batch is over"
             )
         check(self.owner_wait_s == 0 or self.owner_wait_s > self.lease_s, "owner_wait_s is 0 or longer than a lease")
+        KafkaSecurity.of(self.kafka)
         for name in self.kafka:
             if name.lower() in RESERVED_KAFKA_OPTIONS:
                 raise QueryRefused(
@@ -145,7 +146,7 @@ class IngestQuery:
             self._in_background(lambda: lease.renew_until(self._stopping, self._fail), "lease")
             self._in_background(self._watch_topic, "topic")
             self._query = self._start_query(lease)
-            if self._failure is None:
+            if self._failure is None and not self._stopping.is_set():
                 self._query.awaitTermination()
             if self._failure is not None:
                 raise of_spark(self._failure)

@@ -64,6 +64,9 @@ class KafkaSecurity:
         protocol = given.get("security.protocol", "PLAINTEXT")
         if protocol not in PROTOCOLS:
             raise QueryRefused(f"Kafka option security.protocol is one of {', '.join(PROTOCOLS)}, not {protocol!r}")
+        for kind, present in (("sasl.", protocol.startswith("SASL")), ("ssl.", protocol.endswith("SSL"))):
+            if not present and (idle := [name for name in given if name.startswith(kind)]):
+                raise QueryRefused(f"Kafka option {idle[0]} means nothing while security.protocol is {protocol}")
         found: dict[str, Any] = {"security_protocol": protocol} if given else {}
         if protocol.startswith("SASL"):
             found |= _login(given)

@@ -6,18 +6,23 @@ plan itself is the policy's pure function over that view, the same that masters 
 
 from __future__ import annotations
 
+import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.errors import KafkaError
 
 from nyala import schemas
 from nyala.replica.base import check, new_uuid
 from nyala.replica.policy import Caps, ClusterView, Move, MoveKind, plan_rebalance, skew, view_of_reports
 
+from .errors import QueryInterrupted, QueryRefused, of_spark
+from .kafka_security import KafkaSecurity
+from .patience import CLOSE_TIMEOUT_S, KAFKA_TIMEOUT_S, check_reachable, client_options, producer_options, spark_options
 from .topics import Topics
 
 REPORTS_TOPIC = "reports"
@@ -39,10 +44,14 @@ class RebalanceOptions:
     deadline_s: float = 600.0
     """After this a proposal that was not carried out is dropped."""
     drain: tuple[str, ...] = ()
-    """Uuids of servers to empty."""
+    """Uuids of servers to empty, or their beginnings."""
+    kafka_timeout_s: float = KAFKA_TIMEOUT_S
+    kafka: Mapping[str, str] = field(default_factory=dict)
+    """Both as of the ingest query."""
 
     def __post_init__(self) -> None:
         check(self.deadline_s > 0, "deadline_s is positive")
+        KafkaSecurity.of(self.kafka)
 
     @property
     def caps(self) -> Caps:
@@ -81,42 +90,67 @@ class Rebalancer:
     def __init__(self, spark: Any, options: RebalanceOptions) -> None:
         self._spark = spark
         self._options = options
+        self._security = KafkaSecurity.of(options.kafka)
 
     def reports(self) -> list[dict[str, Any]]:
-        """The newest report of each tablet and server. A key stays in one Kafka partition, so no shuffle is needed."""
+        """The newest report of each tablet and server. A key stays in one Kafka partition, so no shuffle is needed.
+
+        QueryRefused if there is no such topic, QueryInterrupted if Kafka does not answer.
+        """
         options = self._options
+        self._partitions_of(options.topic_prefix + REPORTS_TOPIC)
         reader = self._spark.read.format("kafka").option("kafka.bootstrap.servers", options.bootstrap)
         reader = reader.option("subscribe", options.topic_prefix + REPORTS_TOPIC).option("startingOffsets", "earliest")
+        reader = reader.options(**{**spark_options(options.kafka_timeout_s), **options.kafka})
         records = reader.option("failOnDataLoss", "false").load().select("key", "value", "offset")
-        rows = records.mapInArrow(newest_reports, _NEWEST).collect()
-        return [schemas.decode("report", bytes(row.value)) for row in rows]
+        try:
+            rows = records.mapInArrow(newest_reports, _NEWEST).collect()
+        except Exception as error:
+            raise of_spark(error) from error
+        return list(_decoded("report", (bytes(row.value) for row in rows)))
 
     def plan(self) -> Plan:
-        """What should move now; no moves when the cluster is even, or when nothing is known of it."""
+        """What should move now; no moves when the cluster is even, or when nothing is known of it.
+
+        QueryRefused if a server to empty is not known.
+        """
         reports = self.reports()
-        view = view_of_reports(reports, time.time_ns() // 1000, self._options.drain)
+        drained = servers_of(self._options.drain, {each["server_uuid"] for each in reports} - {""})
+        view = view_of_reports(reports, time.time_ns() // 1000, drained)
         names = {each["table_id"]: each["table_name"] for each in reports if each["tablet_id"]}
         moves = (replace(m, reason=named(m, names)) for m in plan_rebalance(view, self._options.caps))
         return Plan(new_uuid(), view, tuple(moves), names)
 
     def propose(self, plan: Plan) -> None:
         """Publish the plan's moves to `proposals`; returns when Kafka has acknowledged them."""
-        producer = KafkaProducer(bootstrap_servers=self._options.bootstrap, acks="all", enable_idempotence=True)
+        check_reachable(self._options.bootstrap)
+        options = producer_options(self._options.kafka_timeout_s) | self._security.python()
         deadline_us = time.time_ns() // 1000 + int(self._options.deadline_s * 1e6)
         try:
-            sent = [
-                producer.send(
-                    self._options.topic_prefix + PROPOSALS_TOPIC,
-                    key=move.tablet_id.encode(),
-                    value=schemas.encode("proposal", proposal_of(plan.plan_id, move, deadline_us)),
-                )
-                for move in plan.moves
-            ]
-            producer.flush()
-            for future in sent:
-                future.get()
+            producer = KafkaProducer(bootstrap_servers=self._options.bootstrap, **options)
+            try:
+                sent = [
+                    producer.send(
+                        self._options.topic_prefix + PROPOSALS_TOPIC,
+                        key=move.tablet_id.encode(),
+                        value=schemas.encode("proposal", proposal_of(plan.plan_id, move, deadline_us)),
+                    )
+                    for move in plan.moves
+                ]
+                producer.flush(timeout=self._options.kafka_timeout_s)
+                for future in sent:
+                    future.get(timeout=self._options.kafka_timeout_s)
+            finally:
+                producer.close(timeout=CLOSE_TIMEOUT_S)
+        except KafkaError as error:
+            raise QueryInterrupted(f"not every proposal reached Kafka: {error}; run the job again") from error
+
+    def _partitions_of(self, topic: str) -> int:
+        topics = Topics(self._options.bootstrap, self._options.kafka_timeout_s, self._security)
+        try:
+            return topics.identity(topic).partitions
         finally:
-            producer.close()
+            topics.close()
 
     def wait(self, plan: Plan, timeout_s: float, tell: Callable[[str], None] = lambda _: None) -> dict[str, str]:
         """Follow `outcomes` until each of the plan's tablets is DONE, REFUSED or FAILED, or time is up.
@@ -125,13 +159,56 @@ class Rebalancer:
         """
         state = {move.tablet_id: "WAITING" for move in plan.moves}
         deadline = time.monotonic() + timeout_s
-        for record in follow(self._options.bootstrap, self._options.topic_prefix + OUTCOMES_TOPIC, deadline):
+        for record in self._outcomes(deadline):
             if record["plan_id"] == plan.plan_id and record["tablet_id"] in state and ends_or_accepts(record):
                 state[record["tablet_id"]] = record["result"]
                 tell(f"tablet {record['tablet_id']}: {record['result'].lower()} {record['message']}".rstrip())
             if not any(result in ("WAITING", "ACCEPTED") for result in state.values()):
                 break
         return state
+
+    def _outcomes(self, deadline: float) -> Iterator[dict[str, Any]]:
+        """Records of `outcomes` from its beginning, until the monotonic `deadline`; what is none is left out."""
+        topic = self._options.topic_prefix + OUTCOMES_TOPIC
+        places = [TopicPartition(topic, number) for number in range(self._partitions_of(topic))]
+        options = client_options(self._options.kafka_timeout_s) | self._security.python()
+        try:
+            consumer = KafkaConsumer(bootstrap_servers=self._options.bootstrap, enable_auto_commit=False, **options)
+            try:
+                consumer.assign(places)
+                consumer.seek_to_beginning()
+                while time.monotonic() < deadline:
+                    for records in consumer.poll(timeout_ms=200).values():
+                        yield from _decoded("outcome", (record.value for record in records))
+            finally:
+                consumer.close()
+        except KafkaError as error:
+            raise QueryInterrupted(f"{topic} cannot be read: {error}; what was proposed is still decided") from error
+
+
+def _decoded(name: str, values: Iterable[bytes | None]) -> Iterator[dict[str, Any]]:
+    """The records of a schema among these values; somebody else's are left out."""
+    for value in values:
+        if value is not None:
+            try:
+                yield schemas.decode(name, value)
+            except (ValueError, EOFError, IndexError, KeyError, TypeError, OverflowError, struct.error):
+                continue
+
+
+def servers_of(prefixes: Iterable[str], uuids: Iterable[str]) -> tuple[str, ...]:
+    """The one server that begins with each prefix; QueryRefused for a prefix of none, or of several."""
+    known = sorted(uuids)
+    found = []
+    for prefix in prefixes:
+        fitting = [uuid for uuid in known if prefix and uuid.startswith(prefix)]
+        if len(fitting) != 1:
+            raise QueryRefused(
+                f"{len(fitting)} servers begin with {prefix!r}: nothing was proposed. Known are "
+                f"{', '.join(known) or 'none'}; `nyala server list` shows them"
+            )
+        found.append(fitting[0])
+    return tuple(found)
 
 
 def ends_or_accepts(record: Mapping[str, Any]) -> bool:
@@ -157,26 +234,6 @@ def proposal_of(plan_id: str, move: Move, deadline_us: int) -> dict[str, Any]:
         "deadline_us": deadline_us,
         "reason": move.reason,
     }
-
-
-def follow(bootstrap: str, topic: str, deadline: float) -> Iterator[dict[str, Any]]:
-    """Decoded records of a one-or-more-partition topic from its beginning, until the monotonic `deadline`."""
-    topics = Topics(bootstrap)
-    try:
-        partitions = topics.identity(topic).partitions
-    finally:
-        topics.close()
-    consumer = KafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False)
-    try:
-        consumer.assign([TopicPartition(topic, number) for number in range(partitions)])
-        consumer.seek_to_beginning()
-        while time.monotonic() < deadline:
-            for records in consumer.poll(timeout_ms=200).values():
-                for record in records:
-                    if record.value is not None:
-                        yield schemas.decode("outcome", record.value)
-    finally:
-        consumer.close()
 
 
 def describe(plan: Plan) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from nyala.replica.base import check
 
-from .errors import QueryInterrupted
+from .errors import QueryInterrupted, QueryRefused
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +35,7 @@ def run_with_restarts(
     options: RestartOptions,
     tell: Callable[[str], None],
     *,
-    sleep: Callable[[float], None] = time.sleep,
+    sleep: Callable[[float], object] = time.sleep,
     now: Callable[[], float] = time.monotonic,
 ) -> None:
     """Call `run` until it returns. QueryInterrupted starts it again; anything else, and the last one, is raised."""
@@ -50,3 +51,31 @@ def run_with_restarts(
             pause = options.pause_s(restarts)
             tell(f"the query ended: {error}; start {restarts} of {options.restarts_max} in {pause:g} s")
             sleep(pause)
+
+
+def run_beside(main: Callable[[], None], end_main: Callable[[], None], other: Callable[[], None], name: str) -> None:
+    """Run `main` here and `other` on a thread of its own; returns when `main` does.
+
+    When `other` ends first, however it ends, nobody would miss it until its work is: so `end_main` is called, which
+    must make `main` return or raise, and QueryRefused says what became of the query `name`.
+    """
+    ended: list[QueryRefused] = []
+
+    def run_other() -> None:
+        why = ""
+        try:
+            other()
+        except Exception as error:  # noqa: BLE001 - the thread's root; told by the main thread
+            why = f": {error}"
+        ended.append(QueryRefused(f"the {name} query ended{why}"))
+        end_main()
+
+    threading.Thread(target=run_other, name=name, daemon=True).start()
+    try:
+        main()
+    except Exception as error:
+        if ended:
+            raise ended[0] from error
+        raise
+    if ended:
+        raise ended[0]

@@ -19,6 +19,7 @@ from .dead_letters import DeadLetter, DeadLetterSink, Origin
 from .decode import RowDecoder, WriterSchema
 from .errors import TaskFailed
 from .framing import Framing
+from .kafka_security import PLAINTEXT, KafkaSecurity
 from .patience import KAFKA_TIMEOUT_S
 from .row_schema import OP_HEADER
 from .sender import Sender, Writer
@@ -64,6 +65,7 @@ class TaskPlan:
     deadline_s: float = SEND_DEADLINE_S
     """For one batch with all its retries."""
     kafka_timeout_s: float = KAFKA_TIMEOUT_S
+    security: KafkaSecurity = PLAINTEXT
 
 
 @dataclass
@@ -140,7 +142,9 @@ class Task:
         source = SourceKey(plan.topic.cluster_id, plan.topic.topic_id, partition)
         self._origin = Origin(plan.table.name, plan.table.table_id, plan.topic.topic, source, position.generation)
         self._records = _Records()
-        self._sink = sink or worker.sink_for(plan.bootstrap, plan.dead_letter_topic, plan.kafka_timeout_s)
+        self._sink = sink or worker.sink_for(
+            plan.bootstrap, plan.dead_letter_topic, plan.kafka_timeout_s, plan.security
+        )
         self._decoder = decoder_of(plan)
         known = plan.known.get(partition, {})
         writer = writer or worker.client_for(plan.masters, plan.deadline_s).source_writer(

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewTopic
-from kafka.errors import KafkaError, TopicAlreadyExistsError
+from kafka.errors import (
+    KafkaError,
+    TopicAlreadyExistsError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
 
 from .errors import QueryInterrupted, QueryRefused
+from .kafka_security import PLAINTEXT, KafkaSecurity
 from .patience import KAFKA_TIMEOUT_S, check_reachable, client_options
 
-_UNKNOWN_TOPIC = 3
+UNKNOWN_FOR_S = 2.0
+UNKNOWN_PAUSE_S = 0.25
+AS_THE_BROKERS_WILL = -1
+"""Replication factor of our topics: the brokers' `default.replication.factor`, as for the masters' topics."""
 
 
 def writes_topic(table: str) -> str:
@@ -53,9 +64,9 @@ class TopicIdentity:
 class Topics:
     """Admin calls over one kept connection. QueryInterrupted when Kafka does not answer. Concurrency: one thread."""
 
-    def __init__(self, bootstrap: str, timeout_s: float = KAFKA_TIMEOUT_S) -> None:
+    def __init__(self, bootstrap: str, timeout_s: float = KAFKA_TIMEOUT_S, security: KafkaSecurity = PLAINTEXT) -> None:
         self._bootstrap = bootstrap
-        self._options = client_options(timeout_s)
+        self._options = client_options(timeout_s) | security.python()
         self._kept: Any = None
 
     def identity(self, topic: str) -> TopicIdentity:
@@ -66,9 +77,20 @@ class Topics:
         return found
 
     def _identity(self, topic: str) -> TopicIdentity | None:
-        found, cluster = self._call(lambda admin: (admin.describe_topics([topic])[0], admin.describe_cluster()))
-        if found["error_code"] == _UNKNOWN_TOPIC or not found["partitions"]:
-            return None
+        """None if Kafka has said for UNKNOWN_FOR_S that there is none: a broker that just came up may not know yet."""
+        until = time.monotonic() + UNKNOWN_FOR_S
+        while True:
+            found, cluster = self._call(lambda admin: (admin.describe_topics([topic])[0], admin.describe_cluster()))
+            if found["error_code"] != UnknownTopicOrPartitionError.errno:
+                break
+            if time.monotonic() >= until:
+                return None
+            time.sleep(UNKNOWN_PAUSE_S)
+        if found["error_code"] == TopicAuthorizationFailedError.errno:
+            raise QueryRefused(f"Kafka does not let this query see topic {topic}: grant it Describe, Read and Write")
+        if found["error_code"] or not found["partitions"]:
+            why = for_code(found["error_code"]).__name__
+            raise QueryInterrupted(f"Kafka at {self._bootstrap} cannot say yet what topic {topic} is: {why}")
         return TopicIdentity(str(cluster["cluster_id"]), topic, str(found["topic_id"]), len(found["partitions"]))
 
     def check_unchanged(self, expected: TopicIdentity, table: str) -> None:
@@ -115,7 +137,12 @@ class Topics:
         return {each.partition: int(offset) for each, offset in found.items()}
 
     def ensure(
-        self, topic: str, partitions: int = 1, *, replication: int = 1, configs: Mapping[str, str] | None = None
+        self,
+        topic: str,
+        partitions: int = 1,
+        *,
+        replication: int = AS_THE_BROKERS_WILL,
+        configs: Mapping[str, str] | None = None,
     ) -> None:
         """Create the topic unless it exists; an existing one is left as it is."""
         new = NewTopic(

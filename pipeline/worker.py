@@ -11,6 +11,7 @@ from functools import lru_cache
 from nyala.replica.client import Client, ClientOptions, parse_masters
 
 from .dead_letters import DeadLetterSink
+from .kafka_security import PLAINTEXT, KafkaSecurity
 from .patience import KAFKA_TIMEOUT_S
 
 
@@ -19,9 +20,13 @@ def client_for(masters: str, write_timeout_s: float = 120.0) -> Client:
     return _client(os.getpid(), masters, write_timeout_s)
 
 
-def sink_for(bootstrap: str, topic: str, timeout_s: float = KAFKA_TIMEOUT_S) -> DeadLetterSink:
-    """This process's producer of dead letters."""
-    return _sink(os.getpid(), bootstrap, topic, timeout_s)
+def sink_for(
+    bootstrap: str, topic: str, timeout_s: float = KAFKA_TIMEOUT_S, security: KafkaSecurity = PLAINTEXT
+) -> DeadLetterSink:
+    """This process's producer of dead letters, with nothing in it of an earlier task."""
+    sink = _sink(os.getpid(), bootstrap, topic, timeout_s, security)
+    sink.begin()
+    return sink
 
 
 @lru_cache(maxsize=4)
@@ -30,5 +35,5 @@ def _client(pid: int, masters: str, write_timeout_s: float) -> Client:
 
 
 @lru_cache(maxsize=8)
-def _sink(pid: int, bootstrap: str, topic: str, timeout_s: float) -> DeadLetterSink:
-    return DeadLetterSink(bootstrap, topic, timeout_s)
+def _sink(pid: int, bootstrap: str, topic: str, timeout_s: float, security: KafkaSecurity) -> DeadLetterSink:
+    return DeadLetterSink(bootstrap, topic, timeout_s, security)

@@ -78,12 +78,16 @@ class KafkaBroker:
     Concurrency: one thread at a time calls the methods.
     """
 
-    def __init__(self, folder: Path | str, *, port: int = 0, heap_mb: int = 320) -> None:
-        """`folder` is created; `port` 0 takes the port of an earlier start, else a free one."""
+    def __init__(self, folder: Path | str, *, port: int = 0, heap_mb: int = 320, properties: str = "") -> None:
+        """`folder` is created; `port` 0 takes the port of an earlier start, else a free one.
+
+        `properties`: lines that override the broker's in a new folder; `{port}` stands for its port.
+        """
         self.folder = Path(folder).resolve()
         self.log_file = self.folder / "kafka.log"
         self._heap_mb = heap_mb
         self._wanted_port = port
+        self._properties = properties
         self._process: subprocess.Popen[bytes] | None = None
         self._log_start = 0
 
@@ -214,7 +218,8 @@ class KafkaBroker:
         known = json.loads(path.read_text()) if (path := self.folder / "ports.json").exists() else {}
         cluster_id = known.get("cluster_id") or _new_cluster_id()
         data = self.folder / "data"
-        text = _PROPERTIES.format(port=port, controller_port=controller_port, data=data)
+        # Of a name that comes twice, Java takes the last.
+        text = (_PROPERTIES + self._properties).format(port=port, controller_port=controller_port, data=data)
         (self.folder / "server.properties").write_text(text)
         (self.folder / "log4j2.properties").write_text(_LOG4J)
         # Last, because its presence says that the layout is complete.

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from nyala.infra.cli.app import main
+from nyala.jobs import decisions, ingest, rebalance
 
 NOBODY = "127.0.0.1:1"
 
@@ -85,3 +88,42 @@ def test_careless_command_line_gets_one_line_and_no_traceback(
     assert status != 0
     assert says in " ".join(said.err.replace("│", " ").split())
     assert not (folder / ".nyala").exists() or "up" in line
+
+
+JOB_LINES = [
+    (ingest, "--kafka-option x", "a Kafka option is NAME=VALUE"),
+    (ingest, "--kafka-option kafka.security.protocol=TLS", "security.protocol is one of"),
+    (ingest, "--kafka-option minPartitions=4", "minPartitions cannot be set"),
+    (ingest, "--kafka-properties nowhere", "nowhere cannot be read"),
+    (ingest, "--owner-wait-s 5", "owner_wait_s"),
+    (ingest, "--kafka-timeout-s soon", "--kafka-timeout-s"),
+    (decisions, "--kafka-option x", "a Kafka option is NAME=VALUE"),
+    (rebalance, "--kafka-option kafka.sasl.mechanism=GSSAPI", "sasl.mechanism means nothing"),
+    (rebalance, "--deadline-s 0", "deadline_s is positive"),
+]
+
+
+@pytest.mark.parametrize(("job", "line", "says"), JOB_LINES, ids=[f"{j.__name__} {line}" for j, line, _ in JOB_LINES])
+def test_careless_job_line_gets_one_line_before_spark_starts(
+    job: ModuleType,
+    line: str,
+    says: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Goal: as above, for the jobs. Method: their main function; starting Spark would fail here."""
+    needed = {
+        ingest: "--table t --masters h:1 --kafka h:1 --checkpoint c",
+        decisions: "--masters h:1 --kafka h:1 --checkpoint c",
+        rebalance: "--kafka h:1",
+    }
+    monkeypatch.setattr(sys, "argv", ["job", *needed[job].split(), *line.split()])
+    monkeypatch.setattr(job, "spark_session", lambda _: pytest.fail("Spark was started"))
+    try:
+        status = job.main()
+    except SystemExit as ended:
+        status = int(ended.code or 0)
+    said = capsys.readouterr()
+    assert status != 0
+    assert re.search(says, said.out + said.err)

@@ -54,6 +54,8 @@ def test_login_and_certificates_reach_both_kinds_of_clients() -> None:
         ({"kafka.sasl.mechanism": "GSSAPI"}, "sasl.mechanism is one of"),
         ({"kafka.sasl.jaas.config": "required;"}, 'needs username="..." and password'),
         ({"kafka.ssl.truststore.type": "JKS"}, "must be a PEM file"),
+        ({"kafka.security.protocol": "PLAINTEXT"}, "means nothing while security.protocol is PLAINTEXT"),
+        ({"kafka.security.protocol": "SASL_PLAINTEXT"}, "ssl.truststore.location means nothing"),
         ({"kafka.sasl.client.callback.handler.class": "X"}, "is not known to all clients"),
     ],
 )

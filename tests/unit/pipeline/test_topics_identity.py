@@ -1,0 +1,91 @@
+"""What Kafka says of a topic, and which of it ends a query for good."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kafka.errors import (
+    LeaderNotAvailableError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
+
+from nyala.pipeline import QueryInterrupted, QueryRefused, Topics, topics
+from nyala.pipeline.ingest import LETTERS_TOPIC
+
+FOUND = {"error_code": 0, "topic_id": "x", "partitions": [{}, {}]}
+UNKNOWN = {"error_code": UnknownTopicOrPartitionError.errno, "topic_id": "", "partitions": []}
+
+
+class Admin:
+    """Kafka's admin client as far as it is asked here: `answers` one by one, the last of them for ever."""
+
+    def __init__(self, *answers: dict[str, Any]) -> None:
+        self._answers = list(answers)
+        self.asked = 0
+        self.created: list[Any] = []
+
+    def describe_topics(self, _: list[str]) -> list[dict[str, Any]]:
+        self.asked += 1
+        return [self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]]
+
+    def describe_cluster(self) -> dict[str, Any]:
+        return {"cluster_id": "c"}
+
+    def create_topics(self, new: list[Any]) -> None:
+        self.created += new
+
+
+def asking(monkeypatch: pytest.MonkeyPatch, admin: Admin) -> Topics:
+    """Topics connected to `admin`."""
+    monkeypatch.setattr(topics, "KafkaAdminClient", lambda **_: admin)
+    monkeypatch.setattr(topics, "check_reachable", lambda _: None)
+    monkeypatch.setattr(topics, "UNKNOWN_PAUSE_S", 0.0)
+    return Topics("h:1")
+
+
+def test_topic_that_a_young_broker_does_not_know_yet_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a broker that has just come up does not end a query. Method: unknown twice, then there."""
+    admin = Admin(UNKNOWN, UNKNOWN, FOUND)
+    found = asking(monkeypatch, admin).identity("t")
+    assert (found.topic_id, found.partitions, admin.asked) == ("x", 2, 3)
+
+
+def test_topic_that_stays_unknown_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a misspelt topic is told. Method: unknown for ever, without patience."""
+    monkeypatch.setattr(topics, "UNKNOWN_FOR_S", 0.0)
+    with pytest.raises(QueryRefused, match="there is no topic t: create it"):
+        asking(monkeypatch, Admin(UNKNOWN)).identity("t")
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "says"),
+    [
+        (LeaderNotAvailableError.errno, QueryInterrupted, "cannot say yet what topic t is: LeaderNotAvailableError"),
+        (0, QueryInterrupted, "cannot say yet"),
+        (TopicAuthorizationFailedError.errno, QueryRefused, "grant it Describe, Read and Write"),
+    ],
+)
+def test_topic_without_partitions_goes_away_or_not_by_its_code(
+    code: int, kind: type[Exception], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: what goes away is waited out, and named; what a person must grant is not. Method: codes without partitions.
+
+    The same for a query that runs: it must not take a broker's bad moment for a topic that was deleted.
+    """
+    seen = asking(monkeypatch, Admin(FOUND)).identity("t")
+    failing = asking(monkeypatch, Admin({"error_code": code, "topic_id": "", "partitions": []}))
+    with pytest.raises(kind, match=says):
+        failing.identity("t")
+    with pytest.raises(kind, match=says):
+        failing.check_unchanged(seen, "t")
+
+
+def test_own_topics_are_kept_as_the_brokers_keep_theirs_and_letters_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: one dead broker, or a week, loses no letter. Method: what is asked of Kafka at creation."""
+    admin = Admin(UNKNOWN)
+    asking(monkeypatch, admin).ensure("dead-letters.t", configs=LETTERS_TOPIC)
+    (made,) = admin.created
+    assert made.replication_factor == -1
+    assert made.topic_configs["retention.ms"] == "-1"
