@@ -14,15 +14,13 @@ from nyala.replica.base import (
     Code,
     Corruption,
     Disk,
-    DiskFailure,
     EntryKind,
     HybridClock,
-    InvariantViolation,
     RaftConfig,
     Refused,
 )
 from nyala.replica.cmeta import ConsensusMeta
-from nyala.replica.host import Replica
+from nyala.replica.host import Phase, Replica
 from nyala.replica.raft import RaftOptions
 from nyala.replica.tablet import Superblock
 from nyala.replica.wal import Log, WalOptions
@@ -37,6 +35,7 @@ class CatalogGroup:
     """This master's replica of the catalog.
 
     Invariants: one change is computed and committed at a time, by a leader that has applied everything before it.
+    Any error that nobody expected, and a catalog that fails, is `on_fatal`: then the process must end.
     Durability: `change` returns after commit and apply. Concurrency: the loop's thread; heavy work in one ordered lane.
     """
 
@@ -89,6 +88,9 @@ class CatalogGroup:
     def _changed(self, _tablet_id: str) -> None:
         if self.replica.is_leader:
             self.led.set()
+        if self.replica.phase is Phase.FAILED:
+            # A master has no other tablet to live for, and one that answers without its catalog misleads.
+            self._on_fatal(Corruption("the catalog's replica has failed", reason=self.replica.error))
 
     def _post(self, function: Callable[[], None]) -> None:
         if not self._loop.is_closed():
@@ -97,7 +99,7 @@ class CatalogGroup:
     def _guarded(self, function: Callable[[], None]) -> None:
         try:
             function()
-        except (InvariantViolation, DiskFailure) as error:
+        except BaseException as error:  # noqa: BLE001 - the root of every completion, which somebody awaits
             self._on_fatal(error)
 
     def _run_heavy(self, function: Callable[[], Any], done: Callable[[Any], None]) -> None:

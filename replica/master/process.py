@@ -48,8 +48,8 @@ class MasterProcess:
         self._parts: list[Any] = []
 
     def fail(self, error: BaseException) -> None:
-        """End the process: its disk or its invariants are broken."""
-        _log.critical("this master must end: %s", error)
+        """End the process: its disk, its catalog or its invariants are broken."""
+        _log.critical("this master must end: %s", error, exc_info=error)
         self.failure = self.failure or error
         self.stopping.set()
 
