@@ -18,6 +18,7 @@ class Checkpoint:
     """One checkpoint folder. Offsets are `{kafka partition: first offset not in the micro-batch}`."""
 
     def __init__(self, spark: Any, location: str) -> None:
+        self._spark = spark
         self._jvm = spark.sparkContext._jvm
         self._root = self._jvm.org.apache.hadoop.fs.Path(location)
         self._fs = self._root.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
@@ -39,17 +40,38 @@ class Checkpoint:
         return self._parse(text, topic)
 
     def own(self) -> dict[str, str]:
-        """Our own file; empty if there is none."""
+        """Our own file; empty if there is none. QueryRefused if it cannot be read."""
         text = self._read(OWN_FILE)
-        own: dict[str, str] = json.loads(text) if text else {}
-        return own
+        if text is None:
+            return {}
+        try:
+            own = json.loads(text)
+            if not isinstance(own, dict):
+                raise ValueError("no object")
+        except ValueError as error:
+            raise QueryRefused(
+                f"{OWN_FILE} of checkpoint {self.location} is damaged ({error}), so nobody knows which table and topic "
+                "the checkpoint is of: remove the whole checkpoint, for the catalog knows how far the table is"
+            ) from error
+        return {str(name): str(value) for name, value in own.items()}
 
     def write_own(self, own: dict[str, str]) -> None:
-        """Replace our own file."""
-        path = self._jvm.org.apache.hadoop.fs.Path(self._root, OWN_FILE)
-        stream = self._fs.create(path, True)
-        stream.write(bytearray(json.dumps(own).encode()))
+        """Replace our own file, whole or not at all, unless it says this already."""
+        text = json.dumps(own)
+        if self._read(OWN_FILE) == text:
+            return
+        hadoop = self._jvm.org.apache.hadoop.fs
+        path = hadoop.Path(self._root, OWN_FILE)
+        beside = hadoop.Path(self._root, f"{OWN_FILE}.new")
+        stream = self._fs.create(beside, True)
+        stream.write(bytearray(text.encode()))
         stream.close()
+        # A FileSystem's own rename does not replace everywhere; this one does, at once where the file system can.
+        gateway = self._spark.sparkContext._gateway
+        how = gateway.new_array(getattr(hadoop, "Options$Rename"), 1)
+        how[0] = getattr(hadoop, "Options$Rename").OVERWRITE
+        context = hadoop.FileContext.getFileContext(path.toUri(), self._spark.sparkContext._jsc.hadoopConfiguration())
+        context.rename(context.makeQualified(beside), context.makeQualified(path), how)
 
     def _parse(self, text: str, topic: str) -> dict[int, int]:
         for line in text.splitlines():

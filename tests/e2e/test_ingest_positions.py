@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 
 import pyarrow as pa
@@ -10,6 +12,7 @@ from kafka.admin import KafkaAdminClient
 
 from nyala.infra.cli.app import app
 from nyala.pipeline import QueryRefused
+from nyala.pipeline.checkpoint import Checkpoint
 from nyala.replica.base import Code, Refused
 from nyala.replica.client import wire_batches
 from nyala.replica.rows import RowOp
@@ -84,6 +87,31 @@ def test_ingest_checkpoint_outside_the_catalogs_bounds_is_refused_with_the_way_o
         writer.flush()
     assert refusal.value.code is Code.STALE_GENERATION
     assert lane.rows()[9] == row(9)
+
+
+def test_checkpoints_own_file_is_replaced_whole_and_a_damaged_one_is_refused(road: Road) -> None:
+    """Goal: a driver killed at any moment leaves the file that says whose it is. Method: a second name for it.
+
+    Written in place, the old bytes would change under that name; written beside and renamed, they stay. The same again
+    writes nothing. Then cut it: no retry, but a person is told.
+    """
+    folder = road.folder / "own" / "nyala"
+    folder.mkdir(parents=True)
+    checkpoint = Checkpoint(road.spark, str(folder.parent))
+    checkpoint.write_own({"table_id": "a"})
+    os.link(folder / "query.json", folder / "before")
+    before = (folder / "query.json").stat()
+    checkpoint.write_own({"table_id": "a"})
+    assert (folder / "query.json").stat().st_ino == before.st_ino
+    checkpoint.write_own({"table_id": "b"})
+    assert checkpoint.own() == {"table_id": "b"}
+    assert json.loads((folder / "before").read_text()) == {"table_id": "a"}
+    assert sorted(p.name for p in folder.iterdir() if not p.name.startswith(".")) == ["before", "query.json"]
+    for damaged in ("", '{"table_id": "b'):
+        (folder / "query.json").write_text(damaged)
+        (folder / ".query.json.crc").unlink(missing_ok=True)
+        with pytest.raises(QueryRefused, match=r"query.json of checkpoint .* is damaged.*remove the whole checkpoint"):
+            checkpoint.own()
 
 
 def test_ingest_table_dropped_and_created_again_is_refused_stopped_and_running(road: Road) -> None:
