@@ -23,7 +23,7 @@ from nyala.replica.steer import Outcome, Result, execute
 from .errors import QueryInterrupted, QueryRefused, of_refusal, of_spark
 from .kafka_security import KafkaSecurity
 from .patience import CLOSE_TIMEOUT_S, KAFKA_TIMEOUT_S, check_reachable, producer_options, spark_options
-from .session import raise_if_ended
+from .session import raise_if_ended, stop_query
 from .topics import Topics
 
 DECISIONS_TOPIC = "decisions"
@@ -147,11 +147,8 @@ class DecisionsQuery:
 
     def stop(self) -> None:
         """End the query after the micro-batch that is running."""
-        try:
-            if self._query is not None and self._query.isActive:
-                self._query.stop()
-        except Exception:  # noqa: BLE001 - the JVM may be going down with us, and the query with it
-            return
+        if self._query is not None:
+            stop_query(self._query)
 
     def _new_producer(self) -> Any:
         bootstrap = self._options.bootstrap

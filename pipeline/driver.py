@@ -6,6 +6,7 @@ ends follows by itself; the other way round is here.
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import sys
@@ -48,4 +49,5 @@ def _end_with(parent: int) -> None:
 
 def _end_now(within_s: float) -> None:
     print(f"nyala: something did not end within {within_s:g} s and is cut off", file=sys.stderr, flush=True)
+    faulthandler.dump_traceback()
     os._exit(1)

@@ -27,7 +27,7 @@ from .lease import SourceLease
 from .owner import new_owner_run
 from .patience import KAFKA_TIMEOUT_S, spark_options
 from .progress import Progress
-from .session import raise_if_ended
+from .session import raise_if_ended, stop_query
 from .task import KAFKA_COLUMNS, RESULT_SCHEMA, SEND_DEADLINE_S, TaskPlan, run_task
 from .topics import TopicIdentity, Topics, dead_letter_topic, grown_text, reset_to_new_topic, writes_topic
 
@@ -167,11 +167,8 @@ class IngestQuery:
         self._end_query()
 
     def _end_query(self) -> None:
-        try:
-            if self._query is not None and self._query.isActive:
-                self._query.stop()
-        except Exception:  # noqa: BLE001 - the JVM may be going down with us, and the query with it
-            return
+        if self._query is not None:
+            stop_query(self._query)
 
     # ------------------------------------------------------------------------------------------------ start
 

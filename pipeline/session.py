@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 from .errors import QueryInterrupted, QueryRefused
 
+STOP_QUERY_WITHIN_S = 6.0
 ARROW_RECORDS_PER_BATCH = 50_000
 ARROW_BYTES_PER_BATCH = 16 << 20
 
@@ -41,6 +43,25 @@ def spark_session(name: str, settings: dict[str, str] | None = None) -> Any:
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def stop_query(query: Any, within_s: float = STOP_QUERY_WITHIN_S) -> None:
+    """Stop a streaming query and wait for it at most so long; what it is doing is replayed by the next run.
+
+    On a thread, and so a connection to the JVM, of its own: SIGTERM interrupts the caller in the middle of a call, and
+    another call on that connection would wait for the first one's answer, which comes when the query has ended.
+    """
+
+    def stop() -> None:
+        try:
+            if query.isActive:
+                query.stop()
+        except Exception:  # noqa: BLE001 - the JVM may be going down with us, and the query with it
+            return
+
+    stopping = threading.Thread(target=stop, name="stop", daemon=True)
+    stopping.start()
+    stopping.join(within_s)
 
 
 def raise_if_ended(spark: Any, error: QueryInterrupted) -> None:

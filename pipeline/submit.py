@@ -11,6 +11,7 @@ from pathlib import Path
 from nyala.infra.jars import jars, java
 
 JOBS = ("ingest", "decisions", "rebalance", "verify")
+SHUTDOWN_TIMEOUT_S = 10
 DRIVER_MEMORY = "700m"
 
 
@@ -62,6 +63,10 @@ def submit_environment(environ: Mapping[str, str] | None = None) -> dict[str, st
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, folders))
     # Workers' warnings would end up between the job's own lines.
     environment.setdefault("PYTHONWARNINGS", "ignore::FutureWarning")
+    # A JVM whose Kafka clients hang is given Hadoop's half minute to end, unless it is told otherwise before it starts.
+    options = environment.get("SPARK_SUBMIT_OPTS", "")
+    if "spark.shutdown.timeout" not in options:
+        environment["SPARK_SUBMIT_OPTS"] = f"{options} -Dspark.shutdown.timeout={SHUTDOWN_TIMEOUT_S}s".strip()
     environment.pop("SPARK_HOME", None)
     return environment
 

@@ -1,4 +1,4 @@
-"""The driver, a JVM and an interpreter under spark-submit: killed, doubled, halved, stopped while Kafka is away."""
+"""The driver, a JVM and an interpreter under spark-submit: killed, doubled, halved, stopped while Kafka hangs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 from nyala.pipeline import QueryRefused
 from nyala.replica.rows import RowOp
 from tests.harness.cluster import wait_until
-from tests.harness.drivers import Driver, is_gone, kill, wait_paused
+from tests.harness.drivers import Driver, wait_paused
+from tests.harness.processes import is_gone, kill
 from tests.harness.road import Road, row
 
 pytestmark = pytest.mark.e2e
@@ -22,7 +23,7 @@ def test_driver_killed_between_apply_and_letter_comes_back_at_once_and_tells_it_
 
     Method: the worker pauses when the tablets have answered and no letter is out; kill -9 of JVM and interpreter. A
     second driver on the same checkpoint, with no patience though the lease has ten minutes to run, replays. While it
-    lives, a third is refused. Then Kafka goes away and SIGTERM comes: the job ends, and gives its lease back.
+    lives, a third is refused. Then Kafka answers no more and SIGTERM comes: the job ends, and gives its lease back.
     """
     lane = road.lane("between")
     lane.publish([row(k) for k in range(200)], RowOp.INSERT)
@@ -46,7 +47,7 @@ def test_driver_killed_between_apply_and_letter_comes_back_at_once_and_tells_it_
         wait_until(lambda: lane.position().done == 201, "done is said", 30)
         with pytest.raises(QueryRefused, match=f"another query owns this source.*owner={lane.position().owner_run}"):
             lane.run()
-        with road.kafka_away():
+        with road.kafka_held():
             second.job.stop()
             assert second.job.wait() != -signal.SIGKILL, "it ended by itself"
             wait_until(lambda: not lane.position().owner_run, "the lease is given back", 20)

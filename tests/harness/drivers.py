@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 from nyala.infra.local.jobs import JobProcess
 from tests.harness.cluster import wait_until
+from tests.harness.processes import children_of, command_of, is_gone
 from tests.harness.road import Lane
 
 
@@ -60,33 +60,6 @@ class Driver:
         wait_until(there, f"the job has read {records} records", 120)
 
 
-def children_of(pid: int) -> list[int]:
-    found = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = path.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(fields[1]) == pid:
-            found.append(int(path.parent.name))
-    return found
-
-
-def command_of(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
-
-
-def is_gone(pid: int) -> bool:
-    """Whether the process has ended; one that only waits to be reaped has."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
-    except OSError:
-        return True
-
-
 def wait_paused(file: Path) -> int:
     """Pid of the worker that paused at the armed point."""
 
@@ -96,9 +69,3 @@ def wait_paused(file: Path) -> int:
     pid = wait_until(paused, "a worker pauses", 120)
     assert not is_gone(pid)
     return pid
-
-
-def kill(pid: int) -> None:
-    """kill -9, and wait until it is gone."""
-    os.kill(pid, 9)
-    wait_until(lambda: is_gone(pid), f"process {pid} is gone")

@@ -6,6 +6,7 @@ import io
 import os
 import shlex
 import shutil
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -44,6 +45,7 @@ from nyala.replica.client import Client, ScanSpec, SourceFormat, TableHandle, Wr
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, RowOp, SourceKey, TableSchema
 from nyala.replica.rpc import pb
 from tests.harness.cluster import wait_until
+from tests.harness.processes import children_of
 
 SCHEMA = TableSchema(
     1,
@@ -177,6 +179,18 @@ class Road:
             yield
         finally:
             self.stack.start_child("kafka")
+
+    @contextmanager
+    def kafka_held(self) -> Iterator[None]:
+        """The broker takes connections and answers nothing, until the end: harder than one that is gone."""
+        wrapper = self.stack.children["kafka"].pid
+        assert wrapper is not None
+        (jvm,) = children_of(wrapper)
+        os.kill(jvm, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(jvm, signal.SIGCONT)
 
     @contextmanager
     def workers_die_at(self, point: str) -> Iterator[None]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness.cluster import wait_until
-from tests.harness.drivers import is_gone, kill
+from tests.harness.processes import is_gone, kill
 
 DRIVER = """
 import os, signal, sys, threading
