@@ -16,8 +16,18 @@ from tests.harness.sim_cluster import WAL_FOLDER, SimCluster, SimNode, member
 from tests.harness.sim_world import Faults
 
 MARKS = (
-    *("killed", "power lost", "died at a crash point", "cut", "paused", "disk full", "flushed", "log GC"),
-    *("transferred", "member added", "member removed", "promoted", "copied", "read at once", "read waited"),
+    *("killed", "power lost", "died at a crash point", "cut", "paused", "disk full", "metadata full", "log slow"),
+    *(
+        "flushed",
+        "log GC",
+        "transferred",
+        "member added",
+        "member removed",
+        "promoted",
+        "copied",
+        "read at once",
+        "read waited",
+    ),
     *("read refused", "snapshot", "acknowledged", "unknown outcome"),
 )
 """What the histories of a run must come across, or they prove little."""
@@ -34,6 +44,7 @@ class Swarm:
     flush_period_us: int = 0
     transfer_period_us: int = 0
     full_period_us: int = 0
+    stall_period_us: int = 0
     change_period_us: int = 0
     pause_period_us: int = 0
     crash_point: str = ""
@@ -58,10 +69,11 @@ class Swarm:
             cut_period_us=maybe(200_000, 900_000, 0.5),
             flush_period_us=maybe(100_000, 400_000, 0.6),
             transfer_period_us=maybe(200_000, 600_000, 0.3),
-            full_period_us=maybe(200_000, 600_000, 0.2),
+            full_period_us=maybe(200_000, 600_000, 0.3),
+            stall_period_us=maybe(100_000, 400_000, 0.4),
             change_period_us=maybe(100_000, 300_000, 0.5),
             pause_period_us=maybe(200_000, 600_000, 0.5),
-            crash_point=rng.choice(["", "", "cmeta.before_flush", "cmeta.after_flush", "disk.before_rename_sync"]),
+            crash_point=rng.choice(["", "cmeta.before_flush", "cmeta.after_flush", "disk.before_rename_sync"]),
         )
 
 
@@ -86,6 +98,7 @@ class Workload:
         self._every(self.swarm.flush_period_us, self.flush)
         self._every(self.swarm.transfer_period_us, self.transfer)
         self._every(self.swarm.full_period_us, self.fill)
+        self._every(self.swarm.stall_period_us, self.stall)
         self._every(self.swarm.change_period_us, self.change)
         self._every(self.swarm.pause_period_us, self.pause)
 
@@ -96,6 +109,7 @@ class Workload:
         for node in self.cluster.nodes.values():
             node.disk.disarm()
             node.disk.heal()
+            node.log_stuck_until_us = 0
             if not node.up and node.disk.exists("consensus-meta/tablet-1"):
                 node.start()
 
@@ -187,7 +201,7 @@ class Workload:
             return
         node = world.rng.choice(up)
         if self.swarm.crash_point and world.rng.random() < 0.5:
-            node.disk.arm(self.swarm.crash_point, world.rng.randint(1, 3))
+            node.disk.arm(self.swarm.crash_point, world.rng.randint(1, 2))
         else:
             power = self.swarm.power and world.rng.random() < 0.8
             node.crash(power=power)
@@ -221,10 +235,27 @@ class Workload:
             self.cluster.marks["flushed"] += 1
 
     def fill(self) -> None:
-        """One server's log finds no room for a few writes."""
-        node = self.cluster.world.rng.choice(list(self.cluster.nodes.values()))
-        node.disk.fail_on("pwrite", f"{WAL_FOLDER}/*", "ENOSPC", times=self.cluster.world.rng.randint(1, 4))
-        self.cluster.marks["disk full"] += 1
+        """One server's log, or its metadata, or both find no room for a few writes."""
+        rng = self.cluster.world.rng
+        node, kind = rng.choice(list(self.cluster.nodes.values())), rng.randint(0, 2)
+        if kind != 1:
+            node.disk.fail_on("pwrite", f"{WAL_FOLDER}/*", "ENOSPC", times=rng.randint(1, 4))
+            self.cluster.marks["disk full"] += 1
+        if kind != 0:
+            for folder in ("consensus-meta", "tablet-meta"):
+                node.disk.fail_on("replace", f"{folder}/*", "ENOSPC", times=rng.randint(1, 4))
+            self.cluster.marks["metadata full"] += 1
+
+    def stall(self) -> None:
+        """One server's log gets slow: its syncs take long, while everything else goes on, and it is flushed then."""
+        world = self.cluster.world
+        up = [n for n in self.cluster.nodes.values() if n.up]
+        if not up:
+            return
+        node = world.rng.choice(up)
+        node.log_stuck_until_us = world.now_us + world.rng.randint(10_000, 300_000)
+        world.at(node.log_stuck_until_us - 1_000, lambda: node.do(node.flush) if node.up and not node.paused else None)
+        self.cluster.marks["log slow"] += 1
 
     def change(self) -> None:
         """Add a server that is to be promoted, or remove one when there are enough."""
