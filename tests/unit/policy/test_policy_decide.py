@@ -132,6 +132,21 @@ def test_decide_a_move_adds_promotes_and_removes_the_leader_last(leader: str) ->
     assert wish_state(view.tablets[0], wish, 0) is WishState.DONE
 
 
+def test_decide_a_move_removes_nothing_until_the_new_one_votes() -> None:
+    """Goal: CC-36: a move is add, wait for its commit, then remove. Method: the new one stays a learner for a while;
+    then it is promoted, and the old one leaves."""
+    wish = Wish(kind=WishKind.MOVE, wish_id="w", from_uuid="c", to_uuid="d")
+    view = ClusterView(servers=tuple(server(s) for s in "abcd"), tablets=(tablet("t", "abc", "a", wish=wish),))
+    view = obey(view, decide(view, 1)[0], promote=False)
+    assert view.tablets[0].config.voters == ("a", "b", "c")
+    assert decide(view, 1) == []
+    t = view.tablets[0]
+    members = tuple(replace(m, votes=True, promote=False) if m.uuid == "d" else m for m in t.config.members)
+    view = replace(view, tablets=(replace(t, config=RaftConfig(OpId(1, 9), members)),))
+    (last,) = decide(view, 1)
+    assert [(e.kind, e.member.uuid) for e in last.edits] == [(EditKind.REMOVE, "c")]
+
+
 def test_decide_an_expired_move_is_taken_back() -> None:
     """Goal: an interrupted move leaves neither learner nor mark. Method: expire it before the promotion."""
     wish = Wish(kind=WishKind.MOVE, wish_id="w", from_uuid="c", to_uuid="d", deadline_us=10)

@@ -58,7 +58,8 @@ def decision(**changes: Any) -> dict[str, Any]:
     ],
 )
 def test_outcome_of_each_refusal_is_stale_or_failed(code: Code, result: Result, retryable: bool) -> None:
-    """Goal: stale decisions are never repeated, passing trouble may be. Method: the table of codes."""
+    """Goal: CC-28: stale decisions are never repeated, passing trouble is, a leader that hands over among it. Method:
+    the table of codes."""
     outcome = outcome_of(decision(), Refused(code, "because", applied=Applied.NOT_APPLIED))
     assert (outcome.result, outcome.retryable, outcome.code) == (result, retryable, code)
     record = outcome.record("me", 9)
