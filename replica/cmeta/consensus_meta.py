@@ -62,12 +62,17 @@ class ConsensusMeta:
 
     @classmethod
     def load(cls, disk: Disk, tablet_id: str) -> ConsensusMeta:
-        """Read it back; Refused(NOT_FOUND) if there is none, Corruption if it is not what was written."""
+        """Read it back; Refused(NOT_FOUND) if there is none, Corruption if it is not what was written.
+
+        What is returned is durable: promises may be made on it.
+        """
         try:
             data = disk.read(path_of(tablet_id))
         except FileNotFoundError:
             raise Refused(Code.NOT_FOUND, "no consensus metadata", tablet_id=tablet_id) from None
         uuid, content = _parse(tablet_id, data)
+        # A process that was killed between the rename and its sync left a file that a power cut may still take back.
+        disk.sync_dir(FOLDER)
         return cls(disk, tablet_id, uuid, content)
 
     @classmethod

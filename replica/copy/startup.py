@@ -18,7 +18,9 @@ def settle_at_startup(disk: Disk, superblock: Superblock) -> Superblock:
     DELETED: finish the deletion if its WAL is still in place. COPYING: back to DELETED; the last logged OpId is the one
     the superblock kept (0.0 if the tablet never was here), whatever the half-copied WAL holds, and that WAL goes to a
     new quarantine. READY: nothing. Idempotent: a crash anywhere in here runs the same rule again.
+    The superblock is durable on return, whatever the last life left unsynced: log GC relies on what it says.
     """
+    disk.sync_dir(superblock.path.rpartition("/")[0])
     if superblock.data_state is DataState.DELETED:
         return redo_deletion(disk, superblock)
     if superblock.data_state is DataState.COPYING:

@@ -56,7 +56,9 @@ class Catalog:
     def open(cls, disk: Disk) -> Catalog:
         """The catalog on `disk`, made empty if there is none yet."""
         if Superblock.exists(disk, CATALOG_ID):
-            return cls(disk, Superblock.load(disk, CATALOG_ID))
+            superblock = Superblock.load(disk, CATALOG_ID)
+            disk.sync_dir(superblock.path.rpartition("/")[0])  # the last life may have died right before it did
+            return cls(disk, superblock)
         superblock = Superblock(tablet_id=CATALOG_ID, table_id=CATALOG_ID, table_name="catalog")
         superblock.save(disk)
         return cls(disk, superblock)

@@ -154,6 +154,23 @@ def test_crash_during_a_vote_leaves_the_old_vote_or_the_new_one(point: str, cut:
                 again.save_hard_state(2, C)
 
 
+def test_metadata_that_a_killed_process_left_unsynced_is_durable_once_it_is_loaded() -> None:
+    """TC-14: a promise made after a restart holds. Method: kill between the rename and its sync, load, cut the power:
+    whatever the power cut takes, the term that was loaded is still there."""
+    for seed in range(30):
+        disk = SimDisk()
+        ConsensusMeta.create(disk, "t", A, config())
+        disk.arm("disk.before_rename_sync")
+        with pytest.raises(SimCrash):
+            ConsensusMeta.load(disk, "t").save_hard_state(4, "b")
+        disk.restart()
+        loaded = ConsensusMeta.load(disk, "t")
+        assert (loaded.term, loaded.voted_for) == (4, "b")
+        disk.power_loss(random.Random(seed))
+        again = ConsensusMeta.load(disk, "t")
+        assert (again.term, again.voted_for) == (4, "b")
+
+
 def test_failed_flush_changes_nothing_in_memory() -> None:
     """Goal: what was not written is not believed. Method: no space, then a broken disk, under a vote."""
     for kind, family in (("ENOSPC", Refused), ("EIO", DiskFailure)):

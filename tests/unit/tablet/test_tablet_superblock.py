@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import pytest
 
 from nyala.replica.base import Code, Corruption, DataState, InvariantViolation, OpId, Refused
+from nyala.replica.copy import settle_at_startup
 from nyala.replica.rows import PartitionSpec
 from nyala.replica.tablet import Superblock, Tablet, block_names, superblock_path, sweep_orphans
-from tests.harness.sim_disk import SimDisk
+from tests.harness.sim_disk import SimCrash, SimDisk
 from tests.harness.tablet_twin import INT_SCHEMA, superblock, write_entry
 
 _LEGAL = {
@@ -81,6 +83,22 @@ def test_superblock_block_number_below_saved_is_refused() -> None:
     superblock(INT_SCHEMA, next_block=4).save(disk)
     with pytest.raises(InvariantViolation):
         superblock(INT_SCHEMA, next_block=3).save(disk)
+
+
+def test_superblock_that_a_killed_process_left_unsynced_is_durable_after_a_start() -> None:
+    """Goal: log GC may rely on the flush that a start has found. Method: kill between the rename and its sync, settle,
+    cut the power: the later superblock is still there."""
+    for seed in range(30):
+        disk = SimDisk()
+        superblock(INT_SCHEMA).save(disk)
+        disk.arm("disk.before_rename_sync")
+        with pytest.raises(SimCrash):
+            superblock(INT_SCHEMA, flush_opid=OpId(1, 9)).save(disk)
+        disk.restart()
+        found = settle_at_startup(disk, Superblock.load(disk, superblock(INT_SCHEMA).tablet_id))
+        assert found.flush_opid == OpId(1, 9)
+        disk.power_loss(random.Random(seed))
+        assert Superblock.load(disk, found.tablet_id).flush_opid == OpId(1, 9)
 
 
 def test_superblock_damaged_or_absent_says_which() -> None:
