@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from random import Random
 from typing import Any
 
-from nyala.replica.base import Address, DataState, HybridClock, Member, OpId, RaftConfig
+from nyala.replica.base import ZERO_OPID, Address, DataState, HybridClock, Member, OpId, RaftConfig, Refused
 from nyala.replica.cmeta import ConsensusMeta
 from nyala.replica.host import HostOptions, Phase, Replica, absent_reply
 from nyala.replica.raft import CopyNeeded, Message, RaftOptions
@@ -38,6 +39,7 @@ class SimNode:
         self.uuid = uuid
         self.disk = SimDisk()
         self.clock = NodeClock(cluster.world, skew_us)
+        self._opened_at = ZERO_OPID
         self.life = 0
         self.up = False
         self.replica: Replica | None = None
@@ -48,6 +50,8 @@ class SimNode:
         self._drain_scheduled = False
         self.paused_until_us = 0
         """Until then its process is stopped: nothing runs, nothing is lost, its clocks go on."""
+        self.log_stuck_until_us = 0
+        """Until then no sync of its log comes back."""
         self.fatal: Callable[[BaseException], None] = self._unexpected
         """What is done when the host says that its process must end."""
         self.hybrid_clock = HybridClock(self.clock)
@@ -78,7 +82,10 @@ class SimNode:
         self._drain_scheduled = False
         self.hybrid_clock = HybridClock(self.clock)
         self.cmeta = ConsensusMeta.load(self.disk, TABLET)
-        self.machine = CountingMachine(self.disk, TABLET, lambda entry: cluster.verify.applied(self.uuid, entry))
+        self.machine = CountingMachine(
+            self.disk, TABLET, lambda entry: cluster.verify.applied(self.uuid, entry, self.durable)
+        )
+        self._opened_at = self.machine.flush_opid
         cluster.verify.reopened(self.uuid, self.cmeta, self.machine)
         self.log, replay = Log.open(self.disk, WAL_FOLDER, TABLET, cluster.wal_options, threaded=False)
         self.replica = Replica(
@@ -101,6 +108,11 @@ class SimNode:
             options=cluster.host_options,
         )
         return self.replica
+
+    @property
+    def durable(self) -> OpId:
+        """Where the durable log ends."""
+        return self.log.last if self.log is not None else ZERO_OPID
 
     def _mine(self, function: Callable[[], None]) -> Callable[[], None]:
         """`function`, if this life is still the one that asked for it."""
@@ -142,6 +154,8 @@ class SimNode:
         def work() -> None:
             try:
                 result = function()
+            except AssertionError:
+                raise  # a verifier spoke: no owner is to decide about that
             except Exception as error:  # noqa: BLE001 - as lanes do: the owner decides
                 result = error
             self.post(lambda: done(result))
@@ -153,7 +167,7 @@ class SimNode:
             self._drain_scheduled = True
             rng = self.world.rng
             delay = rng.randint(50, 500) if rng.random() < 0.98 else rng.randint(1_000, 40_000)
-            self.world.after(delay, self._mine(self._drain))
+            self.world.at(max(self.world.now_us + delay, self.log_stuck_until_us), self._mine(self._drain))
 
     def _drain(self) -> None:
         self._drain_scheduled = False
@@ -186,7 +200,7 @@ class SimNode:
     def crash(self, *, power: bool) -> None:
         """kill -9, or the plug: what was not synced may be gone."""
         self.up = False
-        self.paused_until_us = 0
+        self.paused_until_us = self.log_stuck_until_us = 0
         self.life += 1
         if self.replica is not None:
             self.cluster.verify.down(self.uuid)
@@ -206,7 +220,12 @@ class SimNode:
         machine, replica = self.machine, self.replica
         if machine is None or replica is None:
             return
-        self.run_lane("heavy", machine.flush, lambda _: replica.gc())
+
+        def flushed(_: Any) -> None:
+            self.cluster.verify.flushed(self.uuid, machine.flush_opid, self.durable, self._opened_at)
+            replica.gc()
+
+        self.run_lane("heavy", machine.flush, flushed)
 
 
 class SimCluster:
@@ -284,9 +303,10 @@ class SimCluster:
         if not source.up or source.machine is None or source.cmeta is None or not source.machine.applied_opid.index:
             return
         if not source.machine.flush_opid.index:
-            source.do(source.flush_now)
-        if source.machine is None:
-            return  # it died of its flush
+            with suppress(Refused):  # no room there; the leader asks again
+                source.do(source.flush_now)
+        if source.machine is None or not source.machine.flush_opid.index:
+            return  # it died of its flush, or found no room
         if not target.up and ConsensusMeta.exists(target.disk, TABLET):
             return
         if target.replica is not None and target.replica.last_logged.index >= source.machine.flush_opid.index:
@@ -294,7 +314,8 @@ class SimCluster:
         state = source.machine.encode()
         if target.up:
             target.crash(power=False)
-        target.disk.disarm()  # crashes within a copy are tested where the real copy is
+        target.disk.heal()
+        target.disk.disarm()  # crashes and full disks within a copy are tested where the real copy is
         ConsensusMeta.adopt(target.disk, TABLET, target.uuid, source.cmeta)
         if target.disk.exists("wals"):
             target.disk.remove_tree(WAL_FOLDER)

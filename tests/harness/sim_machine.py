@@ -32,6 +32,7 @@ class CountingMachine:
         self.applied_opid = self.flush_opid = ZERO_OPID
         self.applied_time = self.digest = 0
         if disk.exists(self._path):
+            disk.sync_dir("tablet-meta")  # as a server does at its start
             term, index, self.applied_time, self.digest = json.loads(disk.read(self._path))
             self.applied_opid = self.flush_opid = OpId(term, index)
 

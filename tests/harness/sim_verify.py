@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nyala.replica.base import Applied, Entry, EntryKind, RaftConfig, Refused
+from nyala.replica.base import Applied, Entry, EntryKind, OpId, RaftConfig, Refused
 from nyala.replica.cmeta import ConsensusMeta, decode_config
 from nyala.replica.host import Replica
 from nyala.replica.raft import AppendEntries, AppendReply, VoteReply, VoteRequest
@@ -30,14 +30,21 @@ class Verifiers:
 
     # ---- applied sequences are prefixes of each other
 
-    def applied(self, uuid: str, entry: Entry) -> None:
-        """Every replica applies the same entry at the same index, each index once per life."""
+    def applied(self, uuid: str, entry: Entry, durable: OpId) -> None:
+        """Every replica applies the same entry at the same index, each index once per life, and none before its own log
+        holds it durably, up to `durable`: a flush must never run ahead of the log that a restart finds."""
         index = entry.opid.index
+        assert index <= durable.index, f"{uuid} applied {entry.opid}, its log is durable up to {durable}"
         first = self.history.setdefault(index, entry)
         assert first == entry, f"{uuid} applied {entry.opid} where {first.opid} was applied before"
         before = self.applied_by.get(uuid)
         assert before is None or index == before + 1, f"{uuid} applied {index} after {before}"
         self.applied_by[uuid] = index
+
+    def flushed(self, uuid: str, flushed: OpId, durable: OpId, copied: OpId) -> None:
+        """What is flushed is durable in the own log too, or came with a copy."""
+        top = max(durable.index, copied.index)
+        assert flushed.index <= top, f"{uuid} flushed {flushed}, its log is durable up to {durable}"
 
     # ---- acknowledged writes survive; refused ones never appear
 

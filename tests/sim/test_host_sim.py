@@ -27,9 +27,9 @@ def history(seed: int) -> tuple[SimCluster, Workload]:
 
 @pytest.mark.parametrize("block", range(10))
 def test_host_under_random_faults_keeps_every_promise(block: int) -> None:
-    """CN-26, CN-24, CN-36: acknowledged writes survive, strong reads see them, no term or vote is forgotten.
+    """CN-26, CN-24, CN-36, CN-02: acknowledged writes survive, strong reads see them, no term or vote is forgotten.
 
-    Method: a tenth of the seeds, each a different mix of crashes, power loss, cuts, loss, reordering, flushes and log
+    Method: a tenth of the seeds, each a different mix of crashes, power loss, full and slow disks, cuts, flushes, log
     GC; verifiers watch all traffic and every applied entry; afterwards the healed cluster must converge.
     """
     marks: Counter[str] = Counter()

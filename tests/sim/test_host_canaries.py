@@ -1,0 +1,85 @@
+"""One planted bug for each kind of trouble with disks: a host simulation that misses it turns these red."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nyala.replica.base import Code, Refused
+from nyala.replica.cmeta import ConsensusMeta
+from nyala.replica.host.carrier import Carrier
+from nyala.replica.host.persister import Persister
+from tests.harness.sim_cluster import SimCluster
+from tests.harness.sim_workload import Swarm, Workload, converge
+
+SEEDS = 60
+
+
+def complaints(wanted: str) -> bool:
+    """Whether a verifier says `wanted` of one of the first seeds; others may be faster on some."""
+    for seed in range(SEEDS):
+        cluster = SimCluster(seed, voters=5 if seed % 7 == 0 else 3, spares=seed % 3)
+        workload = Workload(cluster, Swarm.draw(cluster))
+        cluster.start(hinted="a" if seed % 2 else None)
+        workload.begin()
+        try:
+            cluster.run_for(1_200_000)
+            converge(cluster, workload)
+        except Exception as error:  # noqa: BLE001 - the planted bug may come out anywhere
+            if wanted in str(error):
+                return True
+    return False
+
+
+def test_entries_applied_ahead_of_the_own_log_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: the slow-log fault bites. Method: a replica applies up to the commit index, durable here or not."""
+    right = Carrier._apply_committed
+
+    def ahead(carrier: Carrier) -> None:
+        carrier._committed = max(carrier._committed, carrier._core.commit_index)
+        right(carrier)
+
+    monkeypatch.setattr(Carrier, "_apply_committed", ahead)
+    assert complaints("its log is durable up to")
+
+
+def test_replica_that_a_full_disk_ends_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: the fault of metadata without room bites. Method: no room fails the replica, for good."""
+    right = Persister._settled
+
+    def for_good(persister: Persister, result: BaseException | None) -> bool:
+        if isinstance(result, Refused) and result.code is Code.NO_SPACE:
+            persister._on_error(result)
+            return False
+        return right(persister, result)
+
+    monkeypatch.setattr(Persister, "_settled", for_good)
+    assert complaints("FAILED")
+
+
+def test_promise_made_without_room_for_it_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: amnesia by a full disk is noticed. Method: a term that found no room counts as saved."""
+    right = Persister._settled
+
+    def settled(persister: Persister, result: BaseException | None) -> bool:
+        return isinstance(result, Refused) or right(persister, result)
+
+    monkeypatch.setattr(Persister, "_settled", settled)
+    assert complaints("and remembers")
+
+
+def test_metadata_that_is_loaded_unsynced_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a kill and then a power loss is part of the days. Method: loading syncs nothing."""
+    right = ConsensusMeta.load
+
+    def load(disk: Any, tablet_id: str) -> ConsensusMeta:
+        sync_dir = disk.sync_dir
+        disk.sync_dir = lambda path: None
+        try:
+            return right(disk, tablet_id)
+        finally:
+            disk.sync_dir = sync_dir
+
+    monkeypatch.setattr(ConsensusMeta, "load", staticmethod(load))
+    assert complaints("and remembers")
