@@ -86,3 +86,14 @@ def test_source_below_what_was_acknowledged_is_refused(
         allow_leaderless=leaderless,
     )
     assert (refusal.code if refusal else None) is code
+
+
+@pytest.mark.parametrize("local", [READY, TOMBSTONE])
+@pytest.mark.parametrize("believed", [OpId(5, 89), OpId(4, 90), OpId(5, 91), OpId(0, 0)])
+def test_late_request_that_names_an_older_last_opid_is_harmless(local: LocalReplica, believed: OpId) -> None:
+    """Goal: TC-09. Method: every last OpId but the own one, right in all else, over a replica and over a tombstone:
+    ILLEGAL_STATE, and nothing would be deleted; the right one goes ahead."""
+    late = start_tablet_copy_checks(request(local.data_state, last=believed), local)
+    assert late.refusal is not None and not late.delete_first
+    assert (late.refusal.code, late.refusal.detail) == (Code.ILLEGAL_STATE, "OPID")
+    assert start_tablet_copy_checks(request(local.data_state, last=local.last_opid), local).refusal is None

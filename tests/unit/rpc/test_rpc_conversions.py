@@ -185,3 +185,14 @@ def test_source_and_row_errors_round_trip() -> None:
     assert source_from_pb(over_the_wire(source_to_pb(source))) == source
     errors = [RowError(5, RowCode.NOT_FOUND, ""), RowError(9, RowCode.NULL_IN_REQUIRED_COLUMN, "c")]
     assert row_errors_from_pb(row_errors_to_pb(errors)) == errors
+
+
+def test_append_entries_on_the_wire_names_both_ends_the_term_the_previous_position_and_the_entries() -> None:
+    """Goal: TC-21. Method: read the bytes that leave with the generated classes alone, field by field."""
+    entries = tuple(Entry(OpId(3, i), EntryKind.NOOP, i << 12, 0, b"", b"", 0) for i in (8, 9))
+    sent = AppendEntries(to_uuid="b", from_uuid="a", term=3, prev=OpId(2, 7), entries=entries, commit_index=6, round=4)
+    wire = pb.RaftMessage.FromString(message_to_pb("t", sent).SerializeToString())
+    assert (wire.tablet_id, wire.from_uuid, wire.to_uuid, wire.term) == ("t", "a", "b", 3)
+    body = wire.append_entries
+    assert (body.prev.term, body.prev.index, body.commit_index, body.round) == (2, 7, 6, 4)
+    assert [(e.term, e.index) for e in body.entries] == [(3, 8), (3, 9)]

@@ -1,0 +1,258 @@
+"""Two tablet managers in one loop: their Raft messages are handed over directly, their copies travel over real gRPC."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import grpc.aio
+
+from nyala.replica.base import (
+    Address,
+    EntryKind,
+    HybridClock,
+    Member,
+    OpId,
+    RaftConfig,
+    Refused,
+)
+from nyala.replica.host import Phase
+from nyala.replica.raft import AppendEntries, ConfigEdit, EditKind, Message, RaftOptions
+from nyala.replica.rows import WriteMeta, crc32c, encode_batch
+from nyala.replica.rpc import SERVER_OPTIONS, pb_grpc
+from nyala.replica.server.channels import Channels
+from nyala.replica.server.copies import CopyJobs, CopyRequests
+from nyala.replica.server.copy_service import CopyServicer
+from nyala.replica.server.hosted import HostedTablet
+from nyala.replica.server.lanes import LoopPost
+from nyala.replica.server.manager import TabletManager
+from nyala.replica.server.options import ServerOptions
+from nyala.replica.server.process import SystemClock
+from nyala.replica.server.remote_source import RemoteCopySource
+from tests.harness.copies import SOURCE_UUID, TABLET, TARGET_UUID, new_disk, superblock
+from tests.harness.rows import batch
+from tests.harness.sim_disk import SimDisk
+
+TIMEOUT_S = 20.0
+Seen = tuple[str, str, Any]
+"""Who received, what, and the request or message."""
+
+
+async def until(condition: Callable[[], Any], what: str) -> Any:
+    """The first truthy value of `condition`; AssertionError naming `what` after the deadline."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + TIMEOUT_S
+    while not (value := condition()):
+        if loop.time() > deadline:
+            raise AssertionError(f"gave up after {TIMEOUT_S:g} s waiting until {what}")
+        await asyncio.sleep(0.005)
+    return value
+
+
+class _TracedCopies(CopyServicer):
+    """The product's servicer, which also notes who was called."""
+
+    def __init__(self, server: PairedServer) -> None:
+        super().__init__(server.manager, server.jobs)
+        self._note = server.note
+
+    async def StartTabletCopy(self, request: Any, context: Any) -> Any:
+        self._note("StartTabletCopy", request)
+        return await super().StartTabletCopy(request, context)
+
+    async def BeginCopy(self, request: Any, context: Any) -> Any:
+        self._note("BeginCopy", request)
+        return await super().BeginCopy(request, context)
+
+    async def Fetch(self, request: Any, context: Any) -> Any:
+        self._note("Fetch", request)
+        async for chunk in super().Fetch(request, context):
+            yield chunk
+
+    async def EndCopy(self, request: Any, context: Any) -> Any:
+        self._note("EndCopy", request)
+        return await super().EndCopy(request, context)
+
+
+class PairedServer:
+    """One of the two: its manager, its copy jobs, its requests to the other, and a listening CopyService."""
+
+    def __init__(self, pair: Pair, name: str, uuid: str, disk: SimDisk) -> None:
+        loop, clock = asyncio.get_running_loop(), SystemClock()
+        self.name = name
+        self.uuid = uuid
+        self.disk = disk
+        self._pair = pair
+        self.channels = Channels()
+        self.heavy = ThreadPoolExecutor(4)
+        self.manager = TabletManager(
+            disk=disk,
+            uuid=uuid,
+            options=ServerOptions(
+                root="unused",
+                tick_ms=10,
+                heartbeat_ms=100,
+                log_cache_bytes=1000,
+                log_retain_bytes=0,
+                log_retain_entries=0,
+            ),
+            clock=clock,
+            hybrid_clock=HybridClock(clock),
+            post=LoopPost(loop, pair.fatal.append),
+            heavy=self.heavy,
+            send=lambda messages: loop.call_soon(pair.carry, list(messages)),
+            learn_config=lambda config: None,
+            on_copy_needed=lambda tablet_id, need: self.requests.needed(tablet_id, need),
+            on_fatal=pair.fatal.append,
+            raft_options=RaftOptions(),
+        )
+        self.jobs = CopyJobs(self.manager, RemoteCopySource)
+        self.listener = grpc.aio.server(options=SERVER_OPTIONS)
+        self.address = Address("127.0.0.1", self.listener.add_insecure_port("127.0.0.1:0"))
+        self.requests = CopyRequests(self.manager, self.channels, self.address)
+        pb_grpc.add_CopyServiceServicer_to_server(_TracedCopies(self), self.listener)  # type: ignore[no-untyped-call]
+
+    def note(self, what: str, request: Any) -> None:
+        self._pair.trace.append((self.name, what, request))
+
+    async def start(self) -> None:
+        await self.manager.start()
+        await self.listener.start()
+        self._ticking = asyncio.create_task(self.manager.tick_forever())
+        await asyncio.gather(*self.manager.open_all())
+
+    async def stop(self) -> None:
+        """End in order, once; `disk` keeps what was written."""
+        if self.manager.stopping:
+            return
+        self.manager.stopping = True
+        await self.jobs.stop()
+        await self.listener.stop(grace=0)
+        self._ticking.cancel()
+        await self.manager.stop()
+        await self.channels.close()
+        self.heavy.shutdown(wait=False)
+
+    def member(self, *, votes: bool = True, promote: bool = False) -> Member:
+        return Member(self.uuid, (self.address,), votes=votes, promote=promote)
+
+    @property
+    def hosted(self) -> HostedTablet:
+        return self.manager.get(TABLET)
+
+    @property
+    def has_tablet(self) -> bool:
+        return TABLET in self.manager.tablets
+
+    @property
+    def serving(self) -> bool:
+        """Whether the replica runs and takes part."""
+        return self.has_tablet and self.hosted.replica is not None and self.hosted.replica.phase is Phase.RUNNING
+
+    def rows(self) -> list[int]:
+        """Keys that the running replica has applied."""
+        tablet = self.hosted.tablet
+        assert tablet is not None
+        return sorted(key for found in tablet.scan() for key in found.column("k").to_pylist())
+
+
+class Pair:
+    """`leader` hosts the tablet alone; `other` is blank until the test adds it. `trace` has what both received."""
+
+    def __init__(self) -> None:
+        self.trace: list[Seen] = []
+        self.fatal: list[BaseException] = []
+        self.cut = False
+        """Raft messages between the two are lost."""
+        self.leader = PairedServer(self, "leader", SOURCE_UUID, new_disk())
+        self.other = PairedServer(self, "other", TARGET_UUID, new_disk())
+
+    def carry(self, messages: list[tuple[str, Message]]) -> None:
+        """Hand messages over, and note the appends."""
+        for tablet_id, message in messages:
+            receiver = self.leader if message.to_uuid == self.leader.uuid else self.other
+            if self.cut or receiver.manager.stopping:
+                continue
+            if isinstance(message, AppendEntries):
+                receiver.note("AppendEntries", message)
+            receiver.manager.deliver(tablet_id, message)
+
+    async def begin(self) -> None:
+        for server in (self.leader, self.other):
+            await server.start()
+        config = RaftConfig(OpId(0, 0), (self.leader.member(),))
+        await self.leader.manager.create(superblock(), config, campaign=True)
+        await until(lambda: self.leader.serving, "the tablet serves")
+
+    async def restart_other(self) -> None:
+        """The other server ends in order and starts on its disk."""
+        await self.other.stop()
+        self.other = PairedServer(self, "other", TARGET_UUID, self.other.disk)
+        await self.other.start()
+
+    async def _done(self, ask: Callable[[Callable[[Any], None]], None]) -> Any:
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        ask(answer.set_result)
+        return await asyncio.wait_for(answer, TIMEOUT_S)
+
+    async def put(self, *keys: int) -> OpId:
+        """Acknowledged rows; the last OpId of the leader's log."""
+        replica = self.leader.hosted.replica
+        assert replica is not None
+        payload = encode_batch(batch(list(keys), ["v"] * len(keys)))
+        meta = WriteMeta((1, 2), len(keys)).encode()
+        done = await self._done(lambda done: replica.write(EntryKind.WRITE, 1, meta, payload, crc32c(payload), done))
+        assert not isinstance(done, BaseException), done
+        return replica.last_logged
+
+    async def change(self, kind: EditKind, member: Member) -> RaftConfig:
+        """One committed config change."""
+        replica = self.leader.hosted.replica
+        assert replica is not None
+        done = await self._done(lambda done: replica.change_config([ConfigEdit(kind, member)], None, (0, 0), done))
+        assert not isinstance(done, Refused), done
+        config: RaftConfig = done
+        return config
+
+    async def add_other(self) -> None:
+        """AddServer, as a non-voter that is promoted once it has caught up."""
+        await self.change(EditKind.ADD, self.other.member(votes=False, promote=True))
+
+    async def voting(self) -> None:
+        """Until the other server is a voter."""
+
+        def votes() -> bool:
+            replica = self.leader.hosted.replica
+            member = replica.committed_config.member(self.other.uuid) if replica is not None else None
+            return member is not None and member.votes
+
+        await until(votes, "the other server is a voter")
+
+    def request(self, name: str) -> Any:
+        """The first call of that name."""
+        found = [request for _, what, request in self.trace if what == name]
+        assert found, f"no {name} among {[what for _, what, _ in self.trace]}"
+        return found[0]
+
+    def calls(self, server: str) -> list[str]:
+        """What a server received, in order, repetitions left out."""
+        names = [what for who, what, _ in self.trace if who == server]
+        return [n for pos, n in enumerate(names) if pos == 0 or names[pos - 1] != n]
+
+
+def run_pair(scenario: Callable[[Pair], Coroutine[Any, Any, None]]) -> None:
+    """Run `scenario(pair)` and stop both servers; nothing fatal may have happened."""
+
+    async def all_of_it() -> None:
+        pair = Pair()
+        await pair.begin()
+        try:
+            await scenario(pair)
+        finally:
+            for server in (pair.leader, pair.other):
+                await server.stop()
+        assert pair.fatal == []
+
+    asyncio.run(all_of_it())

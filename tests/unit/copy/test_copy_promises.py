@@ -1,0 +1,152 @@
+"""What a deletion keeps for ever, what the superblock says of it, and what power loss can take."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from nyala.replica.base import DataState, OpId
+from nyala.replica.cmeta import ConsensusMeta
+from nyala.replica.copy import (
+    CopyProgress,
+    FollowerCopy,
+    delete_replica,
+    parse_superblock,
+    settle_at_startup,
+)
+from nyala.replica.raft import VoteRequest
+from nyala.replica.server.tombstone import vote_reply
+from nyala.replica.tablet import Superblock
+from tests.harness.copies import TABLET, TARGET_UUID, RestingReplica, Source, cmeta_bytes, new_disk
+from tests.harness.sim_disk import SimCrash, SimDisk
+
+VOTED = "c" * 32
+
+
+def replica_that_voted(disk: SimDisk) -> OpId:
+    """A closed replica in term 5 that voted for c; returns the last OpId of its log, 4.2."""
+    replica = RestingReplica(disk, TARGET_UUID)
+    replica.write([1], "a")
+    replica.tablet.flush()
+    last = replica.write([2], "b", term=4)
+    replica.cmeta.save_hard_state(5, VOTED)
+    replica.close()
+    return last
+
+
+def delete(disk: SimDisk, last: OpId) -> Superblock:
+    return delete_replica(disk, Superblock.load(disk, TABLET), last, stop=lambda: None)
+
+
+def test_deletion_keeps_term_vote_and_last_opid_over_restarts() -> None:
+    """Goal: TC-13, TC-36: a tombstone's Raft state stays for ever, and bars stale leaders and candidates. Method:
+    delete, restart five times: the metadata's bytes are the same; candidates of the term voted in, of an older term and
+    with a shorter log are refused, the one voted for is told so again."""
+    disk = new_disk()
+    last = replica_that_voted(disk)
+    promised = cmeta_bytes(disk)
+    delete(disk, last)
+    for _ in range(5):
+        disk.restart()
+        settled = settle_at_startup(disk, Superblock.load(disk, TABLET))
+        assert settled.last_logged == last == OpId(4, 2) and cmeta_bytes(disk) == promised
+    cmeta = ConsensusMeta.load(disk, TABLET)
+    for term, log_end, candidate, granted in (
+        (5, OpId(4, 9), "d" * 32, False),
+        (4, OpId(4, 9), VOTED, False),
+        (6, OpId(4, 1), "d" * 32, False),
+        (5, OpId(4, 2), VOTED, True),
+    ):
+        request = VoteRequest(to_uuid=TARGET_UUID, from_uuid=candidate, term=term, last=log_end)
+        assert vote_reply(request, uuid=TARGET_UUID, cmeta=cmeta, last=last).granted is granted
+
+
+def test_superblock_of_a_tombstone_names_its_state_last_opid_and_quarantine() -> None:
+    """Goal: TC-37: the mark that tells a start to look for the saved Raft state is in the superblock. Method: read it
+    back: DELETED, the last OpId, a quarantine that exists and holds what was there; no block, no ledger."""
+    disk = new_disk()
+    last = replica_that_voted(disk)
+    delete(disk, last)
+    marked = Superblock.load(disk, TABLET)
+    assert (marked.data_state, marked.last_logged) == (DataState.DELETED, last)
+    assert marked.quarantine and disk.listdir(marked.quarantine) == ["cmeta", "superblock", "wal"]
+    assert marked.blocks == () and marked.table_id == "t1"
+
+
+@pytest.mark.parametrize("step", [4, 5, 6])
+def test_quarantine_is_durable_before_the_deletion_commits(step: int) -> None:
+    """Goal: TC-44: what the tombstone refers to was synced before it. Method: lose power right after each later step,
+    in many ways: the quarantined superblock reads back, the metadata is in both places after the start's redo, the
+    log in exactly one."""
+    for seed in range(12):
+        disk = new_disk()
+        last = replica_that_voted(disk)
+        promised = cmeta_bytes(disk)
+        disk.arm(f"delete.{step}")
+        with pytest.raises(SimCrash):
+            delete(disk, last)
+        disk.power_loss(random.Random(seed))
+        settled = settle_at_startup(disk, Superblock.load(disk, TABLET))
+        assert settled.data_state is DataState.DELETED
+        kept = parse_superblock(disk.read(f"{settled.quarantine}/superblock"), "quarantine")
+        assert kept.data_state is DataState.READY and kept.blocks
+        assert cmeta_bytes(disk) == promised == disk.read(f"{settled.quarantine}/cmeta")
+        assert disk.listdir(f"{settled.quarantine}/wal") and not disk.listdir(f"wals/{TABLET}")
+
+
+def source_in_term_six() -> Source:
+    replica = RestingReplica(new_disk(), term=6)
+    replica.cmeta.save_hard_state(6, "a" * 32)
+    replica.write([1, 2], "a")
+    replica.tablet.flush()
+    replica.write([3], "b")
+    return Source(replica)
+
+
+@pytest.mark.parametrize("over_tombstone", [False, True])
+def test_death_right_after_the_merge_finds_the_merged_promises(over_tombstone: bool) -> None:
+    """Goal: TC-48: COPY.2 adopts the source's metadata, or merges it into what is here, before any data comes. Method:
+    die after COPY.2, over nothing and over a tombstone of term 5: term 6, no vote, the source's config, no log."""
+    source, disk = source_in_term_six(), new_disk()
+    local = None
+    if over_tombstone:
+        local = delete(disk, replica_that_voted(disk))
+    disk.arm("copy.2")
+    follower = FollowerCopy(
+        disk=disk,
+        tablet_id=TABLET,
+        uuid=TARGET_UUID,
+        source=source.door,
+        kept_last_opid=(local.last_logged if local else None) or OpId(0, 0),
+        clear=lambda admit: local,
+    )
+    with pytest.raises(SimCrash):
+        follower.run()
+    disk.restart()
+    merged = ConsensusMeta.load(disk, TABLET)
+    assert (merged.uuid, merged.term, merged.voted_for) == (TARGET_UUID, 6, None)
+    assert merged.committed_config == source.replica.cmeta.committed_config
+    assert not disk.listdir(f"wals/{TABLET}")
+    source.replica.close()
+
+
+def test_copy_progress_tells_phase_and_bytes() -> None:
+    """Goal: TC-10: an operator sees how far a copy is. Method: look at each chunk: the phase is the step under way,
+    bytes rise to the total and no further."""
+    source, disk, progress = source_in_term_six(), new_disk(), CopyProgress()
+    seen: list[tuple[str, int]] = []
+    FollowerCopy(
+        disk=disk,
+        tablet_id=TABLET,
+        uuid=TARGET_UUID,
+        source=source.door,
+        kept_last_opid=OpId(0, 0),
+        clear=lambda admit: None,
+        pace=lambda length: seen.append((progress.phase, progress.bytes_done)),
+        progress=progress,
+    ).run()
+    assert [phase for phase, _ in seen] == ["COPY.3", "COPY.4", "COPY.4"]
+    done = [count for _, count in seen]
+    assert done[0] == 0 and done == sorted(set(done)) and done[-1] < progress.bytes_done == progress.bytes_total
+    source.replica.close()

@@ -1,0 +1,142 @@
+"""What of a tablet has to be on disk, and what a server makes of it when something is missing."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+
+import pytest
+
+from nyala.replica.base import Code, DataState, OpId
+from nyala.replica.cmeta import ConsensusMeta
+from nyala.replica.raft import AppendEntries, AppendReply, EditKind
+from nyala.replica.server import open_or_format
+from nyala.replica.tablet import Superblock
+from tests.harness.copies import SOURCE_UUID, TABLET, TestClock, data_files, new_disk
+from tests.harness.server_pair import Pair, PairedServer, run_pair
+from tests.harness.sim_disk import SimDisk
+
+Scenario = Callable[[Pair], Coroutine[object, object, None]]
+
+
+async def copied(pair: Pair) -> PairedServer:
+    """The other server with a READY replica: one block, and unflushed entries in the log."""
+    await pair.put(1)
+    tablet = pair.leader.hosted.tablet
+    assert tablet is not None
+    tablet.flush()
+    await pair.put(2)
+    await pair.add_other()
+    await pair.voting()
+    await pair.change(EditKind.REMOVE, pair.other.member())
+    return pair.other
+
+
+def test_created_tablet_has_its_files_where_they_are_documented() -> None:
+    """Goal: TC-33. Method: format a directory, create a tablet: instance, tablet-meta/<id>, consensus-meta/<id>,
+    wals/<id>/ with segments, data/ with blocks after a flush; nothing of it elsewhere."""
+
+    async def scenario(pair: Pair) -> None:
+        disk, fresh = pair.leader.disk, new_disk()
+        open_or_format(fresh, TestClock())
+        assert fresh.exists("instance")
+        await pair.put(1)
+        tablet = pair.leader.hosted.tablet
+        assert tablet is not None
+        tablet.flush()
+        for path in (f"tablet-meta/{TABLET}", f"consensus-meta/{TABLET}"):
+            assert disk.exists(path), path
+        assert [n for n in disk.listdir(f"wals/{TABLET}") if n.startswith("wal-")]
+        assert all(n.startswith(TABLET) for n in disk.listdir("data")) and len(disk.listdir("data")) == 2
+        folders = ("tablet-meta", "consensus-meta", "wals")
+        assert [disk.listdir(f) for f in folders] == [[TABLET]] * 3
+
+    run_pair(scenario)
+
+
+def test_tablet_without_a_superblock_does_not_exist_but_its_promises_count() -> None:
+    """Goal: TC-34: the superblock's presence is the tablet's; an orphaned consensus metadata is merged, not ignored.
+    Method: remove the superblock only: an append is answered TABLET_NOT_FOUND and makes no file; a copy then comes
+    over the kept term and vote."""
+
+    async def scenario(pair: Pair) -> None:
+        other = await copied(pair)
+        await other.stop()
+        promised = ConsensusMeta.load(other.disk, TABLET)
+        promised.save_hard_state(7, SOURCE_UUID)
+        other.disk.remove(f"tablet-meta/{TABLET}")
+        await pair.restart_other()
+        other = pair.other
+        assert not other.has_tablet
+        before = other.disk.listdir("tablet-meta"), other.disk.listdir("consensus-meta")
+        answers: list[object] = []
+        other.manager.reply = lambda tablet_id, message: answers.append(message)  # type: ignore[method-assign]
+        heartbeat = AppendEntries(to_uuid=other.uuid, from_uuid=SOURCE_UUID, term=9, prev=OpId(1, 1), round=1)
+        other.manager.deliver(TABLET, heartbeat)
+        (answer,) = answers
+        assert isinstance(answer, AppendReply)
+        assert (answer.code, answer.data_state) == (Code.TABLET_NOT_FOUND, DataState.DOES_NOT_EXIST)
+        assert (other.disk.listdir("tablet-meta"), other.disk.listdir("consensus-meta")) == before
+        adopted = ConsensusMeta.adopt(other.disk, TABLET, other.uuid, pair.leader.disk.read(f"consensus-meta/{TABLET}"))
+        assert (adopted.term, adopted.voted_for) == (7, SOURCE_UUID)
+
+    run_pair(scenario)
+
+
+def _remove_block(disk: SimDisk) -> None:
+    disk.remove(f"data/{data_files(disk)[0]}")
+
+
+@pytest.mark.parametrize(
+    ("lose", "why"),
+    [
+        (lambda disk: disk.remove(f"consensus-meta/{TABLET}"), "no consensus metadata"),
+        (lambda disk: disk.remove_tree(f"wals/{TABLET}"), "no log folder"),
+        (_remove_block, "block"),
+    ],
+    ids=["metadata", "log", "block"],
+)
+def test_tablet_that_lacks_one_of_its_parts_stays_offline(lose: Callable[[SimDisk], None], why: str) -> None:
+    """Goal: TC-35, TC-63: superblock, metadata, log and blocks are the least to start with. Method: take each away in
+    turn: the replica is FAILED and says what it misses, nothing is made up in its place, the server lives."""
+
+    async def scenario(pair: Pair) -> None:
+        other = await copied(pair)
+        await other.stop()
+        lose(other.disk)
+        files = {f: other.disk.listdir(f) for f in ("consensus-meta", "wals", "data")}
+        await pair.restart_other()
+        hosted = pair.other.hosted
+        assert hosted.replica is None and why in hosted.error and hosted.superblock.data_state is DataState.READY
+        assert {f: pair.other.disk.listdir(f) for f in files} == files
+        assert Superblock.load(pair.other.disk, TABLET).data_state is DataState.READY
+
+    run_pair(scenario)
+
+
+def test_copies_run_on_a_pool_of_their_own() -> None:
+    """Goal: TC-11: copies cannot crowd out what the server's leaders need. Method: as many copies as the pool has
+    threads, and more, hang in their source: so many run, the others wait, and a write to the tablet here and work on
+    the disk's pool go through meanwhile."""
+
+    async def scenario(pair: Pair) -> None:
+        server, free = pair.leader, threading.Event()
+        started: list[int] = []
+
+        def hang() -> None:
+            started.append(1)
+            assert free.wait(20)
+
+        jobs_max = server.manager.options.copy_jobs_max
+        waiting = [server.jobs._pool.submit(hang) for _ in range(jobs_max + 8)]
+        try:
+            await pair.put(5)
+            assert await asyncio.wait_for(server.manager.in_thread(lambda: 7), 10) == 7
+            assert server.rows() == [5] and len(started) <= jobs_max
+        finally:
+            free.set()
+        await asyncio.gather(*(asyncio.wrap_future(w) for w in waiting))
+        assert len(started) == jobs_max + 8
+
+    run_pair(scenario)

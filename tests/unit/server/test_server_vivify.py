@@ -1,0 +1,141 @@
+"""How a replica comes to a server: asked for by its leader, copied from it, started, revived over a tombstone."""
+
+from __future__ import annotations
+
+from nyala.replica.base import ZERO_OPID, DataState, OpId
+from nyala.replica.copy import parse_superblock
+from nyala.replica.raft import EditKind
+from nyala.replica.tablet import Superblock
+from tests.harness.copies import TABLET
+from tests.harness.server_pair import Pair, run_pair, until
+
+
+def test_blank_member_is_copied_at_its_leaders_request() -> None:
+    """Goal: TC-05, TC-07, TC-17: the leader asks with StartTabletCopy after the blank server's first answer, and the
+    server then fetches from it; nobody creates the tablet. Method: AddServer only; what each side received, in order.
+    """
+
+    async def scenario(pair: Pair) -> None:
+        await pair.put(1, 2)
+        assert not pair.other.has_tablet
+        await pair.add_other()
+        await pair.voting()
+        assert pair.calls("other")[:2] == ["AppendEntries", "StartTabletCopy"]
+        assert pair.calls("leader") == ["BeginCopy", "Fetch", "EndCopy"]
+        assert pair.other.rows() == [1, 2] and pair.other.serving
+
+    run_pair(scenario)
+
+
+def test_request_for_a_copy_names_both_ends_the_term_and_what_is_believed() -> None:
+    """Goal: TC-26: from, to, tablet, term and believed state travel; the last OpId only where the leader knows one.
+    Method: the request over a blank server, and over a tombstone that told where its log ended."""
+
+    async def scenario(pair: Pair) -> None:
+        await pair.put(1)
+        await pair.add_other()
+        await pair.voting()
+        first = pair.request("StartTabletCopy")
+        term = pair.leader.hosted.term
+        assert (first.from_uuid, first.dest_uuid, first.tablet_id) == (pair.leader.uuid, pair.other.uuid, TABLET)
+        assert (first.term, first.current_state) == (term, DataState.DOES_NOT_EXIST)
+        assert not first.HasField("last_opid") and first.from_addresses[0].port == pair.leader.address.port
+        await pair.change(EditKind.REMOVE, pair.other.member())
+        kept = pair.other.hosted.last_opid
+        await pair.other.manager.delete(TABLET, None, "removed")
+        pair.trace.clear()
+        await pair.add_other()
+        await pair.voting()
+        again = pair.request("StartTabletCopy")
+        assert (again.term, again.current_state) == (pair.leader.hosted.term, DataState.DELETED)
+        assert OpId(again.last_opid.term, again.last_opid.index) == kept
+
+    run_pair(scenario)
+
+
+def test_tombstone_is_revived_with_a_term_no_lower_than_it_had() -> None:
+    """Goal: TC-08: DELETED is answered, and the answer brings a copy. Method: remove and delete the member, write on,
+    add it again: READY, all rows, its old term kept or passed, tombstone's path and last OpId gone."""
+
+    async def scenario(pair: Pair) -> None:
+        await pair.put(1)
+        await pair.add_other()
+        await pair.voting()
+        await pair.change(EditKind.REMOVE, pair.other.member())
+        await pair.other.manager.delete(TABLET, None, "removed")
+        term = pair.other.hosted.term
+        tombstone = Superblock.load(pair.other.disk, TABLET)
+        assert tombstone.data_state is DataState.DELETED and pair.other.hosted.replica is None
+        await pair.put(2)
+        await pair.add_other()
+        await pair.voting()
+        revived = Superblock.load(pair.other.disk, TABLET)
+        assert (revived.data_state, revived.last_logged, revived.quarantine) == (DataState.READY, None, "")
+        assert pair.other.hosted.term >= term and pair.other.rows() == [1, 2]
+
+    run_pair(scenario)
+
+
+def test_member_left_behind_by_log_gc_is_deleted_and_copied() -> None:
+    """Goal: TC-06, TC-29: alive and READY, but its next entry is gone: its old files go to quarantine, then it is
+    copied. Method: cut the two, let the leader, alone in its config, collect its log, and join again as a member."""
+
+    async def scenario(pair: Pair) -> None:
+        await pair.put(1)
+        await pair.add_other()
+        await pair.voting()
+        await pair.change(EditKind.REMOVE, pair.other.member())
+        pair.cut = True
+        hosted = pair.leader.hosted
+        for key in range(2, 40):
+            await pair.put(key)
+        tablet, log, replica = hosted.tablet, hosted.log, hosted.replica
+        assert tablet is not None and log is not None and replica is not None
+        log.roll()
+        await pair.put(40)  # the segment of the last entry is always kept
+        tablet.flush()
+        pair.leader.manager.sessions.end_tablet(TABLET)  # the anchor of the copy that brought it here
+        needed = pair.other.hosted.last_opid.index + 1
+
+        def collected() -> bool:
+            replica.gc(lambda done: None)
+            return log.first_index > needed
+
+        await until(collected, "the log is collected")
+        pair.trace.clear()
+        pair.cut = False
+        assert pair.other.hosted.superblock.data_state is DataState.READY
+        await pair.add_other()
+        await pair.voting()
+        request = pair.request("StartTabletCopy")
+        assert request.current_state == DataState.READY
+        (kept,) = pair.other.disk.listdir("quarantine")
+        old = parse_superblock(pair.other.disk.read(f"quarantine/{kept}/superblock"), "quarantine")
+        assert old.data_state is DataState.READY
+        assert sorted(pair.other.disk.listdir(f"quarantine/{kept}")) == ["cmeta", "superblock", "wal"]
+        assert pair.other.rows() == list(range(1, 41))
+
+    run_pair(scenario)
+
+
+def test_copied_replica_starts_and_its_match_rises() -> None:
+    """Goal: TC-52, TC-62: COPY.6 starts the replica, and so does a plain restart. Method: after the copy a write
+    reaches it; restart the server: READY, started from its own log without another copy, and the next write comes."""
+
+    async def scenario(pair: Pair) -> None:
+        await pair.put(1)
+        await pair.add_other()
+        await pair.voting()
+        await pair.put(2)
+        await until(lambda: pair.other.rows() == [1, 2], "the write is applied")
+        last = pair.other.hosted.last_opid
+        pair.trace.clear()
+        await pair.restart_other()
+        assert pair.other.hosted.superblock.data_state is DataState.READY
+        assert pair.other.hosted.last_opid >= last
+        await pair.put(3)
+        await until(lambda: pair.other.rows() == [1, 2, 3], "the write is applied")
+        assert "StartTabletCopy" not in pair.calls("other")
+        assert pair.other.hosted.last_opid > ZERO_OPID
+
+    run_pair(scenario)
