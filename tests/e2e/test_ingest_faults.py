@@ -17,7 +17,7 @@ from tests.harness.road import SCHEMA, Lane, Road, event, key_of, row
 from tests.harness.stack import Stack
 
 pytestmark = pytest.mark.e2e
-AWAY_S = float(os.environ.get("NYALA_KAFKA_AWAY_S", "15"))
+AWAY_S = float(os.environ.get("NYALA_KAFKA_AWAY_S", "10"))
 """How long Kafka stays away."""
 
 
@@ -120,7 +120,7 @@ def test_faults_kafka_away_longer_than_every_timeout_everything_waits_and_resume
     tablet = lane.handle.tablets[0]
     home, target = road.homes(tablet.tablet_id)[0], road.strangers(tablet.tablet_id)[0]
     lane.publish([row(0), *(row(k) for k in range(2000))], RowOp.INSERT)
-    with lane.running(offsets_per_trigger_max=200, **patience) as query, road.deciding(**patience) as deciding:
+    with lane.running(offsets_per_trigger_max=400, **patience) as query, road.deciding(**patience) as deciding:
         query.wait_done(400)
         with road.kafka_away():
             road.client.move_replica(tablet.tablet_id, home, target, reason="asked for while Kafka is away")
