@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nyala.replica.base import ZERO_OPID, Member, OpId, RaftConfig, ReplicaError
-from nyala.replica.raft import HardState, commitment, election, reads, replication
+from nyala.replica.raft import HardState, commitment, election, lease, reads, replication
 from nyala.replica.raft.quorum import VoteResult
 from nyala.replica.raft.state import State
 from tests.harness.raft_net import Net, Node
@@ -104,6 +104,17 @@ def test_read_sees_a_read_without_a_round(monkeypatch: pytest.MonkeyPatch) -> No
         s.read_states.append((token, s.commit_index))
 
     monkeypatch.setattr(reads, "read_index", at_once)
+    assert raises_alarm("READ", seeds=300)
+
+
+def test_read_sees_a_lease_that_counts_ticks_instead_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: READ watches reads by lease too. Method: a core takes its own ticks for the time, so that a process which was
+    stopped wakes with its lease; plain search finds it."""
+
+    def ticks(s: State, now: int | None) -> None:
+        s.clock = s.ticks if now is not None else None
+
+    monkeypatch.setattr(lease, "observe_clock", ticks)
     assert raises_alarm("READ", seeds=300)
 
 
