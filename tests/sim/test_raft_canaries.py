@@ -108,7 +108,7 @@ def test_read_sees_a_read_without_a_round(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_read_sees_a_lease_that_counts_ticks_instead_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: READ watches reads by lease too. Method: a core takes its own ticks for the time, so that a process which was
+    """Goal: READ watches reads by lease too. Method: a core takes its own ticks for the time, so a process that was
     stopped wakes with its lease; plain search finds it."""
 
     def ticks(s: State, now: int | None) -> None:
