@@ -28,8 +28,6 @@ class HostOptions:
     apply_inline_bytes_max: int = 0
     """Committed entries up to this size in sum are applied on the owner's thread when nothing else is being applied;
     0: always off-thread."""
-    wal_queue_bytes_max: int = limits.WAL_QUEUE_BYTES_MAX
-    """As the log was opened with: over it writes are refused and appends of a leader dropped, never waited for."""
     held_bundles_max: int = 256
     """Bundles that a full disk may hold up; at the bound the replica falls silent, as if its process were stopped."""
     wait_ticks_max: int = 600

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import takewhile
 
 from nyala.replica.base import Code, Refused
 
@@ -18,21 +19,22 @@ class Reads:
 
     def __init__(self, *, waiters_max: int, wait_ticks_max: int) -> None:
         self._wait_ticks_max = wait_ticks_max
-        self._tokens: dict[int, Done] = {}
+        self._tokens: dict[int, tuple[int, Done]] = {}
+        """What the core has not answered yet: by when it must, in order of asking, and to whom."""
         self._next_token = 0
         self.by_index = Waiters(waiters_max)
         self.by_time = Waiters(waiters_max)
 
-    def barrier(self, read_index: Callable[[int], None], done: Done) -> None:
+    def barrier(self, read_index: Callable[[int], None], tick: int, done: Done) -> None:
         """Ask the core, through `read_index(token)`, to confirm leadership; `done(index | Refused)`."""
         self._next_token += 1
         token = self._next_token
-        self._tokens[token] = done
+        self._tokens[token] = tick + self._wait_ticks_max, done
         read_index(token)
 
     def confirmed(self, token: int, index: int, tick: int, applied_index: int) -> None:
         """Leadership was confirmed at commit index `index`."""
-        done = self._tokens.pop(token, None)
+        _, done = self._tokens.pop(token, (0, None))
         if done is None:
             return
         if applied_index >= index:
@@ -42,7 +44,7 @@ class Reads:
 
     def refused(self, token: int, code: Code, leader_hint: str) -> None:
         """Leadership could not be confirmed."""
-        done = self._tokens.pop(token, None)
+        _, done = self._tokens.pop(token, (0, None))
         if done is not None:
             done(Refused(code, "leadership was not confirmed for a read", detail=leader_hint))
 
@@ -65,15 +67,20 @@ class Reads:
         self.by_index.reached(index)
         self.by_time.reached(hybrid_time)
 
-    def expire(self, tick: int) -> None:
-        """Answer those who waited too long."""
+    def expire(self, tick: int) -> list[int]:
+        """Answer those who waited too long; returns the tokens that the core need not confirm any more."""
+        late = list(takewhile(lambda token: self._tokens[token][0] <= tick, self._tokens))
+        for token in late:
+            _, done = self._tokens.pop(token)
+            done(Refused(Code.TIMED_OUT, "leadership was not confirmed in time", waited_ticks=self._wait_ticks_max))
         self.by_index.expire(tick)
         self.by_time.expire(tick)
+        return late
 
     def fail_all(self, code: Code, what: str) -> None:
         """Answer everyone with a refusal."""
         tokens, self._tokens = self._tokens, {}
         for token in sorted(tokens):
-            tokens[token](Refused(code, what))
+            tokens[token][1](Refused(code, what))
         self.by_index.fail_all(code, what)
         self.by_time.fail_all(code, what)

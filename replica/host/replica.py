@@ -139,7 +139,8 @@ class Replica(Carrier):
         self._apply_committed()
         if not self._held_up():
             self._core.tick(self._ticks_now())
-        self._reads.expire(self._tick)
+        if late := self._reads.expire(self._tick):
+            self._core.drop_reads(late)
         if self._persister.full and self._tick % _RETRY_TICKS == 0:
             self._make_room()
         self._pump()
@@ -153,7 +154,7 @@ class Replica(Carrier):
             return  # whatever it would make us promise waits for room; who sent it tries again
         if type(message) is AppendEntries and message.entries and message.to_uuid == self.uuid:
             size = sum(entry.size_bytes for entry in message.entries)
-            if self._log.queued_bytes + size > self.options.wal_queue_bytes_max:
+            if not self._log.has_room(size):
                 return  # the leader sends it again; blocking here would stop every tablet of this server
         if type(message) is AppendEntries and message.to_uuid == self.uuid:
             if self._from_the_future(message):
@@ -238,7 +239,7 @@ class Replica(Carrier):
             refusal = self._not_serving()
             self._soon(lambda: done(refusal))
             return
-        self._reads.barrier(lambda token: self._core.read_index(token, self._ticks_now()), done)
+        self._reads.barrier(lambda token: self._core.read_index(token, self._ticks_now()), self._tick, done)
         self._pump_soon()
 
     def wait_applied(self, index: int, done: Done) -> None:
@@ -362,7 +363,7 @@ class Replica(Carrier):
             return Refused(Code.OVERLOADED, "too many writes wait", writes=len(writes), bytes=writes.bytes)
         if self._persister.full:
             return Refused(Code.NO_SPACE, "the disk is full")
-        if self._log.queued_bytes + size_bytes > options.wal_queue_bytes_max:
+        if not self._log.has_room(size_bytes):
             return Refused(Code.OVERLOADED, "the log's queue is full", queued_bytes=self._log.queued_bytes)
         return None
 

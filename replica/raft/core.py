@@ -274,6 +274,10 @@ class RaftCore:
         lease.observe_clock(self._s, now)
         reads.read_index(self._s, token, judged=now is not None)
 
+    def drop_reads(self, tokens: Sequence[int]) -> None:
+        """Whoever asked under these tokens waits no longer; unknown ones are ignored."""
+        reads.drop_reads(self._s, tokens)
+
     # ----------------------------------------------------------------------------------------------- completions
 
     def persisted(self, opid: OpId) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from nyala.replica.base import Code
 
 from . import lease
@@ -23,6 +25,13 @@ def read_index(s: State, token: int, *, judged: bool) -> None:
         s.read_failures.append((token, Code.OVERLOADED))
     else:
         s.reads_waiting.append(token)
+
+
+def drop_reads(s: State, tokens: Sequence[int]) -> None:
+    """Nobody waits for these any more; they make room for others."""
+    gone = frozenset(tokens)
+    s.reads_waiting = [token for token in s.reads_waiting if token not in gone]
+    s.reads_running = [read for read in s.reads_running if read[0] not in gone]
 
 
 def start_reads(s: State) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from nyala.replica.base import Applied, Code, OpId, Refused, hybrid_from_us
@@ -227,3 +229,22 @@ def test_leader_whose_clock_runs_far_ahead_pushes_no_other_clock(caplog: pytest.
             assert node.hybrid_clock.ahead_us(node.hybrid_clock.now()) < 1_000_000
     told = [r.getMessage() for r in caplog.records if "compare the clocks" in r.getMessage()]
     assert told and all(f"append of {old.uuid}" in t for t in told) and len(told) <= 4
+
+
+def test_read_barrier_that_nothing_confirms_times_out_and_makes_room() -> None:
+    """Goal: a leader that cannot commit in its term forgets who asked it. Method: a leader that reaches nobody until
+    its first commit, a bound of two reads and of ten ticks: two time out, then two more are taken."""
+    raft = replace(RAFT, reads_pending_max=2, election_ticks_max=400)
+    cluster = SimCluster(12, raft_options=raft, host_options=replace(HOST, wait_ticks_max=10))
+    leader = started(cluster)
+    cluster.network.isolate(leader.uuid, cluster.names)
+    cluster.run_for(raft.lease_ticks * TICK_US + TICK_US)
+    for _ in range(2):
+        reads = [Answers() for _ in range(3)]
+        for read in reads:
+            on(cluster, leader, lambda read=read: leader.read_barrier(read))  # type: ignore[misc]
+        cluster.run_for(2 * TICK_US)
+        assert [len(read.all) for read in reads] == [0, 0, 1] and reads[2].one.code is Code.OVERLOADED
+        cluster.run_for(12 * TICK_US)
+        assert [read.one.code for read in reads[:2]] == [Code.TIMED_OUT] * 2
+    assert leader.is_leader

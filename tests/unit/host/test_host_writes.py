@@ -9,7 +9,7 @@ from google_crc32c import value as crc
 
 from nyala.replica.base import Applied, Code, EntryKind, OpId, Refused
 from nyala.replica.raft import AppendEntries
-from tests.harness.sim_cluster import HOST, WAL_FOLDER, SimCluster
+from tests.harness.sim_cluster import HOST, WAL, WAL_FOLDER, SimCluster
 from tests.harness.sim_start import Answers, level, node_of, on, put, put_and_wait, started
 
 
@@ -136,3 +136,13 @@ def test_write_while_the_logs_disk_is_full_is_refused_and_works_again_with_room(
     there = [entry.payload for entry in cluster.verify.history.values()]
     assert b"refused" not in there and there.count(b"before") == 1
     assert leader.status().error == ""
+
+
+def test_entry_larger_than_the_logs_queue_is_taken_when_the_queue_is_empty() -> None:
+    """Goal: no append is dropped, and no write refused, for ever. Method: a queue of 1 KB, a write of 4 KB: it commits,
+    and every replica applies it."""
+    cluster = SimCluster(20, wal_options=replace(WAL, queue_bytes_max=1 << 10))
+    leader = started(cluster)
+    big = put_and_wait(cluster, leader, b"x" * 4096)
+    assert not isinstance(big, Refused), big
+    cluster.run_until(lambda: level(cluster) and leader.applied_index >= big.opid.index, "everyone has it")
