@@ -21,7 +21,7 @@ from nyala.replica.rows import OFFSET_COLUMN, OP_COLUMN, RowOp, TableSchema
 from .avro_columns import I64, Cursor, Field, UnsupportedSchema, plan, read_field
 from .columns import fits, to_array
 from .framing import HEADER_BYTES, Framing, fingerprint_id, writer_ids
-from .row_schema import OP_FIELD, OP_HEADER, key_schema_json
+from .row_schema import OP_FIELD, OP_HEADER, key_schema_json, row_schema_json
 
 _OPS = {op.name: int(op) for op in RowOp}
 
@@ -101,7 +101,8 @@ class RowDecoder:
         self._plans: dict[int, _Plan] = {}
         if framing is Framing.BARE:
             self._plans[0] = self._plan_of(bare_schema)
-        self._learn(writers)
+        # What `RowPublisher` writes of whole rows needs nobody to register it: it follows from the table.
+        self._learn([WriterSchema(row_schema_json(schema)), *writers] if framing is Framing.SINGLE_OBJECT else writers)
 
     def decode(self, keys: Any, values: Any, offsets: I64, headers: Any = None) -> Decoded:
         """`keys`, `values`: binary arrays; `offsets` ascend; `headers`: Spark's list of (key, value), or None."""

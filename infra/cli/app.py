@@ -13,7 +13,7 @@ from nyala.infra.local import StackError
 from nyala.pipeline import LettersUnreadable
 from nyala.replica.base import ReplicaError
 
-from . import bench, cluster, demo, dumps, job, letters, quarantine, sources, stack, tables
+from . import bench, cluster, demo, dumps, feeds, job, letters, quarantine, sources, stack, tables
 
 app = typer.Typer(
     name="nyala",
@@ -25,10 +25,13 @@ app = typer.Typer(
 app.command()(stack.up)
 app.command()(stack.status)
 app.command()(stack.down)
+app.command()(stack.env)
 app.command()(demo.demo)
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(job.job)
 app.add_typer(bench.app, name="bench")
 app.add_typer(tables.app, name="table")
+app.add_typer(feeds.topic_app, name="topic")
+app.add_typer(feeds.schema_app, name="schema")
 app.add_typer(cluster.tablet_app, name="tablet")
 app.add_typer(cluster.server_app, name="server")
 app.add_typer(cluster.cluster_app, name="cluster")

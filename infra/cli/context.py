@@ -23,7 +23,12 @@ Masters = Annotated[
     typer.Option("--masters", envvar="NYALA_MASTERS", help="host:port[,host:port]; default: the stack in ./.nyala"),
 ]
 
+WIDTH_OF_FILES = 200
+"""Of a table that goes to no terminal: cells cut to 80 columns would be lost for good."""
+
 console = Console()
+if not console.is_terminal and "COLUMNS" not in os.environ:
+    console = Console(width=WIDTH_OF_FILES)
 
 
 def masters_of(given: str) -> str:
@@ -42,10 +47,16 @@ def kafka_of(given: str) -> str:
     """The broker named, or that of the local stack in this folder."""
     if given:
         return given
-    state = local.read_state(Path(os.environ.get("NYALA_DIR", ".nyala")))
-    if state is None or not state.get("kafka"):
+    found = local_kafka()
+    if not found:
         raise typer.BadParameter("no broker named and none runs here: say --kafka host:port")
-    return str(state["kafka"])
+    return found
+
+
+def local_kafka() -> str:
+    """The broker of the local stack in this folder; empty if there is none."""
+    state = local.read_state(Path(os.environ.get("NYALA_DIR", ".nyala")))
+    return str(state.get("kafka") or "") if state is not None and local.is_running(state) else ""
 
 
 @contextmanager

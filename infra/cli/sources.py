@@ -10,7 +10,7 @@ from nyala.pipeline import QueryInterrupted, QueryRefused, Topics, release_run
 from nyala.replica.rows import SourceKey
 
 from .context import Json, Masters, client, kafka_of, print_json, print_table
-from .letters import Kafka
+from .letters import Kafka, KafkaProperties, security_of
 
 app = typer.Typer(help="source positions: what of Kafka is in the tables", no_args_is_help=True)
 _FIELDS = ("table", "topic", "generation", "start", "done", "owner_run", "owner_deadline_us")
@@ -85,6 +85,7 @@ def reset(
     force: Annotated[bool, typer.Option("--force", help="even while a query owns the source")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
     kafka: Kafka = "",
+    kafka_properties: KafkaProperties = "",
     masters: Masters = "",
 ) -> None:
     """Begin a new generation of a source at another offset: tablets start it anew and refuse the older generation.
@@ -103,7 +104,7 @@ def reset(
         ]
         if not positions:
             raise typer.BadParameter(f"table {table!r} has no such source: `nyala source list`")
-        chosen = [(p, *_target(p, to, kafka, current=bool(topic))) for p in positions]
+        chosen = [(p, *_target(p, to, kafka, kafka_properties, current=bool(topic))) for p in positions]
         for position, source, offset in chosen:
             where = f"{position.topic}[{position.source.kafka_partition}]"
             change = f"done {position.done} -> {offset}, generation {position.generation} -> {position.generation + 1}"
@@ -116,12 +117,12 @@ def reset(
             typer.echo(f"{where}: generation {made.generation} begins at {made.done}")
 
 
-def _target(position: Any, to: str, kafka: str, *, current: bool) -> tuple[SourceKey, int]:
+def _target(position: Any, to: str, kafka: str, properties: str, *, current: bool) -> tuple[SourceKey, int]:
     """The source to reset and its new offset; Kafka is asked only for what it must say."""
     old = SourceKey(position.source.cluster_id, position.source.topic_id, position.source.kafka_partition)
     if to.isdigit() and not current:
         return old, int(to)
-    topics = Topics(kafka_of(kafka))
+    topics = Topics(kafka_of(kafka), security=security_of(properties))
     try:
         now = topics.identity(position.topic)
         if old.kafka_partition >= now.partitions:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import threading
 from pathlib import Path
@@ -16,7 +17,7 @@ from rich.table import Table
 from nyala.infra import local
 
 DEFAULT_FOLDER = Path(".nyala")
-Folder = Annotated[Path, typer.Option("--dir", help="where the stack keeps its state and logs")]
+Folder = Annotated[Path, typer.Option("--dir", envvar="NYALA_DIR", help="where the stack keeps its state and logs")]
 
 _COLOURS = {"READY": "green", "STARTING": "yellow", "BACKING_OFF": "yellow", "FAILED": "red", "STOPPED": "dim"}
 
@@ -82,6 +83,16 @@ def up(
     end_control()
     with console.status("stopping"):
         supervisor.stop()
+
+
+def env(folder: Folder = DEFAULT_FOLDER) -> None:
+    """Print shell commands that name the stack: with `eval "$(nyala env)"` other programs find it too."""
+    state = local.read_state(folder)
+    if state is None or not local.is_running(state):
+        typer.echo(f"no stack runs in {folder}: start one with `nyala up`", err=True)
+        raise typer.Exit(1)
+    typer.echo(f"export NYALA_MASTERS={shlex.quote(str(state['masters']))}")
+    typer.echo(f"export NYALA_KAFKA={shlex.quote(str(state.get('kafka') or ''))}")
 
 
 def status(

@@ -10,9 +10,13 @@ from typing import Annotated, Any
 import typer
 
 import nyala
+from nyala.pipeline import QueryInterrupted, QueryRefused
 from nyala.replica.client import TableHandle
 
-from .context import Json, Masters, cluster, print_json, print_table
+from . import feeds
+from .context import Json, Masters, cluster, local_kafka, print_json, print_table
+from .feeds import PARTITIONS, Partitions
+from .letters import Kafka, KafkaProperties, security_of
 
 app = typer.Typer(help="create, look at and drop tables", no_args_is_help=True)
 ROWS_SHOWN = 20
@@ -44,10 +48,13 @@ def create(
     replicas: Annotated[int, typer.Option(help="replication factor")] = 3,
     topic: Annotated[str, typer.Option(help="Kafka topic that feeds it; default writes.NAME")] = "",
     framing: Annotated[str, typer.Option(help="single-object, confluent or bare")] = "single-object",
+    partitions: Partitions = PARTITIONS,
+    kafka: Kafka = "",
+    kafka_properties: KafkaProperties = "",
     masters: Masters = "",
     as_json: Json = False,
 ) -> None:
-    """Create a table."""
+    """Create a table, and the topic that feeds it if a Kafka is named or runs in the local stack."""
     columns = []
     for text in column:
         left, colon, kind = text.partition(":")
@@ -62,8 +69,18 @@ def create(
     if as_json:
         print_json(_describe(handle))
     else:
-        fed = f"fed by topic {handle.source.topic}"
-        typer.echo(f"created {name}: {len(handle.tablets)} tablets, {replicas} replicas each, {fed}")
+        typer.echo(f"created {name}: {len(handle.tablets)} tablets, {replicas} replicas each")
+    fed = handle.source.topic
+    bootstrap = kafka or ("" if masters else local_kafka())
+    if not bootstrap:
+        typer.echo(f"topic {fed} feeds it once it is there: `nyala topic create {name} --kafka host:port`", err=True)
+        return
+    try:
+        made_partitions = feeds.make_topic(bootstrap, fed, partitions, security_of(kafka_properties))
+    except (QueryRefused, QueryInterrupted) as error:
+        typer.echo(f"nyala: the table is there, its topic {fed} is not: {error}; `nyala topic create {name}`", err=True)
+        raise typer.Exit(1) from error
+    typer.echo(f"fed by topic {fed}, {made_partitions} partitions, at {bootstrap}", err=as_json)
 
 
 @app.command("list")

@@ -160,16 +160,25 @@ def test_framing_is_never_guessed() -> None:
 def test_unknown_schema_is_looked_up_once_per_batch_then_known() -> None:
     """Goal: a schema registered meanwhile is found, and a wrong one costs one look-up. Method: count the calls."""
     calls: list[int] = []
+    other = FULL.replace('"Row"', '"Other"')
 
     def lookup() -> list[WriterSchema]:
         calls.append(1)
-        return [WriterSchema(FULL)]
+        return [WriterSchema(other)]
+
+    def record(k: int) -> tuple[bytes, bytes]:
+        return encode_key(SCHEMA, {"k": k}), value(other, {"k": k, "n": 1, "t": "x", "op": "UPSERT"})
 
     decoder = RowDecoder(SCHEMA, Framing.SINGLE_OBJECT, [], lookup=lookup)
-    assert len(rows_of(decode([row(1), row(2)], decoder))) == 2
+    assert len(rows_of(decode([record(1), record(2)], decoder))) == 2
     assert len(calls) == 1
-    decode([row(3)], decoder)
+    decode([record(3)], decoder)
     assert len(calls) == 1
+
+
+def test_schema_of_whole_rows_is_known_without_a_registration() -> None:
+    """Goal: what RowPublisher writes by itself becomes rows. Method: a decoder that was told of no writer schema."""
+    assert len(rows_of(decode([row(1)], RowDecoder(SCHEMA, Framing.SINGLE_OBJECT)))) == 1
 
 
 def test_missing_key_columns_come_from_the_kafka_key() -> None:
