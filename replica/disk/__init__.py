@@ -2,7 +2,8 @@
 
 from nyala.replica.base import CRASH_EXIT_CODE, CrashPoints
 
+from .descriptors import raise_open_files_limit
 from .real import RealDisk
 from .root_lock import RootLock, lock_root
 
-__all__ = ["CRASH_EXIT_CODE", "CrashPoints", "RealDisk", "RootLock", "lock_root"]
+__all__ = ["CRASH_EXIT_CODE", "CrashPoints", "RealDisk", "RootLock", "lock_root", "raise_open_files_limit"]

@@ -12,6 +12,8 @@ from pathlib import Path, PurePosixPath
 from nyala.replica.base import Code, CrashPoints, DiskFailure, Refused, check
 
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
+_NO_DESCRIPTOR = {errno.EMFILE, errno.ENFILE}
+_NOT_ALLOWED = {errno.EACCES, errno.EPERM, errno.EROFS}
 _PARTS_MAX = 1024
 """IOV_MAX of Linux: more parts need another system call."""
 
@@ -26,6 +28,15 @@ def _translated(action: str, path: str) -> Iterator[None]:
     except OSError as error:
         if error.errno in _NO_SPACE:
             raise Refused(Code.NO_SPACE, "the disk is full", action=action, path=path) from error
+        if error.errno in _NO_DESCRIPTOR:
+            # For whoever asked this is a full disk: nothing is broken, there is no room now, later there may be.
+            what = "too many files are open: raise the limit of this process (ulimit -n) or of the host (fs.file-max)"
+            raise Refused(Code.NO_SPACE, what, action=action, path=path) from error
+        if error.errno in _NOT_ALLOWED:
+            what = (
+                "the file may not be used: check its owner, its permissions, and whether the disk is mounted writable"
+            )
+            raise DiskFailure(what, action=action, path=path, cause=str(error)) from error
         raise DiskFailure("the disk failed", action=action, path=path, cause=str(error)) from error
 
 
@@ -36,6 +47,22 @@ def _sync_translated(action: str, path: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise DiskFailure("a sync failed", action=action, path=path, cause=str(error)) from error
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[int]:
+    """A folder to be synced: opened before anything in it changes, so that no change is left half done."""
+    with _translated("open folder", str(folder)):
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _sync(fd: int, folder: Path) -> None:
+    with _sync_translated("sync folder", str(folder)):
+        os.fsync(fd)
 
 
 class RealFile:
@@ -158,9 +185,10 @@ class RealDisk:
         full = self._full(path)
         missing = [p for p in (full, *full.parents) if p.is_relative_to(self._root) and not p.exists()]
         for folder in reversed(missing):
-            with _translated("mkdir", path):
-                folder.mkdir(exist_ok=True)
-            self._sync_folder(folder.parent)
+            with _opened(folder.parent) as parent:
+                with _translated("mkdir", path):
+                    folder.mkdir(exist_ok=True)
+                _sync(parent, folder.parent)
 
     def read(self, path: str) -> bytes:
         with _translated("read", path):
@@ -175,24 +203,27 @@ class RealDisk:
             file = RealFile(fd, path)
             try:
                 file.pwrite(data, 0)
-                file.sync()
+                with _translated("write", path):  # no space found out now: nobody relies on this file yet
+                    os.fsync(fd)
             finally:
                 file.close()
+            with _opened(full.parent) as folder:
+                with _translated("rename", path):
+                    os.replace(temp, full)
+                _sync(folder, full.parent)
         except Refused:
             with suppress(OSError):
                 temp.unlink()
             raise
-        with _translated("rename", path):
-            os.replace(temp, full)
-        self._sync_folder(full.parent)
 
     def rename(self, source: str, target: str) -> None:
         full_source, full_target = self._full(source), self._full(target)
-        with _translated("rename", source):
-            os.replace(full_source, full_target)
-        self._sync_folder(full_target.parent)
-        if full_source.parent != full_target.parent:
-            self._sync_folder(full_source.parent)
+        with _opened(full_source.parent) as left, _opened(full_target.parent) as entered:
+            with _translated("rename", source):
+                os.replace(full_source, full_target)
+            _sync(entered, full_target.parent)
+            if full_source.parent != full_target.parent:
+                _sync(left, full_source.parent)
 
     def remove(self, path: str) -> None:
         with _translated("remove", path):
@@ -204,15 +235,9 @@ class RealDisk:
             shutil.rmtree(self._full(path))
 
     def sync_dir(self, path: str) -> None:
-        self._sync_folder(self._full(path))
-
-    def _sync_folder(self, folder: Path) -> None:
-        with _sync_translated("sync folder", str(folder)):
-            fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                os.fsync(fd)
-            finally:
-                os.close(fd)
+        folder = self._full(path)
+        with _opened(folder) as fd:
+            _sync(fd, folder)
 
     def size(self, path: str) -> int:
         with _translated("stat", path):

@@ -9,6 +9,7 @@ import os
 import sys
 
 from nyala.replica.base import Address, ReplicaError
+from nyala.replica.disk import raise_open_files_limit
 from nyala.replica.policy import Caps
 
 from .options import MasterOptions
@@ -47,6 +48,7 @@ def main(argv: list[str] | None = None) -> int:
     logging.getLogger("kafka").setLevel(logging.CRITICAL)  # KafkaLink says what matters, once
     try:
         options = _options(sys.argv[1:] if argv is None else argv)
+        raise_open_files_limit()
         return asyncio.run(serve(options))
     except (ReplicaError, ValueError) as error:
         print(f"nyala-master: {error}", file=sys.stderr)

@@ -25,7 +25,7 @@ from nyala.replica.base import (
     Refused,
     ReplicaError,
 )
-from nyala.replica.disk import RealDisk, lock_root
+from nyala.replica.disk import RealDisk, lock_root, raise_open_files_limit
 from nyala.replica.host import Replica
 from nyala.replica.peers import PeerNetwork, PeerServicer
 from nyala.replica.rpc import SERVER_OPTIONS, pb_grpc
@@ -265,6 +265,7 @@ def main(options: ServerOptions) -> int:
         try:
             without_pandas()
             warm_up()
+            raise_open_files_limit()
             disk = RealDisk(options.root)
             instance = open_or_format(disk, SystemClock())
             return asyncio.run(TabletServer(options, disk, instance).run())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 
 from nyala.replica.base import Code, DiskFailure, Refused
 from nyala.replica.disk import CRASH_EXIT_CODE, CrashPoints, RealDisk, lock_root
+from nyala.replica.disk.real import _translated
 from tests.harness.sim_disk import SECTOR_BYTES, SimCrash, SimDisk
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -72,6 +74,65 @@ def test_real_disk_tells_a_full_disk_from_a_broken_one(tmp_path: Path) -> None:
     file.close()
     with pytest.raises(DiskFailure):
         disk.read("")
+
+
+def test_real_disk_without_descriptors_is_refused_with_the_remedy_and_works_again(tmp_path: Path) -> None:
+    """Goal: too many open files is no failing disk. Method: a child with a limit of 32 opens one file until it may not:
+    reads, replaces and renames are refused, nothing is changed; after closing, they work."""
+    code = f"""
+import resource
+from nyala.replica.base import Refused
+from nyala.replica.disk import RealDisk
+disk = RealDisk({str(tmp_path)!r})
+disk.replace("f", b"old")
+resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32))
+held = []
+try:
+    while True:
+        held.append(disk.open("f"))
+except Refused as error:
+    print(error.code.name, "ulimit -n" in str(error))
+for change, *given in ((disk.replace, "f", b"new"), (disk.rename, "f", "g"), (disk.read, "f"), (disk.mkdir, "d/e")):
+    try:
+        change(*given)
+    except Refused as error:
+        print(error.code.name)
+held.pop().close()
+try:
+    disk.rename("f", "g")  # both folders are one here, and one descriptor is not enough
+except Refused as error:
+    print(error.code.name, disk.exists("f"), disk.exists("g"))
+while held:
+    held.pop().close()
+print(disk.read("f"), disk.exists("g"), disk.exists("d/e"), list(p.name for p in disk.root.iterdir()))
+disk.replace("f", b"new")
+print(disk.read("f"))
+"""
+    done = run(code)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "NO_SPACE True",
+        *["NO_SPACE"] * 4,
+        "NO_SPACE True False",
+        "b'old' False False ['f']",
+        "b'new'",
+    ]
+
+
+def test_soft_limit_of_open_files_is_raised_to_the_hard_one() -> None:
+    """Goal: a thousand tablets fit in a shell's default. Method: a child with limits of 64 and 512."""
+    code = (
+        "import resource as r; from nyala.replica.disk import raise_open_files_limit as up\n"
+        "r.setrlimit(r.RLIMIT_NOFILE, (64, 512)); print(up(), r.getrlimit(r.RLIMIT_NOFILE), up())"
+    )
+    assert run(code).stdout.strip() == "512 (512, 512) 512"
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS])
+def test_real_disk_that_may_not_be_used_says_what_to_look_at(number: int) -> None:
+    """Goal: a wrong owner is not reported as a broken disk. Method: the error as the kernel would raise it."""
+    with pytest.raises(DiskFailure, match=r"owner.*permissions.*mounted"), _translated("open", "wals/t"):
+        raise OSError(number, "no")
 
 
 def test_sim_disk_keeps_what_was_synced_and_any_part_of_the_rest() -> None:
