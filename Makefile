@@ -3,6 +3,7 @@ PYTHON ?= python3.11
 VENV   := .venv
 PY     := $(VENV)/bin/python
 STAMP  := $(VENV)/.installed
+PIP    := $(PY) -m pip install -q --disable-pip-version-check --retries 2
 JARS   := .cache/jars/.resolved
 SHELL  := /bin/bash
 
@@ -16,8 +17,8 @@ help: ## show the targets
 $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) infra/preflight.py || exit 1
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	$(PY) -m pip install -q --disable-pip-version-check --require-hashes -r requirements.lock
-	$(PY) -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(PY) infra/preflight.py install $(PIP) --require-hashes -r requirements.lock
+	@$(PY) infra/preflight.py install $(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 
 $(JARS): infra/ivy.xml infra/ivysettings.xml $(STAMP)

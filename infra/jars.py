@@ -16,7 +16,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from nyala.infra.preflight import java_problem
+from nyala.infra.preflight import found_java_problem, java_path
 
 KINDS = ("kafka", "spark")
 RESOLVE_TIMEOUT_S = 900
@@ -47,15 +47,10 @@ def cache_folder() -> Path:
 
 
 def java() -> str:
-    """Path of a Java that is new enough (JAVA_HOME first, then the PATH); JarsMissing says what to install."""
-    home = os.environ.get("JAVA_HOME")
-    path = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    if path is None or not Path(path).exists():
-        where = f"JAVA_HOME={home} holds no bin/java" if home else None
-        raise JarsMissing(where or java_problem(None) or "no java")
-    shown = subprocess.run([path, "-version"], capture_output=True, text=True, check=False)
-    if problem := java_problem(shown.stderr + shown.stdout):
-        raise JarsMissing(problem)
+    """Path of a Java that is new enough, by preflight's rule; JarsMissing says what to install."""
+    problem, path = found_java_problem(), java_path()
+    if problem or path is None:
+        raise JarsMissing(problem or "no java")
     return path
 
 

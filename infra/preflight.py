@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 
 FREE_BYTES_NEEDED = 3 << 30
+_SAID_MAX = 4000
+_NO_SPACE = ("No space left on device", "[Errno 28]")
+_NO_NETWORK = (
+    "NewConnectionError",
+    "NameResolutionError",
+    "ConnectTimeoutError",
+    "Connection refused",
+    "Network is unreachable",
+    "Temporary failure in name resolution",
+    "Failed to establish a new connection",
+    "No route to host",
+    "ProxyError",
+    "SSLError",
+    "Read timed out",
+)
 
 
 def python_problem(version: tuple[int, int]) -> str | None:
@@ -21,7 +38,9 @@ def python_problem(version: tuple[int, int]) -> str | None:
 def java_problem(version_text: str | None) -> str | None:
     """One line if `java -version` printed no usable version; None is 'no java at all'."""
     if version_text is None:
-        return "no `java` on the PATH: install Java 17 (Debian: apt-get install openjdk-17-jre-headless)"
+        return (
+            "no `java` on the PATH, and no JAVA_HOME: install Java 17 (Debian: apt-get install openjdk-17-jre-headless)"
+        )
     found = re.search(r'version "(\d+)', version_text)
     if not found:
         return f"`java -version` printed no version that can be read: {version_text.strip()[:80]!r}"
@@ -39,20 +58,57 @@ def space_problem(free_bytes: int) -> str | None:
     return None
 
 
-def java_version_text() -> str | None:
-    """What `java -version` prints, or None without a java."""
-    java = shutil.which("java")
+def java_path(environ: Mapping[str, str] = os.environ) -> str | None:
+    """The Java that everything here uses: that of JAVA_HOME if it is set, else the first on the PATH; None if none."""
+    home = environ.get("JAVA_HOME")
+    if home:
+        java = os.path.join(home, "bin", "java")
+        return java if os.access(java, os.X_OK) else None
+    return shutil.which("java", path=environ.get("PATH"))
+
+
+def found_java_problem(environ: Mapping[str, str] = os.environ) -> str | None:
+    """One line if the Java of `java_path` is missing or too old."""
+    java, home = java_path(environ), environ.get("JAVA_HOME")
     if java is None:
-        return None
+        return f"JAVA_HOME={home} holds no bin/java: let it name Java 17, or unset it" if home else java_problem(None)
     result = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
-    return result.stderr + result.stdout
+    problem = java_problem(result.stderr + result.stdout)
+    return f"{problem} (this is {java})" if problem else None
+
+
+def install_problem(said: str) -> str | None:
+    """One line for what pip said when it could not install; None if it is nothing that is known here."""
+    if any(sign in said for sign in _NO_SPACE):
+        return "the disk is full: free some space, then run make again"
+    if any(sign in said for sign in _NO_NETWORK):
+        return (
+            "no package index could be reached: check the network, or point PIP_INDEX_URL or HTTPS_PROXY at one that "
+            "answers, then run make again"
+        )
+    return None
+
+
+def install(command: Sequence[str]) -> int:
+    """Run pip; what it says is shown only if it fails, behind the one line that it comes down to. Its exit status."""
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    if ended.returncode:
+        said = (ended.stdout + ended.stderr).strip()
+        problem = install_problem(said)
+        if problem is None:
+            print(said[-_SAID_MAX:], file=sys.stderr)
+            problem = f"`{' '.join(command[-4:])}` ended with status {ended.returncode}; what it said stands above"
+        print(f"nyala: {problem}", file=sys.stderr)
+    return ended.returncode
 
 
 def main() -> int:
-    """Print one line for each problem; exit status 1 if there is one."""
+    """Print one line for each problem; exit status 1 if there is one. With `install COMMAND...`: run that command."""
+    if sys.argv[1:2] == ["install"]:
+        return install(sys.argv[2:])
     problems = [
         python_problem(sys.version_info[:2]),
-        java_problem(java_version_text()),
+        found_java_problem(),
         space_problem(shutil.disk_usage(".").free),
     ]
     for problem in filter(None, problems):

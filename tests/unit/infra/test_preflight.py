@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 
-from nyala.infra.preflight import java_problem, python_problem, space_problem
+from nyala.infra.jars import JarsMissing, java
+from nyala.infra.preflight import (
+    found_java_problem,
+    install,
+    install_problem,
+    java_path,
+    java_problem,
+    python_problem,
+    space_problem,
+)
 
 
 def test_python_too_old_is_named_with_a_remedy() -> None:
@@ -37,3 +49,60 @@ def test_disk_nearly_full_is_refused_with_both_numbers() -> None:
     """Goal: too little space is said before anything is written. Method: a free figure below and above the bound."""
     assert "10 MiB free" in (space_problem(10 << 20) or "")
     assert space_problem(100 << 30) is None
+
+
+def fake_java(folder: Path, version: int) -> Path:
+    """A program in `folder`/bin that says that it is this Java."""
+    java = folder / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}.0.1\"' >&2\n")
+    java.chmod(0o755)
+    return java
+
+
+@pytest.mark.parametrize(
+    ("home", "path", "fine"), [(17, 11, True), (11, 17, False), (None, 17, True), (None, 11, False)]
+)
+def test_java_of_the_check_is_the_java_that_runs(
+    home: int | None, path: int, fine: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: `make setup` refuses what would not run, and nothing else. Method: JAVA_HOME and PATH of two versions."""
+    on_path = fake_java(tmp_path / "path", path)
+    monkeypatch.setenv("PATH", f"{on_path.parent}:/usr/bin:/bin")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    if home is not None:
+        monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "home", home).parents[1]))
+    assert (found_java_problem() is None) is fine
+    if fine:
+        assert java() == java_path()
+    else:
+        with pytest.raises(JarsMissing, match=r"Java 11 is too old.*\(this is .*java\)"):
+            java()
+
+
+def test_java_home_without_a_java_is_told(tmp_path: Path) -> None:
+    """Goal: a JAVA_HOME that was removed is named. Method: an empty folder, beside a good PATH."""
+    found = found_java_problem({"JAVA_HOME": str(tmp_path), "PATH": str(fake_java(tmp_path / "p", 17).parent)})
+    assert f"JAVA_HOME={tmp_path} holds no bin/java" in (found or "")
+
+
+PIP_WITHOUT_NETWORK = """
+WARNING: Retrying (Retry(total=0)) after connection broken by 'NewConnectionError(...): [Errno -3] Temporary failure in
+name resolution')': /simple/fastavro/
+ERROR: Could not find a version that satisfies the requirement fastavro==1.12.0 (from versions: none)
+ERROR: No matching distribution found for fastavro==1.12.0
+"""
+
+
+def test_pip_without_network_or_space_comes_down_to_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """Goal: `make setup` offline is one clear line. Method: what pip says then; something else is shown whole."""
+    assert "check the network" in (install_problem(PIP_WITHOUT_NETWORK) or "")
+    assert "disk is full" in (install_problem("ERROR: Could not install: [Errno 28] No space left on device") or "")
+    assert install_problem("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES") is None
+    fail = "import sys; sys.exit('{}')"
+    assert install([sys.executable, "-c", fail.format("Connection refused, retrying")]) == 1
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert install([sys.executable, "-c", fail.format("hashes differ")]) == 1
+    assert "hashes differ" in capsys.readouterr().err
+    assert install([sys.executable, "-c", "print('noise')"]) == 0
+    assert capsys.readouterr().err == ""
