@@ -160,7 +160,10 @@ class Rebalancer:
         state = {move.tablet_id: "WAITING" for move in plan.moves}
         deadline = time.monotonic() + timeout_s
         for record in self._outcomes(deadline):
-            if record["plan_id"] == plan.plan_id and record["tablet_id"] in state and ends_or_accepts(record):
+            # A master that cannot read a proposal knows its tablet only.
+            unread = record["plan_id"] == "" and record["at_us"] >= plan.view.now_us
+            ours = (record["plan_id"] == plan.plan_id or unread) and record["tablet_id"] in state
+            if ours and ends_or_accepts(record):
                 state[record["tablet_id"]] = record["result"]
                 tell(f"tablet {record['tablet_id']}: {record['result'].lower()} {record['message']}".rstrip())
             if not any(result in ("WAITING", "ACCEPTED") for result in state.values()):

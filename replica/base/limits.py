@@ -9,6 +9,10 @@ BATCH_TARGET_BYTES = 1 << 20
 COLUMNS_MAX = 300
 KEY_SIZE_BYTES_MAX = 16 << 10
 NAME_LENGTH_MAX = 256
+TOPIC_LENGTH_MAX = 249
+"""Kafka's own."""
+TABLE_NAME_LENGTH_MAX = 236
+"""So that `dead-letters.<table>`, the longest of a table's topics, is a name that Kafka takes."""
 
 WAL_SEGMENT_SIZE_BYTES_MAX = 64 << 20
 WAL_SEGMENT_SIZE_BYTES_FIRST = 256 << 10

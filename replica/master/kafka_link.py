@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from kafka.admin import NewTopic
 from kafka.errors import KafkaError, TopicAlreadyExistsError
 from kafka.structs import OffsetAndMetadata
 
+from nyala.replica.base import Code
 from nyala.schemas import decode, encode
 
 from .outbox import Item, Outbox
@@ -26,6 +28,7 @@ DELIVERY_TIMEOUT_MS = 8_000
 RETRY_FIRST_S = 0.5
 RETRY_MAX_S = 5.0
 WAIT_S = 2.0
+KEY_SHOWN_MAX = 64
 PARTITIONS = {"decisions": 4, "reports": 4, "proposals": 1, "outcomes": 1}
 COMPACTED = ("decisions", "reports")
 
@@ -191,9 +194,6 @@ class KafkaLink:
             if not partitions:
                 # Right after its creation a topic may not be in the broker's metadata yet.
                 raise KafkaError(f"topic {topic} has no partitions yet")
-            if not partitions:
-                # Just created, and not in this consumer's metadata yet: polling nothing would never end.
-                return
             consumer.assign([TopicPartition(topic, p) for p in partitions])
             while not self._closing.is_set() and self._leads() and self.connected:
                 for partition, records in consumer.poll(timeout_ms=500, max_records=100).items():
@@ -211,8 +211,9 @@ class KafkaLink:
             proposal = decode("proposal", record.value)
         except (EOFError, ValueError, IndexError, KeyError, TypeError) as error:
             _log.warning("proposal %s[%d]@%d cannot be read: %s", record.topic, record.partition, record.offset, error)
-            return True
-        outcome = self._consider(proposal)
+            outcome: dict[str, Any] | None = unreadable(record, error)
+        else:
+            outcome = self._consider(proposal)
         if outcome is None:
             return False
         acknowledged = threading.Event()
@@ -221,3 +222,24 @@ class KafkaLink:
             if self._closing.is_set() or not self.connected:
                 return False
         return True
+
+
+def unreadable(record: Any, error: Exception) -> dict[str, Any]:
+    """The outcome of a record that is no proposal of this build's: its key says which tablet's proposer waits.
+
+    Its plan cannot be known, so `plan_id` is empty.
+    """
+    return {
+        "subject": "PROPOSAL",
+        "subject_id": f"{record.topic}[{record.partition}]@{record.offset}",
+        "plan_id": "",
+        "tablet_id": (record.key or b"")[:KEY_SHOWN_MAX].decode(errors="replace"),
+        "result": "REFUSED",
+        "code": int(Code.INVALID_ARGUMENT),
+        "message": f"the proposal cannot be read ({type(error).__name__}): is its sender of another version?",
+        "at_us": time.time_ns() // 1000,
+        "catalog_term": 0,
+        "version": 0,
+        "executor": "",
+        "reserved": b"",
+    }

@@ -28,7 +28,8 @@ TABLE, NAME, TABLET, REQUEST = "table/", "name/", "tablet/", "request/"
 TABLETS_PER_TABLE_MAX = 1024
 REPLICAS_MAX = 7
 HISTORY_RETENTION_DEFAULT_US = 15 * 60 * 1_000_000
-_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_TOPIC = re.compile(r"[A-Za-z0-9._-]+")
 
 Change = tuple[dict[str, Record], list[str], str, Any]
 
@@ -54,8 +55,9 @@ def checked_table(table: pb.TableInfo) -> pb.TableInfo:
     """`table` with ids and defaults filled in; Refused(INVALID_ARGUMENT) names what cannot be."""
     out = pb.TableInfo()
     out.CopyFrom(table)
-    if not _NAME.match(out.name) or len(out.name) > limits.NAME_LENGTH_MAX:
-        raise _refuse("a table name has letters, digits, '.', '_' and '-'", name=out.name[:80])
+    if not _NAME.fullmatch(out.name) or len(out.name) > limits.TABLE_NAME_LENGTH_MAX:
+        what = "a table name begins with a letter or digit, and goes on with those, '.', '_' and '-'"
+        raise _refuse(what, name=out.name[:80], length=len(out.name), max=limits.TABLE_NAME_LENGTH_MAX)
     if out.name == "catalog":
         raise _refuse("this name is taken by the masters", name=out.name)
     if not 0 < len(out.schema.columns) <= limits.COLUMNS_MAX:
@@ -73,6 +75,9 @@ def checked_table(table: pb.TableInfo) -> pb.TableInfo:
         raise _refuse("the replication factor is odd", got=out.replication_factor, max=REPLICAS_MAX)
     out.history_retention_us = out.history_retention_us or HISTORY_RETENTION_DEFAULT_US
     out.source.topic = out.source.topic or f"writes.{out.name}"
+    if not _TOPIC.fullmatch(out.source.topic) or len(out.source.topic) > limits.TOPIC_LENGTH_MAX:
+        what = "Kafka takes letters, digits, '.', '_' and '-' in a topic's name"
+        raise _refuse(what, topic=out.source.topic[:80], length=len(out.source.topic), max=limits.TOPIC_LENGTH_MAX)
     out.source.framing = out.source.framing or "single-object"
     if out.source.framing not in ("single-object", "confluent", "bare"):
         raise _refuse("the framing is single-object, confluent or bare", got=out.source.framing)

@@ -72,10 +72,12 @@ class Topics:
         return {k: v for k, v in newest.items() if v is not None}
 
     def propose(self, proposal: dict[str, Any]) -> None:
+        self.send("x.proposals", proposal["tablet_id"].encode(), encode("proposal", proposal))
+
+    def send(self, topic: str, key: bytes, value: bytes) -> None:
         producer = KafkaProducer(bootstrap_servers=self.bootstrap, acks="all")
         try:
-            key = proposal["tablet_id"].encode()
-            producer.send("x.proposals", key=key, value=encode("proposal", proposal)).get(timeout=20)
+            producer.send(topic, key=key, value=value).get(timeout=20)
         finally:
             producer.close()
 
@@ -100,7 +102,8 @@ def start(cluster: LocalCluster, bootstrap: str, servers: int) -> tuple[Any, lis
 def test_kafka_a_proposal_becomes_decisions_and_is_answered(broker: KafkaBroker) -> None:
     """Goal: proposals are accepted or refused with a reason, become desired state, and end DONE.
 
-    Method: propose a move and one from an outdated config; carry each decision of the topic out; read the outcomes.
+    Method: propose a move, one from an outdated config, and bytes that are no proposal; carry each decision of the topic
+    out; read the outcomes.
     """
     with local_cluster() as cluster:
         stub, tablets = start(cluster, broker.bootstrap, 4)
@@ -130,6 +133,7 @@ def test_kafka_a_proposal_becomes_decisions_and_is_answered(broker: KafkaBroker)
         topics.propose(proposal)
         topics.propose({**proposal, "proposal_id": "p2", "config_opid": {"term": 0, "index": 77}})
         topics.propose({**proposal, "proposal_id": "p3"})
+        topics.send("x.proposals", tablet.tablet_id.encode(), b"\xff")
 
         def results() -> dict[str, list[str]]:
             found: dict[str, list[str]] = {}
@@ -138,7 +142,8 @@ def test_kafka_a_proposal_becomes_decisions_and_is_answered(broker: KafkaBroker)
                     found.setdefault(outcome["subject_id"], []).append(outcome["result"])
             return found
 
-        wait_until(lambda: set(results()) >= {"p1", "p2", "p3"}, "all proposals are answered", 60)
+        wait_until(lambda: set(results()) >= {"p1", "p2", "p3", "x.proposals[0]@3"}, "all proposals are answered", 60)
+        assert results()["x.proposals[0]@3"] == ["REFUSED"], "who cannot be understood does not wait for ever"
         assert (results()["p1"][0], results()["p2"], results()["p3"]) == ("ACCEPTED", ["REFUSED"], ["REFUSED"])
         with Client([cluster.masters[0].address]) as client:
 

@@ -97,6 +97,10 @@ def test_create_table_same_request_again_gives_the_first_table() -> None:
     ("change", "text"),
     [
         ({"name": "no/slash"}, "name"),
+        ({"name": "abc\n"}, "name"),
+        ({"name": "x" * 237}, "max=236"),
+        ({"source": pb.SourceSpec(topic="a b")}, "Kafka takes"),
+        ({"source": pb.SourceSpec(topic="t" * 250)}, "max=249"),
         ({"name": "catalog"}, "taken"),
         ({"replication_factor": 2}, "odd"),
         ({"source": pb.SourceSpec(framing="guess")}, "framing"),
