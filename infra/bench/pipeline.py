@@ -17,9 +17,8 @@ import numpy as np
 
 from nyala.infra.local.jobs import JobProcess
 from nyala.infra.local.leash import die_with_parent
-from nyala.pipeline import RowPublisher, Topics, row_schema_json
-from nyala.replica.client import ScanSpec, WriterSchemaInfo
-from nyala.schemas import fingerprint64, parse_json
+from nyala.pipeline import RowPublisher, Topics
+from nyala.replica.client import ScanSpec
 
 from .failed import BenchFailed
 from .meter import Meter
@@ -85,8 +84,6 @@ def pipeline_round(target: Target, rows: int, rows_per_batch: int, number: int) 
     """One run of the ingest job over the whole topic, into a fresh table that is counted afterwards."""
     stack, client = target.own, target.client
     with fresh_table(target, f"bench_pipeline_{number}") as handle:
-        writer = row_schema_json(SCHEMA)
-        client.add_writer_schema(handle.name, WriterSchemaInfo(fingerprint64(parse_json(writer)).hex(), 0, writer))
         arguments = [
             "--table", handle.name, "--topic", TOPIC, "--masters", target.masters, "--kafka", stack.kafka_bootstrap,
             "--checkpoint", str(stack.folder / f"checkpoint-{number}"), "--available-now",

@@ -12,6 +12,8 @@ import typer
 from nyala.infra.demo import board
 from nyala.infra.demo.flights import DemoDataMissing
 from nyala.infra.jars import JarsMissing
+from nyala.infra.local import StackError
+from nyala.replica.base import ReplicaError
 
 from .context import console
 
@@ -28,7 +30,7 @@ def demo(
     equal = False
     try:
         equal = board.Demo(place, console, events_max=events).run(keep=keep)
-    except (board.DemoFailed, DemoDataMissing, JarsMissing) as error:
+    except (board.DemoFailed, DemoDataMissing, JarsMissing, StackError, ReplicaError) as error:
         console.print(f"[red]the demo failed[/]: {error}", highlight=False)
     if folder is None and equal:
         shutil.rmtree(place, ignore_errors=True)

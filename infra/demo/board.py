@@ -17,11 +17,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 import nyala
 from nyala.infra.local import StackOptions, Supervisor
 from nyala.infra.local.jobs import JobProcess
-from nyala.pipeline import Topics, row_schema_json, writes_topic
+from nyala.pipeline import Topics, writes_topic
 from nyala.replica import tools
-from nyala.replica.base import Refused
-from nyala.replica.client import WriterSchemaInfo
-from nyala.schemas import fingerprint64, parse_json
+from nyala.replica.base import DataState, Refused
 
 from . import flights
 
@@ -102,9 +100,6 @@ class Demo:
             TABLE, columns, key=flights.KEY, hash_buckets=TABLETS, replication_factor=REPLICAS
         )
         self.handle = self.cluster.client.get_table(TABLE)
-        writer = row_schema_json(self.handle.schema)
-        fingerprint = fingerprint64(parse_json(writer)).hex()
-        self.cluster.client.add_writer_schema(TABLE, WriterSchemaInfo(fingerprint, 0, writer))
         self.topics = Topics(self.supervisor.kafka_bootstrap)
         self.topics.ensure(writes_topic(TABLE), KAFKA_PARTITIONS)
 
@@ -262,7 +257,9 @@ class Demo:
         held = {s.uuid: 0 for s in view.servers}
         for replicas in view.replicas.values():
             for replica in replicas:
-                held[replica.server_uuid] = held.get(replica.server_uuid, 0) + (replica.status.data_state == 3)
+                held[replica.server_uuid] = held.get(replica.server_uuid, 0) + (
+                    replica.status.data_state == DataState.READY
+                )
         counts = ", ".join(f"{uuid[:8]}: {count}" for uuid, count in sorted(held.items()))
         self.say(f"replicas by server: {counts}")
         for finding in findings:

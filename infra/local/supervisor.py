@@ -25,6 +25,8 @@ from .state import StackError, earlier_addresses, free_port, is_taken
 POLL_S = 0.05
 START_WAIT_S = 90.0
 SERVERS_MAX = 32
+STARTS_MAX = 3
+"""Deaths of a child while the stack is starting; then the start is given up."""
 PORT_WAIT_S = 10.0
 """For children of a supervisor that was killed to give their ports back; they end by themselves."""
 
@@ -241,7 +243,7 @@ class Supervisor:
                 return
             for name in waiting:
                 child = self.children[name]
-                if child.state is ChildState.FAILED or child.restarts >= 3:
+                if child.state is ChildState.FAILED or child.restarts >= STARTS_MAX:
                     raise StackError(
                         f"{name} ends with status {child.last_exit}: {child.last_lines()} (log: {child.log_file})"
                     )

@@ -61,7 +61,7 @@ class BlockInfo(NamedTuple):
         )
 
     def to_avro(self) -> dict[str, Any]:
-        """As `superblock.avsc` has it; the sidecar travels in the reserved bytes."""
+        """As `superblock.avsc` has it; id and sidecar travel as JSON."""
         sidecar = {"name": self.sidecar_name, "length": self.sidecar_length_bytes, "crc": self.sidecar_crc}
         return {
             "name": self.name,
@@ -73,13 +73,13 @@ class BlockInfo(NamedTuple):
             "level": self.level,
             "tombstones": self.dead_rows,
             "schema_id": self.schema_id,
-            "reserved": json.dumps({"id": self.block_id, "sidecar": sidecar}).encode(),
+            "sidecar": json.dumps({"id": self.block_id, "sidecar": sidecar}).encode(),
         }
 
     @classmethod
     def from_avro(cls, raw: dict[str, Any]) -> BlockInfo:
-        """The inverse of `to_avro`; ValueError or KeyError if the reserved bytes are something else."""
-        extra = json.loads(raw["reserved"])
+        """The inverse of `to_avro`; ValueError or KeyError if the sidecar's bytes are something else."""
+        extra = json.loads(raw["sidecar"])
         sidecar = extra["sidecar"]
         return cls(
             name=raw["name"],

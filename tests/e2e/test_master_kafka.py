@@ -102,8 +102,8 @@ def start(cluster: LocalCluster, bootstrap: str, servers: int) -> tuple[Any, lis
 def test_kafka_a_proposal_becomes_decisions_and_is_answered(broker: KafkaBroker) -> None:
     """Goal: proposals are accepted or refused with a reason, become desired state, and end DONE.
 
-    Method: propose a move, one from an outdated config, and bytes that are no proposal; carry each decision of the topic
-    out; read the outcomes.
+    Method: propose a move, one from an outdated config, and bytes that are no proposal; carry each decision out;
+    read the outcomes.
     """
     with local_cluster() as cluster:
         stub, tablets = start(cluster, broker.bootstrap, 4)

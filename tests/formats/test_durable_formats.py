@@ -77,7 +77,7 @@ FRAMED: dict[str, dict[str, Any]] = {
                 "level": 1,
                 "tombstones": 3,
                 "schema_id": 7,
-                "reserved": b"",
+                "sidecar": b"",
             }
         ],
         "block_generation": 2,
