@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -104,7 +105,8 @@ def plan_text(view: ClusterView) -> str:
 
 def table_lines(view: ClusterView) -> list[str]:
     """A line for each table, for a person."""
-    lines = [f"at {us_of_hybrid(view.checksum_time) / 1e6:.6f} s (hybrid time {view.checksum_time})"]
+    when = dt.datetime.fromtimestamp(us_of_hybrid(view.checksum_time) / 1e6, dt.UTC)
+    lines = [f"at {when.isoformat()} (hybrid time {view.checksum_time})"]
     for table in view.tables:
         found = [[r.checksum for r in view.replicas.get(t.tablet_id, []) if r.checksum] for t in table.tablets]
         rows = sum(sums[0][1] for sums in found if sums)
