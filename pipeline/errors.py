@@ -66,13 +66,14 @@ def of_spark(error: BaseException) -> QueryRefused | QueryInterrupted:
     return QueryInterrupted(_first_line(text))
 
 
+UNKNOWN_TOPIC = "UnknownTopicOrPartitionException"
+"""In what Spark raises: the topic is gone, or a broker that has just come up does not know it yet."""
 _FATAL_SIGNS = (
     "KafkaDataLoss",
     "KAFKA_DATA_LOSS",
     "Some data may have been lost",
     "some data may have been missed",
     "offset was changed from",
-    "UnknownTopicOrPartitionException",
     "ModuleNotFoundError",
     "AnalysisException",
 )

@@ -21,7 +21,7 @@ from nyala.replica.rpc import pb, source_to_pb
 
 from .checkpoint import Checkpoint
 from .dead_letters import LETTERS_TOPIC
-from .errors import QueryInterrupted, QueryRefused, of_refusal, of_spark
+from .errors import UNKNOWN_TOPIC, QueryInterrupted, QueryRefused, of_refusal, of_spark
 from .kafka_security import KafkaSecurity
 from .lease import SourceLease
 from .owner import new_owner_run
@@ -156,8 +156,8 @@ class IngestQuery:
             raise of_refusal(error) from error
         except Exception as error:
             ended = of_spark(self._failure or error)
-            if isinstance(ended, QueryRefused) and self._failure is None:
-                # Spark says that offsets are gone or changed; what became of the topic says what to do.
+            if self._failure is None and (isinstance(ended, QueryRefused) or UNKNOWN_TOPIC in str(error)):
+                # Spark says that the topic, or offsets, are gone; what became of the topic says what to do.
                 self._topics.check_unchanged(self._topic, self._table.name)
             raise ended from error
 

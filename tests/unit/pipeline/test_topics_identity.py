@@ -12,6 +12,7 @@ from kafka.errors import (
 )
 
 from nyala.pipeline import QueryInterrupted, QueryRefused, Topics, topics
+from nyala.pipeline.errors import UNKNOWN_TOPIC, of_spark
 from nyala.pipeline.ingest import LETTERS_TOPIC
 
 FOUND = {"error_code": 0, "topic_id": "x", "partitions": [{}, {}]}
@@ -89,3 +90,10 @@ def test_own_topics_are_kept_as_the_brokers_keep_theirs_and_letters_for_ever(mon
     (made,) = admin.created
     assert made.replication_factor == -1
     assert made.topic_configs["retention.ms"] == "-1"
+
+
+def test_topic_that_spark_misses_may_come_back() -> None:
+    """Goal: Spark's own look at a young broker does not end a query for good. Method: what it raises then."""
+    error = RuntimeError(f"Query terminated: org.apache.kafka.common.errors.{UNKNOWN_TOPIC}: not hosted here")
+    assert isinstance(of_spark(error), QueryInterrupted)
+    assert isinstance(of_spark(RuntimeError("KafkaDataLoss: some data may have been missed")), QueryRefused)
