@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from random import Random
 from typing import Any
 
-from nyala.replica.base import ZERO_OPID, Address, DataState, HybridClock, Member, OpId, RaftConfig, Refused
+from nyala.replica.base import ZERO_OPID, Address, DataState, HybridClock, Member, OpId, RaftConfig
 from nyala.replica.cmeta import ConsensusMeta
 from nyala.replica.host import HostOptions, Phase, Replica, absent_reply
-from nyala.replica.raft import CopyNeeded, Message, RaftOptions
+from nyala.replica.raft import Message, RaftOptions
 from nyala.replica.wal import Log, WalOptions
+from tests.harness.sim_copy import SimCopies
 from tests.harness.sim_disk import SimCrash, SimDisk
 from tests.harness.sim_machine import CountingMachine
 from tests.harness.sim_verify import Verifiers
@@ -102,7 +102,7 @@ class SimNode:
             run_heavy=lambda function, done: self.run_lane("heavy", function, done),
             run_meta=lambda function, done: self.run_lane("meta", function, done),
             send=self.send,
-            on_copy_needed=lambda tablet_id, need: cluster.copy_needed(self, need),
+            on_copy_needed=lambda tablet_id, need: cluster.tablet_copies.needed(self, need),
             on_fatal=lambda error: self.fatal(error),
             ticks_now=lambda: self.clock.monotonic_us() // TICK_US,
             options=cluster.host_options,
@@ -251,6 +251,7 @@ class SimCluster:
         self.network = SimNetwork(self.world, faults or Faults(), self._deliver)
         self.network.tap = self.verify.sent
         self.copies = 0
+        self.tablet_copies = SimCopies(self, TABLET)
         self.marks: Counter[str] = Counter()
         """What this history came across."""
         names = [chr(ord("a") + pos) for pos in range(voters + spares)]
@@ -293,36 +294,6 @@ class SimCluster:
         node = self.nodes.get(receiver)
         if node is not None:
             node.receive(message)
-
-    def copy_needed(self, leader: SimNode, need: CopyNeeded) -> None:
-        """The shortest tablet copy: metadata merged, flushed state installed, log begun anew."""
-        self.world.after(self.world.rng.randint(1_000, 30_000), lambda: self._copy(leader.uuid, need.peer_uuid))
-
-    def _copy(self, source_uuid: str, target_uuid: str) -> None:
-        source, target = self.nodes[source_uuid], self.nodes[target_uuid]
-        if not source.up or source.machine is None or source.cmeta is None or not source.machine.applied_opid.index:
-            return
-        if not source.machine.flush_opid.index:
-            with suppress(Refused):  # no room there; the leader asks again
-                source.do(source.flush_now)
-        if source.machine is None or not source.machine.flush_opid.index:
-            return  # it died of its flush, or found no room
-        if not target.up and ConsensusMeta.exists(target.disk, TABLET):
-            return
-        if target.replica is not None and target.replica.last_logged.index >= source.machine.flush_opid.index:
-            return
-        state = source.machine.encode()
-        if target.up:
-            target.crash(power=False)
-        target.disk.heal()
-        target.disk.disarm()  # crashes and full disks within a copy are tested where the real copy is
-        ConsensusMeta.adopt(target.disk, TABLET, target.uuid, source.cmeta)
-        if target.disk.exists("wals"):
-            target.disk.remove_tree(WAL_FOLDER)
-            target.disk.sync_dir("wals")
-        CountingMachine(target.disk, TABLET).install(state)
-        self.copies += 1
-        target.start()
 
 
 def member(name: str, **marks: bool) -> Member:

@@ -46,6 +46,10 @@ class Verifiers:
         top = max(durable.index, copied.index)
         assert flushed.index <= top, f"{uuid} flushed {flushed}, its log is durable up to {durable}"
 
+    def copied(self, uuid: str, last: OpId, durable: OpId) -> None:
+        """A copy that ends at `last` replaces a log whose durable end may have been acknowledged."""
+        assert last >= durable, f"a copy up to {last} makes {uuid} forget {durable}"
+
     # ---- acknowledged writes survive; refused ones never appear
 
     def answered(self, payload: bytes, result: Any) -> None:

@@ -17,18 +17,8 @@ from tests.harness.sim_world import Faults
 
 MARKS = (
     *("killed", "power lost", "died at a crash point", "cut", "paused", "disk full", "metadata full", "log slow"),
-    *(
-        "flushed",
-        "log GC",
-        "transferred",
-        "member added",
-        "member removed",
-        "promoted",
-        "copied",
-        "read at once",
-        "read waited",
-    ),
-    *("read refused", "snapshot", "acknowledged", "unknown outcome"),
+    *("flushed", "log GC", "transferred", "member added", "member removed", "promoted", "copied"),
+    *("read at once", "read waited", "read refused", "snapshot", "acknowledged", "unknown outcome"),
 )
 """What the histories of a run must come across, or they prove little."""
 
@@ -47,6 +37,7 @@ class Swarm:
     stall_period_us: int = 0
     change_period_us: int = 0
     pause_period_us: int = 0
+    strand_period_us: int = 0
     crash_point: str = ""
 
     @classmethod
@@ -73,6 +64,7 @@ class Swarm:
             stall_period_us=maybe(100_000, 400_000, 0.4),
             change_period_us=maybe(100_000, 300_000, 0.5),
             pause_period_us=maybe(200_000, 600_000, 0.5),
+            strand_period_us=maybe(700_000, 1_000_000, 0.2),
             crash_point=rng.choice(["", "cmeta.before_flush", "cmeta.after_flush", "disk.before_rename_sync"]),
         )
 
@@ -101,6 +93,7 @@ class Workload:
         self._every(self.swarm.stall_period_us, self.stall)
         self._every(self.swarm.change_period_us, self.change)
         self._every(self.swarm.pause_period_us, self.pause)
+        self._every(self.swarm.strand_period_us, self.strand)
 
     def end(self) -> None:
         """No more clients, no more trouble: heal the network and boot every server that has data."""
@@ -292,6 +285,31 @@ class Workload:
                 self.read(replica)
 
         world.at(node.paused_until_us, read_first)
+
+    def strand(self) -> None:
+        """A follower falls behind its leader's log; the leader asks it to copy, is stopped, and wakes up deposed."""
+        leader, world = self._led_by(), self.cluster.world
+        if leader is None:
+            return
+        node, network = self.cluster.nodes[leader.uuid], self.cluster.network
+        others = [m.uuid for m in leader.committed_config.members if m.uuid != leader.uuid]
+        if not others:
+            return
+        left = world.rng.choice(others)
+        network.isolate(left, self.cluster.names)
+        self.cluster.marks["stranded"] += 1
+
+        def back() -> None:
+            network.cuts.clear()
+            world.after(world.rng.randint(5_000, 60_000), stop)
+
+        def stop() -> None:
+            if node.up and not self.stopped:
+                node.paused_until_us = world.now_us + world.rng.randint(300_000, 600_000)
+
+        for delay_us in (100_000, 200_000, 300_000):
+            world.after(delay_us, lambda: node.do(node.flush) if node.up and not node.paused else None)
+        world.after(world.rng.randint(310_000, 400_000), back)
 
     def transfer(self) -> None:
         """Ask whoever leads to hand over."""

@@ -8,9 +8,12 @@ import pytest
 
 from nyala.replica.base import Code, Refused
 from nyala.replica.cmeta import ConsensusMeta
+from nyala.replica.copy import CopyDecision
 from nyala.replica.host.carrier import Carrier
 from nyala.replica.host.persister import Persister
+from tests.harness import sim_copy
 from tests.harness.sim_cluster import SimCluster
+from tests.harness.sim_stranded import stranded
 from tests.harness.sim_workload import Swarm, Workload, converge
 
 SEEDS = 60
@@ -83,3 +86,17 @@ def test_metadata_that_is_loaded_unsynced_is_seen(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(ConsensusMeta, "load", staticmethod(load))
     assert complaints("and remembers")
+
+
+@pytest.mark.parametrize("checked_at_its_turn", [True, False])
+def test_copy_over_a_replica_that_acknowledged_more_is_seen(
+    monkeypatch: pytest.MonkeyPatch, checked_at_its_turn: bool
+) -> None:
+    """Goal: deposed leaders that wake up do damage. Method: a copy is not compared with what its target has promised at
+    the end; and in the second case not when its turn comes either."""
+    monkeypatch.setattr(sim_copy, "source_refusal", lambda **given: None)
+    if not checked_at_its_turn:
+        monkeypatch.setattr(sim_copy, "start_tablet_copy_checks", lambda request, local: CopyDecision())
+    with pytest.raises(AssertionError, match=r"a copy up to .* makes . forget"):
+        for seed in range(20):
+            stranded(seed)

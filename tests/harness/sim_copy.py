@@ -1,0 +1,131 @@
+"""Tablet copies between simulated servers: asked for, waiting, begun at the source, and put in place, each at its time.
+
+The files are the shortest there can be: merged metadata, flushed state, a log begun anew. When a copy is let through is
+decided by the real checks, and everybody goes on meanwhile: leaders are stopped and deposed, the target acknowledges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from nyala.replica.base import ZERO_OPID, DataState, OpId, Refused
+from nyala.replica.cmeta import ConsensusMeta, term_of
+from nyala.replica.copy import CopyRequest, LocalReplica, source_refusal, start_tablet_copy_checks
+from nyala.replica.raft import CopyNeeded
+from tests.harness.sim_machine import CountingMachine
+
+if TYPE_CHECKING:
+    from tests.harness.sim_cluster import SimCluster, SimNode
+
+QUEUED_US_MAX = 300_000
+"""How long a job may wait for its turn: other tablets are copied too."""
+DOWNLOAD_US_MAX = 400_000
+
+
+class Manifest(NamedTuple):
+    """What a session fixed at the source. `last`: the log of the copy ends where its state was flushed."""
+
+    state: bytes
+    cmeta: bytes
+    last: OpId
+
+
+class SimCopies:
+    """All copies of one cluster. A target that dies takes its job with it; the leader asks again."""
+
+    def __init__(self, cluster: SimCluster, tablet_id: str) -> None:
+        self._cluster = cluster
+        self._tablet_id = tablet_id
+        self._running: dict[str, int] = {}
+        """Target -> the life that its job belongs to."""
+
+    def needed(self, leader: SimNode, need: CopyNeeded) -> None:
+        """A leader sends StartTabletCopy."""
+        if leader.replica is None:
+            return
+        request = CopyRequest(
+            dest_uuid=need.peer_uuid,
+            from_uuid=leader.uuid,
+            tablet_id=self._tablet_id,
+            term=leader.replica.term,
+            current_state=need.current_state,
+            last_opid=need.last_opid if need.last_opid != ZERO_OPID else None,
+        )
+        self._after(30_000, request, self._asked)
+
+    def _asked(self, request: CopyRequest) -> None:
+        target = self._cluster.nodes[request.dest_uuid]
+        if self._running.get(target.uuid) == target.life or not self._may(target, request):
+            return
+        self._running[target.uuid] = target.life
+        self._after(QUEUED_US_MAX, request, self._begin)
+
+    def _begin(self, request: CopyRequest) -> None:
+        """The job's turn: checked again, then BEGIN at the source, when that is awake."""
+        source, target = self._cluster.nodes[request.from_uuid], self._cluster.nodes[request.dest_uuid]
+        if source.paused:
+            self._cluster.world.at(source.paused_until_us, lambda: self._begin(request))
+            return
+        if self._running.get(target.uuid) != target.life or not self._may(target, request):
+            self._over(target)
+            return
+        with suppress(Refused):
+            source.do(source.flush_now)
+        leads = source.replica is not None and source.replica.is_leader
+        if not leads or source.machine is None or source.cmeta is None or not source.machine.flush_opid.index:
+            self._over(target)
+            return
+        manifest = Manifest(source.machine.encode(), source.cmeta.encode(), source.machine.flush_opid)
+        delay = self._cluster.world.rng.randint(1_000, DOWNLOAD_US_MAX)
+        self._cluster.world.after(delay, lambda: self._install(target, manifest))
+
+    def _install(self, target: SimNode, manifest: Manifest) -> None:
+        """What the target has promised by now is compared with the session; then it becomes the copy."""
+        mine = self._running.get(target.uuid) == target.life
+        self._over(target)
+        if not mine:
+            return
+        local = self._local(target)
+        refusal = source_refusal(
+            source_last_opid=manifest.last,
+            source_term=term_of(self._tablet_id, manifest.cmeta),
+            source_is_leader=True,
+            kept_last_opid=local.last_opid,
+            own_term=local.term,
+        )
+        if refusal is not None:
+            self._cluster.marks["copy refused"] += 1
+            return
+        self._cluster.verify.copied(target.uuid, manifest.last, target.durable)
+        if target.up:
+            target.crash(power=False)
+        target.disk.heal()
+        target.disk.disarm()  # crashes and full disks within a copy are tested where the real copy is
+        ConsensusMeta.adopt(target.disk, self._tablet_id, target.uuid, manifest.cmeta)
+        if target.disk.exists("wals"):
+            target.disk.remove_tree(f"wals/{self._tablet_id}")
+            target.disk.sync_dir("wals")
+        CountingMachine(target.disk, self._tablet_id).install(manifest.state)
+        self._cluster.copies += 1
+        target.start()
+
+    def _may(self, target: SimNode, request: CopyRequest) -> bool:
+        if not target.up and ConsensusMeta.exists(target.disk, self._tablet_id):
+            return False
+        return start_tablet_copy_checks(request, self._local(target)).refusal is None
+
+    def _local(self, target: SimNode) -> LocalReplica:
+        replica = target.replica
+        if replica is None:
+            return LocalReplica(uuid=target.uuid, data_state=DataState.DOES_NOT_EXIST)
+        return LocalReplica(
+            uuid=target.uuid, data_state=DataState.READY, term=replica.term, last_opid=replica.last_logged
+        )
+
+    def _over(self, target: SimNode) -> None:
+        self._running.pop(target.uuid, None)
+
+    def _after(self, delay_us_max: int, request: CopyRequest, what: Callable[[CopyRequest], None]) -> None:
+        self._cluster.world.after(self._cluster.world.rng.randint(1_000, delay_us_max), lambda: what(request))
