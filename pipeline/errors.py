@@ -79,5 +79,10 @@ _FATAL_SIGNS = (
 )
 
 
+_PY4J = "An error occurred while calling "
+
+
 def _first_line(text: str) -> str:
-    return next((line for line in text.strip().splitlines() if line.strip()), "unknown")[:500]
+    lines = [line.strip().removeprefix(": ") for line in text.splitlines()]
+    # py4j begins with which call it was, which tells nobody anything.
+    return next((line for line in lines if line and not line.startswith(_PY4J)), "unknown")[:500]

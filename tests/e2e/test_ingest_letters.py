@@ -6,7 +6,10 @@ import json
 from typing import Any
 
 import pytest
+from kafka import KafkaProducer
+from typer.testing import CliRunner
 
+from nyala.infra.cli.app import app
 from nyala.pipeline import QueryRefused, replay_letters, row_schema_json
 from nyala.replica.base import RowCode
 from nyala.replica.rows import RowOp
@@ -114,3 +117,19 @@ def test_letters_beyond_the_limit_end_the_query(road: Road) -> None:
         lane.run(dead_letters_max=3)
     lane.run(dead_letters_max=4)
     assert len(lane.letters()) == 4 and lane.rows() == {1: row(1)}
+
+
+def test_letters_of_somebody_else_are_shown_and_left_out_of_a_replay(road: Road) -> None:
+    """Goal: one foreign record does not hide the letters. Method: write to the dead-letter topic; list, replay."""
+    lane = road.lane("foreign")
+    lane.publish_raw(b"no key", b"no row")
+    lane.run()
+    producer = KafkaProducer(bootstrap_servers=road.kafka, acks="all")
+    producer.send("dead-letters.foreign", key=b"who", value=b"cares").get(timeout=30)
+    producer.close()
+    said = CliRunner().invoke(app, ["dead-letter", "list", "foreign", "--json", "--kafka", road.kafka])
+    assert {(one["reason"], one["topic"]) for one in json.loads(said.output)} == {
+        ("KEY_MISMATCH", "writes.foreign"),
+        ("FOREIGN", "dead-letters.foreign"),
+    }
+    assert replay_letters(road.kafka, lane.letters()) == 1

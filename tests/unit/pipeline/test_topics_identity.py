@@ -97,3 +97,9 @@ def test_topic_that_spark_misses_may_come_back() -> None:
     error = RuntimeError(f"Query terminated: org.apache.kafka.common.errors.{UNKNOWN_TOPIC}: not hosted here")
     assert isinstance(of_spark(error), QueryInterrupted)
     assert isinstance(of_spark(RuntimeError("KafkaDataLoss: some data may have been missed")), QueryRefused)
+
+
+def test_what_java_raised_is_told_not_which_call_it_was() -> None:
+    """Goal: the one line says what is wrong. Method: the text of py4j's exception."""
+    text = "An error occurred while calling o114.start.\n: java.io.IOException: mkdir of file:/proc/x failed\n\tat org."
+    assert str(of_spark(RuntimeError(text))) == "java.io.IOException: mkdir of file:/proc/x failed"
