@@ -14,7 +14,6 @@ from nyala.replica.base import (
     ZERO_OPID,
     Clock,
     Code,
-    Corruption,
     DataState,
     Disk,
     DiskFailure,
@@ -41,6 +40,8 @@ from .tombstone import answer_without_replica
 T = TypeVar("T")
 _log = logging.getLogger("nyala.server")
 
+REOPEN_AFTER_S = 5.0
+"""How long a tablet that found no room to start waits before it tries again."""
 LAG_WARNING_MS = 200.0
 """A third of the shortest election timeout."""
 
@@ -89,6 +90,8 @@ class TabletManager:
         self._creating = asyncio.Lock()
         self._loop = asyncio.get_running_loop()
         self.stopping = False
+        self._later: set[asyncio.Task[None]] = set()
+        """At most one for each tablet that found no room to start."""
         self.endings = Endings(disk, self.sessions, self.replays, heavy, self.in_thread)
         self._opener = Opener(
             disk=disk,
@@ -134,6 +137,8 @@ class TabletManager:
     async def stop(self) -> None:
         """Stop every replica and close its files; nothing is handed over any more."""
         self.stopping = True
+        for task in self._later:
+            task.cancel()
         await asyncio.gather(*(self.endings.halt(h) for h in list(self.tablets.values())))
         self._open_pool.shutdown(wait=False, cancel_futures=True)
         self._meta_pool.shutdown(wait=False)
@@ -266,13 +271,14 @@ class TabletManager:
             # A tombstone's vote may be on its way to disk; what is loaded now must know it.
             await drained(hosted.meta_lane)
             cmeta, tablet, log, replica = await self.in_thread(lambda: self._opener.bootstrap(hosted))
-        except (Refused, Corruption) as error:
-            self._fail(hosted, error)
-            return
         except InvariantViolation:
             raise
         except ReplicaError as error:
             self._fail(hosted, error)
+            if isinstance(error, Refused) and error.code is Code.NO_SPACE:
+                task = asyncio.create_task(self._open_later(hosted))
+                self._later.add(task)
+                task.add_done_callback(self._later.discard)
             return
         finally:
             hosted.opening = False
@@ -286,6 +292,14 @@ class TabletManager:
             "T %s P %s [term %d %s] started, log ends at %s",
             hosted.tablet_id, self.uuid, replica.term, replica.role, replica.last_logged,
         )  # fmt: skip
+
+    async def _open_later(self, hosted: HostedTablet) -> None:
+        """A start that only found no room on the disk is tried again: nothing of the replica is lost."""
+        await asyncio.sleep(REOPEN_AFTER_S)
+        async with hosted.transition:
+            waits = hosted.replica is None and hosted.copy is None and hosted.superblock.data_state is DataState.READY
+            if waits and not self.stopping and self.tablets.get(hosted.tablet_id) is hosted:
+                await self.open(hosted)
 
     def _fail(self, hosted: HostedTablet, error: ReplicaError) -> None:
         hosted.error = str(error)

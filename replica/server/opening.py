@@ -80,6 +80,8 @@ class Opener:
         try:
             cmeta = ConsensusMeta.load(self._disk, tablet_id)
         except Refused as error:
+            if error.code is not Code.NOT_FOUND:
+                raise
             raise Corruption("a READY tablet has no consensus metadata", tablet=tablet_id) from error
         if not self._disk.exists(wal_folder(tablet_id)):
             raise Corruption("a READY tablet has no log folder", tablet=tablet_id)

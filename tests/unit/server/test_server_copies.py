@@ -5,29 +5,25 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from nyala.replica.base import Address, Code, DataState, EntryKind, HybridClock, Member, OpId, RaftConfig
+from nyala.replica.base import Address, Code, DataState, EntryKind, Member, OpId, RaftConfig
 from nyala.replica.copy import CopyFile, CopyManifest, CopyRequest
 from nyala.replica.host import Phase
 from nyala.replica.raft import VoteRequest
 from nyala.replica.rows import WriteMeta, crc32c, encode_batch
 from nyala.replica.server.copies import CopyJobs
 from nyala.replica.server.hosted import HostedTablet
-from nyala.replica.server.lanes import LoopPost
-from nyala.replica.server.manager import TabletManager
-from nyala.replica.server.options import ServerOptions
 from tests.harness.copies import (
     SOURCE_UUID,
     TABLET,
     TARGET_UUID,
     RestingReplica,
     Source,
-    TestClock,
     new_disk,
     superblock,
 )
+from tests.harness.managers import new_manager
 from tests.harness.rows import batch
 
 WHERE = [Address("127.0.0.1", 1)]
@@ -61,20 +57,7 @@ class Server:
     def __init__(self, source: Source) -> None:
         loop = asyncio.get_running_loop()
         self.fatal: list[BaseException] = []
-        clock = TestClock()
-        self.manager = TabletManager(
-            disk=new_disk(),
-            uuid=TARGET_UUID,
-            options=ServerOptions(root="unused"),
-            clock=clock,
-            hybrid_clock=HybridClock(clock),
-            post=LoopPost(loop, self.fatal.append),
-            heavy=ThreadPoolExecutor(2),
-            send=lambda messages: None,
-            learn_config=lambda config: None,
-            on_copy_needed=lambda tablet_id, need: None,
-            on_fatal=self.fatal.append,
-        )
+        self.manager = new_manager(new_disk(), self.fatal.append)
         self.loop = loop
         self.door = Door(source.door, lambda: self.in_between())
         self.in_between: Callable[[], None] = lambda: None

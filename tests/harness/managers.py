@@ -1,0 +1,32 @@
+"""A tablet manager over a simulated disk, without a network: nothing leaves it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from nyala.replica.base import HybridClock
+from nyala.replica.server.lanes import LoopPost
+from nyala.replica.server.manager import TabletManager
+from nyala.replica.server.options import ServerOptions
+from tests.harness.copies import TARGET_UUID, TestClock
+from tests.harness.sim_disk import SimDisk
+
+
+def new_manager(disk: SimDisk, on_fatal: Callable[[BaseException], None]) -> TabletManager:
+    """A manager on the running loop; the test starts, ticks and stops it."""
+    clock = TestClock()
+    return TabletManager(
+        disk=disk,
+        uuid=TARGET_UUID,
+        options=ServerOptions(root="unused"),
+        clock=clock,
+        hybrid_clock=HybridClock(clock),
+        post=LoopPost(asyncio.get_running_loop(), on_fatal),
+        heavy=ThreadPoolExecutor(2),
+        send=lambda messages: None,
+        learn_config=lambda config: None,
+        on_copy_needed=lambda tablet_id, need: None,
+        on_fatal=on_fatal,
+    )

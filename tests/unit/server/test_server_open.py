@@ -1,0 +1,96 @@
+"""Tablets that cannot start: what that costs, and which try again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nyala.replica.base import Address, Member, OpId, RaftConfig
+from nyala.replica.server import manager as manager_module
+from nyala.replica.server.manager import TabletManager
+from tests.harness.copies import TABLET, TARGET_UUID, new_disk, superblock, write_entry
+from tests.harness.managers import new_manager
+from tests.harness.sim_disk import SimDisk
+
+OTHER = "tablet-2"
+ALONE = RaftConfig(OpId(0, 0), (Member(TARGET_UUID, (Address("127.0.0.1", 2),)),))
+
+
+def served(
+    disk: SimDisk, use: Callable[[TabletManager], Coroutine[Any, Any, None]], fatal: list[BaseException]
+) -> None:
+    """One life of a server on `disk`."""
+
+    async def life() -> None:
+        manager = new_manager(disk, fatal.append)
+        await manager.start()
+        await asyncio.gather(*manager.open_all())
+        try:
+            await use(manager)
+        finally:
+            await manager.stop()
+
+    asyncio.run(life())
+
+
+def two_tablets(disk: SimDisk) -> None:
+    """Two tablets of one voter, each with a flushed block."""
+
+    async def fill(manager: TabletManager) -> None:
+        loop = asyncio.get_running_loop()
+        for tablet_id in (TABLET, OTHER):
+            hosted = await manager.create(replace(superblock(), tablet_id=tablet_id), ALONE, campaign=False)
+            assert hosted.tablet is not None
+            hosted.tablet.apply([write_entry(1, [1, 2], "x", 1)])
+            assert hosted.log is not None
+            done = loop.create_future()
+            hosted.log.append(
+                [write_entry(1, [1, 2], "x", 1)],
+                lambda result, done=done: loop.call_soon_threadsafe(done.set_result, result),
+            )
+            await asyncio.wait_for(done, 20)
+            await manager.in_thread(hosted.tablet.flush)
+
+    fatal: list[BaseException] = []
+    served(disk, fill, fatal)
+    assert fatal == []
+    disk.restart()
+
+
+def test_server_with_one_unreadable_block_serves_its_other_tablets() -> None:
+    """TC-63: one tablet's trouble is not the server's. Method: EIO on one tablet's block at a start."""
+    disk, fatal = new_disk(), []  # type: ignore[var-annotated]
+    two_tablets(disk)
+    disk.fail_on("pread", f"data/{TABLET}-*", "EIO", times=None)
+
+    async def look(manager: TabletManager) -> None:
+        assert "cannot be read" in manager.get(TABLET).error and not manager.get(TABLET).running
+        assert manager.get(OTHER).running
+
+    served(disk, look, fatal)
+    assert fatal == []
+
+
+def test_tablet_that_found_no_room_to_start_tries_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a full disk at a start is no end. Method: no room for a while when a tablet opens its log; no restart."""
+    monkeypatch.setattr(manager_module, "REOPEN_AFTER_S", 0.0)
+    disk, fatal = new_disk(), []  # type: ignore[var-annotated]
+    two_tablets(disk)
+    disk.fail_on("open", f"wals/{TABLET}/*", "ENOSPC", times=3)
+
+    async def look(manager: TabletManager) -> None:
+        assert "the disk is full" in manager.get(TABLET).error and manager.get(OTHER).running
+
+        async def again() -> None:
+            while manager._later:
+                await asyncio.wait(manager._later)
+
+        await asyncio.wait_for(again(), 20)
+        assert manager.get(TABLET).running and manager.get(TABLET).error == ""
+
+    served(disk, look, fatal)
+    assert fatal == []
