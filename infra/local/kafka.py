@@ -266,12 +266,13 @@ def main() -> int:
     parser.add_argument("--folder", required=True)
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--heap-mb", type=int, default=320)
+    parser.add_argument("--properties", default="", help="lines that override the broker's in a new folder")
     parser.add_argument("--ready-file", type=Path)
     parser.add_argument("--parent-fd", type=int)
     options = parser.parse_args()
     wake_read, wake_write = os.pipe()
     signal.signal(signal.SIGTERM, lambda *_: os.write(wake_write, b"x") and None)
-    broker = KafkaBroker(options.folder, port=options.port, heap_mb=options.heap_mb)
+    broker = KafkaBroker(options.folder, port=options.port, heap_mb=options.heap_mb, properties=options.properties)
     try:
         broker.start()
     except (KafkaFailed, JarsMissing) as error:

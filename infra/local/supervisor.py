@@ -38,6 +38,8 @@ class StackOptions:
     servers: int = 3
     kafka: bool = True
     kafka_bootstrap: str = ""
+    kafka_properties: str = ""
+    """Lines that override the broker's own in a new folder, as KafkaBroker takes them."""
     execute_decisions: str = "none"
     topic_prefix: str = ""
     server_env: tuple[tuple[str, str], ...] = ()
@@ -311,6 +313,7 @@ class Supervisor:
             return python_module(
                 "nyala.infra.local.kafka", "--folder", str(self.folder / "kafka"), "--port", str(self._kafka_port),
                 "--ready-file", str(ready), "--parent-fd", str(parent_fd),
+                "--properties", self.options.kafka_properties,
             )  # fmt: skip
 
         return Child("kafka", command, ready, log)

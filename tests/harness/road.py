@@ -112,7 +112,9 @@ def spark_in_process(folder: Path) -> Iterator[Any]:
 class Road:
     """A running stack and a Spark session; both are shared, so tests keep to lanes of their own."""
 
-    def __init__(self, stack: Supervisor, client: Client, spark: Any, folder: Path) -> None:
+    def __init__(self, stack: Supervisor, client: Client, spark: Any, folder: Path, kafka_login: str) -> None:
+        """`kafka_login`: host:port where the same broker lets nobody in without a login."""
+        self.kafka_login = kafka_login
         self.stack = stack
         self.client = client
         self.spark = spark
