@@ -34,7 +34,7 @@ demo: setup ## a million real flight events down the whole road, with kills on t
 
 test: setup ## every test, as CI runs them
 	$(PY) -m pytest -q -n 2 -m "not process and not spark and not e2e" --durations=5
-	$(PY) -m pytest -q -m "process" --durations=10
+	$(PY) -m pytest -q -n 2 --dist loadfile -m "process" --durations=10
 	$(PY) -m pytest -q -m "spark or e2e" --durations=10
 
 test-fast: $(STAMP) ## tests without processes, Spark or Kafka: under two minutes
