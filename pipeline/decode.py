@@ -21,7 +21,7 @@ from nyala.replica.rows import OFFSET_COLUMN, OP_COLUMN, RowOp, TableSchema
 from .avro_columns import I64, Cursor, Field, UnsupportedSchema, plan, read_field
 from .columns import fits, to_array
 from .framing import HEADER_BYTES, Framing, fingerprint_id, writer_ids
-from .row_schema import OP_FIELD, OP_HEADER, key_schema_json, row_schema_json
+from .row_schema import OP_FIELD, key_schema_json, row_schema_json
 
 _OPS = {op.name: int(op) for op in RowOp}
 
@@ -104,8 +104,8 @@ class RowDecoder:
         # What `RowPublisher` writes of whole rows needs nobody to register it: it follows from the table.
         self._learn([WriterSchema(row_schema_json(schema)), *writers] if framing is Framing.SINGLE_OBJECT else writers)
 
-    def decode(self, keys: Any, values: Any, offsets: I64, headers: Any = None) -> Decoded:
-        """`keys`, `values`: binary arrays; `offsets` ascend; `headers`: Spark's list of (key, value), or None."""
+    def decode(self, keys: Any, values: Any, offsets: I64, op_headers: Any = None) -> Decoded:
+        """`keys`, `values`: binary arrays; `offsets` ascend; `op_headers`: a binary array, null where there is none."""
         count = len(offsets)
         if count == 0:
             return Decoded()
@@ -114,7 +114,7 @@ class RowDecoder:
         column = np.full(count, "", object)
         code[value.ends - value.starts > limits.ROW_SIZE_BYTES_MAX] = RowCode.ROW_TOO_LARGE
         key_columns = self._decode_keys(_Bytes.of(keys), value.valid, code, column)
-        ops = _header_ops(headers, count, code)
+        ops = _header_ops(op_headers, count, code)
         groups = self._group(value, code)
         parts: dict[int, dict[str, Any]] = {}
         for number, writer in enumerate(sorted(set(groups[groups >= 0].tolist()))):
@@ -292,15 +292,8 @@ def _header_ops(headers: Any, count: int, code: Any) -> Any:
     ops = np.zeros(count, np.uint8)
     if headers is None or headers.null_count == count:
         return ops
-    flat = headers.flatten()
-    if not len(flat):
-        return ops
-    parents = headers.value_parent_indices().to_numpy()
-    mine = pc.fill_null(pc.equal(flat.field("key"), OP_HEADER), False).to_numpy(False)
-    for pos in np.flatnonzero(mine).tolist():
-        name = flat.field("value")[pos].as_py() or b""
-        row = int(parents[pos])
-        number = _OPS.get(name.decode("ascii", "replace").upper(), 0)
+    for row in np.flatnonzero(headers.is_valid().to_numpy(False)).tolist():
+        number = _OPS.get(headers[row].as_py().decode("ascii", "replace").upper(), 0)
         ops[row] = number
         if number == 0 and code[row] == 0:
             code[row] = RowCode.UNKNOWN_OPERATION

@@ -227,7 +227,7 @@ class IngestQuery:
         reader = reader.option("kafka.max.poll.records", "20000").option("kafka.max.partition.fetch.bytes", "4194304")
         reader = reader.option("maxOffsetsPerTrigger", str(options.offsets_per_trigger_max))
         reader = reader.options(**{**spark_options(options.kafka_timeout_s), **options.kafka})
-        writer = reader.load().select(*KAFKA_COLUMNS).writeStream.foreachBatch(partial(self._micro_batch, lease))
+        writer = reader.load().selectExpr(*KAFKA_COLUMNS).writeStream.foreachBatch(partial(self._micro_batch, lease))
         writer = writer.queryName(f"nyala ingest {options.table}").option("checkpointLocation", options.checkpoint)
         if options.available_now:
             writer = writer.trigger(availableNow=True)

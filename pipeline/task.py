@@ -29,8 +29,18 @@ HELD_BYTES_MAX = 48 << 20
 """Kafka records that a task keeps until their rows are acknowledged."""
 SEND_DEADLINE_S = 120.0
 
-KAFKA_COLUMNS = ("key", "value", "partition", "offset", "headers")
-"""Columns of Spark's Kafka source that a task reads."""
+KAFKA_COLUMNS = (
+    "key",
+    "value",
+    "partition",
+    "offset",
+    f"try_element_at(transform(filter(headers, h -> h.key = '{OP_HEADER}'), h -> coalesce(h.value, binary(''))), -1)"
+    " AS op_header",
+)
+"""What a task reads of Spark's Kafka source, as SQL. Of several headers of one name the last counts, as in Kafka itself.
+
+The headers do not travel as they are: Spark looks at the size of the Arrow batch after each row, and for a list of
+structs that takes time in proportion to the rows before it."""
 
 RESULT_SCHEMA = (
     "kafka_partition int, tablet_id string, acknowledged bigint, records bigint, rows bigint, applied bigint, "
@@ -98,9 +108,8 @@ class _Records:
 
 
 def _letter(batch: Any, pos: int, offset: int, code: RowCode, column: str) -> DeadLetter:
-    headers = batch.column("headers")[pos].as_py() or []
-    op = next((each["value"] for each in headers if each["key"] == OP_HEADER), None)
-    return DeadLetter(offset, code, column, batch.column("key")[pos].as_py(), batch.column("value")[pos].as_py(), op)
+    key, value, op = (batch.column(name)[pos].as_py() for name in ("key", "value", "op_header"))
+    return DeadLetter(offset, code, column, key, value, op)
 
 
 def decoder_of(plan: TaskPlan) -> RowDecoder:
@@ -177,7 +186,7 @@ class Task:
         self._check_order(batch, offsets)
         self._records.add(int(offsets[0]), int(offsets[-1]), batch)
         started = time.perf_counter()
-        decoded = self._decoder.decode(batch.column("key"), batch.column("value"), offsets, batch.column("headers"))
+        decoded = self._decoder.decode(batch.column("key"), batch.column("value"), offsets, batch.column("op_header"))
         self._decode_s += time.perf_counter() - started
         for fault in decoded.faults:
             self._bury(fault.offset, fault.code, fault.column)
