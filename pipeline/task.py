@@ -37,7 +37,7 @@ KAFKA_COLUMNS = (
     f"try_element_at(transform(filter(headers, h -> h.key = '{OP_HEADER}'), h -> coalesce(h.value, binary(''))), -1)"
     " AS op_header",
 )
-"""What a task reads of Spark's Kafka source, as SQL. Of several headers of one name the last counts, as in Kafka itself.
+"""What a task reads of Spark's Kafka source, as SQL. Of several headers of one name the last counts, as in Kafka.
 
 The headers do not travel as they are: Spark looks at the size of the Arrow batch after each row, and for a list of
 structs that takes time in proportion to the rows before it."""
