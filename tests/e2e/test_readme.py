@@ -46,8 +46,8 @@ def test_readme_walk_through_works_as_it_stands(checkout: Path) -> None:
     assert ran.returncode == 0, said
     assert "fed by topic writes.readings, 4 partitions" in said
     from_python, from_kafka = re.findall(r"^│ 1 +[│┆].*?([\d.]+) *│$", said, re.MULTILINE)
-    assert (from_python, from_kafka) == ("20.5", "21.5")
+    assert (from_python, from_kafka) == ("20.5", "21.5"), said
     assert "19.0" not in said, "its value is below 20"
     done = re.findall(r"^│ readings +│ writes.readings +│ \d +│ 1 +│ 0 +│ (\d) +│", said, re.MULTILINE)
-    assert len(done) == 4 and sum(map(int, done)) == 2
+    assert len(done) == 4 and sum(map(int, done)) == 2, said
     assert "all replicas of a tablet hold the same rows" in said
