@@ -187,6 +187,10 @@ def test_entry_that_kills_the_server_twice_costs_one_replica() -> None:
             status = cluster.status(server, tablet)
             return status is not None and (status.role, status.phase) == ("LEADER", "RUNNING")
 
+        def settled() -> Any:
+            status = cluster.status(server, TABLET)
+            return status if status is not None and status.phase != "BOOTSTRAPPING" else None
+
         for tablet in (TABLET, "tablet-2"):
             request = pb.CreateTabletRequest(
                 dest_uuid=server.uuid, tablet_id=tablet, table=table_info(), config=config, leader_hint=server.uuid
@@ -203,7 +207,7 @@ def test_entry_that_kills_the_server_twice_costs_one_replica() -> None:
             assert server.wait_exit() == 85
         for _ in range(2):
             server.start()
-            failed = wait_until(lambda: cluster.status(server, TABLET), "it is reported")
+            failed = wait_until(settled, "it is opened or given up")
             assert failed.phase == "FAILED" and "died twice" in failed.error and "index=4" in failed.error
             wait_until(lambda: serves("tablet-2"), "the neighbour serves")
             more = write_request(server.uuid, "tablet-2", batch([9], ["more"]))
