@@ -30,6 +30,7 @@ from nyala.replica.host import Replica
 from nyala.replica.peers import PeerNetwork, PeerServicer
 from nyala.replica.rpc import SERVER_OPTIONS, pb_grpc
 
+from .allocator import keep_memory_low
 from .channels import Channels
 from .copies import CopyJobs, CopyRequests
 from .copy_service import CopyServicer
@@ -263,6 +264,7 @@ def main(options: ServerOptions) -> int:
         return 1
     with lock:
         try:
+            keep_memory_low()
             without_pandas()
             warm_up()
             raise_open_files_limit()
