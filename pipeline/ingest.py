@@ -201,7 +201,8 @@ class IngestQuery:
         """What to ask the catalog for: each partition with where the checkpoint, or else the topic, begins."""
         topic = self._topic
         at = self._checkpoint.next_offsets(topic.topic)
-        latest = self._options.starting == "latest"
+        # What a topic grew by later is read whole: `latest` is about where this source began, not about partitions.
+        latest = self._options.starting == "latest" and not lease.known_partitions()
         initial = self._topics.offsets(topic.topic, topic.partitions, latest=latest)
         opens = []
         for number in range(topic.partitions):
