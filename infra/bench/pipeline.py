@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from nyala.infra.local.jobs import JobProcess
-from nyala.infra.local.leash import die_with_parent
+from nyala.infra.local.leash import leashed
 from nyala.pipeline import RowPublisher, Topics
 from nyala.replica.client import ScanSpec
 
@@ -121,14 +121,13 @@ class OtherJob:
         began = time.monotonic()
         with self.log_file.open("ab") as log:
             process = subprocess.Popen(
-                list(self.command),
+                leashed(self.command),
                 env=dict(self.environment),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
                 start_new_session=True,
-                preexec_fn=die_with_parent(),
             )
         watchdog = threading.Timer(JOB_WAIT_S, _kill_group, [process])
         watchdog.start()

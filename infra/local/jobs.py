@@ -13,7 +13,7 @@ from typing import Any
 
 from nyala.pipeline import submit_command, submit_environment
 
-from .leash import die_with_parent
+from .leash import leashed
 
 STOP_WAIT_S = 20.0
 Event = dict[str, Any]
@@ -47,14 +47,13 @@ class JobProcess:
         self.log_file.parent.mkdir(parents=True, exist_ok=True)
         with self.log_file.open("ab") as log:
             self.process = subprocess.Popen(
-                self._command,
+                leashed(self._command),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
                 env=submit_environment(),
                 start_new_session=True,
-                preexec_fn=die_with_parent(),
             )
         self._reader = threading.Thread(target=self._read, name=f"read-{self.job}", daemon=True)
         self._reader.start()

@@ -22,7 +22,7 @@ from typing import Any
 
 from nyala.infra.jars import JarsMissing, broker_class_path, java
 
-from .leash import die_with_parent
+from .leash import leashed
 
 START_WAIT_S = 60.0
 STOP_WAIT_S = 20.0
@@ -123,16 +123,17 @@ class KafkaBroker:
         self._log_start = self.log_file.stat().st_size if self.log_file.exists() else 0
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
-                [
-                    *self._java(f"-Xmx{self._heap_mb}m", "-Xms64m"),
-                    "kafka.Kafka",
-                    str(self.folder / "server.properties"),
-                ],
+                leashed(
+                    [
+                        *self._java(f"-Xmx{self._heap_mb}m", "-Xms64m"),
+                        "kafka.Kafka",
+                        str(self.folder / "server.properties"),
+                    ]
+                ),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=die_with_parent(),
             )
         if wait:
             self.wait_ready()

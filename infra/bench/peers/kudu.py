@@ -17,7 +17,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nyala.infra.local.leash import die_with_parent
+from nyala.infra.local.leash import leashed
 
 VERSION = "1.18.1"
 MASTER_PORT = 17051
@@ -125,11 +125,18 @@ class KuduCluster:
         places = [f"--fs_wal_dir={root}", f"--fs_data_dirs={root}", f"--log_dir={logs}"]
         with (self.folder / f"{name}.out").open("ab") as out:
             self.processes[name] = subprocess.Popen(
-                [str(self.home / "bin" / program), *places, *COMMON, f"--webserver_doc_root={self.home}/www", *flags],
+                leashed(
+                    [
+                        str(self.home / "bin" / program),
+                        *places,
+                        *COMMON,
+                        f"--webserver_doc_root={self.home}/www",
+                        *flags,
+                    ]
+                ),
                 env=self._env,
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                preexec_fn=die_with_parent(),
             )
 
     def start_server(self, number: int) -> None:
@@ -156,12 +163,11 @@ class KuduCluster:
         """The `kudu` tool as a running process."""
         command = [str(self.home / "bin" / "kudu"), *arguments]
         return subprocess.Popen(
-            command,
+            leashed(command),
             env=self._env,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
-            preexec_fn=die_with_parent(),
         )
 
     def server_uuids(self) -> dict[int, str]:
