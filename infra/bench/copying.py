@@ -7,7 +7,6 @@ import time
 from dataclasses import dataclass
 
 from nyala.replica import tools
-from nyala.replica.base import Address
 from nyala.replica.client import TableHandle
 from nyala.replica.rpc import pb
 
@@ -47,11 +46,11 @@ class Mover:
         source = self._uuid(self.last) if self.last else self._a_follower(tablet_id)
         name = stack.add_server()
         uuid = self._uuid(name)
-        self._wait_joined(uuid)
+        server = self._wait_joined(uuid)
         meter = Meter(self.target.pids())
         began = time.monotonic()
         client.move_replica(tablet_id, source, uuid, reason="nyala bench copy")
-        job, download_s = self._watch(tablet_id, name, source, uuid)
+        job, download_s = self._watch(tablet_id, source, server)
         move_s = time.monotonic() - began
         used = {n: v for n, v in meter.figures("copy", 1).items() if "memory" in n and "@" not in n}
         if self.last:
@@ -77,29 +76,31 @@ class Mover:
             raise BenchFailed(f"tablet {tablet_id} has no follower to move")
         return sorted(found)[0]
 
-    def _wait_joined(self, uuid: str) -> None:
+    def _wait_joined(self, uuid: str) -> pb.ServerInfo:
         deadline = time.monotonic() + JOIN_WAIT_S
-        while uuid not in [s.uuid for s in self.target.servers()]:
+        while True:
+            for server in self.target.servers():
+                if server.uuid == uuid:
+                    return server
             if time.monotonic() > deadline:
                 raise BenchFailed(f"the new server {uuid} did not register in {JOIN_WAIT_S:.0f} s")
             time.sleep(0.1)
 
-    def _watch(self, tablet_id: str, name: str, source: str, uuid: str) -> tuple[pb.CopyJob, float]:
+    def _watch(self, tablet_id: str, source: str, server: pb.ServerInfo) -> tuple[pb.CopyJob, float]:
         """(the copy job, seconds of its download) once the leader's committed config has the new member for the old.
 
         The download lasts from the job's start, by the server's clock, to the first look at which it is over.
         """
-        address = Address.parse(self.target.own.children[name].address)
         deadline, next_leader_look = time.monotonic() + MOVE_WAIT_S, 0.0
         job, download_s = None, 0.0
         while True:
             if not download_s:
-                jobs = self.target.client.list_copies(address, uuid)
+                jobs = self.target.client.list_copies(server)
                 job = next((j for j in jobs if j.tablet_id == tablet_id and j.phase != "SERVING"), None)
                 if job is not None and job.phase not in (*_DOWNLOADING, "FAILED"):
                     download_s = time.time() - job.started_us / 1e6
             elif job is not None and time.monotonic() >= next_leader_look:
-                if tools.has_moved(self.target.client, tablet_id, source, uuid):
+                if tools.has_moved(self.target.client, tablet_id, source, server.uuid):
                     return job, download_s
                 next_leader_look = time.monotonic() + LEADER_LOOK_S
             if time.monotonic() > deadline:

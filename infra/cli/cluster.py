@@ -153,7 +153,7 @@ def move(
     """Move one replica. The wish is kept by the master: an interrupted move simply goes on."""
     with client(masters) as connected:
         _, tablet_id = _find_tablet(connected, tablet)
-        from_uuid, to_uuid = find_server(connected, source), find_server(connected, target)
+        from_uuid, to_uuid = find_server(connected, source).uuid, find_server(connected, target).uuid
         connected.move_replica(tablet_id, from_uuid, to_uuid, reason="nyala tablet move")
         if not wait:
             typer.echo(f"asked for {tablet_id[:8]} to move from {from_uuid[:8]} to {to_uuid[:8]}")
@@ -183,7 +183,7 @@ def leader_step_down(
     """Hand a tablet's leadership to another replica."""
     with client(masters) as connected:
         table, tablet_id = _find_tablet(connected, tablet)
-        target = find_server(connected, to) if to else ""
+        target = find_server(connected, to).uuid if to else ""
         leader = connected.transfer_leadership(table, tablet_id, target)
     typer.echo(f"{leader} leads {tablet_id}")
 
@@ -196,10 +196,9 @@ def cancel_copy(
 ) -> None:
     """End a tablet copy. While the server is a member of the tablet, its leader will ask for a new one."""
     with client(masters) as connected:
-        tablet_id, uuid = _find_tablet(connected, tablet)[1], find_server(connected, server)
-        target = next(s for s in connected.list_servers().servers if s.uuid == uuid)
+        tablet_id, target = _find_tablet(connected, tablet)[1], find_server(connected, server)
         reply = connected.cancel_copy(target, tablet_id)
-    left = f"{tablet_id[:8]} on {uuid[:8]} is {DataState(reply.data_state).name}"
+    left = f"{tablet_id[:8]} on {target.uuid[:8]} is {DataState(reply.data_state).name}"
     if reply.job.phase == "DONE":
         typer.echo(f"too late, the copy was complete: {left}", err=True)
         raise typer.Exit(1)

@@ -16,6 +16,7 @@ from rich.table import Table
 import nyala
 from nyala.infra import local
 from nyala.replica.client import Client
+from nyala.replica.rpc import pb
 
 Json = Annotated[bool, typer.Option("--json", help="machine-readable")]
 Masters = Annotated[
@@ -73,12 +74,12 @@ def client(masters: str) -> Iterator[Client]:
         yield connected.client
 
 
-def find_server(connected: Client, prefix: str) -> str:
-    """The uuid of the one tablet server whose uuid begins with `prefix`."""
-    found = [s.uuid for s in connected.list_servers().servers if s.uuid.startswith(prefix)]
+def find_server(connected: Client, prefix: str) -> pb.ServerInfo:
+    """The one tablet server whose uuid begins with `prefix`."""
+    found: list[pb.ServerInfo] = [s for s in connected.list_servers().servers if s.uuid.startswith(prefix)]
     if len(found) != 1:
         raise typer.BadParameter(f"{len(found)} servers begin with {prefix!r}: `nyala server list` shows them")
-    return str(found[0])
+    return found[0]
 
 
 def print_json(value: Any) -> None:

@@ -21,7 +21,7 @@ def list_quarantine(
 ) -> None:
     """List quarantines with the tablet each belongs to and the space it takes."""
     with client(masters) as connected:
-        only = find_server(connected, server) if server else ""
+        only = find_server(connected, server).uuid if server else ""
         servers = [s for s in connected.list_servers().servers if only in ("", s.uuid)]
         found = [(s.uuid, q) for s in servers for q in connected.list_quarantine(s)]
     if as_json:
@@ -47,14 +47,13 @@ def purge(
 ) -> None:
     """Remove what one tablet's deletions have put aside on one server. Its term, vote and last logged OpId stay."""
     with client(masters) as connected:
-        uuid = find_server(connected, server)
-        target = next(s for s in connected.list_servers().servers if s.uuid == uuid)
+        target = find_server(connected, server)
         kept = connected.list_quarantine(target, tablet)
         if not kept:
-            raise typer.BadParameter(f"nothing of {tablet} is in quarantine on {uuid}: `nyala quarantine list`")
-        size = size_text(sum(q.wal_bytes + q.block_bytes for q in kept))
+            raise typer.BadParameter(f"nothing of {tablet} is in quarantine on {target.uuid}: `nyala quarantine list`")
+        where, size = target.uuid[:8], size_text(sum(q.wal_bytes + q.block_bytes for q in kept))
         if not yes:
-            typer.confirm(f"remove {len(kept)} quarantines of {tablet} on {uuid[:8]}, {size}, for good?", abort=True)
+            typer.confirm(f"remove {len(kept)} quarantines of {tablet} on {where}, {size}, for good?", abort=True)
         reply = connected.purge_quarantine(target, tablet)
     typer.echo(f"removed {len(reply.removed)} files and folders, {size_text(reply.bytes_freed)}")
 

@@ -144,21 +144,12 @@ class Admin:
         return reply
 
     def _server(self, server: pb.ServerInfo, method: str, request: Any, *, timeout_s: float | None = None) -> Any:
-        if not server.addresses:
-            raise Refused(Code.UNAVAILABLE, "no address of this server is known", uuid=server.uuid)
-        address = Address(server.addresses[0].host, server.addresses[0].port)
-        return self._calls.at_server(address, server.uuid, method, request, timeout_s=timeout_s)
+        return self._calls.at_server(_address(server), server.uuid, method, request, timeout_s=timeout_s)
 
-    def list_copies(self, address: Address, uuid: str, *, timeout_s: float = 5.0) -> list[pb.CopyJob]:
+    def list_copies(self, server: pb.ServerInfo, *, timeout_s: float = 5.0) -> list[pb.CopyJob]:
         """Tablet copies that a server knows of, as target or lately ended."""
-        try:
-            reply = self._calls.channels.copier(address).ListCopies(
-                pb.ListCopiesRequest(dest_uuid=uuid), timeout=timeout_s
-            )
-        except grpc.RpcError as e:
-            raise refusal_of_rpc_error(e, mutates=False) from e
-        raise_if_error(reply.error)
-        return list(reply.jobs)
+        request = pb.ListCopiesRequest(dest_uuid=server.uuid)
+        return list(self._copier(server, "ListCopies", request, mutates=False, timeout_s=timeout_s).jobs)
 
     def cancel_copy(
         self, server: pb.ServerInfo, tablet_id: str, *, started_us: int = 0, timeout_s: float = 30.0
@@ -167,14 +158,16 @@ class Admin:
 
         `started_us` names the job meant, so that repeating is safe; 0 means whichever runs. NOT_FOUND if none does.
         """
-        if not server.addresses:
-            raise Refused(Code.UNAVAILABLE, "no address of this server is known", uuid=server.uuid)
-        address = Address(server.addresses[0].host, server.addresses[0].port)
         request = pb.CancelCopyRequest(dest_uuid=server.uuid, tablet_id=tablet_id, started_us=started_us)
+        reply: pb.CancelCopyReply = self._copier(server, "CancelCopy", request, mutates=True, timeout_s=timeout_s)
+        return reply
+
+    def _copier(self, server: pb.ServerInfo, method: str, request: Any, *, mutates: bool, timeout_s: float) -> Any:
+        stub = self._calls.channels.copier(_address(server))
         try:
-            reply: pb.CancelCopyReply = self._calls.channels.copier(address).CancelCopy(request, timeout=timeout_s)
+            reply = getattr(stub, method)(request, timeout=timeout_s)
         except grpc.RpcError as e:
-            raise refusal_of_rpc_error(e, mutates=True) from e
+            raise refusal_of_rpc_error(e, mutates=mutates) from e
         raise_if_error(reply.error)
         return reply
 
@@ -334,6 +327,12 @@ class Admin:
         return self._calls.at_leader(
             table_name, tablet_id, ask, deadline=deadline, mutates=mutates, retry_safe=retry_safe
         )
+
+
+def _address(server: pb.ServerInfo) -> Address:
+    if not server.addresses:
+        raise Refused(Code.UNAVAILABLE, "no address of this server is known", uuid=server.uuid)
+    return Address(server.addresses[0].host, server.addresses[0].port)
 
 
 def _writer_schema(schema: WriterSchemaInfo) -> pb.WriterSchema:

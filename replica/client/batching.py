@@ -57,8 +57,7 @@ def wire_batches(
     one = rows == 1 or int(position.min()) == int(position.max())
     for pos in [int(position[0])] if one else np.unique(position).tolist():
         picked = batch if one else batch.take(pa.array(np.flatnonzero(position == pos)))
-        for wire in _cut(pos, column_ids, picked, target_bytes):
-            yield wire._replace(ignore_null=ignore_null) if ignore_null else wire
+        yield from _cut(pos, column_ids, picked, target_bytes, ignore_null)
 
 
 def _whole_batch(columns: Any, ops: Any, offsets: Any, schema: Any) -> Any:
@@ -75,7 +74,9 @@ def _whole_batch(columns: Any, ops: Any, offsets: Any, schema: Any) -> Any:
     )
 
 
-def _cut(pos: int, column_ids: tuple[int, ...], batch: Any, target_bytes: int) -> Iterator[WireBatch]:
+def _cut(
+    pos: int, column_ids: tuple[int, ...], batch: Any, target_bytes: int, ignore_null: bool
+) -> Iterator[WireBatch]:
     """Equal parts of about the target size; a part that is still too large for the wire is halved."""
     parts = max(1, -(-batch.nbytes // target_bytes), -(-batch.num_rows // limits.BATCH_ROWS_MAX))
     step = max(1, -(-batch.num_rows // parts))
@@ -97,4 +98,5 @@ def _cut(pos: int, column_ids: tuple[int, ...], batch: Any, target_bytes: int) -
             todo += [(at + rows // 2, rows - rows // 2), (at, rows // 2)]
             continue
         offsets = part.column(OFFSET_COLUMN)
-        yield WireBatch(pos, column_ids, payload, crc32c(payload), rows, offsets[0].as_py(), offsets[rows - 1].as_py())
+        first, last = offsets[0].as_py(), offsets[rows - 1].as_py()
+        yield WireBatch(pos, column_ids, payload, crc32c(payload), rows, first, last, ignore_null)

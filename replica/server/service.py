@@ -87,11 +87,10 @@ class TabletServicer(pb_grpc.TabletServiceServicer):  # type: ignore[misc]
         await WriteStream(context, self._write, self._streamed).serve()
 
     async def _write(self, request: Any) -> Any:
-        try:
-            check_name(request.dest_uuid, self._manager.uuid)
+        async def act() -> Any:
             return await self._writes.write(self._manager.get(request.tablet_id), request)
-        except ReplicaError as error:
-            return pb.WriteReply(error=error_to_pb(as_refusal(error, self._manager.on_fatal)))
+
+        return await self._answer(request, pb.WriteReply, act)
 
     async def Scan(self, request: Any, context: Any) -> AsyncIterator[Any]:
         """Rows of one tablet at one time."""

@@ -39,7 +39,7 @@ from .hash_index import Bools
 from .ledger import ClientResult, Ledger, SourceState
 from .maintenance import Frozen, Maintenance
 from .memstore import unique_by_hash
-from .resolve import WireRows, apply_distinct, apply_rows, check_rows
+from .resolve import Checked, WireRows, apply_distinct, apply_rows, check_rows
 from .results import ApplyResult, FlushResult
 from .scan import Scan, ScanSpec, View
 from .stores import Resolver, Stores
@@ -286,8 +286,7 @@ class Tablet:
         )
         if fused is None:
             return []
-        belongs = self._belongs if self._routed else None
-        checked = check_rows(fused.rows, self._schema, key_hash, belongs, fused.payload_bytes)
+        checked = self._check(fused.rows, self._schema, fused.payload_bytes)
         with self._lock:
             # The rows' offsets are their positions, so the times of those that passed the check are found by them.
             times = fused.times[checked.rows.offsets]
@@ -388,8 +387,7 @@ class Tablet:
                 rows = rows.slice(replayed, total - replayed)
         errors, new_offsets = [], rows.offsets
         if len(rows.ops):
-            belongs = self._belongs if self._routed else None
-            checked = check_rows(rows, schema, key_hash, belongs, len(entry.payload))
+            checked = self._check(rows, schema, len(entry.payload))
             errors = checked.errors
         with self._lock:
             if len(rows.ops):
@@ -411,6 +409,9 @@ class Tablet:
             replayed,
             last_offset if state is not None else None,
         )
+
+    def _check(self, rows: WireRows, schema: TableSchema, payload_bytes: int) -> Checked:
+        return check_rows(rows, schema, key_hash, self._belongs if self._routed else None, payload_bytes)
 
     def _belongs(self, keys: Any) -> Bools:
         spec = self._superblock.partition

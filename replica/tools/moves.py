@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nyala.replica.base import Address, Refused
+from nyala.replica.base import Refused
 from nyala.replica.client import Client
 from nyala.replica.rpc import config_from_pb, pb
 
@@ -26,11 +26,8 @@ def list_copies(client: Client) -> list[pb.CopyJob]:
     """Tablet copies that the servers know of, under way and lately ended; servers that do not answer are left out."""
     jobs = []
     for server in client.list_servers().servers:
-        if not server.addresses:
-            continue
-        address = Address(server.addresses[0].host, server.addresses[0].port)
         try:
-            jobs += client.list_copies(address, server.uuid)
+            jobs += client.list_copies(server)
         except Refused:
             continue
     return jobs
