@@ -87,12 +87,16 @@ def unframe(name: str, data: bytes) -> dict[str, Any]:
     if magic != _MAGIC:
         raise ValueError(f"{name}: magic {magic!r} at byte 0 is not {_MAGIC!r}")
     if version != _VERSION:
-        raise ValueError(f"{name}: format version {version} is not readable by this build, which knows {_VERSION}")
+        raise ValueError(
+            f"{name}: format version {version} at byte 4 is not readable by this build, which knows {_VERSION}"
+        )
     datum = data[_FRAME.size :]
     if len(datum) != length:
-        raise ValueError(f"{name}: {len(datum)} bytes after the header, {length} were written")
-    if google_crc32c.value(datum) != crc:
-        raise ValueError(f"{name}: CRC-32C {google_crc32c.value(datum):08x} is not the recorded {crc:08x}")
+        raise ValueError(f"{name}: {len(datum)} bytes from byte {_FRAME.size}, {length} were written")
+    if (found := google_crc32c.value(datum)) != crc:
+        raise ValueError(
+            f"{name}: CRC-32C {found:08x} of bytes {_FRAME.size} to {len(data)} is not the recorded {crc:08x}"
+        )
     value = decode(name, datum)
     unknown = value.get("incompatible_features") or []
     if unknown:

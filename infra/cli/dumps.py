@@ -7,11 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
+from nyala.replica.base import Corruption
+from nyala.replica.cmeta import FOLDER, CmetaView, cmeta_json, read_cmeta
 from nyala.replica.disk import RealDisk
 from nyala.replica.wal import dump_segment
 from nyala.schemas import unframe
 
-from .context import Json, console, print_json
+from .context import Json, console, print_json, print_table
 
 wal_app = typer.Typer(help="write-ahead logs on this machine", no_args_is_help=True)
 cmeta_app = typer.Typer(help="consensus metadata files", no_args_is_help=True)
@@ -63,9 +65,58 @@ def _dump_framed(name: str, path: Path) -> None:
 @cmeta_app.command("dump")
 def dump_cmeta(
     path: Annotated[Path, typer.Argument(help="<server>/consensus-meta/<tablet id>", exists=True, dir_okay=False)],
+    as_json: Json = False,
 ) -> None:
-    """Print term, vote and committed config."""
-    _dump_framed("consensus_metadata", path)
+    """Print term, vote and committed config of one file; exit status 1 and what is wrong where, if it is damaged."""
+    view = read_cmeta(path.read_bytes(), str(path))
+    if as_json:
+        print_json(cmeta_json(view))
+        return
+    console.print(
+        f"tablet {view.tablet_id}, promised by server {view.uuid}\nterm {view.term}, "
+        f"vote {view.voted_for or 'not given'}, abstains up to term {view.vote_floor_term}\n"
+        f"committed config {view.config.opid}{', made by unsafe recovery' if view.config.unsafe else ''}",
+        highlight=False,
+    )
+    rows = [
+        (m.uuid, ", ".join(str(a) for a in m.addresses), *("yes" if x else "" for x in (m.votes, m.promote)),
+         *("yes" if x else "" for x in (m.holds_data, m.replace)))
+        for m in view.config.members
+    ]  # fmt: skip
+    print_table("members", ("uuid", "addresses", "votes", "promote", "data", "replace"), rows)
+
+
+@cmeta_app.command("print")
+def print_cmeta(
+    root: Annotated[Path, typer.Argument(help="directory of a server", exists=True, file_okay=False)],
+    tablet: Annotated[str, typer.Argument(help="only this tablet")] = "",
+    as_json: Json = False,
+) -> None:
+    """Print a line for each tablet of a server, running or not; exit status 1 if a file is damaged."""
+    folder = root / FOLDER
+    names = sorted(p.name for p in folder.glob("*") if not p.name.startswith(".") and tablet in ("", p.name))
+    if not names:
+        raise typer.BadParameter(f"{folder} holds no consensus metadata" + (f" of {tablet}" if tablet else ""))
+    found: list[CmetaView] = []
+    damaged: list[Corruption] = []
+    for name in names:
+        try:
+            found.append(read_cmeta((folder / name).read_bytes(), str(folder / name)))
+        except Corruption as error:
+            damaged.append(error)
+    if as_json:
+        print_json([cmeta_json(v) for v in found] + [{"error": str(e), "path": e.values["path"]} for e in damaged])
+    else:
+        rows = [
+            (v.tablet_id, v.term, (v.voted_for or "")[:8], v.config.opid,
+             " ".join(m.uuid[:8] + ("" if m.votes else " (no vote)") for m in v.config.members))
+            for v in found
+        ]  # fmt: skip
+        print_table("consensus metadata", ("tablet", "term", "vote", "config", "members"), rows)
+    for damage in damaged:
+        typer.echo(f"nyala: {damage}", err=True)
+    if damaged:
+        raise typer.Exit(1)
 
 
 @superblock_app.command("dump")

@@ -2,14 +2,19 @@
 
 from .config_codec import config_from_avro, config_to_avro, decode_config, encode_config
 from .consensus_meta import FOLDER, ConsensusMeta, path_of, term_of
+from .view import CmetaView, cmeta_json, config_json, read_cmeta
 
 __all__ = [
     "FOLDER",
+    "CmetaView",
     "ConsensusMeta",
+    "cmeta_json",
     "config_from_avro",
+    "config_json",
     "config_to_avro",
     "decode_config",
     "encode_config",
     "path_of",
+    "read_cmeta",
     "term_of",
 ]

@@ -6,12 +6,12 @@ import threading
 from dataclasses import dataclass, replace
 
 from nyala.replica.base import Code, Corruption, Disk, RaftConfig, Refused, check
-from nyala.schemas import frame, unframe
+from nyala.schemas import frame
 
-from .config_codec import config_from_avro, config_to_avro
+from .config_codec import config_to_avro
+from .view import SCHEMA, read_cmeta
 
 FOLDER = "consensus-meta"
-_SCHEMA = "consensus_metadata"
 
 
 def path_of(tablet_id: str) -> str:
@@ -193,7 +193,7 @@ class ConsensusMeta:
             "committed_config": config_to_avro(content.config),
             "reserved": b"",
         }
-        return frame(_SCHEMA, record)
+        return frame(SCHEMA, record)
 
 
 def _content_of(tablet_id: str, remote: bytes | ConsensusMeta) -> _Content:
@@ -204,14 +204,7 @@ def _content_of(tablet_id: str, remote: bytes | ConsensusMeta) -> _Content:
 
 def _parse(tablet_id: str, data: bytes) -> tuple[str, _Content]:
     """(uuid, content) of a file's bytes; Corruption says what is wrong with them."""
-    try:
-        value = unframe(_SCHEMA, data)
-    except (ValueError, EOFError, IndexError, KeyError, TypeError, OverflowError) as error:
-        raise Corruption("consensus metadata does not read back", tablet_id=tablet_id, cause=str(error)) from error
-    if value["tablet_id"] != tablet_id:
-        raise Corruption("consensus metadata of another tablet", tablet_id=tablet_id, found=value["tablet_id"])
-    if value["reserved"]:
-        raise Corruption("consensus metadata uses fields that this build does not know", tablet_id=tablet_id)
-    config = config_from_avro(value["committed_config"])
-    content = _Content(value["current_term"], value["voted_for"] or None, config, value["vote_floor_term"])
-    return value["uuid"], content
+    view = read_cmeta(data, path_of(tablet_id))
+    if view.tablet_id != tablet_id:
+        raise Corruption("consensus metadata of another tablet", path=path_of(tablet_id), found=view.tablet_id)
+    return view.uuid, _Content(view.term, view.voted_for, view.config, view.vote_floor_term)

@@ -4,6 +4,14 @@ from nyala.replica.base import CRASH_EXIT_CODE, CrashPoints
 
 from .descriptors import raise_open_files_limit
 from .real import RealDisk
-from .root_lock import RootLock, lock_root
+from .root_lock import RootLock, lock_root, lock_stopped
 
-__all__ = ["CRASH_EXIT_CODE", "CrashPoints", "RealDisk", "RootLock", "lock_root", "raise_open_files_limit"]
+__all__ = [
+    "CRASH_EXIT_CODE",
+    "CrashPoints",
+    "RealDisk",
+    "RootLock",
+    "lock_root",
+    "lock_stopped",
+    "raise_open_files_limit",
+]

@@ -53,3 +53,18 @@ def lock_root(root: str | os.PathLike[str]) -> RootLock:
         os.close(fd)
         raise
     return RootLock(fd)
+
+
+def lock_stopped(root: str | os.PathLike[str]) -> RootLock:
+    """Take the directory of a server that does not run, for an offline tool; no server starts on it meanwhile.
+
+    Raises Refused(NOT_FOUND) if there is no such directory, and Refused(ILLEGAL_STATE) naming the process that runs on
+    it: what a server does to its files cannot be seen from outside.
+    """
+    if not Path(root).is_dir():
+        raise Refused(Code.NOT_FOUND, "there is no such directory", root=str(root))
+    try:
+        return lock_root(root)
+    except Refused as error:
+        what = "a server, or another offline tool, works on this directory; stop it first"
+        raise Refused(Code.ILLEGAL_STATE, what, detail=error.detail, root=str(root), pid=error.detail) from None

@@ -175,7 +175,7 @@ class Superblock:
         try:
             result = cls.from_avro(schemas.unframe("superblock", disk.read(path)))
         except (ValueError, KeyError, EOFError, IndexError, TypeError) as e:
-            raise Corruption("the superblock cannot be read", tablet=tablet_id, reason=str(e)) from e
+            raise Corruption("the superblock cannot be read", path=path, reason=str(e)) from e
         if result.tablet_id != tablet_id:
             raise Corruption("the superblock is another tablet's", tablet=tablet_id, found=result.tablet_id)
         return result
