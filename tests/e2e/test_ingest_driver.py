@@ -10,6 +10,7 @@ from nyala.pipeline import QueryRefused
 from nyala.replica.rows import RowOp
 from tests.harness.cluster import wait_until
 from tests.harness.drivers import Driver, wait_paused
+from tests.harness.event_load import EventLoad
 from tests.harness.processes import is_gone, kill
 from tests.harness.road import Road, row
 
@@ -67,3 +68,33 @@ def test_driver_half_that_is_left_ends_and_gives_the_lease_back(road: Road) -> N
         wait_until(lambda: not lane.position().owner_run, "the lease is given back", 10)
         kill(decisions.python_pid)
         assert decisions.job.wait(30) not in (0, -signal.SIGKILL)
+
+
+def test_driver_killed_twice_under_load_every_event_counts_once(road: Road, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: kill -9 of the driver in mid micro-batch, and of the next one while it replays, loses and doubles nothing.
+
+    Method: events that leave a trace if they are applied twice flow all the time into two Kafka partitions. The first
+    driver dies wherever it is after some micro-batches; the second when a worker has applied the micro-batch in
+    question and told nobody. The third must replay, and the table equals the events played one at a time on a dict.
+    """
+    lane = road.lane("twice", partitions=2)
+    small = ("--offsets-per-trigger-max", "2000")
+    paused = road.folder / "paused-in-replay"
+    load = EventLoad(lane)
+    with Driver.of_lane(lane, *small) as first:
+        first.wait_records(4000)
+        first.job.kill()
+    monkeypatch.setenv("NYALA_PAUSE_POINT", f"pipeline.before_dead_letters:{paused}")
+    with Driver.of_lane(lane, *small) as second:
+        wait_paused(paused)
+        second.job.kill()
+    monkeypatch.delenv("NYALA_PAUSE_POINT")
+    with Driver.of_lane(lane, *small) as third:
+        third.wait_records(2000)
+        events = load.finish()
+        wait_until(lambda: sum(lane.position(p).done for p in (0, 1)) == events, "every event is done", 60)
+        assert third.total("replayed") > 0, "the micro-batch of the second driver was applied, and not committed"
+    assert lane.rows() == load.rows
+    letters = lane.letters()
+    assert {each.record["reason"] for each in letters} == {"ALREADY_PRESENT"}
+    assert sorted(each.record["key"] for each in letters) == sorted(load.letters)
