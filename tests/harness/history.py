@@ -1,0 +1,197 @@
+"""What clients did to registers, and whether one order explains it: linearizability, key by key.
+
+A history of independent registers is linearizable if each register's part is, so keys are judged apart. Clients write
+values that nobody wrote before; so every read names the write that it saw, and instead of a search through orders (Wing
+and Gong 1993, Lowe 2017), which takes exponential time where many calls overlap, the question is one of intervals
+(Gibbons and Korach, "Testing Shared Memories", 1997): values that must have been held for a time exclude each other. It
+takes n log n, always ends with an answer, and a bad answer names the operations that contradict each other.
+
+A write whose outcome is unknown stays open: it may take effect at any later time, or never. One that nobody read can be
+left out, for leaving it out breaks no order; one that was read took effect before the first of those reads ended.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import math
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+ABSENT = None
+"""What a read of a key that was never written returns."""
+
+
+class NotLinearizable(AssertionError):
+    """No order explains what clients saw; the text has the few operations that show it."""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One call of one client. `value`: what was written or read. Times of one clock; `ended` inf: the outcome is
+    unknown. `write` False: a read, which ended well."""
+
+    client: str
+    key: Any
+    write: bool
+    value: Any
+    began: float
+    ended: float = math.inf
+
+
+class Call:
+    """A call under way; whoever made it ends it once, or leaves it open."""
+
+    def __init__(self, history: History, client: str, key: Any, write: bool, value: Any) -> None:
+        self._history = history
+        self._operation = Operation(client, key, write, value, history.now())
+
+    def returned(self, value: Any = None) -> None:
+        """It was carried out; `value`: what a read saw."""
+        done = replace(self._operation, ended=self._history.now())
+        self._history.add(done if done.write else replace(done, value=value))
+
+    def unknown(self) -> None:
+        """Nobody can say whether it was, or yet will be, carried out. Of a read there is nothing to say."""
+        self._history.lost += 1
+        if self._operation.write:
+            self._history.add(self._operation)
+
+    def refused(self) -> None:
+        """It was not carried out, and never will be."""
+        self._history.refused += 1
+        if self._operation.write:
+            self._history.add_refused(self._operation)
+
+
+class History:
+    """All calls to all keys. `now`: one clock for everyone. Concurrency: any thread."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.now = now
+        self.operations: list[Operation] = []
+        self.refused = self.lost = 0
+        self._refused: list[Operation] = []
+        self._lock = threading.Lock()
+
+    def write(self, client: str, key: Any, value: Any) -> Call:
+        """A write begins. The value must be new to the key."""
+        return Call(self, client, key, True, value)
+
+    def read(self, client: str, key: Any) -> Call:
+        """A read begins."""
+        return Call(self, client, key, False, None)
+
+    def add(self, operation: Operation) -> None:
+        with self._lock:
+            self.operations.append(operation)
+
+    def add_refused(self, operation: Operation) -> None:
+        with self._lock:
+            self._refused.append(operation)
+
+    def verify(self) -> int:
+        """The number of operations judged; NotLinearizable tells of the first key that no order explains."""
+        with self._lock:
+            operations, refused = list(self.operations), {(o.key, o.value) for o in self._refused}
+        for key, mine in sorted(by_key(operations).items(), key=lambda item: str(item[0])):
+            if shown := contradiction(mine):
+                why = "".join(
+                    f"\n{o.value!r} was read, but its write was refused as not applied"
+                    for o in shown
+                    if not o.write and (key, o.value) in refused
+                )
+                raise NotLinearizable(f"key {key!r}: no order explains these {len(shown)}:\n{drawn(shown)}{why}")
+        return len(operations)
+
+
+def by_key(operations: Iterable[Operation]) -> dict[Any, list[Operation]]:
+    """The operations of each key."""
+    found: dict[Any, list[Operation]] = defaultdict(list)
+    for operation in operations:
+        found[operation.key].append(operation)
+    return dict(found)
+
+
+def linearizable(operations: Sequence[Operation]) -> bool:
+    """Whether one order of one register's operations explains all reads, and keeps what came after what.
+
+    ValueError if a value was written twice: then a read does not say which write it saw.
+    """
+    return not contradiction(operations)
+
+
+class _Cluster:
+    """All operations of one value: its write and the reads that saw it.
+
+    One of them ended at `low` and one began at `high`. If `low` is before `high`, the register must have held the value
+    all that time; if not, all of them overlap, and one moment between `high` and `low` is enough for them.
+    """
+
+    def __init__(self, write: Operation | None, reads: Sequence[Operation]) -> None:
+        # The initial value's write is before everything. An open write's own end says nothing, a read's of it does.
+        ends = [(-math.inf if write is None else write.ended, write), *((o.ended, o) for o in reads)]
+        begins = [(write.began if write else -math.inf, write), *((o.began, o) for o in reads)]
+        self.low, first = min(ends, key=lambda item: item[0])
+        self.high, last = max(begins, key=lambda item: item[0])
+        self.holds = self.low < self.high
+        self.shown = [o for o in dict.fromkeys((write, first, last)) if o is not None]
+        too_early = [o for o in reads if write is not None and o.ended < write.began]
+        self.from_the_future = [write, too_early[0]] if write is not None and too_early else []
+
+
+def contradiction(operations: Sequence[Operation]) -> list[Operation]:
+    """A few operations of one register that no order explains, the earliest there are; none if there are none."""
+    reads: dict[Any, list[Operation]] = defaultdict(list)
+    writes: dict[Any, Operation] = {}
+    for o in operations:
+        if not o.write:
+            reads[o.value].append(o)
+        elif o.value in writes or o.value is ABSENT:
+            raise ValueError(f"{o.value!r} was written twice to {o.key!r}")
+        else:
+            writes[o.value] = o
+    found = [[o] for value, seen in reads.items() if value is not ABSENT and value not in writes for o in seen]
+    clusters = [_Cluster(None, reads.get(ABSENT, []))]
+    for value, write in writes.items():
+        seen = reads.get(value, [])
+        if write.ended < math.inf or seen:
+            clusters.append(_Cluster(write, seen))
+    found += [c.from_the_future for c in clusters if c.from_the_future]
+    holding = sorted((c for c in clusters if c.holds), key=lambda c: c.low)
+    for one, other in itertools.pairwise(holding):
+        if other.low < one.high:
+            found.append([*one.shown, *other.shown])
+    found += _swallowed(holding, [c for c in clusters if not c.holds])
+    few = min(found, key=lambda some: max(o.began for o in some), default=[])
+    return sorted(few, key=lambda o: (o.began, o.ended))
+
+
+def _swallowed(holding: Sequence[_Cluster], brief: Sequence[_Cluster]) -> list[list[Operation]]:
+    """Each value that had no moment left for it, because another one held all the time. `holding`: by time."""
+    found = []
+    lows = [c.low for c in holding]
+    furthest = list(itertools.accumulate(holding, lambda a, b: a if a.high >= b.high else b))
+    for cluster in brief:
+        pos = bisect.bisect_left(lows, cluster.high) - 1
+        if pos >= 0 and cluster.low < furthest[pos].high:
+            found.append([*furthest[pos].shown, *cluster.shown])
+    return found
+
+
+def drawn(operations: Sequence[Operation]) -> str:
+    """One line an operation: when it began and ended, a bar beside those of the others, who did what."""
+    times = sorted({t for o in operations for t in (o.began, o.ended)} - {math.inf})
+    column = {t: 3 * pos for pos, t in enumerate(times)}
+    width = 3 * len(times)
+    lines = []
+    for o in operations:
+        left, right = column[o.began], column.get(o.ended, width)
+        bar = " " * left + "[" + "=" * (right - left - 1) + ("]" if o.ended < math.inf else "=?")
+        ended = f"{o.ended:.6f}" if o.ended < math.inf else "unknown"
+        what = f"wrote {o.value!r}" if o.write else f"read {o.value!r}"
+        lines.append(f"  {o.began:.6f} .. {ended:<14} {bar:<{width + 2}} {o.client} {what}")
+    return "\n".join(lines)
