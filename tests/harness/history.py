@@ -43,28 +43,29 @@ class Operation:
 
 
 class Call:
-    """A call under way; whoever made it ends it once, or leaves it open."""
+    """A call under way; whoever made it ends it at most once. One that never ends has an unknown outcome."""
 
     def __init__(self, history: History, client: str, key: Any, write: bool, value: Any) -> None:
         self._history = history
         self._operation = Operation(client, key, write, value, history.now())
+        history.begun(self._operation)
 
     def returned(self, value: Any = None) -> None:
         """It was carried out; `value`: what a read saw."""
         done = replace(self._operation, ended=self._history.now())
-        self._history.add(done if done.write else replace(done, value=value))
+        self._history.ended(self._operation, done if done.write else replace(done, value=value))
 
     def unknown(self) -> None:
         """Nobody can say whether it was, or yet will be, carried out. Of a read there is nothing to say."""
         self._history.lost += 1
-        if self._operation.write:
-            self._history.add(self._operation)
+        self._history.ended(self._operation, self._operation if self._operation.write else None)
 
     def refused(self) -> None:
         """It was not carried out, and never will be."""
         self._history.refused += 1
+        self._history.ended(self._operation, None)
         if self._operation.write:
-            self._history.add_refused(self._operation)
+            self._history.refused_writes.add((self._operation.key, self._operation.value))
 
 
 class History:
@@ -74,7 +75,9 @@ class History:
         self.now = now
         self.operations: list[Operation] = []
         self.refused = self.lost = 0
-        self._refused: list[Operation] = []
+        self.refused_writes: set[tuple[Any, Any]] = set()
+        """(key, value) of each."""
+        self._open: set[Operation] = set()
         self._lock = threading.Lock()
 
     def write(self, client: str, key: Any, value: Any) -> Call:
@@ -85,24 +88,27 @@ class History:
         """A read begins."""
         return Call(self, client, key, False, None)
 
-    def add(self, operation: Operation) -> None:
+    def begun(self, operation: Operation) -> None:
         with self._lock:
-            self.operations.append(operation)
+            self._open.add(operation)
 
-    def add_refused(self, operation: Operation) -> None:
+    def ended(self, operation: Operation, result: Operation | None) -> None:
+        """`result`: what there is to judge."""
         with self._lock:
-            self._refused.append(operation)
+            self._open.discard(operation)
+            if result is not None:
+                self.operations.append(result)
 
     def verify(self) -> int:
         """The number of operations judged; NotLinearizable tells of the first key that no order explains."""
         with self._lock:
-            operations, refused = list(self.operations), {(o.key, o.value) for o in self._refused}
+            operations = [*self.operations, *(o for o in self._open if o.write)]
         for key, mine in sorted(by_key(operations).items(), key=lambda item: str(item[0])):
             if shown := contradiction(mine):
                 why = "".join(
                     f"\n{o.value!r} was read, but its write was refused as not applied"
                     for o in shown
-                    if not o.write and (key, o.value) in refused
+                    if not o.write and (key, o.value) in self.refused_writes
                 )
                 raise NotLinearizable(f"key {key!r}: no order explains these {len(shown)}:\n{drawn(shown)}{why}")
         return len(operations)

@@ -157,15 +157,16 @@ def test_value_written_twice_is_no_history_to_judge() -> None:
 
 def test_recorded_calls_are_judged_key_by_key_and_the_wrong_key_is_told() -> None:
     """Goal: what `verify` says names the key, the operations and a refused write that was read after all. Method: a
-    good key, a key with an unknown and a lost read, and a key whose refused write shows up."""
+    good key, a key with lost calls and one under way, and a key whose refused write shows up."""
     clock = iter(range(100))
     history = History(lambda: float(next(clock)))
     history.write("a", "good", 1).returned()
     history.read("b", "good").returned(1)
     history.write("a", "open", 1).unknown()
     history.read("b", "open").unknown()
-    history.read("b", "open").returned(1)
-    assert history.verify() == 4 and history.lost == 2
+    history.write("c", "open", 2)  # still under way
+    history.read("b", "open").returned(2)
+    assert history.verify() == 5 and history.lost == 2
     history.write("a", "wrong", 5).refused()
     history.read("b", "wrong").returned(5)
     with pytest.raises(NotLinearizable, match=r"(?s)key 'wrong': no order explains these 1:.*b read 5.*refused"):

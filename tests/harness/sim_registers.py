@@ -1,0 +1,125 @@
+"""Clients of a simulated cluster that write and read a few registers; their history is judged from outside.
+
+Unlike the verifiers, which look into replicas, the history knows only what clients could know: when a call began, when
+it ended, what it answered. A register is a key of what replicas apply, in the order in which they apply it.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable
+from typing import Any
+
+from google_crc32c import value as crc
+
+from nyala.replica.base import Applied, EntryKind, Refused
+from nyala.replica.host import Replica
+from tests.harness.history import ABSENT, Call, History
+from tests.harness.sim_cluster import SimCluster, SimNode
+
+TIMEOUT_US = 400_000
+"""After which a client gives a call up as lost; it may yet take effect."""
+ROAD_US = (100, 3_000)
+"""Between a client and a server, one way."""
+
+
+class RegisterClients:
+    """A few clients, one call each at a time, at servers that lead as far as somebody knows, now and then at others."""
+
+    def __init__(self, cluster: SimCluster, *, clients: int = 4, keys: int = 2, pause_us: int = 10_000) -> None:
+        self.cluster = cluster
+        self.history = History(lambda: cluster.world.now_us / 1e6)
+        self.stopped = False
+        self._clients = [f"client-{n}" for n in range(clients)]
+        self._keys = [b"r%d" % n for n in range(keys)]
+        self._pause_us = pause_us
+        self._values = 0
+        self._settled_to = 0
+        self._written: dict[bytes, list[tuple[int, bytes]]] = {key: [] for key in self._keys}
+        """Of each key: (index, value) in the order of the log."""
+
+    def begin(self) -> None:
+        """Every client starts; `stopped` ends them."""
+        for name in self._clients:
+            self._later(name)
+
+    def _later(self, name: str) -> None:
+        world = self.cluster.world
+        world.after(world.rng.randint(1, 2 * self._pause_us), lambda: None if self.stopped else self._call(name))
+
+    def _call(self, name: str) -> None:
+        """One call: it travels, waits where the server is stopped, is answered or lost, and the next one follows."""
+        world, key = self.cluster.world, self.cluster.world.rng.choice(self._keys)
+        node = self._whom()
+        if node is None:
+            self._later(name)
+            return
+        write = world.rng.random() < 0.5
+        if write:
+            self._values += 1
+            value = b"%d" % self._values
+            call = self.history.write(name, key, value)
+        else:
+            value = b""
+            call = self.history.read(name, key)
+        ended: list[bool] = []
+
+        def end(how: Callable[[], None]) -> None:
+            if not ended:
+                ended.append(True)
+                how()
+                self._later(name)
+
+        def arrived() -> None:
+            if node.paused and world.now_us < node.paused_until_us - 1:
+                # Its sockets have no order among each other: half of these are read ahead of all that peers have sent.
+                world.at(node.paused_until_us - world.rng.randint(0, 1), arrived)
+            elif node.up and node.replica is not None:
+                replica = node.replica
+                answer = self._answer(call, replica, key, write, lambda how: self._travel(lambda: end(how)))
+                if write:
+                    payload = key + b"=" + value
+                    node.do(lambda: replica.write(EntryKind.WRITE, 1, b"", payload, crc(payload), answer))
+                else:
+                    node.do(lambda: replica.read_barrier(answer))
+
+        world.after(TIMEOUT_US, lambda: end(call.unknown))
+        self._travel(arrived)
+
+    def _whom(self) -> SimNode | None:
+        """Mostly a server that thinks that it leads: a client cannot know better."""
+        nodes, rng = [n for n in self.cluster.nodes.values() if n.up], self.cluster.world.rng
+        leading = [n for n in nodes if n.replica is not None and n.replica.is_leader]
+        choice = leading if leading and rng.random() < 0.9 else nodes
+        return rng.choice(choice) if choice else None
+
+    def _travel(self, function: Callable[[], None]) -> None:
+        self.cluster.world.after(self.cluster.world.rng.randint(*ROAD_US), function)
+
+    def _answer(
+        self, call: Call, replica: Replica, key: bytes, write: bool, send: Callable[[Callable[[], None]], None]
+    ) -> Callable[[Any], None]:
+        """What the server does with its result: send it off."""
+
+        def done(result: Any) -> None:
+            if isinstance(result, Refused):
+                send(call.unknown if result.applied is Applied.UNKNOWN else call.refused)
+            elif write:
+                send(call.returned)
+            else:
+                seen = self._at(key, replica.applied_index)
+                send(lambda: call.returned(seen))
+
+        return done
+
+    def _at(self, key: bytes, index: int) -> bytes | None:
+        """The register after the entry at `index`: replicas equal each other there, as the verifiers watch."""
+        applied = self.cluster.verify.history
+        while self._settled_to + 1 in applied:
+            self._settled_to += 1
+            name, equals, value = applied[self._settled_to].payload.partition(b"=")
+            if equals and name in self._written:
+                self._written[name].append((self._settled_to, value))
+        written = self._written[key]
+        pos = bisect.bisect_right(written, index, key=lambda item: item[0])
+        return written[pos - 1][1] if pos else ABSENT
