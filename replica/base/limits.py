@@ -47,5 +47,9 @@ CLOCK_AHEAD_OF_PEERS_US_MAX = 30 * 1_000_000
 """The same for times of a leader: more, so that a server which followed a caller to its bound is still followed."""
 
 COPY_CHUNK_BYTES = 1 << 20
+COPY_WINDOW_BYTES = 4 << 20
+"""What one file of a copy may have on its way: all files at once stay far below the 64 MB that a session may hold."""
+COPY_FETCH_BYTES = 64 << 20
+"""One request for a file's bytes asks for so many at most, so that its deadline is not the file's."""
 COPY_SESSIONS_MAX = 4
 COPY_SESSION_TTL_US = 60 * 1_000_000

@@ -9,20 +9,18 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import replace
 
-import google_crc32c
-
-from nyala.replica.base import ZERO_OPID, Code, Corruption, DataState, Disk, OpId, Refused, check
+from nyala.replica.base import ZERO_OPID, Code, DataState, Disk, OpId, Refused, check
 from nyala.replica.cmeta import ConsensusMeta, term_of
 from nyala.replica.tablet import Superblock, data_trouble
 
 from .blocks import parse_superblock, rename_blocks
 from .checks import source_refusal
 from .deletion import delete_replica, fresh_quarantine, wal_folder
-from .manifest import CopyFile, CopyManifest, CopySource, FileKind
+from .downloads import Downloads
+from .manifest import CopyManifest, CopySource, FileKind
 
 _log = logging.getLogger(__name__)
 
@@ -174,7 +172,14 @@ class FollowerCopy:
         self.progress.phase = "COPY.3"
         disk.mkdir(wal_folder(tablet_id))
         segments = [f for f in manifest.files if f.kind is FileKind.WAL_SEGMENT]
-        self._download(manifest, segments, {f.name: f"{wal_folder(tablet_id)}/{f.name}" for f in segments})
+        downloads = Downloads(
+            disk=disk,
+            source=self._source,
+            session_id=manifest.session_id,
+            streams=self._streams,
+            arrived=self._arrived,
+        )
+        downloads.run(segments, {f.name: f"{wal_folder(tablet_id)}/{f.name}" for f in segments})
         disk.sync_dir(wal_folder(tablet_id))
         disk.crash_point("copy.3")
 
@@ -188,7 +193,7 @@ class FollowerCopy:
         self._written = sorted(targets.values())
         with data_trouble("data"):
             disk.mkdir("data")
-            self._download(manifest, files, targets)
+            downloads.run(files, targets)
             disk.sync_dir("data")
         disk.crash_point("copy.4")
 
@@ -207,50 +212,10 @@ class FollowerCopy:
         disk.crash_point("copy.5")
         return ready
 
-    def _download(self, manifest: CopyManifest, files: Sequence[CopyFile], targets: dict[str, str]) -> None:
-        """All `files`, some at once, largest first; each is checked against its CRC and synced."""
-        ordered = sorted(files, key=lambda f: (-f.length_bytes, f.name))
-        if self._streams == 1 or len(ordered) < 2:
-            for file in ordered:
-                self._download_one(manifest, file, targets[file.name])
-            return
-        stop = threading.Event()
-
-        def one(file: CopyFile) -> None:
-            if not stop.is_set():
-                try:
-                    self._download_one(manifest, file, targets[file.name])
-                except BaseException:
-                    stop.set()
-                    raise
-
-        with ThreadPoolExecutor(self._streams, thread_name_prefix="copy-stream") as pool:
-            for result in [pool.submit(one, file) for file in ordered]:
-                result.result()
-
-    def _download_one(self, manifest: CopyManifest, file: CopyFile, target: str) -> None:
-        out = self._disk.open(target, create=True)
-        try:
-            crc, offset = 0, 0
-            for chunk in self._source.fetch(manifest.session_id, file, 0, file.length_bytes):
-                self._check_cancelled()
-                self._pace(len(chunk))
-                out.pwrite(chunk, offset)
-                crc = google_crc32c.extend(crc, chunk)
-                offset += len(chunk)
-                self.progress.add(len(chunk))
-            if offset != file.length_bytes or crc != file.crc:
-                raise Corruption(
-                    "a copied file is not what the source recorded",
-                    name=file.name,
-                    bytes=offset,
-                    wanted_bytes=file.length_bytes,
-                    crc=f"{crc:08x}",
-                    wanted_crc=f"{file.crc:08x}",
-                )
-            out.sync()
-        finally:
-            out.close()
+    def _arrived(self, length_bytes: int) -> None:
+        self._check_cancelled()
+        self._pace(length_bytes)
+        self.progress.add(length_bytes)
 
     def _check_cancelled(self) -> None:
         if self._cancelled():

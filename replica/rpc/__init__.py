@@ -2,7 +2,8 @@
 
 from . import nyala_pb2 as pb
 from . import nyala_pb2_grpc as pb_grpc
-from .channel import CHANNEL_OPTIONS, SERVER_OPTIONS
+from .channel import CHANNEL_OPTIONS, COPY_CHANNEL_OPTIONS, SERVER_OPTIONS
+from .copy_chunks import Chunk, add_copy_service, chunk_from_wire, chunk_to_wire, fetch_call
 from .errors import error_from_pb, error_to_pb, raise_if_error
 from .messages import message_from_pb, message_to_pb
 from .tables import (
@@ -35,10 +36,15 @@ from .values import (
 
 __all__ = [
     "CHANNEL_OPTIONS",
+    "COPY_CHANNEL_OPTIONS",
     "SERVER_OPTIONS",
+    "Chunk",
+    "add_copy_service",
     "address_from_pb",
     "address_to_pb",
     "addresses_from_pb",
+    "chunk_from_wire",
+    "chunk_to_wire",
     "column_from_pb",
     "column_to_pb",
     "config_from_pb",
@@ -47,6 +53,7 @@ __all__ = [
     "entry_to_pb",
     "error_from_pb",
     "error_to_pb",
+    "fetch_call",
     "member_from_pb",
     "member_to_pb",
     "message_from_pb",

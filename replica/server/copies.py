@@ -82,10 +82,11 @@ class CopyJobs:
         self._pool = ThreadPoolExecutor(manager.options.copy_jobs_max, thread_name_prefix="copy-job")
         self.ended: deque[CopyJob] = deque(maxlen=JOBS_REMEMBERED)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._jobs: dict[str, CopyJob] = {}
 
     def running(self) -> list[CopyJob]:
-        """Jobs that have not ended, waiting ones included."""
-        return [h.copy for h in self._manager.tablets.values() if h.copy is not None]
+        """Jobs that have not ended: waiting ones, and those whose replica is being started (COPY.6)."""
+        return list(self._jobs.values())
 
     def start(self, request: CopyRequest, addresses: list[Address]) -> LocalReplica:
         """Check `request` and start its job; Refused, and then nothing has changed. Returns what was here before."""
@@ -100,7 +101,7 @@ class CopyJobs:
         if hosted is None:
             hosted = manager.blank(request.tablet_id)
         job = CopyJob(request.tablet_id, request.from_uuid, manager.uuid, manager.clock.wall_us())
-        hosted.copy = job
+        hosted.copy = self._jobs[request.tablet_id] = job
         task = asyncio.create_task(self._run(hosted, job, request, addresses))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -126,8 +127,7 @@ class CopyJobs:
         logged OpId that it had. A later request starts anew. Refused NOT_FOUND if no such job runs, TIMED_OUT if the
         job does not end; the cancel then stands.
         """
-        hosted = self._manager.tablets.get(tablet_id)
-        job = hosted.copy if hosted is not None else None
+        job = self._jobs.get(tablet_id)
         if job is None or started_us not in (0, job.started_us):
             raise Refused(Code.NOT_FOUND, "no such copy runs into this server", tablet=tablet_id)
         _log.info("T %s P %s tablet copy is being cancelled in %s", tablet_id, job.target_uuid, job.progress.phase)
@@ -179,6 +179,7 @@ class CopyJobs:
             manager.on_fatal(error)
         finally:
             hosted.copy = None
+            del self._jobs[job.tablet_id]
             self.ended.append(job)
             manager.changed.add(job.tablet_id)
             job.ended.set()

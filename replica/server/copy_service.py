@@ -17,7 +17,9 @@ from nyala.replica.copy import (
     capture_session,
 )
 from nyala.replica.rpc import (
+    Chunk,
     addresses_from_pb,
+    chunk_to_wire,
     error_to_pb,
     opid_from_pb,
     opid_to_pb,
@@ -133,21 +135,21 @@ class CopyServicer(pb_grpc.CopyServiceServicer):  # type: ignore[misc]
             ttl_us=m.ttl_us,
         )
 
-    async def Fetch(self, request: Any, context: Any) -> AsyncIterator[Any]:
-        """Chunks of one file, each with its CRC-32C; the next is read while one is sent."""
+    async def Fetch(self, request: Any, context: Any) -> AsyncIterator[bytes]:
+        """Serialised chunks of one file, each with its CRC-32C; the next is read while one is sent."""
         loop, sessions = asyncio.get_running_loop(), self._manager.sessions
         try:
             check_name(request.dest_uuid, self._manager.uuid)
             session = sessions.get(request.session_id)
             chunks = session.read(request.kind, request.name, request.byte_offset, request.length_bytes)
 
-            def following() -> Any:
+            def following() -> bytes | None:
                 sessions.get(request.session_id)  # a long download keeps its session
                 found = next(chunks, None)
                 if found is None:
                     return None
                 offset, data = found
-                return pb.FetchChunk(byte_offset=offset, data=data, crc=google_crc32c.value(data))
+                return chunk_to_wire(Chunk(offset, data, google_crc32c.value(data)))
 
             pending = loop.run_in_executor(self._pool, following)
             while (chunk := await pending) is not None:
@@ -158,7 +160,7 @@ class CopyServicer(pb_grpc.CopyServiceServicer):  # type: ignore[misc]
         except ReplicaError as error:
             if isinstance(error, Corruption):
                 self._lost(request.session_id, error)
-            yield pb.FetchChunk(error=error_to_pb(as_refusal(error, self._manager.on_fatal)))
+            yield pb.FetchChunk(error=error_to_pb(as_refusal(error, self._manager.on_fatal))).SerializeToString()
 
     def _lost(self, session_id: str, error: Corruption) -> None:
         """A block that cannot be read for a copy is lost here: this replica ends, another leads and serves."""

@@ -32,7 +32,7 @@ class ServerOptions:
     scan_threads: int = 4
     open_threads: int = 4
     copy_jobs_max: int = 2
-    copy_streams: int = 3
+    copy_streams: int = 4
     """Files downloaded at once by one copy job; each holds one chunk in memory."""
     copy_rate_bytes_per_s: int = 0
     """Upper bound of one copy job's download; 0: none."""

@@ -28,7 +28,7 @@ from nyala.replica.base import (
 from nyala.replica.disk import RealDisk, lock_root, raise_open_files_limit
 from nyala.replica.host import Replica
 from nyala.replica.peers import PeerNetwork, PeerServicer
-from nyala.replica.rpc import SERVER_OPTIONS, pb_grpc
+from nyala.replica.rpc import SERVER_OPTIONS, add_copy_service, pb_grpc
 
 from .allocator import keep_memory_low
 from .channels import Channels
@@ -129,7 +129,7 @@ class TabletServer:
             cluster_id=lambda: self._instance.cluster_id,
         )
         pb_grpc.add_TabletServiceServicer_to_server(service, server)  # type: ignore[no-untyped-call]
-        pb_grpc.add_CopyServiceServicer_to_server(CopyServicer(manager, jobs), server)  # type: ignore[no-untyped-call]
+        add_copy_service(CopyServicer(manager, jobs), server)
         peers = PeerServicer(
             uuid, manager.deliver, on_peer=lambda peer, where: network.learn(peer, (where,)), on_fatal=self._fatal
         )

@@ -9,9 +9,17 @@ from typing import Any
 import google_crc32c
 import grpc
 
-from nyala.replica.base import Address, Applied, Code, Refused
+from nyala.replica.base import Address, Applied, Code, Refused, limits
 from nyala.replica.copy import CopyFile, CopyManifest, FileKind
-from nyala.replica.rpc import CHANNEL_OPTIONS, opid_from_pb, pb, pb_grpc, raise_if_error
+from nyala.replica.rpc import (
+    COPY_CHANNEL_OPTIONS,
+    chunk_from_wire,
+    fetch_call,
+    opid_from_pb,
+    pb,
+    pb_grpc,
+    raise_if_error,
+)
 
 
 class RemoteCopySource:
@@ -19,12 +27,15 @@ class RemoteCopySource:
 
     BEGIN_TIMEOUT_S = 120.0
     """The source reads its WAL segments once to begin."""
-    IDLE_TIMEOUT_S = 600.0
+    PIECE_TIMEOUT_S = 900.0
+    """For COPY_FETCH_BYTES: long, because either side may hold a copy to a low rate. A dead source is found sooner, by
+    keepalive."""
 
     def __init__(self, uuid: str, addresses: list[Address]) -> None:
         self._uuid = uuid
-        self._channel = grpc.insecure_channel(str(addresses[0]), options=CHANNEL_OPTIONS)
+        self._channel = grpc.insecure_channel(str(addresses[0]), options=COPY_CHANNEL_OPTIONS)
         self._stub = pb_grpc.CopyServiceStub(self._channel)  # type: ignore[no-untyped-call]
+        self._fetch = fetch_call(self._channel)
         self._lock = threading.Lock()
         self._calls: set[Any] = set()
         self._aborted = False
@@ -55,7 +66,12 @@ class RemoteCopySource:
         )
 
     def fetch(self, session_id: str, file: CopyFile, byte_offset: int, length_bytes: int) -> Iterator[bytes]:
-        """The chunks of one file in order, each checked against its own CRC."""
+        """The chunks of one file in order, each checked against its own CRC; asked for in bounded pieces."""
+        end = byte_offset + length_bytes
+        for start in range(byte_offset, end, limits.COPY_FETCH_BYTES):
+            yield from self._piece(session_id, file, start, min(limits.COPY_FETCH_BYTES, end - start))
+
+    def _piece(self, session_id: str, file: CopyFile, byte_offset: int, length_bytes: int) -> Iterator[bytes]:
         request = pb.FetchRequest(
             dest_uuid=self._uuid,
             session_id=session_id,
@@ -65,12 +81,11 @@ class RemoteCopySource:
             length_bytes=length_bytes,
         )
         expected = byte_offset
-        call = self._abortable(lambda: self._stub.Fetch(request, timeout=self.IDLE_TIMEOUT_S))
+        call = self._abortable(lambda: self._fetch(request, timeout=self.PIECE_TIMEOUT_S))
         try:
-            for chunk in call:
-                raise_if_error(chunk.error)
-                data = chunk.data  # Read once: each read of the field copies a megabyte.
-                if chunk.byte_offset != expected or google_crc32c.value(data) != chunk.crc:
+            for message in call:
+                found, data, crc = chunk_from_wire(message)
+                if found != expected or google_crc32c.value(data) != crc:
                     raise Refused(Code.CORRUPTION, "a chunk was damaged on its way", name=file.name, offset=expected)
                 expected += len(data)
                 yield data

@@ -21,7 +21,7 @@ from nyala.replica.base import (
 from nyala.replica.host import Phase
 from nyala.replica.raft import AppendEntries, ConfigEdit, EditKind, Message, RaftOptions
 from nyala.replica.rows import WriteMeta, crc32c, encode_batch
-from nyala.replica.rpc import SERVER_OPTIONS, pb_grpc
+from nyala.replica.rpc import SERVER_OPTIONS, add_copy_service
 from nyala.replica.server.channels import Channels
 from nyala.replica.server.copies import CopyJobs, CopyRequests
 from nyala.replica.server.copy_service import CopyServicer
@@ -112,7 +112,7 @@ class PairedServer:
         self.listener = grpc.aio.server(options=SERVER_OPTIONS)
         self.address = Address("127.0.0.1", self.listener.add_insecure_port("127.0.0.1:0"))
         self.requests = CopyRequests(self.manager, self.channels, self.address)
-        pb_grpc.add_CopyServiceServicer_to_server(_TracedCopies(self), self.listener)  # type: ignore[no-untyped-call]
+        add_copy_service(_TracedCopies(self), self.listener)
 
     def note(self, what: str, request: Any) -> None:
         self._pair.trace.append((self.name, what, request))

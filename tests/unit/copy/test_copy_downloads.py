@@ -1,0 +1,135 @@
+"""Downloads of a copy's files: synced beside the next chunks, durable on return, ended by the first failure."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterator
+
+import google_crc32c
+import pytest
+
+from nyala.replica.base import Corruption, DiskFailure
+from nyala.replica.copy import CopyFile, CopyManifest, FileKind
+from nyala.replica.copy.downloads import SYNC_BYTES, Downloads
+from tests.harness.copies import new_disk
+from tests.harness.sim_disk import SimDisk
+
+CHUNK = 1 << 20
+WAIT_S = 20.0
+
+
+class Files:
+    """A source of files of random bytes; `before(name, byte_offset)` runs before each chunk is handed out."""
+
+    def __init__(self, *sizes: int) -> None:
+        rng = random.Random(3)
+        self.content = {f"f{pos}": rng.randbytes(size) for pos, size in enumerate(sizes)}
+        self.offered = [
+            CopyFile(FileKind.BLOCK, name, len(data), google_crc32c.value(data)) for name, data in self.content.items()
+        ]
+        self.chunks = 0
+        self.before: Callable[[str, int], None] = lambda name, byte_offset: None
+
+    def begin(self, tablet_id: str, requestor_uuid: str, allow_leaderless: bool) -> CopyManifest:
+        raise AssertionError("a download begins no session")
+
+    def fetch(self, session_id: str, file: CopyFile, byte_offset: int, length_bytes: int) -> Iterator[bytes]:
+        for start in range(byte_offset, byte_offset + length_bytes, CHUNK):
+            self.before(file.name, start)
+            self.chunks += 1
+            yield self.content[file.name][start : start + CHUNK]
+
+    def end(self, session_id: str, success: bool) -> None:
+        raise AssertionError("a download ends no session")
+
+    def download(self, disk: SimDisk, streams: int) -> None:
+        disk.mkdir("data")
+        downloads = Downloads(
+            disk=disk, source=self, session_id="s", streams=streams, arrived=lambda length_bytes: None
+        )
+        downloads.run(self.offered, {name: f"data/{name}" for name in self.content})
+
+
+@pytest.mark.parametrize(("streams", "power_seed"), [(1, 1), (2, 1), (2, 2), (2, 3), (5, 4)])
+def test_downloads_are_whole_and_durable_on_return(streams: int, power_seed: int) -> None:
+    """Goal: row TC-51 with files that are synced beside the download. Method: files below, at and above the step of
+    syncs, also an empty one; after the run the power fails: every byte is there."""
+    files, disk = Files(0, 1, CHUNK, SYNC_BYTES, 2 * SYNC_BYTES + 5, 3), new_disk()
+    files.download(disk, streams)
+    disk.sync_dir("data")
+    disk.power_loss(random.Random(power_seed))
+    assert {name: disk.read(f"data/{name}") for name in files.content} == files.content
+
+
+def test_long_file_is_synced_while_it_arrives() -> None:
+    """Goal: the disk works while the network does. Method: the last chunk is handed out only once a sync of what came
+    before has begun; without that the download would end with a refusal to hand it out."""
+    files, disk, begun = Files(SYNC_BYTES + CHUNK), new_disk(), threading.Event()
+    disk.hook = lambda operation, path: begun.set() if operation == "datasync" else None
+    held: list[bool] = []
+
+    def before(name: str, byte_offset: int) -> None:
+        if byte_offset == SYNC_BYTES:
+            held.append(begun.wait(WAIT_S))
+
+    files.before = before
+    files.download(disk, 2)
+    assert held == [True]
+
+
+def test_next_file_arrives_while_the_one_before_is_synced() -> None:
+    """Goal: no stream waits for the disk's sync. Method: no sync of a file ends before the last file's last chunk was
+    handed out, on fewer streams than files."""
+    files, disk, all_sent = Files(CHUNK, CHUNK, CHUNK, CHUNK), new_disk(), threading.Event()
+    waited: list[bool] = []
+
+    def before(name: str, byte_offset: int) -> None:
+        if files.chunks == 3:
+            all_sent.set()
+
+    def hook(operation: str, path: str) -> None:
+        if operation == "sync" and path.startswith("data/"):
+            waited.append(all_sent.wait(WAIT_S))
+
+    files.before, disk.hook = before, hook
+    files.download(disk, 2)
+    assert waited == [True] * 4
+
+
+@pytest.mark.parametrize("operation", ["datasync", "sync"])
+def test_sync_that_fails_beside_a_download_fails_the_download(operation: str) -> None:
+    """Goal: no file counts as durable that is not. Method: EIO of a sync on the thread that syncs: run raises it."""
+    files, disk = Files(2 * SYNC_BYTES, 5, 6), new_disk()
+    disk.fail_on(operation, "data/f0", "EIO")
+    with pytest.raises(DiskFailure):
+        files.download(disk, 2)
+
+
+class Endless(Files):
+    """`f0` is of a million chunks, the second of which comes once the damaged `f1` was handed out."""
+
+    def __init__(self) -> None:
+        super().__init__(1_000_000, 1)
+        self.content["f1"] = bytes([self.content["f1"][0] ^ 1])
+        self._damaged = threading.Event()
+
+    def fetch(self, session_id: str, file: CopyFile, byte_offset: int, length_bytes: int) -> Iterator[bytes]:
+        if file.name == "f1":
+            self._damaged.set()
+            yield self.content["f1"]
+            return
+        yield self.content["f0"][:1]
+        assert self._damaged.wait(WAIT_S)
+        for start in range(1, length_bytes):
+            self.chunks += 1
+            yield self.content["f0"][start : start + 1]
+
+
+def test_failure_of_one_file_ends_the_others_at_their_next_chunk() -> None:
+    """Goal: a copy that has failed costs no more. Method: one file is damaged while another one has nearly a million
+    chunks to come: they are not all asked for."""
+    files = Endless()
+    with pytest.raises(Corruption, match="not what the source recorded"):
+        files.download(new_disk(), 2)
+    assert files.chunks < 999_999
