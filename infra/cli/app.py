@@ -13,7 +13,7 @@ from nyala.infra.local import StackError
 from nyala.pipeline import LettersUnreadable
 from nyala.replica.base import ReplicaError
 
-from . import bench, cluster, demo, dumps, feeds, job, letters, quarantine, sources, stack, tables
+from . import bench, cluster, demo, dumps, feeds, fs, job, letters, local_replica, quarantine, sources, stack, tables
 
 app = typer.Typer(
     name="nyala",
@@ -39,6 +39,8 @@ app.add_typer(cluster.copy_app, name="copy")
 app.add_typer(sources.app, name="source")
 app.add_typer(letters.app, name="dead-letter")
 app.add_typer(quarantine.app, name="quarantine")
+app.add_typer(fs.app, name="fs")
+app.add_typer(local_replica.app, name="local-replica")
 app.add_typer(dumps.wal_app, name="wal")
 app.add_typer(dumps.cmeta_app, name="cmeta")
 app.add_typer(dumps.superblock_app, name="superblock")

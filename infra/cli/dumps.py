@@ -9,11 +9,11 @@ import typer
 
 from nyala.replica.base import Corruption
 from nyala.replica.cmeta import FOLDER, CmetaView, cmeta_json, read_cmeta
+from nyala.replica.copy import parse_superblock
 from nyala.replica.disk import RealDisk
-from nyala.replica.wal import dump_segment
-from nyala.schemas import unframe
+from nyala.replica.wal import dump_segment, inspect_log
 
-from .context import Json, console, print_json, print_table
+from .context import Json, console, print_json, print_table, size_text
 
 wal_app = typer.Typer(help="write-ahead logs on this machine", no_args_is_help=True)
 cmeta_app = typer.Typer(help="consensus metadata files", no_args_is_help=True)
@@ -35,14 +35,34 @@ def dump_wal(
     for segment in segments:
         for item in dump_segment(RealDisk(segment.parent), segment.name):
             broken |= item["kind"] in ("damage", "newer") and not item.get("torn")
-            if as_json:
+            if as_json or item["kind"] == "header":
                 found.append({"segment": segment.name, **item})
-            else:
+            if not as_json:
                 _print_item(segment.name, item)
+    whole = _judge_log(path, found[0].get("tablet_id", "") if found else "") if path.is_dir() else {}
     if as_json:
-        print_json(found)
-    if broken:
+        print_json([*found, whole] if whole else found)
+    elif whole:
+        _print_item("log", whole)
+    if broken or whole.get("kind") == "damage":
         raise typer.Exit(1)
+
+
+def _judge_log(folder: Path, tablet_id: str) -> dict[str, Any]:
+    """What a start would make of the segments together: a gap between two, or damage that later entries follow."""
+    try:
+        view = inspect_log(RealDisk(folder.parent), folder.name, tablet_id)
+    except Corruption as error:
+        return {"kind": "damage", "byte_offset": error.values.get("byte_offset", 0), "what": str(error)}
+    found: dict[str, Any] = {
+        "kind": "log", "byte_offset": view.size_bytes, "first_index": view.first_index, "last": view.last,
+        "segments": len(view.segments),
+    }  # fmt: skip
+    if view.torn:
+        found["torn"] = view.torn
+    if view.withheld is not None:
+        found |= {"kind": "damage", "withheld": view.withheld, "what": "an entry that may be acknowledged is damaged"}
+    return found
 
 
 def _print_item(segment: str, item: dict[str, Any]) -> None:
@@ -51,15 +71,6 @@ def _print_item(segment: str, item: dict[str, Any]) -> None:
     console.print(
         f"{segment} @{item['byte_offset']:<10} [{colour}]{item['kind']:<7}[/] {rest}", highlight=False, soft_wrap=True
     )
-
-
-def _dump_framed(name: str, path: Path) -> None:
-    try:
-        value = unframe(name, path.read_bytes())
-    except (ValueError, EOFError) as error:
-        typer.echo(f"{path}: {error}", err=True)
-        raise typer.Exit(1) from error
-    print_json(value)
 
 
 @cmeta_app.command("dump")
@@ -122,6 +133,29 @@ def print_cmeta(
 @superblock_app.command("dump")
 def dump_superblock(
     path: Annotated[Path, typer.Argument(help="<server>/tablet-meta/<tablet id>", exists=True, dir_okay=False)],
+    as_json: Json = False,
 ) -> None:
-    """Print data state, blocks and ledger."""
-    _dump_framed("superblock", path)
+    """Print data state, flush, ledger and blocks of one file; exit status 1 and what is wrong where, if damaged.
+
+    --json prints the record as it is stored.
+    """
+    superblock = parse_superblock(path.read_bytes(), str(path))
+    if as_json:
+        print_json(superblock.to_avro())
+        return
+    sources, clients = superblock.ledger["sources"], superblock.ledger["clients"]
+    rows = [
+        ("tablet", superblock.tablet_id),
+        ("table", f"{superblock.table_name} ({superblock.table_id})"),
+        ("data state", superblock.data_state.name),
+        ("last logged OpId", superblock.last_logged or ""),
+        ("quarantine", superblock.quarantine),
+        ("flushed", superblock.flush_opid),
+        ("schema versions", ", ".join(str(s.schema_id) for s in superblock.table_schemas)),
+        ("ledger", f"{len(sources)} sources, {len(clients)} clients"),
+        ("next block", superblock.next_block),
+        ("log generation", superblock.wal_generation),
+    ]
+    print_table("superblock", ("field", "value"), rows)
+    blocks = [(b.name, size_text(b.length_bytes), b.rows, b.level, f"{b.crc:08x}") for b in superblock.blocks]
+    print_table("blocks", ("file", "size", "rows", "level", "crc32c"), blocks)

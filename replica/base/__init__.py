@@ -6,7 +6,7 @@ from .crash_points import CRASH_EXIT_CODE, CrashPoints
 from .errors import Applied, Code, Corruption, DiskFailure, InvariantViolation, Refused, ReplicaError, RowCode
 from .ids import ZERO_OPID, Address, DataState, Entry, EntryKind, Member, OpId, RaftConfig, is_uuid, new_uuid
 from .protocols import Clock, Disk, DiskFile, Post, Rng
-from .time import LOGICAL_BITS, MAX_HYBRID_TIME, HybridClock, hybrid_from_us, us_of_hybrid
+from .time import LOGICAL_BITS, MAX_HYBRID_TIME, HybridClock, SystemClock, hybrid_from_us, us_of_hybrid
 
 __all__ = [
     "CRASH_EXIT_CODE",
@@ -35,6 +35,7 @@ __all__ = [
     "ReplicaError",
     "Rng",
     "RowCode",
+    "SystemClock",
     "check",
     "hybrid_from_us",
     "is_uuid",

@@ -7,6 +7,7 @@ one server, and is pushed forward by every timestamp that is received.
 from __future__ import annotations
 
 import threading
+import time
 
 from .protocols import Clock
 
@@ -22,6 +23,18 @@ def hybrid_from_us(wall_us: int) -> int:
 def us_of_hybrid(hybrid_time: int) -> int:
     """Wall-clock microseconds of a hybrid time."""
     return hybrid_time >> LOGICAL_BITS
+
+
+class SystemClock:
+    """`Clock` of the host. Concurrency: any thread."""
+
+    def wall_us(self) -> int:
+        """Microseconds since 1970."""
+        return time.time_ns() // 1000
+
+    def monotonic_us(self) -> int:
+        """Microseconds that never go back and count suspends."""
+        return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
 
 
 class HybridClock:

@@ -12,12 +12,21 @@ from typing import Any
 
 import grpc.aio
 
-from nyala.replica.base import Address, Code, InvariantViolation, Member, OpId, RaftConfig, Refused, ReplicaError
+from nyala.replica.base import (
+    Address,
+    Code,
+    InvariantViolation,
+    Member,
+    OpId,
+    RaftConfig,
+    Refused,
+    ReplicaError,
+    SystemClock,
+)
 from nyala.replica.disk import RealDisk, lock_root
 from nyala.replica.peers import PeerNetwork, PeerServicer
 from nyala.replica.rpc import SERVER_OPTIONS, pb_grpc
 
-from .clock import SystemClock
 from .forming import form
 from .governor import Governor
 from .group import CatalogGroup

@@ -1,6 +1,29 @@
 """The tablet server process: tablet manager, services, heartbeats, maintenance."""
 
-from .instance import Instance, join_cluster, open_or_format
+from .instance import (
+    FOLDERS,
+    INSTANCE,
+    PROMISES,
+    Instance,
+    format_directory,
+    join_cluster,
+    open_or_format,
+    read_instance,
+)
 from .options import ServerOptions
+from .remote_source import RemoteCopySource
+from .replay_watch import ReplayWatch
 
-__all__ = ["Instance", "ServerOptions", "join_cluster", "open_or_format"]
+__all__ = [
+    "FOLDERS",
+    "INSTANCE",
+    "PROMISES",
+    "Instance",
+    "RemoteCopySource",
+    "ReplayWatch",
+    "ServerOptions",
+    "format_directory",
+    "join_cluster",
+    "open_or_format",
+    "read_instance",
+]

@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from nyala.replica.base import Clock, Code, Corruption, Disk, Refused, new_uuid
 from nyala.schemas import frame, unframe
 
-_PATH = "instance"
-FOLDERS = ("tablet-meta", "consensus-meta", "wals", "data", "quarantine", "replay")
+INSTANCE = "instance"
+TABLET_SERVER = "TABLET_SERVER"
+PROMISES = ("tablet-meta", "consensus-meta", "wals")
+"""Folders without which a server does not know what it has promised."""
+FOLDERS = (*PROMISES, "data", "quarantine", "replay")
 
 
 @dataclass(frozen=True)
@@ -21,26 +24,55 @@ class Instance:
     created_us: int
 
 
-def open_or_format(disk: Disk, clock: Clock, *, kind: str = "TABLET_SERVER", uuid: str = "") -> Instance:
+def read_instance(disk: Disk) -> Instance | None:
+    """The identity in a directory, None if it has none; Corruption if it is damaged or of a format to come."""
+    if not disk.exists(INSTANCE):
+        return None
+    try:
+        value = unframe("instance", disk.read(INSTANCE))
+    except (ValueError, EOFError) as error:
+        raise Corruption("the instance file is damaged", path=disk.real_path(INSTANCE), error=str(error)) from error
+    return Instance(value["uuid"], value["kind"], value["cluster_id"], value["created_us"])
+
+
+def format_directory(disk: Disk, clock: Clock, *, kind: str = TABLET_SERVER, uuid: str = "") -> Instance:
+    """Give an empty directory its identity, a fresh uuid unless one is given, and its folders.
+
+    Refused ALREADY_EXISTS if it has one; Corruption if the identity is missing beside data: it is never guessed,
+    because a server that forgot its votes must not answer under its old name
+    [kudu raft-tablet-copy, "Other Failure Recovery"].
+    """
+    if disk.exists(INSTANCE):
+        raise Refused(Code.ALREADY_EXISTS, "the directory has an identity already", path=disk.real_path(INSTANCE))
+    left = [f"{folder}/{name}" for folder in FOLDERS for name in disk.listdir(folder)][:1]
+    if left:
+        raise Corruption("the instance file is missing beside data; wipe the whole directory", found=left[0])
+    for folder in FOLDERS:
+        disk.mkdir(folder)
+    instance = Instance(uuid or new_uuid(), kind, "", clock.wall_us())
+    _save(disk, instance)
+    return instance
+
+
+def open_or_format(disk: Disk, clock: Clock, *, kind: str = TABLET_SERVER, uuid: str = "") -> Instance:
     """The identity of the directory; an empty directory gets a fresh one.
 
-    Corruption if the file is damaged, of another kind, or missing beside tablets: an identity is never guessed, because
-    a server that forgot its votes must not answer under its old name [kudu raft-tablet-copy, "Other Failure Recovery"].
+    Corruption if the file is damaged, of another kind, missing beside tablets, or if the folder of the metadata or of
+    the logs is missing: a disk is lost then, and with it promises [kudu raft-tablet-copy, "Other Failure Recovery"].
     """
-    if disk.exists(_PATH):
-        try:
-            value = unframe("instance", disk.read(_PATH))
-        except (ValueError, EOFError) as error:
-            raise Corruption("the instance file is damaged", path=disk.real_path(_PATH), error=str(error)) from error
-        if value["kind"] != kind:
-            raise Corruption("the directory belongs to a server of another kind", kind=value["kind"], wanted=kind)
-        instance = Instance(value["uuid"], value["kind"], value["cluster_id"], value["created_us"])
-    else:
-        left = [f"{folder}/{name}" for folder in FOLDERS for name in disk.listdir(folder)][:1]
-        if left:
-            raise Corruption("the instance file is missing beside data; wipe the whole directory", found=left[0])
-        instance = Instance(uuid or new_uuid(), kind, "", clock.wall_us())
-        _save(disk, instance)
+    instance = read_instance(disk)
+    if instance is None:
+        return format_directory(disk, clock, kind=kind, uuid=uuid)
+    if instance.kind != kind:
+        raise Corruption("the directory belongs to a server of another kind", kind=instance.kind, wanted=kind)
+    lost = [folder for folder in PROMISES if not disk.exists(folder)]
+    if lost:
+        raise Corruption(
+            "a folder that held promises is gone: mount its disk again, or end this server's identity with "
+            "`nyala fs wipe`",
+            lost=", ".join(lost),
+            uuid=instance.uuid,
+        )
     for folder in FOLDERS:
         disk.mkdir(folder)
     return instance
@@ -69,4 +101,4 @@ def _save(disk: Disk, instance: Instance) -> None:
         "incompatible_features": [],
         "reserved": b"",
     }
-    disk.replace(_PATH, frame("instance", value))
+    disk.replace(INSTANCE, frame("instance", value))

@@ -8,7 +8,6 @@ import logging
 import os
 import signal
 import sys
-import time
 from collections.abc import Awaitable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -24,6 +23,7 @@ from nyala.replica.base import (
     HybridClock,
     Refused,
     ReplicaError,
+    SystemClock,
 )
 from nyala.replica.disk import RealDisk, lock_root, raise_open_files_limit
 from nyala.replica.host import Replica
@@ -55,16 +55,6 @@ EXIT_FATAL = 70
 """The disk failed, or an invariant did: the process must not go on."""
 HAND_OVER_S = 2.0
 STOP_S = 10.0
-
-
-class SystemClock:
-    """The host's clocks."""
-
-    def wall_us(self) -> int:
-        return time.time_ns() // 1000
-
-    def monotonic_us(self) -> int:
-        return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
 
 
 class TabletServer:

@@ -1,6 +1,6 @@
 """One data tablet: memory store, sorted blocks, versions, the ledger; deterministic `apply`."""
 
-from .block_file import data_trouble
+from .block_file import data_trouble, verify_file
 from .ledger import ClientResult, Ledger, SourceState
 from .results import ApplyResult, FlushResult
 from .scan import COUNT_SCHEMA, Scan
@@ -22,4 +22,5 @@ __all__ = [
     "data_trouble",
     "superblock_path",
     "sweep_orphans",
+    "verify_file",
 ]

@@ -1,4 +1,4 @@
-"""Operators' tools: looking at a cluster, and judging what is seen."""
+"""Operators' tools: looking at a cluster or at a stopped server's files, judging what is seen, mending offline."""
 
 from .check import (
     ClusterView,
@@ -12,28 +12,52 @@ from .check import (
     judge,
     replica_json,
 )
+from .fs import KINDS, WipePlan, format_root, identity, need_server_directory, plan_wipe, wipe
+from .fs_check import DirectoryView, check_directory, directory_json, remove_orphans, tablet_json
+from .local_replica import connect_source, copy_replica, erase, last_promised, make_tombstone
 from .moves import has_moved, list_copies
+from .tablet_files import FileFinding, TabletFiles, read_tablet
 from .verify import ReplicaSum, judge_compared, only_tables, plan_text, readable, table_lines, to_read, with_sums
 
 __all__ = [
+    "KINDS",
     "ClusterView",
+    "DirectoryView",
+    "FileFinding",
     "Finding",
     "MasterView",
     "ReplicaSum",
     "ReplicaView",
     "Severity",
+    "TabletFiles",
+    "WipePlan",
     "as_json",
     "ask_masters",
+    "check_directory",
+    "connect_source",
+    "copy_replica",
+    "directory_json",
+    "erase",
+    "format_root",
     "gather",
     "has_moved",
+    "identity",
     "judge",
     "judge_compared",
+    "last_promised",
     "list_copies",
+    "make_tombstone",
+    "need_server_directory",
     "only_tables",
     "plan_text",
+    "plan_wipe",
+    "read_tablet",
     "readable",
+    "remove_orphans",
     "replica_json",
     "table_lines",
+    "tablet_json",
     "to_read",
+    "wipe",
     "with_sums",
 ]

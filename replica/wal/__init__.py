@@ -1,6 +1,7 @@
 """The write-ahead log: Avro segments, group commit, recovery of a torn tail, anchors and log GC."""
 
 from .dump import dump_segment
+from .inspect import LogView, inspect_log
 from .log import Log
 from .options import WalOptions
 from .records import Anchor, Pin, Replay, SegmentInfo
@@ -9,6 +10,7 @@ from .reservation import OnDurable, Reservation
 __all__ = [
     "Anchor",
     "Log",
+    "LogView",
     "OnDurable",
     "Pin",
     "Replay",
@@ -16,4 +18,5 @@ __all__ = [
     "SegmentInfo",
     "WalOptions",
     "dump_segment",
+    "inspect_log",
 ]

@@ -8,6 +8,7 @@ from typing import Any
 from nyala.replica.base import ZERO_OPID, Corruption, Disk, Entry
 
 from .format import HEADER_BYTES_MAX, decode_header
+from .recovery import is_segment_name
 from .scan import walk
 
 
@@ -25,6 +26,9 @@ def dump_segment(disk: Disk, path: str) -> Iterator[dict[str, Any]]:
         size = file.size()
         data = file.pread(HEADER_BYTES_MAX, 0)
         if not any(data):
+            if is_segment_name(name):  # it got its name when its header was synced
+                what = "a segment was emptied: its header is gone"
+                yield {"kind": "damage", "byte_offset": 0, "what": what, "torn": False, "kept": 0, "withheld": None}
             yield {"kind": "tail", "byte_offset": 0, "zero_bytes": size}
             return
         try:

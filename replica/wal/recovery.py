@@ -30,6 +30,11 @@ def segment_name(number: int) -> str:
     return f"wal-{number:09d}"
 
 
+def is_segment_name(name: str) -> bool:
+    """Whether a file of that name has, or had, a header."""
+    return _NAME.match(name) is not None
+
+
 @dataclass
 class Recovered:
     """What a folder holds. All of it is durable, and closed."""
@@ -52,14 +57,14 @@ def recover(disk: Disk, folder: str, tablet_id: str) -> Recovered:
     disk.mkdir(folder)
     if disk.exists(f"{folder}/{TEMP_NAME}"):
         disk.remove(f"{folder}/{TEMP_NAME}")
-    out, broken = _read_all(disk, folder, tablet_id)
+    out, broken = read_all(disk, folder, tablet_id)
     if broken is not None:
         info, damage = broken
         if damage.withheld is not None:
             _save_withheld(disk, folder, damage.withheld)
         if damage.kept:
             _rewrite_end(disk, f"{folder}/{info.name}", out.headers[info.number], damage)
-            out, again = _read_all(disk, folder, tablet_id)
+            out, again = read_all(disk, folder, tablet_id)
             if again is not None:
                 raise Corruption("a repaired segment does not read back", **_where(*again))
     _settle(disk, folder, out)
@@ -67,7 +72,7 @@ def recover(disk: Disk, folder: str, tablet_id: str) -> Recovered:
     return out
 
 
-def _read_all(disk: Disk, folder: str, tablet_id: str) -> tuple[Recovered, tuple[SegmentInfo, Damage] | None]:
+def read_all(disk: Disk, folder: str, tablet_id: str) -> tuple[Recovered, tuple[SegmentInfo, Damage] | None]:
     """Everything that is whole, and the damaged end if there is one. Changes nothing."""
     out = Recovered()
     broken: tuple[SegmentInfo, Damage] | None = None
@@ -154,8 +159,8 @@ def _save_withheld(disk: Disk, folder: str, withheld: OpId) -> None:
     disk.replace(f"{folder}/{WITHHELD_NAME}", body + _CRC.pack(google_crc32c.value(body)))
 
 
-def _load_withheld(disk: Disk, folder: str, last: OpId) -> OpId | None:
-    """The OpId of an earlier or the present damage, until the log has reached its index again."""
+def read_withheld(disk: Disk, folder: str) -> OpId | None:
+    """The mark that an earlier start left, if there is one; Corruption if it cannot be read."""
     path = f"{folder}/{WITHHELD_NAME}"
     if not disk.exists(path):
         return None
@@ -166,9 +171,15 @@ def _load_withheld(disk: Disk, folder: str, last: OpId) -> OpId | None:
     magic, term, index = _WITHHELD.unpack(body)
     if magic != _WITHHELD_MAGIC:
         raise Corruption("the mark of a withheld entry is of another format", path=path)
-    if last.index < index:
-        return OpId(term, index)
-    disk.remove(path)
+    return OpId(term, index)
+
+
+def _load_withheld(disk: Disk, folder: str, last: OpId) -> OpId | None:
+    """The OpId of an earlier or the present damage, until the log has reached its index again."""
+    withheld = read_withheld(disk, folder)
+    if withheld is None or last.index < withheld.index:
+        return withheld
+    disk.remove(f"{folder}/{WITHHELD_NAME}")
     return None
 
 

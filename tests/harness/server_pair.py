@@ -17,6 +17,7 @@ from nyala.replica.base import (
     OpId,
     RaftConfig,
     Refused,
+    SystemClock,
 )
 from nyala.replica.host import Phase
 from nyala.replica.raft import AppendEntries, ConfigEdit, EditKind, Message, RaftOptions
@@ -29,7 +30,6 @@ from nyala.replica.server.hosted import HostedTablet
 from nyala.replica.server.lanes import LoopPost
 from nyala.replica.server.manager import TabletManager
 from nyala.replica.server.options import ServerOptions
-from nyala.replica.server.process import SystemClock
 from nyala.replica.server.remote_source import RemoteCopySource
 from tests.harness.copies import SOURCE_UUID, TABLET, TARGET_UUID, new_disk, superblock
 from tests.harness.rows import batch

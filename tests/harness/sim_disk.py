@@ -361,10 +361,15 @@ class SimDisk:
     def sync_dir(self, path: str) -> None:
         self.called("sync_dir", path)
         with self.lock:
-            self._commit([name for name, _ in self._pending if name.rpartition("/")[0] == path])
-            self._durable_folders = {
-                n for n in self._durable_folders if n in self._folders or n.rpartition("/")[0] != path
-            }
+            prefix = f"{path}/" if path else ""
+
+            def reached(name: str) -> bool:
+                """In the folder itself, or below a folder that was removed from it."""
+                child = prefix + name[len(prefix) :].partition("/")[0]
+                return name.startswith(prefix) and (child == name or child not in self._folders)
+
+            self._commit([name for name, _ in self._pending if reached(name)])
+            self._durable_folders = {n for n in self._durable_folders if n in self._folders or not reached(n)}
 
     def size(self, path: str) -> int:
         with self.lock:

@@ -32,7 +32,7 @@ ALLOWED: dict[str, set[str]] = {
     "replica.steer": BASE | {"replica.rpc", "replica.client"},
     "replica.server": LAYERS_0_4 | {"replica.peers"},
     "replica.master": LAYERS_0_4 | {"replica.peers", "replica.steer"},
-    "replica.tools": LAYERS_0_4,
+    "replica.tools": LAYERS_0_4 | {"replica.server"},
     "replica.api": BASE | {"replica.client", "replica.rows"},
     "pipeline": BASE
     | {"replica.client", "replica.steer", "replica.policy", "replica.rows", "replica.rpc", "infra.jars"},

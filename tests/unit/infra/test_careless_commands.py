@@ -68,6 +68,24 @@ LINES = [
     ("wal dump .", "holds no segment"),
     ("cmeta dump file", "shorter than"),
     ("superblock dump file", "shorter than"),
+    ("cmeta print .", "holds no consensus metadata"),
+    ("fs uuid nowhere", "there is no directory nowhere"),
+    ("fs uuid .", "has no identity"),
+    ("fs uuid file", "there is no directory file"),
+    ("fs check nowhere", "there is no such directory"),
+    ("fs check .", "no server's directory"),
+    ("fs wipe . --yes", "no server's directory"),
+    ("fs wipe file --yes", "no such directory"),
+    ("fs format .", "the directory is not empty"),
+    ("fs format file", "file is no directory"),
+    ("fs format new --kind client", "--kind is one of"),
+    ("fs format new --uuid 12", "a uuid is 32"),
+    ("local-replica list nowhere", "there is no such directory"),
+    ("local-replica dump . t", "no server's directory"),
+    ("local-replica delete . t --yes", "no server's directory"),
+    ("local-replica delete . t --clean-unsafe --yes", "no server's directory"),
+    ("local-replica copy-from . t nowhere", "is not an address"),
+    ("local-replica copy-from . t " + NOBODY, "no server's directory"),
     ("bench nosuch", "nosuch"),
     ("bench load --local --rows -1", "--rows"),
     ("demo --dir file --events 10", "no stack can live in"),
@@ -89,6 +107,7 @@ def test_careless_command_line_gets_one_line_and_no_traceback(
     assert status != 0
     assert says in " ".join((said.out + said.err).replace("│", " ").split())
     assert not (folder / ".nyala").exists() or "up" in line
+    assert not (folder / ".lock").exists() or "format" in line
 
 
 JOB_LINES = [

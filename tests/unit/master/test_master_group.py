@@ -10,9 +10,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from nyala.replica.base import Address, Code, Corruption, Member, OpId, RaftConfig, Refused
+from nyala.replica.base import Address, Code, Corruption, Member, OpId, RaftConfig, Refused, SystemClock
 from nyala.replica.disk import RealDisk
-from nyala.replica.master.clock import SystemClock
 from nyala.replica.master.group import CatalogGroup
 from nyala.replica.master.identity import open_identity
 

@@ -1,0 +1,185 @@
+"""`nyala local-replica list | dump | delete | copy-from`: single replicas in the directory of a stopped server."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+from nyala.replica import tools
+from nyala.replica.base import Address, DataState, Disk
+from nyala.replica.copy import CopyProgress
+from nyala.replica.tablet import Superblock
+
+from .context import Json, console, print_json, print_table, size_text
+from .offline import Root, Tablet, Yes, ask, print_findings, replica_cells, stopped
+
+app = typer.Typer(help="replicas of a stopped server", no_args_is_help=True)
+REDRAW_S = 0.2
+
+
+@app.command("list")
+def list_replicas(root: Root, as_json: Json = False) -> None:
+    """List the tablets of a directory with what each promised. Reads logs; `nyala fs check` reads blocks, too."""
+    with stopped(root) as disk:
+        found = [tools.read_tablet(disk, t, blocks=False) for t in Superblock.list_tablets(disk)]
+    if as_json:
+        print_json([tools.tablet_json(t) for t in found])
+        return
+    rows = [
+        (*replica_cells(t), size_text(t.log.size_bytes if t.log else 0), size_text(t.block_bytes),
+         escape("; ".join(f.what for f in t.findings)))
+        for t in found
+    ]  # fmt: skip
+    print_table("replicas", ("tablet", "table", "state", "term", "last", "log", "blocks", "trouble"), rows)
+
+
+@app.command("dump")
+def dump_replica(root: Root, tablet: Tablet, as_json: Json = False) -> None:
+    """Print one replica: state, promises, log segments, blocks; exit status 1 if a part of it is damaged."""
+    with stopped(root) as disk:
+        _need(disk, tablet)
+        found = tools.read_tablet(disk, tablet)
+    if as_json:
+        print_json(tools.tablet_json(found))
+    else:
+        _print_replica(found)
+    if any(f.severity is tools.Severity.ERROR for f in found.findings):
+        raise typer.Exit(1)
+
+
+def _print_replica(found: tools.TabletFiles) -> None:
+    superblock, cmeta, log = found.superblock, found.cmeta, found.log
+    if superblock is not None:
+        console.print(
+            f"{superblock.data_state.name} replica of {superblock.table_name}, flushed to {superblock.flush_opid}, "
+            f"last logged {found.last_opid or '?'}"
+            + (f", earlier data in {superblock.quarantine}" if superblock.quarantine else ""),
+            highlight=False,
+        )
+    if cmeta is not None:
+        members = " ".join(m.uuid[:8] + ("" if m.votes else " (no vote)") for m in cmeta.config.members)
+        console.print(
+            f"term {cmeta.term}, vote {cmeta.voted_for or 'not given'}, config {cmeta.config.opid}: {members}",
+            highlight=False,
+        )
+    if log is not None:
+        segments = [(s.name, s.first_index, s.last_index, size_text(s.length_bytes)) for s in log.segments]
+        print_table("log", ("segment", "first", "last", "size"), segments)
+    if superblock is not None and superblock.blocks:
+        rows = [
+            (path, size_text(length), b.rows if path == b.name else "", b.level, f"{crc:08x}")
+            for b in superblock.blocks
+            for path, length, crc in b.files
+        ]
+        print_table("blocks", ("file", "size", "rows", "level", "crc32c"), rows)
+    print_findings(found.findings)
+
+
+@app.command("delete")
+def delete_replica(
+    root: Root,
+    tablet: Tablet,
+    clean_unsafe: Annotated[
+        bool,
+        typer.Option("--clean-unsafe", help="forget term, vote and last logged OpId too: the server may vote twice"),
+    ] = False,
+    yes: Yes = False,
+    as_json: Json = False,
+) -> None:
+    """Make a replica a tombstone: its data goes to quarantine, term, vote and last logged OpId stay for ever.
+
+    With --clean-unsafe nothing stays. A group that counts on what this server acknowledged or voted may then lose data.
+    """
+    with stopped(root) as disk:
+        if clean_unsafe:
+            whose = tools.identity(disk).uuid
+            ask(f"erase {tablet} and everything that server {whose} promised for it, for good?", yes)
+            removed = tools.erase(disk, tablet)
+            if as_json:
+                print_json({"tablet_id": tablet, "removed": removed})
+            else:
+                typer.echo(f"erased {tablet}: {len(removed)} files and folders")
+            return
+        _need(disk, tablet)
+        ask(f"make the replica of {tablet} a tombstone? Its data goes to quarantine.", yes)
+        tombstone = tools.make_tombstone(disk, tablet)
+    if as_json:
+        print_json(
+            {"tablet_id": tablet, "data_state": tombstone.data_state.name, "last_logged": str(tombstone.last_logged),
+             "quarantine": tombstone.quarantine}
+        )  # fmt: skip
+        return
+    kept = f", data in {tombstone.quarantine}" if tombstone.quarantine else ""
+    typer.echo(f"{tablet} is {tombstone.data_state.name}: last logged OpId {tombstone.last_logged}{kept}")
+
+
+@app.command("copy-from")
+def copy_from(
+    root: Root,
+    tablet: Tablet,
+    source: Annotated[str, typer.Argument(help="host:port of the tablet server that leads the tablet")],
+    allow_leaderless: Annotated[
+        bool, typer.Option("--allow-leaderless", help="unsafe: also from a source that does not lead")
+    ] = False,
+    yes: Yes = False,
+    as_json: Json = False,
+) -> None:
+    """Copy a tablet from a live server into a stopped server's directory. What is there goes to quarantine first."""
+    try:
+        address = Address.parse(source)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    with stopped(root) as disk:
+        uuid = tools.identity(disk).uuid
+        if Superblock.exists(disk, tablet) and Superblock.load(disk, tablet).data_state is DataState.READY:
+            ask(f"replace the replica of {tablet} on {uuid}? Its data goes to quarantine.", yes)
+        door = tools.connect_source(address)
+        try:
+            with _shown(quiet=as_json) as progress:
+                ready = tools.copy_replica(
+                    disk, tablet, uuid, door, allow_leaderless=allow_leaderless, progress=progress
+                )
+        finally:
+            door.close()
+    if as_json:
+        print_json(
+            {"tablet_id": tablet, "server": uuid, "flushed": str(ready.flush_opid), "bytes": progress.bytes_done}
+        )
+        return
+    typer.echo(f"copied {tablet} to {uuid}: {size_text(progress.bytes_done)}; the server's next start runs it")
+
+
+@contextmanager
+def _shown(*, quiet: bool) -> Iterator[CopyProgress]:
+    """A copy's progress, drawn while the context lasts."""
+    progress, over = CopyProgress(), threading.Event()
+    with Progress(
+        TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn(),
+        console=console, transient=True, disable=quiet or not console.is_terminal,
+    ) as bar:  # fmt: skip
+        task = bar.add_task("BEGIN", total=None)
+
+        def draw() -> None:
+            while not over.wait(REDRAW_S):
+                bar.update(
+                    task, description=progress.phase, completed=progress.bytes_done, total=progress.bytes_total or None
+                )
+
+        painter = threading.Thread(target=draw, name="copy-progress", daemon=True)
+        painter.start()
+        try:
+            yield progress
+        finally:
+            over.set()
+            painter.join()
+
+
+def _need(disk: Disk, tablet: str) -> None:
+    if not Superblock.exists(disk, tablet):
+        raise typer.BadParameter(f"{tablet} has no superblock here: `nyala local-replica list` shows what is here")

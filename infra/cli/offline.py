@@ -1,0 +1,52 @@
+"""What the commands on a stopped server's directory share: its lock, a question before harm, findings for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from nyala.replica import tools
+from nyala.replica.disk import RealDisk, lock_stopped
+
+from .context import console
+
+Root = Annotated[Path, typer.Argument(help="directory of a stopped server, e.g. .nyala/server-1")]
+Tablet = Annotated[str, typer.Argument(help="tablet id")]
+Yes = Annotated[bool, typer.Option("--yes", help="do not ask")]
+_COLOURS = {"ERROR": "red", "WARNING": "yellow"}
+
+
+@contextmanager
+def stopped(root: Path) -> Iterator[RealDisk]:
+    """The files of a server that does not run, locked as long as the context lasts."""
+    tools.need_server_directory(root)
+    with lock_stopped(root):
+        yield RealDisk(root)
+
+
+def ask(question: str, yes: bool) -> None:
+    """Go on only if told to; otherwise the command ends, and nothing was done."""
+    if not yes:
+        typer.confirm(question, abort=True)
+
+
+def print_findings(findings: Sequence[tools.FileFinding]) -> None:
+    """What is wrong, one line each, errors first."""
+    for found in findings:
+        colour = _COLOURS[found.severity]
+        text = f"[{colour}]{found.severity:<7}[/] {escape(found.path)}: {escape(found.what)}"
+        console.print(text, highlight=False, soft_wrap=True)
+    if not findings:
+        console.print("[green]every file is whole[/]")
+
+
+def replica_cells(found: tools.TabletFiles) -> tuple[object, ...]:
+    """Tablet, table, state, term, last OpId: the cells that every list of replicas begins with."""
+    superblock, cmeta = found.superblock, found.cmeta
+    table, state = (superblock.table_name, superblock.data_state.name) if superblock is not None else ("", "?")
+    return found.tablet_id, table, state, cmeta.term if cmeta is not None else "?", found.last_opid or "?"

@@ -1,0 +1,92 @@
+"""A server's directory as a whole: format it, say whose it is, end its identity. Offline; the caller holds its lock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nyala.replica.base import Code, Corruption, Disk, Refused, SystemClock, is_uuid
+from nyala.replica.disk import RealDisk
+from nyala.replica.server import FOLDERS, INSTANCE, Instance, format_directory, read_instance
+
+KINDS = {"tablet-server": "TABLET_SERVER", "master": "MASTER"}
+"""As commands spell them -> as the file `instance` does."""
+
+
+def need_server_directory(root: Path) -> None:
+    """Refused NOT_FOUND unless something a server made is in `root`: any other directory is left alone, unlocked."""
+    if not root.is_dir():
+        raise Refused(Code.NOT_FOUND, "there is no such directory", root=str(root))
+    if not any((root / name).exists() for name in (INSTANCE, *FOLDERS)):
+        raise Refused(Code.NOT_FOUND, "this is no server's directory: nothing in it is ours", root=str(root))
+
+
+def identity(disk: Disk) -> Instance:
+    """Whose directory it is; Refused NOT_FOUND if it was never formatted, Corruption if the file is damaged."""
+    found = read_instance(disk)
+    if found is None:
+        raise Refused(Code.NOT_FOUND, "the directory has no identity: no server ever ran here", path=disk.real_path(""))
+    return found
+
+
+def format_root(root: Path, *, kind: str, uuid: str = "") -> Instance:
+    """Give an empty directory, which is made if absent, an identity; the caller locks it.
+
+    Refused INVALID_ARGUMENT for a uuid that is none, ALREADY_EXISTS for a directory that is anybody's or holds
+    anything.
+    """
+    if uuid and not is_uuid(uuid):
+        raise Refused(Code.INVALID_ARGUMENT, "a uuid is 32 hexadecimal digits in lower case", uuid=uuid)
+    disk = RealDisk(root)
+    others = sorted(p.name for p in root.iterdir() if not p.name.startswith(".") and p.name not in (*FOLDERS, INSTANCE))
+    if others:
+        raise Refused(Code.ALREADY_EXISTS, "the directory is not empty", path=str(root), found=others[0])
+    return format_directory(disk, SystemClock(), kind=kind, uuid=uuid)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WipePlan:
+    """What a wipe would remove: names in the root, in this order, and what goes with them."""
+
+    uuid: str
+    """Of the identity that ends; empty if the file is missing or damaged, which a wipe mends."""
+    names: tuple[str, ...]
+    kept: tuple[str, ...]
+    """Names that no server made; they stay."""
+    tablets: int
+    size_bytes: int
+
+
+def plan_wipe(root: Path) -> WipePlan:
+    """Look only. Refused NOT_FOUND for a directory that holds nothing a server made: it may be anybody's."""
+    need_server_directory(root)
+    present = {p.name for p in root.iterdir()}
+    # The identity goes first: cut off half-way, the rest has none, and no server starts on it until the wipe is done.
+    ours = [name for name in (INSTANCE, f".{INSTANCE}.tmp", *FOLDERS) if name in present]
+    try:
+        found = read_instance(RealDisk(root))
+    except Corruption:
+        found = None
+    tablets = root / "tablet-meta"
+    return WipePlan(
+        uuid=found.uuid if found else "",
+        names=tuple(ours),
+        kept=tuple(sorted(n for n in present - set(ours) if n != ".lock")),
+        tablets=sum(1 for p in tablets.iterdir() if not p.name.startswith(".")) if tablets.is_dir() else 0,
+        size_bytes=sum(p.stat().st_size for name in ours for p in _files(root / name)),
+    )
+
+
+def wipe(disk: Disk, names: Sequence[str]) -> None:
+    """Remove what a plan names, its first name durably before the others."""
+    for name in names:
+        if name.endswith((INSTANCE, ".tmp")):
+            disk.remove(name)
+        else:
+            disk.remove_tree(name)
+        disk.sync_dir("")
+
+
+def _files(path: Path) -> list[Path]:
+    return [p for p in path.rglob("*") if p.is_file()] if path.is_dir() else [path]

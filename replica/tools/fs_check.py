@@ -1,0 +1,156 @@
+"""Every file of a stopped server's directory: is it whole, does it belong, does somebody name it?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from nyala.replica.base import Corruption, Disk, DiskFailure
+from nyala.replica.cmeta import FOLDER as CMETA
+from nyala.replica.cmeta import cmeta_json
+from nyala.replica.copy import list_quarantine, named_blocks, wal_folder
+from nyala.replica.server import FOLDERS, INSTANCE, PROMISES, Instance, read_instance
+from nyala.replica.tablet import Superblock, sweep_orphans
+
+from .check import Severity
+from .tablet_files import FileFinding, TabletFiles, read_tablet
+
+_NAMES_OF_OURS = frozenset({INSTANCE, *FOLDERS})
+
+
+@dataclass(kw_only=True)
+class DirectoryView:
+    """A whole directory as it lies there."""
+
+    instance: Instance | None
+    tablets: list[TabletFiles]
+    findings: list[FileFinding] = field(default_factory=list)
+    """Of files that are no single tablet's."""
+    orphans: list[str] = field(default_factory=list)
+    """Files in `data/` that no superblock names, live or quarantined."""
+
+    @property
+    def all_findings(self) -> list[FileFinding]:
+        """Errors first, then by path."""
+        found = self.findings + [f for t in self.tablets for f in t.findings]
+        return sorted(found, key=lambda f: (f.severity is not Severity.ERROR, f.path, f.what))
+
+    @property
+    def healthy(self) -> bool:
+        """Whether a server that starts on it would serve every tablet and has forgotten nothing."""
+        return not any(f.severity is Severity.ERROR for f in self.all_findings)
+
+
+def check_directory(
+    disk: Disk, *, blocks: bool = True, progress: Callable[[str, int], None] = lambda path, size: None
+) -> DirectoryView:
+    """Read everything once and change nothing; with `blocks` also every byte of every block."""
+    findings: list[FileFinding] = []
+
+    def note(severity: Severity, path: str, what: object) -> None:
+        findings.append(FileFinding(severity=severity, path=path, what=str(what)))
+
+    instance = None
+    try:
+        instance = read_instance(disk)
+        if instance is None:
+            note(Severity.ERROR, INSTANCE, "the identity is missing: no server starts here")
+    except Corruption as error:
+        note(Severity.ERROR, INSTANCE, error)
+    for folder in PROMISES:
+        if instance is not None and not disk.exists(folder):
+            note(Severity.ERROR, folder, "the folder is missing: what this server promised is lost, no server starts")
+    tablets = [
+        read_tablet(disk, tablet_id, blocks=blocks, progress=progress) for tablet_id in Superblock.list_tablets(disk)
+    ]
+    for tablet in tablets:
+        if instance is not None and tablet.cmeta is not None and tablet.cmeta.uuid != instance.uuid:
+            tablet.error(f"{CMETA}/{tablet.tablet_id}", f"it holds the promises of server {tablet.cmeta.uuid}")
+    known = {t.tablet_id for t in tablets}
+    for name in disk.listdir(CMETA):
+        if name not in known:
+            note(Severity.WARNING, f"{CMETA}/{name}", "metadata of a tablet that is not here: a copy will heed it")
+    for name in disk.listdir("wals"):
+        if name not in known:
+            note(Severity.WARNING, wal_folder(name), "a log that no superblock names: a copy will put it aside")
+    for name in disk.listdir(""):
+        if name not in _NAMES_OF_OURS:
+            note(Severity.WARNING, name, "no server makes a file of this name")
+    view = DirectoryView(instance=instance, tablets=tablets, findings=findings)
+    _look_for_orphans(disk, view)
+    for kept in list_quarantine(disk):
+        if kept.error:
+            note(Severity.WARNING, kept.path, f"the quarantined superblock cannot be read: {kept.error}")
+    return view
+
+
+def _look_for_orphans(disk: Disk, view: DirectoryView) -> None:
+    try:
+        named = named_blocks(disk)
+    except (Corruption, DiskFailure) as error:
+        what = f"no orphan is told from a block, because a superblock that may name it cannot be read: {error}"
+        view.findings.append(FileFinding(severity=Severity.WARNING, path="data", what=what))
+        return
+    view.orphans = [f"data/{name}" for name in disk.listdir("data") if f"data/{name}" not in named]
+    for path in view.orphans:
+        what = f"no superblock names these {disk.size(path)} bytes: the next start, or --repair, removes them"
+        view.findings.append(FileFinding(severity=Severity.WARNING, path=path, what=what))
+
+
+def remove_orphans(disk: Disk) -> list[str]:
+    """Remove the files in `data/` that nobody names; the removed paths. Corruption if anything may name them."""
+    return sweep_orphans(disk, named_blocks(disk))
+
+
+def tablet_json(tablet: TabletFiles) -> dict[str, Any]:
+    """One tablet for a program."""
+    superblock, log = tablet.superblock, tablet.log
+    return {
+        "tablet_id": tablet.tablet_id,
+        "table": superblock.table_name if superblock else None,
+        "data_state": superblock.data_state.name if superblock else None,
+        "last_logged": str(tablet.last_opid) if tablet.last_opid is not None else None,
+        "flushed": str(superblock.flush_opid) if superblock else None,
+        "quarantine": superblock.quarantine if superblock else None,
+        "consensus_metadata": cmeta_json(tablet.cmeta) if tablet.cmeta else None,
+        "log": log
+        and {
+            "first_index": log.first_index,
+            "last": str(log.last),
+            "withheld": str(log.withheld) if log.withheld else None,
+            "segments": [
+                {"name": s.name, "first_index": s.first_index, "last_index": s.last_index, "bytes": s.length_bytes}
+                for s in log.segments
+            ],
+        },
+        "blocks": [
+            {"path": path, "bytes": length, "crc32c": f"{crc:08x}", "rows": b.rows, "level": b.level}
+            for b in (superblock.blocks if superblock else ())
+            for path, length, crc in b.files
+        ],
+        "findings": [finding_json(f) for f in tablet.findings],
+    }
+
+
+def finding_json(finding: FileFinding) -> dict[str, Any]:
+    """One finding for a program."""
+    return {
+        "severity": finding.severity,
+        "tablet_id": finding.tablet_id or None,
+        "path": finding.path,
+        "what": finding.what,
+    }
+
+
+def directory_json(view: DirectoryView) -> dict[str, Any]:
+    """A whole directory for a program."""
+    return {
+        "uuid": view.instance.uuid if view.instance else None,
+        "kind": view.instance.kind if view.instance else None,
+        "cluster_id": view.instance.cluster_id if view.instance else None,
+        "healthy": view.healthy,
+        "findings": [finding_json(f) for f in view.all_findings],
+        "orphans": view.orphans,
+        "tablets": [tablet_json(t) for t in view.tablets],
+    }

@@ -1,0 +1,176 @@
+"""One replica on a stopped server: made a tombstone, erased on demand, or copied anew from a live server. Offline.
+
+The caller holds the directory's lock. The rules are the server's own: what it would do at its start is done first, a
+deletion is its six steps, a copy its six steps. The promises of a tablet outlive everything here but `erase`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import grpc
+
+from nyala.replica.base import (
+    ZERO_OPID,
+    Address,
+    Code,
+    Corruption,
+    DataState,
+    Disk,
+    OpId,
+    Refused,
+)
+from nyala.replica.cmeta import ConsensusMeta, path_of
+from nyala.replica.copy import (
+    CopyProgress,
+    CopySource,
+    FollowerCopy,
+    delete_replica,
+    named_blocks,
+    purge_quarantine,
+    settle_at_startup,
+    wal_folder,
+)
+from nyala.replica.rpc import CHANNEL_OPTIONS, pb, pb_grpc
+from nyala.replica.server import RemoteCopySource, ReplayWatch
+from nyala.replica.tablet import Superblock, block_names, superblock_path
+from nyala.replica.wal import Log
+
+IDENTITY_TIMEOUT_S = 10.0
+
+
+def make_tombstone(disk: Disk, tablet_id: str) -> Superblock:
+    """Delete a replica as its server would: data to quarantine, and term, vote and last logged OpId are kept for ever.
+
+    A tombstone is returned as it is. Refused TABLET_NOT_FOUND; Corruption if the superblock cannot be read: what it
+    promised is then not known, and only `erase` removes it.
+    """
+    superblock = settle_at_startup(disk, Superblock.load(disk, tablet_id))
+    if superblock.data_state is DataState.DELETED:
+        return superblock
+    superblock = delete_replica(disk, superblock, last_promised(disk, superblock), stop=lambda: None)
+    ReplayWatch(disk).forget(tablet_id)
+    return superblock
+
+
+def last_promised(disk: Disk, superblock: Superblock) -> OpId:
+    """The last OpId that a replica at rest may have acknowledged; a log's torn end is cut, as at a start.
+
+    Of a log that cannot be read, the flush and the committed config are lower bounds; a vote floor at the present term
+    then keeps the tombstone from voting on a log it may have forgotten.
+    """
+    if superblock.data_state is not DataState.READY:
+        return superblock.last_logged or ZERO_OPID
+    tablet_id, flushed = superblock.tablet_id, superblock.flush_opid
+    try:
+        if not disk.exists(wal_folder(tablet_id)):
+            raise Corruption("the log's folder is missing", tablet=tablet_id)
+        log, replay = Log.open(disk, wal_folder(tablet_id), tablet_id, threaded=False)
+        log.close()
+        return max(replay.last, flushed, replay.withheld or ZERO_OPID)
+    except Corruption:
+        if not ConsensusMeta.exists(disk, tablet_id):
+            return flushed
+        cmeta = ConsensusMeta.load(disk, tablet_id)
+        cmeta.raise_vote_floor(cmeta.term)
+        return max(flushed, cmeta.committed_config.opid)
+
+
+def erase(disk: Disk, tablet_id: str) -> list[str]:
+    """Remove everything of one tablet, promises included, under a uuid that goes on; the removed paths, sorted.
+
+    Unsafe: the server may vote twice in one term and forget what it acknowledged. Blocks that another superblock names
+    stay; if one cannot be read, blocks stay too, and a later start sweeps what nobody names. The consensus metadata go
+    last: cut off half-way, the promises still stand. Refused TABLET_NOT_FOUND if there is nothing.
+    """
+    places = [superblock_path(tablet_id), path_of(tablet_id), wal_folder(tablet_id)]
+    if not any(disk.exists(p) for p in places):
+        raise Refused(Code.TABLET_NOT_FOUND, "nothing of this tablet is here", tablet=tablet_id)
+    removed: list[str] = []
+    mine: frozenset[str] = frozenset()
+    if Superblock.exists(disk, tablet_id):
+        try:
+            mine = block_names(Superblock.load(disk, tablet_id))
+            removed += purge_quarantine(disk, tablet_id)
+        except Corruption:
+            mine = frozenset()
+        disk.remove(superblock_path(tablet_id))
+        disk.sync_dir(superblock_path(tablet_id).rpartition("/")[0])
+        removed.append(superblock_path(tablet_id))
+    if mine:
+        for path in sorted(mine - named_blocks(disk)):
+            if disk.exists(path):
+                disk.remove(path)
+                removed.append(path)
+    for path, is_folder in ((wal_folder(tablet_id), True), (path_of(tablet_id), False)):
+        if disk.exists(path):
+            if is_folder:
+                disk.remove_tree(path)
+            else:
+                disk.remove(path)
+            disk.sync_dir(path.rpartition("/")[0])
+            removed.append(path)
+    ReplayWatch(disk).forget(tablet_id)
+    return sorted(removed)
+
+
+def copy_replica(
+    disk: Disk,
+    tablet_id: str,
+    uuid: str,
+    source: CopySource,
+    *,
+    allow_leaderless: bool = False,
+    progress: CopyProgress | None = None,
+) -> Superblock:
+    """Copy a tablet from `source` into the directory of server `uuid`: COPY.1 to COPY.5, as its server would.
+
+    The source must lead, unless `allow_leaderless`, and hold everything that this directory acknowledged. A READY
+    replica goes to quarantine first. A copy that fails leaves a tombstone, or nothing where nothing was; COPY.1 not
+    reached, everything is as it was.
+    """
+
+    def local() -> Superblock | None:
+        if not Superblock.exists(disk, tablet_id):
+            return None
+        return settle_at_startup(disk, Superblock.load(disk, tablet_id))
+
+    def clear(admit: Callable[[OpId, int], None]) -> Superblock | None:
+        current = local()
+        if current is None:
+            return None
+        last = last_promised(disk, current)
+        admit(last, _term(disk, tablet_id))
+        return delete_replica(disk, current, last, stop=lambda: None)
+
+    before = local()
+    ready = FollowerCopy(
+        disk=disk,
+        tablet_id=tablet_id,
+        uuid=uuid,
+        source=source,
+        kept_last_opid=last_promised(disk, before) if before is not None else ZERO_OPID,
+        kept_term=_term(disk, tablet_id),
+        clear=clear,
+        allow_leaderless=allow_leaderless,
+        progress=progress,
+    ).run()
+    ReplayWatch(disk).forget(tablet_id)
+    return ready
+
+
+def _term(disk: Disk, tablet_id: str) -> int:
+    return ConsensusMeta.load(disk, tablet_id).term if ConsensusMeta.exists(disk, tablet_id) else 0
+
+
+def connect_source(address: Address) -> RemoteCopySource:
+    """The door to the tablet server at `address`, whoever it says it is; Refused UNAVAILABLE if nobody answers."""
+    with grpc.insecure_channel(str(address), options=CHANNEL_OPTIONS) as channel:
+        stub = pb_grpc.TabletServiceStub(channel)  # type: ignore[no-untyped-call]
+        try:
+            reply = stub.GetIdentity(pb.Empty(), timeout=IDENTITY_TIMEOUT_S)
+        except grpc.RpcError as error:
+            raise Refused(
+                Code.UNAVAILABLE, "no tablet server answers there", address=str(address), status=error.code().name
+            ) from error
+    return RemoteCopySource(reply.uuid, [address])

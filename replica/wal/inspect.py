@@ -1,0 +1,54 @@
+"""What a start would find in a log's folder, without changing anything in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nyala.replica.base import Disk, OpId
+
+from .index import TermRuns
+from .records import SegmentInfo
+from .recovery import read_all, read_withheld
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogView:
+    """A log as it lies there. Whole blocks only: what a start would save of a broken last block is not counted."""
+
+    segments: tuple[SegmentInfo, ...]
+    terms: TermRuns
+    withheld: OpId | None = None
+    """An entry at the end that may have been acknowledged and cannot be read: the replica would not vote."""
+    torn: str = ""
+    """What a start would cut from the end, and where."""
+
+    @property
+    def first_index(self) -> int:
+        """0 if there is none."""
+        return self.terms.first_index
+
+    @property
+    def last(self) -> OpId:
+        """ZERO_OPID if there is none."""
+        return self.terms.last
+
+    @property
+    def size_bytes(self) -> int:
+        """Content of all segments."""
+        return sum(s.length_bytes for s in self.segments)
+
+
+def inspect_log(disk: Disk, folder: str, tablet_id: str) -> LogView:
+    """Read every byte of a closed log; Corruption says which segment is broken and where, as `Log.open` would."""
+    found, broken = read_all(disk, folder, tablet_id)
+    withheld = read_withheld(disk, folder)
+    if withheld is not None and found.index.terms.last.index >= withheld.index:
+        withheld = None
+    torn = ""
+    if broken is not None:
+        info, damage = broken
+        if damage.withheld is not None:
+            withheld = max(damage.withheld, withheld or damage.withheld)
+        else:
+            torn = f"{damage.what}: {info.name} byte {damage.byte_offset}"
+    return LogView(segments=tuple(found.segments), terms=found.index.terms, withheld=withheld, torn=torn)

@@ -1,0 +1,320 @@
+"""Tools on the files of a stopped server: what they find, what they keep, and what a death in the middle leaves."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nyala.replica.base import Code, Corruption, DataState, OpId, Refused
+from nyala.replica.cmeta import ConsensusMeta, path_of
+from nyala.replica.copy import delete_replica, wal_folder
+from nyala.replica.server import FOLDERS, INSTANCE, format_directory, open_or_format, read_instance
+from nyala.replica.tablet import Superblock
+from nyala.replica.tools import (
+    DirectoryView,
+    Severity,
+    check_directory,
+    copy_replica,
+    directory_json,
+    erase,
+    format_root,
+    identity,
+    make_tombstone,
+    plan_wipe,
+    remove_orphans,
+    wipe,
+)
+from tests.harness.copies import (
+    SOURCE_UUID,
+    TABLET,
+    TARGET_UUID,
+    RestingReplica,
+    Source,
+    TestClock,
+    cmeta_bytes,
+    data_files,
+    new_disk,
+    superblock,
+    wal_places,
+)
+from tests.harness.sim_disk import SimCrash, SimDisk
+
+WAL = wal_folder(TABLET)
+SEGMENT = f"{WAL}/wal-000000001"
+
+
+def stopped_server(uuid: str = SOURCE_UUID) -> tuple[SimDisk, OpId]:
+    """A directory with one READY replica: a block, a log behind it, a vote; and its log's last OpId."""
+    disk = new_disk()
+    format_directory(disk, TestClock(), uuid=uuid)
+    replica = RestingReplica(disk, uuid)
+    replica.write([1, 2], "a")
+    replica.tablet.flush()
+    last = replica.write([2, 3], "b", term=4)
+    replica.cmeta.save_hard_state(5, "c" * 32)
+    replica.close()
+    return disk, last
+
+
+def errors(view: DirectoryView) -> list[str]:
+    return [f"{f.path}: {f.what}" for f in view.all_findings if f.severity is Severity.ERROR]
+
+
+def warnings(view: DirectoryView) -> list[str]:
+    return [f"{f.path}: {f.what}" for f in view.all_findings if f.severity is Severity.WARNING]
+
+
+def test_whole_directory_has_no_finding_and_is_not_changed() -> None:
+    """Goal: no false alarm, and a look is a look. Method: check a replica with block, log and vote; compare all files;
+    the document for programs says what the replica promised."""
+    disk, last = stopped_server()
+    files = {path: disk.read(path) for folder in (*FOLDERS, "") for path in _below(disk, folder)}
+    view = check_directory(disk)
+    assert view.healthy and not view.all_findings
+    assert {path: disk.read(path) for path in files} == files
+    document = directory_json(view)
+    (tablet,) = document["tablets"]
+    assert (document["uuid"], document["healthy"]) == (SOURCE_UUID, True)
+    assert (tablet["last_logged"], tablet["data_state"]) == (str(last), "READY")
+    assert tablet["consensus_metadata"]["term"] == 5 and len(tablet["blocks"]) == 2
+    assert tablet["log"]["first_index"] == 1
+
+
+def _below(disk: SimDisk, folder: str) -> list[str]:
+    names = [f"{folder}/{name}" if folder else name for name in disk.listdir(folder)]
+    return [n for n in names if not disk.listdir(n) and n not in FOLDERS]
+
+
+def _flip(path: str, at: int) -> Callable[[SimDisk], None]:
+    return lambda disk: disk.corrupt(path, at)
+
+
+def _block(disk: SimDisk) -> str:
+    return f"data/{data_files(disk)[0]}"
+
+
+DAMAGE: list[tuple[str, Callable[[SimDisk], None], str]] = [
+    ("identity damaged", _flip(INSTANCE, 30), "instance: the instance file is damaged"),
+    ("identity gone", lambda d: d.remove(INSTANCE), "instance: the identity is missing"),
+    ("superblock", _flip(f"tablet-meta/{TABLET}", 40), f"tablet-meta/{TABLET}: the superblock cannot be read"),
+    ("metadata", _flip(path_of(TABLET), 25), f"consensus-meta/{TABLET}: consensus metadata does not read back"),
+    ("metadata gone", lambda d: d.remove(path_of(TABLET)), "term and vote are forgotten"),
+    ("log", _flip(SEGMENT, 1400), f"{WAL}: a segment is damaged (segment=wal-000000001, byte_offset="),
+    ("log emptied", lambda d: d.poke(SEGMENT, bytes(4096)), f"{WAL}: a segment was emptied"),
+    ("log gone", lambda d: d.remove_tree(WAL), f"{WAL}: the log's folder is missing"),
+    ("block", lambda d: d.corrupt(_block(d), 100), "a block's file has another CRC-32C"),
+    ("block gone", lambda d: d.remove(_block(d)), "a block's file is missing"),
+    ("metadata's folder", lambda d: d.remove_tree("consensus-meta"), "consensus-meta: the folder is missing"),
+]
+
+
+@pytest.mark.parametrize(("harm", "says"), [d[1:] for d in DAMAGE], ids=[d[0] for d in DAMAGE])
+def test_damaged_file_is_an_error_that_names_it(harm: Callable[[SimDisk], None], says: str) -> None:
+    """Goal: every kind of file is looked at, and what is wrong is told with its place. Method: damage one at a time."""
+    disk, _ = stopped_server()
+    harm(disk)
+    view = check_directory(disk)
+    assert not view.healthy
+    assert any(says in error for error in errors(view)), errors(view)
+    assert not directory_json(view)["healthy"]
+
+
+def test_older_metadata_beside_a_newer_log_is_an_error() -> None:
+    """Goal: a file restored from a backup is told from a whole one. Method: put the first version of the consensus
+    metadata, of term 1, beside a log of term 4; then another server's metadata."""
+    disk, _ = stopped_server()
+    disk.remove(path_of(TABLET))
+    ConsensusMeta.create(disk, TABLET, SOURCE_UUID, RestingReplica(new_disk()).cmeta.committed_config, 1)
+    assert any("term 1 is below the log's, 4" in e for e in errors(check_directory(disk)))
+    disk.remove(path_of(TABLET))
+    ConsensusMeta.create(disk, TABLET, TARGET_UUID, RestingReplica(new_disk()).cmeta.committed_config, 9)
+    assert any(f"promises of server {TARGET_UUID}" in e for e in errors(check_directory(disk)))
+
+
+def test_untidiness_is_a_warning_and_only_orphans_are_removed_on_demand() -> None:
+    """Goal: what the next start puts in order is no failure. Method: an orphaned block, metadata and a log without a
+    superblock, a stranger's file, a torn end, a copy and a deletion that were cut off; then remove the orphans."""
+    disk, last = stopped_server()
+    disk.poke("data/other-000001.arrow", b"orphan")
+    disk.poke("consensus-meta/gone", disk.read(path_of(TABLET)))
+    disk.mkdir("wals/gone")
+    disk.poke("notes.txt", b"mine")
+    disk.poke(SEGMENT, disk.read(SEGMENT) + b"\x02\x40torn")
+    superblock(tablet_id="half", data_state=DataState.COPYING, last_logged=OpId(3, 3)).save(disk)
+    view = check_directory(disk)
+    assert view.healthy, errors(view)
+    for says in (
+        "data/other-000001.arrow",
+        "consensus-meta/gone",
+        "wals/gone",
+        "notes.txt",
+        "cuts the end",
+        "was cut off",
+    ):
+        assert any(says in w for w in warnings(view)), says
+    assert remove_orphans(disk) == view.orphans == ["data/other-000001.arrow"]
+    disk.arm("delete.4")
+    with pytest.raises(SimCrash):
+        delete_replica(disk, Superblock.load(disk, TABLET), last, stop=lambda: None)
+    disk.restart()
+    view = check_directory(disk)
+    assert view.healthy and any("a deletion was cut off" in w for w in warnings(view))
+    disk.corrupt(f"tablet-meta/{TABLET}", 40)
+    view = check_directory(disk)
+    assert not view.orphans and any("no orphan is told from a block" in w for w in warnings(view))
+
+
+def test_deleted_replica_keeps_what_it_promised() -> None:
+    """Goal: rows TC-13 and TC-36 hold for the tool as for the server. Method: delete offline: state, last logged OpId
+    of the log, term and vote; the quarantine has the log; again is a no-op."""
+    disk, last = stopped_server()
+    promises = cmeta_bytes(disk)
+    tombstone = make_tombstone(disk, TABLET)
+    assert (tombstone.data_state, tombstone.last_logged) == (DataState.DELETED, last)
+    assert cmeta_bytes(disk) == promises and wal_places(disk) == [f"{tombstone.quarantine}/wal"]
+    assert make_tombstone(disk, TABLET) == tombstone
+    assert check_directory(disk).healthy
+    with pytest.raises(Refused) as refused:
+        make_tombstone(disk, "nowhere")
+    assert refused.value.code is Code.TABLET_NOT_FOUND
+
+
+def test_deleted_replica_with_a_damaged_log_abstains() -> None:
+    """Goal: a tombstone never votes on less than was acknowledged. Method: damage the last entry, then the middle: the
+    withheld OpId is kept; a log that cannot be read brings a vote floor at the present term."""
+    disk, last = stopped_server()
+    disk.corrupt(SEGMENT, len(disk.read(SEGMENT).rstrip(b"\0")) - 40)
+    assert make_tombstone(disk, TABLET).last_logged == last
+    assert ConsensusMeta.load(disk, TABLET).vote_floor_term == 0
+    disk, last = stopped_server()
+    disk.corrupt(SEGMENT, 1400)
+    kept = make_tombstone(disk, TABLET)
+    assert kept.last_logged is not None and kept.last_logged < last
+    assert ConsensusMeta.load(disk, TABLET).vote_floor_term == 5
+
+
+@pytest.mark.parametrize("state", ["READY", "DELETED", "damaged superblock", "no superblock"])
+def test_erased_replica_leaves_nothing_and_its_neighbour_everything(state: str) -> None:
+    """Goal: `--clean-unsafe` forgets one tablet and one only. Method: erase a READY replica, a tombstone, one with a
+    damaged superblock and one whose erasure died after the superblock; a neighbour's files stay byte for byte."""
+    disk, _ = stopped_server()
+    neighbour = superblock(tablet_id="neighbour")
+    neighbour.save(disk)
+    ConsensusMeta.create(disk, "neighbour", SOURCE_UUID, ConsensusMeta.load(disk, TABLET).committed_config)
+    disk.mkdir("wals/neighbour")
+    disk.poke("data/neighbour-000001.arrow", b"block")
+    if state == "DELETED":
+        make_tombstone(disk, TABLET)
+    elif state == "damaged superblock":
+        disk.corrupt(f"tablet-meta/{TABLET}", 40)
+    elif state == "no superblock":
+        disk.remove(f"tablet-meta/{TABLET}")
+    erase(disk, TABLET)
+    assert Superblock.list_tablets(disk) == ["neighbour"]
+    assert disk.listdir("consensus-meta") == ["neighbour"] and disk.listdir("wals") == ["neighbour"]
+    assert disk.exists("data/neighbour-000001.arrow") and Superblock.load(disk, "neighbour") == neighbour
+    if state in ("READY", "DELETED"):
+        assert data_files(disk) == ["neighbour-000001.arrow"] and not disk.listdir("quarantine")
+    with pytest.raises(Refused):
+        erase(disk, TABLET)
+
+
+def test_replica_copied_offline_is_the_source_and_keeps_its_own_promises() -> None:
+    """Goal: the offline copy obeys the follower's rules. Method: copy over nothing, over a READY replica that voted,
+    and from a source that lags: equal rows, own vote kept, old data in quarantine, the lagging one refused."""
+    source = RestingReplica(new_disk())
+    source.write([7], "new", term=6)
+    source.cmeta.save_hard_state(6, None)
+    source.tablet.flush()
+    blank = new_disk()
+    format_directory(blank, TestClock(), uuid=TARGET_UUID)
+    disk, last = stopped_server(TARGET_UUID)
+    ahead = Source(source)
+    with pytest.raises(Refused, match="ends below"):
+        lagging = RestingReplica(new_disk())
+        lagging.write([1], "old", term=1)
+        copy_replica(disk, TABLET, TARGET_UUID, Source(lagging).door)
+    assert Superblock.load(disk, TABLET).data_state is DataState.READY
+    for target in (blank, disk):
+        ready = copy_replica(target, TABLET, TARGET_UUID, ahead.door)
+        assert ready.data_state is DataState.READY
+        replica = RestingReplica(target, TARGET_UUID)
+        assert replica.rows() == {7: "new"}
+        replica.close()
+        meta = ConsensusMeta.load(target, TABLET)
+        assert (meta.uuid, meta.term, meta.voted_for) == (TARGET_UUID, 6, None)
+        assert check_directory(target).healthy
+    assert last < OpId(6, 1)
+    assert [p.split("-0")[0] for p in wal_places(disk)] == [f"quarantine/{TABLET}"] and not blank.listdir("quarantine")
+    with pytest.raises(Refused, match="leader"):
+        copy_replica(disk, TABLET, TARGET_UUID, Source(source, is_leader=False).door)
+
+
+def test_offline_copy_that_fails_leaves_the_tombstone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a source that dies half-way leaves no half replica. Method: its session is gone at the first fetch."""
+    source = RestingReplica(new_disk())
+    source.write([7], "new", term=6)
+    source.cmeta.save_hard_state(6, None)
+    source.tablet.flush()
+    disk, last = stopped_server(TARGET_UUID)
+    door = Source(source).door
+    fetch = door.fetch
+    monkeypatch.setattr(door, "fetch", lambda session, *rest: fetch("another session", *rest))
+    with pytest.raises(Refused) as refused:
+        copy_replica(disk, TABLET, TARGET_UUID, door)
+    assert refused.value.code is Code.EXPIRED
+    left = Superblock.load(disk, TABLET)
+    assert (left.data_state, left.last_logged) == (DataState.DELETED, last)
+    assert check_directory(disk).healthy
+
+
+def test_formatted_directory_has_an_identity_and_is_not_formatted_again(tmp_path: Path) -> None:
+    """Goal: an identity is given once. Method: format, again, with a uuid, a bad one, beside a stranger's file."""
+    made = format_root(tmp_path / "a", kind="MASTER", uuid="d" * 32)
+    assert (made.uuid, made.kind) == ("d" * 32, "MASTER")
+    with pytest.raises(Refused) as refused:
+        format_root(tmp_path / "a", kind="MASTER")
+    assert refused.value.code is Code.ALREADY_EXISTS
+    with pytest.raises(Refused) as refused:
+        format_root(tmp_path / "b", kind="MASTER", uuid="D" * 32)
+    assert refused.value.code is Code.INVALID_ARGUMENT
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "thesis.tex").write_text("mine")
+    with pytest.raises(Refused, match="not empty"):
+        format_root(tmp_path / "c", kind="TABLET_SERVER")
+    with pytest.raises(Refused, match="nothing in it is ours"):
+        plan_wipe(tmp_path / "c")
+    assert (tmp_path / "c" / "thesis.tex").read_text() == "mine"
+
+
+@pytest.mark.parametrize("operation", range(1, 8))
+def test_wipe_that_dies_leaves_no_server_that_could_start(operation: int) -> None:
+    """Row TC-72. Goal: an identity never outlives its promises. Method: the n-th removal of a wipe dies, with power:
+    the server refuses to start, or is a new one with nothing left; the wipe is done again, and the uuid is new."""
+    disk, _ = stopped_server()
+    names = (INSTANCE, *FOLDERS)
+    seen = 0
+
+    def die(called: str, path: str) -> None:
+        nonlocal seen
+        seen += called in ("remove", "remove_tree")
+        if seen == operation:
+            raise SimCrash(path)
+
+    disk.hook = die
+    with pytest.raises(SimCrash):
+        wipe(disk, names)
+    disk.hook = None
+    disk.power_loss(random.Random(operation))
+    if operation == 1:
+        assert identity(disk).uuid == SOURCE_UUID, "nothing was removed yet"
+    else:
+        assert read_instance(disk) is None
+        if any(disk.listdir(folder) for folder in FOLDERS):
+            with pytest.raises(Corruption, match="wipe the whole directory"):
+                open_or_format(disk, TestClock())
+    wipe(disk, [name for name in names if disk.exists(name)])
+    assert open_or_format(disk, TestClock()).uuid not in (SOURCE_UUID, "")
