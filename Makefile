@@ -9,7 +9,7 @@ SHELL  := /bin/bash
 
 export NYALA_CACHE ?= $(CURDIR)/.cache
 
-.PHONY: help setup jars demo test test-fast lint format mutants bench clean
+.PHONY: help setup jars demo test sim test-fast lint format mutants bench clean
 
 help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,8 +34,12 @@ demo: setup ## a million real flight events down the whole road, with kills on t
 
 test: setup ## every test, as CI runs them
 	$(PY) -m pytest -q -n 2 -m "not process and not spark and not e2e" --durations=5
+	$(PY) -m tests.sim
 	$(PY) -m pytest -q -n 2 --dist loadfile -m "process" --durations=10
 	$(PY) -m pytest -q -m "spark or e2e" --durations=10
+
+sim: $(STAMP) ## simulated histories from seeds, as CI runs them; more with `python -m tests.sim --overnight`
+	$(PY) -m tests.sim
 
 test-fast: $(STAMP) ## tests without processes, Spark or Kafka: under two minutes
 	$(PY) -m pytest -q -n 2 -m "not process and not spark and not e2e"

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from nyala.replica.base import DataState, Member, OpId, Refused, ReplicaError
-from nyala.replica.raft import ConfigEdit, EditKind, RaftCore, Role
+from nyala.replica.raft import ConfigEdit, EditKind, RaftCore, Role, lease
 from nyala.replica.raft.options import CLOCK_DRIFT_PERCENT
 from tests.harness.raft_net import OPTIONS, Net, Node, config_of
 from tests.harness.raft_verify import Violation
@@ -25,21 +25,9 @@ NAMES = "abcdefghijkl"
 SAFETY_TICKS = 240
 LIVENESS_TICKS = 400
 MARKS = (
-    *(
-        "lost",
-        "doubled",
-        "late",
-        "cut",
-        "cut one way",
-        "paused",
-        "woke leading",
-        "crashed",
-        "torn",
-        "damaged",
-        "healed",
-    ),
-    *("truncated", "log GC", "evicted", "copied", "changed", "promoted", "rolled back", "transferred"),
-    *("two leaders", "read by lease", "read by a round", "read refused"),
+    *("drop", "duplicate", "reorder", "partition", "one-way cut", "pause", "power loss", "torn write", "torn tail"),
+    *("woke leading", "lease loss", "healed", "truncated", "log GC", "evicted", "tablet copy", "config change"),
+    *("promotion", "rolled back", "transfer", "two leaders", "read by lease", "read by a round", "read refused"),
 )
 PATIENT = replace(OPTIONS, heartbeat_ticks=2, election_ticks_min=12, election_ticks_max=24)
 """Time enough for a leader to be elected over slow disks and ways, and for a stale one to go on beside it."""
@@ -53,6 +41,9 @@ class SimNet(Net):
         self.due: list[tuple[int, int, object]] = []
         self.clock = 0
         self.order = 0
+        self.delivered = 0
+        self.leased: dict[str, int] = {}
+        """Who held a lease at its last tick, and in which term."""
         rng = random.Random(f"swarm/{seed}")
         voters = rng.choice([1, 2, 3, 3, 3, 4, 5])
         options = replace(PATIENT, append_gather_bytes=rng.choice([0, 0, 200, 64 << 10]))
@@ -91,15 +82,15 @@ class SimNet(Net):
         copies = 1
         if not self.healed:
             if self.rng.random() < self.loss:
-                self.marks["lost"] += 1
+                self.marks["drop"] += 1
                 return
             copies += self.rng.random() < self.double
-            self.marks["doubled"] += copies - 1
+            self.marks["duplicate"] += copies - 1
         for _ in range(copies):
             late = 0 if self.healed or not self.delay else self.rng.randint(0, self.delay)
             if not self.healed and self.delay and self.rng.random() < 0.02:
                 late += 15
-                self.marks["late"] += 1
+                self.marks["reorder"] += 1
             self.order += 1
             heapq.heappush(self.due, (self.clock + 1 + late, self.order, msg))
 
@@ -119,6 +110,7 @@ class SimNet(Net):
                 self.order += 1
                 heapq.heappush(self.due, (self.clock + 1, self.order, msg))
                 continue
+            self.delivered += 1
             self.deliver(msg)  # type: ignore[arg-type]
         for uuid in sorted(self.nodes):
             node = self.nodes[uuid]
@@ -135,7 +127,15 @@ class SimNet(Net):
         for _ in range(min(2, node.clock - node.ticked)):
             node.core.tick(node.now)
             node.drain()
+            if self.leases and (node.uuid in self.leased or node.core.role is Role.LEADER):
+                self._watch_lease(node)
         node.ticked = node.clock
+
+    def _watch_lease(self, node: Node) -> None:
+        if lease.holds(node.core._s):
+            self.leased[node.uuid] = node.core.term
+        elif self.leased.pop(node.uuid, None) is not None:
+            self.marks["lease loss"] += 1
 
     def carry_out_copies(self) -> None:
         """StartTabletCopy as the servers do it: compare-and-set on the target's state, then COPYING for a while."""
@@ -148,7 +148,7 @@ class SimNet(Net):
             if node is not None and last != node.core.last:
                 continue
             if self.copy(source, target):
-                self.marks["copied"] += 1
+                self.marks["tablet copy"] += 1
                 self.nodes[target].drain()
 
     # -------------------------------------------------------------------------------------------------- faults
@@ -215,12 +215,12 @@ class SimNet(Net):
                 node.durable.flushed = max(node.durable.flushed, self.rng.randint(0, applied))
             torn = self.rng.random() < 0.3
             self.crash(uuid, written=self.rng.randint(0, len(node.pending)), torn=torn)
-            self.marks["crashed"] += 1
-            self.marks["torn"] += torn
+            self.marks["power loss"] += 1
+            self.marks["torn write"] += torn
             held = [d for d in [*self.crashed.values(), *(n.durable for n in self.nodes.values())] if d.withheld]
             # One damaged tail at a time, and a majority without one: more is a loss that nobody can make good.
             if not held and not self.odds["config"] and len(self.first_config.voters) >= 3 and self.rng.random() < 0.3:
-                self.marks["damaged"] += self.damage(uuid)
+                self.marks["torn tail"] += self.damage(uuid)
 
     def _cut_or_heal(self) -> None:
         if self.cuts and self.rng.random() < 0.6:
@@ -230,7 +230,7 @@ class SimNet(Net):
         if uuid is None:
             return
         shape = self.rng.random()
-        self.marks["cut" if shape < 0.7 else "cut one way"] += 1
+        self.marks["partition" if shape < 0.7 else "one-way cut"] += 1
         for other in self.everyone():
             if other != uuid and (shape < 0.4 or self.rng.random() < 0.5):
                 if shape < 0.7:
@@ -242,7 +242,7 @@ class SimNet(Net):
     def _pause(self) -> None:
         uuid = self._pick(leader_odds=0.5)
         if uuid is not None:
-            self.marks["paused"] += 1
+            self.marks["pause"] += 1
             self.paused[uuid] = self.clock + self.rng.randint(3, 45)
 
     def _campaign(self) -> None:
@@ -272,7 +272,7 @@ class SimNet(Net):
         if leader is not None and self.paused.get(leader.uuid, 0) <= self.clock:
             with contextlib.suppress(Refused):
                 leader.core.transfer_leadership(target if self.rng.random() < 0.7 else None)
-                self.marks["transferred"] += leader.core.transfer_target is not None
+                self.marks["transfer"] += leader.core.transfer_target is not None
             leader.drain()
 
     def _change_config(self) -> None:
@@ -296,7 +296,7 @@ class SimNet(Net):
             leader.core.propose_config([edit], cas)
         except Refused:
             return
-        self.marks["changed"] += 1
+        self.marks["config change"] += 1
         if edit.kind is EditKind.ADD:
             self.fresh += 1
         leader.drain()
@@ -306,7 +306,7 @@ class SimNet(Net):
         self.marks["read by a round"] += len(self.reads_done) - self.marks["read by lease"]
         self.marks["read refused"] += len(self.reads_failed)
         voters = [config.voters for config in self.verify.configs]
-        self.marks["promoted"] += sum(len(after) > len(before) for before, after in itertools.pairwise(voters))
+        self.marks["promotion"] += sum(len(after) > len(before) for before, after in itertools.pairwise(voters))
 
     # ------------------------------------------------------------------------------------------------ liveness
 
@@ -355,11 +355,7 @@ def run_seed(seed: int, core_class: Callable[..., RaftCore] = RaftCore) -> SimNe
 
 def explain(seed: int, error: BaseException, net_status: str = "") -> str:
     """What a failing seed prints: the command that runs it again."""
-    return (
-        f"seed {seed}: {type(error).__name__}: {error}\n{net_status}"
-        f"  run it again: NYALA_RAFT_SEEDS={seed} python -m pytest -q tests/sim/test_raft_sim.py\n"
-        f"  or with a trace: python -m tests.harness.raft_sim {seed}"
-    )
+    return f"seed {seed}: {type(error).__name__}: {error}\n{net_status}  run it again: python -m tests.sim core:{seed}"
 
 
 def seeds_from(text: str, default: int) -> range | list[int]:

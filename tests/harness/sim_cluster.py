@@ -14,8 +14,8 @@ from typing import Any
 from nyala.replica.base import ZERO_OPID, Address, DataState, HybridClock, Member, OpId, RaftConfig
 from nyala.replica.cmeta import ConsensusMeta
 from nyala.replica.host import HostOptions, Phase, Replica, absent_reply
-from nyala.replica.raft import Message, RaftOptions
-from nyala.replica.wal import Log, WalOptions
+from nyala.replica.raft import Message, RaftOptions, lease
+from nyala.replica.wal import Log, WalOptions, recovery
 from tests.harness.sim_copy import SimCopies
 from tests.harness.sim_disk import SimCrash, SimDisk
 from tests.harness.sim_machine import CountingMachine
@@ -40,6 +40,8 @@ class SimNode:
         self.disk = SimDisk()
         self.clock = NodeClock(cluster.world, skew_us)
         self._opened_at = ZERO_OPID
+        self._leased = False
+        self._torn_before = 0
         self.life = 0
         self.up = False
         self.replica: Replica | None = None
@@ -61,8 +63,12 @@ class SimNode:
         ConsensusMeta.create(self.disk, TABLET, self.uuid, config)
 
     def start(self, *, campaign: bool = False) -> None:
-        """Open what the disk holds, replay, join."""
-        self.open()
+        """Open what the disk holds, replay, join; it may die on the way."""
+        try:
+            self.open()
+        except SimCrash as crash:
+            self._died(crash)
+            return
         self.join(campaign=campaign)
 
     def join(self, *, campaign: bool = False) -> None:
@@ -87,7 +93,12 @@ class SimNode:
         )
         self._opened_at = self.machine.flush_opid
         cluster.verify.reopened(self.uuid, self.cmeta, self.machine)
+        if self.disk.exists(WAL_FOLDER) and self.disk.torn > self._torn_before:
+            self._torn_before = self.disk.torn
+            cluster.marks["torn tail"] += recovery._read_all(self.disk, WAL_FOLDER, TABLET)[1] is not None
         self.log, replay = Log.open(self.disk, WAL_FOLDER, TABLET, cluster.wal_options, threaded=False)
+        cluster.marks["withheld tail"] += replay.withheld is not None
+        cluster.marks["replay"] += replay.last.index > self._opened_at.index
         self.replica = Replica(
             tablet_id=TABLET,
             uuid=self.uuid,
@@ -137,9 +148,15 @@ class SimNode:
             if self.replica is not None:
                 self.cluster.verify.looked_at(self.replica)
             self._schedule_drain()
-        except SimCrash:
-            self.cluster.marks["died at a crash point"] += 1
-            self.crash(power=bool(self.world.rng.randint(0, 1)))
+        except SimCrash as crash:
+            self._died(crash)
+
+    def _died(self, crash: SimCrash) -> None:
+        """At a crash point, by kill or by power; between a write and its sync, mostly by power."""
+        power = bool(self.world.rng.randint(0, 7 if str(crash).startswith("datasync") else 1))
+        self.cluster.marks["crash point"] += 1
+        self.cluster.marks["power loss" if power else "crash"] += 1
+        self.crash(power=power)
 
     def post(self, function: Callable[[], None]) -> None:
         self.world.after(self.world.rng.randint(0, 50), self._mine(function))
@@ -178,6 +195,15 @@ class SimNode:
         self.world.after(TICK_US, self._mine(self.tick))
         if self.replica is not None:
             self.replica.tick()
+            self._watch_lease(self.replica)
+
+    def _watch_lease(self, replica: Replica) -> None:
+        """Count the leases that end, by a pause, silence, a transfer, or the end of the leader."""
+        if replica.is_leader and lease.holds(replica._core._s):
+            self._leased = True
+        elif self._leased:
+            self._leased = False
+            self.cluster.marks["lease loss"] += 1
 
     def send(self, messages: list[tuple[str, Message]]) -> None:
         for _, message in messages:

@@ -80,14 +80,19 @@ class _Inode:
         self.persist(self.dirty, len(self.current))
         self.dirty = set()
 
-    def lose_power(self, rng: Rng) -> None:
-        """Any subset of the unsynced sectors survived, and the old length or the new one."""
+    def lose_power(self, rng: Rng) -> bool:
+        """Any subset of the unsynced sectors survived, and the old length or the new one. Whether a write was torn."""
         length = len(self.durable) if rng.random() < 0.5 else len(self.current)
-        share = rng.random()
-        survivors = {sector for sector in sorted(self.dirty) if rng.random() < share}
+        share, dirty = rng.random(), sorted(self.dirty)
+        survivors = {sector for sector in dirty if rng.random() < share}
+        if len(survivors) in (0, len(dirty)) and len(dirty) > 1 and rng.random() < 0.8:
+            # All or nothing is the rare case of a write of many sectors.
+            survivors = {dirty[rng.randint(0, len(dirty) - 1)]}
+        torn = 0 < len(survivors) < len(self.dirty)
         self.persist(survivors, length)
         self.current = bytearray(self.durable)
         self.dirty = set()
+        return torn
 
 
 class SimFile:
@@ -172,6 +177,8 @@ class SimDisk:
     def __init__(self, *, capacity_bytes: int | None = None) -> None:
         self.lock = threading.RLock()
         self.life = 0
+        self.torn = 0
+        """Files of which a power loss kept some unsynced sectors and lost others."""
         self.calls: deque[Call] = deque(maxlen=100_000)
         self.crash_points_reached: deque[str] = deque(maxlen=100_000)
         self.hook: Callable[[str, str], None] | None = None
@@ -195,7 +202,10 @@ class SimDisk:
         self._armed.clear()
 
     def fail_on(self, operation: str, pattern: str, kind: str = "EIO", *, skip: int = 0, times: int | None = 1) -> None:
-        """Fail calls of `operation` on paths like `pattern`, after `skip` good ones, `times` times (None: for ever)."""
+        """Fail calls of `operation` on paths like `pattern`, after `skip` good ones, `times` times (None: for ever).
+
+        `kind`: EIO, ENOSPC, or CRASH, which is the end of the process just before the call.
+        """
         self._faults.append(_Fault(operation, pattern, kind, skip, times))
 
     def heal(self) -> None:
@@ -222,7 +232,7 @@ class SimDisk:
             for name in sorted(self._names):
                 if id(self._names[name]) not in seen:
                     seen.add(id(self._names[name]))
-                    self._names[name].lose_power(rng)
+                    self.torn += self._names[name].lose_power(rng)
 
     def corrupt(self, path: str, byte_offset: int, xor: int = 1) -> None:
         """Flip bits of one byte at rest."""
@@ -259,6 +269,8 @@ class SimDisk:
                     continue
                 if fault.times is not None:
                     fault.times -= 1
+                if fault.kind == "CRASH":
+                    raise SimCrash(f"{operation} {path}")
                 if fault.kind == "ENOSPC":
                     raise Refused(Code.NO_SPACE, "the disk is full", action=operation, path=path)
                 raise DiskFailure("the disk failed", action=operation, path=path)

@@ -16,8 +16,9 @@ from tests.harness.sim_cluster import WAL_FOLDER, SimCluster, SimNode, member
 from tests.harness.sim_world import Faults
 
 MARKS = (
-    *("killed", "power lost", "died at a crash point", "cut", "paused", "disk full", "metadata full", "log slow"),
-    *("flushed", "log GC", "transferred", "member added", "member removed", "promoted", "copied"),
+    *("drop", "duplicate", "reorder", "partition", "one-way cut", "crash", "power loss", "torn write", "crash point"),
+    *("pause", "disk full", "metadata full", "slow disk", "slow network", "clock jump", "lease loss", "replay"),
+    *("flush during faults", "log GC", "transfer", "config change", "promotion", "tablet copy"),
     *("read at once", "read waited", "read refused", "snapshot", "acknowledged", "unknown outcome"),
 )
 """What the histories of a run must come across, or they prove little."""
@@ -38,7 +39,11 @@ class Swarm:
     change_period_us: int = 0
     pause_period_us: int = 0
     strand_period_us: int = 0
+    jump_period_us: int = 0
+    slow_network_period_us: int = 0
     crash_point: str = ""
+    padding: int = 0
+    """Bytes that make each write longer: those of many sectors can be torn."""
 
     @classmethod
     def draw(cls, cluster: SimCluster) -> Swarm:
@@ -65,7 +70,10 @@ class Swarm:
             change_period_us=maybe(100_000, 300_000, 0.5),
             pause_period_us=maybe(200_000, 600_000, 0.5),
             strand_period_us=maybe(700_000, 1_000_000, 0.2),
+            jump_period_us=maybe(200_000, 600_000, 0.3),
+            slow_network_period_us=maybe(300_000, 700_000, 0.2),
             crash_point=rng.choice(["", "cmeta.before_flush", "cmeta.after_flush", "disk.before_rename_sync"]),
+            padding=rng.choice([0, 0, 300, 2_000]),
         )
 
 
@@ -94,6 +102,8 @@ class Workload:
         self._every(self.swarm.change_period_us, self.change)
         self._every(self.swarm.pause_period_us, self.pause)
         self._every(self.swarm.strand_period_us, self.strand)
+        self._every(self.swarm.jump_period_us, self.jump)
+        self._every(self.swarm.slow_network_period_us, self.slow_network)
 
     def end(self) -> None:
         """No more clients, no more trouble: heal the network and boot every server that has data."""
@@ -141,7 +151,7 @@ class Workload:
             return
         for _ in range(self.cluster.world.rng.randint(1, 4)):
             self.written += 1
-            payload = b"value-%d" % self.written
+            payload = b"value-%d" % self.written + bytes(self.swarm.padding)
 
             def done(result: Any, payload: bytes = payload) -> None:
                 self.cluster.marks["unknown outcome"] += (
@@ -193,12 +203,16 @@ class Workload:
         if not up or (len(down) >= len(nodes) // 2 and world.rng.random() < 0.7):
             return
         node = world.rng.choice(up)
-        if self.swarm.crash_point and world.rng.random() < 0.5:
+        draw = world.rng.random()
+        if self.swarm.crash_point and draw < 0.4:
             node.disk.arm(self.swarm.crash_point, world.rng.randint(1, 2))
+        elif draw > 0.6:
+            # Written, and not synced yet.
+            node.disk.fail_on("datasync", f"{WAL_FOLDER}/*", "CRASH", skip=world.rng.randint(0, 3))
         else:
             power = self.swarm.power and world.rng.random() < 0.8
             node.crash(power=power)
-            self.cluster.marks["power lost" if power else "killed"] += 1
+            self.cluster.marks["power loss" if power else "crash"] += 1
         world.after(world.rng.randint(1_000, 400_000), lambda: self._boot(node))
 
     def _boot(self, node: SimNode) -> None:
@@ -216,7 +230,6 @@ class Workload:
             network.cuts.clear()
             return
         kind = rng.randint(0, 2)
-        self.cluster.marks["cut"] += 1
         network.isolate(rng.choice(self.cluster.names), self.cluster.names, inbound=kind != 1, outbound=kind != 2)
 
     def flush(self) -> None:
@@ -225,7 +238,8 @@ class Workload:
         if up:
             node = self.cluster.world.rng.choice(up)
             node.do(node.flush)
-            self.cluster.marks["flushed"] += 1
+            trouble = network_trouble(self.cluster) or len(up) < len(self.cluster.nodes)
+            self.cluster.marks["flush during faults" if trouble else "flush"] += 1
 
     def fill(self) -> None:
         """One server's log, or its metadata, or both find no room for a few writes."""
@@ -248,7 +262,21 @@ class Workload:
         node = world.rng.choice(up)
         node.log_stuck_until_us = world.now_us + world.rng.randint(10_000, 300_000)
         world.at(node.log_stuck_until_us - 1_000, lambda: node.do(node.flush) if node.up and not node.paused else None)
-        self.cluster.marks["log slow"] += 1
+        self.cluster.marks["slow disk"] += 1
+
+    def jump(self) -> None:
+        """One server's wall clock is set, a little or a lot; its monotonic clock goes on."""
+        rng = self.cluster.world.rng
+        node = rng.choice(list(self.cluster.nodes.values()))
+        far = rng.choice([1_000, 100_000, 3_000_000, 12_000_000])
+        node.clock.jump(rng.randint(-far, far))
+        self.cluster.marks["clock jump"] += 1
+
+    def slow_network(self) -> None:
+        """Everything from and to one server takes long for a while."""
+        world, network = self.cluster.world, self.cluster.network
+        network.slow_until_us[world.rng.choice(self.cluster.names)] = world.now_us + world.rng.randint(50_000, 400_000)
+        self.cluster.marks["slow network"] += 1
 
     def change(self) -> None:
         """Add a server that is to be promoted, or remove one when there are enough."""
@@ -266,7 +294,7 @@ class Workload:
 
         def done(result: Any) -> None:
             if not isinstance(result, Refused):
-                self.cluster.marks["member added" if edit.kind is EditKind.ADD else "member removed"] += 1
+                self.cluster.marks["config change"] += 1
 
         self._do(leader, lambda: leader.change_config([edit], config.opid, (0, 0), done))
 
@@ -278,7 +306,7 @@ class Workload:
         node, world = self.cluster.nodes[replica.uuid], self.cluster.world
         node.paused_until_us = world.now_us + world.rng.randint(5_000, 600_000)
         life = node.life
-        self.cluster.marks["paused"] += 1
+        self.cluster.marks["pause"] += 1
 
         def read_first() -> None:
             if node.up and node.life == life and node.replica is replica:
@@ -318,7 +346,7 @@ class Workload:
             self._do(leader, lambda: leader.transfer(None, self._transferred))
 
     def _transferred(self, result: Any) -> None:
-        self.cluster.marks["transferred"] += not isinstance(result, Refused)
+        self.cluster.marks["transfer"] += not isinstance(result, Refused)
 
 
 def converge(cluster: SimCluster, workload: Workload) -> None:
@@ -367,13 +395,21 @@ def converge(cluster: SimCluster, workload: Workload) -> None:
     verify.snapshots_stand()
 
 
+def network_trouble(cluster: SimCluster) -> bool:
+    """Whether messages are being lost or cut off, or a process is stopped, at this moment."""
+    network = cluster.network
+    return bool(network.cuts or network.faults.drop or any(n.paused for n in cluster.nodes.values()))
+
+
 def _count_marks(cluster: SimCluster) -> None:
     """Those that are seen in what is left at the end."""
     marks, verify = cluster.marks, cluster.verify
-    marks["copied"] += cluster.copies
+    marks.update(cluster.network.marks)
+    marks["torn write"] += sum(n.disk.torn for n in cluster.nodes.values())
+    marks["tablet copy"] += cluster.copies
     marks["log GC"] += sum(replica.status().first_index > 1 for replica in cluster.replicas)
     marks["snapshot"] += len(verify.snapshots)
     marks["acknowledged"] += len(verify.acknowledged)
     metas = [verify.history[index].meta for index in sorted(verify.history) if verify.history[index].meta]
     voters = [cluster.initial.voters, *(decode_config(meta).voters for meta in metas)]
-    marks["promoted"] += sum(len(after) > len(before) for before, after in itertools.pairwise(voters))
+    marks["promotion"] += sum(len(after) > len(before) for before, after in itertools.pairwise(voters))

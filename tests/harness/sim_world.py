@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 from typing import Any
+
+WALL_ERROR_US_MAX = 12_000_000
+"""How wrong a wall clock may be: two that are wrong in opposite directions stay within CLOCK_AHEAD_OF_PEERS_US_MAX."""
 
 
 class World:
@@ -50,6 +54,10 @@ class NodeClock:
     def wall_us(self) -> int:
         return 1_700_000_000_000_000 + self._world.now_us + self.skew_us
 
+    def jump(self, by_us: int, within_us: int = WALL_ERROR_US_MAX) -> None:
+        """The wall clock is set, by hand or by NTP; it stays within what the servers' limits allow for."""
+        self.skew_us = max(-within_us, min(within_us, self.skew_us + by_us))
+
     def monotonic_us(self) -> int:
         return self._world.now_us
 
@@ -75,27 +83,44 @@ class SimNetwork:
         self._deliver = deliver
         self.faults = faults
         self.cuts: set[tuple[str, str]] = set()
+        self.slow_until_us: dict[str, int] = {}
+        """Until then everything from and to that node takes up to `slow_us_max`."""
         self.tap: Callable[[str, str, Any], None] = lambda sender, receiver, message: None
-        self.sent = 0
+        self.sent = self.delivered = 0
+        self.marks: Counter[str] = Counter()
+        self._arrived: dict[tuple[str, str], int] = {}
 
     def send(self, sender: str, receiver: str, message: Any) -> None:
         """Deliver later, twice, or never."""
         self.tap(sender, receiver, message)
         self.sent += 1
-        rng, faults = self._world.rng, self.faults
-        if (sender, receiver) in self.cuts or rng.random() < faults.drop:
+        serial, rng, faults = self.sent, self._world.rng, self.faults
+        if (sender, receiver) in self.cuts:
             return
-        for _ in range(2 if rng.random() < faults.duplicate else 1):
-            top = faults.slow_us_max if rng.random() < faults.slow else faults.delay_us_max
+        if rng.random() < faults.drop:
+            self.marks["drop"] += 1
+            return
+        copies = 2 if rng.random() < faults.duplicate else 1
+        self.marks["duplicate"] += copies - 1
+        slow = self._world.now_us < max(self.slow_until_us.get(sender, 0), self.slow_until_us.get(receiver, 0))
+        for _ in range(copies):
+            top = faults.slow_us_max if slow or rng.random() < faults.slow else faults.delay_us_max
             delay = rng.randint(faults.delay_us_min, top)
-            self._world.after(delay, lambda: self._arrive(sender, receiver, message))
+            self._world.after(delay, lambda: self._arrive(sender, receiver, message, serial))
 
-    def _arrive(self, sender: str, receiver: str, message: Any) -> None:
-        if (sender, receiver) not in self.cuts:
-            self._deliver(sender, receiver, message)
+    def _arrive(self, sender: str, receiver: str, message: Any, serial: int) -> None:
+        way = (sender, receiver)
+        if way in self.cuts:
+            return
+        latest = self._arrived.get(way, 0)
+        self.marks["reorder"] += serial < latest
+        self._arrived[way] = max(serial, latest)
+        self.delivered += 1
+        self._deliver(sender, receiver, message)
 
     def isolate(self, node: str, others: list[str], *, inbound: bool = True, outbound: bool = True) -> None:
         """Cut `node` off, in one direction or both."""
+        self.marks["partition" if inbound and outbound else "one-way cut"] += 1
         for other in others:
             if other != node:
                 if inbound:
@@ -106,4 +131,5 @@ class SimNetwork:
     def heal(self) -> None:
         """Everything arrives again, once, soon."""
         self.cuts.clear()
+        self.slow_until_us.clear()
         self.faults = Faults()

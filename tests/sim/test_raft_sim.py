@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -14,11 +13,6 @@ SEEDS = list(seeds_from(os.environ.get("NYALA_RAFT_SEEDS", ""), 1000))
 BLOCK = 100
 SEEN_MIN = 2
 """How often each block must come across each mark: twenty times in all."""
-FIXED = [
-    int(line.partition("#")[0])
-    for line in Path(__file__).with_name("raft_seeds.txt").read_text().splitlines()
-    if line.partition("#")[0].strip()
-]
 
 
 @pytest.mark.parametrize("block", range(0, len(SEEDS), BLOCK))
@@ -36,12 +30,6 @@ def test_group_under_random_faults_keeps_every_promise_and_recovers(block: int) 
     print(f"seeds {seeds[0]}-{seeds[-1]}: " + ", ".join(f"{marks[name]} {name}" for name in MARKS))
     if len(seeds) == BLOCK:
         assert [name for name in MARKS if marks[name] < SEEN_MIN] == [], "an idle simulation proves nothing"
-
-
-@pytest.mark.parametrize("seed", FIXED)
-def test_seed_that_once_failed_holds(seed: int) -> None:
-    """Goal: a bug found by a seed stays fixed. Method: run the seeds of raft_seeds.txt."""
-    run_seed(seed)
 
 
 def test_seed_run_twice_gives_the_same_history() -> None:

@@ -1,0 +1,60 @@
+"""What a run of the simulators must have come across, or it proves little; and the table that shows it."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.sim.runs import Tally
+
+SEEDS_MIN = 1_500
+DELIVERED_MIN = 2_000_000
+MARK_MIN = 20
+
+FAULTS = (
+    *("drop", "duplicate", "reorder", "one-way cut", "partition", "crash", "power loss", "torn write"),
+    *("pause", "disk full", "clock jump", "slow disk", "slow network"),
+)
+EVENTS = (
+    *("replay", "tablet copy", "promotion", "lease loss", "torn tail", "transfer", "config change"),
+    *("flush during faults", "log GC"),
+)
+DEMANDED = FAULTS + EVENTS
+"""Each at least MARK_MIN times, in the simulators that run whole replicas (the cores alone do not count)."""
+WHOLE = ("host", "stranded")
+
+
+def seen(tally: Tally, mark: str) -> int:
+    """How often the simulators of whole replicas came across `mark`."""
+    return sum(tally.marks[name][mark] for name in WHOLE if name in tally.marks)
+
+
+def shortfalls(tally: Tally) -> list[str]:
+    """Why the run proves too little; empty if it proves enough."""
+    found = [f"{mark}: seen {seen(tally, mark)} times, wanted {MARK_MIN}" for mark in DEMANDED]
+    found = [text for mark, text in zip(DEMANDED, found, strict=True) if seen(tally, mark) < MARK_MIN]
+    seeds, delivered = tally.seeds.total(), tally.delivered.total()
+    if seeds < SEEDS_MIN:
+        found.append(f"{seeds:,} seeds, wanted {SEEDS_MIN:,}")
+    if delivered < DELIVERED_MIN:
+        found.append(f"{delivered:,} delivered messages, wanted {DELIVERED_MIN:,}")
+    return found
+
+
+def show(tally: Tally, console: Console) -> None:
+    """The table: a row a mark, a column a simulator."""
+    names = sorted(tally.seeds)
+    table = Table(title="what the simulators came across", title_justify="left")
+    table.add_column("")
+    for name in names:
+        table.add_column(name, justify="right")
+    table.add_row("seeds", *(f"{tally.seeds[n]:,}" for n in names))
+    table.add_row("delivered messages", *(f"{tally.delivered[n]:,}" for n in names), end_section=True)
+    for group in (FAULTS, EVENTS):
+        for mark in group:
+            row = mark if seen(tally, mark) >= MARK_MIN else f"[red]{mark}[/red]"
+            table.add_row(row, *(f"{tally.marks[n][mark]:,}" for n in names), end_section=mark == group[-1])
+    others = sorted({m for marks in tally.marks.values() for m in marks} - set(DEMANDED))
+    for mark in others:
+        table.add_row(f"[dim]{mark}[/dim]", *(f"{tally.marks[n][mark]:,}" for n in names))
+    console.print(table)

@@ -1,0 +1,99 @@
+"""The simulators by name: what one seed of each runs, and what came of it."""
+
+from __future__ import annotations
+
+import traceback
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tests.harness.raft_sim import run_seed
+from tests.harness.sim_cluster import SimCluster
+from tests.harness.sim_stranded import stranded
+from tests.harness.sim_workload import Swarm, Workload, converge
+
+Job = tuple[str, int]
+"""A simulator and a seed."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one seed came across. `failure`: empty, or what a verifier, a check or the liveness phase said."""
+
+    simulator: str
+    seed: int
+    delivered: int = 0
+    """Messages that reached a living process."""
+    marks: Counter[str] = field(default_factory=Counter)
+    failure: str = ""
+    trace: str = ""
+
+
+def run_core(seed: int, **_: Any) -> tuple[int, Counter[str]]:
+    """A group of consensus cores: 240 ticks of trouble, then it must converge within 400."""
+    net = run_seed(seed)
+    return net.delivered, net.marks
+
+
+def run_host(seed: int, **tuned: Any) -> tuple[int, Counter[str]]:
+    """Whole replicas on simulated disks: 1.2 virtual seconds of trouble, then convergence and all verifiers."""
+    cluster = SimCluster(seed, voters=5 if seed % 7 == 0 else 3, spares=seed % 3)
+    workload = Workload(cluster, replace(Swarm.draw(cluster), **tuned))
+    cluster.start(hinted="a" if seed % 2 else None)
+    workload.begin()
+    cluster.run_for(1_200_000)
+    converge(cluster, workload)
+    return cluster.network.delivered, cluster.marks
+
+
+def run_stranded(seed: int, **_: Any) -> tuple[int, Counter[str]]:
+    """Followers that fall behind leaders which are deposed while they are copied from: six virtual seconds."""
+    cluster = stranded(seed)
+    return cluster.network.delivered, cluster.marks
+
+
+SIMULATORS: dict[str, Callable[..., tuple[int, Counter[str]]]] = {
+    "core": run_core,
+    "host": run_host,
+    "stranded": run_stranded,
+}
+
+
+def run(simulator: str, seed: int, **tuned: Any) -> Outcome:
+    """One seed, whose failure is part of the outcome. SimCrash outside of a process is a failure too."""
+    try:
+        delivered, marks = SIMULATORS[simulator](seed, **tuned)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - whatever ends a history is its outcome
+        said = f"{type(error).__name__}: {error}".strip()
+        return Outcome(simulator, seed, failure=said, trace=traceback.format_exc())
+    return Outcome(simulator, seed, delivered, marks)
+
+
+def run_all(jobs: Sequence[Job]) -> list[Outcome]:
+    """Several seeds, one after the other."""
+    return [run(*job) for job in jobs]
+
+
+def command(simulator: str, seed: int) -> str:
+    """What runs this seed again."""
+    return f"python -m tests.sim {simulator}:{seed}"
+
+
+@dataclass
+class Tally:
+    """The sum of many outcomes."""
+
+    seeds: Counter[str] = field(default_factory=Counter)
+    delivered: Counter[str] = field(default_factory=Counter)
+    marks: dict[str, Counter[str]] = field(default_factory=dict)
+    failures: list[Outcome] = field(default_factory=list)
+
+    def add(self, outcome: Outcome) -> None:
+        self.seeds[outcome.simulator] += 1
+        self.delivered[outcome.simulator] += outcome.delivered
+        self.marks.setdefault(outcome.simulator, Counter()).update(outcome.marks)
+        if outcome.failure:
+            self.failures.append(outcome)
