@@ -139,6 +139,10 @@ def scan(
     columns: Annotated[str, typer.Option(help="comma-separated; default all")] = "",
     where: Annotated[str, typer.Option(help="such as \"carrier = 'AA' and dep_delay > 60\"")] = "",
     at: Annotated[str, typer.Option(help="read as of this time, ISO 8601 with its zone")] = "",
+    staleness: Annotated[
+        float | None,
+        typer.Option(help="seconds; any replica may answer whose data is at most so old", show_default=False),
+    ] = None,
     limit: Annotated[
         int | None,
         typer.Option(
@@ -156,7 +160,9 @@ def scan(
         # A file that is silently short would be worse than a long one.
         limit = 0 if csv or as_json or count else ROWS_SHOWN
     with cluster(masters) as connected:
-        scanned = connected.table(name).scan(columns=names, where=where or None, at=moment, limit=limit or None)
+        scanned = connected.table(name).scan(
+            columns=names, where=where or None, at=moment, limit=limit or None, staleness=staleness
+        )
         if count:
             rows = scanned.count()
             if as_json:

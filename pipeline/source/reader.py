@@ -22,7 +22,7 @@ from pyspark.sql.datasource import (
     Not,
 )
 
-from nyala.replica.base import Code, Refused, hybrid_from_us
+from nyala.replica.base import Code, Refused, hybrid_from_us, staleness_problem
 from nyala.replica.client import ScanSpec, TableHandle, shared_client, tablets_to_ask
 from nyala.replica.rows import ColumnType, Predicate
 
@@ -41,7 +41,7 @@ IN_VALUES_MAX = 10_000
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Options of a read, from strings. `at_time`: hybrid time, 0 for now."""
+    """Options of a read, from strings. `at_time`: hybrid time, 0 for now. `staleness_us`: 0 for none."""
 
     masters: str
     table: str
@@ -49,11 +49,12 @@ class ReadOptions:
     where: str = ""
     at_time: int = 0
     slices: int = 1
+    staleness_us: int = 0
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> ReadOptions:
         """From the options of `spark.read`; Refused(INVALID_ARGUMENT) names the one that is wrong or missing."""
-        known = {"masters", "table", "columns", "where", "at", "slices", "path"}
+        known = {"masters", "table", "columns", "where", "at", "slices", "staleness", "path"}
         if unknown := sorted(set(options) - known):
             raise _invalid(f"no option {unknown[0]!r}; there are {', '.join(sorted(known - {'path'}))}")
         table = options.get("table") or options.get("path") or ""
@@ -67,11 +68,27 @@ class ReadOptions:
             slices = 0
         if not 1 <= slices <= SLICES_MAX:
             raise _invalid(f"slices is 1 to {SLICES_MAX}, not {options.get('slices')!r}")
-        return cls(masters, table, columns, options.get("where", ""), _time_of(options.get("at", "")), slices)
+        at_time, staleness_us = _time_of(options.get("at", "")), _staleness_us(options.get("staleness", ""))
+        if at_time and staleness_us:
+            raise _invalid("at and staleness exclude each other: the one names a time, the other how old it may be")
+        return cls(masters, table, columns, options.get("where", ""), at_time, slices, staleness_us)
 
 
 def _invalid(why: str) -> Refused:
     return Refused(Code.INVALID_ARGUMENT, why)
+
+
+def _staleness_us(text: str) -> int:
+    """Microseconds of a number of seconds; 0 if empty."""
+    if not text:
+        return 0
+    try:
+        staleness_us = float(text) * 1e6
+    except ValueError:
+        raise _invalid(f"staleness is a number of seconds, not {text!r}") from None
+    if problem := staleness_problem(staleness_us):
+        raise _invalid(f"{problem}, not {text!r}")
+    return int(staleness_us)
 
 
 def _time_of(text: str) -> int:
@@ -114,8 +131,13 @@ class Reader(DataSourceReader):  # type: ignore[misc]
         """Chooses the time, so that all partitions see the table at one moment."""
         client = shared_client(self.options.masters)
         predicates = (*parse_where(self.options.where, self.handle.schema), *self.pushed)
-        spec = ScanSpec(columns=self.columns, predicates=predicates, slice_count=self.options.slices)
-        spec = replace(spec, snapshot_time=self.options.at_time or client.snapshot_time(self.handle))
+        spec = ScanSpec(
+            columns=self.columns,
+            predicates=predicates,
+            slice_count=self.options.slices,
+            staleness_us=self.options.staleness_us,
+        )
+        spec = replace(spec, snapshot_time=self.options.at_time or client.snapshot_time(self.handle, spec.staleness_us))
         asked = tablets_to_ask(self.handle, spec)
         return [Part(tablet.pos, number, spec) for tablet in asked for number in range(self.options.slices)]
 

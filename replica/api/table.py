@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from nyala.replica.base import LOGICAL_BITS, MAX_HYBRID_TIME, hybrid_from_us
+from nyala.replica.base import LOGICAL_BITS, MAX_HYBRID_TIME, hybrid_from_us, staleness_problem
 from nyala.replica.client import Client, ScanSpec, TableHandle, result_schema
 from nyala.replica.rows import RowOp
 
@@ -41,6 +42,15 @@ def hybrid_time_of(at: dt.datetime | int | None) -> int:
     if not EARLIEST_HYBRID_TIME <= hybrid <= MAX_HYBRID_TIME:
         raise mistake("at= is no time since the year 2000; hybrid times are microseconds * 4096", at=repr(at)[:80])
     return hybrid
+
+
+def staleness_us_of(staleness: float) -> int:
+    """Microseconds of `staleness=` seconds, which are more than servers' clocks may differ."""
+    if not isinstance(staleness, int | float) or isinstance(staleness, bool) or math.isnan(staleness):
+        raise mistake("staleness= is a number of seconds", staleness=repr(staleness)[:80])
+    if problem := staleness_problem(staleness * 1e6):
+        raise mistake(problem, staleness=repr(staleness))
+    return int(staleness * 1e6)
 
 
 class Scan:
@@ -135,12 +145,18 @@ class Table:
         where: Where = None,
         at: dt.datetime | int | None = None,
         limit: int | None = None,
+        staleness: float | None = None,
     ) -> Scan:
         """A read of the table.
 
         `columns`: their names, default all. `where`: see `nyala.col`, or text. `at`: a datetime with its zone, or a
         hybrid time such as `Scan.snapshot_time`; default: the latest, with every write acknowledged before.
-        `limit`: at most so many rows, any of them. Wrong arguments raise NotApplied here, before anything is read.
+        `limit`: at most so many rows, any of them.
+        `staleness`: seconds; any replica may answer, the leader is asked last, and every write acknowledged longer ago
+        than that is there, and this cluster object's own writes and what it has read before. A replica whose data is
+        older says LAGGING with how old it is, another one is asked, and the scan ends with that if none can do it in
+        time. Servers' clocks may differ by half a second, so a staleness is longer; without it reads are linearizable.
+        Wrong arguments raise NotApplied here, before anything is read.
         """
         schema = self._handle.schema
         if isinstance(columns, str):
@@ -150,12 +166,20 @@ class Table:
             raise mistake("columns= names at least one column, and each once", got=", ".join(names))
         if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
             raise mistake("limit= is a positive number", limit=repr(limit))
-        spec = ScanSpec(names, bound(as_condition(where), schema), hybrid_time_of(at), limit or 0)
+        if at is not None and staleness is not None:
+            raise mistake("at= and staleness= exclude each other", at=str(at), staleness=staleness)
+        spec = ScanSpec(
+            names,
+            bound(as_condition(where), schema),
+            hybrid_time_of(at),
+            limit or 0,
+            staleness_us=0 if staleness is None else staleness_us_of(staleness),
+        )
         return Scan(self._client, self._handle, spec)
 
-    def count(self, where: Where = None, at: dt.datetime | int | None = None) -> int:
-        """Number of rows that meet the condition."""
-        return self.scan(where=where, at=at).count()
+    def count(self, where: Where = None, at: dt.datetime | int | None = None, staleness: float | None = None) -> int:
+        """Number of rows that meet the condition; arguments as in `scan`."""
+        return self.scan(where=where, at=at, staleness=staleness).count()
 
     def insert(self, rows: Any, *, ignore_existing: bool = False) -> WriteResult:
         """Add rows; one whose key exists is an error of that row, or is left out with `ignore_existing`.

@@ -6,7 +6,15 @@ from .crash_points import CRASH_EXIT_CODE, CrashPoints
 from .errors import Applied, Code, Corruption, DiskFailure, InvariantViolation, Refused, ReplicaError, RowCode
 from .ids import ZERO_OPID, Address, DataState, Entry, EntryKind, Member, OpId, RaftConfig, is_uuid, new_uuid
 from .protocols import Clock, Disk, DiskFile, Post, Rng
-from .time import LOGICAL_BITS, MAX_HYBRID_TIME, HybridClock, SystemClock, hybrid_from_us, us_of_hybrid
+from .time import (
+    LOGICAL_BITS,
+    MAX_HYBRID_TIME,
+    HybridClock,
+    SystemClock,
+    hybrid_from_us,
+    staleness_problem,
+    us_of_hybrid,
+)
 
 __all__ = [
     "CRASH_EXIT_CODE",
@@ -41,5 +49,6 @@ __all__ = [
     "is_uuid",
     "limits",
     "new_uuid",
+    "staleness_problem",
     "us_of_hybrid",
 ]

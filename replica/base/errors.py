@@ -68,6 +68,8 @@ class Code(IntEnum):
     TABLET_DELETED = 33
     WRONG_CLUSTER = 34
     """Master and tablet server belong to different clusters."""
+    LAGGING = 35
+    """This replica's data is older than the read allows: ask another one, or again."""
 
 
 class RowCode(IntEnum):

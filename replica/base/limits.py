@@ -46,6 +46,11 @@ CLOCK_AHEAD_OF_CALLERS_US_MAX = 10 * 1_000_000
 CLOCK_AHEAD_OF_PEERS_US_MAX = 30 * 1_000_000
 """The same for times of a leader: more, so that a server which followed a caller to its bound is still followed."""
 
+CLOCK_DIFFERENCE_US_MAX = 500_000
+"""How far the wall clocks of two servers of a cluster may lie apart for reads of bounded staleness to be as fresh as
+they say. Nothing else rests on it."""
+STALENESS_US_MAX = 366 * 86_400 * 1_000_000
+
 COPY_CHUNK_BYTES = 1 << 20
 COPY_WINDOW_BYTES = 4 << 20
 """What one file of a copy may have on its way: all files at once stay far below the 64 MB that a session may hold."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 
+from . import limits
 from .protocols import Clock
 
 LOGICAL_BITS = 12
@@ -35,6 +36,14 @@ class SystemClock:
     def monotonic_us(self) -> int:
         """Microseconds that never go back and count suspends."""
         return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
+
+
+def staleness_problem(staleness_us: float) -> str:
+    """Why a read cannot be asked to be at most so many microseconds old; empty if it can."""
+    if limits.CLOCK_DIFFERENCE_US_MAX < staleness_us <= limits.STALENESS_US_MAX:
+        return ""
+    least_s, most_s = limits.CLOCK_DIFFERENCE_US_MAX / 1e6, limits.STALENESS_US_MAX / 1e6
+    return f"a staleness is above {least_s:g} s, by which servers' clocks may differ, and at most {most_s:g} s"
 
 
 class HybridClock:

@@ -78,6 +78,34 @@ class TabletCalls:
             except Refused as gone:
                 raise final(gone, unknown=attempts.unknown) from error
 
+    def at_any(self, table_name: str, tablet_id: str, ask: Ask[T], *, deadline: Deadline) -> T:
+        """`ask`, which changes nothing, at one replica after the other until one answers. NotApplied.
+
+        Each round goes through all of them, the leader last; between rounds there is a pause and a new look-up.
+        """
+        attempts = Attempts(self.options, deadline, self.rng)
+        while True:
+            version = self.locator.version(table_name)
+            refusals: list[Refused] = []
+            try:
+                for uuid, address in self.locator.replicas(tablet_id, self.rng):
+                    try:
+                        return ask(self.channels.tablet_server(address), uuid, attempts.timeout_s)
+                    except grpc.RpcError as e:
+                        refusals.append(refusal_of_rpc_error(e, mutates=False))
+                    except Refused as e:
+                        if reaction_to(e) is Reaction.FAIL:
+                            raise final(e, unknown=False) from e
+                        refusals.append(e)
+            except Refused as e:
+                if reaction_to(e) is Reaction.FAIL:
+                    raise
+                refusals.append(e)
+            # How far one lags says more than that another could not be reached.
+            told = next((e for e in refusals if e.code is Code.LAGGING), refusals[-1])
+            delay_s = attempts.failed(told, retry_safe=True)
+            self.turn(table_name, tablet_id, "", Refused(Code.NOT_READY, told.what), version, delay_s)
+
     def turn(self, table_name: str, tablet_id: str, uuid: str, error: Refused, version: int, delay_s: float) -> None:
         """Wait, and find out whom to ask next after `error` from `uuid`."""
         reaction = reaction_to(error)

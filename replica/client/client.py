@@ -145,9 +145,11 @@ class Client(Admin):
         self.ensure_located(handle)
         return self._scans.count_table(handle, spec)
 
-    def snapshot_time(self, handle: TableHandle) -> int:
-        """A hybrid time that is at or above every write acknowledged so far."""
+    def snapshot_time(self, handle: TableHandle, staleness_us: int = 0) -> int:
+        """A hybrid time at or above that of every write acknowledged so far; or so long ago, and every own one."""
         self.ensure_located(handle)
+        if staleness_us:
+            return self._scans.time_of_staleness(handle, staleness_us)
         return self._scans.time_now(handle)
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable
 from dataclasses import replace
 
-from nyala.replica.base import Address, Code, Refused
+from nyala.replica.base import Address, Code, Refused, Rng
 
 from .masters import leader_hint
 from .tables import Location
@@ -60,6 +61,19 @@ class Locator:
             if uuid not in location.members:
                 uuid = self._next_member(location)
             return uuid, location.members[uuid]
+
+    def replicas(self, tablet_id: str, rng: Rng) -> list[tuple[str, Address]]:
+        """(uuid, address) of all members, for a read that any may answer: those on this machine first, the leader last,
+        the rest in random order. Refused(NOT_READY) if none is known."""
+        location = self.location(tablet_id)
+        if location is None or not location.members:
+            raise Refused(Code.NOT_READY, "no replica of this tablet is known yet", tablet_id=tablet_id)  # type: ignore[arg-type]
+        near = {"localhost", "127.0.0.1", "::1", socket.gethostname()}
+        order = sorted(
+            (uuid == location.leader_uuid, address.host not in near, rng.random(), uuid)
+            for uuid, address in location.members.items()
+        )
+        return [(uuid, location.members[uuid]) for *_, uuid in order]
 
     def _next_member(self, location: Location) -> str:
         """Members in turn; the suspect comes last, for asking a stopped server costs a whole attempt."""

@@ -33,6 +33,7 @@ REACTIONS: dict[Code, Reaction] = {
     Code.NO_SPACE: Reaction.RETRY,
     Code.TIMED_OUT: Reaction.REFRESH,
     Code.UNAVAILABLE: Reaction.REFRESH,
+    Code.LAGGING: Reaction.REFRESH,
 }
 """Codes that are not named here are told to the user at once."""
 

@@ -10,13 +10,13 @@ import queue
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import grpc
 import pyarrow as pa
 
-from nyala.replica.base import Code, Refused
+from nyala.replica.base import Code, Refused, hybrid_from_us, limits, staleness_problem
 from nyala.replica.rows import Predicate
 from nyala.replica.rpc import pb, predicate_to_pb, raise_if_error
 
@@ -31,6 +31,7 @@ class ScanSpec:
     """What to read. `columns` None: all. `snapshot_time` 0: the latest, linearizable. `limit` 0: none.
 
     `slice_count` cuts each tablet's hash space into parts that are read, and repeated after a failure, apart.
+    `staleness_us` not 0: any replica may answer whose data is at most so old; with a `snapshot_time`, any that has it.
     """
 
     columns: tuple[str, ...] | None = None
@@ -38,6 +39,7 @@ class ScanSpec:
     snapshot_time: int = 0
     limit: int = 0
     slice_count: int = 1
+    staleness_us: int = 0
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,8 @@ def check_spec(handle: TableHandle, spec: ScanSpec) -> None:
         handle.schema.column(name)
     if spec.limit < 0 or spec.slice_count < 1 or spec.snapshot_time < 0:
         raise Refused(Code.INVALID_ARGUMENT, "limit, slices and time are not negative", limit=spec.limit)  # type: ignore[arg-type]
+    if spec.staleness_us and (problem := staleness_problem(spec.staleness_us)):
+        raise Refused(Code.INVALID_ARGUMENT, problem, staleness_s=spec.staleness_us / 1e6)  # type: ignore[arg-type]
 
 
 def tablets_to_ask(handle: TableHandle, spec: ScanSpec) -> list[TabletHandle]:
@@ -137,8 +141,24 @@ class Scans:
         """One time for all tablets. A single part needs none: `latest` is linearizable at its leader."""
         if spec.snapshot_time or len(tablets) * spec.slice_count <= 1:
             return spec
-        now = self.time_now(handle, tablets)
-        return ScanSpec(spec.columns, spec.predicates, now, spec.limit, spec.slice_count)
+        time = (
+            self.time_of_staleness(handle, spec.staleness_us) if spec.staleness_us else self.time_now(handle, tablets)
+        )
+        return replace(spec, snapshot_time=time)
+
+    def time_of_staleness(self, handle: TableHandle, staleness_us: int) -> int:
+        """A time for all tablets, at most `staleness_us` old by the clock of one server, and not below what this client
+        has seen. Never older than half of the history that the table keeps: it is to be read for a while."""
+
+        def ask(stub: Any, uuid: str, timeout_s: float) -> int:
+            reply = stub.ServerTime(pb.ServerTimeRequest(dest_uuid=uuid), timeout=timeout_s)
+            raise_if_error(reply.error)
+            return int(reply.hybrid_time)
+
+        deadline = Deadline(self._calls.options.timeout_s)
+        now = self._calls.at_any(handle.name, handle.tablets[0].tablet_id, ask, deadline=deadline)
+        allowed_us = min(staleness_us, handle.history_retention_us // 2) - limits.CLOCK_DIFFERENCE_US_MAX
+        return max(self._calls.time_seen, now - hybrid_from_us(max(0, allowed_us)))
 
     def _ahead(self, handle: TableHandle, spec: ScanSpec, work: list[tuple[TabletHandle, int]]) -> Iterator[TabletPart]:
         parallel = min(self._calls.options.scan_parallel_max, len(work))
@@ -185,6 +205,7 @@ class Scans:
             slice_pos=slice_pos,
             slice_count=spec.slice_count,
             limit=spec.limit,
+            staleness_us=spec.staleness_us,
         )
 
     def _whole(self, handle: TableHandle, tablet: TabletHandle, request: pb.ScanRequest, spec: ScanSpec) -> TabletPart:
@@ -197,6 +218,10 @@ class Scans:
             # A long scan is no dead server: keepalive pings tell the two apart, not the attempt's time limit.
             return self._collect(tablet, stub.Scan(request, timeout=max(0.001, deadline.left_s)), spec)
 
+        if spec.staleness_us:
+            # The scan may take long, but not finding a replica that is fresh enough for it.
+            fresh_by = Deadline(min(self._calls.options.timeout_s, self._calls.options.scan_timeout_s))
+            return self._calls.at_any(handle.name, tablet.tablet_id, ask, deadline=fresh_by)
         return self._calls.at_leader(handle.name, tablet.tablet_id, ask, deadline=deadline)
 
     def _collect(self, tablet: TabletHandle, stream: Any, spec: ScanSpec) -> TabletPart:

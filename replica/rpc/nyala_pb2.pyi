@@ -587,7 +587,7 @@ class Predicate(_message.Message):
     def __init__(self, column: _Optional[str] = ..., op: _Optional[str] = ..., values: _Optional[bytes] = ...) -> None: ...
 
 class ScanRequest(_message.Message):
-    __slots__ = ("dest_uuid", "tablet_id", "table_id", "columns", "predicates", "snapshot_time", "slice_pos", "slice_count", "limit", "count_only", "propagated_time", "all_columns", "timeout_us")
+    __slots__ = ("dest_uuid", "tablet_id", "table_id", "columns", "predicates", "snapshot_time", "slice_pos", "slice_count", "limit", "count_only", "propagated_time", "all_columns", "timeout_us", "staleness_us")
     DEST_UUID_FIELD_NUMBER: _ClassVar[int]
     TABLET_ID_FIELD_NUMBER: _ClassVar[int]
     TABLE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -601,6 +601,7 @@ class ScanRequest(_message.Message):
     PROPAGATED_TIME_FIELD_NUMBER: _ClassVar[int]
     ALL_COLUMNS_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_US_FIELD_NUMBER: _ClassVar[int]
+    STALENESS_US_FIELD_NUMBER: _ClassVar[int]
     dest_uuid: str
     tablet_id: str
     table_id: str
@@ -614,7 +615,8 @@ class ScanRequest(_message.Message):
     propagated_time: int
     all_columns: bool
     timeout_us: int
-    def __init__(self, dest_uuid: _Optional[str] = ..., tablet_id: _Optional[str] = ..., table_id: _Optional[str] = ..., columns: _Optional[_Iterable[str]] = ..., predicates: _Optional[_Iterable[_Union[Predicate, _Mapping]]] = ..., snapshot_time: _Optional[int] = ..., slice_pos: _Optional[int] = ..., slice_count: _Optional[int] = ..., limit: _Optional[int] = ..., count_only: _Optional[bool] = ..., propagated_time: _Optional[int] = ..., all_columns: _Optional[bool] = ..., timeout_us: _Optional[int] = ...) -> None: ...
+    staleness_us: int
+    def __init__(self, dest_uuid: _Optional[str] = ..., tablet_id: _Optional[str] = ..., table_id: _Optional[str] = ..., columns: _Optional[_Iterable[str]] = ..., predicates: _Optional[_Iterable[_Union[Predicate, _Mapping]]] = ..., snapshot_time: _Optional[int] = ..., slice_pos: _Optional[int] = ..., slice_count: _Optional[int] = ..., limit: _Optional[int] = ..., count_only: _Optional[bool] = ..., propagated_time: _Optional[int] = ..., all_columns: _Optional[bool] = ..., timeout_us: _Optional[int] = ..., staleness_us: _Optional[int] = ...) -> None: ...
 
 class ScanChunk(_message.Message):
     __slots__ = ("error", "arrow_schema", "arrow_batch", "snapshot_time", "rows", "last")

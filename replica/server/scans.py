@@ -1,4 +1,4 @@
-"""The Scan and Checksum calls: strong reads at the leader, snapshot reads, checksums on any replica."""
+"""The Scan and Checksum calls: strong reads and snapshots at the leader; stale reads and checksums at any replica."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from nyala.replica.host import Replica
 from nyala.replica.rpc import pb, predicate_from_pb
 from nyala.replica.tablet import Tablet
 
+from .freshness import time_needed, too_old
 from .hosted import HostedTablet
 from .leaders import with_leader_hint
 
 TIMEOUT_DEFAULT_S = 30.0
 TIMEOUT_MAX_S = 600.0
 ASK_LEADER_AGAIN_S = 1.0
+CATCH_UP_S = 1.0
+"""How long a replica whose data is too old for a read may try to get newer data before it refuses."""
 
 T = TypeVar("T")
 
@@ -48,9 +51,12 @@ class Scans:
     Concurrency: the loop's thread; batches are made in threads of its own, one ahead of the one that is being sent.
     """
 
-    def __init__(self, hybrid_clock: HybridClock, threads: int, ask_leader: AskLeader) -> None:
+    def __init__(
+        self, hybrid_clock: HybridClock, threads: int, ask_leader: AskLeader, *, catch_up_s: float = CATCH_UP_S
+    ) -> None:
         self._hybrid_clock = hybrid_clock
         self._ask_leader = ask_leader
+        self._catch_up_s = catch_up_s
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="scan")
         self.open = 0
 
@@ -80,6 +86,8 @@ class Scans:
         """
         timeout_s = _timeout(request.timeout_us)
         self.observe(request.propagated_time)
+        if request.staleness_us:
+            return await self._fresh_enough(replica, request, timeout_s)
         if request.snapshot_time:
             self.observe(request.snapshot_time)
             await when(replica.read_barrier, timeout_s, "the leader's read barrier")
@@ -89,6 +97,22 @@ class Scans:
             return int(request.snapshot_time)
         await when(replica.read_barrier, timeout_s, "the leader's read barrier")
         return None
+
+    async def _fresh_enough(self, replica: Replica, request: Any, timeout_s: float) -> int | None:
+        """The time to scan at, whoever leads; LAGGING if this replica cannot get data that is new enough in time."""
+        mine = replica.active_config.member(replica.uuid)
+        if mine is not None and not mine.holds_data:
+            raise Refused(Code.LAGGING, "this replica is a witness and holds no data")
+        seen = max(request.propagated_time, request.snapshot_time)
+        self.observe(request.snapshot_time)
+        needed = request.snapshot_time or time_needed(self._hybrid_clock.now(), request.staleness_us, seen)
+        try:
+            await self._wait_safe(replica, needed, min(timeout_s, self._catch_up_s))
+        except Refused as error:
+            if error.code is not Code.TIMED_OUT and error.code is not Code.NOT_LEADER:
+                raise
+            raise too_old(self._hybrid_clock.now(), replica.applied_time, needed) from error
+        return int(request.snapshot_time) or None
 
     def observe(self, hybrid_time: int) -> None:
         """Let this server's clock run ahead of a time that a caller has seen; INVALID_ARGUMENT for the far future."""

@@ -18,7 +18,7 @@ import nyala
 from nyala.definitions import partition_of, schema_of
 from nyala.replica.base import hybrid_from_us
 from nyala.replica.rows import Column, ColumnType, RowOp, TableSchema
-from nyala.table import hybrid_time_of
+from nyala.table import hybrid_time_of, staleness_us_of
 from nyala.writing import as_table, conform
 
 SCHEMA = schema_of(
@@ -157,6 +157,14 @@ def test_at_takes_datetimes_with_a_zone_and_hybrid_times() -> None:
     for wrong in (dt.datetime(2024, 5, 1), int(when.timestamp()), us, "now", True):
         with pytest.raises(nyala.NotApplied):
             hybrid_time_of(wrong)  # type: ignore[arg-type]
+
+
+def test_staleness_takes_seconds_that_clocks_can_judge() -> None:
+    """Goal: nothing is promised that clocks cannot keep. Method: seconds; no number, or one out of bounds, is told."""
+    assert staleness_us_of(5) == 5_000_000 and staleness_us_of(0.75) == 750_000
+    for wrong in (0, 0.5, -1, float("nan"), float("inf"), 1e9, True, "5"):
+        with pytest.raises(nyala.NotApplied, match="staleness"):
+            staleness_us_of(wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,155 @@
+"""Reads of bounded staleness: what is fresh enough, and what a replica does that is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from nyala.replica.base import Applied, Code, Refused, hybrid_from_us, limits, staleness_problem, us_of_hybrid
+from nyala.replica.rpc import pb
+from nyala.replica.server.freshness import lag_us, time_needed, too_old
+from nyala.replica.server.scans import Scans
+from tests.harness.copies import TABLET
+from tests.harness.server_pair import Pair, PairedServer, run_pair, until
+
+NOW = hybrid_from_us(1_700_000_000_000_000)
+S = 1_000_000
+
+
+def test_time_needed_counts_the_clocks_against_the_replica() -> None:
+    """CN-24: data that may be too old by anybody's clock is too old. Method: at the bound the lag is the staleness."""
+    needed = time_needed(NOW, 5 * S, 0)
+    assert us_of_hybrid(NOW) - us_of_hybrid(needed) == 5 * S - limits.CLOCK_DIFFERENCE_US_MAX
+    assert lag_us(NOW, needed) == 5 * S
+
+
+def test_time_needed_is_never_below_what_the_caller_has_seen() -> None:
+    """CN-24: read-your-writes at followers. Method: a caller that has seen the present."""
+    assert time_needed(NOW, 3600 * S, NOW - 7) == NOW - 7
+
+
+def test_time_needed_of_a_very_old_read_is_not_the_beginning() -> None:
+    """Goal: a replica that has applied nothing answers nothing (scenario 84). Method: a staleness beyond the clock."""
+    assert time_needed(hybrid_from_us(1000), 3600 * S, 0) == 1
+    assert "no data yet" in str(too_old(NOW, 0, 1))
+
+
+@pytest.mark.parametrize("staleness_us", [0, -1, limits.CLOCK_DIFFERENCE_US_MAX, limits.STALENESS_US_MAX + 1])
+def test_staleness_that_clocks_cannot_judge_is_an_invalid_argument(staleness_us: int) -> None:
+    """Goal: nothing is promised that the clocks cannot keep. Method: the bounds and beyond them."""
+    assert staleness_problem(staleness_us)
+    with pytest.raises(Refused, match="staleness") as caught:
+        time_needed(NOW, staleness_us, 0)
+    assert caught.value.code is Code.INVALID_ARGUMENT
+
+
+def test_refusal_says_how_old_the_data_is_and_is_safe_to_repeat() -> None:
+    """Goal: an operator reads the lag off the error. Method: data of ten seconds ago, three asked for."""
+    error = too_old(NOW, NOW - hybrid_from_us(10 * S), time_needed(NOW, 3 * S, 0))
+    assert (error.code, error.applied) == (Code.LAGGING, Applied.NOT_APPLIED)
+    assert error.values == {"lag_s": 10.5, "asked_s": 3.0}
+
+
+class Reader:
+    """Scans of one of the two servers, by the product's code; followers ask their leader through the other's scans."""
+
+    def __init__(self, pair: Pair, server: PairedServer) -> None:
+        self._server = server
+        self._pair = pair
+        clock = server.manager.hybrid_clock
+        # One is patient and one is not: what a loaded machine takes for an answer is no refusal.
+        self._patient, self._brief = (
+            Scans(clock, 2, self._ask, catch_up_s=20),
+            Scans(clock, 2, self._ask, catch_up_s=0.1),
+        )
+        self.asked = 0
+
+    async def _ask(self, replica: Any, hybrid_time: int) -> None:
+        self.asked += 1
+        leader = self._pair.leader.hosted.replica
+        if not self._pair.cut and leader is not None:
+            leader.wait_safe(hybrid_time, lambda _: None)
+
+    def close(self) -> None:
+        self._patient.close()
+        self._brief.close()
+
+    async def keys(self, staleness_us: int, *, seen: int = 0, at: int = 0, patient: bool = True) -> list[int]:
+        """Keys that a read of that staleness returns."""
+        scans = self._patient if patient else self._brief
+        request = pb.ScanRequest(
+            tablet_id=TABLET, all_columns=True, staleness_us=staleness_us, propagated_time=seen, snapshot_time=at
+        )
+        found: list[int] = []
+        schema: Any = None
+        async for chunk in scans.scan(self._server.hosted, request):
+            schema = pa.ipc.read_schema(pa.py_buffer(chunk.arrow_schema)) if chunk.arrow_schema else schema
+            if chunk.arrow_batch:
+                batch = pa.ipc.read_record_batch(pa.py_buffer(chunk.arrow_batch), schema)
+                found += batch.column("k").to_pylist()
+        return sorted(found)
+
+
+def applied_time(server: PairedServer) -> int:
+    replica = server.hosted.replica
+    assert replica is not None
+    return replica.applied_time
+
+
+def test_follower_answers_while_its_data_is_new_enough_and_says_its_lag_when_it_is_not() -> None:
+    """CN-24: a follower serves by the age of its data, and of nothing else (scenario 89); an own write is in what
+    its caller reads. Method: a leader and a follower; reads at the follower in touch, idle, cut off, in touch again."""
+
+    async def scenario(pair: Pair) -> None:
+        await pair.put(1)
+        await pair.add_other()
+        await pair.voting()
+        reader = Reader(pair, pair.other)
+        # In touch: the read waits for the own write, and an idle follower gets a newer time from its leader.
+        await pair.put(2)
+        seen = applied_time(pair.leader)
+        assert await reader.keys(3600 * S, seen=seen) == [1, 2]
+        before = applied_time(pair.other)
+        now = pair.other.manager.hybrid_clock.now()
+        # As much too old as the clock has moved since: nobody waits here for time to pass.
+        tight = max(limits.CLOCK_DIFFERENCE_US_MAX + 1, lag_us(now, before) - 1)
+        assert await reader.keys(tight) == [1, 2]
+        assert applied_time(pair.other) > before and reader.asked
+        # Cut off: new writes are made elsewhere; an old read is served, a fresh one, or one's own write, is not.
+        pair.cut = True
+        settled = applied_time(pair.other)
+        assert await reader.keys(3600 * S) == [1, 2]
+        for staleness_us, wanted in ((limits.CLOCK_DIFFERENCE_US_MAX + 1, 0), (3600 * S, settled + 1)):
+            with pytest.raises(Refused, match="older than asked for") as caught:
+                await reader.keys(staleness_us, seen=wanted, patient=False)
+            assert caught.value.code is Code.LAGGING and float(str(caught.value.values["lag_s"])) > 0.5
+        with pytest.raises(Refused, match="older than asked for"):
+            await reader.keys(3600 * S, at=settled + 1, patient=False)
+        assert await reader.keys(3600 * S, at=settled) == [1, 2]
+        pair.cut = False
+        assert await reader.keys(3600 * S, at=settled + 1) == [1, 2]
+        reader.close()
+
+    run_pair(scenario)
+
+
+def test_leader_that_lost_its_quorum_is_as_old_as_its_data() -> None:
+    """CN-24: being the leader, as far as it knows, makes nobody's data fresh. Method: the leader is cut off from its
+    only follower and asked for data newer than its last entry: it cannot commit any."""
+
+    async def scenario(pair: Pair) -> None:
+        await pair.put(1)
+        await pair.add_other()
+        await pair.voting()
+        reader = Reader(pair, pair.leader)
+        await until(lambda: applied_time(pair.other) == applied_time(pair.leader), "both are level")
+        pair.cut = True
+        assert await reader.keys(3600 * S) == [1]
+        with pytest.raises(Refused) as caught:
+            await reader.keys(3600 * S, seen=applied_time(pair.leader) + 1, patient=False)
+        assert caught.value.code is Code.LAGGING
+        reader.close()
+
+    run_pair(scenario)
