@@ -13,7 +13,22 @@ from nyala.infra.local import StackError
 from nyala.pipeline import LettersUnreadable
 from nyala.replica.base import ReplicaError
 
-from . import bench, cluster, demo, dumps, feeds, fs, job, letters, local_replica, quarantine, sources, stack, tables
+from . import (
+    bench,
+    changes,
+    cluster,
+    demo,
+    dumps,
+    feeds,
+    fs,
+    job,
+    letters,
+    local_replica,
+    quarantine,
+    sources,
+    stack,
+    tables,
+)
 
 app = typer.Typer(
     name="nyala",
@@ -32,6 +47,11 @@ app.add_typer(bench.app, name="bench")
 app.add_typer(tables.app, name="table")
 app.add_typer(feeds.topic_app, name="topic")
 app.add_typer(feeds.schema_app, name="schema")
+cluster.tablet_app.add_typer(changes.app, name="change-config")
+cluster.tablet_app.command()(changes.move)
+cluster.server_app.command()(changes.retire)
+cluster.server_app.command()(changes.unretire)
+tables.app.command("set-replication")(changes.set_replication)
 app.add_typer(cluster.tablet_app, name="tablet")
 app.add_typer(cluster.server_app, name="server")
 app.add_typer(cluster.cluster_app, name="cluster")

@@ -1,18 +1,16 @@
-"""`nyala cluster ... | server ... | tablet ... | copy ...`: looking at a cluster and moving replicas."""
+"""`nyala cluster ... | server ... | tablet ... | copy ...`: looking at a cluster."""
 
 from __future__ import annotations
 
-import time
 from typing import Annotated, Any
 
 import typer
 
 from nyala.replica import tools
 from nyala.replica.base import DataState
-from nyala.replica.client import Client
 from nyala.replica.rpc import pb
 
-from .context import Json, Masters, client, console, find_server, print_json, print_table, size_text
+from .context import Json, Masters, client, console, find_server, find_tablet, print_json, print_table, size_text
 
 cluster_app = typer.Typer(help="the whole cluster", no_args_is_help=True)
 server_app = typer.Typer(help="tablet servers", no_args_is_help=True)
@@ -84,10 +82,11 @@ def list_servers(masters: Masters = "", as_json: Json = False) -> None:
         return
     rows = [
         (kind, s.uuid[:8], _address(s), "[green]alive[/]" if s.alive else "[red]silent[/]", s.replicas, s.leaders,
-         size_text(s.bytes_on_disk), size_text(s.memory_bytes), s.location)
+         size_text(s.bytes_on_disk), size_text(s.memory_bytes), s.location, tools.drain_words(s))
         for kind, s in everyone
     ]  # fmt: skip
-    print_table("servers", ("kind", "uuid", "address", "", "replicas", "leaders", "disk", "memory", "location"), rows)
+    headings = ("kind", "uuid", "address", "", "replicas", "leaders", "disk", "memory", "location", "wanted of it")
+    print_table("servers", headings, rows)
 
 
 def _address(server: pb.ServerInfo) -> str:
@@ -105,6 +104,7 @@ def _server_json(server: pb.ServerInfo) -> dict[str, Any]:
         "memory_bytes": server.memory_bytes,
         "last_heartbeat_us_ago": server.last_heartbeat_us_ago,
         "location": server.location,
+        "retire": tools.drain_json(server),
     }
 
 
@@ -128,50 +128,16 @@ def list_tablets(
         view.tables = [h for h in view.tables if h.name == table]
     if as_json:
         print_json(tools.as_json(view, [])["tablets"])
-    else:
-        print_table("tablets", REPLICA_HEADINGS, _replica_rows(view, tombstones=everything))
-
-
-def _find_tablet(connected: Client, prefix: str) -> tuple[str, str]:
-    """(table name, tablet id) of the one tablet whose id begins with `prefix`."""
-    handles = [connected.get_table(t.name) for t in connected.list_tables()]
-    found = [(h.name, t.tablet_id) for h in handles for t in h.tablets if t.tablet_id.startswith(prefix)]
-    if len(found) != 1:
-        raise typer.BadParameter(f"{len(found)} tablets begin with {prefix!r}: `nyala tablet list` shows them")
-    return found[0]
-
-
-@tablet_app.command()
-def move(
-    tablet: Annotated[str, typer.Argument(help="tablet id, or its beginning")],
-    source: Annotated[str, typer.Argument(metavar="FROM", help="server uuid, or its beginning")],
-    target: Annotated[str, typer.Argument(metavar="TO", help="server uuid, or its beginning")],
-    wait: Annotated[bool, typer.Option(help="wait until the move is done")] = True,
-    timeout_s: Annotated[float, typer.Option(help="how long to wait")] = 300,
-    masters: Masters = "",
-) -> None:
-    """Move one replica. The wish is kept by the master: an interrupted move simply goes on."""
-    with client(masters) as connected:
-        _, tablet_id = _find_tablet(connected, tablet)
-        from_uuid, to_uuid = find_server(connected, source).uuid, find_server(connected, target).uuid
-        connected.move_replica(tablet_id, from_uuid, to_uuid, reason="nyala tablet move")
-        if not wait:
-            typer.echo(f"asked for {tablet_id[:8]} to move from {from_uuid[:8]} to {to_uuid[:8]}")
-            return
-        with console.status(f"moving {tablet_id[:8]} from {from_uuid[:8]} to {to_uuid[:8]}") as line:
-            deadline = time.monotonic() + timeout_s
-            while not tools.has_moved(connected, tablet_id, from_uuid, to_uuid):
-                if time.monotonic() > deadline:
-                    typer.echo(
-                        f"not done after {timeout_s:.0f} s; the master goes on: `nyala tablet list`, `nyala copy list`",
-                        err=True,
-                    )
-                    raise typer.Exit(1)
-                jobs = [j for j in tools.list_copies(connected) if j.tablet_id == tablet_id]
-                if jobs:
-                    line.update(f"copying {size_text(jobs[0].bytes_done)} of {size_text(jobs[0].bytes_total)}")
-                time.sleep(0.2)
-    typer.echo(f"moved {tablet_id[:8]} to {to_uuid[:8]}")
+        return
+    print_table("tablets", REPLICA_HEADINGS, _replica_rows(view, tombstones=everything))
+    draining = frozenset(s.uuid for s in view.servers if s.draining)
+    names = {t.tablet_id: handle.name for handle in view.tables for t in handle.tablets}
+    changes = [
+        (names[w.tablet_id], w.tablet_id[:8], w.voters, w.voters_wanted, w.change)
+        for w in tools.unsettled((view.wanted[t] for t in names if t in view.wanted), draining)
+    ]
+    if changes:
+        print_table("wanted changes", ("table", "tablet", "voters", "wanted", "change"), changes)
 
 
 @tablet_app.command("leader-step-down")
@@ -182,7 +148,7 @@ def leader_step_down(
 ) -> None:
     """Hand a tablet's leadership to another replica."""
     with client(masters) as connected:
-        table, tablet_id = _find_tablet(connected, tablet)
+        table, tablet_id = find_tablet(connected, tablet)
         target = find_server(connected, to).uuid if to else ""
         leader = connected.transfer_leadership(table, tablet_id, target)
     typer.echo(f"{leader} leads {tablet_id}")
@@ -196,7 +162,7 @@ def cancel_copy(
 ) -> None:
     """End a tablet copy. While the server is a member of the tablet, its leader will ask for a new one."""
     with client(masters) as connected:
-        tablet_id, target = _find_tablet(connected, tablet)[1], find_server(connected, server)
+        tablet_id, target = find_tablet(connected, tablet)[1], find_server(connected, server)
         reply = connected.cancel_copy(target, tablet_id)
     left = f"{tablet_id[:8]} on {target.uuid[:8]} is {DataState(reply.data_state).name}"
     if reply.job.phase == "DONE":

@@ -82,6 +82,15 @@ def find_server(connected: Client, prefix: str) -> pb.ServerInfo:
     return found[0]
 
 
+def find_tablet(connected: Client, prefix: str) -> tuple[str, str]:
+    """(table name, tablet id) of the one tablet whose id begins with `prefix`."""
+    handles = [connected.get_table(t.name) for t in connected.list_tables()]
+    found = [(h.name, t.tablet_id) for h in handles for t in h.tablets if t.tablet_id.startswith(prefix)]
+    if len(found) != 1:
+        raise typer.BadParameter(f"{len(found)} tablets begin with {prefix!r}: `nyala tablet list` shows them")
+    return found[0]
+
+
 def print_json(value: Any) -> None:
     """One JSON document on standard output."""
     typer.echo(json.dumps(value, indent=2, default=str))

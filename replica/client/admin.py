@@ -51,6 +51,10 @@ class Admin:
         self._calls.locator.remember(locations_from_pb(reply))
         return table_from_pb(reply.table, list(reply.tablets))
 
+    def tablet_infos(self, name: str) -> list[pb.TabletInfo]:
+        """What the masters know and want of each tablet of a table."""
+        return list(self._masters.call("GetTable", pb.TableRequest(name=name, with_tablets=True)).tablets)
+
     def create_table(
         self,
         name: str,
@@ -253,6 +257,25 @@ class Admin:
     def remove_replica(self, tablet_id: str, server_uuid: str) -> None:
         """Ask for one member to leave."""
         self._masters.call("RemoveReplica", pb.ReplicaRequest(tablet_id=tablet_id, server_uuid=server_uuid))
+
+    def change_role(self, tablet_id: str, server_uuid: str, role: str) -> None:
+        """Ask for a member to vote (`VOTER`), or to stay without a vote (`NON_VOTER`)."""
+        request = pb.ReplicaRequest(tablet_id=tablet_id, server_uuid=server_uuid, role=role)
+        self._masters.call("ChangeRole", request)
+
+    def cancel_change(self, tablet_id: str) -> None:
+        """Give up what is wanted of a tablet. NOT_FOUND if nothing is, ILLEGAL_STATE if it is too late."""
+        self._masters.call("CancelChange", pb.ReplicaRequest(tablet_id=tablet_id))
+
+    def set_replication(self, table: str, replicas: int, *, tablet_id: str = "") -> None:
+        """Want so many voters of a table, or of one tablet (0: as many as its table wants). Desired state."""
+        request = pb.SetReplicationRequest(table=table, tablet_id=tablet_id, replicas=replicas)
+        self._masters.call("SetReplication", request)
+
+    def retire_server(self, server_uuid: str, *, undo: bool = False, reason: str = "") -> None:
+        """Want a tablet server emptied; or, with `undo`, no longer. Desired state."""
+        request = pb.RetireServerRequest(server_uuid=server_uuid, undo=undo, reason=reason)
+        self._masters.call("RetireServer", request)
 
     # ---- a tablet's leader
 

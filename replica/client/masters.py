@@ -28,6 +28,10 @@ CALLS_THAT_CHANGE = frozenset(
         "MoveReplica",
         "AddReplica",
         "RemoveReplica",
+        "ChangeRole",
+        "CancelChange",
+        "SetReplication",
+        "RetireServer",
     }
 )
 RETRY_SAFE = CALLS_THAT_CHANGE - {"ResetSource"}

@@ -12,7 +12,7 @@ from nyala.replica.base import Applied, Code, DataState, Refused, ReplicaError
 from nyala.replica.raft import Message
 from nyala.replica.rpc import config_to_pb, error_to_pb, opid_to_pb, pb, pb_grpc
 
-from . import sources, tables, wishing
+from . import desired, sources, tables, wishing
 from .catalog import CATALOG_ID
 from .dropped import holders_of
 from .orders import orders_for
@@ -226,6 +226,30 @@ class MasterService(pb_grpc.MasterServiceServicer):  # type: ignore[misc]
     async def RemoveReplica(self, request: pb.ReplicaRequest) -> pb.SimpleReply:
         """Desired state: the member leaves, after its replacement votes if it is needed."""
         await self.state.group.change(lambda: wishing.remove(self.state, request))
+        return pb.SimpleReply()
+
+    @_answered(pb.SimpleReply)
+    async def ChangeRole(self, request: pb.ReplicaRequest) -> pb.SimpleReply:
+        """Desired state: the member votes, or stays without a vote."""
+        await self.state.group.change(lambda: wishing.change_role(self.state, request))
+        return pb.SimpleReply()
+
+    @_answered(pb.SimpleReply)
+    async def CancelChange(self, request: pb.ReplicaRequest) -> pb.SimpleReply:
+        """Give up what is wanted of a tablet; what it began is taken back."""
+        await self.state.group.change(lambda: wishing.cancel(self.state, request.tablet_id))
+        return pb.SimpleReply()
+
+    @_answered(pb.SimpleReply)
+    async def SetReplication(self, request: pb.SetReplicationRequest) -> pb.SimpleReply:
+        """Desired state: so many voters of a table, or of one tablet."""
+        await self.state.group.change(lambda: desired.set_replication(self.state, request))
+        return pb.SimpleReply()
+
+    @_answered(pb.SimpleReply)
+    async def RetireServer(self, request: pb.RetireServerRequest) -> pb.SimpleReply:
+        """Desired state: a server holds nothing and gets nothing; or, undone, it is like the others again."""
+        await self.state.group.change(lambda: desired.retire(self.state, request))
         return pb.SimpleReply()
 
     async def Status(self, _request: Any, _context: Any) -> pb.MasterStatusReply:

@@ -10,12 +10,13 @@ from nyala.replica.base import Address, Clock, DataState, RaftConfig, new_uuid
 from nyala.replica.policy import ServerView
 from nyala.replica.rpc import config_to_pb, pb
 
-from .catalog import Catalog
+from .catalog import Catalog, Record
+from .draining import drain_of
 from .group import CatalogGroup
 from .options import MasterOptions
 from .soft_state import Foreigners, SoftState
 from .tables import TABLET, first_config
-from .view import leader_of, server_views
+from .view import RETIRED, WISH, leader_of, retired_servers, server_views, wanted_voters
 
 _log = logging.getLogger("nyala.master")
 CLUSTER = "cluster/id"
@@ -71,7 +72,7 @@ class MasterState:
 
     def servers(self) -> tuple[ServerView, ...]:
         """The tablet servers as the policy sees them."""
-        return server_views(self.soft, self.options, self.mono_us)
+        return server_views(self.soft, self.options, self.mono_us, retired_servers(self.catalog))
 
     def replica_load(self) -> dict[str, int]:
         """Replicas per server: those reported, and those that new tablets will get."""
@@ -103,7 +104,12 @@ class MasterState:
                 leader_uuid=leader or (state.leader_uuid if state else ""),
                 term=max(state.leader_term, 0) if state else 0,
                 running=bool(leader),
+                replication_factor=wanted_voters(self.catalog, tablet_id),
+                own_replication_factor="replication_factor" in record,
             )
+            wish = self.catalog.get(WISH + tablet_id)
+            if wish is not None:
+                info.wish.CopyFrom(_wish_info(wish))
             found.append(info)
         return sorted(found, key=lambda t: (t.range_pos, t.bucket))
 
@@ -135,4 +141,31 @@ class MasterState:
                     version=server.version,
                 )
             )
+        known = {i.uuid for i in infos}
+        infos += [pb.ServerInfo(uuid=u) for u, _ in self.catalog.items(RETIRED) if u not in known]
+        for info in infos:
+            self._add_drain(info)
         return infos
+
+    def _add_drain(self, info: pb.ServerInfo) -> None:
+        record = self.catalog.get(RETIRED + info.uuid)
+        if record is None:
+            return
+        drain = drain_of(self.catalog, self.soft, info.uuid)
+        info.draining, info.drained = True, drain.done
+        info.tablets_left, info.tablets_unreported = drain.left, drain.unreported
+        info.tablets_at_first = max(int(record["tablets_at_first"]), drain.left)
+        info.drain_reason = str(record["reason"])
+
+
+def _wish_info(record: Record) -> pb.WishInfo:
+    """A wish of the catalog, for operators."""
+    return pb.WishInfo(
+        kind=record["kind"],
+        from_uuid=record["from_uuid"],
+        to_uuid=record["to_uuid"],
+        deadline_us=record["deadline_us"],
+        reason=record["reason"],
+        plan_id=record["plan_id"],
+        cancelled=bool(record.get("cancelled")),
+    )

@@ -12,6 +12,7 @@ from .soft_state import SoftState, TabletState
 from .tables import TABLE, TABLET
 
 WISH = "wish/"
+RETIRED = "retired/"
 
 
 def wish_from_record(record: Record) -> Wish:
@@ -43,7 +44,21 @@ def wish_to_record(wish: Wish, *, proposal: bool) -> Record:
     }
 
 
-def server_views(soft: SoftState, options: MasterOptions, mono_us: int) -> tuple[ServerView, ...]:
+def retired_servers(catalog: Catalog) -> frozenset[str]:
+    """Uuids of the servers that are to be emptied."""
+    return frozenset(uuid for uuid, _ in catalog.items(RETIRED))
+
+
+def wanted_voters(catalog: Catalog, tablet_id: str) -> int:
+    """How many voters are wanted of a tablet: its own number, or its table's."""
+    record = catalog.get(TABLET + tablet_id) or {}
+    table = catalog.get(TABLE + str(record.get("table_id"))) or {}
+    return int(record.get("replication_factor") or table.get("replication_factor") or 0)
+
+
+def server_views(
+    soft: SoftState, options: MasterOptions, mono_us: int, retired: frozenset[str] = frozenset()
+) -> tuple[ServerView, ...]:
     """All servers that were ever heard of in this leadership; a booting one is alive."""
     return tuple(
         ServerView(
@@ -51,6 +66,7 @@ def server_views(soft: SoftState, options: MasterOptions, mono_us: int) -> tuple
             member=s.member,
             alive=soft.silent_us(s.uuid, mono_us) <= options.server_dead_ms * 1000,
             location=s.location,
+            draining=s.uuid in retired,
         )
         for _, s in sorted(soft.servers.items())
     )
@@ -110,7 +126,7 @@ def tablet_view(
     return TabletView(
         tablet_id=tablet_id,
         table_id=str(record["table_id"]),
-        replication_factor=int(table["replication_factor"]),
+        replication_factor=wanted_voters(catalog, tablet_id),
         config=config,
         leader_uuid=leader if config.member(leader) else "",
         pending=bool(status is not None and status.pending_config.members),
@@ -126,7 +142,7 @@ def cluster_view(catalog: Catalog, soft: SoftState, options: MasterOptions, mono
     """Everything the policy looks at, as of now."""
     views = (tablet_view(catalog, soft, t, r, options, mono_us) for t, r in catalog.items(TABLET))
     return ClusterView(
-        servers=server_views(soft, options, mono_us),
+        servers=server_views(soft, options, mono_us, retired_servers(catalog)),
         tablets=tuple(v for v in views if v is not None),
         now_us=wall_us,
     )

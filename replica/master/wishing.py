@@ -1,16 +1,17 @@
-"""Admin requests and proposals become desired state: one wish a tablet in the catalog."""
+"""Admin requests and proposals become desired state: one wish a tablet in the catalog, kept until it holds, its
+deadline passes or somebody cancels it."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from nyala.replica.base import Code, RaftConfig, Refused, new_uuid
+from nyala.replica.base import Code, Member, RaftConfig, Refused, new_uuid
 from nyala.replica.policy import Wish, WishKind
 from nyala.replica.rpc import pb
 
 from .state import MasterState
 from .tables import TABLET, Change
-from .view import WISH, wish_to_record
+from .view import WISH, wanted_voters, wish_to_record
 
 WISHES_MAX = 10_000
 ADMIN_DEADLINE_US = 30 * 60 * 1_000_000
@@ -49,6 +50,8 @@ def _known_server(state: MasterState, uuid: str) -> None:
         raise Refused(Code.NOT_FOUND, "no such tablet server", server=uuid)
     if not view.alive:
         raise Refused(Code.UNAVAILABLE, "this tablet server is not alive", server=uuid)
+    if view.draining:
+        raise Refused(Code.INVALID_ARGUMENT, "this tablet server is being retired", server=uuid)
 
 
 def _deadline(state: MasterState, deadline_us: int) -> int:
@@ -111,8 +114,9 @@ def add(state: MasterState, request: pb.ReplicaRequest) -> Change:
 def remove(state: MasterState, request: pb.ReplicaRequest) -> Change:
     """The change that wants a member gone."""
     config = _config_of(state, request.tablet_id)
-    if config.member(request.server_uuid) is None:
-        raise Refused(Code.NOT_FOUND, "this server is no member", server=request.server_uuid, config=config.opid)
+    member = _member(config, request.server_uuid)
+    if member.votes:
+        _replaceable(state, request.tablet_id, config)
     wish = Wish(
         kind=WishKind.REMOVE,
         wish_id=new_uuid(),
@@ -121,6 +125,63 @@ def remove(state: MasterState, request: pb.ReplicaRequest) -> Change:
         reason="removal wanted by an operator",
     )
     return _grant(state, request.tablet_id, wish)
+
+
+def _member(config: RaftConfig, uuid: str) -> Member:
+    member = config.member(uuid)
+    if member is None:
+        raise Refused(Code.NOT_FOUND, "this server is no member", server=uuid, config=config.opid)
+    return member
+
+
+def _replaceable(state: MasterState, tablet_id: str, config: RaftConfig) -> None:
+    """Refuse what would wait for ever: a voter is to go, none is spare, and no server could take its place."""
+    wanted = wanted_voters(state.catalog, tablet_id)
+    free = [s.uuid for s in state.servers() if s.alive and not s.draining and config.member(s.uuid) is None]
+    if len(config.voters) <= wanted and not free:
+        raise Refused(
+            Code.INVALID_ARGUMENT,
+            "no other server could take its place, and no voter goes before its replacement votes",
+            voters=len(config.voters),
+            wanted=wanted,
+        )
+
+
+def change_role(state: MasterState, request: pb.ReplicaRequest) -> Change:
+    """The change that wants a member to vote (role VOTER), or no longer (NON_VOTER)."""
+    config = _config_of(state, request.tablet_id)
+    member = _member(config, request.server_uuid)
+    if request.role not in ("VOTER", "NON_VOTER"):
+        raise Refused(Code.INVALID_ARGUMENT, "the role is VOTER or NON_VOTER", role=request.role)
+    promote = request.role == "VOTER"
+    if member.votes == promote:
+        raise Refused(Code.INVALID_ARGUMENT, "it has this role already", server=member.uuid, role=request.role)
+    if not promote:
+        _replaceable(state, request.tablet_id, config)
+    wish = Wish(
+        kind=WishKind.PROMOTE if promote else WishKind.DEMOTE,
+        wish_id=new_uuid(),
+        from_uuid="" if promote else member.uuid,
+        to_uuid=member.uuid if promote else "",
+        deadline_us=_deadline(state, 0),
+        reason=f"{request.role} wanted by an operator",
+    )
+    return _grant(state, request.tablet_id, wish)
+
+
+def cancel(state: MasterState, tablet_id: str) -> Change:
+    """The change that gives up what is wanted of a tablet: its time is over, so what it began is taken back.
+
+    Refused(NOT_FOUND) if nothing is wanted, ILLEGAL_STATE if a move's new replica votes already: it goes on to its end.
+    """
+    record = state.catalog.get(WISH + tablet_id)
+    if record is None:
+        raise Refused(Code.NOT_FOUND, "nothing is wanted of this tablet", tablet=tablet_id)
+    known = state.soft.tablets.get(tablet_id)
+    target = known.config.member(record["to_uuid"]) if known is not None and known.config is not None else None
+    if record["kind"] == WishKind.MOVE and target is not None and target.votes:
+        raise Refused(Code.ILLEGAL_STATE, "too late: the new replica votes, and the old one leaves", to=target.uuid)
+    return {WISH + tablet_id: {**record, "deadline_us": 1, "cancelled": True}}, [], "", record["wish_id"]
 
 
 def propose(state: MasterState, proposal: dict[str, Any]) -> Change:

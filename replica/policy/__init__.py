@@ -1,6 +1,7 @@
 """Pure functions from a view of the cluster to decisions, placements and plans; for masters and batch jobs alike."""
 
 from .decide import decide
+from .leaving import seen_leaving
 from .membership import Advice, Need, advise, can_commit, evict_rank, is_under_replicated, transfer_target
 from .placement import pick_server, place_tablets, replacement_for, replica_load
 from .rebalance import plan_rebalance, skew
@@ -49,6 +50,7 @@ __all__ = [
     "plan_rebalance",
     "replacement_for",
     "replica_load",
+    "seen_leaving",
     "skew",
     "transfer_target",
     "view_of_reports",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
+from .leaving import seen_leaving
 from .membership import Advice, Need, advise, healthy_voters, may_leave, transfer_target
 from .placement import replacement_for, replica_load
 from .views import Action, Caps, ClusterView, Decision, Edit, EditKind, Health, ServerView, TabletView, Wish, WishKind
@@ -18,9 +19,11 @@ class _Slots:
         self._caps = caps
         self._total = 0
         self._of: Counter[str] = Counter()
+        draining = {s.uuid for s in view.servers if s.draining}
         for tablet in view.tablets:
             for target in tablet.copying:
-                self._count(target, *(m.uuid for m in tablet.config.members if m.replace and m.votes))
+                leave = (m.uuid for m in tablet.config.members if m.votes and (m.replace or m.uuid in draining))
+                self._count(target, *leave)
 
     def _count(self, *uuids: str) -> None:
         self._total += 1
@@ -45,6 +48,7 @@ class _Round:
         self.replicas = replica_load(view)
         self.leaders = Counter(t.leader_uuid for t in view.tablets if t.leader_uuid)
         self.servers = {s.uuid: s for s in view.servers}
+        self.draining = frozenset(s.uuid for s in view.servers if s.draining)
 
     def decide(self, tablet: TabletView) -> Decision | None:
         """At most one change of `tablet`: what its health needs goes before what somebody wants."""
@@ -53,10 +57,12 @@ class _Round:
         wish = tablet.wish
         state = wish_state(tablet, wish, self.view.now_us) if wish else WishState.DONE
         wanted = wish if wish and state is WishState.OPEN else None
-        keep = frozenset({wanted.to_uuid}) if wanted and wanted.to_uuid else frozenset()
-        advice = advise(tablet, keep=keep, load=self.replicas)
+        known = wish if wish and state in (WishState.OPEN, WishState.CANCEL) else None
+        keep = frozenset({known.to_uuid} - self.draining if known and known.to_uuid else ())
+        leaving = self.draining | ({wanted.from_uuid} if wanted and wanted.kind is WishKind.DEMOTE else set())
+        advice = advise(seen_leaving(tablet, leaving), keep=keep, load=self.replicas)
         if advice.need is Need.EVICT:
-            return self._evict(tablet, advice)
+            return self._evict(tablet, advice, wanted)
         if advice.need is Need.TRANSFER:
             return self._transfer(tablet, advice.uuid, advice.reason)
         if wish and state is WishState.CANCEL:
@@ -65,13 +71,18 @@ class _Round:
             return self._heal(tablet, advice, wanted)
         return self._grant(tablet, wanted) if wanted else None
 
-    def _evict(self, tablet: TabletView, advice: Advice) -> Decision:
+    def _evict(self, tablet: TabletView, advice: Advice, wanted: Wish | None) -> Decision:
+        member = tablet.config.member(advice.uuid)
+        if wanted and wanted.kind is WishKind.DEMOTE and member and member.votes and member.uuid == wanted.from_uuid:
+            demoted = Edit(EditKind.CHANGE, replace(member, votes=False, promote=False, replace=False))
+            return self._change(tablet, (demoted,), wanted.reason or "demote", wanted.plan_id)
         edits = tuple(Edit(EditKind.REMOVE, m) for m in tablet.config.members if m.uuid == advice.uuid)
         return self._change(tablet, edits, f"evict: {advice.reason}")
 
     def _heal(self, tablet: TabletView, advice: Advice, wanted: Wish | None) -> Decision | None:
         target = self._wanted_target(tablet, wanted) or replacement_for(self.view, tablet, self.replicas)
-        if target is None or not self.slots.take(target.uuid):
+        leaving = sorted(u for u in tablet.config.voters if u in self.draining and not tablet.health_of(u).failed)
+        if target is None or not self.slots.take(target.uuid, leaving[0] if leaving else ""):
             return None
         self.replicas[target.uuid] += 1
         return self._change(tablet, (_join(target),), f"add: {advice.reason}")
@@ -81,7 +92,7 @@ class _Round:
         if wanted is None or wanted.kind is not WishKind.MOVE or tablet.config.member(wanted.to_uuid):
             return None
         server = self.servers.get(wanted.to_uuid)
-        return server if server is not None and server.alive else None
+        return server if server is not None and server.alive and not server.draining else None
 
     def _grant(self, tablet: TabletView, wish: Wish) -> Decision | None:
         if wish.kind is WishKind.TRANSFER:
@@ -90,8 +101,12 @@ class _Round:
             return self._transfer(tablet, wish.to_uuid, wish.reason, wish.plan_id)
         if wish.kind is WishKind.REMOVE:
             return self._remove(tablet, wish)
+        if wish.kind is WishKind.DEMOTE:
+            return None  # the table above does it, once the others suffice
+        if wish.kind is WishKind.PROMOTE:
+            return self._promote(tablet, wish)
         server = self.servers.get(wish.to_uuid)
-        if server is None or not server.alive or tablet.config.member(wish.to_uuid):
+        if server is None or not server.alive or server.draining or tablet.config.member(wish.to_uuid):
             return None
         source = tablet.config.member(wish.from_uuid) if wish.kind is WishKind.MOVE else None
         if copy_is_under_way(tablet) or not self.slots.take(server.uuid, wish.from_uuid):
@@ -110,22 +125,33 @@ class _Round:
         if not member.votes or (spare and member.uuid != tablet.leader_uuid):
             return self._change(tablet, (Edit(EditKind.REMOVE, member),), wish.reason or "remove", wish.plan_id)
         if spare:
-            target = transfer_target(tablet, load=self.leaders)
+            target = transfer_target(seen_leaving(tablet, self.draining), load=self.leaders)
             return self._transfer(tablet, target, "the replica to remove leads", wish.plan_id)
         if member.replace:
             return None
         marked = Edit(EditKind.CHANGE, replace(member, replace=True))
         return self._change(tablet, (marked,), "to be removed once its replacement votes", wish.plan_id)
 
+    def _promote(self, tablet: TabletView, wish: Wish) -> Decision | None:
+        member = tablet.config.member(wish.to_uuid)
+        if member is None or member.votes or member.promote or tablet.health_of(member.uuid) is not Health.HEALTHY:
+            return None
+        marked = Edit(EditKind.CHANGE, replace(member, promote=True))
+        return self._change(tablet, (marked,), wish.reason or "promote", wish.plan_id)
+
     def _cancel(self, tablet: TabletView, wish: Wish) -> Decision | None:
-        """Take back what an expired wish began, as long as its target does not vote."""
+        """Take back what an expired or cancelled wish began, as long as its target does not vote."""
         edits = []
         target, source = tablet.config.member(wish.to_uuid), tablet.config.member(wish.from_uuid)
-        if target is not None and not target.votes:
+        if target is not None and wish.kind is WishKind.PROMOTE:
+            edits.append(Edit(EditKind.CHANGE, replace(target, promote=False)))
+        elif target is not None and not target.votes:
             edits.append(Edit(EditKind.REMOVE, target))
         if source is not None and source.replace:
             edits.append(Edit(EditKind.CHANGE, replace(source, replace=False)))
-        return self._change(tablet, tuple(edits), "its deadline has passed", wish.plan_id) if edits else None
+        return (
+            self._change(tablet, tuple(edits), "cancelled, or its deadline has passed", wish.plan_id) if edits else None
+        )
 
     def _change(self, tablet: TabletView, edits: tuple[Edit, ...], reason: str, plan_id: str = "") -> Decision:
         return Decision(

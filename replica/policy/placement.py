@@ -66,6 +66,6 @@ def replacement_for(view: ClusterView, tablet: TabletView, load: Mapping[str, in
     by_uuid = {s.uuid: s for s in view.servers}
     members = [by_uuid.get(m.uuid) for m in tablet.config.members]
     taken = [s for s in members if s is not None]
-    staying = [s for s in taken if not tablet.health_of(s.uuid).failed]
+    staying = [s for s in taken if not tablet.health_of(s.uuid).failed and not s.draining]
     names = {m.uuid for m in tablet.config.members}
     return pick_server([s for s in view.servers if s.uuid not in names], staying, (load,))

@@ -33,6 +33,10 @@ class WishKind(StrEnum):
     ADD = "ADD"
     REMOVE = "REMOVE"
     TRANSFER = "TRANSFER"
+    PROMOTE = "PROMOTE"
+    """The non-voter `to_uuid` shall vote."""
+    DEMOTE = "DEMOTE"
+    """The voter `from_uuid` shall stay without a vote, once enough others vote."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +56,9 @@ class Wish:
 
     def __post_init__(self) -> None:
         check(bool(self.from_uuid) or self.kind is not WishKind.MOVE, "a move needs a source", wish=self.wish_id)
-        check(bool(self.to_uuid) or self.kind is WishKind.REMOVE, "a wish needs a target", wish=self.wish_id)
+        sourced = (WishKind.REMOVE, WishKind.DEMOTE)
+        check(bool(self.from_uuid) or self.kind not in sourced, "it names who leaves", wish=self.wish_id)
+        check(bool(self.to_uuid) or self.kind in sourced, "a wish needs a target", wish=self.wish_id)
 
     def expired(self, now_us: int) -> bool:
         """Whether the deadline has passed."""
@@ -96,6 +102,7 @@ class ServerView:
     alive: bool = True
     location: str = ""
     draining: bool = False
+    """Its replicas shall stand elsewhere, and it gets no new ones."""
 
 
 @dataclass(frozen=True, kw_only=True)

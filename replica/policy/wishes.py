@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from nyala.replica.base import Member
+
 from .views import TabletView, Wish, WishKind
 
 
@@ -32,15 +34,30 @@ def wish_state(tablet: TabletView, wish: Wish, now_us: int) -> WishState:
         if not fit or tablet.health_of(wish.to_uuid).failed or wish.expired(now_us):
             return WishState.FAILED
         return WishState.OPEN
-    if wish.kind is WishKind.REMOVE:
-        if source is None:
-            return WishState.DONE
-    elif wish.kind is WishKind.ADD:
-        if target is not None and (target.votes or not wish.votes):
-            return WishState.DONE
-    elif source is None:
-        return WishState.DONE if target is not None and target.votes else WishState.FAILED
+    if (settled := _settled(tablet, wish, target, source, wish.expired(now_us))) is not None:
+        return settled
     if not wish.expired(now_us) or (target is not None and target.votes):
         return WishState.OPEN
-    began = (target is not None and not target.votes) or (source is not None and source.replace)
-    return WishState.CANCEL if began else WishState.FAILED
+    learner = target is not None and not target.votes and (target.promote or wish.kind is not WishKind.PROMOTE)
+    return WishState.CANCEL if learner or (source is not None and source.replace) else WishState.FAILED
+
+
+def _settled(
+    tablet: TabletView, wish: Wish, target: Member | None, source: Member | None, expired: bool
+) -> WishState | None:
+    """DONE or FAILED if the config says so, whatever the time; `expired` ends the wait for surplus voters to leave."""
+    if wish.kind is WishKind.REMOVE:
+        return WishState.DONE if source is None else None
+    if wish.kind is WishKind.DEMOTE:
+        return WishState.DONE if source is None or not source.votes else None
+    if wish.kind is WishKind.MOVE:
+        if source is not None:
+            return None
+        return WishState.DONE if target is not None and target.votes else WishState.FAILED
+    if target is None:
+        return WishState.FAILED if wish.kind is WishKind.PROMOTE else None
+    if not wish.votes:
+        return WishState.DONE
+    # While more vote than are wanted, the open wish says who must not be the one that leaves.
+    enough = len(tablet.config.voters) <= tablet.replication_factor
+    return WishState.DONE if target.votes and (enough or expired) else None

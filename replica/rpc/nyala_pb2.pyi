@@ -453,7 +453,7 @@ class TableInfo(_message.Message):
     def __init__(self, table_id: _Optional[str] = ..., name: _Optional[str] = ..., schema: _Optional[_Union[TableSchema, _Mapping]] = ..., partition: _Optional[_Union[PartitionSpec, _Mapping]] = ..., replication_factor: _Optional[int] = ..., history_retention_us: _Optional[int] = ..., source: _Optional[_Union[SourceSpec, _Mapping]] = ..., writer_schemas: _Optional[_Iterable[_Union[WriterSchema, _Mapping]]] = ..., created_us: _Optional[int] = ..., older_schemas: _Optional[_Iterable[_Union[TableSchema, _Mapping]]] = ...) -> None: ...
 
 class TabletInfo(_message.Message):
-    __slots__ = ("tablet_id", "table_id", "bucket", "range_pos", "config", "leader_uuid", "term", "running")
+    __slots__ = ("tablet_id", "table_id", "bucket", "range_pos", "config", "leader_uuid", "term", "running", "replication_factor", "own_replication_factor", "wish")
     TABLET_ID_FIELD_NUMBER: _ClassVar[int]
     TABLE_ID_FIELD_NUMBER: _ClassVar[int]
     BUCKET_FIELD_NUMBER: _ClassVar[int]
@@ -462,6 +462,9 @@ class TabletInfo(_message.Message):
     LEADER_UUID_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
     RUNNING_FIELD_NUMBER: _ClassVar[int]
+    REPLICATION_FACTOR_FIELD_NUMBER: _ClassVar[int]
+    OWN_REPLICATION_FACTOR_FIELD_NUMBER: _ClassVar[int]
+    WISH_FIELD_NUMBER: _ClassVar[int]
     tablet_id: str
     table_id: str
     bucket: int
@@ -470,7 +473,28 @@ class TabletInfo(_message.Message):
     leader_uuid: str
     term: int
     running: bool
-    def __init__(self, tablet_id: _Optional[str] = ..., table_id: _Optional[str] = ..., bucket: _Optional[int] = ..., range_pos: _Optional[int] = ..., config: _Optional[_Union[RaftConfig, _Mapping]] = ..., leader_uuid: _Optional[str] = ..., term: _Optional[int] = ..., running: _Optional[bool] = ...) -> None: ...
+    replication_factor: int
+    own_replication_factor: bool
+    wish: WishInfo
+    def __init__(self, tablet_id: _Optional[str] = ..., table_id: _Optional[str] = ..., bucket: _Optional[int] = ..., range_pos: _Optional[int] = ..., config: _Optional[_Union[RaftConfig, _Mapping]] = ..., leader_uuid: _Optional[str] = ..., term: _Optional[int] = ..., running: _Optional[bool] = ..., replication_factor: _Optional[int] = ..., own_replication_factor: _Optional[bool] = ..., wish: _Optional[_Union[WishInfo, _Mapping]] = ...) -> None: ...
+
+class WishInfo(_message.Message):
+    __slots__ = ("kind", "from_uuid", "to_uuid", "deadline_us", "reason", "plan_id", "cancelled")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    FROM_UUID_FIELD_NUMBER: _ClassVar[int]
+    TO_UUID_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_US_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    PLAN_ID_FIELD_NUMBER: _ClassVar[int]
+    CANCELLED_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    from_uuid: str
+    to_uuid: str
+    deadline_us: int
+    reason: str
+    plan_id: str
+    cancelled: bool
+    def __init__(self, kind: _Optional[str] = ..., from_uuid: _Optional[str] = ..., to_uuid: _Optional[str] = ..., deadline_us: _Optional[int] = ..., reason: _Optional[str] = ..., plan_id: _Optional[str] = ..., cancelled: _Optional[bool] = ...) -> None: ...
 
 class SourceKey(_message.Message):
     __slots__ = ("cluster_id", "topic_id", "kafka_partition")
@@ -1071,7 +1095,7 @@ class ListTablesReply(_message.Message):
     def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., tables: _Optional[_Iterable[_Union[TableInfo, _Mapping]]] = ...) -> None: ...
 
 class ServerInfo(_message.Message):
-    __slots__ = ("uuid", "addresses", "last_heartbeat_us_ago", "alive", "location", "replicas", "leaders", "bytes_on_disk", "memory_bytes", "version", "cluster_id")
+    __slots__ = ("uuid", "addresses", "last_heartbeat_us_ago", "alive", "location", "replicas", "leaders", "bytes_on_disk", "memory_bytes", "version", "cluster_id", "draining", "drained", "tablets_left", "tablets_at_first", "tablets_unreported", "drain_reason")
     UUID_FIELD_NUMBER: _ClassVar[int]
     ADDRESSES_FIELD_NUMBER: _ClassVar[int]
     LAST_HEARTBEAT_US_AGO_FIELD_NUMBER: _ClassVar[int]
@@ -1083,6 +1107,12 @@ class ServerInfo(_message.Message):
     MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    DRAINING_FIELD_NUMBER: _ClassVar[int]
+    DRAINED_FIELD_NUMBER: _ClassVar[int]
+    TABLETS_LEFT_FIELD_NUMBER: _ClassVar[int]
+    TABLETS_AT_FIRST_FIELD_NUMBER: _ClassVar[int]
+    TABLETS_UNREPORTED_FIELD_NUMBER: _ClassVar[int]
+    DRAIN_REASON_FIELD_NUMBER: _ClassVar[int]
     uuid: str
     addresses: _containers.RepeatedCompositeFieldContainer[Address]
     last_heartbeat_us_ago: int
@@ -1094,7 +1124,13 @@ class ServerInfo(_message.Message):
     memory_bytes: int
     version: str
     cluster_id: str
-    def __init__(self, uuid: _Optional[str] = ..., addresses: _Optional[_Iterable[_Union[Address, _Mapping]]] = ..., last_heartbeat_us_ago: _Optional[int] = ..., alive: _Optional[bool] = ..., location: _Optional[str] = ..., replicas: _Optional[int] = ..., leaders: _Optional[int] = ..., bytes_on_disk: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., version: _Optional[str] = ..., cluster_id: _Optional[str] = ...) -> None: ...
+    draining: bool
+    drained: bool
+    tablets_left: int
+    tablets_at_first: int
+    tablets_unreported: int
+    drain_reason: str
+    def __init__(self, uuid: _Optional[str] = ..., addresses: _Optional[_Iterable[_Union[Address, _Mapping]]] = ..., last_heartbeat_us_ago: _Optional[int] = ..., alive: _Optional[bool] = ..., location: _Optional[str] = ..., replicas: _Optional[int] = ..., leaders: _Optional[int] = ..., bytes_on_disk: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., version: _Optional[str] = ..., cluster_id: _Optional[str] = ..., draining: _Optional[bool] = ..., drained: _Optional[bool] = ..., tablets_left: _Optional[int] = ..., tablets_at_first: _Optional[int] = ..., tablets_unreported: _Optional[int] = ..., drain_reason: _Optional[str] = ...) -> None: ...
 
 class ListServersReply(_message.Message):
     __slots__ = ("error", "servers", "masters", "cluster_id", "foreign")
@@ -1299,6 +1335,30 @@ class SimpleReply(_message.Message):
     ERROR_FIELD_NUMBER: _ClassVar[int]
     error: Error
     def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
+
+class SetReplicationRequest(_message.Message):
+    __slots__ = ("dest_uuid", "table", "tablet_id", "replicas")
+    DEST_UUID_FIELD_NUMBER: _ClassVar[int]
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    TABLET_ID_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    dest_uuid: str
+    table: str
+    tablet_id: str
+    replicas: int
+    def __init__(self, dest_uuid: _Optional[str] = ..., table: _Optional[str] = ..., tablet_id: _Optional[str] = ..., replicas: _Optional[int] = ...) -> None: ...
+
+class RetireServerRequest(_message.Message):
+    __slots__ = ("dest_uuid", "server_uuid", "undo", "reason")
+    DEST_UUID_FIELD_NUMBER: _ClassVar[int]
+    SERVER_UUID_FIELD_NUMBER: _ClassVar[int]
+    UNDO_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    dest_uuid: str
+    server_uuid: str
+    undo: bool
+    reason: str
+    def __init__(self, dest_uuid: _Optional[str] = ..., server_uuid: _Optional[str] = ..., undo: _Optional[bool] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class MasterStatusReply(_message.Message):
     __slots__ = ("error", "uuid", "leader_uuid", "catalog_term", "replica", "decisions_published", "moves_active", "kafka_connected")

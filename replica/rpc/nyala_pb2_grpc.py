@@ -1144,6 +1144,26 @@ class MasterServiceStub:
                 request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ReplicaRequest.SerializeToString,
                 response_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.SimpleReply.FromString,
                 _registered_method=True)
+        self.ChangeRole = channel.unary_unary(
+                '/nyala.v1.MasterService/ChangeRole',
+                request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ReplicaRequest.SerializeToString,
+                response_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.SimpleReply.FromString,
+                _registered_method=True)
+        self.CancelChange = channel.unary_unary(
+                '/nyala.v1.MasterService/CancelChange',
+                request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ReplicaRequest.SerializeToString,
+                response_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.SimpleReply.FromString,
+                _registered_method=True)
+        self.SetReplication = channel.unary_unary(
+                '/nyala.v1.MasterService/SetReplication',
+                request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.SetReplicationRequest.SerializeToString,
+                response_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.SimpleReply.FromString,
+                _registered_method=True)
+        self.RetireServer = channel.unary_unary(
+                '/nyala.v1.MasterService/RetireServer',
+                request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.RetireServerRequest.SerializeToString,
+                response_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.SimpleReply.FromString,
+                _registered_method=True)
         self.Status = channel.unary_unary(
                 '/nyala.v1.MasterService/Status',
                 request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.Empty.SerializeToString,
@@ -1244,6 +1264,30 @@ class MasterServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ChangeRole(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CancelChange(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetReplication(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RetireServer(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Status(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -1326,6 +1370,26 @@ def add_MasterServiceServicer_to_server(servicer, server):
             'RemoveReplica': grpc.unary_unary_rpc_method_handler(
                     servicer.RemoveReplica,
                     request_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ReplicaRequest.FromString,
+                    response_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.SimpleReply.SerializeToString,
+            ),
+            'ChangeRole': grpc.unary_unary_rpc_method_handler(
+                    servicer.ChangeRole,
+                    request_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ReplicaRequest.FromString,
+                    response_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.SimpleReply.SerializeToString,
+            ),
+            'CancelChange': grpc.unary_unary_rpc_method_handler(
+                    servicer.CancelChange,
+                    request_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ReplicaRequest.FromString,
+                    response_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.SimpleReply.SerializeToString,
+            ),
+            'SetReplication': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetReplication,
+                    request_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.SetReplicationRequest.FromString,
+                    response_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.SimpleReply.SerializeToString,
+            ),
+            'RetireServer': grpc.unary_unary_rpc_method_handler(
+                    servicer.RetireServer,
+                    request_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.RetireServerRequest.FromString,
                     response_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.SimpleReply.SerializeToString,
             ),
             'Status': grpc.unary_unary_rpc_method_handler(
@@ -1738,6 +1802,114 @@ class MasterService:
             target,
             '/nyala.v1.MasterService/RemoveReplica',
             nyala_dot_replica_dot_rpc_dot_nyala__pb2.ReplicaRequest.SerializeToString,
+            nyala_dot_replica_dot_rpc_dot_nyala__pb2.SimpleReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ChangeRole(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/nyala.v1.MasterService/ChangeRole',
+            nyala_dot_replica_dot_rpc_dot_nyala__pb2.ReplicaRequest.SerializeToString,
+            nyala_dot_replica_dot_rpc_dot_nyala__pb2.SimpleReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CancelChange(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/nyala.v1.MasterService/CancelChange',
+            nyala_dot_replica_dot_rpc_dot_nyala__pb2.ReplicaRequest.SerializeToString,
+            nyala_dot_replica_dot_rpc_dot_nyala__pb2.SimpleReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetReplication(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/nyala.v1.MasterService/SetReplication',
+            nyala_dot_replica_dot_rpc_dot_nyala__pb2.SetReplicationRequest.SerializeToString,
+            nyala_dot_replica_dot_rpc_dot_nyala__pb2.SimpleReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RetireServer(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/nyala.v1.MasterService/RetireServer',
+            nyala_dot_replica_dot_rpc_dot_nyala__pb2.RetireServerRequest.SerializeToString,
             nyala_dot_replica_dot_rpc_dot_nyala__pb2.SimpleReply.FromString,
             options,
             channel_credentials,

@@ -18,6 +18,7 @@ from .local_replica import connect_source, copy_replica, erase, last_promised, m
 from .moves import has_moved, list_copies
 from .tablet_files import FileFinding, TabletFiles, read_tablet
 from .verify import ReplicaSum, judge_compared, only_tables, plan_text, readable, table_lines, to_read, with_sums
+from .wanted import Wanted, change_words, drain_json, drain_words, unsettled, wish_json
 
 __all__ = [
     "KINDS",
@@ -30,13 +31,17 @@ __all__ = [
     "ReplicaView",
     "Severity",
     "TabletFiles",
+    "Wanted",
     "WipePlan",
     "as_json",
     "ask_masters",
+    "change_words",
     "check_directory",
     "connect_source",
     "copy_replica",
     "directory_json",
+    "drain_json",
+    "drain_words",
     "erase",
     "format_root",
     "gather",
@@ -58,6 +63,8 @@ __all__ = [
     "table_lines",
     "tablet_json",
     "to_read",
+    "unsettled",
     "wipe",
+    "wish_json",
     "with_sums",
 ]

@@ -11,6 +11,8 @@ from nyala.replica.base import Address, Code, DataState, Refused
 from nyala.replica.client import Client, TableHandle
 from nyala.replica.rpc import config_from_pb, pb
 
+from .wanted import wish_json
+
 
 class Severity(StrEnum):
     """ERROR: data, availability or redundancy is at stake. WARNING: tidiness is."""
@@ -65,6 +67,8 @@ class ClusterView:
     checksum_time: int = 0
     foreign: list[pb.ServerInfo] = field(default_factory=list)
     """Servers of another cluster that report to these masters."""
+    wanted: dict[str, pb.TabletInfo] = field(default_factory=dict)
+    """By tablet id, what the masters know and want of it."""
 
 
 def gather(client: Client, *, checksum: bool = False) -> ClusterView:
@@ -82,6 +86,7 @@ def gather(client: Client, *, checksum: bool = False) -> ClusterView:
         for status in statuses:
             view.replicas.setdefault(status.tablet_id, []).append(ReplicaView(server.uuid, status))
     view.tables = [client.get_table(t.name) for t in client.list_tables()]
+    view.wanted = {t.tablet_id: t for table in view.tables for t in client.tablet_infos(table.name)}
     if checksum:
         _add_checksums(client, view)
     return view
@@ -138,7 +143,9 @@ def judge(view: ClusterView) -> list[Finding]:
     ]
     for table in view.tables:
         for tablet in table.tablets:
-            found += _judge_tablet(table, tablet.tablet_id, view.replicas.get(tablet.tablet_id, []))
+            info = view.wanted.get(tablet.tablet_id)
+            wanted = (info.replication_factor if info is not None else 0) or table.replication_factor
+            found += _judge_tablet(table, tablet.tablet_id, view.replicas.get(tablet.tablet_id, []), wanted)
     known = {t.tablet_id for table in view.tables for t in table.tablets}
     for tablet_id, replicas in sorted(view.replicas.items()):
         strays = [r for r in replicas if r.status.data_state != DataState.DELETED]
@@ -157,7 +164,7 @@ def _judge_master(master: MasterView) -> Finding:
     return Finding(Severity.ERROR, f"master {master.uuid}", what)
 
 
-def _judge_tablet(table: TableHandle, tablet_id: str, replicas: Iterable[ReplicaView]) -> list[Finding]:
+def _judge_tablet(table: TableHandle, tablet_id: str, replicas: Iterable[ReplicaView], wanted: int) -> list[Finding]:
     subject = f"tablet {tablet_id} of {table.name}"
     live = [r for r in replicas if r.status.data_state != DataState.DELETED]
     found = [
@@ -177,8 +184,8 @@ def _judge_tablet(table: TableHandle, tablet_id: str, replicas: Iterable[Replica
         found.append(Finding(Severity.ERROR, subject, f"no majority: {len(absent)} of {len(voters)} voters are gone"))
     elif absent:
         found.append(Finding(Severity.ERROR, subject, f"voters without a replica: {', '.join(absent)}"))
-    if len(voters) < table.replication_factor:
-        found.append(Finding(Severity.ERROR, subject, f"{len(voters)} voters of {table.replication_factor} wanted"))
+    if len(voters) < wanted:
+        found.append(Finding(Severity.ERROR, subject, f"{len(voters)} voters of {wanted} wanted"))
     extra = [u for u in present if config.member(u) is None]
     if extra:
         found.append(Finding(Severity.WARNING, subject, f"replicas outside the config: {', '.join(sorted(extra))}"))
@@ -213,6 +220,7 @@ def as_json(view: ClusterView, findings: list[Finding]) -> dict[str, Any]:
             {
                 "tablet_id": tablet.tablet_id,
                 "table": table.name,
+                **wish_json(view.wanted.get(tablet.tablet_id)),
                 "replicas": [replica_json(r) for r in view.replicas.get(tablet.tablet_id, [])],
             }
             for table in view.tables

@@ -1,0 +1,253 @@
+"""`nyala tablet change-config ... | table set-replication | server retire, unretire`: wanting another membership.
+
+Each command states what is wanted; the masters keep it and the policy brings it about, so one that is interrupted, here
+or there, simply goes on. `--no-wait` returns at once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from nyala.replica import tools
+from nyala.replica.base import Code, RaftConfig, Refused
+from nyala.replica.client import Client
+from nyala.replica.rpc import config_from_pb, pb
+
+from .context import Json, Masters, client, console, find_server, find_tablet, print_json, size_text
+
+app = typer.Typer(help="change who is a member of a tablet", no_args_is_help=True)
+
+Tablet = Annotated[str, typer.Argument(help="tablet id, or its beginning")]
+Server = Annotated[str, typer.Argument(help="server uuid, or its beginning")]
+Wait = Annotated[bool, typer.Option(help="wait until it holds")]
+Timeout = Annotated[float, typer.Option(help="how long to wait")]
+POLL_S = 0.2
+
+
+@app.command()
+def add(
+    tablet: Tablet,
+    server: Server,
+    non_voter: Annotated[bool, typer.Option("--non-voter", help="a copy that never votes")] = False,
+    wait: Wait = True,
+    timeout_s: Timeout = 300,
+    masters: Masters = "",
+    as_json: Json = False,
+) -> None:
+    """Add a replica: it copies first, and votes once it has caught up."""
+    with client(masters) as connected:
+        table, tablet_id, uuid = *find_tablet(connected, tablet), find_server(connected, server).uuid
+        connected.add_replica(tablet_id, uuid, "NON_VOTER" if non_voter else "VOTER")
+        holds = _is_member(uuid) if non_voter else _votes(uuid)
+        _follow(connected, table, tablet_id, f"add {uuid[:8]}", holds, wait, timeout_s, as_json)
+
+
+@app.command()
+def remove(
+    tablet: Tablet,
+    server: Server,
+    wait: Wait = True,
+    timeout_s: Timeout = 300,
+    masters: Masters = "",
+    as_json: Json = False,
+) -> None:
+    """Remove a replica; a voter that is needed goes when its replacement votes."""
+    with client(masters) as connected:
+        table, tablet_id, uuid = *find_tablet(connected, tablet), find_server(connected, server).uuid
+        connected.remove_replica(tablet_id, uuid)
+        gone = _is_member(uuid)
+        _follow(connected, table, tablet_id, f"remove {uuid[:8]}", lambda c: not gone(c), wait, timeout_s, as_json)
+
+
+@app.command()
+def promote(
+    tablet: Tablet,
+    server: Server,
+    wait: Wait = True,
+    timeout_s: Timeout = 300,
+    masters: Masters = "",
+    as_json: Json = False,
+) -> None:
+    """Give a non-voter a vote, once it has caught up; if more vote than are wanted, another one leaves."""
+    with client(masters) as connected:
+        table, tablet_id, uuid = *find_tablet(connected, tablet), find_server(connected, server).uuid
+        connected.change_role(tablet_id, uuid, "VOTER")
+        _follow(connected, table, tablet_id, f"promote {uuid[:8]}", _votes(uuid), wait, timeout_s, as_json)
+
+
+@app.command()
+def demote(
+    tablet: Tablet,
+    server: Server,
+    wait: Wait = True,
+    timeout_s: Timeout = 300,
+    masters: Masters = "",
+    as_json: Json = False,
+) -> None:
+    """Take a voter's vote and keep its copy, once another one votes in its place."""
+    with client(masters) as connected:
+        table, tablet_id, uuid = *find_tablet(connected, tablet), find_server(connected, server).uuid
+        connected.change_role(tablet_id, uuid, "NON_VOTER")
+        votes = _votes(uuid)
+        _follow(connected, table, tablet_id, f"demote {uuid[:8]}", lambda c: not votes(c), wait, timeout_s, as_json)
+
+
+@app.command()
+def move(
+    tablet: Tablet,
+    source: Annotated[str, typer.Argument(metavar="FROM", help="server uuid, or its beginning")],
+    target: Annotated[str, typer.Argument(metavar="TO", help="server uuid, or its beginning")],
+    wait: Wait = True,
+    timeout_s: Timeout = 300,
+    masters: Masters = "",
+    as_json: Json = False,
+) -> None:
+    """Move one replica: add, wait until it votes, then remove the old one."""
+    with client(masters) as connected:
+        table, tablet_id = find_tablet(connected, tablet)
+        from_uuid, to_uuid = find_server(connected, source).uuid, find_server(connected, target).uuid
+        connected.move_replica(tablet_id, from_uuid, to_uuid, reason="nyala tablet move")
+        what, there, gone = f"move {from_uuid[:8]} to {to_uuid[:8]}", _votes(to_uuid), _is_member(from_uuid)
+        _follow(connected, table, tablet_id, what, lambda c: there(c) and not gone(c), wait, timeout_s, as_json)
+
+
+@app.command()
+def cancel(tablet: Tablet, masters: Masters = "", as_json: Json = False) -> None:
+    """Give up what is wanted of a tablet; a replica that does not vote yet, and marks, are taken back."""
+    with client(masters) as connected:
+        _, tablet_id = find_tablet(connected, tablet)
+        connected.cancel_change(tablet_id)
+    if as_json:
+        print_json({"tablet_id": tablet_id, "cancelled": True})
+    else:
+        typer.echo(f"cancelled what was wanted of {tablet_id[:8]}")
+
+
+def set_replication(
+    table: Annotated[str, typer.Argument(help="the table's name")],
+    replicas: Annotated[int, typer.Argument(help="1, 3, 5 or 7; with --tablet also 0: as the table has it")],
+    tablet: Annotated[str, typer.Option(help="of this tablet only; its id, or its beginning")] = "",
+    wait: Wait = True,
+    timeout_s: Timeout = 600,
+    masters: Masters = "",
+    as_json: Json = False,
+) -> None:
+    """Want another number of voting replicas; replicas come and go one at a time, under load, until it holds."""
+    with client(masters) as connected:
+        tablet_id = find_tablet(connected, tablet)[1] if tablet else ""
+        connected.set_replication(table, replicas, tablet_id=tablet_id)
+
+        def left() -> int:
+            infos = [t for t in connected.tablet_infos(table) if not tablet_id or t.tablet_id == tablet_id]
+            return sum(not t.running or sum(m.votes for m in t.config.members) != t.replication_factor for t in infos)
+
+        begun = left()
+        done = begun == 0 or (wait and _wait(lambda: left() == 0, lambda: f"{left()} of {begun} tablets", timeout_s))
+    _tell(done, wait, f"{table}: {replicas} voting replicas", {"table": table, "tablet_id": tablet_id}, as_json)
+
+
+def retire(
+    server: Server,
+    reason: Annotated[str, typer.Option(help="shown beside it")] = "",
+    wait: Wait = True,
+    timeout_s: Timeout = 3600,
+    masters: Masters = "",
+    as_json: Json = False,
+) -> None:
+    """Empty a server: every replica moves off, and it gets no new ones. `server unretire` takes it back."""
+    with client(masters) as connected:
+        uuid = find_server(connected, server).uuid
+        connected.retire_server(uuid, reason=reason)
+
+        def info() -> pb.ServerInfo:
+            servers: list[pb.ServerInfo] = list(connected.list_servers().servers)
+            return next(s for s in servers if s.uuid == uuid)
+
+        done = info().drained or (wait and _wait(lambda: info().drained, lambda: tools.drain_words(info()), timeout_s))
+        found = info()
+    words = tools.drain_words(found)
+    _tell(done, wait, f"{uuid[:8]} {words}", {"uuid": uuid, **(tools.drain_json(found) or {})}, as_json)
+
+
+def unretire(server: Server, masters: Masters = "", as_json: Json = False) -> None:
+    """Use a server like the others again; what has moved off it stays where it is."""
+    with client(masters) as connected:
+        uuid = find_server(connected, server).uuid
+        was = next(s for s in connected.list_servers().servers if s.uuid == uuid).draining
+        connected.retire_server(uuid, undo=True)
+    if as_json:
+        print_json({"uuid": uuid, "was_retired": was})
+    else:
+        typer.echo(f"{uuid[:8]} is used again" if was else f"{uuid[:8]} was not being retired")
+
+
+def _votes(uuid: str) -> Callable[[RaftConfig], bool]:
+    def holds(config: RaftConfig) -> bool:
+        member = config.member(uuid)
+        return member is not None and member.votes
+
+    return holds
+
+
+def _is_member(uuid: str) -> Callable[[RaftConfig], bool]:
+    return lambda config: config.member(uuid) is not None
+
+
+def _follow(
+    connected: Client,
+    table: str,
+    tablet_id: str,
+    what: str,
+    holds: Callable[[RaftConfig], bool],
+    wait: bool,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Wait until the tablet's committed config is as wanted, and say so; exit status 1 if it was given up."""
+
+    def ended() -> bool:
+        info = next((t for t in connected.tablet_infos(table) if t.tablet_id == tablet_id), None)
+        if info is None:
+            raise Refused(Code.TABLET_NOT_FOUND, "the tablet was dropped meanwhile", tablet=tablet_id)
+        if info.running and holds(config_from_pb(info.config)):
+            return True
+        if info.running and not info.HasField("wish"):
+            raise Refused(
+                Code.ILLEGAL_STATE, "given up: cancelled, past its deadline, or the member is gone", what=what
+            )
+        return False
+
+    def progress() -> str:
+        jobs = [j for j in tools.list_copies(connected) if j.tablet_id == tablet_id]
+        return f"{what}: copied {size_text(jobs[0].bytes_done)} of {size_text(jobs[0].bytes_total)}" if jobs else what
+
+    done = wait and _wait(ended, progress, timeout_s)
+    _tell(done, wait, f"{tablet_id[:8]}: {what}", {"tablet_id": tablet_id, "wanted": what}, as_json)
+
+
+def _wait(done: Callable[[], bool], progress: Callable[[], str], timeout_s: float) -> bool:
+    deadline = time.monotonic() + timeout_s
+    with console.status("wanted") as line:
+        while not done():
+            if time.monotonic() > deadline:
+                return False
+            line.update(progress())
+            time.sleep(POLL_S)
+    return True
+
+
+def _tell(done: bool, waited: bool, what: str, values: dict[str, object], as_json: bool) -> None:
+    if as_json:
+        print_json({**values, "done": done})
+    elif done:
+        typer.echo(f"done: {what}")
+    elif not waited:
+        typer.echo(f"wanted: {what}")
+    if waited and not done:
+        if not as_json:
+            typer.echo(f"not done in time, the masters go on: {what}; `nyala tablet list`", err=True)
+        raise typer.Exit(1)

@@ -1,0 +1,93 @@
+"""Desired state that outlives any operation: how many voters are wanted, and which servers are to be emptied.
+
+Kept in the catalog as plain facts, not as operations with steps: the policy acts on them every tick for as long as they
+do not hold, so whoever dies in between, the next tick goes on. Taking one back is one more change of the same fact.
+"""
+
+from __future__ import annotations
+
+from nyala.replica.base import Code, Refused
+from nyala.replica.rpc import pb
+
+from .catalog import Record
+from .draining import tablets_on
+from .state import MasterState
+from .tables import REPLICAS_MAX, TABLE, TABLET, Change, find_table
+from .view import RETIRED, retired_servers, wanted_voters
+
+RETIRED_MAX = 1_000
+REASON_LENGTH_MAX = 200
+
+
+def set_replication(state: MasterState, request: pb.SetReplicationRequest) -> Change:
+    """The change that wants `replicas` voters of a table, or of one tablet; its result is that number.
+
+    Refused(INVALID_ARGUMENT) for an even number, one above the maximum, or more than there are servers to hold them.
+    """
+    catalog = state.catalog
+    if request.tablet_id:
+        record = catalog.get(TABLET + request.tablet_id)
+        if record is None or "dropped_us" in record:
+            raise Refused(Code.TABLET_NOT_FOUND, "no such tablet", tablet=request.tablet_id)
+        key, table = TABLET + request.tablet_id, catalog.get(TABLE + str(record["table_id"])) or {}
+        if request.table and table.get("name") != request.table:
+            raise Refused(
+                Code.WRONG_TABLE, "the tablet is of another table", tablet=request.tablet_id, table=table["name"]
+            )
+        if not request.replicas:
+            after = {k: v for k, v in record.items() if k != "replication_factor"}
+            return ({key: after} if after != record else {}), [], "", int(table["replication_factor"])
+    else:
+        table_id, record = find_table(catalog, request.table)
+        key = TABLE + table_id
+    wanted = request.replicas
+    if not 1 <= wanted <= REPLICAS_MAX or wanted % 2 == 0:
+        what = "the number of voting replicas is odd: an even one tolerates no fault more"
+        raise Refused(Code.INVALID_ARGUMENT, what, got=wanted, max=REPLICAS_MAX)
+    useful = [s.uuid for s in state.servers() if s.alive and not s.draining]
+    if wanted > len(useful) and wanted > int(record.get("replication_factor") or 0):
+        what = "every replica needs a live tablet server that is not being retired"
+        raise Refused(Code.INVALID_ARGUMENT, what, wanted=wanted, servers=len(useful))
+    if record.get("replication_factor") == wanted:
+        return {}, [], "", wanted
+    return {key: {**record, "replication_factor": wanted}}, [], "", wanted
+
+
+def retire(state: MasterState, request: pb.RetireServerRequest) -> Change:
+    """The change that wants a server emptied, or no longer; its result is whether anything changed.
+
+    Refused(NOT_FOUND) for a server nobody heard of, INVALID_ARGUMENT if the others could not hold what is on it.
+    """
+    uuid, known = request.server_uuid, state.catalog.get(RETIRED + request.server_uuid)
+    if request.undo:
+        if known is None:
+            _heard_of(state, uuid)
+        return {}, [RETIRED + uuid] if known is not None else [], "", known is not None
+    if known is not None:
+        return {}, [], "", False
+    _heard_of(state, uuid)
+    if len(retired_servers(state.catalog)) >= RETIRED_MAX:
+        raise Refused(Code.OVERLOADED, "too many servers are being retired", max=RETIRED_MAX)
+    others = [s.uuid for s in state.servers() if s.alive and not s.draining and s.uuid != uuid]
+    held = tablets_on(state.catalog, state.soft, uuid)
+    needed = max((wanted_voters(state.catalog, t) for t in held), default=0)
+    if needed > len(others):
+        raise Refused(
+            Code.INVALID_ARGUMENT,
+            "too few servers would be left for its tablets; add a server, or lower the tables' number of replicas",
+            server=uuid,
+            tablets=len(held),
+            replicas_wanted=needed,
+            servers_left=len(others),
+        )
+    record: Record = {
+        "since_us": state.clock.wall_us(),
+        "reason": request.reason[:REASON_LENGTH_MAX],
+        "tablets_at_first": len(held),
+    }
+    return {RETIRED + uuid: record}, [], "", True
+
+
+def _heard_of(state: MasterState, uuid: str) -> None:
+    if uuid not in state.soft.servers:
+        raise Refused(Code.NOT_FOUND, "no such tablet server", server=uuid)

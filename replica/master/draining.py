@@ -1,0 +1,58 @@
+"""How far a server that is being retired is emptied, as far as the heartbeats of this leadership tell. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nyala.replica.base import DataState, RaftConfig
+
+from .catalog import Catalog, Record
+from .soft_state import SoftState
+from .tables import TABLET, first_config
+
+
+def _config_of(record: Record, soft: SoftState, tablet_id: str) -> RaftConfig | None:
+    known = soft.tablets.get(tablet_id)
+    return known.config if known is not None else None
+
+
+def tablets_on(catalog: Catalog, soft: SoftState, uuid: str) -> list[str]:
+    """Ids of tablets that have the server in their config, as far as is known, or a live replica on it."""
+    found = []
+    server = soft.servers.get(uuid)
+    for tablet_id, record in catalog.items(TABLET):
+        if "dropped_us" in record:
+            continue
+        config = _config_of(record, soft, tablet_id) or (None if record.get("formed") else first_config(record))
+        replica = server.replicas.get(tablet_id) if server is not None else None
+        live = replica is not None and replica.data_state in (DataState.READY, DataState.COPYING)
+        if live or (config is not None and config.member(uuid) is not None):
+            found.append(tablet_id)
+    return found
+
+
+@dataclass(frozen=True)
+class Drain:
+    """How far a server is emptied. `unreported`: tablets of which this master does not know the config yet."""
+
+    left: int
+    unreported: int
+    heard: bool
+    """Whether the server itself has said what it holds."""
+
+    @property
+    def done(self) -> bool:
+        """Certainly nothing is left: a new leader of the masters does not say so before everybody has reported."""
+        return self.heard and self.left == 0 and self.unreported == 0
+
+
+def drain_of(catalog: Catalog, soft: SoftState, uuid: str) -> Drain:
+    """How far the server is emptied, as far as the heartbeats of this leadership tell."""
+    unreported = sum(
+        1
+        for tablet_id, record in catalog.items(TABLET)
+        if "dropped_us" not in record and record.get("formed") and _config_of(record, soft, tablet_id) is None
+    )
+    server = soft.servers.get(uuid)
+    heard = server is not None and server.reported and not server.booting
+    return Drain(len(tablets_on(catalog, soft, uuid)), unreported, heard)

@@ -1,0 +1,93 @@
+"""What is wanted of tablets and servers and does not hold yet. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from nyala.replica.rpc import pb
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """One tablet whose membership is not as it is wanted."""
+
+    tablet_id: str
+    voters: int
+    voters_wanted: int
+    change: str
+    """In words; empty if only the number of voters differs."""
+
+
+def change_words(wish: pb.WishInfo) -> str:
+    """A wish in a few words."""
+    from_uuid, to_uuid = wish.from_uuid[:8], wish.to_uuid[:8]
+    words = {
+        "MOVE": f"move {from_uuid} to {to_uuid}",
+        "ADD": f"add {to_uuid}",
+        "REMOVE": f"remove {from_uuid}",
+        "TRANSFER": f"lead from {to_uuid}",
+        "PROMOTE": f"promote {to_uuid}",
+        "DEMOTE": f"demote {from_uuid}",
+    }.get(wish.kind, wish.kind.lower())
+    return f"cancelled: {words}" if wish.cancelled else words
+
+
+def unsettled(tablets: Iterable[pb.TabletInfo], draining: frozenset[str]) -> list[Wanted]:
+    """The tablets of which a change is wanted, whose voters are too few or too many, or which are to leave a server."""
+    found = []
+    for tablet in tablets:
+        changes = [change_words(tablet.wish)] if tablet.HasField("wish") else []
+        changes += [f"leave {m.uuid[:8]}" for m in tablet.config.members if m.uuid in draining]
+        changes += [f"{m.uuid[:8]} is copying" for m in tablet.config.members if m.promote]
+        voters = sum(m.votes for m in tablet.config.members)
+        wanted = tablet.replication_factor or voters
+        if changes or voters != wanted:
+            found.append(Wanted(tablet.tablet_id, voters, wanted, ", ".join(changes)))
+    return found
+
+
+def drain_words(server: pb.ServerInfo) -> str:
+    """How far a server that is being retired is emptied; empty for the others."""
+    if not server.draining:
+        return ""
+    if server.drained:
+        return "retired: nothing is left on it"
+    unsure = f", {server.tablets_unreported} not heard of yet" if server.tablets_unreported else ""
+    return f"draining: {server.tablets_left} of {server.tablets_at_first} tablets left{unsure}"
+
+
+def drain_json(server: pb.ServerInfo) -> dict[str, Any] | None:
+    """The same for a program; None for a server that is not being retired."""
+    if not server.draining:
+        return None
+    return {
+        "drained": server.drained,
+        "tablets_left": server.tablets_left,
+        "tablets_at_first": server.tablets_at_first,
+        "tablets_unreported": server.tablets_unreported,
+        "reason": server.drain_reason,
+    }
+
+
+def wish_json(tablet: pb.TabletInfo | None) -> dict[str, Any]:
+    """What is wanted of one tablet, for a program."""
+    if tablet is None:
+        return {"voters": None, "voters_wanted": None, "wish": None}
+    wish = tablet.wish
+    return {
+        "voters": sum(m.votes for m in tablet.config.members),
+        "voters_wanted": tablet.replication_factor,
+        "wish": {
+            "kind": wish.kind,
+            "from": wish.from_uuid,
+            "to": wish.to_uuid,
+            "deadline_us": wish.deadline_us,
+            "reason": wish.reason,
+            "plan_id": wish.plan_id,
+            "cancelled": wish.cancelled,
+        }
+        if tablet.HasField("wish")
+        else None,
+    }

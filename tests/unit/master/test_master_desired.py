@@ -1,0 +1,237 @@
+"""Desired state in the catalog: what is taken, what is refused and why, what is shown; it outlives a master."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nyala.replica.base import Address, Code, DataState, Member, OpId, RaftConfig, Refused
+from nyala.replica.master import Catalog, MasterOptions, desired, wishing
+from nyala.replica.master.draining import drain_of
+from nyala.replica.master.state import MasterState
+from nyala.replica.master.tables import TABLET, create_table
+from nyala.replica.master.view import RETIRED, WISH, cluster_view, wanted_voters
+from nyala.replica.policy import ServerView, decide
+from nyala.replica.rpc import config_to_pb, pb
+from tests.harness.catalogs import AppliedCatalog, table_info
+
+S = [letter * 32 for letter in "abcdef"]
+OPTIONS = MasterOptions(root="x")
+
+
+class FixedClock:
+    """A clock that the test sets."""
+
+    def __init__(self) -> None:
+        self.now_us = 10_000_000
+
+    def monotonic_us(self) -> int:
+        return self.now_us
+
+    def wall_us(self) -> int:
+        return self.now_us
+
+
+class _Group:
+    """Of the group, what pure changes read: the catalog."""
+
+    def __init__(self, box: AppliedCatalog) -> None:
+        self.box = box
+
+    @property
+    def catalog(self) -> Catalog:
+        return self.box.catalog
+
+
+class Masters:
+    """One leading master's knowledge over a real catalog; one table of one tablet on the first three servers."""
+
+    def __init__(self, servers: int = 4) -> None:
+        self.box = AppliedCatalog()
+        self.clock = FixedClock()
+        self.state = self.lead()
+        hosts = [ServerView(uuid=u, member=Member(u, (Address("h", 1),))) for u in S[:3]]
+        request = pb.CreateTableRequest(table=table_info(buckets=1))
+        self.box.commit(create_table(self.box.catalog, request, hosts, {}, 1))
+        self.tablet, record = next(iter(self.box.catalog.items(TABLET)))
+        self.box.commit(({TABLET + self.tablet: {**record, "formed": True}}, [], "", None))
+        self.members = [Member(u, (Address("h", 1),)) for u in S[:3]]
+        self.index = 1
+        self.servers = S[:servers]
+        self.report()
+
+    def lead(self) -> MasterState:
+        """A new leadership: the same catalog, nothing heard of anybody."""
+        group: Any = _Group(self.box)
+        self.state = MasterState("m" * 32, Address("h", 1), group, self.clock, OPTIONS)
+        return self.state
+
+    def report(self, *, only: str = "") -> None:
+        """Heartbeats: members hold replicas, the first one leads."""
+        config = RaftConfig(OpId(1, self.index), tuple(self.members))
+        for uuid in [only] if only else self.servers:
+            replicas = []
+            if config.member(uuid) is not None:
+                status = pb.ReplicaStatus(
+                    tablet_id=self.tablet, uuid=uuid, data_state=DataState.READY, phase="RUNNING", term=1
+                )
+                status.role = "LEADER" if uuid == self.members[0].uuid else "FOLLOWER"
+                status.committed_config.CopyFrom(config_to_pb(config))
+                for member in self.members:
+                    status.peers.add(uuid=member.uuid, health="OK")
+                replicas.append(status)
+            beat = pb.HeartbeatRequest(
+                server_uuid=uuid, addresses=[pb.Address(host="h", port=1)], full_report=True, replicas=replicas
+            )
+            self.state.soft.heartbeat(beat, self.clock.now_us)
+
+    def set(self, replicas: int, **fields: Any) -> Any:
+        request = pb.SetReplicationRequest(**({"table": "flights"} | fields), replicas=replicas)
+        return self.box.commit(desired.set_replication(self.state, request))
+
+    def retire(self, uuid: str, **fields: Any) -> Any:
+        return self.box.commit(desired.retire(self.state, pb.RetireServerRequest(server_uuid=uuid, **fields)))
+
+    def want(self, change: Any, uuid: str, role: str = "", tablet: str = "") -> Any:
+        request = pb.ReplicaRequest(tablet_id=tablet or self.tablet, server_uuid=uuid, role=role)
+        return self.box.commit(change(self.state, request))
+
+    def decided(self) -> list[str]:
+        """What the policy would have done now."""
+        view = cluster_view(self.box.catalog, self.state.soft, OPTIONS, self.clock.now_us, self.clock.now_us)
+        return [" ".join(f"{e.kind} {e.member.uuid[0]}" for e in d.edits) for d in decide(view, 1)]
+
+
+def test_replication_wanted_of_a_table_or_a_tablet_is_odd_and_fits_the_servers() -> None:
+    """Goal: TC-82: what cannot be is refused with its reason, and changes nothing. Method: a table of numbers, tables
+    and tablets; then the table's, the tablet's own, and the tablet's given back."""
+    m = Masters(5)
+    before = m.box.index
+    cases: list[tuple[int, dict[str, Any], Code]] = [
+        (0, {}, Code.INVALID_ARGUMENT),
+        (2, {}, Code.INVALID_ARGUMENT),
+        (4, {}, Code.INVALID_ARGUMENT),
+        (9, {}, Code.INVALID_ARGUMENT),
+        (-1, {}, Code.INVALID_ARGUMENT),
+        (7, {}, Code.INVALID_ARGUMENT),
+        (3, {"table": "nobody"}, Code.NOT_FOUND),
+        (3, {"tablet_id": "elsewhere"}, Code.TABLET_NOT_FOUND),
+        (3, {"tablet_id": m.tablet, "table": "other"}, Code.WRONG_TABLE),
+    ]
+    for replicas, fields, code in cases:
+        with pytest.raises(Refused) as refused:
+            m.set(replicas, **fields)
+        assert refused.value.code is code and m.box.index == before, (replicas, fields)
+    m.set(5)
+    assert wanted_voters(m.box.catalog, m.tablet) == 5 and m.decided() == ["add d"]
+    m.set(1, tablet_id=m.tablet)
+    assert wanted_voters(m.box.catalog, m.tablet) == 1
+    (info,) = m.state.tablets_of(str((m.box.catalog.get(TABLET + m.tablet) or {})["table_id"]))
+    assert (info.replication_factor, info.own_replication_factor) == (1, True)
+    m.set(0, tablet_id=m.tablet)
+    assert wanted_voters(m.box.catalog, m.tablet) == 5
+    written = m.box.index
+    m.set(5)
+    assert m.box.index == written, "said again, it is no change"
+
+
+def test_retired_server_is_wanted_empty_by_every_later_master() -> None:
+    """Goal: TC-83: retiring is kept in the catalog, so it goes on after the master's death, and a new master does not
+    call the server empty before everybody reported. Method: retire; a new leadership over the catalog read back from
+    the disk; reports one by one; then the replica has moved."""
+    m = Masters()
+    assert m.retire(S[2], reason="old disk") is True and m.retire(S[2]) is False
+    assert m.decided() == ["add d"]
+    m.box.catalog.flush()
+    m.box.catalog = Catalog.open(m.box.disk)
+    m.lead()
+    assert not drain_of(m.box.catalog, m.state.soft, S[2]).done
+    listed = {i.uuid: i for i in m.state.server_infos()}
+    assert listed[S[2]].draining and not listed[S[2]].alive, "one that was not heard of yet is shown"
+    m.report(only=S[3])
+    m.report(only=S[2])
+    drain = drain_of(m.box.catalog, m.state.soft, S[2])
+    assert (drain.left, drain.unreported, drain.done) == (1, 0, False)
+    m.report()
+    assert m.decided() == ["add d"]
+    m.members, m.index = [*m.members[:2], Member(S[3], (Address("h", 1),))], 9
+    m.report()
+    (info,) = [i for i in m.state.server_infos() if i.uuid == S[2]]
+    assert (info.drained, info.tablets_left, info.tablets_at_first, info.drain_reason) == (True, 0, 1, "old disk")
+    assert m.retire(S[2], undo=True) is True and m.box.catalog.get(RETIRED + S[2]) is None
+    assert m.retire(S[2], undo=True) is False
+
+
+def test_retirement_that_leaves_too_few_servers_or_meets_nobody_is_refused() -> None:
+    """Goal: careless lines about servers. Method: three servers for three replicas; an unknown one; then with four."""
+    m = Masters(3)
+    with pytest.raises(Refused, match=r"too few servers would be left.*replicas_wanted=3, servers_left=2"):
+        m.retire(S[0])
+    for undo in (False, True):
+        with pytest.raises(Refused, match="no such tablet server"):
+            m.retire("f" * 32, undo=undo)
+    m = Masters(4)
+    m.retire(S[0])
+    with pytest.raises(Refused, match="too few servers would be left"):
+        m.retire(S[1])
+    assert m.retire(S[3]) is True, "nothing stands on it"
+
+
+def test_members_wanted_carelessly_are_refused_with_the_reason() -> None:
+    """Goal: TC-03 and TC-04: AddReplica and RemoveReplica answer unknown tablets and servers, members that are there or
+    not, and a removal that nobody could replace. Method: a table of requests, nothing written; then good ones."""
+    m = Masters()
+    m.retire(S[3])
+    before = m.box.index
+    cases: list[tuple[Any, str, str, str, Code]] = [
+        (wishing.add, S[3], "", "elsewhere", Code.TABLET_NOT_FOUND),
+        (wishing.add, "f" * 32, "", "", Code.NOT_FOUND),
+        (wishing.add, S[0], "", "", Code.ALREADY_EXISTS),
+        (wishing.add, S[3], "", "", Code.INVALID_ARGUMENT),
+        (wishing.add, S[0], "WITNESS", "", Code.INVALID_ARGUMENT),
+        (wishing.remove, S[0], "", "elsewhere", Code.TABLET_NOT_FOUND),
+        (wishing.remove, S[3], "", "", Code.NOT_FOUND),
+        (wishing.remove, S[0], "", "", Code.INVALID_ARGUMENT),
+        (wishing.change_role, S[0], "VOTER", "", Code.INVALID_ARGUMENT),
+        (wishing.change_role, S[0], "NON_VOTER", "", Code.INVALID_ARGUMENT),
+        (wishing.change_role, S[0], "LEADER", "", Code.INVALID_ARGUMENT),
+        (wishing.change_role, S[3], "VOTER", "", Code.NOT_FOUND),
+    ]
+    for change, uuid, role, tablet, code in cases:
+        with pytest.raises(Refused) as refused:
+            m.want(change, uuid, role, tablet)
+        assert refused.value.code is code and m.box.index == before, (change.__name__, uuid[0], role)
+    m.retire(S[3], undo=True)
+    wanted = m.want(wishing.add, S[3], "PRE_VOTER")
+    assert m.want(wishing.add, S[3], "PRE_VOTER") == wanted, "asked again after a lost answer"
+    assert m.decided() == ["add d"]
+    with pytest.raises(Refused, match="another change of this tablet is wanted already"):
+        m.want(wishing.remove, S[1])
+
+
+def test_cancelled_wish_is_taken_back_unless_the_new_replica_votes() -> None:
+    """Goal: TC-79, what is wanted can be given up at any time before it is too late, and what it began goes. Method: an
+    added learner whose server is silent; a move whose target votes; nothing wanted at all."""
+    m = Masters()
+    with pytest.raises(Refused, match="nothing is wanted of this tablet"):
+        wishing.cancel(m.state, m.tablet)
+    m.want(wishing.add, S[3])
+    m.members, m.index = [*m.members, Member(S[3], (Address("h", 1),), votes=False, promote=True)], 5
+    m.servers = S[:3]
+    m.report()
+    assert m.decided() == [], "it waits for the silent one"
+    m.box.commit(wishing.cancel(m.state, m.tablet))
+    assert m.decided() == ["remove d"]
+    (info,) = m.state.tablets_of(str((m.box.catalog.get(TABLET + m.tablet) or {})["table_id"]))
+    assert info.wish.cancelled and info.wish.kind == "ADD"
+    m.box.commit(({}, [WISH + m.tablet], "", None))
+    m.members, m.index, m.servers = m.members[:3], 6, S[:5]
+    m.report()
+    request = pb.MoveReplicaRequest(tablet_id=m.tablet, from_uuid=S[1], to_uuid=S[4])
+    m.box.commit(wishing.move(m.state, request))
+    m.members, m.index = [*m.members, Member(S[4], (Address("h", 1),))], 7
+    m.report()
+    with pytest.raises(Refused, match="too late"):
+        wishing.cancel(m.state, m.tablet)
+    assert m.decided() == ["remove b"]
