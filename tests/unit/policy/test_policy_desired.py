@@ -162,10 +162,10 @@ def test_decide_another_number_of_voters_is_reached_one_by_one(path: tuple[int, 
 def test_decide_a_promoted_member_stays_and_another_leaves() -> None:
     """Goal: TC-71: promote gives exactly this member a vote, once. Method: a non-voter beside three voters, on the
     fullest server; the same for a member that is added as a voter. The wish holds until the surplus has left."""
-    others = [tablet("d a b", "a", name=f"u{n}") for n in range(4)]
+    others = [tablet("d a e", "a", name=f"u{n}") for n in range(4)]
     for words, kind in (("a b c d:n", WishKind.PROMOTE), ("a b c", WishKind.ADD)):
         wish = Wish(kind=kind, wish_id="w", to_uuid="d")
-        view, trail, low = settle(cluster("abcd", tablet(words, "a", wish=wish), *others))
+        view, trail, low = settle(cluster("abcde", tablet(words, "a", wish=wish), *others))
         voters = view.tablets[0].config.voters
         assert "d" in voters and len(voters) == 3 and low["t"] == 3
         assert len([e for d in trail for e in d.edits if e.member.uuid == "d"]) == 1
@@ -177,6 +177,7 @@ def test_decide_a_demoted_member_keeps_its_copy_once_another_votes() -> None:
     wish = Wish(kind=WishKind.DEMOTE, wish_id="w", from_uuid="c")
     view, _, low = settle(cluster("abcd", tablet("a b c", "a", wish=wish)))
     assert words_of(view.tablets[0]) == "a b c:n d" and low["t"] == 3
+    assert decide(cluster("abcd", tablet("a b c d:p", "a", wish=wish)), 1) == []
     view, trail, _ = settle(cluster("abc", tablet("a b c", "a", wish=wish)))
     assert trail == [] and view.tablets[0].wish == wish
     view, trail, _ = settle(cluster("abcd", tablet("a b c", "c", wish=wish)))

@@ -1,0 +1,233 @@
+"""Memberships wanted by command on real processes under load: numbers, roles, retirement, giving up, careless lines."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import nyala
+from nyala.infra.cli.app import app
+from nyala.replica.base import DataState, ReplicaError
+from nyala.replica.rpc import pb
+from nyala.replica.tools import Severity, gather, judge
+from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
+
+pytestmark = pytest.mark.process
+
+FAST = ("--server-dead-ms=4000", "--rereplicate-after-ms=20000", "--policy-ms=100", "--execute-decisions=master")
+
+
+class Load:
+    """One writer that upserts ascending keys without a pause; any refusal that the client does not outlast is kept."""
+
+    def __init__(self, masters: str) -> None:
+        self.acknowledged = 0
+        self.error: BaseException | None = None
+        self._masters = masters
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._write, name="load")
+
+    def __enter__(self) -> Load:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._thread.join(timeout=60)
+
+    def _write(self) -> None:
+        try:
+            with nyala.connect(self._masters) as cluster:
+                table = cluster.table("t")
+                while not self._end.is_set():
+                    table.upsert([{"id": self.acknowledged, "v": "x"}])
+                    self.acknowledged += 1
+                    self._end.wait(0.01)
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the test's own thread says so
+            self.error = error
+
+
+class Town:
+    """Five servers, one master that carries decisions out, one table of two tablets, and the command line."""
+
+    def __init__(self, cluster: LocalCluster) -> None:
+        self.cluster = cluster
+        self.master = cluster.add_master(*FAST)
+        for _ in range(5):
+            cluster.add_server(start=False)
+        for server in cluster.servers:
+            server.start(wait=False)
+        for server in cluster.servers:
+            server.wait_ready()
+        self.nyala = nyala.connect(self.master.address)
+        self.client = self.nyala.client
+        wait_until(lambda: sum(s.alive for s in self.client.list_servers().servers) == 5, "five servers are alive")
+        self.nyala.create_table("t", {"id": "int64", "v": "string"}, key="id", hash_buckets=2)
+        wait_until(lambda: all(t.running for t in self.infos()), "every tablet has a leader", 60)
+
+    def infos(self) -> list[pb.TabletInfo]:
+        return self.client.tablet_infos("t")
+
+    def info(self, tablet_id: str) -> pb.TabletInfo:
+        return next(t for t in self.infos() if t.tablet_id == tablet_id)
+
+    def voters(self, tablet_id: str) -> set[str]:
+        return {m.uuid for m in self.info(tablet_id).config.members if m.votes}
+
+    def off(self, tablet_id: str) -> list[ServerProcess]:
+        """Servers that are no members of the tablet."""
+        members = {m.uuid for m in self.info(tablet_id).config.members}
+        return [s for s in self.cluster.servers if s.uuid not in members]
+
+    def run(self, line: str) -> str:
+        """What a command says; it must end well."""
+        result = CliRunner().invoke(app, [*line.split(), "--masters", self.master.address])
+        assert result.exit_code == 0, (line, result.output, result.exception)
+        return result.output
+
+    def refused(self, line: str) -> str:
+        """The one line of a command that must fail."""
+        result = CliRunner().invoke(app, [*line.split(), "--masters", self.master.address])
+        assert result.exit_code != 0, (line, result.output)
+        if isinstance(result.exception, ReplicaError):
+            return str(result.exception)
+        assert isinstance(result.exception, SystemExit), (line, result.exception)
+        return " ".join(result.output.replace("│", " ").split())
+
+    def well(self) -> None:
+        """Nothing is wrong, and every acknowledged row is there once."""
+
+        def healthy() -> bool:
+            return not [f for f in judge(gather(self.client)) if f.severity is Severity.ERROR]
+
+        wait_until(healthy, "cluster check finds nothing wrong", 30)
+
+
+@pytest.fixture(scope="module")
+def town() -> Iterator[Town]:
+    with local_cluster() as cluster:
+        made = Town(cluster)
+        with made.nyala:
+            yield made
+
+
+def test_number_of_voters_changes_under_load_though_the_master_dies(town: Town) -> None:
+    """Goal: TC-82: 3 to 5 to 3 voters under a strict load, the master killed half-way. Method: want five, kill -9 the
+    master at once, start it, want the same again and wait; then three for the table, five for one tablet, and back."""
+    with Load(town.master.address) as load:
+        town.run("table set-replication t 5 --no-wait")
+        town.master.kill()
+        town.master.start()
+        assert "done" in town.run("table set-replication t 5")
+        assert {len(town.voters(t.tablet_id)) for t in town.infos()} == {5}
+        one, other = (t.tablet_id for t in town.infos())
+        town.run(f"table set-replication t 5 --tablet {one} --no-wait")
+        assert json.loads(town.run("table set-replication t 3 --json --no-wait"))["done"] is False
+        wait_until(lambda: (len(town.voters(one)), len(town.voters(other))) == (5, 3), "each has its own number", 60)
+        listed = {t["tablet_id"]: t for t in json.loads(town.run("tablet list --json"))}
+        assert (listed[one]["voters_wanted"], listed[other]["voters_wanted"]) == (5, 3)
+        town.run(f"table set-replication t 0 --tablet {one}")
+        assert {len(town.voters(t.tablet_id)) for t in town.infos()} == {3}
+    assert load.error is None, load.error
+    assert load.acknowledged > 0 and town.nyala.table("t").scan().count() == load.acknowledged
+    town.well()
+
+
+def test_retired_server_ends_with_tombstones_only(town: Town) -> None:
+    """Goal: TC-83: retiring moves every replica off under load, shows how far it is, and can be undone. Method: retire
+    the server that leads a tablet, kill -9 the master half-way; then only tombstones are on it; unretire."""
+    server = town.cluster.leader(town.infos()[0].tablet_id)
+    with Load(town.master.address) as load:
+        town.run(f"server retire {server.uuid} --reason disk --no-wait")
+        town.master.kill()
+        town.master.start()
+        shown = json.loads(town.run(f"server retire {server.uuid[:12]} --json"))
+        assert (shown["done"], shown["drained"], shown["tablets_left"], shown["reason"]) == (True, True, 0, "disk")
+    assert load.error is None, load.error
+    held = [s for t in town.infos() if (s := town.cluster.status(server, t.tablet_id)) is not None]
+    assert held and {s.data_state for s in held} == {DataState.DELETED}
+    assert "retired: nothing is left on it" in town.run("server list")
+    assert "being retired" in town.refused(f"tablet change-config add {town.infos()[0].tablet_id} {server.uuid}")
+    assert "is used again" in town.run(f"server unretire {server.uuid}")
+    assert "was not being retired" in town.run(f"server unretire {server.uuid}")
+    town.well()
+
+
+def test_members_are_added_promoted_demoted_moved_and_removed_by_command(town: Town) -> None:
+    """Goal: TC-03, TC-04, TC-71: one tablet's members change as commanded, by compare-and-swap at its leader. Method:
+    add a non-voter, promote it (another leaves), demote it (another comes), remove it, move one; look at each."""
+    tablet = town.infos()[0].tablet_id
+    new = town.off(tablet)[0].uuid
+    town.run(f"tablet change-config add {tablet} {new} --non-voter")
+    assert new not in town.voters(tablet) and len(town.voters(tablet)) == 3
+    assert "voters of" not in town.run("cluster check")
+    town.run(f"tablet change-config promote {tablet} {new}")
+    wait_until(lambda: len(town.voters(tablet)) == 3 and not town.info(tablet).HasField("wish"), "one has left", 30)
+    assert new in town.voters(tablet)
+    town.run(f"tablet change-config demote {tablet} {new}")
+    assert new not in town.voters(tablet) and len(town.voters(tablet)) == 3
+    assert new in {m.uuid for m in town.info(tablet).config.members}
+    town.run(f"tablet change-config remove {tablet} {new}")
+    state = lambda: getattr(town.cluster.status(town.cluster.server(new), tablet), "data_state", 0)  # noqa: E731
+    wait_until(lambda: state() == DataState.DELETED, "it is a tombstone", 30)
+    source = sorted(town.voters(tablet))[0]
+    moved = json.loads(town.run(f"tablet change-config move {tablet} {source} {new} --json"))
+    assert moved["done"] is True and new in town.voters(tablet) and source not in town.voters(tablet)
+    town.well()
+
+
+def test_added_server_that_falls_silent_is_given_up_by_command(town: Town) -> None:
+    """Goal: TC-79: an add whose peer is silent is aborted by command: the config is as before, and writes never
+    stopped. Method: freeze a server, add it, see the learner in the config, cancel, see it gone; thaw."""
+    tablet = town.infos()[0].tablet_id
+    silent, before = town.off(tablet)[0], town.voters(tablet)
+    silent.signal(signal.SIGSTOP)
+    try:
+        with Load(town.master.address) as load:
+            town.run(f"tablet change-config add {tablet} {silent.uuid} --no-wait")
+            members: Any = lambda: {m.uuid for m in town.info(tablet).config.members}  # noqa: E731
+            wait_until(lambda: silent.uuid in members(), "it is a member", 20)
+            assert f"add {silent.uuid[:8]}" in town.run("tablet list")
+            town.run(f"tablet change-config cancel {tablet}")
+            wait_until(lambda: silent.uuid not in members(), "it is none any more", 20)
+            wait_until(lambda: not town.info(tablet).HasField("wish"), "nothing is wanted any more", 20)
+        assert load.error is None, load.error
+        assert town.voters(tablet) == before
+        assert "nothing is wanted" in town.refused(f"tablet change-config cancel {tablet}")
+    finally:
+        silent.signal(signal.SIGCONT)
+    wait_until(lambda: sum(s.alive for s in town.client.list_servers().servers) == 5, "it is back")
+
+
+def test_careless_membership_lines_get_one_line_and_change_nothing(town: Town) -> None:
+    """Goal: each mistake is named, and no config moves. Method: a table of lines against a live cluster."""
+    tablet = town.infos()[0].tablet_id
+    inside, outside = sorted(town.voters(tablet))[0], town.off(tablet)[0].uuid
+    before = {t.tablet_id: (t.config.opid.term, t.config.opid.index) for t in town.infos()}
+    for line, says in [
+        ("table set-replication t 4", "odd"),
+        ("table set-replication t 0", "odd"),
+        ("table set-replication t 7", "wanted=7, servers=5"),
+        ("table set-replication nobody 3", "no such table"),
+        (f"table set-replication other 3 --tablet {tablet}", "another table"),
+        ("table set-replication t 3 --tablet zz", "0 tablets begin with 'zz'"),
+        ("server retire zz", "0 servers begin with 'zz'"),
+        (f"tablet change-config add {tablet} zz", "0 servers begin with 'zz'"),
+        (f"tablet change-config add zz {outside}", "0 tablets begin with 'zz'"),
+        (f"tablet change-config add {tablet} {inside}", "a member already"),
+        (f"tablet change-config remove {tablet} {outside}", "no member"),
+        (f"tablet change-config promote {tablet} {inside}", "this role already"),
+        (f"tablet change-config demote {tablet} {outside}", "no member"),
+        (f"tablet change-config move {tablet} {outside} {inside}", "the source is no member"),
+        (f"tablet change-config move {tablet} {inside} {inside}", "a member already"),
+        (f"tablet change-config cancel {tablet}", "nothing is wanted"),
+    ]:
+        assert says in town.refused(line), line
+    assert {t.tablet_id: (t.config.opid.term, t.config.opid.index) for t in town.infos()} == before
+    assert not any(t.HasField("wish") for t in town.infos())
