@@ -4,6 +4,7 @@ from . import limits
 from .check import check
 from .crash_points import CRASH_EXIT_CODE, CrashPoints
 from .errors import Applied, Code, Corruption, DiskFailure, InvariantViolation, Refused, ReplicaError, RowCode
+from .generation import generation_of, next_generation
 from .ids import ZERO_OPID, Address, DataState, Entry, EntryKind, Member, OpId, RaftConfig, is_uuid, new_uuid
 from .protocols import Clock, Disk, DiskFile, Post, Rng
 from .time import (
@@ -45,10 +46,12 @@ __all__ = [
     "RowCode",
     "SystemClock",
     "check",
+    "generation_of",
     "hybrid_from_us",
     "is_uuid",
     "limits",
     "new_uuid",
+    "next_generation",
     "staleness_problem",
     "us_of_hybrid",
 ]

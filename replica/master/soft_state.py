@@ -38,7 +38,7 @@ class TabletState:
     """One tablet as its members report it."""
 
     config: RaftConfig | None = None
-    """The committed config of the highest index that anybody reported."""
+    """The committed config of the highest OpId that anybody reported."""
     leader_uuid: str = ""
     leader_term: int = -1
     leader_heard_us: int = 0
@@ -46,8 +46,9 @@ class TabletState:
 
 
 def newer(a: OpId, b: OpId) -> bool:
-    """Whether `a` is the later committed position: committed entries are ordered by index alone."""
-    return a.index > b.index
+    """Whether `a` is the later committed position, in Raft's order: a config that was forced upon a survivor has a higher
+    term than what the lost members committed, and perhaps a lower index."""
+    return a > b
 
 
 class SoftState:

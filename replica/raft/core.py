@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from nyala.replica.base import Code, EntryKind, OpId, RaftConfig, Rng, check
+from nyala.replica.base import Code, EntryKind, OpId, RaftConfig, Rng, check, generation_of
 
 from . import election, following, lease, membership, reads, replication, transfer
 from .commitment import advance_commit
@@ -204,6 +204,10 @@ class RaftCore:
             s.trace(f"message for {msg.to_uuid} from {msg.from_uuid} refused")
             if isinstance(msg, AppendEntries):
                 self._answer(msg, Code.INVALID_NAME)
+            return
+        if generation_of(msg.term) != generation_of(s.term):
+            # Not even the term is told: whoever learned it could win an election by it among other lost members. D-17.
+            s.trace(f"message of term {msg.term} from {msg.from_uuid} is of another generation")
             return
         if isinstance(msg, VoteRequest):
             election.on_vote_request(s, msg)

@@ -326,7 +326,7 @@ class TabletManager:
             if hosted.superblock.data_state is DataState.DELETED:
                 return
             committed = hosted.cmeta.committed_config.opid if hosted.cmeta is not None else ZERO_OPID
-            if cas is not None and committed.index > cas.index:
+            if cas is not None and committed > cas:
                 raise Refused(
                     Code.CAS_FAILED,
                     "a later config is committed here than the caller knows",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from nyala.replica.base import ZERO_OPID, Code, DataState, OpId
+from nyala.replica.base import ZERO_OPID, Code, DataState, OpId, generation_of
 from nyala.replica.cmeta import ConsensusMeta
 from nyala.replica.host import absent_reply
 from nyala.replica.raft import Message, VoteReply, VoteRequest
@@ -61,6 +61,8 @@ def answer_without_replica(
 ) -> None:
     """Answer one message for a tablet without a running replica; what needs no answer is dropped."""
     uuid = manager.uuid
+    if hosted is not None and generation_of(message.term) < generation_of(hosted.term):
+        return  # a member that was lost and given up; an answer would tell it the term (D-17)
     state = hosted.data_state if hosted is not None else DataState.DOES_NOT_EXIST
     reply = absent_reply(
         message,

@@ -1,0 +1,20 @@
+"""Generations of a group: blocks of terms, one block for each time that a config was forced upon it.
+
+After a majority was lost for good, nobody can say which terms and entries the lost members knew. A forced config therefore
+begins in a block of terms that no election of theirs can have reached: they would have needed four thousand million.
+Members of two generations are members of two groups that share a name; they do not talk to each other.
+"""
+
+from __future__ import annotations
+
+_TERMS_BITS = 32
+
+
+def generation_of(term: int) -> int:
+    """The generation that a term belongs to; 0 for a group that was never forced."""
+    return term >> _TERMS_BITS
+
+
+def next_generation(term: int) -> int:
+    """The first term of the generation after that of `term`: above every term that an election led to from there."""
+    return (generation_of(term) + 1) << _TERMS_BITS
