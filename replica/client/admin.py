@@ -227,6 +227,14 @@ class Admin:
         reply: pb.ResetSourceReply = self._masters.call("ResetSource", request)
         return reply.position
 
+    def lower_source(self, table: str, source: SourceKey, to_offset: int) -> pb.SourcePosition:
+        """Say that a source is complete up to `to_offset` only; it never rises by this. Its owner loses the lease."""
+        request = pb.ResetSourceRequest(
+            table=table, source=source_to_pb(source), to_offset=to_offset, keep_generation=True
+        )
+        reply: pb.ResetSourceReply = self._masters.call("ResetSource", request)
+        return reply.position
+
     # ---- placement, by way of the masters
 
     def move_replica(

@@ -155,6 +155,18 @@ class ConsensusMeta:
         with self._lock:
             self._save(replace(self._content, vote_floor_term=max(term, self._content.vote_floor_term)))
 
+    def force(self, config: RaftConfig, term: int) -> None:
+        """Put a config and a term in force that no election and no leader made: an operator's word, for a replica whose
+        majority is lost. In one write; the vote in the new term is free. Repeating it changes nothing."""
+        with self._lock:
+            own = self._content
+            check(config.unsafe, "a forced config is marked as such", tablet_id=self._tablet_id, config=config.opid)
+            check(config.opid.term == term, "a forced config begins its term", term=term, config=config.opid)
+            check(term >= own.term, "a term never falls", tablet_id=self._tablet_id, old=own.term, new=term)
+            if own.config != config:
+                check(term > own.term, "a forced config begins a new term", old=own.term, new=term)
+                self._save(replace(own, term=term, voted_for=None, config=config))
+
     def merge(self, remote: bytes | ConsensusMeta) -> None:
         """Take over a copy source's metadata [kudu raft-tablet-copy, "Consensus metadata merge"].
 

@@ -3,15 +3,18 @@
 from nyala.replica.base import CRASH_EXIT_CODE, CrashPoints
 
 from .descriptors import raise_open_files_limit
+from .fence import FENCE, refuse_fenced
 from .real import RealDisk
 from .root_lock import RootLock, lock_root, lock_stopped
 
 __all__ = [
     "CRASH_EXIT_CODE",
+    "FENCE",
     "CrashPoints",
     "RealDisk",
     "RootLock",
     "lock_root",
     "lock_stopped",
     "raise_open_files_limit",
+    "refuse_fenced",
 ]

@@ -205,8 +205,12 @@ class MasterService(pb_grpc.MasterServiceServicer):  # type: ignore[misc]
 
     @_answered(pb.ResetSourceReply)
     async def ResetSource(self, request: pb.ResetSourceRequest) -> pb.ResetSourceReply:
-        """A new generation of a source, from another offset."""
+        """A new generation of a source, from another offset; or, in its present one, only less of it done."""
         state = self.state
+        if request.keep_generation:
+            return pb.ResetSourceReply(
+                position=await state.group.change(lambda: sources.lower_source(state.catalog, request))
+            )
         position = await state.group.change(lambda: sources.reset_source(state.catalog, request, state.clock.wall_us()))
         return pb.ResetSourceReply(position=position)
 

@@ -46,8 +46,8 @@ class TabletState:
 
 
 def newer(a: OpId, b: OpId) -> bool:
-    """Whether `a` is the later committed position, in Raft's order: a config that was forced upon a survivor has a higher
-    term than what the lost members committed, and perhaps a lower index."""
+    """Whether `a` is the later committed position, in Raft's order: a config that was forced upon a survivor has a
+    higher term than what the lost members committed, and perhaps a lower index."""
     return a > b
 
 

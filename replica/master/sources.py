@@ -216,6 +216,22 @@ def list_sources(catalog: Catalog, table: str) -> list[pb.SourcePosition]:
     return [to_pb(r) for _, r in catalog.items(prefix) if not r.get("retired")]
 
 
+def lower_source(catalog: Catalog, request: pb.ResetSourceRequest) -> Change:
+    """The change that moves `done` back to `to_offset`, in the same generation; its result is the position.
+
+    For offsets that are in the table no more: a tablet went on from a survivor [design §3.4]. Tablets drop what they
+    have. The owner, who believes in the later position, loses its lease. `done` never rises, nor falls below `start`.
+    """
+    table_id, _ = find_table(catalog, request.table)
+    key = source_key(table_id, request.source)
+    record = catalog.get(key)
+    if record is None:
+        raise Refused(Code.NOT_FOUND, "no such source", table=request.table, source=key)
+    done = max(record["start"], min(record["done"], request.to_offset))
+    lowered = {**record, "done": done, "owner_run": "", "owner_deadline_us": 0}
+    return {key: lowered}, [], "", to_pb(lowered)
+
+
 def reset_source(catalog: Catalog, request: pb.ResetSourceRequest, now_us: int) -> Change:
     """The change that starts a source anew at `to_offset` under the next generation; its result is the position.
 

@@ -1277,20 +1277,22 @@ class ListSourcesReply(_message.Message):
     def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., positions: _Optional[_Iterable[_Union[SourcePosition, _Mapping]]] = ...) -> None: ...
 
 class ResetSourceRequest(_message.Message):
-    __slots__ = ("dest_uuid", "table", "source", "to_offset", "force", "topic")
+    __slots__ = ("dest_uuid", "table", "source", "to_offset", "force", "topic", "keep_generation")
     DEST_UUID_FIELD_NUMBER: _ClassVar[int]
     TABLE_FIELD_NUMBER: _ClassVar[int]
     SOURCE_FIELD_NUMBER: _ClassVar[int]
     TO_OFFSET_FIELD_NUMBER: _ClassVar[int]
     FORCE_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
+    KEEP_GENERATION_FIELD_NUMBER: _ClassVar[int]
     dest_uuid: str
     table: str
     source: SourceKey
     to_offset: int
     force: bool
     topic: str
-    def __init__(self, dest_uuid: _Optional[str] = ..., table: _Optional[str] = ..., source: _Optional[_Union[SourceKey, _Mapping]] = ..., to_offset: _Optional[int] = ..., force: _Optional[bool] = ..., topic: _Optional[str] = ...) -> None: ...
+    keep_generation: bool
+    def __init__(self, dest_uuid: _Optional[str] = ..., table: _Optional[str] = ..., source: _Optional[_Union[SourceKey, _Mapping]] = ..., to_offset: _Optional[int] = ..., force: _Optional[bool] = ..., topic: _Optional[str] = ..., keep_generation: _Optional[bool] = ...) -> None: ...
 
 class ResetSourceReply(_message.Message):
     __slots__ = ("error", "position")

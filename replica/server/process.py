@@ -25,7 +25,7 @@ from nyala.replica.base import (
     ReplicaError,
     SystemClock,
 )
-from nyala.replica.disk import RealDisk, lock_root, raise_open_files_limit
+from nyala.replica.disk import RealDisk, lock_root, raise_open_files_limit, refuse_fenced
 from nyala.replica.host import Replica
 from nyala.replica.peers import PeerNetwork, PeerServicer
 from nyala.replica.rpc import SERVER_OPTIONS, add_copy_service, pb_grpc
@@ -259,6 +259,7 @@ def main(options: ServerOptions) -> int:
             warm_up()
             raise_open_files_limit()
             disk = RealDisk(options.root)
+            refuse_fenced(disk)
             instance = open_or_format(disk, SystemClock())
             return asyncio.run(TabletServer(options, disk, instance).run())
         except (Refused, Corruption, DiskFailure) as error:

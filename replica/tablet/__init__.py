@@ -2,6 +2,7 @@
 
 from .block_file import data_trouble, verify_file
 from .ledger import ClientResult, Ledger, SourceState
+from .positions import source_positions
 from .results import ApplyResult, FlushResult
 from .scan import COUNT_SCHEMA, Scan
 from .superblock import BlockInfo, Superblock, block_names, superblock_path, sweep_orphans
@@ -20,6 +21,7 @@ __all__ = [
     "Tablet",
     "block_names",
     "data_trouble",
+    "source_positions",
     "superblock_path",
     "sweep_orphans",
     "verify_file",

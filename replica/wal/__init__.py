@@ -1,6 +1,7 @@
 """The write-ahead log: Avro segments, group commit, recovery of a torn tail, anchors and log GC."""
 
 from .dump import dump_segment
+from .glance import glance
 from .inspect import LogView, inspect_log
 from .log import Log
 from .options import WalOptions
@@ -18,5 +19,6 @@ __all__ = [
     "SegmentInfo",
     "WalOptions",
     "dump_segment",
+    "glance",
     "inspect_log",
 ]

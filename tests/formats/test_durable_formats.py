@@ -114,6 +114,13 @@ FRAMED: dict[str, dict[str, Any]] = {
         "suspect_last": 99,
         "reserved": b"",
     },
+    "recovery_journal": {
+        "version": 1,
+        "incompatible_features": [],
+        "fingerprint": "0123456789ab",
+        "plan_json": "{}",
+        "reserved": b"",
+    },
     "instance": {
         "version": 1,
         "incompatible_features": [],

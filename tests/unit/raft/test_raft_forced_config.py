@@ -1,4 +1,4 @@
-"""A config forced upon a survivor, over whole groups: it leads alone, newcomers converge, lost members stay harmless."""
+"""A config forced upon a survivor, over whole groups: it leads, newcomers converge, lost members stay harmless."""
 
 from __future__ import annotations
 

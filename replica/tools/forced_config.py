@@ -1,0 +1,138 @@
+"""A config forced upon a replica at rest: at the end of its log and in its consensus metadata, the same in both.
+
+In the log it is the newest entry, so no older config there can come back into force, and it travels to later members
+like any other; in the metadata it is committed, and with it everything the log holds before it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from nyala.replica.base import (
+    Code,
+    DataState,
+    Disk,
+    Entry,
+    EntryKind,
+    Member,
+    OpId,
+    RaftConfig,
+    Refused,
+    generation_of,
+    next_generation,
+)
+from nyala.replica.cmeta import CmetaView, ConsensusMeta, encode_config, path_of, read_cmeta
+from nyala.replica.copy import wal_folder
+from nyala.replica.tablet import Superblock
+from nyala.replica.wal import Log, glance
+
+UNDO = "undo"
+"""Folder of what offline tools replaced, under the server's directory. Nobody reads it; an operator may remove it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rewritten:
+    """One file of consensus metadata, before and after, and where the earlier bytes are kept."""
+
+    before: CmetaView
+    after: CmetaView
+    undo: str
+
+
+def force_config(disk: Disk, tablet_id: str, config: RaftConfig, time: int) -> None:
+    """Append `config` to the log as an entry of its OpId and hybrid `time`, then put it in force. Repeatable.
+
+    Refused(ILLEGAL_STATE), with nothing changed, unless the replica is READY and its log ends right before the config,
+    or with it.
+    """
+    superblock = Superblock.load(disk, tablet_id)
+    if superblock.data_state is not DataState.READY:
+        what = "a config is forced upon a READY replica only"
+        raise Refused(Code.ILLEGAL_STATE, what, tablet=tablet_id, state=superblock.data_state.name)
+    meta = ConsensusMeta.load(disk, tablet_id)
+    log, _ = Log.open(disk, wal_folder(tablet_id), tablet_id, threaded=False)
+    try:
+        last = max(log.last, superblock.flush_opid)
+        if last != config.opid:
+            if last.index + 1 != config.opid.index or last.term >= config.opid.term:
+                what = "the log does not end where the config is to stand"
+                raise Refused(Code.ILLEGAL_STATE, what, tablet=tablet_id, last=last, config=config.opid)
+            _append(log, Entry(config.opid, EntryKind.CONFIG, time, 0, encode_config(config), b"", 0))
+    finally:
+        log.close()
+    disk.crash_point("recover.logged")
+    meta.force(config, config.opid.term)
+
+
+def _append(log: Log, entry: Entry) -> None:
+    outcomes: list[OpId | BaseException] = []
+    log.append([entry], outcomes.append)
+    log.drain()
+    if isinstance(outcomes[0], BaseException):
+        raise outcomes[0]
+
+
+def keep_undo(disk: Disk, tablet_id: str, data: bytes) -> str:
+    """Keep earlier metadata beside; the path. The same bytes are kept once."""
+    prefix = f"{tablet_id}.cmeta-"
+    kept = [n for n in disk.listdir(UNDO) if n.startswith(prefix)] if disk.exists(UNDO) else []
+    for name in kept:
+        if disk.read(f"{UNDO}/{name}") == data:
+            return f"{UNDO}/{name}"
+    disk.mkdir(UNDO)
+    path = f"{UNDO}/{prefix}{len(kept) + 1:06d}"
+    disk.replace(path, data)
+    return path
+
+
+def rewrite_config(disk: Disk, tablet_id: str, members: tuple[Member, ...], *, dry_run: bool = False) -> Rewritten:
+    """Force `members` upon one replica, in a new generation of its group; the others have to be copied from it.
+
+    Refused(INVALID_ARGUMENT) if nobody among the members could lead. `dry_run` changes nothing.
+    """
+    if not any(m.votes and m.holds_data for m in members):
+        raise Refused(Code.INVALID_ARGUMENT, "nobody could lead: name at least one voter that holds data")
+    superblock = Superblock.load(disk, tablet_id)
+    data, before = _read(disk, tablet_id)
+    replay = glance(disk, wal_folder(tablet_id), tablet_id)
+    last = max(replay.last, superblock.flush_opid)
+    last_time = max((e.hybrid_time for e in replay.entries), default=superblock.flush_time)
+    opid = OpId(next_generation(max(before.term, last.term)), last.index + 1)
+    config = RaftConfig(opid, tuple(sorted(members, key=lambda m: m.uuid)), before.config.decision, unsafe=True)
+    if before.config.unsafe and before.config == config.with_opid(before.config.opid) and before.config.opid == last:
+        return Rewritten(before=before, after=before, undo="")
+    if dry_run:
+        after = replace(before, term=opid.term, voted_for=None, config=config)
+        return Rewritten(before=before, after=after, undo="")
+    undo = keep_undo(disk, tablet_id, data)
+    force_config(disk, tablet_id, config, max(last_time, superblock.flush_time) + 1)
+    return Rewritten(before=before, after=_read(disk, tablet_id)[1], undo=undo)
+
+
+def raise_term(disk: Disk, tablet_id: str, term: int, *, dry_run: bool = False) -> Rewritten:
+    """Make a replica at rest enter a higher term, without a vote in it. Repeating it changes nothing.
+
+    Refused(INVALID_ARGUMENT) for a lower term, which would take promises back, and for one of another generation, in
+    which the replica would not hear its group any more.
+    """
+    data, before = _read(disk, tablet_id)
+    if term < before.term:
+        raise Refused(Code.INVALID_ARGUMENT, "a term is only raised, nothing was changed", term=before.term, asked=term)
+    if generation_of(term) != generation_of(before.term):
+        what = "that term is of another generation: only `cmeta rewrite` and `unsafe recover` begin one"
+        raise Refused(Code.INVALID_ARGUMENT, what, term=before.term, asked=term)
+    if term == before.term:
+        return Rewritten(before=before, after=before, undo="")
+    if dry_run:
+        return Rewritten(before=before, after=replace(before, term=term, voted_for=None), undo="")
+    undo = keep_undo(disk, tablet_id, data)
+    ConsensusMeta.load(disk, tablet_id).save_hard_state(term, None)
+    return Rewritten(before=before, after=_read(disk, tablet_id)[1], undo=undo)
+
+
+def _read(disk: Disk, tablet_id: str) -> tuple[bytes, CmetaView]:
+    path = path_of(tablet_id)
+    if not disk.exists(path):
+        raise Refused(Code.NOT_FOUND, "no consensus metadata of that tablet here", tablet=tablet_id)
+    data = disk.read(path)
+    return data, read_cmeta(data, path)

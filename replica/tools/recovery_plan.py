@@ -1,0 +1,262 @@
+"""What to do about tablets whose majority is lost for good: a pure function from evidence to a plan.
+
+No promise holds for such a tablet any more [kudu raft-config-change, "Catastrophe"]: the plan keeps as much as one
+survivor has, says what may be missing, and begins a new generation of the group with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from nyala.replica.base import ZERO_OPID, Address, DataState, Member, OpId, RaftConfig, generation_of, next_generation
+from nyala.replica.rows import SourceKey
+from nyala.replica.rpc import pb
+
+from .evidence import ReplicaEvidence, SourceMark
+
+
+class Why(StrEnum):
+    """Why a tablet is left as it is."""
+
+    UNKNOWN = "UNKNOWN"
+    """Nobody who was asked knows it."""
+    NO_SURVIVOR = "NO_SURVIVOR"
+    """Nothing is left that a group could go on from."""
+    MAJORITY = "MAJORITY"
+    """It needs no recovery."""
+    RUNNING = "RUNNING"
+    """The server of the most up-to-date replica has to be stopped first, and its directory named."""
+    TARGET = "TARGET"
+    """A server that is to receive a copy remembers more than the survivor has."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeftAlone:
+    """A tablet that the plan does not touch."""
+
+    tablet_id: str
+    table_name: str
+    why: Why
+    what: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """A stopped server that is to be a member of every recovered tablet, beside the survivor."""
+
+    uuid: str
+    addresses: tuple[Address, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TabletPlan:
+    """One tablet's recovery. `config` stands at the position right after all that the survivor has."""
+
+    tablet_id: str
+    table_id: str
+    table_name: str
+    survivor: str
+    place: str
+    last: OpId
+    time: int
+    """Hybrid time of the config's entry, right after that of the survivor's last one."""
+    config: RaftConfig
+    before: RaftConfig
+    known: OpId
+    """The highest OpId that anything which was seen has, or once had."""
+    sources: tuple[SourceMark, ...] = ()
+
+    @property
+    def entries_lost(self) -> int:
+        """Entries that are known to be lost, at least."""
+        return max(0, self.known.index - self.last.index) if self.known > self.last else 0
+
+    @property
+    def given_up(self) -> tuple[str, ...]:
+        """Members of before that are none any more: what they hold beyond the survivor is lost."""
+        return tuple(sorted(m.uuid for m in self.before.members if self.config.member(m.uuid) is None))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceLowering:
+    """Where the catalog says too much of a source: `done` has to go back to `to`."""
+
+    table: str
+    topic: str
+    source: SourceKey
+    generation: int
+    done: int
+    to: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecoveryPlan:
+    """All of it. `fingerprint` names the decisions: the same evidence makes the same one, anything else another."""
+
+    tablets: tuple[TabletPlan, ...]
+    left_alone: tuple[LeftAlone, ...] = ()
+    lowerings: tuple[SourceLowering, ...] = ()
+    fingerprint: str = field(default="")
+
+
+def make_plan(
+    evidence: Mapping[str, Sequence[ReplicaEvidence]],
+    wanted: Iterable[str],
+    *,
+    targets: Sequence[Target] = (),
+    positions: Iterable[pb.SourcePosition] = (),
+    despite_majority: bool = False,
+) -> RecoveryPlan:
+    """The plan for the `wanted` tablets; `evidence` by tablet. `positions` are the catalog's, of all tables."""
+    planned: list[TabletPlan] = []
+    alone: list[LeftAlone] = []
+    for tablet_id in sorted(set(wanted)):
+        found = decide(tablet_id, evidence.get(tablet_id, ()), targets, despite_majority=despite_majority)
+        if isinstance(found, TabletPlan):
+            planned.append(found)
+        else:
+            alone.append(found)
+    plan = RecoveryPlan(
+        tablets=tuple(planned), left_alone=tuple(alone), lowerings=tuple(lower_sources(planned, positions))
+    )
+    return replace(plan, fingerprint=_fingerprint(plan))
+
+
+def decide(
+    tablet_id: str, replicas: Sequence[ReplicaEvidence], targets: Sequence[Target] = (), *, despite_majority: bool
+) -> TabletPlan | LeftAlone:
+    """What to do about one tablet."""
+    name = next((r.table_name for r in replicas if r.table_name), "")
+
+    def left(why: Why, what: str) -> LeftAlone:
+        return LeftAlone(tablet_id=tablet_id, table_name=name, why=why, what=what)
+
+    if not replicas:
+        return left(Why.UNKNOWN, "no directory and no running server that was looked at has this tablet")
+    best = most_up_to_date(replicas)
+    if best is None:
+        seen = "; ".join(f"{r.server_uuid} in {r.place}: {_remains(r)}" for r in replicas)
+        return left(Why.NO_SURVIVOR, f"no replica is left to go on from: {seen}")
+    healthy = None if despite_majority else living_majority(replicas)
+    if healthy is not None:
+        config, present = healthy
+        what = f"{len(present)} of {len(config.voters)} voters are whole, a majority: {', '.join(present)}"
+        return left(Why.MAJORITY, f"{what}; start their servers instead")
+    if best.running:
+        what = f"the most up-to-date replica is on {best.server_uuid}, which runs at {best.place}"
+        return left(Why.RUNNING, f"{what}: stop that server and name its directory with --root")
+    ahead = [r for r in replicas if r.highest > best.last and any(t.uuid == r.server_uuid for t in targets)]
+    if ahead:
+        what = f"{ahead[0].server_uuid} once acknowledged {ahead[0].highest}, the survivor ends at {best.last}"
+        return left(Why.TARGET, f"{what}: copy to another server")
+    return _plan_of(tablet_id, name, best, replicas, targets)
+
+
+def most_up_to_date(replicas: Iterable[ReplicaEvidence]) -> ReplicaEvidence | None:
+    """The survivor to build upon: by (term, index) of its last entry, as an election would choose [raft §5.4.1].
+
+    A longer log that ends in an older term loses: its end was never committed, or a later leader's log has it.
+    """
+    usable = [r for r in replicas if r.usable and _holds_data(r)]
+    return max(usable, key=lambda r: (r.last, r.commit_index, not r.running, r.server_uuid), default=None)
+
+
+def _holds_data(replica: ReplicaEvidence) -> bool:
+    """Whether it is no witness, which has no rows; who is in no config here may be a learner of a later one."""
+    members = [m for c in replica.configs if (m := c.member(replica.server_uuid)) is not None]
+    return all(m.holds_data for m in members)
+
+
+def living_majority(replicas: Sequence[ReplicaEvidence]) -> tuple[RaftConfig, tuple[str, ...]] | None:
+    """A config whose majority is whole, running or at rest, and those voters; None if there is none.
+
+    Every config that a replica of the newest generation knows counts: rather a recovery too few than two groups.
+    """
+    usable = [r for r in replicas if r.usable]
+    newest = max((generation_of(c.opid.term) for r in usable for c in r.configs), default=0)
+    for config in sorted((c for r in usable for c in r.configs), key=lambda c: c.opid, reverse=True):
+        if generation_of(config.opid.term) < newest:
+            continue
+        present = tuple(u for u in config.voters if any(r.server_uuid == u for r in usable))
+        if len(present) >= config.majority:
+            return config, present
+    return None
+
+
+def _plan_of(
+    tablet_id: str, name: str, best: ReplicaEvidence, replicas: Sequence[ReplicaEvidence], targets: Sequence[Target]
+) -> TabletPlan:
+    before = best.configs[-1]
+    own = before.member(best.server_uuid)
+    members = {best.server_uuid: Member(best.server_uuid, own.addresses if own is not None else ())}
+    for target in targets:
+        members.setdefault(target.uuid, Member(target.uuid, target.addresses))
+    terms = [max(r.term, r.highest.term, *(c.opid.term for c in r.configs)) for r in replicas if r.config is not None]
+    opid = OpId(next_generation(max(terms)), best.last.index + 1)
+    return TabletPlan(
+        tablet_id=tablet_id,
+        table_id=best.table_id,
+        table_name=name,
+        survivor=best.server_uuid,
+        place=best.place,
+        last=best.last,
+        time=best.last_time + 1,
+        config=RaftConfig(opid, tuple(members[u] for u in sorted(members)), before.decision, unsafe=True),
+        before=before,
+        known=max((_known(r) for r in replicas), default=ZERO_OPID),
+        sources=best.sources,
+    )
+
+
+def _known(replica: ReplicaEvidence) -> OpId:
+    """What is known to have existed there. A member's config, or commit index, may be ahead of a damaged log."""
+    configs = [c.opid for c in replica.configs]
+    return max([replica.highest, *configs])
+
+
+def _remains(replica: ReplicaEvidence) -> str:
+    if replica.problem:
+        return replica.problem
+    if replica.data_state is DataState.READY:
+        return "a witness, which holds no rows"
+    return f"{replica.data_state.name}, once had {replica.last}"
+
+
+def lower_sources(planned: Sequence[TabletPlan], positions: Iterable[pb.SourcePosition]) -> Iterable[SourceLowering]:
+    """Per source of the tables concerned, how far every recovered tablet is complete, where the catalog says more.
+
+    A tablet that knows nothing of a source's present generation has nothing of it: then everything is read again.
+    Reading again what is there changes nothing: the tablets' ledgers drop it [design §3.4].
+    """
+    for position in sorted(positions, key=lambda p: (p.table, p.topic, p.source.kafka_partition)):
+        key = SourceKey(position.source.cluster_id, position.source.topic_id, position.source.kafka_partition)
+        to = position.done
+        for tablet in planned:
+            if tablet.table_id != position.table_id:
+                continue
+            marks = [m for m in tablet.sources if m.source == key and m.generation == position.generation]
+            to = min(to, max((m.position for m in marks), default=0))
+        to = max(to, position.start)
+        if to < position.done:
+            yield SourceLowering(
+                table=position.table,
+                topic=position.topic,
+                source=key,
+                generation=position.generation,
+                done=position.done,
+                to=to,
+            )
+
+
+def _fingerprint(plan: RecoveryPlan) -> str:
+    decisions = {
+        "tablets": [
+            [t.tablet_id, t.survivor, str(t.config.opid), [m.uuid for m in t.config.members]] for t in plan.tablets
+        ],
+        "sources": [[lowering.table, *lowering.source, lowering.to] for lowering in plan.lowerings],
+    }
+    return hashlib.sha256(json.dumps(decisions, sort_keys=True).encode()).hexdigest()[:12]
