@@ -232,3 +232,18 @@ def test_view_a_silent_leader_leads_nothing_to_decide() -> None:
     m.now_s = 6
     assert m.view().tablets[0].leader_uuid == ""
     assert [s.alive for s in m.view().servers] == [False]
+
+
+def test_orders_a_forced_config_of_a_lower_index_outranks_what_lost_members_committed() -> None:
+    """CC-46. Goal: a lost member that comes back is emptied, though its log is longer. Method: A goes on alone from
+    index 11 in a new generation; B, lost at index 15 with a config there, and C report again, in any order."""
+    forced = RaftConfig(OpId(1 << 32, 11), (Member(A, (Address("h", 1),)),), unsafe=True)
+    for order in ((A, B, C), (B, C, A)):
+        m = Masters()
+        for uuid in order:
+            known = forced if uuid == A else config(15, A, B, C)
+            leads = {"role": "LEADER", "term": (1 << 32) + 1} if uuid == A else {"role": "LEADER", "term": 9}
+            m.beat(uuid, replica(m.tablet, uuid, known, **leads))
+        assert m.soft.tablets[m.tablet].config == forced
+        assert m.soft.tablets[m.tablet].leader_uuid == A
+        assert [m.orders(u) for u in (A, B, C)] == [[], ["delete"], ["delete"]]
