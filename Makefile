@@ -9,7 +9,7 @@ SHELL  := /bin/bash
 
 export NYALA_CACHE ?= $(CURDIR)/.cache
 
-.PHONY: help setup jars demo test sim test-fast lint format mutants bench clean
+.PHONY: help setup jars demo test sim test-fast lint format mutants soak bench clean
 
 help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,6 +55,11 @@ format: $(STAMP) ## format the code
 
 mutants: $(STAMP) ## break each proven behaviour and see its test turn red
 	$(PY) -m tests.mutants
+
+MINUTES ?= 20
+SEED ?= 0
+soak: $(STAMP) ## kills, pauses, lost disks and moves under a strict load: MINUTES=20, SEED=n to repeat one
+	$(PY) -m tests.soak --minutes $(MINUTES) --seed $(SEED)
 
 bench: setup ## every benchmark on a stack of its own
 	$(VENV)/bin/nyala bench all --local

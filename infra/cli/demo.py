@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import shutil
 import tempfile
 from pathlib import Path
@@ -9,13 +10,14 @@ from typing import Annotated
 
 import typer
 
+from nyala.infra.chaos import ChaosOptions, perform
 from nyala.infra.demo import board
 from nyala.infra.demo.flights import DemoDataMissing
 from nyala.infra.jars import JarsMissing
 from nyala.infra.local import StackError
 from nyala.replica.base import ReplicaError
 
-from .context import console
+from .context import Json, console, print_json
 
 
 def demo(
@@ -24,8 +26,24 @@ def demo(
     folder: Annotated[
         Path | None, typer.Option("--dir", help="where the stack lives; default: a temporary folder")
     ] = None,
+    chaos: Annotated[
+        bool, typer.Option("--chaos", help="instead: a table under kills, pauses, lost disks and moves, live")
+    ] = False,
+    minutes: Annotated[float, typer.Option(min=0.2, max=600, help="of --chaos: how long there is trouble")] = 2.0,
+    seed: Annotated[int, typer.Option(help="of --chaos: which trouble; 0 draws one")] = 0,
+    as_json: Json = False,
 ) -> None:
-    """Replay a year of real flights into a table, kill a leader and the driver, add a server, and compare."""
+    """Replay a year of real flights into a table, kill a leader and the driver, add a server, and compare.
+
+    With --chaos no flights, no Kafka, no Spark: a strict load on five servers while replicas move and servers die.
+    """
+    if chaos and (keep or events):
+        raise typer.BadParameter("--keep and --events are of the flights, not of --chaos")
+    if chaos:
+        _chaos(folder, minutes, seed or secrets.randbelow(1 << 31), as_json)
+        return
+    if as_json:
+        raise typer.BadParameter("--json is of --chaos")
     place = folder or Path(tempfile.mkdtemp(prefix="nyala-demo-"))
     equal = False
     try:
@@ -37,3 +55,15 @@ def demo(
     if not equal:
         console.print(f"state and logs are in {place}", highlight=False)
         raise typer.Exit(1)
+
+
+def _chaos(folder: Path | None, minutes: float, seed: int, as_json: bool) -> None:
+    """The run of one seed; its folder stays if something was wrong. Exit status 1 then."""
+    place = folder or Path(tempfile.mkdtemp(prefix="nyala-chaos-"))
+    report = perform(place, ChaosOptions(seed=seed, duration_s=minutes * 60), console, quiet=as_json)
+    if as_json:
+        print_json(report.json())
+    if not report.ok:
+        raise typer.Exit(1)
+    if folder is None:
+        shutil.rmtree(place, ignore_errors=True)

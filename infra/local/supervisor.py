@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import shutil
 import signal
 import threading
 import time
@@ -43,6 +44,9 @@ class StackOptions:
     execute_decisions: str = "none"
     topic_prefix: str = ""
     server_env: tuple[tuple[str, str], ...] = ()
+    server_arguments: tuple[str, ...] = ()
+    """More command-line options of every tablet server, as `--log-retain-entries=100`."""
+    master_arguments: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not 1 <= self.servers <= SERVERS_MAX:
@@ -193,6 +197,11 @@ class Supervisor:
 
         self.call(end)
 
+    def wipe_child(self, name: str) -> None:
+        """A machine whose disk is lost: SIGKILL, and its folder is gone. `start_child` then starts a stranger there."""
+        self.kill_for_good(name)
+        shutil.rmtree(self.folder / name)
+
     def status(self) -> dict[str, Any]:
         """Everything `nyala status` shows; also written to state.json at each change."""
         return {
@@ -291,6 +300,7 @@ class Supervisor:
                 "nyala.replica.master", "--root", str(self.folder / "master-1"), "--listen", child.address or listen,
                 "--ready-file", str(ready), "--parent-fd", str(parent_fd),
                 "--execute-decisions", self.options.execute_decisions, *kafka, *prefix,
+                *self.options.master_arguments,
             )  # fmt: skip
 
         return Child("master-1", command, ready, log)
@@ -302,6 +312,7 @@ class Supervisor:
             return python_module(
                 "nyala.replica.server", "--root", str(self.folder / name), "--listen", child.address or listen,
                 "--masters", self.masters, "--ready-file", str(ready), "--parent-fd", str(parent_fd),
+                *self.options.server_arguments,
             )  # fmt: skip
 
         return Child(name, command, ready, log, env=dict(self.options.server_env))

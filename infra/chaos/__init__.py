@@ -1,0 +1,25 @@
+"""A table under trouble: a schedule of kills, pauses, lost disks and moves drawn from a seed, and verifiers at the end.
+
+`nyala demo --chaos`, the soak and a process test run this one implementation.
+"""
+
+from .run import Chaos, ChaosOptions, Happened, Report, Show
+from .schedule import Deed, Event, Kind, Pace, aim, draw
+from .show import perform
+from .verify import Verdict
+
+__all__ = [
+    "Chaos",
+    "ChaosOptions",
+    "Deed",
+    "Event",
+    "Happened",
+    "Kind",
+    "Pace",
+    "Report",
+    "Show",
+    "Verdict",
+    "aim",
+    "draw",
+    "perform",
+]

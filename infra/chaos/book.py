@@ -1,0 +1,165 @@
+"""What was written, and what a scan must therefore hold: one book for each writer, compared by pure functions.
+
+A row is a function of its key and version, so a book needs one number for each key: the version acknowledged last.
+Keys of writer n are `n * KEYS_PER_WRITER + ordinal`. Ordinals below TOGGLES are rows that are inserted and deleted in
+turn: there at odd versions, absent at even ones. Each other row names in `link` the key that its writer had inserted
+FRESH ordinals before, which was acknowledged before this one was sent: a snapshot with a row and without the row that
+it names has an effect without its cause.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+KEYS_PER_WRITER = 1 << 32
+TOGGLES = 16
+FRESH = 6
+"""New rows in each batch."""
+KEYS_MAX = 30_000
+"""Of one writer; from then on it changes rows that are there."""
+NO_LINK = -1
+SHOWN_MAX = 5
+Versions = npt.NDArray[np.int32]
+
+
+def link_of(writer: int, ordinal: int) -> int:
+    """The key that a row names."""
+    return writer * KEYS_PER_WRITER + ordinal - FRESH if ordinal >= TOGGLES + FRESH else NO_LINK
+
+
+def text_of(key: int, version: int) -> str:
+    """The content of a row."""
+    return f"{key}@{version}:{(key * 2654435761 + version) & 0xFFFFFFFF:08x}"
+
+
+@dataclass
+class Book:
+    """One writer's. `acked` and `tried` by ordinal; a version in `doubts` may be there, now or later, or never.
+
+    Concurrency: one writer; readers take copies, `tried` after what they read and `acked` before.
+    """
+
+    writer: int
+    acked: Versions = field(default_factory=lambda: np.zeros(KEYS_MAX, np.int32))
+    tried: Versions = field(default_factory=lambda: np.zeros(KEYS_MAX, np.int32))
+    keys: int = TOGGLES
+    """Ordinals used so far."""
+    doubts: dict[int, set[int]] = field(default_factory=dict)
+
+    def begin(self, ordinals: Sequence[int]) -> list[int]:
+        """The versions that are about to be written."""
+        versions = []
+        for ordinal in ordinals:
+            self.tried[ordinal] += 1
+            versions.append(int(self.tried[ordinal]))
+        self.keys = max(self.keys, *(o + 1 for o in ordinals))
+        return versions
+
+    def acknowledged(self, ordinals: Sequence[int], versions: Sequence[int]) -> None:
+        """The store has promised these."""
+        self.acked[list(ordinals)] = list(versions)
+
+    def doubtful(self, ordinals: Sequence[int], versions: Sequence[int]) -> None:
+        """Nobody knows whether these hold, or will: the last acknowledged version may, and these."""
+        for ordinal, version in zip(ordinals, versions, strict=True):
+            self.doubts.setdefault(ordinal, set()).add(version)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A scan as columns, in any order."""
+
+    k: npt.NDArray[np.int64]
+    link: npt.NDArray[np.int64]
+    version: Versions
+    v: npt.NDArray[np.object_]
+
+    @classmethod
+    def of(cls, batches: Iterable[Any]) -> Rows:
+        """From Arrow record batches with these columns."""
+        parts = list(batches)
+
+        def column(name: str, dtype: Any) -> Any:
+            arrays = [b.column(name).to_numpy(zero_copy_only=False).astype(dtype) for b in parts]
+            return np.concatenate(arrays) if arrays else np.zeros(0, dtype)
+
+        return cls(column("k", np.int64), column("link", np.int64), column("version", np.int32), column("v", object))
+
+    def digest(self) -> str:
+        """The same for the same rows, whatever their order."""
+        order = np.argsort(self.k, kind="stable")
+        sums = hashlib.blake2b(digest_size=16)
+        for column in (self.k, self.link, self.version):
+            sums.update(column[order].tobytes())
+        sums.update("\n".join(self.v[order].tolist()).encode())
+        return sums.hexdigest()
+
+
+def compare(book: Book, before: Versions, after: Versions, rows: Rows) -> list[str]:
+    """What is wrong with a writer's rows in a scan that began after `before` was acknowledged, and whose end `after`
+    had been tried: lost, doubled, old, never written, of another content."""
+    mine = rows.k // KEYS_PER_WRITER == book.writer
+    keys, versions = rows.k[mine], rows.version[mine]
+    ordinals = (keys - book.writer * KEYS_PER_WRITER).astype(np.int64)
+    wrong: list[str] = []
+    if len(np.unique(keys)) != len(keys):
+        wrong.append(f"writer {book.writer}: {len(keys) - len(np.unique(keys))} rows doubled")
+    if len(beyond := ordinals[ordinals >= KEYS_MAX]):
+        return [*wrong, f"writer {book.writer}: keys that nobody wrote: {beyond[:SHOWN_MAX].tolist()}"]
+    seen = np.zeros(KEYS_MAX, np.int32)
+    seen[ordinals] = versions
+    there = np.zeros(KEYS_MAX, bool)
+    there[ordinals] = True
+    odd = np.zeros(KEYS_MAX, bool)
+    odd[:TOGGLES] = True
+    may = _may_be(book, before, after, seen, there, odd)
+    for ordinal in np.flatnonzero(~may)[:SHOWN_MAX].tolist():
+        was = f"version {seen[ordinal]}" if there[ordinal] else "absent"
+        wrong.append(
+            f"writer {book.writer} row {ordinal}: {was}; acknowledged {before[ordinal]}, tried {after[ordinal]}"
+            + (f", in doubt {sorted(book.doubts[ordinal])}" if ordinal in book.doubts else "")
+        )
+    return wrong + _contents(book, keys, ordinals, versions, rows.link[mine], rows.v[mine])
+
+
+def _may_be(book: Book, before: Versions, after: Versions, seen: Versions, there: Any, odd: Any) -> Any:
+    """By ordinal: whether what was seen is possible."""
+    within = (before <= seen) & (seen <= after)
+    # A toggle is there at odd versions; absent, it may be at any even one within the bounds.
+    even_within = (before % 2 == 0) | (after > before)
+    absent = np.where(odd, even_within, before == 0)
+    may = np.where(there, within & (~odd | (seen % 2 == 1)) & (seen > 0), absent)
+    for ordinal, doubts in book.doubts.items():
+        if there[ordinal]:
+            may[ordinal] |= int(seen[ordinal]) in doubts
+        elif odd[ordinal]:
+            may[ordinal] |= any(version % 2 == 0 for version in doubts)
+    return may
+
+
+def _contents(book: Book, keys: Any, ordinals: Any, versions: Any, links: Any, texts: Any) -> list[str]:
+    wrong = []
+    for key, ordinal, version, link, text in zip(
+        keys.tolist(), ordinals.tolist(), versions.tolist(), links.tolist(), texts.tolist(), strict=True
+    ):
+        if text != text_of(key, version) or link != link_of(book.writer, ordinal):
+            wrong.append(f"writer {book.writer} row {ordinal}: content {text!r}, link {link}")
+            if len(wrong) == SHOWN_MAX:
+                break
+    return wrong
+
+
+def dangling(rows: Rows) -> list[str]:
+    """Links of a snapshot that lead nowhere, and keys that two rows name."""
+    linked = rows.link[rows.link != NO_LINK]
+    lost = np.setdiff1d(linked, rows.k)
+    wrong = [f"{len(lost)} links lead nowhere, the first to {lost[:SHOWN_MAX].tolist()}"] if len(lost) else []
+    if len(np.unique(linked)) != len(linked):
+        wrong.append(f"{len(linked) - len(np.unique(linked))} keys are linked twice")
+    return wrong

@@ -1,0 +1,216 @@
+"""The cluster under trouble: looking at it, and doing deeds to it. What is taken away is noted and given back."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from nyala.infra.local import ChildState, Supervisor
+from nyala.replica.base import Refused
+from nyala.replica.client import Client, ClientOptions, TableHandle
+from nyala.replica.rpc import pb
+
+from .scene import Scene, ServerScene, TabletScene
+from .schedule import Deed, Kind
+
+LOOK_TIMEOUT_S = 1.5
+ASK_TIMEOUT_S = 5.0
+MASTER = "master-1"
+
+
+class Patient:
+    """One supervised stack and one table on it. Concurrency: `look` from any thread, deeds from one."""
+
+    def __init__(self, supervisor: Supervisor, handle: TableHandle) -> None:
+        self.supervisor = supervisor
+        self.handle = handle
+        self.wiped: list[str] = []
+        """Identities that were lost with their disks."""
+        options = ClientOptions(timeout_s=ASK_TIMEOUT_S, attempt_timeout_s=LOOK_TIMEOUT_S)
+        self.client = Client([supervisor.masters], options)
+        self._away: dict[str, str] = {}
+        """Child -> what was done to it and is to be undone."""
+        self._due: list[tuple[float, str]] = []
+        self._pool = ThreadPoolExecutor(max_workers=8, thread_name_prefix="chaos-look")
+
+    def close(self) -> None:
+        """Let go of channels and threads."""
+        self._pool.shutdown()
+        self.client.close()
+
+    # ------------------------------------------------------------------------------------------------- looking
+
+    def servers(self) -> list[str]:
+        """Names of the tablet servers."""
+        return sorted(n for n in self.supervisor.children if n.startswith("server-"))
+
+    def scene(self) -> Scene:
+        """What stands where; who does not answer soon is left out."""
+        names = self.servers()
+        found = {name: self._server(name) for name in names}
+        asked = [n for n in names if found[n].serves]
+        told = dict(zip(asked, self._pool.map(self._ask, asked), strict=True))
+        tablets = []
+        for tablet in self.handle.tablets:
+            here = {n: s[tablet.tablet_id] for n, (s, _) in told.items() if tablet.tablet_id in s}
+            tablets.append(TabletScene(tablet.tablet_id, self.handle.replication_factor, here))
+        master = self.supervisor.children[MASTER]
+        copies = tuple(job for _, jobs in told.values() for job in jobs)
+        return Scene(tuple(found.values()), tuple(tablets), self._away.get(MASTER) or str(master.state), copies)
+
+    def _server(self, name: str) -> ServerScene:
+        child = self.supervisor.children[name]
+        return ServerScene(name, str(child.ready.get("uuid", "")), str(child.state), self._away.get(name, ""))
+
+    def info(self, name: str) -> pb.ServerInfo:
+        """The server as clients know it, by its own word: a master that is away need not be asked."""
+        child = self.supervisor.children[name]
+        host, _, port = child.address.rpartition(":")
+        return pb.ServerInfo(uuid=str(child.ready["uuid"]), addresses=[pb.Address(host=host, port=int(port))])
+
+    def _ask(self, name: str) -> tuple[dict[str, pb.ReplicaStatus], list[pb.CopyJob]]:
+        try:
+            info = self.info(name)
+            statuses = {s.tablet_id: s for s in self.client.list_tablets(info)}
+            return statuses, self.client.list_copies(info, timeout_s=LOOK_TIMEOUT_S)
+        except Refused:
+            return {}, []
+
+    # --------------------------------------------------------------------------------------------------- deeds
+
+    def carry_out(self, deed: Deed) -> str:
+        """Do it, and say what came of it; a refusal is an answer, not a failure."""
+        if deed.why_not:
+            return f"not done: {deed.why_not}"
+        try:
+            return self._deeds()[deed.kind](deed)
+        except Refused as error:
+            return f"refused: {error}"
+
+    def _deeds(self) -> dict[Kind, Callable[[Deed], str]]:
+        return {
+            Kind.KILL_LEADER: self._kill,
+            Kind.KILL_FOLLOWER: self._kill,
+            Kind.KILL_MASTER: self._kill,
+            Kind.KILL_ALL: self._kill,
+            Kind.PAUSE: self._pause,
+            Kind.PAUSE_MASTER: self._pause,
+            Kind.STOP: self._stop,
+            Kind.LEAVE: self._stop,
+            Kind.WIPE: self._wipe,
+            Kind.STEP_DOWN: self._step_down,
+            Kind.ADD: self._change,
+            Kind.REMOVE: self._change,
+            Kind.MOVE: self._change,
+            Kind.FLUSH: self._flush,
+        }
+
+    def _kill(self, deed: Deed) -> str:
+        names = [*self.servers(), MASTER] if deed.kind is Kind.KILL_ALL else [deed.server]
+        victims = [n for n in names if self._away.get(n) != "stopped"]
+        self._signal(signal.SIGKILL, *victims)
+        for name in victims:
+            self._away.pop(name, None)  # a paused process dies too, and its successor is not paused
+        return f"killed {', '.join(victims)}" if len(victims) < 4 else f"killed {len(victims)} processes"
+
+    def _pause(self, deed: Deed) -> str:
+        self._signal(signal.SIGSTOP, deed.server)
+        return self._taken(deed, "paused")
+
+    def _stop(self, deed: Deed) -> str:
+        if deed.kind is Kind.LEAVE:
+            self.supervisor.kill_for_good(deed.server)
+        else:
+            self.supervisor.stop_child(deed.server)
+        return self._taken(deed, "stopped")
+
+    def _wipe(self, deed: Deed) -> str:
+        uuid = str(self.supervisor.children[deed.server].ready["uuid"])
+        self.supervisor.wipe_child(deed.server)
+        self.wiped.append(uuid)
+        return f"{self._taken(deed, 'stopped')}, all of {uuid[:8]} lost; it comes back as a stranger"
+
+    def _taken(self, deed: Deed, how: str) -> str:
+        self._away[deed.server] = how
+        self._due.append((time.monotonic() + deed.hold_s, deed.server))
+        return f"{deed.server} {how} for {deed.hold_s:.0f} s"
+
+    def _signal(self, number: int, *names: str) -> None:
+        def send() -> None:
+            for name in names:
+                child = self.supervisor.children[name]
+                child.restarts = 0  # deaths that were asked for say nothing of the child's health
+                child.send_signal(number)
+
+        self.supervisor.call(send)
+
+    def _step_down(self, deed: Deed) -> str:
+        new = self.client.transfer_leadership(self.handle.name, deed.tablet_id)
+        return f"{new[:8]} leads {deed.tablet_id[:8]}"
+
+    def _change(self, deed: Deed) -> str:
+        short = deed.tablet_id[:8]
+        if deed.kind is Kind.ADD:
+            self.client.add_replica(deed.tablet_id, deed.to_uuid, "PRE_VOTER")
+            return f"{short}: one more on {deed.to_uuid[:8]}"
+        if deed.kind is Kind.REMOVE:
+            self.client.remove_replica(deed.tablet_id, deed.from_uuid)
+            return f"{short}: none on {deed.from_uuid[:8]}"
+        self.client.move_replica(deed.tablet_id, deed.from_uuid, deed.to_uuid, reason="chaos")
+        return f"{short}: from {deed.from_uuid[:8]} to {deed.to_uuid[:8]}"
+
+    def _flush(self, deed: Deed) -> str:
+        done = 0
+        for name in self.servers():
+            if self._server(name).serves:
+                try:
+                    self.client.flush(self.info(name), deed.tablet_id, compact=bool(done % 2))
+                    done += 1
+                except Refused:
+                    continue
+        return f"{deed.tablet_id[:8]}: {done} replicas flushed"
+
+    # ------------------------------------------------------------------------------------------------- undoing
+
+    def undo_due(self, now_s: float) -> list[str]:
+        """Give back what was taken for long enough; what was done, a line each."""
+        due = [name for at, name in self._due if at <= now_s]
+        self._due = [(at, name) for at, name in self._due if at > now_s]
+        return [line for name in due if (line := self._give_back(name))]
+
+    def heal(self) -> list[str]:
+        """Give everything back and wait until all processes serve. A master that remembers identities which were lost
+        with their disks begins anew: it holds what heartbeats told for the time of one leadership."""
+        self._due.clear()
+        told = [line for name in sorted(self._away) if (line := self._give_back(name))]
+        if self.wiped:
+            before = self.supervisor.children[MASTER].pid
+            self._signal(signal.SIGKILL, MASTER)
+            self._wait(lambda: self.supervisor.children[MASTER].pid not in (None, before), "the master is replaced")
+            told.append(f"{MASTER} began anew, without {len(self.wiped)} lost identities")
+        self._wait(self._all_ready, "all processes serve")
+        return told
+
+    def _give_back(self, name: str) -> str:
+        how = self._away.pop(name, "")
+        if how == "paused":
+            self._signal(signal.SIGCONT, name)
+            return f"{name} goes on"
+        if how == "stopped":
+            self.supervisor.start_child(name)
+            return f"{name} is back"
+        return ""
+
+    def _all_ready(self) -> bool:
+        return all(child.state is ChildState.READY for child in self.supervisor.children.values())
+
+    def _wait(self, condition: Callable[[], bool], what: str, timeout_s: float = 60.0) -> None:
+        deadline = time.monotonic() + timeout_s
+        tick = threading.Event()
+        while not condition():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"after {timeout_s:.0f} s it is not so that {what}")
+            tick.wait(0.05)

@@ -1,0 +1,232 @@
+"""One run: a stack under load, the schedule of a seed, everything healed, and the verdict."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nyala.infra.local import StackOptions, Supervisor
+from nyala.replica.base import Refused
+from nyala.replica.client import Client, ScanSpec
+
+from .cluster import Patient
+from .schedule import Event, Kind, Pace, aim, draw
+from .verify import Verdict, converge, verify_disks, verify_running
+from .watch import Watcher
+from .workload import Workload
+
+SERVERS = 5
+MASTER_ARGUMENTS = ("--server-dead-ms=2000", "--rereplicate-after-ms=6000", "--policy-ms=200")
+SERVER_ARGUMENTS = ("--log-retain-entries=100", "--log-retain-bytes=1000000")
+"""Little log is kept, so that who was away is copied to, not only caught up."""
+TICK_S = 0.1
+START_WAIT_S = 60.0
+PATIENCE_S = 12.0
+"""How long an event waits that the cluster does not allow yet."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChaosOptions:
+    """What to run. `duration_s`: of the trouble alone; start, healing and verdict come on top."""
+
+    seed: int
+    duration_s: float
+    servers: int = SERVERS
+    pace: Pace = field(default_factory=Pace)
+    kinds: tuple[Kind, ...] = tuple(Kind)
+
+
+@dataclass(frozen=True)
+class Happened:
+    """One line of the story. `kind` is empty for what undoes or concludes."""
+
+    at_s: float
+    kind: str
+    what: str
+
+
+@dataclass
+class Report:
+    """What came of it."""
+
+    seed: int
+    folder: str
+    story: list[Happened] = field(default_factory=list)
+    verdicts: list[Verdict] = field(default_factory=list)
+    figures: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        """Whether every verifier ran and found nothing."""
+        return bool(self.verdicts) and all(v.ok for v in self.verdicts)
+
+    def json(self) -> dict[str, Any]:
+        """For a program."""
+        return {
+            "ok": self.ok,
+            "seed": self.seed,
+            "folder": self.folder,
+            "figures": self.figures,
+            "events": [asdict(h) for h in self.story],
+            "verdicts": [{**asdict(v), "ok": v.ok} for v in self.verdicts],
+        }
+
+
+@dataclass
+class Show:
+    """What a display may look at while a run goes on, and how it hears of news."""
+
+    patient: Patient
+    workload: Workload
+    watcher: Watcher
+    report: Report
+    began_s: float
+
+
+class Chaos:
+    """One run. `on_tick` is called about ten times a second with what can be shown."""
+
+    def __init__(self, folder: Path, options: ChaosOptions, on_tick: Callable[[Show], None] = lambda _: None) -> None:
+        self.options = options
+        self.report = Report(options.seed, str(folder))
+        self._folder = folder
+        self._on_tick = on_tick
+        self._tick = threading.Event()
+        self._began = time.monotonic()
+        self._late_s = 0.0
+        """By how much the schedule is late: events wait for a scene that allows them."""
+
+    def run(self) -> Report:
+        """All of it; StackError if the stack does not start. The stack is gone afterwards, its folder is not."""
+        supervisor = Supervisor(
+            self._folder,
+            StackOptions(
+                servers=self.options.servers,
+                kafka=False,
+                execute_decisions="master",
+                master_arguments=MASTER_ARGUMENTS,
+                server_arguments=SERVER_ARGUMENTS,
+            ),
+        )
+        try:
+            supervisor.start()
+            with Client([supervisor.masters]) as client:
+                self._wait_alive(client)
+                workload = Workload(client, self.options.seed)
+                client.count(workload.handle, ScanSpec())
+                scene = self._under_load(supervisor, workload)
+        finally:
+            supervisor.stop()
+        if scene is not None:
+            self.report.verdicts += verify_disks(self._folder, scene)
+        return self.report
+
+    def _wait_alive(self, client: Client) -> None:
+        deadline = time.monotonic() + START_WAIT_S
+        while sum(s.alive for s in client.list_servers().servers) < self.options.servers:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"not all servers report to the master after {START_WAIT_S:.0f} s")
+            self._tick.wait(TICK_S)
+
+    def _under_load(self, supervisor: Supervisor, workload: Workload) -> Any:
+        patient = Patient(supervisor, workload.handle)
+        watcher = Watcher(patient.scene)
+        self._began = time.monotonic()
+        self._show = Show(patient, workload, watcher, self.report, self._began)
+        try:
+            workload.start()
+            self._trouble(patient, watcher, workload)
+            return self._conclude(patient, watcher, workload)
+        finally:
+            workload.stop(5.0)
+            watcher.stop()
+            patient.close()
+
+    # --------------------------------------------------------------------------------------------------- trouble
+
+    def _trouble(self, patient: Patient, watcher: Watcher, workload: Workload) -> None:
+        """Carry the schedule out; a fault that is seen ends it early, close to its cause."""
+        pending = list(draw(self.options.seed, self.options.duration_s, self.options.pace, self.options.kinds))
+        while not workload.faults and not watcher.witness.faults and not watcher.error:
+            now = time.monotonic() - self._began
+            for line in patient.undo_due(time.monotonic()):
+                self._tell("", line)
+            if now >= self.options.duration_s:
+                return
+            if pending and pending[0].at_s + self._late_s <= now and self._carry_out(pending[0], patient, now):
+                pending.pop(0)
+            self._on_tick(self._show)
+            self._tick.wait(TICK_S)
+
+    def _carry_out(self, event: Event, patient: Patient, now: float) -> bool:
+        """Whether the event is over. One that the scene does not allow waits for a while, and so do those after it:
+        the gaps between them stay, or trouble would never leave room for what needs a whole cluster."""
+        deed = aim(event, patient.scene())
+        late_s = now - event.at_s
+        if deed.why_not and late_s < self._late_s + PATIENCE_S:
+            return False
+        self._late_s = late_s
+        self._tell(event.kind, patient.carry_out(deed))
+        return True
+
+    def _tell(self, kind: str, what: str) -> None:
+        self.report.story.append(Happened(round(time.monotonic() - self._began, 1), str(kind), what))
+
+    # ------------------------------------------------------------------------------------------------- the end
+
+    def _conclude(self, patient: Patient, watcher: Watcher, workload: Workload) -> Any:
+        """Heal, go on writing, stop, wait until all is at rest, verify; the last scene."""
+        ticking = threading.Event()
+        pulse = threading.Thread(target=self._pulse, args=(ticking,), daemon=True)
+        pulse.start()
+        try:
+            return self._verdict(patient, watcher, workload)
+        finally:
+            ticking.set()
+            pulse.join(10)
+
+    def _pulse(self, ended: threading.Event) -> None:
+        """Keep what is shown alive while the run waits."""
+        while not ended.wait(TICK_S):
+            self._on_tick(self._show)
+
+    def _verdict(self, patient: Patient, watcher: Watcher, workload: Workload) -> Any:
+        wrong: list[str] = []
+        try:
+            for line in patient.heal():
+                self._tell("", line)
+        except (TimeoutError, Refused) as error:
+            wrong.append(str(error))
+        self._tell("", "everything is given back; the writers go on for a moment")
+        if not workload.wait_acknowledged(10):
+            wrong.append("writes are not acknowledged although everything is healed")
+        if hanging := workload.stop():
+            wrong.append(f"threads hang: {', '.join(hanging)}")
+        if watcher.error:
+            wrong.append(watcher.error)
+        self.report.verdicts.append(Verdict("it goes on by itself", "the healed cluster takes writes", tuple(wrong)))
+        self._tell("", "the writers have stopped; waiting until every tablet is at rest")
+        self.report.verdicts.append(converge(patient, lambda line: self._tell("", line)))
+        self.report.verdicts += verify_running(patient, workload, watcher.witness)
+        self._figures(workload, watcher, patient)
+        return patient.scene()
+
+    def _figures(self, workload: Workload, watcher: Watcher, patient: Patient) -> None:
+        self.report.figures = {
+            "seconds": round(time.monotonic() - self._began, 1),
+            "row_writes_acknowledged": workload.rows,
+            "batches_of_unknown_outcome": sum(w.unknown for w in workload.writers),
+            "scans_compared": workload.reader.reads,
+            "scans_refused": workload.reader.refused,
+            "longest_time_without_an_acknowledgement_s": round(max(w.gap_s for w in workload.writers), 2),
+            "leaderships_seen": len(watcher.witness.leaders),
+            "identities_lost": len(patient.wiped),
+            "events": sum(1 for h in self.report.story if h.kind),
+            "events_not_done": sum(
+                1 for h in self.report.story if h.kind and h.what.startswith(("not done", "refused"))
+            ),
+        }

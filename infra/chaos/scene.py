@@ -1,0 +1,121 @@
+"""What stands where at one moment: servers, replicas, roles. Frozen, for rules and for eyes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from nyala.replica.base import DataState, RaftConfig
+from nyala.replica.rpc import config_from_pb, pb
+
+
+@dataclass(frozen=True)
+class ServerScene:
+    """One server process. `away`: paused or stopped on purpose, so that nobody should ask it."""
+
+    name: str
+    uuid: str
+    state: str
+    away: str = ""
+
+    @property
+    def serves(self) -> bool:
+        """Whether it is up and nothing is being done to it."""
+        return self.state == "READY" and not self.away
+
+
+@dataclass(frozen=True)
+class TabletScene:
+    """One tablet: its replicas' statuses by server name, those that answered."""
+
+    tablet_id: str
+    replication_factor: int
+    statuses: Mapping[str, pb.ReplicaStatus] = field(default_factory=dict)
+
+    @property
+    def leader(self) -> str:
+        """Name of the server that leads in the highest term that was told; empty if none does."""
+        leading = [(s.term, name) for name, s in self.statuses.items() if s.role == "LEADER"]
+        return max(leading)[1] if leading else ""
+
+    @property
+    def config(self) -> RaftConfig | None:
+        """The committed config as the leader has it; None without a leader."""
+        return config_from_pb(self.statuses[self.leader].committed_config) if self.leader else None
+
+    def state_of(self, server: str) -> str:
+        """What a person wants to see of the replica on a server: role, `copying`, `tombstone`, `FAILED`, or nothing."""
+        status = self.statuses.get(server)
+        if status is None:
+            return ""
+        if status.phase == "FAILED":
+            return "FAILED"
+        if status.data_state == DataState.DELETED:
+            return "tombstone"
+        if status.data_state == DataState.COPYING:
+            return "copying"
+        return str(status.role)
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Everything at one look."""
+
+    servers: tuple[ServerScene, ...]
+    tablets: tuple[TabletScene, ...]
+    master_state: str = ""
+    copies: tuple[pb.CopyJob, ...] = ()
+
+    def server_of(self, uuid: str) -> ServerScene | None:
+        """The process that has this identity now; None if it was wiped."""
+        return next((s for s in self.servers if s.uuid == uuid), None)
+
+    def name_of(self, uuid: str) -> str:
+        """The name of the process with this identity, or the identity's beginning."""
+        server = self.server_of(uuid)
+        return server.name if server else uuid[:8]
+
+    @property
+    def away(self) -> tuple[str, ...]:
+        """Servers that do not take part just now."""
+        return tuple(s.name for s in self.servers if not s.serves)
+
+    def members(self, tablet: TabletScene) -> tuple[ServerScene, ...]:
+        """Processes that are members of the tablet's committed config."""
+        config = tablet.config
+        found = [self.server_of(m.uuid) for m in config.members] if config else []
+        return tuple(s for s in found if s is not None)
+
+    def strangers(self, tablet: TabletScene) -> tuple[ServerScene, ...]:
+        """Serving processes that are no members of the tablet's committed config."""
+        uuids = {m.uuid for m in tablet.config.members} if tablet.config else set()
+        return tuple(s for s in self.servers if s.serves and s.uuid not in uuids)
+
+
+def trouble(scene: Scene, tablet: TabletScene) -> str:
+    """Why a tablet is not as it should be at rest, in a few words; empty if it is.
+
+    At rest: led, a config of exactly as many voters as replicas are wanted and nobody else, none of them marked, no
+    change pending, each there, READY and running, and no other live replica anywhere.
+    """
+    config = tablet.config
+    if config is None:
+        return "nobody leads"
+    if any(s.pending_config.members for s in tablet.statuses.values() if s.role == "LEADER"):
+        return "a config change is pending"
+    voters = [m for m in config.members if m.votes and m.holds_data and not m.replace]
+    if len(voters) != tablet.replication_factor or len(config.members) != len(voters):
+        return f"{len(voters)} settled voters among {len(config.members)} members, {tablet.replication_factor} wanted"
+    names = {s.uuid: s.name for s in scene.servers}
+    for member in voters:
+        status = tablet.statuses.get(names.get(member.uuid, ""))
+        if status is None:
+            return f"the replica on {scene.name_of(member.uuid)} does not answer"
+        if status.data_state != DataState.READY or status.phase != "RUNNING":
+            return (
+                f"the replica on {scene.name_of(member.uuid)} is {tablet.state_of(names[member.uuid])} {status.phase}"
+            )
+    for name, status in tablet.statuses.items():
+        if status.data_state != DataState.DELETED and config.member(status.uuid) is None:
+            return f"a replica outside the config lives on {name}"
+    return ""

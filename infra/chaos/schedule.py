@@ -1,0 +1,152 @@
+"""Which trouble comes when: drawn from one seed beforehand, and aimed at the cluster as it is when its time has come.
+
+Both are pure: the same seed gives the same schedule; the same scene and event give the same deed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from .scene import Scene, ServerScene, TabletScene, trouble
+
+
+class Kind(StrEnum):
+    """One sort of trouble, or of operator's work under it."""
+
+    KILL_LEADER = "kill -9 of a leader"
+    KILL_FOLLOWER = "kill -9 of a follower"
+    KILL_MASTER = "kill -9 of the master"
+    KILL_ALL = "kill -9 of everything"
+    PAUSE = "pause of a server"
+    PAUSE_MASTER = "pause of the master"
+    STOP = "stop and start of a server"
+    LEAVE = "a server away until it is replaced"
+    WIPE = "a server's disk lost"
+    STEP_DOWN = "leader steps down"
+    ADD = "replica added"
+    REMOVE = "replica removed"
+    MOVE = "replica moved"
+    FLUSH = "flush and compaction"
+
+
+TAKES_AWAY = frozenset({Kind.PAUSE, Kind.STOP, Kind.LEAVE, Kind.WIPE})
+"""Kinds that take a server's votes away for a while, or for ever: one server at a time, or no majority is left."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """Trouble to come. `pick` chooses among what the cluster offers then; `hold_s`: for how long something is away."""
+
+    at_s: float
+    kind: Kind
+    pick: int
+    hold_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Deed:
+    """What is done, to whom; `why_not` instead if the scene does not allow it."""
+
+    kind: Kind
+    server: str = ""
+    tablet_id: str = ""
+    from_uuid: str = ""
+    to_uuid: str = ""
+    hold_s: float = 0.0
+    why_not: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pace:
+    """How fast trouble comes; seconds. `away_s` must exceed what the masters wait before they replace a server."""
+
+    gap_s: tuple[float, float] = (2.0, 6.0)
+    hold_s: tuple[float, float] = (1.0, 5.0)
+    away_s: tuple[float, float] = (9.0, 14.0)
+
+
+def draw(seed: int, duration_s: float, pace: Pace, kinds: Sequence[Kind] = tuple(Kind)) -> tuple[Event, ...]:
+    """The schedule of a seed: every kind once in random order, then all again, until the time is over."""
+    rng = random.Random(seed)
+    events: list[Event] = []
+    deck: list[Kind] = []
+    at_s = rng.uniform(*pace.gap_s)
+    while at_s < duration_s:
+        if not deck:
+            deck = sorted(kinds)
+            rng.shuffle(deck)
+        kind = deck.pop()
+        hold_s = 0.0
+        if kind in (Kind.LEAVE, Kind.WIPE):
+            hold_s = rng.uniform(*pace.away_s)
+        elif kind in (Kind.PAUSE, Kind.STOP, Kind.PAUSE_MASTER):
+            hold_s = rng.uniform(*pace.hold_s)
+        events.append(Event(round(at_s, 2), kind, rng.getrandbits(30), round(hold_s, 2)))
+        at_s += rng.uniform(*pace.gap_s)
+    return tuple(events)
+
+
+def aim(event: Event, scene: Scene) -> Deed:
+    """What an event comes to in a scene. Nothing that could cost acknowledged data by design is ever aimed."""
+    kind = event.kind
+    if kind in (Kind.KILL_MASTER, Kind.PAUSE_MASTER, Kind.KILL_ALL):
+        up = scene.master_state == "READY"
+        return Deed(kind, "master-1", hold_s=event.hold_s) if up else _not(kind, "the master is away")
+    if kind in TAKES_AWAY:
+        return _take_away(event, scene)
+    if not scene.tablets:
+        return _not(kind, "no tablet is known")
+    tablet = scene.tablets[event.pick % len(scene.tablets)]
+    if not tablet.leader:
+        return _not(kind, f"nobody leads {tablet.tablet_id[:8]}", tablet)
+    if kind is Kind.KILL_LEADER:
+        return Deed(kind, tablet.leader, tablet.tablet_id)
+    if kind in (Kind.STEP_DOWN, Kind.FLUSH):
+        return Deed(kind, tablet_id=tablet.tablet_id)
+    followers = [s for s in scene.members(tablet) if s.name != tablet.leader and s.serves]
+    if kind is Kind.KILL_FOLLOWER:
+        victim = _one(followers, event)
+        return Deed(kind, victim.name, tablet.tablet_id) if victim else _not(kind, "no follower is up", tablet)
+    return _change(event, scene, tablet)
+
+
+def _take_away(event: Event, scene: Scene) -> Deed:
+    if scene.away:
+        return _not(event.kind, f"{', '.join(scene.away)} away already")
+    victim = _one(scene.servers, event)
+    if victim is None:
+        return _not(event.kind, "no server is there")
+    if event.kind in (Kind.WIPE, Kind.LEAVE):
+        # A lost disk costs nothing that was acknowledged only while every tablet has all its other replicas.
+        for tablet in scene.tablets:
+            if why := trouble(scene, tablet):
+                return _not(event.kind, f"{tablet.tablet_id[:8]}: {why}")
+    return Deed(event.kind, victim.name, hold_s=event.hold_s)
+
+
+def _change(event: Event, scene: Scene, tablet: TabletScene) -> Deed:
+    """One change of membership that an operator might ask for."""
+    kind = event.kind
+    if why := trouble(scene, tablet):
+        return _not(kind, why, tablet)
+    source, target = _one(scene.members(tablet), event), _one(scene.strangers(tablet), event)
+    if target is None:
+        return _not(kind, "no server is free for a replica", tablet)
+    if kind is Kind.ADD:
+        return Deed(kind, tablet_id=tablet.tablet_id, to_uuid=target.uuid)
+    if source is None:
+        return _not(kind, "no member is up", tablet)
+    to_uuid = target.uuid if kind is Kind.MOVE else ""
+    return Deed(kind, tablet_id=tablet.tablet_id, from_uuid=source.uuid, to_uuid=to_uuid)
+
+
+def _one(servers: Sequence[ServerScene], event: Event) -> ServerScene | None:
+    # Another digit of the draw than the tablet's, or few pairs would ever meet.
+    return servers[(event.pick // 1009) % len(servers)] if servers else None
+
+
+def _not(kind: Kind, why: str, tablet: TabletScene | None = None) -> Deed:
+    return Deed(kind, tablet_id=tablet.tablet_id if tablet else "", why_not=why)

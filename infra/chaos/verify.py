@@ -1,0 +1,151 @@
+"""The verifiers at the end of a run: each says what it looked at, and what it found wrong."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from nyala.replica import tools
+from nyala.replica.base import Refused
+
+from .cluster import Patient
+from .disks import judge_logs, leftovers, open_deleted_files, read_log
+from .scene import Scene, TabletScene, trouble
+from .watch import Witness
+from .workload import Workload
+
+CONVERGED_WAIT_S = 120.0
+CALM_LOOKS = 4
+"""Looks in a row without trouble that count as rest: what is decided next would show in one of them."""
+LOOK_PERIOD_S = 0.3
+COPY_OVER = frozenset({"DONE", "FAILED", "CANCELLED"})
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What one verifier found. `looked_at`: how much, so that nobody takes an empty check for a passed one."""
+
+    name: str
+    looked_at: str
+    wrong: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was wrong."""
+        return not self.wrong
+
+
+def converge(patient: Patient, tell: Callable[[str], None], wait_s: float = CONVERGED_WAIT_S) -> Verdict:
+    """Wait until every tablet is at rest, has exactly its voters, and everything of it is applied everywhere."""
+    began = time.monotonic()
+    calm, reasons, last = 0, ["not looked yet"], ""
+    tick = threading.Event()
+    while calm < CALM_LOOKS and time.monotonic() - began < wait_s:
+        reasons = at_rest(patient.scene())
+        calm = 0 if reasons else calm + 1
+        if reasons and reasons[0] != last:
+            last = reasons[0]
+            tell(f"not yet: {last}")
+        tick.wait(LOOK_PERIOD_S)
+    looked = f"{len(patient.handle.tablets)} tablets at rest after {time.monotonic() - began:.0f} s"
+    return Verdict("exactly the replicas wanted, all caught up", looked, tuple(reasons))
+
+
+def at_rest(scene: Scene) -> list[str]:
+    """Why the cluster is not at rest: tablets, lagging replicas, copies under way."""
+    found = []
+    for tablet in scene.tablets:
+        if why := trouble(scene, tablet) or _lag(scene, tablet):
+            found.append(f"tablet {tablet.tablet_id[:8]}: {why}")
+    found += [f"a copy of {job.tablet_id[:8]}: {job.phase}" for job in scene.copies if job.phase not in COPY_OVER]
+    return found
+
+
+def _lag(scene: Scene, tablet: TabletScene) -> str:
+    """V3 as processes show it: all voters have logged, committed and applied the same."""
+    members = scene.members(tablet)
+    ends = {
+        (s.last_logged.term, s.last_logged.index, s.commit_index, s.applied_index)
+        for s in (tablet.statuses[m.name] for m in members)
+    }
+    end = next(iter(ends))
+    if len(ends) > 1 or not end[1] == end[2] == end[3]:
+        return f"voters stand at {sorted(ends)}"
+    return ""
+
+
+def verify_running(patient: Patient, workload: Workload, witness: Witness) -> list[Verdict]:
+    """What is asked of the healed cluster while it runs; the writers have stopped."""
+    acknowledged = workload.rows
+    unknown = sum(w.unknown for w in workload.writers)
+    verdicts = [
+        Verdict(
+            "no fault while it went on",
+            f"{workload.reader.reads} scans compared, {sum(w.batches for w in workload.writers)} batches answered",
+            tuple(workload.faults),
+        ),
+        _asked(
+            "acknowledged writes are there, no other (V4)",
+            f"{acknowledged:,} row writes, {unknown} batches of unknown outcome",
+            workload.final_faults,
+        ),
+        _asked(
+            "snapshots are what they were, every link leads somewhere (V5)",
+            f"{len(workload.reader.snapshots)} snapshots of the load",
+            workload.history_faults,
+        ),
+        _asked("replicas are equal at one time, `cluster check` is clean (V6)", "all tables", lambda: _check(patient)),
+        Verdict(
+            "one leader a term, no term forgotten (V2)",
+            f"{witness.looks} looks, {len(witness.leaders)} terms with a leader",
+            tuple(witness.faults),
+        ),
+    ]
+    return [*verdicts, _asked("no file is open that was deleted (V8)", "all servers", lambda: _open_files(patient))]
+
+
+def _asked(name: str, looked_at: str, ask: Callable[[], list[str]]) -> Verdict:
+    try:
+        return Verdict(name, looked_at, tuple(ask()))
+    except Refused as error:
+        return Verdict(name, looked_at, (f"could not be asked: {error}",))
+
+
+def _check(patient: Patient) -> list[str]:
+    view = tools.gather(patient.client, checksum=True)
+    return [f"{f.severity} {f.subject}: {f.what}" for f in tools.judge_compared(view)]
+
+
+def _open_files(patient: Patient) -> list[str]:
+    folder = patient.supervisor.folder
+    return [
+        f"{name}: {path}"
+        for name in patient.servers()
+        for path in open_deleted_files(patient.supervisor.children[name].pid or 0, folder / name)
+    ]
+
+
+def verify_disks(folder: Path, scene: Scene) -> list[Verdict]:
+    """What the disks of stopped servers say. `scene`: the last one before they stopped."""
+    wrong: list[str] = []
+    entries = 0
+    for tablet in scene.tablets:
+        logs = {}
+        for member in scene.members(tablet):
+            logs[member.name], damage = read_log(folder / member.name, tablet.tablet_id)
+            wrong += damage
+            entries += len(logs[member.name])
+            if not logs[member.name]:
+                wrong.append(f"{member.name} has no log of {tablet.tablet_id}")
+        committed = {name: status.commit_index for name, status in tablet.statuses.items()}
+        wrong += judge_logs(tablet.tablet_id, logs, committed)
+    lost = [line for server in scene.servers for line in leftovers(folder / server.name)]
+    return [
+        Verdict(
+            "logs agree: one term and content an index, times in order (V1, V3)", f"{entries:,} entries", tuple(wrong)
+        ),
+        Verdict("no file is left that nobody names (V8)", f"{len(scene.servers)} disks", tuple(lost)),
+    ]

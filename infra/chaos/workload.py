@@ -1,0 +1,268 @@
+"""Writers that remember every acknowledgement, and a reader that compares what it sees with what they remember."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from nyala.replica.base import Refused
+from nyala.replica.client import Client, ScanSpec, SessionWriter, TableHandle, wire_batches
+from nyala.replica.rows import Column, ColumnType, PartitionSpec, RowOp, TableSchema
+
+from .book import FRESH, KEYS_MAX, TOGGLES, Book, Rows, Versions, compare, dangling, link_of, text_of
+
+TABLE = "chaos"
+SCHEMA = TableSchema(
+    1,
+    (
+        Column(id=1, name="k", type=ColumnType.INT64, nullable=False),
+        Column(id=2, name="link", type=ColumnType.INT64, nullable=False),
+        Column(id=3, name="version", type=ColumnType.INT32, nullable=False),
+        Column(id=4, name="v", type=ColumnType.STRING),
+    ),
+    ("k",),
+)
+PARTITION = PartitionSpec(("k",), 4)
+CHANGED = 6
+"""Older rows that each batch updates."""
+TOGGLED = 2
+PAUSE_S = 0.03
+READ_EVERY_S = 2.0
+SNAPSHOTS_MAX = 40
+"""Remembered to be read again at the end; further ones are compared and forgotten."""
+FAULTS_SHOWN = 10
+SETTLE_TRIES_MAX = 20
+"""Of a batch whose outcome is unknown: each waits as long as the client's write timeout."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A snapshot that was read during the load."""
+
+    at: int
+    digest: str
+    rows: int
+
+
+class Writer:
+    """One thread: each batch inserts rows, changes some, inserts or deletes some again; strict about every answer."""
+
+    def __init__(self, client: Client, handle: TableHandle, number: int, seed: int, stop: threading.Event) -> None:
+        self.book = Book(number)
+        self.batches = 0
+        self.rows = 0
+        self.unknown = 0
+        """Batches whose outcome was not told; each was settled by writing newer versions."""
+        self.gap_s = 0.0
+        """Longest time between two acknowledgements."""
+        self.fault = ""
+        self._client = client
+        self._handle = handle
+        self._rng = random.Random(seed * 1000 + number)
+        self._stop = stop
+        self._shaky: set[int] = set()
+        """Rows that a late write of unknown outcome may still change: from then on nothing is expected of them."""
+        self.thread = threading.Thread(target=self._run, name=f"chaos-writer-{number}", daemon=True)
+
+    def _run(self) -> None:
+        last = time.monotonic()
+        session = self._client.session_writer(self._handle)
+        try:
+            while not self._stop.wait(PAUSE_S):
+                ordinals = self._choose()
+                for _ in range(SETTLE_TRIES_MAX):
+                    versions = self.book.begin(ordinals)
+                    if self._write(session, ordinals, versions):
+                        break
+                    session.close()
+                    session = self._client.session_writer(self._handle)
+                else:
+                    self.fault = f"writer {self.book.writer}: no acknowledgement in {SETTLE_TRIES_MAX} attempts"
+                if self.fault:
+                    return
+                now = time.monotonic()
+                self.gap_s, last = max(self.gap_s, now - last), now
+        except Exception as error:  # noqa: BLE001 - a verdict, told at the end
+            self.fault = f"writer {self.book.writer}: {error!r}"
+        finally:
+            session.close()
+
+    def _choose(self) -> list[int]:
+        """Ordinals of the next batch, none twice: new rows, rows that are there, rows that come and go."""
+        used = self.book.keys
+        fresh = list(range(used, min(used + FRESH, KEYS_MAX)))
+        old = self._rng.sample(range(TOGGLES, used), min(CHANGED, used - TOGGLES))
+        return [*self._rng.sample(range(TOGGLES), TOGGLED), *old, *fresh]
+
+    def _op(self, ordinal: int, version: int) -> RowOp:
+        shaky = ordinal in self._shaky
+        if ordinal < TOGGLES and version % 2 == 0:
+            return RowOp.DELETE_IGNORE if shaky else RowOp.DELETE
+        if shaky:
+            return RowOp.UPSERT
+        return RowOp.INSERT if ordinal < TOGGLES or version == 1 else RowOp.UPDATE
+
+    def _write(self, session: SessionWriter, ordinals: list[int], versions: list[int]) -> bool:
+        """Whether it was acknowledged. Row errors are faults: each operation is one that must succeed."""
+        key = self.book.writer << 32
+        columns = pa.table(
+            {
+                "k": pa.array([key + o for o in ordinals], pa.int64()),
+                "link": pa.array([link_of(self.book.writer, o) for o in ordinals], pa.int64()),
+                "version": pa.array(versions, pa.int32()),
+                "v": [text_of(key + o, n) for o, n in zip(ordinals, versions, strict=True)],
+            }
+        )
+        ops = np.array([int(self._op(o, n)) for o, n in zip(ordinals, versions, strict=True)], np.uint8)
+        try:
+            for batch in wire_batches(self._handle, columns, ops):
+                session.send(batch)
+            session.flush()
+        except Refused:
+            self.unknown += 1
+            self._shaky.update(ordinals)
+            self.book.doubtful(ordinals, versions)
+            return False
+        if session.row_errors:
+            bad = [f"row {ordinals[e.offset]} {ops[e.offset]}: {e.code.name}" for e in session.row_errors[:3]]
+            self.fault = f"writer {self.book.writer}: {', '.join(bad)}"
+        self.book.acknowledged(ordinals, versions)
+        self.batches += 1
+        self.rows += len(ordinals)
+        return True
+
+
+class Reader:
+    """One thread: complete scans, strong ones and snapshots in turn, each compared with the books as they were."""
+
+    def __init__(self, client: Client, handle: TableHandle, books: list[Book], stop: threading.Event) -> None:
+        self.reads = 0
+        self.refused = 0
+        """Scans that were given up; nothing was read."""
+        self.faults: list[str] = []
+        self.snapshots: list[Snapshot] = []
+        self._client = client
+        self._handle = handle
+        self._books = books
+        self._stop = stop
+        self.thread = threading.Thread(target=self._run, name="chaos-reader", daemon=True)
+
+    def _run(self) -> None:
+        strong = False
+        while not self._stop.wait(READ_EVERY_S):
+            strong = not strong
+            try:
+                self.look(0 if strong else None)
+            except Refused:
+                self.refused += 1
+            except Exception as error:  # noqa: BLE001 - a verdict, told at the end
+                self._fault(f"reader: {error!r}")
+                return
+
+    def look(self, at: int | None) -> Rows:
+        """One complete scan, compared: strong if `at` is 0, a snapshot of now if None, which is remembered."""
+        before = [book.acked.copy() for book in self._books]
+        when = self._client.snapshot_time(self._handle) if at is None else at
+        rows = self.scan(when)
+        after = [book.tried.copy() for book in self._books]
+        for wrong in judge(self._books, before, after, rows):
+            self._fault(f"{'snapshot' if when else 'strong read'} {self.reads}: {wrong}")
+        if at is None:
+            if self.snapshots and when < self.snapshots[-1].at:
+                self._fault(f"the time of a snapshot went back from {self.snapshots[-1].at} to {when}")
+            if len(self.snapshots) < SNAPSHOTS_MAX:
+                self.snapshots.append(Snapshot(when, rows.digest(), len(rows.k)))
+        self.reads += 1
+        return rows
+
+    def scan(self, at: int) -> Rows:
+        """All rows at a time; 0: now, linearizable for each tablet."""
+        parts = self._client.scan(self._handle, ScanSpec(snapshot_time=at))
+        return Rows.of(batch for part in parts for batch in part.batches)
+
+    def _fault(self, text: str) -> None:
+        if len(self.faults) < FAULTS_SHOWN:
+            self.faults.append(text)
+
+
+def judge(books: list[Book], before: list[Versions], after: list[Versions], rows: Rows) -> list[str]:
+    """Everything that is wrong with one scan; a strong one reads its tablets one after the other, later ones later."""
+    wrong = [w for book, b, a in zip(books, before, after, strict=True) for w in compare(book, b, a, rows)]
+    if len(foreign := rows.k[rows.k >= len(books) << 32]):
+        wrong.append(f"keys that nobody wrote: {foreign[:3].tolist()}")
+    return wrong
+
+
+class Workload:
+    """Writers and the reader over one table of their own."""
+
+    def __init__(self, client: Client, seed: int, *, replication_factor: int = 3, writers: int = 2) -> None:
+        self.handle = client.create_table(
+            TABLE, SCHEMA, PARTITION, replication_factor=replication_factor, history_retention_us=0
+        )
+        self._stop_writing, self._stop_reading = threading.Event(), threading.Event()
+        self.writers = [Writer(client, self.handle, n, seed, self._stop_writing) for n in range(writers)]
+        self.reader = Reader(client, self.handle, [w.book for w in self.writers], self._stop_reading)
+
+    def start(self) -> None:
+        """Begin to write and read."""
+        for thread in self._threads:
+            thread.start()
+
+    def wait_acknowledged(
+        self, batches: int, done: Callable[[], bool] = lambda: False, timeout_s: float = 90.0
+    ) -> bool:
+        """Until each writer has had so many more batches acknowledged; False if not in time, or at a fault."""
+        goals = [(w, w.batches + batches) for w in self.writers]
+        deadline = time.monotonic() + timeout_s
+        tick = threading.Event()
+        while any(w.batches < goal for w, goal in goals):
+            if time.monotonic() > deadline or self.faults or done():
+                return False
+            tick.wait(0.05)
+        return True
+
+    def stop(self, wait_s: float = 90.0) -> list[str]:
+        """End all threads; names of those that hang."""
+        self._stop_writing.set()
+        self._stop_reading.set()
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join(wait_s)
+        return [t.name for t in self._threads if t.is_alive()]
+
+    @property
+    def _threads(self) -> list[threading.Thread]:
+        return [*(w.thread for w in self.writers), self.reader.thread]
+
+    @property
+    def rows(self) -> int:
+        """Row writes acknowledged so far."""
+        return sum(w.rows for w in self.writers)
+
+    @property
+    def faults(self) -> list[str]:
+        """What was wrong so far."""
+        return [*(w.fault for w in self.writers if w.fault), *self.reader.faults]
+
+    def final_faults(self) -> list[str]:
+        """After `stop`: what is wrong with the table at its latest time."""
+        books = [w.book for w in self.writers]
+        rows = self.reader.scan(0)
+        return judge(books, [b.acked for b in books], [b.tried for b in books], rows) + dangling(rows)
+
+    def history_faults(self) -> list[str]:
+        """Snapshots of the load that are not what they were, or have an effect without its cause."""
+        wrong = []
+        for snapshot in self.reader.snapshots:
+            rows = self.reader.scan(snapshot.at)
+            if rows.digest() != snapshot.digest:
+                wrong.append(f"the snapshot at {snapshot.at} had {snapshot.rows} rows, now other {len(rows.k)}")
+            wrong += [f"snapshot at {snapshot.at}: {w}" for w in dangling(rows)]
+        return wrong[:FAULTS_SHOWN]

@@ -1,0 +1,221 @@
+"""The rules of the chaos runs, each against a planted fault: a verifier that cannot fail proves nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from nyala.infra.chaos import Event, Kind, Pace, Report, Verdict, aim, draw
+from nyala.infra.chaos.book import FRESH, TOGGLES, Book, Rows, compare, dangling, link_of, text_of
+from nyala.infra.chaos.disks import Logged, judge_logs, leftovers
+from nyala.infra.chaos.scene import Scene, ServerScene, TabletScene, trouble
+from nyala.infra.chaos.schedule import TAKES_AWAY
+from nyala.infra.chaos.verify import at_rest
+from nyala.infra.chaos.watch import Witness
+from nyala.replica.base import DataState, OpId
+from nyala.replica.rpc import pb
+
+NAMES = ("server-1", "server-2", "server-3", "server-4", "server-5")
+
+
+def status(number: int, role: str, *, voters: tuple[int, ...] = (1, 2, 3), **changed: object) -> pb.ReplicaStatus:
+    """A replica on server `number`; uuids are u1, u2, ..."""
+    config = pb.RaftConfig(
+        opid=pb.OpId(term=1, index=1), members=[pb.Member(uuid=f"u{v}", votes=True, holds_data=True) for v in voters]
+    )
+    end = pb.OpId(term=2, index=9)
+    given = {"uuid": f"u{number}", "role": role, "term": 2, "phase": "RUNNING", "data_state": int(DataState.READY)}
+    position = {"last_logged": end, "commit_index": 9, "applied_index": 9, "committed_config": config}
+    return pb.ReplicaStatus(**{**given, **position, **changed})
+
+
+def scene(
+    statuses: dict[str, pb.ReplicaStatus] | None = None, away: str = "", master: str = "READY", copies: tuple = ()
+) -> Scene:
+    """Five servers; one tablet, led by the first, with voters on the first three."""
+    servers = tuple(ServerScene(n, f"u{n[-1]}", "READY", "paused" if n == away else "") for n in NAMES)
+    whole = {"server-1": status(1, "LEADER"), "server-2": status(2, "FOLLOWER"), "server-3": status(3, "FOLLOWER")}
+    return Scene(servers, (TabletScene("tablet-a", 3, {**whole, **(statuses or {})}),), master, copies)
+
+
+def written(book: Book, ordinals: list[int]) -> None:
+    book.acknowledged(ordinals, book.begin(ordinals))
+
+
+def rows_of(book: Book, versions: dict[int, int], **changed: dict[int, object]) -> Rows:
+    """A scan that holds these versions by ordinal; `changed`: columns to falsify, by ordinal."""
+    key = book.writer << 32
+    told = [
+        {"k": key + o, "link": link_of(book.writer, o), "version": n, "v": text_of(key + o, n)}
+        | {name: values[o] for name, values in changed.items() if o in values}
+        for o, n in versions.items()
+    ]
+    schema = pa.schema([("k", pa.int64()), ("link", pa.int64()), ("version", pa.int32()), ("v", pa.string())])
+    return Rows.of(pa.Table.from_pylist(told, schema=schema).to_batches())
+
+
+def test_schedule_of_a_seed_is_always_the_same_and_has_every_kind() -> None:
+    """Goal: a red run is run again by its seed. Method: draw twice; another seed differs; a short one has all kinds."""
+    pace = Pace(gap_s=(2.0, 4.0))
+    assert draw(7, 60, pace) == draw(7, 60, pace) != draw(8, 60, pace)
+    assert {e.kind for e in draw(7, 60, pace)} == set(Kind)
+    assert all(e.hold_s >= pace.away_s[0] for e in draw(7, 600, pace) if e.kind in (Kind.LEAVE, Kind.WIPE))
+
+
+def test_aim_never_takes_a_second_server_away_and_no_disk_from_a_tablet_that_misses_a_replica() -> None:
+    """Goal: trouble by itself never costs acknowledged data. Method: every kind that takes votes away, many picks, in
+    a scene with a server away; and a lost disk while a replica is missing, is a tombstone, or a change is pending."""
+    for kind in TAKES_AWAY:
+        assert {aim(Event(0, kind, pick), scene(away="server-5")).server for pick in range(0, 90_000, 1009)} == {""}
+        whole = {aim(Event(0, kind, pick), scene()).server for pick in range(0, 90_000, 1009)}
+        assert whole == set(NAMES)
+    pending = status(1, "LEADER", pending_config=pb.RaftConfig(members=[pb.Member(uuid="u4")]))
+    for changed in (
+        {"server-3": status(3, "FOLLOWER", data_state=int(DataState.COPYING))},
+        {"server-3": status(3, "FOLLOWER", phase="BOOTSTRAPPING")},
+        {"server-1": pending},
+        {"server-1": status(1, "LEADER", voters=(1, 2, 3, 4))},
+    ):
+        assert aim(Event(0, Kind.WIPE, 1), scene(changed)).why_not
+
+
+def test_aim_moves_between_a_member_and_a_stranger_that_serve() -> None:
+    """Goal: operators' work is possible work. Method: all picks of the three changes."""
+    deeds = [aim(Event(0, Kind.MOVE, pick), scene(away="server-5")) for pick in range(0, 90_000, 1009)]
+    assert {d.from_uuid for d in deeds} == {"u1", "u2", "u3"} and {d.to_uuid for d in deeds} == {"u4"}
+    assert aim(Event(0, Kind.ADD, 1), scene()).to_uuid in ("u4", "u5")
+    assert aim(Event(0, Kind.REMOVE, 1), scene()).from_uuid in ("u1", "u2", "u3")
+    assert aim(Event(0, Kind.KILL_LEADER, 1), scene()).server == "server-1"
+    assert aim(Event(0, Kind.KILL_FOLLOWER, 1), scene()).server in ("server-2", "server-3")
+    assert aim(Event(0, Kind.KILL_MASTER, 1), scene(master="paused")).why_not
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"server-4": status(4, "FOLLOWER")}, "outside the config lives on server-4"),
+        ({"server-1": status(1, "FOLLOWER")}, "nobody leads"),
+        ({"server-1": status(1, "LEADER", voters=(1, 2, 3, 4))}, "4 settled voters"),
+        ({"server-1": status(1, "LEADER", voters=(1, 2))}, "2 settled voters"),
+        ({"server-3": status(3, "FOLLOWER", data_state=int(DataState.DELETED))}, "on server-3 is tombstone"),
+        ({"server-3": status(3, "FOLLOWER", phase="FAILED")}, "on server-3 is FAILED"),
+        ({"server-3": status(3, "FOLLOWER", applied_index=8)}, "voters stand at"),
+        ({n: status(int(n[-1]), r, commit_index=8, applied_index=8) for n, r in
+          (("server-1", "LEADER"), ("server-2", "FOLLOWER"), ("server-3", "FOLLOWER"))}, "voters stand at"),
+    ],
+)  # fmt: skip
+def test_rest_is_denied_for_each_thing_that_is_left_behind(changed: dict[str, pb.ReplicaStatus], says: str) -> None:
+    """Goal: "converged" means it. Method: one planted fault at a time; without one, and with a tombstone elsewhere, it
+    is at rest; a copy under way is not."""
+    assert says in " ".join(at_rest(scene(changed)))
+    tombstone = {"server-4": status(4, "NON_PARTICIPANT", data_state=int(DataState.DELETED))}
+    assert at_rest(scene()) == at_rest(scene(tombstone)) == []
+    assert at_rest(scene(copies=(pb.CopyJob(tablet_id="tablet-a", phase="COPY.2"),))) != []
+    assert not trouble(scene(), scene().tablets[0])
+
+
+def test_books_find_rows_that_are_lost_old_doubled_foreign_or_falsified() -> None:
+    """Goal: V4. Method: one planted fault at a time in a scan of ten rows; the true scan has none."""
+    book = Book(1)
+    first, second = TOGGLES, TOGGLES + FRESH
+    written(book, [0, 1, first, first + 1, second])
+    written(book, [1, first])
+    truth = {0: 1, first: 2, first + 1: 1, second: 1}
+
+    def wrong(versions: dict[int, int], **changed: dict[int, object]) -> str:
+        return " ".join(compare(book, book.acked, book.tried, rows_of(book, versions, **changed)))
+
+    assert wrong(truth) == ""
+    assert "absent; acknowledged 1" in wrong({o: n for o, n in truth.items() if o != second})
+    assert "version 1; acknowledged 2" in wrong({**truth, first: 1})
+    assert "version 3; acknowledged 2" in wrong({**truth, first: 3})
+    assert "version 1; acknowledged 2" in wrong({**truth, 1: 1}), "a deleted row is back"
+    assert "row 0: absent" in wrong({o: n for o, n in truth.items() if o})
+    assert "version 1; acknowledged 0" in wrong({**truth, 900: 1})
+    assert "content" in wrong(truth, v={first: "x"}) and "content" in wrong(truth, link={second: 5})
+    twice = rows_of(book, truth)
+    doubled = Rows(*(np.concatenate([c, c[:1]]) for c in (twice.k, twice.link, twice.version, twice.v)))
+    assert "doubled" in compare(book, book.acked, book.tried, doubled)[0]
+    assert doubled.digest() != twice.digest()
+
+
+def test_books_allow_what_was_under_way_and_what_is_in_doubt_and_nothing_else() -> None:
+    """Goal: no false alarm, and no blind spot for it. Method: a scan amid a batch; a batch of unknown outcome."""
+    book = Book(0)
+    written(book, [0, TOGGLES])
+    before = book.acked.copy()
+    versions = book.begin([0, TOGGLES])
+    for seen in ({0: 1, TOGGLES: 1}, {TOGGLES: 2}, {0: 1, TOGGLES: 2}):
+        assert compare(book, before, book.tried, rows_of(book, seen)) == []
+    book.doubtful([0, TOGGLES], versions)
+    written(book, [0, TOGGLES])
+    assert compare(book, book.acked, book.tried, rows_of(book, {0: 3, TOGGLES: 3})) == []
+    assert compare(book, book.acked, book.tried, rows_of(book, {TOGGLES: 2})) == [], "it came late"
+    assert compare(book, book.acked, book.tried, rows_of(book, {0: 3, TOGGLES: 1})) != []
+
+
+def test_links_that_lead_nowhere_or_twice_to_one_key_are_found() -> None:
+    """Goal: V5. Method: a chain of three, one without its middle, one with two heads."""
+    book = Book(0)
+    chain = {TOGGLES + FRESH * n: 1 for n in range(3)}
+    first, middle, last = chain
+    assert dangling(rows_of(book, chain)) == []
+    assert "1 links lead nowhere" in dangling(rows_of(book, {first: 1, last: 1}))[0]
+    assert "linked twice" in dangling(rows_of(book, chain, link={last: first}))[0]
+    assert middle
+
+
+def test_witness_sees_a_second_leader_of_a_term_and_a_term_that_fell() -> None:
+    """Goal: V2 as processes show it. Method: scenes that contradict each other; a wiped server may forget."""
+    witness = Witness()
+    witness.look(scene())
+    witness.look(scene({"server-1": status(1, "FOLLOWER", term=3), "server-2": status(2, "LEADER", term=3)}))
+    assert witness.faults == []
+    witness.look(scene({"server-1": status(1, "LEADER", term=3)}))
+    assert "two leaders" in witness.faults[0]
+    fresh = Witness()
+    fresh.look(scene())
+    fresh.look(scene({"server-2": status(9, "FOLLOWER", term=0)}))
+    assert fresh.faults == []
+    fresh.look(scene({"server-2": status(2, "FOLLOWER", term=1)}))
+    assert "knew term 2" in fresh.faults[0]
+
+
+def test_logs_that_differ_have_gaps_or_go_back_in_time_are_found() -> None:
+    """Goal: V1 and the order of a log. Method: one planted fault at a time; a replaced tail is none."""
+
+    def log(*entries: tuple[int, int, int, int]) -> list[Logged]:
+        return [Logged(OpId(term, index), "WRITE", time, crc) for term, index, time, crc in entries]
+
+    good = log((1, 1, 10, 7), (1, 2, 11, 8), (2, 3, 12, 9))
+    replaced = log((1, 1, 10, 7), (1, 2, 11, 8), (1, 3, 11, 1), (1, 4, 11, 1), (2, 3, 12, 9))
+    ends = {"a": 3, "b": 3}
+    assert judge_logs("t", {"a": good, "b": replaced}, ends) == []
+    assert judge_logs("t", {"a": good, "b": log((1, 1, 10, 7), (1, 2, 11, 8), (3, 3, 12, 9))}, ends)
+    assert judge_logs("t", {"a": good, "b": log((1, 1, 10, 7), (1, 2, 11, 8), (2, 3, 12, 1))}, ends)
+    assert judge_logs("t", {"a": good, "b": log((1, 2, 11, 8), (1, 3, 11, 1))}, {"a": 3, "b": 2}) == []
+    assert judge_logs("t", {"a": log((1, 1, 10, 7), (2, 3, 12, 9))}, ends)
+    assert judge_logs("t", {"a": log((1, 1, 10, 7), (1, 2, 9, 8))}, ends)
+    assert judge_logs("t", {"a": log((2, 1, 10, 7), (1, 2, 11, 8))}, ends)
+
+
+def test_leftovers_of_a_disk_are_named(tmp_path: Path) -> None:
+    """Goal: V8. Method: an empty server; then a block, a log and a temporary file that nobody knows."""
+    for folder in ("data", "wals", "consensus-meta", "tablet-meta"):
+        (tmp_path / folder).mkdir()
+    assert leftovers(tmp_path) == []
+    (tmp_path / "data" / "7").touch()
+    (tmp_path / "wals" / "gone").mkdir()
+    (tmp_path / "tablet-meta" / "x.tmp").touch()
+    assert len(leftovers(tmp_path)) >= 3
+
+
+def test_report_without_verdicts_or_with_a_wrong_one_is_not_ok() -> None:
+    """Goal: a run that broke off is no success. Method: none, a good one, a bad one."""
+    good, bad = Verdict("a", "all"), Verdict("b", "all", ("this",))
+    assert not Report(1, "x").ok
+    assert Report(1, "x", verdicts=[good]).ok and not Report(1, "x", verdicts=[good, bad]).ok
+    assert Report(1, "x", verdicts=[bad]).json()["verdicts"][0]["ok"] is False
