@@ -21,6 +21,9 @@ def _options(argv: list[str]) -> MasterOptions:
     parser.add_argument("--root", required=True, help="directory of this master alone")
     parser.add_argument("--listen", default="127.0.0.1:0", help="host:port; port 0 takes a free one")
     parser.add_argument("--advertise", default="", help="host:port that others are told")
+    parser.add_argument(
+        "--peer-port", type=int, default=0, help="for other masters' links, on the same host; 0: a free one"
+    )
     parser.add_argument("--peers", default="", help="addresses of all masters, comma separated")
     parser.add_argument("--ready-file", default="", help="written when the master listens")
     parser.add_argument("--ready-fd", type=int, default=-1)

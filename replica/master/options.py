@@ -18,6 +18,8 @@ class MasterOptions:
     root: str
     listen: str = "127.0.0.1:0"
     advertise: str = ""
+    peer_port: int = 0
+    """Where other masters' links connect, on the host of `listen`; 0 takes a free one."""
     peers: tuple[Address, ...] = ()
     """Addresses of all masters, this one included; empty: a single master."""
     ready_file: str = ""

@@ -73,6 +73,7 @@ class MasterProcess:
             incoming = PeerServicer(uuid, service.deliver, lambda peer, at: network.learn(peer, (at,)), self.fail)
             pb_grpc.add_MasterServiceServicer_to_server(service, self._server)  # type: ignore[no-untyped-call]
             pb_grpc.add_PeerServiceServicer_to_server(incoming, self._server)  # type: ignore[no-untyped-call]
+            await incoming.listen(self.options.listen.rpartition(":")[0], self.options.peer_port)
             await self._server.start()
             parent = asyncio.create_task(self._watch_parent(), name="parent")
             config = await self._first_config(disk, Member(uuid, (address,)))
@@ -80,6 +81,7 @@ class MasterProcess:
                 await self._serve(disk, service, network, address, config)
             parent.cancel()
             await self._server.stop(STOP_GRACE_S)
+            await incoming.close()
             await network.close()
         return RESIGN_EXIT_CODE if self.failure else 0
 

@@ -1,4 +1,4 @@
-"""One outgoing stream: a bounded queue, one task that writes it out, and reconnection with capped back-off."""
+"""What goes to one server: a bounded queue, the link that takes it, and reconnection with capped back-off."""
 
 from __future__ import annotations
 
@@ -6,17 +6,16 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-import grpc
 import grpc.aio
 
-from nyala.replica.base import Address
+from nyala.replica.base import Address, Refused
 from nyala.replica.raft import AppendEntries, Message
-from nyala.replica.rpc import address_to_pb, error_from_pb, pb, pb_grpc
+from nyala.replica.rpc import pb
 
 from .encode import add_message
-from .options import CHANNEL_OPTIONS, PeerOptions
+from .link import Link, open_link
+from .options import PeerOptions
 
 _log = logging.getLogger("nyala.peers")
 _FIXED_BYTES = 64
@@ -24,7 +23,7 @@ _FIXED_BYTES = 64
 
 @dataclass(frozen=True)
 class PeerChannelStatus:
-    """State of one outgoing stream. `error` is what ended the last connection, empty if none did."""
+    """State of one outgoing link. `error` is what ended the last connection, empty if none did."""
 
     uuid: str
     address: str
@@ -38,7 +37,7 @@ class PeerChannelStatus:
 
 
 class PeerChannel:
-    """The stream to one server.
+    """The link to one server.
 
     Invariants: at most `queue_bytes_max` of entries wait; over it, appends are dropped and votes, heartbeats and
     replies are kept. What waits when a connection breaks is dropped: it is stale by the time of the next one.
@@ -64,7 +63,10 @@ class PeerChannel:
         self._bytes = 0
         self._wake: asyncio.Future[None] | None = None
         self._moved = False
-        self._connected = False
+        self._link: Link | None = None
+        """Where the queue goes; None while there is no connection."""
+        self._pumping = False
+        """Whether this turn of the loop, or the next, writes out what waits."""
         self._failures = 0
         self._error = ""
         self._batches = 0
@@ -86,11 +88,16 @@ class PeerChannel:
             return
         self._queue.append((tablet_id, message))
         self._bytes += size
-        self._wake_up()
+        if self._link is None:
+            self._wake_up()
+        elif not self._pumping and self._link.writable:
+            # At the next turn, so that what this one has to say leaves as one batch.
+            self._pumping = True
+            asyncio.get_running_loop().call_soon(self._pump)
 
     def move(self, addresses: tuple[Address, ...]) -> None:
         """Other addresses are known now: connect to the first, unless that is where the stream goes already."""
-        same = bool(self._addresses) and self._connected and self._target() == addresses[0]
+        same = bool(self._addresses) and self._link is not None and self._target() == addresses[0]
         self._addresses = addresses
         if not same:
             self._moved = True
@@ -102,7 +109,7 @@ class PeerChannel:
         return PeerChannelStatus(
             uuid=self._dest_uuid,
             address=str(self._target()) if self._addresses else "",
-            connected=self._connected,
+            connected=self._link is not None,
             queued_messages=len(self._queue),
             queued_bytes=self._bytes,
             sent_batches=self._batches,
@@ -143,8 +150,8 @@ class PeerChannel:
                 continue  # moved
             except grpc.aio.AioRpcError as error:
                 self._note(f"{error.code().name}: {error.details()}")
-            except (grpc.aio.UsageError, asyncio.InvalidStateError, OSError, _Rejected) as error:
-                self._note(str(error))
+            except (Refused, OSError) as error:
+                self._note(str(error) or type(error).__name__)
             except asyncio.CancelledError:
                 raise
             except Exception:  # noqa: BLE001 - task root
@@ -179,36 +186,29 @@ class PeerChannel:
 
     async def _session(self) -> None:
         """One connection, until it breaks (raises) or the server's address changes (returns)."""
-        async with grpc.aio.insecure_channel(str(self._target()), options=CHANNEL_OPTIONS) as channel:
-            async with asyncio.timeout(self._options.connect_timeout_ms / 1000):
-                await channel.channel_ready()
-            call = pb_grpc.PeerServiceStub(channel).Exchange()  # type: ignore[no-untyped-call]
-            acks = asyncio.create_task(self._read_acks(call))
-            acks.add_done_callback(self._wake_up)
-            try:
-                self._connected = True
-                while not self._moved:
-                    if acks.done():
-                        acks.result()
-                        raise _Rejected("the server ended the stream")
-                    if self._queue:
-                        await call.write(self._take())
-                    else:
-                        await self._sleep_until_woken()
-            finally:
-                self._connected = False
-                call.cancel()
-                acks.cancel()
-                await asyncio.gather(acks, return_exceptions=True)
-
-    async def _read_acks(self, call: Any) -> None:
-        async for ack in call:
-            refusal = error_from_pb(ack.error)
-            if refusal is not None:
-                raise _Rejected(str(refusal))
+        link = Link(self._options, self._pump)
+        try:
+            await open_link(self._target(), self._uuid, self._address, self._dest_uuid, self._options, link)
+            self._link = link
             self._failures = 0
             self._error = ""
             self._on_state(self.status())
+            link.ended.add_done_callback(self._wake_up)
+            self._pump()
+            while not self._moved:
+                if link.ended.done():
+                    link.ended.result()
+                await self._sleep_until_woken()
+        finally:
+            self._link = None
+            link.close()
+
+    def _pump(self) -> None:
+        """Write out what waits, as far as the link takes it."""
+        self._pumping = False
+        link = self._link
+        while link is not None and link.writable and self._queue:
+            link.send(self._take().SerializeToString())
 
     def _take(self) -> pb.PeerBatch:
         """Everything that waits, up to one batch's bound; at least one message."""
@@ -229,14 +229,10 @@ class PeerChannel:
             self._bytes -= total
         self._batches += 1
         self._messages += len(taken)
-        batch = pb.PeerBatch(from_uuid=self._uuid, dest_uuid=self._dest_uuid, from_address=address_to_pb(self._address))
+        batch = pb.PeerBatch(from_uuid=self._uuid, dest_uuid=self._dest_uuid)
         for tablet_id, message in taken:
             add_message(batch, tablet_id, message)
         return batch
-
-
-class _Rejected(Exception):
-    """The server refused the stream or ended it."""
 
 
 def _size(message: Message) -> int:

@@ -1,4 +1,4 @@
-"""Incoming streams: check who is meant, convert, hand to the tablet manager."""
+"""Incoming links: check who is meant, convert, hand to the tablet manager."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-import grpc.aio
+from google.protobuf.message import DecodeError
 
-from nyala.replica.base import Address, Code, InvariantViolation, Refused, ReplicaError
+from nyala.replica.base import Address, Code, InvariantViolation, Refused
 from nyala.replica.raft import Message
 from nyala.replica.rpc import address_from_pb, error_to_pb, message_from_pb, pb, pb_grpc
+
+from .listener import Listener
+from .options import PeerOptions
 
 _log = logging.getLogger("nyala.peers")
 
@@ -18,9 +21,9 @@ _log = logging.getLogger("nyala.peers")
 class PeerServicer(pb_grpc.PeerServiceServicer):  # type: ignore[misc]
     """Server side of `PeerService`; register it with `pb_grpc.add_PeerServiceServicer_to_server`.
 
-    Invariants: nothing of a batch is delivered before its `dest_uuid` was checked; a message that names other
-    servers than its batch is dropped. Concurrency: the loop's thread; `deliver` is called there, in order per sender,
-    all messages of a batch in one turn of the loop.
+    Invariants: a link is opened for a caller that names this server, and a batch that names another ends it, before
+    anything of it is delivered; a message that names other servers than its link is dropped. Concurrency: the loop's
+    thread; `deliver` is called there, in order per sender, all messages of a batch in one turn of the loop.
     """
 
     def __init__(
@@ -28,39 +31,55 @@ class PeerServicer(pb_grpc.PeerServiceServicer):  # type: ignore[misc]
         local_uuid: str,
         deliver: Callable[[str, Message], None],
         on_peer: Callable[[str, Address], None] = lambda uuid, address: None,
-        on_fatal: Callable[[BaseException], None] | None = None,
+        on_fatal: Callable[[BaseException], None] = lambda error: None,
+        options: PeerOptions | None = None,
     ) -> None:
-        """`deliver(tablet_id, message)`; `on_peer(uuid, address)`: where a sender says that it listens, once a stream.
+        """`deliver(tablet_id, message)`; `on_peer(uuid, address)`: where a sender says that it listens, once a link.
 
-        `on_fatal` gets what `deliver` must not raise (gRPC would swallow it); without it, that is raised into gRPC.
+        `on_fatal` gets what `deliver` must not raise; the loop would only log it.
         """
         self._uuid = local_uuid
         self._deliver = deliver
         self._on_peer = on_peer
         self._on_fatal = on_fatal
+        self._listener = Listener(self._take, options)
 
-    async def Exchange(self, _requests: Any, context: Any) -> None:
-        """Take batches until the sender ends the stream or names another server."""
-        received = 0
-        while True:
-            batch = await context.read()
-            if batch is grpc.aio.EOF:
-                return
-            if batch.dest_uuid != self._uuid:
-                await context.write(pb.PeerAck(error=error_to_pb(self._wrong_name(batch)), received=received))
-                return
-            if not received:
-                if batch.from_address.port:
-                    self._on_peer(batch.from_uuid, address_from_pb(batch.from_address))
-                await context.write(pb.PeerAck(received=1))  # tells the sender that it found whom it looked for
-            received += 1
-            self._take(batch)
+    async def listen(self, host: str, port: int = 0) -> None:
+        """Accept links, on a port of their own that callers of `OpenLink` are told. Refused if it is taken."""
+        try:
+            await self._listener.start(host.strip("[]"), port)
+        except OSError as error:
+            raise Refused(
+                Code.ILLEGAL_STATE, "cannot listen for links of other servers; is the port taken?", host=host, port=port
+            ) from error
 
-    def _wrong_name(self, batch: Any) -> Refused:
-        return Refused(Code.INVALID_NAME, "this server has another uuid", meant=batch.dest_uuid, own=self._uuid)
+    async def close(self) -> None:
+        """End all links."""
+        await self._listener.close()
 
-    def _take(self, batch: Any) -> None:
-        sender = batch.from_uuid
+    async def OpenLink(self, request: Any, context: Any) -> Any:
+        """A ticket for one link from the caller to this server; INVALID_NAME if another server is meant."""
+        if request.dest_uuid != self._uuid:
+            refusal = Refused(
+                Code.INVALID_NAME, "this server has another uuid", meant=request.dest_uuid, own=self._uuid
+            )
+            return pb.OpenLinkReply(error=error_to_pb(refusal))
+        if not request.from_uuid:
+            return pb.OpenLinkReply(error=error_to_pb(Refused(Code.INVALID_ARGUMENT, "a link names its sender")))
+        if request.from_address.port:
+            self._on_peer(request.from_uuid, address_from_pb(request.from_address))
+        return pb.OpenLinkReply(port=self._listener.port, ticket=self._listener.ticket(request.from_uuid))
+
+    def _take(self, sender: str, body: bytes) -> bool:
+        try:
+            batch = pb.PeerBatch.FromString(body)
+        except DecodeError as error:
+            _log.warning("P %s ended the link of %s: not a batch (%s)", self._uuid, sender, error)
+            return False
+        if batch.dest_uuid != self._uuid or batch.from_uuid != sender:
+            text = "P %s ended the link of %s: its batch goes from %s to %s"
+            _log.warning(text, self._uuid, sender, batch.from_uuid, batch.dest_uuid)
+            return False
         for wire in batch.messages:
             if wire.from_uuid != sender or wire.to_uuid != self._uuid:
                 _log.warning("P %s dropped a message from %s in a batch of %s", self._uuid, wire.from_uuid, sender)
@@ -72,7 +91,6 @@ class PeerServicer(pb_grpc.PeerServiceServicer):  # type: ignore[misc]
                 continue
             try:
                 self._deliver(wire.tablet_id, message)
-            except ReplicaError as error:
-                if self._on_fatal is None:
-                    raise
+            except Exception as error:  # noqa: BLE001 - the last that sees it
                 self._on_fatal(error)
+        return True

@@ -184,13 +184,25 @@ class PeerBatch(_message.Message):
     messages: _containers.RepeatedCompositeFieldContainer[RaftMessage]
     def __init__(self, from_uuid: _Optional[str] = ..., dest_uuid: _Optional[str] = ..., from_address: _Optional[_Union[Address, _Mapping]] = ..., messages: _Optional[_Iterable[_Union[RaftMessage, _Mapping]]] = ...) -> None: ...
 
-class PeerAck(_message.Message):
-    __slots__ = ("error", "received")
+class OpenLinkRequest(_message.Message):
+    __slots__ = ("from_uuid", "dest_uuid", "from_address")
+    FROM_UUID_FIELD_NUMBER: _ClassVar[int]
+    DEST_UUID_FIELD_NUMBER: _ClassVar[int]
+    FROM_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    from_uuid: str
+    dest_uuid: str
+    from_address: Address
+    def __init__(self, from_uuid: _Optional[str] = ..., dest_uuid: _Optional[str] = ..., from_address: _Optional[_Union[Address, _Mapping]] = ...) -> None: ...
+
+class OpenLinkReply(_message.Message):
+    __slots__ = ("error", "port", "ticket")
     ERROR_FIELD_NUMBER: _ClassVar[int]
-    RECEIVED_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    TICKET_FIELD_NUMBER: _ClassVar[int]
     error: Error
-    received: int
-    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., received: _Optional[int] = ...) -> None: ...
+    port: int
+    ticket: bytes
+    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., port: _Optional[int] = ..., ticket: _Optional[bytes] = ...) -> None: ...
 
 class StartTabletCopyRequest(_message.Message):
     __slots__ = ("dest_uuid", "from_uuid", "from_addresses", "tablet_id", "term", "current_state", "last_opid")

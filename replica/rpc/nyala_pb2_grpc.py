@@ -34,19 +34,19 @@ class PeerServiceStub:
         Args:
             channel: A grpc.Channel.
         """
-        self.Exchange = channel.stream_stream(
-                '/nyala.v1.PeerService/Exchange',
-                request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.PeerBatch.SerializeToString,
-                response_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.PeerAck.FromString,
+        self.OpenLink = channel.unary_unary(
+                '/nyala.v1.PeerService/OpenLink',
+                request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.OpenLinkRequest.SerializeToString,
+                response_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.OpenLinkReply.FromString,
                 _registered_method=True)
 
 
 class PeerServiceServicer:
     """Missing associated documentation comment in .proto file."""
 
-    def Exchange(self, request_iterator, context):
-        """One stream per ordered pair of servers carries every tablet's messages. A batch for another uuid is answered with
-        INVALID_NAME and closes the stream; nothing of it is processed.
+    def OpenLink(self, request, context):
+        """Asks for a link: a TCP connection on which frames of PeerBatch go from the caller to this server, one link per
+        ordered pair of servers for every tablet's messages. A request for another uuid is answered with INVALID_NAME.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -55,10 +55,10 @@ class PeerServiceServicer:
 
 def add_PeerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
-            'Exchange': grpc.stream_stream_rpc_method_handler(
-                    servicer.Exchange,
-                    request_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.PeerBatch.FromString,
-                    response_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.PeerAck.SerializeToString,
+            'OpenLink': grpc.unary_unary_rpc_method_handler(
+                    servicer.OpenLink,
+                    request_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.OpenLinkRequest.FromString,
+                    response_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.OpenLinkReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -72,7 +72,7 @@ class PeerService:
     """Missing associated documentation comment in .proto file."""
 
     @staticmethod
-    def Exchange(request_iterator,
+    def OpenLink(request,
             target,
             options=(),
             channel_credentials=None,
@@ -82,12 +82,12 @@ class PeerService:
             wait_for_ready=None,
             timeout=None,
             metadata=None):
-        return grpc.experimental.stream_stream(
-            request_iterator,
+        return grpc.experimental.unary_unary(
+            request,
             target,
-            '/nyala.v1.PeerService/Exchange',
-            nyala_dot_replica_dot_rpc_dot_nyala__pb2.PeerBatch.SerializeToString,
-            nyala_dot_replica_dot_rpc_dot_nyala__pb2.PeerAck.FromString,
+            '/nyala.v1.PeerService/OpenLink',
+            nyala_dot_replica_dot_rpc_dot_nyala__pb2.OpenLinkRequest.SerializeToString,
+            nyala_dot_replica_dot_rpc_dot_nyala__pb2.OpenLinkReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -18,6 +18,9 @@ def parse(arguments: Sequence[str]) -> ServerOptions:
     parser.add_argument("--root", required=True, help="directory of this server; formatted at the first start")
     parser.add_argument("--listen", default="127.0.0.1:0", help="host:port; port 0 takes a free one")
     parser.add_argument("--advertise", default="", help="host:port that others are told, if not the listening one")
+    parser.add_argument(
+        "--peer-port", type=int, default=0, help="for other servers' links, on the same host; 0: a free one"
+    )
     parser.add_argument("--masters", default="", help="host:port,host:port of all masters")
     parser.add_argument("--ready-file", default="", help="written as JSON once the server listens")
     parser.add_argument("--parent-fd", type=int, default=-1, help="pipe whose end means: stop")
@@ -42,6 +45,7 @@ def parse(arguments: Sequence[str]) -> ServerOptions:
         root=given.root,
         listen=given.listen,
         advertise=given.advertise,
+        peer_port=given.peer_port,
         masters=masters,
         ready_file=given.ready_file,
         parent_fd=given.parent_fd,

@@ -19,6 +19,8 @@ class ServerOptions:
     """host:port; port 0 takes a free one."""
     advertise: str = ""
     """host:port that others are told; empty: the listening address."""
+    peer_port: int = 0
+    """Where other servers' links connect, on the host of `listen`; 0 takes a free one. Nobody needs to be told it."""
     masters: tuple[Address, ...] = ()
     location: str = ""
     ready_file: str = ""

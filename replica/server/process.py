@@ -130,6 +130,7 @@ class TabletServer:
         metrics = Metrics(manager, memory, writes, maintenance, jobs)
 
         await manager.start()
+        await peers.listen(host, options.peer_port)
         await server.start()
         self._announce(address)
         self._spawn(manager.tick_forever())
@@ -154,6 +155,7 @@ class TabletServer:
         post.close()
         for part in (scans, maintenance, metrics):
             part.close()
+        await peers.close()
         await network.close()
         await channels.close()
         heavy.shutdown(wait=False, cancel_futures=True)

@@ -12,9 +12,10 @@ import pytest
 from nyala.replica.base import Code, Entry, EntryKind, OpId, hybrid_from_us, limits, new_uuid
 from nyala.replica.raft import AppendEntries, Message, VoteRequest
 from nyala.replica.rows import WriteMeta, crc32c, encode_batch
-from nyala.replica.rpc import message_to_pb, pb, pb_grpc
+from nyala.replica.rpc import message_to_pb, pb
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
 from tests.harness.hostile import Payload, good, mutations, other_messages, poisoned_offsets
+from tests.harness.links import HandMadeLink, ask_for_link
 from tests.harness.rows import batch, read_rows, table_info, write_request
 
 pytestmark = pytest.mark.process
@@ -77,15 +78,25 @@ class Target:
         )
         return read_rows(self.server.tablets.Scan(request, timeout=10))[0]
 
-    def exchange(self, *messages: Message, dest_uuid: str = "") -> list[Any]:
-        """One batch over a PeerService stream, as its first message's sender; every ack that came."""
-        wire = pb.PeerBatch(
+    def link(self, sender: str) -> HandMadeLink:
+        """A link of that sender."""
+        reply = ask_for_link(self.server.channel, sender, self.server.uuid)
+        assert not reply.error.code
+        return HandMadeLink(reply.port, reply.ticket)
+
+    def batch_of(self, *messages: Message, dest_uuid: str = "") -> bytes:
+        """A frame with messages, as their first one's sender."""
+        return pb.PeerBatch(
             from_uuid=messages[0].from_uuid,
             dest_uuid=dest_uuid or self.server.uuid,
             messages=[message_to_pb(self.tablet_id, m) for m in messages],
-        )
-        stub: Any = pb_grpc.PeerServiceStub(self.server.channel)  # type: ignore[no-untyped-call]
-        return list(stub.Exchange(iter([wire]), timeout=10))
+        ).SerializeToString()
+
+    def exchange(self, *messages: Message) -> None:
+        """One batch over a link, as its first message's sender; returns when the server has taken it."""
+        link = self.link(messages[0].from_uuid)
+        link.send(self.batch_of(*messages))
+        link.finish()
 
 
 def test_hostile_arrow_bytes_are_refused_and_leave_no_trace(cluster: LocalCluster) -> None:
@@ -188,7 +199,7 @@ def append_of(leader: str, target: Target, *entries: Entry, prev: OpId = OpId(0,
 
 def test_appends_of_a_peer_with_bad_bytes_or_a_wild_clock_are_dropped(cluster: LocalCluster) -> None:
     """Goal: what a peer sends wrong ends no process and reaches no log. Method: the test plays the leader of a group
-    of three over a peer stream: an entry with a wrong CRC, entries and a safe time an hour ahead; then good ones."""
+    of three over a link: an entry with a wrong CRC, entries and a safe time an hour ahead; then good ones."""
     leader, third = new_uuid(), new_uuid()
     peers = [pb.Member(uuid=u, votes=True, holds_data=True) for u in (leader, third)]
     target = Target(cluster, "played", *peers)
@@ -203,9 +214,9 @@ def test_appends_of_a_peer_with_bad_bytes_or_a_wild_clock_are_dropped(cluster: L
         append_of(leader, target, safe_time=now + hybrid_from_us(HOUR_US)),
     ]
     for message in bad:
-        assert [ack.error.code for ack in target.exchange(message)] == [0]
+        target.exchange(message)
         assert target.last == 0 and target.status.leader_uuid == ""
-    assert [ack.error.code for ack in target.exchange(append_of(leader, target, entry))] == [0]
+    target.exchange(append_of(leader, target, entry))
     assert wait_until(lambda: target.last == 1, "the good entry is logged")
     assert target.status.leader_uuid == leader
     log = target.server.log_path.read_text()
@@ -214,23 +225,42 @@ def test_appends_of_a_peer_with_bad_bytes_or_a_wild_clock_are_dropped(cluster: L
     assert again.hybrid_time < now + hybrid_from_us(60_000_000)
 
 
-def test_peer_stream_for_another_uuid_is_refused_before_anything_is_read(cluster: LocalCluster) -> None:
-    """Goal: row TC-73 for PeerService: the batch's name comes first, then each message's. Method: appends and vote
-    requests of a high term under a foreign and an empty name: INVALID_NAME ends the stream; under the right name,
-    messages that name others are dropped; term, log and leader stay."""
+def test_link_for_another_uuid_is_refused_before_anything_is_read(cluster: LocalCluster) -> None:
+    """Goal: row TC-73 for PeerService: a link is given to who names this server, then each batch's name is checked,
+    then each message's. Method: links asked for under a foreign and an empty name: INVALID_NAME; appends and vote
+    requests of a high term in batches under those names end the link; messages that name others are dropped, and so
+    is what speaks for another sender; bytes that are no ticket, no frame, no batch end the connection; term, log and
+    leader stay, and the next link works."""
     target = Target(cluster, "named")
     before = target.status
     intruder, elsewhere = new_uuid(), new_uuid()
     vote = VoteRequest(to_uuid=target.server.uuid, from_uuid=intruder, term=900, last=OpId(899, 10**6))
     append = append_of(intruder, target, prev=OpId(0, 0), commit_index=10**6)
+    for named in (elsewhere, ""):
+        refusal = ask_for_link(target.server.channel, intruder, named)
+        assert refusal.error.code == Code.INVALID_NAME and target.server.uuid in refusal.error.message
+        assert not refusal.ticket
     for message in (vote, append):
-        (ack,) = target.exchange(message, dest_uuid=elsewhere)
-        assert ack.error.code == Code.INVALID_NAME and target.server.uuid in ack.error.message
         wire = pb.PeerBatch(from_uuid=intruder, messages=[message_to_pb(target.tablet_id, message)])
-        stub: Any = pb_grpc.PeerServiceStub(target.server.channel)  # type: ignore[no-untyped-call]
-        assert [a.error.code for a in stub.Exchange(iter([wire]), timeout=10)] == [Code.INVALID_NAME]
-        other = dataclasses.replace(message, to_uuid=elsewhere)
-        assert [a.error.code for a in target.exchange(other)] == [0]
+        forged = dataclasses.replace(message, from_uuid=elsewhere)
+        for body in (
+            target.batch_of(message, dest_uuid=elsewhere),
+            wire.SerializeToString(),
+            target.batch_of(forged),
+            b"\xff" * 40,
+        ):
+            link = target.link(intruder)
+            link.send(body)
+            link.wait_ended()
+        target.exchange(dataclasses.replace(message, to_uuid=elsewhere))
+    granted = ask_for_link(target.server.channel, intruder, target.server.uuid)
+    for ticket in (b"", bytes(16), granted.ticket + b"x"):
+        HandMadeLink(granted.port, ticket).wait_ended()
+    HandMadeLink(granted.port, granted.ticket).finish()
+    HandMadeLink(granted.port, granted.ticket).wait_ended()  # a ticket is good once
+    link = target.link(intruder)
+    link.send_bytes(b"\xff\xff\xff\xff")  # a frame of four gigabytes
+    link.wait_ended()
     after = target.status
     assert (after.term, after.role, after.last_logged) == (before.term, "LEADER", before.last_logged)
     assert target.write().rows_applied == 40

@@ -1,16 +1,19 @@
-"""Streams between servers over real gRPC on loopback."""
+"""Links between servers, asked for by real gRPC on loopback."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from random import Random
 
 import grpc.aio
+import pytest
 
 from nyala.replica.base import Address, Entry, EntryKind, Member, OpId, RaftConfig
 from nyala.replica.peers import PeerChannelStatus, PeerNetwork, PeerOptions, PeerServicer
 from nyala.replica.peers.encode import add_message
+from nyala.replica.peers.frames import BUFFER_BYTES, FrameReader, frame
 from nyala.replica.raft import AppendEntries, AppendReply, Message, VoteRequest
 from nyala.replica.rows import crc32c
 from nyala.replica.rpc import SERVER_OPTIONS, message_to_pb, pb, pb_grpc
@@ -45,11 +48,13 @@ async def serving(uuid: str, inbox: Inbox, port: int = 0) -> AsyncIterator[Addre
     servicer = PeerServicer(uuid, inbox.deliver, lambda peer, address: inbox.peers.append((peer, address)))
     pb_grpc.add_PeerServiceServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]
     bound = server.add_insecure_port(f"127.0.0.1:{port}")
+    await servicer.listen("127.0.0.1")
     await server.start()
     try:
         yield Address("127.0.0.1", bound)
     finally:
         await server.stop(0)
+        await servicer.close()
 
 
 def vote(term: int, to: str = "b") -> VoteRequest:
@@ -202,15 +207,127 @@ def test_message_from_another_sender_than_its_batch_is_dropped() -> None:
     async def body() -> None:
         inbox = Inbox()
         async with serving("b", inbox) as address, grpc.aio.insecure_channel(str(address)) as channel:
-            call = pb_grpc.PeerServiceStub(channel).Exchange()  # type: ignore[no-untyped-call]
+            stub = pb_grpc.PeerServiceStub(channel)  # type: ignore[no-untyped-call]
+            granted = await stub.OpenLink(pb.OpenLinkRequest(from_uuid="a", dest_uuid="b"))
+            _, writer = await asyncio.open_connection("127.0.0.1", granted.port)
             forged = VoteRequest(to_uuid="b", from_uuid="z", term=9, last=OpId(0, 0))
             messages = [message_to_pb("t1", forged), message_to_pb("t1", vote(1))]
-            await call.write(pb.PeerBatch(from_uuid="a", dest_uuid="b", messages=messages))
+            batch = pb.PeerBatch(from_uuid="a", dest_uuid="b", messages=messages)
+            for body in (granted.ticket, batch.SerializeToString()):
+                writer.writelines(frame(body))
             await inbox.until(lambda: bool(inbox.messages))
             assert inbox.messages == [("t1", vote(1))]
-            call.cancel()
+            writer.close()
 
     run(body)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_frames_come_out_as_they_went_in_however_they_are_cut(seed: int) -> None:
+    """Goal: frames of any length, small ones and ones beyond the buffer, over any cuts of the stream. Method: seeded
+    frames and seeded cuts, among them one byte at a time."""
+    random = Random(seed)
+    sizes = [0, 1, 3, 4, BUFFER_BYTES - 4, BUFFER_BYTES, BUFFER_BYTES + 1, 3 * BUFFER_BYTES, 17, 0, 200_000]
+    random.shuffle(sizes)
+    given = [random.randbytes(size) for size in sizes]
+    stream = b"".join(part for body in given for part in frame(body))
+    taken: list[bytes] = []
+    reader = FrameReader(taken.append, 3 * BUFFER_BYTES)
+    pos, cut_max = 0, 1 << random.randrange(10, 20)
+    reader.transport = LiveTransport()
+    while pos < len(stream):
+        room = reader.get_buffer(-1)
+        assert room
+        cut = min(len(room), 1 if pos < 2000 else random.randint(1, cut_max), len(stream) - pos)
+        room[:cut] = stream[pos : pos + cut]
+        reader.buffer_updated(cut)
+        pos += cut
+    assert taken == given
+
+
+def test_slow_receiver_holds_back_the_sender_and_loses_nothing() -> None:
+    """Goal: bounded memory toward a receiver that does not read; all arrives once it does. Method: a raw receiver that
+    takes the ticket and then stops reading while more is sent than network and link hold; the queue keeps the rest."""
+
+    async def body() -> None:
+        go_on, received = asyncio.Event(), bytearray()
+        done = asyncio.Event()
+
+        async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readexactly(20)
+            await go_on.wait()
+            while data := await reader.read(1 << 20):
+                received.extend(data)
+                if len(received) >= total:
+                    done.set()
+            writer.close()
+
+        class Granting(pb_grpc.PeerServiceServicer):  # type: ignore[misc]
+            async def OpenLink(self, request: object, context: object) -> object:
+                return pb.OpenLinkReply(port=port, ticket=bytes(16))
+
+        raw = await asyncio.start_server(slow, "127.0.0.1", 0, limit=1 << 16)
+        port = raw.sockets[0].getsockname()[1]
+        server = grpc.aio.server(options=list(SERVER_OPTIONS))
+        pb_grpc.add_PeerServiceServicer_to_server(Granting(), server)  # type: ignore[no-untyped-call]
+        bound = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        states = States()
+        network = PeerNetwork("a", HERE, PeerOptions(batch_bytes_max=1 << 20), on_state=states)
+        network.learn("b", [Address("127.0.0.1", bound)])
+        messages = [("t1", append(n, b"y" * 1_000_000)) for n in range(1, 41)]
+        network.send(messages[:1])
+        await states.until(lambda status: status.connected)
+        network.send(messages[1:])
+        total = sum(len(pb_batch(m)) for m in messages)
+        for _ in range(200):
+            await asyncio.sleep(0)
+        [status] = network.status()
+        assert status.queued_messages > 20 and status.dropped_messages == 0
+        go_on.set()
+        async with asyncio.timeout(20):
+            await done.wait()
+        assert network.status()[0].queued_messages == 0
+        await network.close()
+        await server.stop(0)
+        raw.close()
+
+    run(body)
+
+
+def test_link_of_the_same_sender_ends_the_one_before() -> None:
+    """Goal: one link for each ordered pair of servers, whatever a sender forgot to close. Method: two networks of the
+    same name; the first one's link is ended when the second one's is proven."""
+
+    async def body() -> None:
+        inbox, states = Inbox(), States()
+        async with serving("b", inbox) as address:
+            first = PeerNetwork("a", HERE, PeerOptions(backoff_first_ms=1000), on_state=states)
+            first.learn("b", [address])
+            first.send([("t1", vote(1))])
+            await inbox.until(lambda: len(inbox.messages) == 1)
+            second = PeerNetwork("a", HERE, QUICK)
+            second.learn("b", [address])
+            second.send([("t1", vote(2))])
+            await inbox.until(lambda: len(inbox.messages) == 2)
+            await states.until(lambda status: not status.connected)
+            await first.close()
+            await second.close()
+
+    run(body)
+
+
+def pb_batch(item: tuple[str, Message]) -> bytes:
+    batch = pb.PeerBatch(from_uuid="a", dest_uuid="b")
+    add_message(batch, *item)
+    return b"".join(frame(batch.SerializeToString()))
+
+
+class LiveTransport(asyncio.Transport):
+    """A transport that is never closing: all that a reader asks of one."""
+
+    def is_closing(self) -> bool:
+        return False
 
 
 def test_add_message_fills_what_the_general_conversion_fills() -> None:

@@ -1,0 +1,141 @@
+"""The receiving end of links: tickets, and the connections that show one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable
+
+from nyala.replica.base import limits
+
+from .frames import FrameReader
+from .link import notice_silence
+from .options import PeerOptions
+
+_log = logging.getLogger("nyala.peers")
+TICKET_BYTES = 16
+_TICKETS_MAX = 1024
+_UNPROVEN_MAX = 1024
+
+
+class Listener:
+    """Accepts links on a port of its own.
+
+    Invariants: a connection is nobody until its first frame is a ticket that was given out, lately and once; then it
+    speaks for the server that asked for the ticket. A server's new link ends its old one. Bounded: tickets,
+    connections without a ticket, and how long either lasts. Concurrency: the loop's thread.
+    """
+
+    def __init__(self, on_batch: Callable[[str, bytes], bool], options: PeerOptions | None = None) -> None:
+        """`on_batch(sender uuid, frame)`: False ends the link. Must not raise."""
+        self._on_batch = on_batch
+        self._options = options or PeerOptions()
+        self._server: asyncio.Server | None = None
+        self._tickets: dict[bytes, str] = {}
+        self._unproven: set[_Incoming] = set()
+        self._links: dict[str, _Incoming] = {}
+        self.port = 0
+        """0 before `start`."""
+
+    async def start(self, host: str, port: int = 0) -> None:
+        """Listen; OSError if the port is taken."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: _Incoming(self), host or None, port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    def ticket(self, sender: str) -> bytes:
+        """A ticket for one connection of `sender`; the oldest is void when there are too many."""
+        made = secrets.token_bytes(TICKET_BYTES)
+        self._tickets[made] = sender
+        if len(self._tickets) > _TICKETS_MAX:
+            del self._tickets[next(iter(self._tickets))]
+        loop = asyncio.get_running_loop()
+        loop.call_later(self._options.connect_timeout_ms / 1000, self._tickets.pop, made, None)
+        return made
+
+    async def close(self) -> None:
+        """End every link and listen no more."""
+        if self._server is not None:
+            self._server.close()
+        for incoming in (*self._unproven, *self._links.values()):
+            incoming.abort()
+        if self._server is not None:
+            await self._server.wait_closed()
+
+    # ------------------------------------------------------------------------------------ called by the connections
+
+    def accepted(self, incoming: _Incoming) -> None:
+        """A connection without a ticket yet."""
+        if len(self._unproven) >= _UNPROVEN_MAX:
+            incoming.abort()
+            return
+        self._unproven.add(incoming)
+        loop = asyncio.get_running_loop()
+        loop.call_later(self._options.connect_timeout_ms / 1000, self._expire, incoming)
+
+    def prove(self, incoming: _Incoming, ticket: bytes) -> str | None:
+        """Whose link this is; None for a ticket that nobody was given."""
+        sender = self._tickets.pop(ticket, None)
+        if sender is None:
+            return None
+        self._unproven.discard(incoming)
+        before, self._links[sender] = self._links.get(sender), incoming
+        if before is not None:
+            before.abort()
+        return sender
+
+    def take(self, sender: str, body: bytes) -> bool:
+        """One batch; whether the link goes on."""
+        return self._on_batch(sender, body)
+
+    def gone(self, incoming: _Incoming) -> None:
+        """A connection has ended."""
+        self._unproven.discard(incoming)
+        if incoming.sender is not None and self._links.get(incoming.sender) is incoming:
+            del self._links[incoming.sender]
+
+    def silence_ms(self) -> int:
+        """After how much silence of its other end a connection is given up."""
+        return self._options.silence_ms
+
+    def _expire(self, incoming: _Incoming) -> None:
+        if incoming in self._unproven:
+            incoming.abort()
+
+
+class _Incoming(FrameReader):
+    """One connection."""
+
+    def __init__(self, listener: Listener) -> None:
+        super().__init__(self._frame, TICKET_BYTES)
+        self._listener = listener
+        self.sender: str | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """[asyncio] Somebody connected."""
+        super().connection_made(transport)
+        notice_silence(transport, self._listener.silence_ms())
+        self._listener.accepted(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """[asyncio] The other end or we ended it."""
+        if self.error is not None:
+            _log.warning("a link of %s was ended: %s", self.sender or "nobody", self.error)
+        self._listener.gone(self)
+
+    def abort(self) -> None:
+        """End the connection now."""
+        if self.transport is not None:
+            self.transport.abort()
+
+    def _frame(self, body: bytes) -> None:
+        if self.sender is not None:
+            if not self._listener.take(self.sender, body):
+                self.abort()
+            return
+        self.sender = self._listener.prove(self, body)
+        if self.sender is None:
+            self.fail(ValueError("its first frame is no ticket that was given out"))
+            return
+        self.frame_bytes_max = limits.GRPC_MESSAGE_BYTES_MAX

@@ -1,0 +1,47 @@
+"""A link to a real server made by hand, to send it what no server of ours would."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import suppress
+from typing import Any
+
+from nyala.replica.base import Address
+from nyala.replica.peers.frames import frame
+from nyala.replica.rpc import address_to_pb, pb, pb_grpc
+
+WAIT_S = 10
+
+
+def ask_for_link(channel: Any, sender: str, dest_uuid: str) -> Any:
+    """The server's pb.OpenLinkReply."""
+    stub: Any = pb_grpc.PeerServiceStub(channel)  # type: ignore[no-untyped-call]
+    here = address_to_pb(Address("127.0.0.1", 1))
+    return stub.OpenLink(pb.OpenLinkRequest(from_uuid=sender, dest_uuid=dest_uuid, from_address=here), timeout=WAIT_S)
+
+
+class HandMadeLink:
+    """The sending end of a link that was granted."""
+
+    def __init__(self, port: int, ticket: bytes) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=WAIT_S)
+        self.send(ticket)
+
+    def send(self, body: bytes) -> None:
+        """One frame."""
+        self.send_bytes(b"".join(frame(body)))
+
+    def send_bytes(self, data: bytes) -> None:
+        """Bytes that need not be a frame."""
+        self._socket.sendall(data)
+
+    def finish(self) -> None:
+        """Return once the server has taken everything and closed its end."""
+        self._socket.shutdown(socket.SHUT_WR)
+        self.wait_ended()
+
+    def wait_ended(self) -> None:
+        """Return once the server has closed its end, by its own decision unless `finish` was called."""
+        with suppress(ConnectionResetError):
+            assert self._socket.recv(1) == b""
+        self._socket.close()
