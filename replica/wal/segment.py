@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from nyala.replica.base import Disk, DiskFile, Refused, ReplicaError
+from nyala.replica.base import Disk, DiskFile, Refused
 
 from .format import Header, decode_header, encode_header, encode_long, new_marker
 from .recovery import TEMP_NAME, segment_name
@@ -80,7 +80,7 @@ class NextSegment:
         self._thread: threading.Thread | None = None
         self._file: DiskFile | None = None
         self._size = 0
-        self._error: ReplicaError | None = None
+        self._error: Exception | None = None
 
     @property
     def _temp(self) -> str:
@@ -108,7 +108,7 @@ class NextSegment:
             file.preallocate(self._size)
             file.sync()
             self._file = file
-        except ReplicaError as error:
+        except Exception as error:  # noqa: BLE001 - the appender raises it; lost, it would try again for ever
             self._error = error
             if file is not None:
                 file.close()

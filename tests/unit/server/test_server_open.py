@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from nyala.replica.base import Address, Member, OpId, RaftConfig
+from nyala.replica.base import Address, Code, DataState, Member, OpId, RaftConfig, Refused
+from nyala.replica.copy import CopyRequest
+from nyala.replica.raft import AppendEntries
 from nyala.replica.server import manager as manager_module
+from nyala.replica.server.copies import CopyJobs
 from nyala.replica.server.manager import TabletManager
 from tests.harness.copies import TABLET, TARGET_UUID, new_disk, superblock, write_entry
 from tests.harness.managers import new_manager
@@ -93,4 +97,50 @@ def test_tablet_that_found_no_room_to_start_tries_again(monkeypatch: pytest.Monk
         assert manager.get(TABLET).running and manager.get(TABLET).error == ""
 
     served(disk, look, fatal)
+    assert fatal == []
+
+
+def test_tablet_that_is_being_created_is_not_copied_into(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TC-27: a replica is created or copied, never both at once. Method: the files of a new tablet are held up; the
+    leader of the others meanwhile sends a heartbeat, which is not answered with "no such tablet", and asks for a copy,
+    which is refused; the same creation asked for again ends when the first one does. A creation that fails leaves no
+    trace of the tablet."""
+    disk, fatal = new_disk(), []  # type: ignore[var-annotated]
+    begun, go, create_files = threading.Event(), threading.Event(), manager_module.create_files
+
+    def slow(*args: Any) -> None:
+        begun.set()
+        assert go.wait(20)
+        create_files(*args)
+
+    def failing(*args: Any) -> None:
+        raise Refused(Code.NO_SPACE, "no room")
+
+    async def use(manager: TabletManager) -> None:
+        jobs = CopyJobs(manager, lambda *args: pytest.fail("a source was asked"))  # type: ignore[arg-type]
+        answers: list[Any] = []
+        manager.reply = lambda tablet_id, message: answers.append(message)  # type: ignore[method-assign]
+        monkeypatch.setattr(manager_module, "create_files", failing)
+        with pytest.raises(Refused):
+            await manager.create(replace(superblock(), tablet_id=OTHER), ALONE, campaign=False)
+        assert OTHER not in manager.tablets
+
+        monkeypatch.setattr(manager_module, "create_files", slow)
+        first = asyncio.create_task(manager.create(superblock(), ALONE, campaign=False))
+        await asyncio.get_running_loop().run_in_executor(None, begun.wait)
+        again = asyncio.create_task(manager.create(superblock(), ALONE, campaign=False))
+        heartbeat = AppendEntries(to_uuid=TARGET_UUID, from_uuid="x", term=1, prev=OpId(0, 0))
+        manager.deliver(TABLET, heartbeat)
+        for state in (DataState.DOES_NOT_EXIST, DataState.READY):
+            with pytest.raises(Refused):
+                wanted = CopyRequest(
+                    dest_uuid=TARGET_UUID, from_uuid="x", tablet_id=TABLET, term=1, current_state=state
+                )
+                jobs.start(wanted, [])
+        assert answers == [] and not again.done()
+        go.set()
+        assert (await first).running and (await again).running
+        await jobs.stop()
+
+    served(disk, use, fatal)
     assert fatal == []

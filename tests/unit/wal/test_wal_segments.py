@@ -8,7 +8,7 @@ import threading
 import fastavro
 import pytest
 
-from nyala.replica.base import DiskFailure, OpId, Refused
+from nyala.replica.base import DiskFailure, DiskFile, OpId, Refused
 from nyala.replica.wal import Log, Reservation, dump_segment
 from nyala.replica.wal.appender import _gather
 from nyala.replica.wal.format import encode_entry
@@ -54,6 +54,25 @@ def test_sync_inside_the_preallocated_length_is_fdatasync_and_beyond_it_fsync() 
     disk.calls.clear()
     append_now(log, [entry(3, bytes(4096))])
     assert [c.operation for c in disk.calls if "sync" in c.operation and ".tmp" not in c.path] == ["sync"]
+
+
+def test_preallocation_that_ends_in_a_surprise_ends_the_log_and_is_not_tried_again_for_ever() -> None:
+    """CN-19. Goal: whatever a preallocation runs into reaches the writer. Method: the log's folder is gone, with and
+    without a thread; the append says so, after one attempt."""
+    for threaded in (False, True):
+        disk, opened, outcomes = SimDisk(), [], Outcomes()
+        log, _ = open_log(disk, threaded=threaded)
+
+        def gone(path: str, create: bool = False, opened: list[str] = opened) -> DiskFile:
+            opened.append(path)
+            raise FileNotFoundError(path)
+
+        disk.open = gone  # type: ignore[method-assign, assignment]
+        log.append([entry(1)], outcomes)
+        if not threaded:
+            log.drain()
+        assert isinstance(outcomes.wait_for(1)[0], FileNotFoundError)
+        assert len(opened) == 1
 
 
 def test_appends_go_on_in_the_old_segment_while_the_next_is_preallocated() -> None:
