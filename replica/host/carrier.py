@@ -18,6 +18,7 @@ from nyala.replica.base import (
 )
 from nyala.replica.cmeta import ConsensusMeta
 from nyala.replica.raft import (
+    AppendReply,
     CopyNeeded,
     EntriesNeeded,
     Message,
@@ -77,6 +78,7 @@ class Carrier:
         run_meta: RunHeavy | None = None,
         soon: Post | None = None,
         ticks_now: Callable[[], int] | None = None,
+        on_awake: Callable[[str], None] = lambda tablet_id: None,
         options: HostOptions | None = None,
     ) -> None:
         """`send([(tablet_id, message)])` must not block. `on_copy_needed(tablet_id, CopyNeeded)`.
@@ -85,7 +87,7 @@ class Carrier:
         term, leader, config or phase changed. `run_meta`: the ordered lane of consensus metadata, so that a vote never
         waits for an apply; by default `run_heavy`. `soon`: a cheaper `post` for the owner's own thread. `ticks_now`:
         the monotonic clock, pauses and suspends included, in ticks; leases are judged by it, and without it every
-        strong read takes a round.
+        strong read takes a round. `on_awake(tablet_id)`: a replica that `rest` was true of must be ticked again.
         """
         self.tablet_id = tablet_id
         self.uuid = uuid
@@ -108,6 +110,11 @@ class Carrier:
         self._on_copy_needed = on_copy_needed
         self._on_fatal = on_fatal
         self._on_change = on_change
+        self._on_awake = on_awake
+        self._ticked = True
+        """Whether the owner ticks this replica."""
+        self._resting_since: int | None = None
+        """Since when it does not, if the host shows a clock."""
         self._recovered: Recovered | None = None
         self._tick = 0
         self._pump_scheduled = False
@@ -131,7 +138,14 @@ class Carrier:
     def _serving(self) -> bool:
         return self.phase is Phase.CONFIGURING or self.phase is Phase.RUNNING
 
+    def _stir(self) -> None:
+        """Something came in: time matters here again."""
+        if not self._ticked:
+            self._ticked = True
+            self._on_awake(self.tablet_id)
+
     def _pump_soon(self) -> None:
+        self._stir()
         if not self._pump_scheduled:
             self._pump_scheduled = True
             self._soon(self._pump_scheduled_now)
@@ -142,6 +156,7 @@ class Carrier:
 
     def _pump(self) -> None:
         """Carry out everything that the core wants now."""
+        self._stir()
         if not self._serving:
             return
         while self._serving and (ready := self._core.ready()) is not None:
@@ -264,13 +279,15 @@ class Carrier:
             return
         if not _is_fatal(error):
             self.error = f"{type(error).__name__}: {error}"
-            self._quiet(Phase.FAILED, Code.TABLET_FAILED, self.error)
+            self._fall_silent(Phase.FAILED, Code.TABLET_FAILED, self.error)
             self._on_change(self.tablet_id)
         else:
-            self._quiet(Phase.STOPPED, Code.UNAVAILABLE, "the server is stopping")
+            self._fall_silent(Phase.STOPPED, Code.UNAVAILABLE, "the server is stopping")
             self._on_fatal(error)
 
-    def _quiet(self, phase: Phase, code: Code, what: str) -> None:
+    def _fall_silent(self, phase: Phase, code: Code, what: str) -> None:
+        if self._serving:
+            self._say_goodbye(phase)
         self.phase = phase
         if self._started:
             self._persister.stop()
@@ -279,6 +296,18 @@ class Carrier:
         self._changes.fail_all(code, what)
         self._reads.fail_all(code, what)
         self._transfer.fail(code, what)
+
+    def _say_goodbye(self, phase: Phase) -> None:
+        """A quiet group does not notice that a replica ended while its server lives on: it is told.
+
+        Any message would do, for it wakes who gets it. A follower that stops is missed soon enough.
+        """
+        core = self._core
+        if not core.quiet or (phase is not Phase.FAILED and core.role is not Role.LEADER):
+            return
+        others = [member.uuid for member in core.active_config.members if member.uuid != self.uuid]
+        news = [AppendReply(to_uuid=o, from_uuid=self.uuid, term=core.term, code=Code.TABLET_FAILED) for o in others]
+        self._send([(self.tablet_id, message) for message in news])
 
     def _leader_hint(self) -> str:
         """`uuid@host:port` of the leader as far as known; empty if not."""

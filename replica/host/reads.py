@@ -25,6 +25,11 @@ class Reads:
         self.by_index = Waiters(waiters_max)
         self.by_time = Waiters(waiters_max)
 
+    @property
+    def waiting(self) -> int:
+        """Callers that are not answered yet."""
+        return len(self._tokens) + len(self.by_index) + len(self.by_time)
+
     def barrier(self, read_index: Callable[[int], None], tick: int, done: Done) -> None:
         """Ask the core, through `read_index(token)`, to confirm leadership; `done(index | Refused)`."""
         self._next_token += 1

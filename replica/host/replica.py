@@ -122,7 +122,7 @@ class Replica(Carrier):
     def stop(self) -> None:
         """Answer all who wait with unknown outcomes and go silent. The log and the state machine are the caller's."""
         if self.phase is not Phase.STOPPED:
-            self._quiet(Phase.STOPPED, Code.NOT_READY, "the replica is stopping")
+            self._fall_silent(Phase.STOPPED, Code.NOT_READY, "the replica is stopping")
 
     def _promises(self) -> tuple[int, str | None]:
         """Term and vote to start with. At or below the vote floor the vote counts as given, to nobody who asks."""
@@ -144,6 +144,45 @@ class Replica(Carrier):
         if self._persister.full and self._tick % _RETRY_TICKS == 0:
             self._make_room()
         self._pump()
+
+    @property
+    def resting(self) -> bool:
+        """Whether nothing happens here with time: the group is quiet, and nobody waits for anything."""
+        if not self._serving:
+            return True
+        behind = self._persister.waiting or self._applier.applied_index < self._committed
+        waits = len(self._writes) or len(self._changes) or self._reads.waiting or self._transfer.waiting
+        return self._core.quiet and not behind and not waits and not self._pump_scheduled
+
+    def rest(self) -> bool:
+        """Whether the owner may stop ticking, until `on_awake`."""
+        if not self.resting:
+            return False
+        self._ticked = False
+        self._resting_since = self._ticks_now()
+        return True
+
+    def link_lost(self, uuid: str, silent_ticks: int, delay_ticks: int = 0) -> None:
+        """Nothing came from the server `uuid` for so many ticks; see `RaftCore.link_lost`."""
+        if self._serving:
+            self._core.link_lost(uuid, silent_ticks, delay_ticks)
+            self._pump_if_awake()
+
+    def link_found(self, uuid: str) -> None:
+        """The server `uuid` is heard again, or is another process."""
+        if self._serving:
+            self._core.link_found(uuid)
+            self._pump_if_awake()
+
+    def check(self) -> None:
+        """Look around if the group is quiet; now and then."""
+        if self._serving:
+            self._core.check()
+            self._pump_if_awake()
+
+    def _pump_if_awake(self) -> None:
+        if not self._core.quiet:
+            self._pump_soon()
 
     def step(self, message: Message) -> None:
         """One message of a peer. While there is no running core, AppendEntries are answered with the reason."""
@@ -247,6 +286,7 @@ class Replica(Carrier):
         if not self._serving:
             done(self._not_serving())
             return
+        self._stir()
         self._apply_committed()
         self._reads.wait_index(index, self._tick, self.applied_index, done)
 
@@ -275,6 +315,7 @@ class Replica(Carrier):
                 return
             self._last_time = time
             self._pump_soon()
+        self._stir()
         self._apply_committed()
         self._reads.wait_time(hybrid_time, self._tick, self._applied_time, done)
 
@@ -409,8 +450,14 @@ class Replica(Carrier):
             cache_bytes=self.cache_bytes,
             writes_pending=len(self._writes),
             error=self.error,
-            peers=tuple(peer_status(self._core.peer_status(), self._raft_options)) if started else (),
+            peers=tuple(peer_status(self._core.peer_status(), self._raft_options, self._rested_ticks()))
+            if started
+            else (),
         )
+
+    def _rested_ticks(self) -> int:
+        now = self._ticks_now()
+        return 0 if self._ticked or now is None or self._resting_since is None else now - self._resting_since
 
     @property
     def role(self) -> Role:

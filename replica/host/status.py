@@ -63,13 +63,17 @@ class ReplicaStatus:
     peers: tuple[PeerStatus, ...] = ()
 
 
-def peer_status(peers: Sequence[CorePeerStatus], options: RaftOptions) -> Iterator[PeerStatus]:
-    """The core's word on each peer in the words of operators."""
+def peer_status(peers: Sequence[CorePeerStatus], options: RaftOptions, rested_ticks: int = 0) -> Iterator[PeerStatus]:
+    """The core's word on each peer in the words of operators.
+
+    A quiet leader hears of nobody, and counts no ticks: for `rested_ticks` by now. Who was away then still is.
+    """
     for peer in peers:
+        contact_ticks = peer.contact_ticks + (rested_ticks if peer.absent else 0)
         if peer.needs_copy:
             health = "NEEDS_COPY"
-        elif peer.contact_ticks > options.election_ticks_max:
+        elif contact_ticks > options.election_ticks_max:
             health = "UNREACHABLE"
         else:
             health = "OK" if peer.caught_up else "LAGGING"
-        yield PeerStatus(peer.uuid, health, peer.match_index, peer.contact_ticks, peer.data_state)
+        yield PeerStatus(peer.uuid, health, peer.match_index, contact_ticks, peer.data_state)

@@ -19,6 +19,11 @@ class Transfer:
         self._waiting: list[tuple[str | None, Done]] = []
         self._deadline_tick = 0
 
+    @property
+    def waiting(self) -> int:
+        """Callers that are not answered yet."""
+        return len(self._waiting)
+
     def begin(self, tick: int, target: str | None, done: Done) -> None:
         """The core took the request; `done(uuid of the new leader | Refused)`."""
         self._waiting.append((target, done))

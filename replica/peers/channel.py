@@ -52,6 +52,7 @@ class PeerChannel:
         addresses: tuple[Address, ...],
         options: PeerOptions,
         on_state: Callable[[PeerChannelStatus], None],
+        process: int = 0,
     ) -> None:
         self._uuid = uuid
         self._address = address
@@ -59,6 +60,9 @@ class PeerChannel:
         self._addresses = addresses
         self._options = options
         self._on_state = on_state
+        self._process = process
+        self._pulse_due = False
+        self._batches_at_pulse = -1
         self._queue: list[tuple[str, Message]] = []
         self._bytes = 0
         self._wake: asyncio.Future[None] | None = None
@@ -88,6 +92,16 @@ class PeerChannel:
             return
         self._queue.append((tablet_id, message))
         self._bytes += size
+        self._send_soon()
+
+    def pulse(self) -> None:
+        """Show that this server lives, unless something else did since the last call."""
+        self._pulse_due = self._batches == self._batches_at_pulse
+        self._batches_at_pulse = self._batches
+        if self._pulse_due:
+            self._send_soon()
+
+    def _send_soon(self) -> None:
         if self._link is None:
             self._wake_up()
         elif not self._pumping and self._link.writable:
@@ -140,7 +154,7 @@ class PeerChannel:
 
     async def _run(self) -> None:
         while True:
-            while not self._queue or not self._addresses:
+            while not (self._queue or self._pulse_due) or not self._addresses:
                 if self._queue and not self._addresses:
                     self._drop_queue()  # nobody knows where that server is; Raft will ask again
                 await self._sleep_until_woken()
@@ -168,6 +182,7 @@ class PeerChannel:
         self._error = text
 
     def _drop_queue(self) -> None:
+        self._pulse_due = False
         self._dropped += len(self._queue)
         self._queue.clear()
         self._bytes = 0
@@ -207,11 +222,12 @@ class PeerChannel:
         """Write out what waits, as far as the link takes it."""
         self._pumping = False
         link = self._link
-        while link is not None and link.writable and self._queue:
+        while link is not None and link.writable and (self._queue or self._pulse_due):
             link.send(self._take().SerializeToString())
 
     def _take(self) -> pb.PeerBatch:
-        """Everything that waits, up to one batch's bound; at least one message."""
+        """Everything that waits, up to one batch's bound; at least one message, or none at all for a pulse."""
+        self._pulse_due = False
         queue = self._queue
         bound = self._options.batch_bytes_max
         if self._bytes <= bound:
@@ -229,7 +245,7 @@ class PeerChannel:
             self._bytes -= total
         self._batches += 1
         self._messages += len(taken)
-        batch = pb.PeerBatch(from_uuid=self._uuid, dest_uuid=self._dest_uuid)
+        batch = pb.PeerBatch(from_uuid=self._uuid, dest_uuid=self._dest_uuid, process=self._process)
         for tablet_id, message in taken:
             add_message(batch, tablet_id, message)
         return batch

@@ -19,6 +19,7 @@ def add_message(batch: pb.PeerBatch, tablet_id: str, message: Message) -> None:
     body.commit_index = message.commit_index
     body.round = message.round
     body.safe_time = message.safe_time
+    body.quiet = message.quiet
     for entry in message.entries:
         body.entries.add(
             term=entry.opid.term,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Sequence
 
 from nyala.replica.base import Address, RaftConfig
@@ -35,6 +36,8 @@ class PeerNetwork:
         self._told: dict[str, tuple[Address, ...]] = {}
         self._configured: dict[str, tuple[Address, ...]] = {}
         self._closed = False
+        self._process = secrets.randbits(63) | 1
+        """Tells this process from those that ran here before."""
 
     def send(self, messages: Sequence[tuple[str, Message]]) -> None:
         """Queue (tablet id, message) pairs by their `to_uuid`.
@@ -50,6 +53,13 @@ class PeerNetwork:
             if channel is None:
                 channel = self._open(message.to_uuid)
             channel.put(tablet_id, message)
+
+    def pulse(self, uuids: Sequence[str]) -> None:
+        """Show these servers that this one lives: an empty batch to each that was sent nothing since the last call."""
+        if self._closed:
+            return
+        for uuid in uuids:
+            (self._channels.get(uuid) or self._open(uuid)).pulse()
 
     def learn(self, uuid: str, addresses: Sequence[Address]) -> None:
         """Where the server `uuid` says that it listens. A change ends its stream and connects there, at once."""
@@ -87,6 +97,6 @@ class PeerNetwork:
 
     def _open(self, uuid: str) -> PeerChannel:
         addresses = self.addresses(uuid)
-        channel = PeerChannel(self._uuid, self._address, uuid, addresses, self._options, self._on_state)
+        channel = PeerChannel(self._uuid, self._address, uuid, addresses, self._options, self._on_state, self._process)
         self._channels[uuid] = channel
         return channel

@@ -33,15 +33,18 @@ class PeerServicer(pb_grpc.PeerServiceServicer):  # type: ignore[misc]
         on_peer: Callable[[str, Address], None] = lambda uuid, address: None,
         on_fatal: Callable[[BaseException], None] = lambda error: None,
         options: PeerOptions | None = None,
+        on_heard: Callable[[str, int], None] = lambda uuid, process: None,
     ) -> None:
         """`deliver(tablet_id, message)`; `on_peer(uuid, address)`: where a sender says that it listens, once a link.
 
+        `on_heard(uuid, process)`: for each batch, empty ones too, before what it brings.
         `on_fatal` gets what `deliver` must not raise; the loop would only log it.
         """
         self._uuid = local_uuid
         self._deliver = deliver
         self._on_peer = on_peer
         self._on_fatal = on_fatal
+        self._on_heard = on_heard
         self._listener = Listener(self._take, options)
 
     async def listen(self, host: str, port: int = 0) -> None:
@@ -80,6 +83,7 @@ class PeerServicer(pb_grpc.PeerServiceServicer):  # type: ignore[misc]
             text = "P %s ended the link of %s: its batch goes from %s to %s"
             _log.warning(text, self._uuid, sender, batch.from_uuid, batch.dest_uuid)
             return False
+        self._on_heard(sender, batch.process)
         for wire in batch.messages:
             if wire.from_uuid != sender or wire.to_uuid != self._uuid:
                 _log.warning("P %s dropped a message from %s in a batch of %s", self._uuid, wire.from_uuid, sender)

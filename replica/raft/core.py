@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from nyala.replica.base import Code, EntryKind, OpId, RaftConfig, Rng, check, generation_of
 
-from . import election, following, lease, membership, reads, replication, transfer
+from . import election, following, lease, membership, quiet, reads, replication, transfer
 from .commitment import advance_commit
 from .log_view import EntriesUnavailable, LogView
 from .messages import AppendEntries, AppendReply, Message, TimeoutNow, VoteReply, VoteRequest
@@ -155,6 +155,11 @@ class RaftCore:
         return 0 if self._s.role is Role.LEADER else self._s.heard
 
     @property
+    def quiet(self) -> bool:
+        """Nothing happens here with time: `tick` is not needed until some other input came. See quiet.py."""
+        return self._s.quiet
+
+    @property
     def may_campaign(self) -> bool:
         """False while the log's tail is damaged: neither votes nor campaigns."""
         return self._s.may_campaign
@@ -178,6 +183,7 @@ class RaftCore:
                 applied_index=p.applied_index,
                 commit_index=p.commit_index,
                 caught_up=p.caught_up,
+                absent=p.uuid in self._s.absent,
             )
             for p in self._s.progress.values()
         ]
@@ -191,6 +197,8 @@ class RaftCore:
         """
         s = self._s
         lease.observe_clock(s, now)
+        if s.quiet:
+            return
         s.ticks += 1
         if s.role is Role.LEADER:
             replication.tick_leader(s)
@@ -209,6 +217,8 @@ class RaftCore:
             # Not even the term is told: whoever learned it could win an election by it among other lost members. D-17.
             s.trace(f"message of term {msg.term} from {msg.from_uuid} is of another generation")
             return
+        if quiet.disturbs(s, msg):
+            quiet.wake(s, f"{type(msg).__name__} of {msg.from_uuid}")
         if isinstance(msg, VoteRequest):
             election.on_vote_request(s, msg)
             return
@@ -277,6 +287,21 @@ class RaftCore:
         """
         lease.observe_clock(self._s, now)
         reads.read_index(self._s, token, judged=now is not None)
+
+    def link_lost(self, uuid: str, silent_ticks: int, delay_ticks: int = 0) -> None:
+        """Nothing at all came from the server `uuid` for `silent_ticks` of this server's ticks, of no group.
+
+        `delay_ticks`: by how much a follower that this wakes shall come later with its election, where many do at once.
+        """
+        quiet.link_lost(self._s, uuid, silent_ticks, delay_ticks)
+
+    def link_found(self, uuid: str) -> None:
+        """The server `uuid` is heard again, or its process is another one than before."""
+        quiet.link_found(self._s, uuid)
+
+    def check(self) -> None:
+        """A look around, of a quiet replica, every minute or so; nothing on others."""
+        quiet.check(self._s)
 
     def drop_reads(self, tokens: Sequence[int]) -> None:
         """Whoever asked under these tokens waits no longer; unknown ones are ignored."""

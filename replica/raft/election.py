@@ -25,6 +25,7 @@ def tick_passive(s: State) -> None:
 
 def campaign(s: State, *, transfer: bool = False) -> None:
     """Ask for votes: first whether they would be given, unless the leader itself asked for this election."""
+    s.quiet = False
     s.restart_election_timer()
     if not s.electable or not s.may_campaign:
         s.trace("no campaign: " + ("the log's tail is damaged" if s.electable else "not an electable voter"))

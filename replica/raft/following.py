@@ -7,6 +7,7 @@ from nyala.replica.base import EntryKind, OpId, check
 from .commitment import commit_to
 from .membership import adopt_config
 from .messages import AppendEntries, AppendReply
+from .quiet import agrees
 from .ready import Role
 from .roles import become_follower, roll_back_configs
 from .state import State
@@ -21,6 +22,8 @@ def on_append(s: State, m: AppendEntries) -> None:
     # Heard when received, not when durable: a slow disk must not make a live leader look dead (scenario 91).
     s.heard = 0
     s.elapsed = 0
+    s.checks = 0
+    s.quiet = False
     if not _well_formed(m):
         s.trace(f"append of {m.from_uuid} after {m.prev} is out of order: refused whole")
         return
@@ -33,6 +36,7 @@ def on_append(s: State, m: AppendEntries) -> None:
     commit_to(s, min(m.commit_index, end.index, s.last.index))
     if m.safe_time:
         s.safe_time = (end.index, m.safe_time)
+    s.quiet = agrees(s, m)
     _acknowledge(s, m, end)
 
 
@@ -111,6 +115,7 @@ def _reply(
             commit_index=s.commit_index,
             round=m.round,
             applied_index=s.applied_index,
+            quiet=s.quiet,
         ),
         promise=promise,
     )

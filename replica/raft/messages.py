@@ -21,6 +21,8 @@ class AppendEntries:
     """Number of the leader's heartbeat round; the reply echoes it and ReadIndex counts the echoes."""
     safe_time: int = 0
     """Hybrid time: no entry of this leader after the last one of this message is at or below it. 0: unknown."""
+    quiet: bool = False
+    """A heartbeat that asks the follower to rest; see quiet.py."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,6 +47,8 @@ class AppendReply:
     round: int = 0
     applied_index: int = 0
     data_state: DataState = DataState.READY
+    quiet: bool = False
+    """The follower rests from now on."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

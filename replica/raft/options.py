@@ -38,6 +38,9 @@ class RaftOptions:
     copy_retry_ticks_min: int = 12
     """Back-off before the same peer is named in `copies_needed` again; doubles up to the maximum."""
     copy_retry_ticks_max: int = 120
+    quiet_after_ticks: int = 0
+    """A group that was idle for so long goes quiet: no ticks, no heartbeats, no lease; see quiet.py. 0: never. It asks
+    the host for `link_lost`, `link_found` and `check`, so it is off where nobody would call them."""
     reads_pending_max: int = 4096
     """Strong reads waiting for their heartbeat round; one more is refused OVERLOADED."""
 
@@ -70,4 +73,5 @@ class RaftOptions:
             copy_retry_ticks_min=self.copy_retry_ticks_min,
             copy_retry_ticks_max=self.copy_retry_ticks_max,
         )
+        check(self.quiet_after_ticks >= 0, "idle time is not negative", quiet_after_ticks=self.quiet_after_ticks)
         check(self.reads_pending_max >= 1, "at least one read may wait", value=self.reads_pending_max)

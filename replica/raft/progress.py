@@ -44,6 +44,7 @@ class Progress:
         "next",
         "options",
         "probe_sent",
+        "quiet_round",
         "round_acked",
         "round_started",
         "round_target",
@@ -63,6 +64,8 @@ class Progress:
         self.inflight_bytes = 0
         self.contact_ticks = 0
         self.round_acked = 0
+        self.quiet_round = 0
+        """The latest round in whose echo the peer agreed to rest."""
         self.last_code = Code.OK
         self.last_opid = ZERO_OPID
         self.data_state = DataState.READY

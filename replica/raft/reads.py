@@ -19,7 +19,9 @@ def read_index(s: State, token: int, *, judged: bool) -> None:
     """
     if s.role is not Role.LEADER:
         s.read_failures.append((token, Code.NOT_LEADER))
-    elif judged and lease.holds(s):
+        return
+    s.stir()
+    if judged and lease.holds(s):
         s.read_states.append((token, s.commit_index))
     elif len(s.reads_waiting) + len(s.reads_running) >= s.options.reads_pending_max:
         s.read_failures.append((token, Code.OVERLOADED))

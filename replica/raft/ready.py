@@ -79,6 +79,8 @@ class PeerStatus:
     applied_index: int
     commit_index: int
     caught_up: bool
+    absent: bool = False
+    """Nothing is heard from its server, as the host said."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

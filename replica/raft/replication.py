@@ -10,6 +10,7 @@ from .log_view import EntriesUnavailable
 from .membership import promote_caught_up, refresh_progress
 from .messages import AppendEntries, AppendReply
 from .progress import Progress, ProgressState
+from .quiet import begin_asking, rest_if_all_agreed
 from .quorum import VoteResult, tally
 from .reads import finish_reads, start_reads
 from .ready import CopyNeeded, EntriesNeeded, Role
@@ -46,6 +47,7 @@ def tick_leader(s: State) -> None:
         p.contact_ticks += 1
         if p.copy_due_ticks > 0:
             p.copy_due_ticks -= 1
+    s.idle_ticks += 1
     s.heartbeat_elapsed += 1
     if s.heartbeat_elapsed < s.options.heartbeat_ticks:
         return
@@ -75,8 +77,10 @@ def flush(s: State) -> None:
     if s.role is not Role.LEADER:
         return
     start_reads(s)
+    asking = False
     if s.round_wanted:
         begin_round(s)
+        asking = begin_asking(s)
     if s.sends_wanted:
         s.sends_wanted = False
         for p in s.progress.values():
@@ -85,7 +89,8 @@ def flush(s: State) -> None:
         s.round_wanted = False
         s.heartbeat_elapsed = 0
         for p in s.progress.values():
-            send_heartbeat(s, p)
+            send_heartbeat(s, p, quiet=asking)
+        rest_if_all_agreed(s)  # a group of one has nobody to wait for
     finish_reads(s)
 
 
@@ -111,7 +116,7 @@ def send_entries(s: State, p: Progress) -> None:
         p.sent(entries[-1].opid.index, sum(e.size_bytes for e in entries))
 
 
-def send_heartbeat(s: State, p: Progress) -> None:
+def send_heartbeat(s: State, p: Progress, *, quiet: bool = False) -> None:
     """An append without entries after all that was sent. It says that we lead and how far is committed, and finds a
     lost append: the peer then answers with a mismatch, which reopens a stuck window (scenario 103). D-1.
 
@@ -123,10 +128,10 @@ def send_heartbeat(s: State, p: Progress) -> None:
         lose_to_gc(s, p)
     if prev is None or p.state is ProgressState.COPY:
         prev = s.opid_at(s.log.first_index - 1) or ZERO_OPID
-    _send(s, p, prev, ())
+    _send(s, p, prev, (), quiet=quiet)
 
 
-def _send(s: State, p: Progress, prev: OpId, entries: tuple[Entry, ...]) -> None:
+def _send(s: State, p: Progress, prev: OpId, entries: tuple[Entry, ...], *, quiet: bool = False) -> None:
     end = entries[-1].opid.index if entries else prev.index
     safe_time = 0
     if end == s.last.index and s.hybrid_now is not None:
@@ -141,6 +146,7 @@ def _send(s: State, p: Progress, prev: OpId, entries: tuple[Entry, ...]) -> None
             commit_index=s.commit_index,
             round=s.round,
             safe_time=safe_time,
+            quiet=quiet,
         )
     )
 
@@ -191,6 +197,9 @@ def on_append_reply(s: State, m: AppendReply) -> None:
         _on_match(s, p, m)
     s.sends_wanted = True
     finish_reads(s)
+    if m.quiet:
+        p.quiet_round = max(p.quiet_round, min(m.round, s.round))
+        rest_if_all_agreed(s)
 
 
 def _on_no_log(s: State, p: Progress, m: AppendReply) -> None:

@@ -25,6 +25,7 @@ def become_follower(s: State, term: int, leader_uuid: str | None, why: str) -> N
     """Follow in `term` (not below ours). A leader's reads fail, its transfer ends; the election timer starts anew."""
     was = s.role
     known = (s.term, s.leader_uuid)
+    s.quiet = False
     if term > s.term:
         s.set_term(term, None)
     s.leader_uuid = leader_uuid
@@ -41,6 +42,7 @@ def drop_leadership(s: State) -> None:
     """Forget what only a leader knows."""
     s.progress.clear()
     s.sends_wanted = s.round_wanted = False
+    s.stir()
     s.read_failures += [(token, Code.NOT_LEADER) for token in s.reads_waiting]
     s.read_failures += [(token, Code.NOT_LEADER) for token, _, _ in s.reads_running]
     s.reads_waiting.clear()

@@ -72,6 +72,16 @@ class State:
         self.heard = options.election_ticks_max
         """Ticks since a leader was heard."""
         self.withhold_until = 0
+        self.quiet = False
+        """Timers stand still; see quiet.py."""
+        self.checks = 0
+        """Quiet: looks around since the leader was heard."""
+        self.idle_ticks = 0
+        """Leader: ticks since something was replicated, read or changed."""
+        self.quiet_round = 0
+        """Leader: the first round of this stretch of asking for quiet; 0 if it does not ask."""
+        self.absent: set[str] = set()
+        """Servers from which nothing is heard, as the host says. Never iterated."""
         self.votes: dict[str, bool] = {}
         self.transfer_election = False
 
@@ -175,6 +185,12 @@ class State:
         """Time of an entry that the core makes itself."""
         return self.hybrid_now() if self.hybrid_now else self.last_hybrid + 1
 
+    def stir(self) -> None:
+        """Leader: the group is needed. No quiet until it has been idle for a while again."""
+        self.idle_ticks = 0
+        self.quiet_round = 0
+        self.quiet = False
+
     def append_received(self, entries: tuple[Entry, ...]) -> None:
         """Entries that follow the log's end: received now, durable later."""
         self.log.append(entries)
@@ -187,6 +203,7 @@ class State:
         """A leader's own next entry."""
         opid = OpId(self.term, self.log.last.index + 1)
         self.append_received((Entry(opid, kind, hybrid_time, schema_id, meta, payload, payload_crc),))
+        self.stir()
         self.sends_wanted = True
         return opid
 

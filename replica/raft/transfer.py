@@ -43,6 +43,7 @@ def transfer_leadership(s: State, target: str | None) -> None:
         raise Refused(Code.INVALID_ARGUMENT, "cannot lead: not a voter that holds data", uuid=target)
     if s.progress[target].state is ProgressState.COPY:
         raise Refused(Code.ILLEGAL_STATE, "needs a tablet copy first", uuid=target)
+    s.stir()
     s.transfer_target, s.transfer_elapsed, s.transfer_sent = target, 0, False
     s.trace(f"transfer to {target}")
     s.sends_wanted = True

@@ -24,6 +24,7 @@ def message_to_pb(tablet_id: str, message: Message) -> pb.RaftMessage:
                 commit_index=message.commit_index,
                 round=message.round,
                 safe_time=message.safe_time,
+                quiet=message.quiet,
             )
         )
     elif isinstance(message, AppendReply):
@@ -37,6 +38,7 @@ def message_to_pb(tablet_id: str, message: Message) -> pb.RaftMessage:
                 round=message.round,
                 applied_index=message.applied_index,
                 data_state=int(message.data_state),
+                quiet=message.quiet,
             )
         )
     elif isinstance(message, VoteRequest):
@@ -84,6 +86,7 @@ def _append_entries(body: pb.AppendEntries, envelope: dict[str, Any]) -> Message
         commit_index=body.commit_index,
         round=body.round,
         safe_time=body.safe_time,
+        quiet=body.quiet,
         **envelope,
     )
 
@@ -98,6 +101,7 @@ def _append_reply(body: pb.AppendReply, envelope: dict[str, Any]) -> Message:
         round=body.round,
         applied_index=body.applied_index,
         data_state=DataState(body.data_state),
+        quiet=body.quiet,
         **envelope,
     )
 

@@ -89,21 +89,23 @@ class Empty(_message.Message):
     def __init__(self) -> None: ...
 
 class AppendEntries(_message.Message):
-    __slots__ = ("prev", "entries", "commit_index", "round", "safe_time")
+    __slots__ = ("prev", "entries", "commit_index", "round", "safe_time", "quiet")
     PREV_FIELD_NUMBER: _ClassVar[int]
     ENTRIES_FIELD_NUMBER: _ClassVar[int]
     COMMIT_INDEX_FIELD_NUMBER: _ClassVar[int]
     ROUND_FIELD_NUMBER: _ClassVar[int]
     SAFE_TIME_FIELD_NUMBER: _ClassVar[int]
+    QUIET_FIELD_NUMBER: _ClassVar[int]
     prev: OpId
     entries: _containers.RepeatedCompositeFieldContainer[Entry]
     commit_index: int
     round: int
     safe_time: int
-    def __init__(self, prev: _Optional[_Union[OpId, _Mapping]] = ..., entries: _Optional[_Iterable[_Union[Entry, _Mapping]]] = ..., commit_index: _Optional[int] = ..., round: _Optional[int] = ..., safe_time: _Optional[int] = ...) -> None: ...
+    quiet: bool
+    def __init__(self, prev: _Optional[_Union[OpId, _Mapping]] = ..., entries: _Optional[_Iterable[_Union[Entry, _Mapping]]] = ..., commit_index: _Optional[int] = ..., round: _Optional[int] = ..., safe_time: _Optional[int] = ..., quiet: _Optional[bool] = ...) -> None: ...
 
 class AppendReply(_message.Message):
-    __slots__ = ("code", "mismatch", "last", "conflict_index", "commit_index", "round", "applied_index", "data_state")
+    __slots__ = ("code", "mismatch", "last", "conflict_index", "commit_index", "round", "applied_index", "data_state", "quiet")
     CODE_FIELD_NUMBER: _ClassVar[int]
     MISMATCH_FIELD_NUMBER: _ClassVar[int]
     LAST_FIELD_NUMBER: _ClassVar[int]
@@ -112,6 +114,7 @@ class AppendReply(_message.Message):
     ROUND_FIELD_NUMBER: _ClassVar[int]
     APPLIED_INDEX_FIELD_NUMBER: _ClassVar[int]
     DATA_STATE_FIELD_NUMBER: _ClassVar[int]
+    QUIET_FIELD_NUMBER: _ClassVar[int]
     code: int
     mismatch: bool
     last: OpId
@@ -120,7 +123,8 @@ class AppendReply(_message.Message):
     round: int
     applied_index: int
     data_state: int
-    def __init__(self, code: _Optional[int] = ..., mismatch: _Optional[bool] = ..., last: _Optional[_Union[OpId, _Mapping]] = ..., conflict_index: _Optional[int] = ..., commit_index: _Optional[int] = ..., round: _Optional[int] = ..., applied_index: _Optional[int] = ..., data_state: _Optional[int] = ...) -> None: ...
+    quiet: bool
+    def __init__(self, code: _Optional[int] = ..., mismatch: _Optional[bool] = ..., last: _Optional[_Union[OpId, _Mapping]] = ..., conflict_index: _Optional[int] = ..., commit_index: _Optional[int] = ..., round: _Optional[int] = ..., applied_index: _Optional[int] = ..., data_state: _Optional[int] = ..., quiet: _Optional[bool] = ...) -> None: ...
 
 class VoteRequest(_message.Message):
     __slots__ = ("pre_vote", "last", "transfer")
@@ -173,16 +177,18 @@ class RaftMessage(_message.Message):
     def __init__(self, tablet_id: _Optional[str] = ..., from_uuid: _Optional[str] = ..., to_uuid: _Optional[str] = ..., term: _Optional[int] = ..., append_entries: _Optional[_Union[AppendEntries, _Mapping]] = ..., append_reply: _Optional[_Union[AppendReply, _Mapping]] = ..., vote_request: _Optional[_Union[VoteRequest, _Mapping]] = ..., vote_reply: _Optional[_Union[VoteReply, _Mapping]] = ..., timeout_now: _Optional[_Union[TimeoutNow, _Mapping]] = ...) -> None: ...
 
 class PeerBatch(_message.Message):
-    __slots__ = ("from_uuid", "dest_uuid", "from_address", "messages")
+    __slots__ = ("from_uuid", "dest_uuid", "from_address", "messages", "process")
     FROM_UUID_FIELD_NUMBER: _ClassVar[int]
     DEST_UUID_FIELD_NUMBER: _ClassVar[int]
     FROM_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_FIELD_NUMBER: _ClassVar[int]
     from_uuid: str
     dest_uuid: str
     from_address: Address
     messages: _containers.RepeatedCompositeFieldContainer[RaftMessage]
-    def __init__(self, from_uuid: _Optional[str] = ..., dest_uuid: _Optional[str] = ..., from_address: _Optional[_Union[Address, _Mapping]] = ..., messages: _Optional[_Iterable[_Union[RaftMessage, _Mapping]]] = ...) -> None: ...
+    process: int
+    def __init__(self, from_uuid: _Optional[str] = ..., dest_uuid: _Optional[str] = ..., from_address: _Optional[_Union[Address, _Mapping]] = ..., messages: _Optional[_Iterable[_Union[RaftMessage, _Mapping]]] = ..., process: _Optional[int] = ...) -> None: ...
 
 class OpenLinkRequest(_message.Message):
     __slots__ = ("from_uuid", "dest_uuid", "from_address")

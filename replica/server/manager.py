@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
@@ -35,6 +35,7 @@ from .lanes import Lane, LoopPost, drained
 from .opening import Opener, create_files, load_cmeta, settle_all
 from .options import ServerOptions
 from .replay_watch import ReplayWatch
+from .ticking import Ticker
 from .tombstone import answer_without_replica
 
 T = TypeVar("T")
@@ -42,8 +43,6 @@ _log = logging.getLogger("nyala.server")
 
 REOPEN_AFTER_S = 5.0
 """How long a tablet that found no room to start waits before it tries again."""
-LAG_WARNING_MS = 200.0
-"""A third of the shortest election timeout."""
 
 
 class TabletManager:
@@ -66,6 +65,7 @@ class TabletManager:
         learn_config: Callable[[RaftConfig], None],
         on_copy_needed: Callable[[str, Any], None],
         on_fatal: Callable[[BaseException], None],
+        pulse: Callable[[Sequence[str]], None] = lambda uuids: None,
         raft_options: RaftOptions | None = None,
     ) -> None:
         self.disk = disk
@@ -78,7 +78,6 @@ class TabletManager:
         self.replays = ReplayWatch(disk)
         self.changed: set[str] = set()
         """Tablets to report to the masters; the heartbeat empties it."""
-        self.lag_ms_max = 0.0
         self._post = post
         self._heavy = heavy
         self._open_pool = ThreadPoolExecutor(options.open_threads, thread_name_prefix="open")
@@ -86,8 +85,14 @@ class TabletManager:
         self._send = send
         self._learn_config = learn_config
         self.on_fatal = on_fatal
-        self._raft_options = raft_options or RaftOptions()
-        self._creating = asyncio.Lock()
+        self._raft_options = raft_options or RaftOptions(quiet_after_ticks=options.quiet_after_ms // options.tick_ms)
+        self.ticker = Ticker(
+            uuid,
+            self.tablets,
+            tick_ms=options.tick_ms,
+            silent_ticks_max=self._raft_options.election_ticks_min,
+            pulse=pulse,
+        )
         self._loop = asyncio.get_running_loop()
         self.stopping = False
         self._later: set[asyncio.Task[None]] = set()
@@ -105,6 +110,7 @@ class TabletManager:
             on_copy_needed=on_copy_needed,
             on_fatal=on_fatal,
             on_change=self.on_change,
+            on_awake=self.ticker.wake,
             raft_options=self._raft_options,
             replays=self.replays,
             replayed=self._replayed,
@@ -207,26 +213,10 @@ class TabletManager:
         """Send one message to where it names."""
         self._send([(tablet_id, message)])
 
-    async def tick_forever(self) -> None:
-        """One task ticks all replicas and measures how late the loop is."""
-        period_s = self.options.tick_ms / 1000
-        due = time.monotonic() + period_s
-        while not self.stopping:
-            await asyncio.sleep(max(0.0, due - time.monotonic()))
-            now = time.monotonic()
-            lag_ms = (now - due) * 1000
-            self.lag_ms_max = max(self.lag_ms_max, lag_ms)
-            if lag_ms > LAG_WARNING_MS:
-                _log.warning("P %s the event loop was %.0f ms late", self.uuid, lag_ms)
-            # Late ticks are not made up for: a stalled process must not mistake its own pause for a silent leader.
-            due = max(due + period_s, now)
-            for hosted in list(self.tablets.values()):
-                if hosted.replica is not None:
-                    hosted.replica.tick()
-
     def on_change(self, tablet_id: str) -> None:
         """A replica's role, term, config or phase is another."""
         self.changed.add(tablet_id)
+        self.ticker.members_changed()
         hosted = self.tablets.get(tablet_id)
         if hosted is None or hosted.replica is None:
             return
@@ -250,17 +240,26 @@ class TabletManager:
         Refused ALREADY_EXISTS for another table's tablet of that id, TABLET_DELETED for a tombstone: a replica that
         gave promises comes back through a tablet copy only.
         """
-        async with self._creating:
-            hosted = self.tablets.get(superblock.tablet_id)
-            if hosted is not None:
-                _check_same(hosted, superblock)
-                return hosted
-            if config.member(self.uuid) is None:
-                raise Refused(Code.INVALID_ARGUMENT, "this server is no member of the tablet's config", own=self.uuid)
-            await self.in_thread(lambda: create_files(self.disk, self.uuid, superblock, config))
-            hosted = self._add(superblock)
-            hosted.opening = True
+        hosted = self.tablets.get(superblock.tablet_id)
+        if hosted is not None:
+            _check_same(hosted, superblock)
+            if hosted.opening and hosted.cmeta is None:
+                async with hosted.transition:  # another request is creating it
+                    pass
+                if self.tablets.get(superblock.tablet_id) is not hosted:
+                    raise Refused(Code.UNAVAILABLE, "the tablet could not be created", tablet=superblock.tablet_id)
+            return hosted
+        if config.member(self.uuid) is None:
+            raise Refused(Code.INVALID_ARGUMENT, "this server is no member of the tablet's config", own=self.uuid)
+        # It is here before its files are: the others' leader must not find it missing and copy it into the same place.
+        hosted = self._add(superblock)
+        hosted.opening = True
         async with hosted.transition:
+            try:
+                await self.in_thread(lambda: create_files(self.disk, self.uuid, superblock, config))
+            except BaseException:
+                self.tablets.pop(superblock.tablet_id, None)
+                raise
             await self.open(hosted, campaign=campaign)
         return hosted
 
@@ -288,6 +287,7 @@ class TabletManager:
         self._learn_config(cmeta.committed_config)
         replica.start(campaign=campaign)
         self._learn_config(replica.active_config)
+        self.ticker.started(hosted)
         _log.info(
             "T %s P %s [term %d %s] started, log ends at %s",
             hosted.tablet_id, self.uuid, replica.term, replica.role, replica.last_logged,

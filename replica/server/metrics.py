@@ -45,7 +45,7 @@ class Metrics:
         tablets = list(self._manager.tablets.values())
         leaders = sum(1 for h in tablets if h.running and h.replica is not None and h.replica.is_leader)
         gauges = {
-            "nyala_server_loop_lag_ms_max": ("Longest delay of the event loop so far", self._manager.lag_ms_max),
+            "nyala_server_loop_lag_ms_max": ("Longest delay of the event loop so far", self._manager.ticker.lag_ms_max),
             "nyala_server_memory_bytes": ("Memory that counts against the soft limit", self._memory.used_bytes),
             "nyala_server_tablets": ("Replicas here, tombstones included", len(tablets)),
             "nyala_server_leaders": ("Replicas here that lead", leaders),

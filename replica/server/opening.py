@@ -52,6 +52,7 @@ class Opener:
         on_copy_needed: Callable[[str, Any], None],
         on_fatal: Callable[[BaseException], None],
         on_change: Callable[[str], None],
+        on_awake: Callable[[str], None],
         raft_options: RaftOptions,
         replays: ReplayWatch,
         replayed: Callable[[str], None],
@@ -68,6 +69,7 @@ class Opener:
         self._on_copy_needed = on_copy_needed
         self._on_fatal = on_fatal
         self._on_change = on_change
+        self._on_awake = on_awake
         self._raft_options = raft_options
         self._replays = replays
         self._replayed = replayed
@@ -113,6 +115,7 @@ class Opener:
                 on_copy_needed=self._on_copy_needed,
                 on_fatal=self._on_fatal,
                 on_change=self._on_change,
+                on_awake=self._on_awake,
                 run_meta=hosted.meta_lane.run,
                 soon=self._soon,
                 options=HostOptions(

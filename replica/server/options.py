@@ -30,6 +30,8 @@ class ServerOptions:
     """Unsafe when off: a power loss then forgets acknowledged writes."""
     tick_ms: int = 50
     heartbeat_ms: int = 500
+    quiet_after_ms: int = 3000
+    """A tablet that was idle for so long stops its heartbeats and timers until it is needed. 0: never."""
     heavy_threads: int = 6
     scan_threads: int = 4
     open_threads: int = 4
@@ -51,6 +53,7 @@ class ServerOptions:
 
     def __post_init__(self) -> None:
         check(self.tick_ms > 0, "a tick takes time", tick_ms=self.tick_ms)
+        check(self.quiet_after_ms >= 0, "idle time is not negative", quiet_after_ms=self.quiet_after_ms)
         check(self.heartbeat_ms >= self.tick_ms, "heartbeats are sent on ticks", heartbeat_ms=self.heartbeat_ms)
         for name in ("heavy_threads", "scan_threads", "open_threads", "copy_jobs_max", "copy_streams"):
             check(getattr(self, name) > 0, "a pool needs a thread", option=name)

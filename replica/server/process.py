@@ -99,6 +99,7 @@ class TabletServer:
             post=post,
             heavy=heavy,
             send=network.send,
+            pulse=network.pulse,
             learn_config=network.learn_config,
             on_copy_needed=lambda tablet_id, need: requests.needed(tablet_id, need),
             on_fatal=self._fatal,
@@ -121,7 +122,11 @@ class TabletServer:
         pb_grpc.add_TabletServiceServicer_to_server(service, server)  # type: ignore[no-untyped-call]
         add_copy_service(CopyServicer(manager, jobs), server)
         peers = PeerServicer(
-            uuid, manager.deliver, on_peer=lambda peer, where: network.learn(peer, (where,)), on_fatal=self._fatal
+            uuid,
+            manager.deliver,
+            on_peer=lambda peer, where: network.learn(peer, (where,)),
+            on_fatal=self._fatal,
+            on_heard=manager.ticker.links.heard,
         )
         pb_grpc.add_PeerServiceServicer_to_server(peers, server)  # type: ignore[no-untyped-call]
         heartbeats = Heartbeats(
@@ -133,7 +138,7 @@ class TabletServer:
         await peers.listen(host, options.peer_port)
         await server.start()
         self._announce(address)
-        self._spawn(manager.tick_forever())
+        self._spawn(manager.ticker.run_forever(lambda: manager.stopping))
         self._spawn(maintenance.run_forever())
         if options.masters:
             self._spawn(heartbeats.run_forever())

@@ -427,7 +427,8 @@ class Net:
         lines = []
         for uuid in sorted(self.nodes):
             core = self.nodes[uuid].core
-            lines.append(f"{uuid} {core.role} term={core.term} last={core.last} commit={core.commit_index}")
+            rests = " quiet" if core.quiet else ""
+            lines.append(f"{uuid} {core.role} term={core.term} last={core.last} commit={core.commit_index}{rests}")
         return lines + [f"{uuid} down" for uuid in sorted(self.crashed)]
 
     def at_end(self) -> None:

@@ -7,6 +7,7 @@ keeping it. Only state and messages are printed, never log text, so rewording a 
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from nyala.replica.base import Member, OpId, Refused
@@ -20,7 +21,7 @@ from nyala.replica.raft import (
     VoteReply,
     VoteRequest,
 )
-from tests.harness.raft_net import Net, config_of
+from tests.harness.raft_net import OPTIONS, Net, config_of
 
 MARK = "----"
 
@@ -74,8 +75,9 @@ class Runner:
 
     # ---------------------------------------------------------------------------------------------- the group
 
-    def do_cluster(self, voters: str, learners: str = "") -> None:
-        self.net = Net(config_of(voters.split(","), [name for name in learners.split(",") if name]))
+    def do_cluster(self, voters: str, learners: str = "", quiet: str = "0") -> None:
+        options = replace(OPTIONS, quiet_after_ticks=int(quiet))
+        self.net = Net(config_of(voters.split(","), [name for name in learners.split(",") if name]), options=options)
         self.seen = 0
 
     def do_elect(self, uuid: str) -> None:
@@ -97,6 +99,19 @@ class Runner:
     def do_sleep(self, uuid: str, ticks: str) -> None:
         """A stopped process: its clock goes on, its core is told nothing."""
         self.net.nodes[uuid].clock += int(ticks)
+
+    def do_lost(self, way: str, ticks: str = "5", delay: str = "0") -> None:
+        """`lost b<a`: b's server has heard nothing of a's for so many ticks."""
+        uuid, other = way.split("<")
+        self.net.nodes[uuid].core.link_lost(other, int(ticks), int(delay))
+
+    def do_found(self, way: str) -> None:
+        """`found b<a`: b's server hears a's again, or another process of it."""
+        uuid, other = way.split("<")
+        self.net.nodes[uuid].core.link_found(other)
+
+    def do_check(self, uuid: str) -> None:
+        self.net.nodes[uuid].core.check()
 
     def do_settle(self) -> None:
         self.net.settle()
@@ -238,10 +253,10 @@ def describe(m: Message) -> str:
     match m:
         case AppendEntries():
             span = f" {m.entries[0].opid}..{m.entries[-1].opid}" if m.entries else ""
-            return f"{head} append after {m.prev}{span} commit={m.commit_index}"
+            return f"{head} append after {m.prev}{span} commit={m.commit_index}{' quiet?' if m.quiet else ''}"
         case AppendReply():
             how = f"mismatch conflict={m.conflict_index}" if m.mismatch else m.code.name
-            return f"{head} reply {how} last={m.last}"
+            return f"{head} reply {how} last={m.last}{' quiet' if m.quiet else ''}"
         case VoteRequest():
             kind = ("pre-vote" if m.pre_vote else "vote") + (" transfer" if m.transfer else "")
             return f"{head} {kind}? last={m.last}"

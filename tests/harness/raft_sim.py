@@ -36,6 +36,8 @@ PATIENT = replace(OPTIONS, heartbeat_ticks=2, election_ticks_min=12, election_ti
 class SimNet(Net):
     """A Net whose messages take a drawn time, get lost and come twice."""
 
+    quiet_after_ticks = 0
+
     def __init__(self, seed: int, core_class: Callable[..., RaftCore] = RaftCore) -> None:
         self.core_class = core_class
         self.due: list[tuple[int, int, object]] = []
@@ -47,6 +49,7 @@ class SimNet(Net):
         rng = random.Random(f"swarm/{seed}")
         voters = rng.choice([1, 2, 3, 3, 3, 4, 5])
         options = replace(PATIENT, append_gather_bytes=rng.choice([0, 0, 200, 64 << 10]))
+        options = replace(options, quiet_after_ticks=self.quiet_after_ticks)
         super().__init__(config_of(NAMES[:voters]), seed=seed, options=options)
         self.fresh = voters
         self.paused: dict[str, int] = {}
@@ -170,8 +173,13 @@ class SimNet(Net):
                 action()
         leaders = [n.uuid for n in self._up() if n.core.role is Role.LEADER]
         for uuid in leaders:
-            if self.rng.random() < 0.6:
+            if self.rng.random() < self.load_odds:
                 self._load(uuid)
+
+    @property
+    def load_odds(self) -> float:
+        """How often a leader is asked for something."""
+        return 0.6
 
     def _load(self, uuid: str) -> None:
         try:
@@ -327,9 +335,11 @@ class SimNet(Net):
         return all(c and c.last == leader.core.last and c.commit_index == leader.core.commit_index for c in cores)
 
 
-def run_seed(seed: int, core_class: Callable[..., RaftCore] = RaftCore) -> SimNet:
+def run_seed(
+    seed: int, core_class: Callable[..., RaftCore] = RaftCore, net_class: type[SimNet] | None = None
+) -> SimNet:
     """Run one seed; raises Violation, InvariantViolation, or AssertionError for a group that does not recover."""
-    net = SimNet(seed, core_class)
+    net = (net_class or SimNet)(seed, core_class)
     for _ in range(SAFETY_TICKS):
         net.run_tick()
         net.disturb()

@@ -120,7 +120,7 @@ class PairedServer:
     async def start(self) -> None:
         await self.manager.start()
         await self.listener.start()
-        self._ticking = asyncio.create_task(self.manager.tick_forever())
+        self._ticking = asyncio.create_task(self.manager.ticker.run_forever(lambda: self.manager.stopping))
         await asyncio.gather(*self.manager.open_all())
 
     async def stop(self) -> None:

@@ -1,0 +1,80 @@
+"""Which other servers are alive, as what arrives from them tells. Stands in for the heartbeats of quiet groups.
+
+Counted in ticks of this server, which come one after another however late: a server that stood still itself does not
+take its own pause for the silence of all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class LinkChange:
+    """The server `uuid` fell silent, for `silent_ticks` now; or (`up`) is heard again, or is another process."""
+
+    uuid: str
+    up: bool
+    silent_ticks: int = 0
+
+
+@dataclass
+class _Link:
+    heard_tick: int
+    process: int = 0
+    up: bool = True
+    told: bool = True
+
+
+class Links:
+    """Liveness of the servers that are watched.
+
+    Invariants: a change is told once, by `tick`; a server that was never heard counts as heard when its watch began.
+    Concurrency: one thread. Memory: one record for each watched server.
+    """
+
+    def __init__(self, silent_ticks_max: int) -> None:
+        """`silent_ticks_max`: so many ticks without a word, and a server counts as lost."""
+        self._silent_max = silent_ticks_max
+        self._now = 0
+        self._links: dict[str, _Link] = {}
+
+    def watch(self, uuids: Iterable[str]) -> None:
+        """These from now on, and no others."""
+        self._links = {uuid: self._links.get(uuid) or _Link(self._now) for uuid in sorted(uuids)}
+
+    @property
+    def watched(self) -> list[str]:
+        """Sorted."""
+        return list(self._links)
+
+    @property
+    def lost(self) -> list[str]:
+        """Those that are silent, as told; sorted."""
+        return [uuid for uuid, link in self._links.items() if not link.up]
+
+    def heard(self, uuid: str, process: int) -> None:
+        """Something came from that server's process, drawn at its start; 0 if it does not say."""
+        link = self._links.get(uuid)
+        if link is None:
+            return
+        link.heard_tick = self._now
+        if link.process != process:
+            link.told = link.told and link.process == 0
+            link.process = process
+
+    def tick(self) -> list[LinkChange]:
+        """One tick; what changed since the last one, by uuid."""
+        self._now += 1
+        changes = []
+        for uuid, link in self._links.items():
+            silent = self._now - link.heard_tick
+            if link.up and silent >= self._silent_max:
+                link.up = False
+                changes.append(LinkChange(uuid, False, silent))
+            elif silent < self._silent_max and not (link.up and link.told):
+                link.up = True
+                changes.append(LinkChange(uuid, True))
+            link.told = True
+        return changes

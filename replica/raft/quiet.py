@@ -1,0 +1,141 @@
+"""Quiet groups: a group with nothing to say stops its timers, and costs nothing until somebody needs it.
+
+A leader whose term is open, with everything committed, durable and held by all, asks for quiet with its heartbeats
+once it has been idle for `quiet_after_ticks`. A follower that agrees says so in its echo and stops its election timer;
+when all have agreed in one stretch of asking, the leader stops its heartbeats. Whoever is cut off (the host says so,
+from the link between the two servers) is not waited for, as long as the others are a majority.
+
+Quiet changes no term, no vote, no log. It is safe because nothing is promised by it and nothing promised is taken
+back: a resting voter's "heard a leader" stands still, so it votes later than it would have, never earlier; a resting
+leader drops its lease. It is live because a replica rests only while somebody will notice:
+
+- Any message but its own leader's heartbeats wakes a replica, and one that wakes without being told to asks its
+  leader, who wakes, and answers all. So whoever restarts, campaigns, fails or writes finds everybody awake.
+- The link to the leader's server stands in for the leader's life. When it falls silent, the host says so (`link_lost`),
+  and the silence counts as the leader's. When the server's process is another one, it says `link_found`.
+- For what nobody thought of there is `check`: the host calls it now and then. A resting leader speaks to all; a
+  follower that heard nothing between three of them wakes and asks.
+"""
+
+from __future__ import annotations
+
+from nyala.replica.base import ZERO_OPID
+
+from .messages import AppendEntries, AppendReply, Message, VoteRequest
+from .progress import Progress, ProgressState
+from .quorum import VoteResult, tally
+from .ready import Role
+from .state import State
+
+CHECKS_MISSED_MAX = 3
+"""Calls of `check` between which a follower heard nothing, until it asks whether its leader still leads."""
+
+
+def asks(s: State) -> bool:
+    """Leader: whether its heartbeats ask for quiet now."""
+    if s.options.quiet_after_ticks == 0 or s.role is not Role.LEADER or s.idle_ticks < s.options.quiet_after_ticks:
+        return False
+    if s.commit_index < s.term_start or not s.commit_index == s.persisted == s.last.index:
+        return False
+    if len(s.configs) > 1 or s.transfer_target is not None or s.reads_waiting or s.reads_running:
+        return False
+    if any(m.promote for m in s.active_config.members):
+        return False
+    settled = {uuid: True for uuid, p in s.progress.items() if _settled(s, p)}
+    if any(uuid not in settled and uuid not in s.absent for uuid in s.progress):
+        return False
+    return tally(s.voters, {**settled, s.uuid: True}) is VoteResult.WON
+
+
+def _settled(s: State, p: Progress) -> bool:
+    """Whether the peer holds, and knows committed, everything; and is there."""
+    whole = p.state is ProgressState.REPLICATE and p.match == s.last.index and p.commit_index == s.commit_index
+    return whole and p.contact_ticks <= s.options.election_ticks_min and p.uuid not in s.absent
+
+
+def agrees(s: State, m: AppendEntries) -> bool:
+    """Follower: whether to rest after this append of its leader. One that must not vote yet counts on."""
+    if not m.quiet or m.entries or s.options.quiet_after_ticks == 0:
+        return False
+    whole = m.prev == s.last and m.commit_index == s.commit_index == s.last.index == s.persisted
+    plain = s.role in (Role.FOLLOWER, Role.LEARNER) and len(s.configs) == 1 and s.hard_state_durable
+    return whole and plain and s.withheld is None and s.ticks >= s.withhold_until
+
+
+def begin_asking(s: State) -> bool:
+    """Leader, at the start of a round: whether it asks. Answers are held against the first round of a stretch."""
+    asking = asks(s)
+    if not asking:
+        s.quiet_round = 0
+    elif s.quiet_round == 0:
+        s.quiet_round = s.round
+    return asking
+
+
+def rest_if_all_agreed(s: State) -> None:
+    """Leader: rest once everybody who was asked has agreed since the asking began."""
+    if s.quiet or s.quiet_round == 0 or not asks(s):
+        return
+    if all(p.quiet_round >= s.quiet_round or p.uuid in s.absent for p in s.progress.values()):
+        s.trace("quiet")
+        s.quiet = True
+        s.round_stamps.clear()
+
+
+def wake(s: State, why: str) -> None:
+    """Timers run again. A leader speaks to all at once; a follower asks its leader whether it still is one."""
+    if not s.quiet:
+        return
+    s.trace(f"awake: {why}")
+    s.quiet = False
+    s.quiet_round = 0
+    if s.role is Role.LEADER:
+        s.round_wanted = True
+        return
+    s.restart_election_timer()
+    if s.leader_uuid is not None:
+        last = s.opid_at(s.commit_index) or ZERO_OPID  # a resting log ends where it is committed
+        s.send(
+            AppendReply(
+                to_uuid=s.leader_uuid,
+                from_uuid=s.uuid,
+                term=s.term,
+                last=last,
+                commit_index=s.commit_index,
+                applied_index=s.applied_index,
+            )
+        )
+
+
+def disturbs(s: State, m: Message) -> bool:
+    """Whether a message ends the rest before it is looked at; appends of the leader decide for themselves."""
+    if not s.quiet or isinstance(m, AppendEntries) or (isinstance(m, AppendReply) and m.quiet):
+        return False
+    return isinstance(m, VoteRequest) or m.term >= s.term
+
+
+def link_lost(s: State, uuid: str, silent_ticks: int, delay_ticks: int) -> None:
+    """Nothing came from that server for `silent_ticks`: neither from its replica of this group, then."""
+    s.absent.add(uuid)
+    if not s.quiet or (s.role is not Role.LEADER and uuid != s.leader_uuid):
+        return
+    wake(s, f"nothing is heard from {uuid}")
+    if s.role is not Role.LEADER:
+        s.heard = max(s.heard, silent_ticks)
+        s.elapsed = min(silent_ticks, s.options.election_ticks_min) - delay_ticks
+
+
+def link_found(s: State, uuid: str) -> None:
+    """That server is heard again, or is another process than before."""
+    s.absent.discard(uuid)
+    if s.role is Role.LEADER or uuid == s.leader_uuid:
+        wake(s, f"{uuid} is back")
+
+
+def check(s: State) -> None:
+    """A look around, of a resting replica."""
+    if not s.quiet:
+        return
+    s.checks += 1
+    if s.role is Role.LEADER or s.checks >= CHECKS_MISSED_MAX:
+        wake(s, "a look around")

@@ -1,0 +1,141 @@
+"""One timer for all replicas of a server: it visits those that are awake, and watches the links of those that rest."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from nyala.replica.peers import LinkChange, Links
+
+from .hosted import HostedTablet
+
+_log = logging.getLogger("nyala.server")
+
+LAG_WARNING_MS = 200.0
+"""A third of the shortest election timeout."""
+PULSE_TICKS = 4
+"""Signs of life to other servers come at least this often: three may be lost before a link counts as silent."""
+CHECK_TICKS = 1200
+"""Each quiet replica looks around once in so many ticks, in turn."""
+WAKES_PER_TICK = 25
+"""Elections that the loss of one server sets off here in a tick; the rest are spread over the ticks after."""
+
+
+class Ticker:
+    """Ticks, pulses, and what changes of links mean to each replica.
+
+    Invariants: a replica that is not visited is quiet and waits for nothing (`Replica.resting`), or does not run; it is
+    visited from the turn on in which anything reached it. Concurrency: the loop's thread.
+    """
+
+    def __init__(
+        self,
+        uuid: str,
+        tablets: Mapping[str, HostedTablet],
+        *,
+        tick_ms: int,
+        silent_ticks_max: int,
+        pulse: Callable[[Sequence[str]], None],
+    ) -> None:
+        """`tablets`: the manager's, as it is. `pulse(uuids)`: show these servers that we live."""
+        self._uuid = uuid
+        self._tablets = tablets
+        self._tick_ms = tick_ms
+        self._pulse = pulse
+        self._awake: dict[str, None] = {}
+        self._ticks = 0
+        self._unchecked: list[str] = []
+        self._members_changed = True
+        self.links = Links(silent_ticks_max)
+        self.lag_ms_max = 0.0
+
+    @property
+    def awake(self) -> int:
+        """Replicas that are ticked."""
+        return len(self._awake)
+
+    def wake(self, tablet_id: str) -> None:
+        """Tick this one from now on."""
+        self._awake[tablet_id] = None
+
+    def members_changed(self) -> None:
+        """Some replica has another config: other servers may have to be watched."""
+        self._members_changed = True
+
+    def started(self, hosted: HostedTablet) -> None:
+        """A replica begins: it is awake, and is told who is away."""
+        self.wake(hosted.tablet_id)
+        self._members_changed = True
+        if hosted.replica is not None:
+            for uuid in self.links.lost:
+                hosted.replica.link_lost(uuid, 0)
+
+    async def run_forever(self, stopping: Callable[[], bool]) -> None:
+        """Tick, and measure how late the loop is."""
+        period_s = self._tick_ms / 1000
+        due = time.monotonic() + period_s
+        while not stopping():
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
+            now = time.monotonic()
+            self._note_lag((now - due) * 1000)
+            # Late ticks are not made up for: a stalled process must not mistake its own pause for a silent leader.
+            due = max(due + period_s, now)
+            self.tick()
+
+    def _note_lag(self, lag_ms: float) -> None:
+        self.lag_ms_max = max(self.lag_ms_max, lag_ms)
+        if lag_ms > LAG_WARNING_MS:
+            _log.warning("P %s the event loop was %.0f ms late", self._uuid, lag_ms)
+
+    def tick(self) -> None:
+        """One tick of everything."""
+        self._ticks += 1
+        if self._ticks % PULSE_TICKS == 0:
+            if self._members_changed:
+                self._members_changed = False
+                self.links.watch(self._peers())
+            self._pulse(self.links.watched)
+        for change in self.links.tick():
+            self._link_changed(change)
+        self._check_some()
+        for tablet_id in list(self._awake):
+            hosted = self._tablets.get(tablet_id)
+            if hosted is None or hosted.replica is None:
+                del self._awake[tablet_id]
+                continue
+            hosted.replica.tick()
+            if hosted.replica.rest():
+                del self._awake[tablet_id]
+
+    def _peers(self) -> set[str]:
+        members = {m.uuid for h in self._tablets.values() if h.replica for m in h.replica.active_config.members}
+        return members - {self._uuid}
+
+    def _link_changed(self, change: LinkChange) -> None:
+        _log.info("P %s %s of server %s", self._uuid, "news" if change.up else "nothing is heard", change.uuid)
+        woken = 0
+        for hosted in list(self._tablets.values()):
+            replica = hosted.replica
+            if replica is None:
+                continue
+            if change.up:
+                replica.link_found(change.uuid)
+            else:
+                rests = replica.resting and replica.leader_uuid == change.uuid
+                replica.link_lost(change.uuid, change.silent_ticks, woken // WAKES_PER_TICK)
+                woken += rests
+
+    def _check_some(self) -> None:
+        """All replicas within CHECK_TICKS, some at each tick."""
+        if not self._unchecked:
+            self._unchecked = sorted(self._tablets)
+            self._share = -(-len(self._unchecked) // CHECK_TICKS)
+            self._pace = max(1, CHECK_TICKS // max(1, len(self._unchecked)))
+        if self._ticks % self._pace:
+            return
+        for _ in range(min(self._share, len(self._unchecked))):
+            hosted = self._tablets.get(self._unchecked.pop())
+            if hosted is not None and hosted.replica is not None:
+                hosted.replica.check()
