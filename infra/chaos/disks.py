@@ -6,10 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from nyala.replica.base import Corruption, DataState, OpId
-from nyala.replica.copy import named_blocks
+from nyala.replica import tools
+from nyala.replica.base import DataState, OpId
 from nyala.replica.disk import RealDisk
-from nyala.replica.tablet import Superblock
 from nyala.replica.wal import dump_segment
 
 SHOWN_MAX = 5
@@ -86,27 +85,12 @@ def _order(where: str, entries: Iterable[Logged]) -> list[str]:
 
 
 def leftovers(root: Path) -> list[str]:
-    """V8 on one stopped server: files that no superblock names, logs and metadata of no known tablet, temporary files,
-    a copy that never ended."""
-    disk = RealDisk(root)
-    wrong: list[str] = []
-    try:
-        named = named_blocks(disk)
-        known = {tablet: Superblock.load(disk, tablet).data_state for tablet in Superblock.list_tablets(disk)}
-    except Corruption as error:
-        return [f"{root.name}: {error}"]
-    files = {f"data/{p.name}" for p in (root / "data").glob("*")}
-    wrong += [f"{root.name}: {path} is named by no superblock" for path in sorted(files - named)]
-    wrong += [f"{root.name}: {path} is named by a superblock and is not there" for path in sorted(named - files)]
-    for folder in ("wals", "consensus-meta"):
-        there = {p.name for p in (root / folder).glob("*")}
-        wrong += [f"{root.name}: {folder}/{name} of no known tablet" for name in sorted(there - set(known))]
-    for tablet, state in sorted(known.items()):
-        if state is DataState.COPYING:
-            wrong.append(f"{root.name}: {tablet} is COPYING")
-        if state is DataState.DELETED and any((root / "wals" / tablet).glob("*")):
-            wrong.append(f"{root.name}: a log of the tombstone {tablet}")
-    wrong += [f"{root.name}: temporary file {p.relative_to(root)}" for p in sorted(root.rglob("*.tmp"))]
+    """V8 on one stopped server: everything that `nyala fs check` finds, damage too, and copies that never ended."""
+    view = tools.check_directory(RealDisk(root))
+    wrong = [f"{root.name}: {f.severity} {f.path}: {f.what}" for f in view.all_findings]
+    for tablet in view.tablets:
+        if tablet.superblock is not None and tablet.superblock.data_state is DataState.COPYING:
+            wrong.append(f"{root.name}: {tablet.tablet_id} is COPYING")
     return wrong[:SHOWN_MAX]
 
 

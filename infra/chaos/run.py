@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nyala.infra.local import StackOptions, Supervisor
+from nyala.infra.local import StackError, StackOptions, Supervisor
 from nyala.replica.base import Refused
 from nyala.replica.client import Client, ScanSpec
 
@@ -129,7 +129,7 @@ class Chaos:
         deadline = time.monotonic() + START_WAIT_S
         while sum(s.alive for s in client.list_servers().servers) < self.options.servers:
             if time.monotonic() > deadline:
-                raise TimeoutError(f"not all servers report to the master after {START_WAIT_S:.0f} s")
+                raise StackError(f"not all servers report to the master after {START_WAIT_S:.0f} s")
             self._tick.wait(TICK_S)
 
     def _under_load(self, supervisor: Supervisor, workload: Workload) -> Any:

@@ -56,7 +56,9 @@ def _lines(console: Console) -> Iterator[Callable[[Show], None]]:
     def tick(show: Show) -> None:
         nonlocal told
         for happened in show.report.story[told:]:
-            console.print(escape(f"{_line(happened)}  [{show.workload.rows:,} row writes]"), highlight=False)
+            console.print(
+                escape(f"{_line(happened)}  [{show.workload.rows:,} row writes]"), highlight=False, soft_wrap=True
+            )
             told += 1
 
     yield tick

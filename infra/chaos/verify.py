@@ -147,5 +147,5 @@ def verify_disks(folder: Path, scene: Scene) -> list[Verdict]:
         Verdict(
             "logs agree: one term and content an index, times in order (V1, V3)", f"{entries:,} entries", tuple(wrong)
         ),
-        Verdict("no file is left that nobody names (V8)", f"{len(scene.servers)} disks", tuple(lost)),
+        Verdict("every byte of every disk is whole and somebody's (V8)", f"{len(scene.servers)} disks", tuple(lost)),
     ]

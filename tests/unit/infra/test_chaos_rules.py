@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from rich.console import Console
 
 from nyala.infra.chaos import Event, Kind, Pace, Report, Verdict, aim, draw
 from nyala.infra.chaos.book import FRESH, TOGGLES, Book, Rows, compare, dangling, link_of, text_of
 from nyala.infra.chaos.disks import Logged, judge_logs, leftovers
 from nyala.infra.chaos.scene import Scene, ServerScene, TabletScene, trouble
 from nyala.infra.chaos.schedule import TAKES_AWAY
+from nyala.infra.chaos.show import picture
 from nyala.infra.chaos.verify import at_rest
 from nyala.infra.chaos.watch import Witness
 from nyala.replica.base import DataState, OpId
 from nyala.replica.rpc import pb
+from nyala.replica.tools import KINDS, format_root
 
 NAMES = ("server-1", "server-2", "server-3", "server-4", "server-5")
 
@@ -203,14 +207,27 @@ def test_logs_that_differ_have_gaps_or_go_back_in_time_are_found() -> None:
 
 
 def test_leftovers_of_a_disk_are_named(tmp_path: Path) -> None:
-    """Goal: V8. Method: an empty server; then a block, a log and a temporary file that nobody knows."""
-    for folder in ("data", "wals", "consensus-meta", "tablet-meta"):
-        (tmp_path / folder).mkdir()
+    """Goal: V8. Method: an empty server; then a block that no superblock names, a log of no tablet, a foreign file."""
+    format_root(tmp_path, kind=KINDS["tablet-server"])
     assert leftovers(tmp_path) == []
-    (tmp_path / "data" / "7").touch()
-    (tmp_path / "wals" / "gone").mkdir()
-    (tmp_path / "tablet-meta" / "x.tmp").touch()
-    assert len(leftovers(tmp_path)) >= 3
+    for path in ("data/00000007.block", "wals/gone/wal-1", "some.tmp"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).touch()
+        assert path.split("/")[1 if path.startswith("wals") else -1] in " ".join(leftovers(tmp_path))
+
+
+def test_picture_shows_who_has_what_in_which_role() -> None:
+    """Goal: what people see is what is. Method: a leader, half a copy, a tombstone, a paused server, a silent one."""
+    copying = status(4, "NON_PARTICIPANT", data_state=int(DataState.COPYING))
+    gone = status(5, "NON_PARTICIPANT", data_state=int(DataState.DELETED))
+    job = pb.CopyJob(tablet_id="tablet-a", target_uuid="u4", phase="COPY.2", bytes_done=3, bytes_total=4)
+    seen = scene({"server-4": copying, "server-5": gone}, away="server-2", copies=(job,))
+    del seen.tablets[0].statuses["server-3"]  # type: ignore[attr-defined]
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(picture(seen))
+    lines = {line.split()[1]: line for line in console.export_text().splitlines() if "server-" in line}
+    assert "leader" in lines["server-1"] and "paused" in lines["server-2"] and "?" in lines["server-3"]
+    assert "copying 75 %" in lines["server-4"] and "tombstone" in lines["server-5"]
 
 
 def test_report_without_verdicts_or_with_a_wrong_one_is_not_ok() -> None:
