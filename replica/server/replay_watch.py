@@ -3,7 +3,8 @@
 A marker file says which entries are being applied. It is written without a sync: what the kernel has outlives the
 process, and after a power loss an older or no marker only means that counting begins anew. The next start finds the
 entries under which the server died, applies those one at a time and no other tablet's meanwhile, so that the second
-death names the entry; the third start leaves that one replica offline and serves the others.
+death names the entry; the third start leaves that one replica offline and serves the others. What is suspected is never
+more than MARKED_TOGETHER_MAX entries, for most deaths during a replay are nobody's fault.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from nyala.schemas import frame, unframe
 
 _log = logging.getLogger("nyala.server")
 FOLDER = "replay"
+MARKED_TOGETHER_MAX = 64
+"""Entries under one mark. More would make a replay a little cheaper, and the next one very long after a kill -9 that no
+entry is to blame for: whatever the mark covered is applied one by one, and the tablet serves nobody meanwhile."""
 
 
 def marker_path(tablet_id: str) -> str:
@@ -198,12 +202,12 @@ class _Watched:
         self._machine.close()
 
     def _parts(self, entries: Sequence[Entry]) -> list[list[Entry]]:
-        """Suspect entries alone, the others together."""
+        """Suspect entries alone, the others together, up to the bound."""
         parts: list[list[Entry]] = []
         together = False
         for entry in entries:
             alone = self._marker.suspect_first <= entry.opid.index <= self._marker.suspect_last
-            if together and not alone:
+            if together and not alone and len(parts[-1]) < MARKED_TOGETHER_MAX:
                 parts[-1].append(entry)
             else:
                 parts.append([entry])

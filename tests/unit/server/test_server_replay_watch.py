@@ -93,6 +93,32 @@ def test_second_death_at_one_entry_leaves_only_that_replica_offline() -> None:
     assert machine.calls == [[i] for i in range(1, 7)] and not disk.exists(marker_path("b"))
 
 
+def test_death_in_a_long_replay_makes_few_entries_suspect() -> None:
+    """Goal: a server killed while it starts, as machines are, is back soon; entry by entry it would take a minute.
+    Method: a thousand entries in one call, a death in their midst: the second start applies few of them alone, the
+    entry that killed among them, and a second death there still leaves the replica offline."""
+    disk = new_disk()
+    last, count = OpId(1, 1000), 1000
+    entries = [write_entry(i, [i], "v", 1) for i in range(1, count + 1)]
+
+    def begin() -> tuple[Any, Recorder]:
+        watch, machine = ReplayWatch(disk), Recorder()
+        watch.settle()
+        return watch.watch(machine, "a", wal_generation=0, last=last, passed=lambda: watch.forget("a")), machine
+
+    for _ in range(2):
+        watched, machine = begin()
+        disk.arm("replay.a.500")
+        with pytest.raises(SimCrash):
+            watched.apply(entries)
+        disk.restart()
+    alone = [call[0] for call in machine.calls if len(call) == 1]
+    assert alone == list(range(alone[0], 500)) and len(alone) < 100
+    assert all(len(call) < 100 for call in machine.calls)
+    with pytest.raises(Corruption, match="index=500"):
+        begin()
+
+
 def test_deaths_elsewhere_are_not_counted() -> None:
     """Goal: only two deaths at the same entry of the same log count. Method: a death at another index, one between two
     entries, one of an earlier copy's log, one whose mark a power loss tore: the replica starts each time."""
