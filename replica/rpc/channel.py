@@ -24,7 +24,10 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
 )
 
 COPY_CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
-    *CHANNEL_OPTIONS,
+    *(option for option in CHANNEL_OPTIONS if option[0] != "grpc.min_reconnect_backoff_ms"),
+    # gRPC also gives a connection so long to come about. A copy has only one and asks for it once: a busy source may
+    # take a while, a dead one refuses at once.
+    ("grpc.min_reconnect_backoff_ms", 5_000),
     # A copy moves megabytes one way. With gRPC's own sizes (frames of 16 KiB, reads of 8 KiB that grow slowly) a byte
     # costs more than half as much CPU again. The window, per file that is fetched, bounds what waits in memory here.
     ("grpc.http2.max_frame_size", 1 << 20),

@@ -26,15 +26,32 @@ def parse(arguments: Sequence[str]) -> ServerOptions:
     parser.add_argument("--parent-fd", type=int, default=-1, help="pipe whose end means: stop")
     parser.add_argument("--location", default="", help="where this server stands, as /zone/rack")
     parser.add_argument("--metrics-port", type=int, default=-1, help="Prometheus metrics; 0 takes a free port")
-    parser.add_argument("--copy-rate-bytes-per-s", type=int, default=0, help="limit of one copy's download; 0: none")
-    parser.add_argument("--memory-soft-bytes", type=int, default=ServerOptions(root="-").memory_soft_bytes)
-    parser.add_argument("--log-retain-bytes", type=int, default=ServerOptions(root="-").log_retain_bytes)
-    parser.add_argument("--log-retain-entries", type=int, default=ServerOptions(root="-").log_retain_entries)
+    usual = ServerOptions(root="-")
+    parser.add_argument(
+        "--copy-jobs-max", type=int, default=usual.copy_jobs_max, help="tablet copies into this server at once"
+    )
+    parser.add_argument(
+        "--copy-rate-bytes-per-s",
+        type=int,
+        default=usual.copy_rate_bytes_per_s,
+        help="limit of all tablet copies into and out of this server together; 0: none",
+    )
+    parser.add_argument(
+        "--copy-busy-rate-bytes-per-s",
+        type=int,
+        default=usual.copy_busy_rate_bytes_per_s,
+        help="the same while clients write to this server, and for a second after; 0: no other limit",
+    )
+    parser.add_argument("--memory-soft-bytes", type=int, default=usual.memory_soft_bytes)
+    parser.add_argument("--log-retain-bytes", type=int, default=usual.log_retain_bytes)
+    parser.add_argument("--log-retain-entries", type=int, default=usual.log_retain_entries)
     parser.add_argument(
         "--unsafe-no-wal-sync", action="store_true", help="unsafe: a power loss forgets acknowledged writes"
     )
     given = parser.parse_args(arguments)
     try:
+        if min(given.copy_rate_bytes_per_s, given.copy_busy_rate_bytes_per_s) < 0 or given.copy_jobs_max < 1:
+            raise ValueError("limits of tablet copies: a rate is 0 or more, and at least one copy may run")
         masters = tuple(Address.parse(m.strip()) for m in given.masters.split(",") if m.strip())
         host, colon, port = given.listen.rpartition(":")
         if not colon or not host or not port.isdigit():
@@ -51,7 +68,9 @@ def parse(arguments: Sequence[str]) -> ServerOptions:
         parent_fd=given.parent_fd,
         location=given.location,
         metrics_port=given.metrics_port,
+        copy_jobs_max=given.copy_jobs_max,
         copy_rate_bytes_per_s=given.copy_rate_bytes_per_s,
+        copy_busy_rate_bytes_per_s=given.copy_busy_rate_bytes_per_s,
         memory_soft_bytes=given.memory_soft_bytes,
         log_retain_bytes=given.log_retain_bytes,
         log_retain_entries=given.log_retain_entries,

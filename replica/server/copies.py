@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -48,26 +47,6 @@ START_TIMEOUT_S = 5.0
 CANCEL_TIMEOUT_S = 20.0
 BACKOFF_FIRST_S = 0.3
 BACKOFF_MAX_S = 10.0
-
-
-class Pace:
-    """Holds one job to a rate; a cancel ends every wait. Concurrency: any thread of the job."""
-
-    def __init__(self, bytes_per_s: int, cancelled: threading.Event) -> None:
-        self._bytes_per_s = bytes_per_s
-        self._cancelled = cancelled
-        self._free_at = time.monotonic()
-        self._lock = threading.Lock()
-
-    def __call__(self, length_bytes: int) -> None:
-        if not self._bytes_per_s:
-            return
-        with self._lock:
-            now = time.monotonic()
-            self._free_at = max(self._free_at, now) + length_bytes / self._bytes_per_s
-            wait = self._free_at - now
-        if wait > 0:
-            self._cancelled.wait(wait)
 
 
 class CopyJobs:
@@ -236,6 +215,11 @@ class CopyJobs:
                 else:
                     hosted.cmeta = ConsensusMeta.adopt(manager.disk, job.tablet_id, manager.uuid, remote)
 
+        def pace(length_bytes: int) -> None:
+            ticket = manager.copy_rate.ticket(length_bytes)
+            while (pause_s := manager.copy_rate.pause_s(ticket)) and not job.cancelled.wait(pause_s):
+                pass
+
         job.source = source = self._make_source(job.source_uuid, addresses)
         try:
             FollowerCopy(
@@ -248,7 +232,7 @@ class CopyJobs:
                 clear=clear,
                 streams=manager.options.copy_streams,
                 merge=merge,
-                pace=Pace(manager.options.copy_rate_bytes_per_s, job.cancelled),
+                pace=pace,
                 cancelled=job.cancelled.is_set,
                 progress=job.progress,
             ).run()

@@ -137,7 +137,7 @@ class CopyServicer(pb_grpc.CopyServiceServicer):  # type: ignore[misc]
 
     async def Fetch(self, request: Any, context: Any) -> AsyncIterator[bytes]:
         """Serialised chunks of one file, each with its CRC-32C; the next is read while one is sent."""
-        loop, sessions = asyncio.get_running_loop(), self._manager.sessions
+        loop, sessions, rate = asyncio.get_running_loop(), self._manager.sessions, self._manager.copy_rate
         try:
             check_name(request.dest_uuid, self._manager.uuid)
             session = sessions.get(request.session_id)
@@ -156,6 +156,9 @@ class CopyServicer(pb_grpc.CopyServiceServicer):  # type: ignore[misc]
                 pending = loop.run_in_executor(self._pool, following)
                 # If the caller goes away, nobody asks for the chunk that is being read ahead, nor for its refusal.
                 pending.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+                ticket = rate.ticket(len(chunk))
+                while pause_s := rate.pause_s(ticket):  # noqa: ASYNC110 - only time pays for a ticket
+                    await asyncio.sleep(pause_s)
                 yield chunk
         except ReplicaError as error:
             if isinstance(error, Corruption):

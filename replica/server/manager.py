@@ -17,6 +17,7 @@ from nyala.replica.base import (
     DataState,
     Disk,
     DiskFailure,
+    EntryKind,
     HybridClock,
     InvariantViolation,
     Member,
@@ -26,9 +27,10 @@ from nyala.replica.base import (
     ReplicaError,
 )
 from nyala.replica.copy import SourceSessions
-from nyala.replica.raft import Message, RaftOptions
+from nyala.replica.raft import AppendEntries, Message, RaftOptions
 from nyala.replica.tablet import Superblock
 
+from .copy_rate import CopyRate
 from .ending import Endings
 from .hosted import HostedTablet
 from .lanes import Lane, LoopPost, drained
@@ -75,6 +77,7 @@ class TabletManager:
         self.hybrid_clock = hybrid_clock
         self.tablets: dict[str, HostedTablet] = {}
         self.sessions = SourceSessions(clock)
+        self.copy_rate = CopyRate(clock, options.copy_rate_bytes_per_s, options.copy_busy_rate_bytes_per_s)
         self.replays = ReplayWatch(disk)
         self.changed: set[str] = set()
         """Tablets to report to the masters; the heartbeat empties it."""
@@ -198,6 +201,8 @@ class TabletManager:
         hosted = self.tablets.get(tablet_id)
         if hosted is not None and hosted.replica is not None:
             # Also while a copy job has not yet cleared it: one promise-keeper per tablet, the replica as long as it is.
+            if isinstance(message, AppendEntries) and message.entries and message.entries[-1].kind is EntryKind.WRITE:
+                self.copy_rate.written()
             hosted.replica.step(message)
             return
         if hosted is not None and hosted.opening:

@@ -37,9 +37,11 @@ class ServerOptions:
     open_threads: int = 4
     copy_jobs_max: int = 2
     copy_streams: int = 4
-    """Files downloaded at once by one copy job; each holds one chunk in memory."""
+    """Files downloaded at once by one copy job; each holds a window and a few chunks in memory."""
     copy_rate_bytes_per_s: int = 0
-    """Upper bound of one copy job's download; 0: none."""
+    """Upper bound of all copies into and out of this server together; 0: none."""
+    copy_busy_rate_bytes_per_s: int = 32 << 20
+    """The same while clients write to this server's replicas, and until a second after; 0: they do not matter."""
     maintenance_ms: int = 250
     memory_soft_bytes: int = limits.SERVER_MEMORY_SOFT_BYTES
     log_cache_bytes: int = 8 << 20
@@ -57,4 +59,6 @@ class ServerOptions:
         check(self.heartbeat_ms >= self.tick_ms, "heartbeats are sent on ticks", heartbeat_ms=self.heartbeat_ms)
         for name in ("heavy_threads", "scan_threads", "open_threads", "copy_jobs_max", "copy_streams"):
             check(getattr(self, name) > 0, "a pool needs a thread", option=name)
+        for name in ("copy_rate_bytes_per_s", "copy_busy_rate_bytes_per_s"):
+            check(getattr(self, name) >= 0, "a rate is not negative", option=name)
         check(self.memory_soft_bytes > 0, "memory must be bounded", memory_soft_bytes=self.memory_soft_bytes)

@@ -110,7 +110,8 @@ class TabletServer:
         memory = MemoryGuard(options.memory_soft_bytes, lambda: manager.memory_bytes)
         maintenance = Maintenance(manager, memory)
         scans = Scans(self._hybrid_clock, options.scan_threads, LeaderTime(channels).ask)
-        writes = Writes(uuid, memory, ThreadPoolExecutor(2, thread_name_prefix="validate"), scans.observe)
+        validate = ThreadPoolExecutor(2, thread_name_prefix="validate")
+        writes = Writes(uuid, memory, validate, scans.observe, manager.copy_rate.written)
         service = TabletServicer(
             manager=manager,
             writes=writes,

@@ -28,13 +28,22 @@ class Writes:
     """
 
     def __init__(
-        self, uuid: str, memory: MemoryGuard, pool: ThreadPoolExecutor, observe: Callable[[int], None]
+        self,
+        uuid: str,
+        memory: MemoryGuard,
+        pool: ThreadPoolExecutor,
+        observe: Callable[[int], None],
+        written: Callable[[], None],
     ) -> None:
-        """`observe(hybrid time)`: let the clock run ahead of what a caller has seen; Refused for the far future."""
+        """`observe(hybrid time)`: let the clock run ahead of what a caller has seen; Refused for the far future.
+
+        `written()` is called for each write that is taken: what can wait may make room for it.
+        """
         self._uuid = uuid
         self._memory = memory
         self._pool = pool
         self._observe = observe
+        self._written = written
         self.batches = 0
         self.rows = 0
         self.validating_bytes = 0
@@ -49,6 +58,7 @@ class Writes:
                 raise Refused(Code.NOT_LEADER, "writes go to the leader", detail=replica.leader_uuid or "")
             self._observe(request.propagated_time)
             self._memory.admit(len(request.payload) + self.validating_bytes)
+            self._written()
             result = await self._replicate(hosted, replica, tablet, request)
         except Refused as error:
             raise with_leader_hint(error, replica.active_config) from error
