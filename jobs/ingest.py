@@ -13,7 +13,6 @@ import threading
 from nyala.pipeline import (
     DecisionsOptions,
     IngestOptions,
-    KafkaSecurity,
     Progress,
     QueryInterrupted,
     QueryRefused,
@@ -21,6 +20,7 @@ from nyala.pipeline import (
     end_in_order,
     kafka_options,
     run_ingest,
+    security_of,
     spark_session,
 )
 from nyala.replica.base import ReplicaError
@@ -61,7 +61,7 @@ def decisions_options(given: argparse.Namespace, ingest: IngestOptions) -> Decis
         checkpoint=given.decisions_checkpoint,
         topic_prefix=given.topic_prefix,
         kafka_timeout_s=ingest.kafka_timeout_s,
-        kafka=KafkaSecurity.of(ingest.kafka).spark(),
+        kafka=security_of(ingest.kafka).spark(),
     )
 
 

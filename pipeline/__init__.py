@@ -3,6 +3,8 @@
 Nothing here imports PySpark; queries are handed a SparkSession.
 """
 
+from nyala.replica.base import KafkaSecurity
+
 from .dead_letters import DeadLetter, letter_key
 from .decisions import DecisionsOptions, DecisionsQuery
 from .decode import RowDecoder, WriterSchema
@@ -10,7 +12,7 @@ from .driver import end_in_order
 from .errors import QueryInterrupted, QueryRefused
 from .framing import Framing
 from .ingest import IngestOptions, IngestQuery
-from .kafka_security import KafkaSecurity, kafka_options
+from .kafka_security import kafka_options, security_of
 from .lease import release_run
 from .letters import Letter, LettersUnreadable, iterate_letters, read_letters, replay_letters
 from .progress import Progress
@@ -60,6 +62,7 @@ __all__ = [
     "row_schema_json",
     "run_ingest",
     "run_with_restarts",
+    "security_of",
     "spark_session",
     "submit_command",
     "submit_environment",

@@ -14,11 +14,10 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
 from nyala import schemas
-from nyala.replica.base import RowCode
+from nyala.replica.base import PLAINTEXT, KafkaSecurity, RowCode
 from nyala.replica.rows import SourceKey
 
 from .errors import QueryInterrupted, TaskFailed
-from .kafka_security import PLAINTEXT, KafkaSecurity
 from .patience import CLOSE_TIMEOUT_S, KAFKA_TIMEOUT_S, check_reachable, producer_options
 
 LETTER_BYTES_MAX = 32 << 20

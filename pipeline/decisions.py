@@ -21,7 +21,7 @@ from nyala.replica.client import Client, parse_masters
 from nyala.replica.steer import Outcome, Result, execute
 
 from .errors import QueryInterrupted, QueryRefused, of_refusal, of_spark
-from .kafka_security import KafkaSecurity
+from .kafka_security import security_of
 from .patience import CLOSE_TIMEOUT_S, KAFKA_TIMEOUT_S, check_reachable, producer_options, spark_options
 from .session import raise_if_ended, stop_query
 from .topics import Topics
@@ -53,7 +53,7 @@ class DecisionsOptions:
 
     def __post_init__(self) -> None:
         check(bool(self.masters and self.bootstrap and self.checkpoint), "masters, bootstrap and checkpoint are needed")
-        KafkaSecurity.of(self.kafka)
+        security_of(self.kafka)
 
     @property
     def decisions_topic(self) -> str:
@@ -115,7 +115,7 @@ class DecisionsQuery:
         self._report = report
         self._query: Any = None
         self._failure: BaseException | None = None
-        self._security = KafkaSecurity.of(options.kafka)
+        self._security = security_of(options.kafka)
         self._client = Client(parse_masters(options.masters))
         self._producer: Any = None
 

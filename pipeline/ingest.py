@@ -22,7 +22,7 @@ from nyala.replica.rpc import pb, source_to_pb
 from .checkpoint import Checkpoint
 from .dead_letters import LETTERS_TOPIC
 from .errors import UNKNOWN_TOPIC, QueryInterrupted, QueryRefused, of_refusal, of_spark
-from .kafka_security import KafkaSecurity
+from .kafka_security import security_of
 from .lease import SourceLease
 from .owner import new_owner_run
 from .patience import KAFKA_TIMEOUT_S, spark_options
@@ -92,7 +92,7 @@ class IngestOptions:
                 f"{limits.LEDGER_ERROR_RUNS_MAX}: a tablet remembers why rows failed until their micro-batch is over"
             )
         check(self.owner_wait_s == 0 or self.owner_wait_s > self.lease_s, "owner_wait_s is 0 or longer than a lease")
-        KafkaSecurity.of(self.kafka)
+        security_of(self.kafka)
         for name in self.kafka:
             if name.lower() in RESERVED_KAFKA_OPTIONS:
                 raise QueryRefused(
@@ -112,7 +112,7 @@ class IngestQuery:
         self._options = options
         self._report = report
         self._client = Client(parse_masters(options.masters))
-        self._security = KafkaSecurity.of(options.kafka)
+        self._security = security_of(options.kafka)
         self._topics = Topics(options.bootstrap, options.kafka_timeout_s, self._security)
         self._failure: BaseException | None = None
         self._query: Any = None

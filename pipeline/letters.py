@@ -16,10 +16,10 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
 from nyala import schemas
+from nyala.replica.base import PLAINTEXT, KafkaSecurity
 from nyala.replica.rows import SourceKey
 
 from .dead_letters import LETTER_BYTES_MAX, letter_key
-from .kafka_security import PLAINTEXT, KafkaSecurity
 from .patience import KAFKA_TIMEOUT_S, check_reachable, client_options, producer_options
 from .row_schema import OP_HEADER
 from .topics import dead_letter_topic

@@ -14,6 +14,7 @@ from typing import Any
 import fastavro
 
 from nyala import schemas
+from nyala.replica.base import PLAINTEXT, KafkaSecurity
 from nyala.replica.rows import RowOp, TableSchema
 
 from .framing import Framing, wrap
@@ -34,7 +35,7 @@ class RowPublisher:
     """Publishes rows of one table to one topic. Nothing counts as published before `flush` returned.
 
     `columns` other than the key's make partial updates; `writer_json` overrides the derived writer schema, which the
-    catalog must know (`client.add_writer_schema`). Concurrency: one thread.
+    catalog must know (`client.add_writer_schema`); `security` says how to log in to Kafka. Concurrency: one thread.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class RowPublisher:
         writer_json: str = "",
         registry_id: int = 0,
         bulk: bool = False,
+        security: KafkaSecurity = PLAINTEXT,
     ) -> None:
         self.writer_json = writer_json or row_schema_json(schema, columns)
         self._topic = topic
@@ -55,7 +57,7 @@ class RowPublisher:
         self._key = schemas.parse_json(key_schema_json(schema))
         self._prefix = wrap(framing, b"", fingerprint=schemas.fingerprint64(self._writer), registry_id=registry_id)
         self._has_op = any(f["name"] == OP_FIELD and not schema.has(OP_FIELD) for f in self._writer["fields"])
-        self._sink: _KafkaSink | _BulkSink = _BulkSink(bootstrap) if bulk else _KafkaSink(bootstrap)
+        self._sink: _KafkaSink | _BulkSink = (_BulkSink if bulk else _KafkaSink)(bootstrap, security)
 
     def publish(self, row: Mapping[str, object], op: RowOp = RowOp.UPSERT) -> None:
         """Queue one row event; ValueError if the row does not fit the writer schema."""
@@ -114,12 +116,17 @@ class _Failures:
 
 
 class _KafkaSink:
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, security: KafkaSecurity) -> None:
         from kafka import KafkaProducer
 
         self._failures = _Failures()
         self._producer = KafkaProducer(
-            bootstrap_servers=bootstrap, acks="all", enable_idempotence=True, linger_ms=5, batch_size=1 << 17
+            bootstrap_servers=bootstrap,
+            acks="all",
+            enable_idempotence=True,
+            linger_ms=5,
+            batch_size=1 << 17,
+            **security.python(),
         )
 
     def send(self, topic: str, key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes]]) -> None:
@@ -134,7 +141,7 @@ class _KafkaSink:
 
 
 class _BulkSink:
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, security: KafkaSecurity) -> None:
         try:
             from confluent_kafka import Producer
         except ImportError as error:
@@ -152,6 +159,7 @@ class _BulkSink:
                 "queue.buffering.max.messages": 200_000,
                 "queue.buffering.max.kbytes": 128 << 10,
                 "log_level": 2,
+                **security.librdkafka(),
             }
         )
 

@@ -21,7 +21,7 @@ from nyala.replica.base import check, new_uuid
 from nyala.replica.policy import Caps, ClusterView, Move, MoveKind, plan_rebalance, skew, view_of_reports
 
 from .errors import QueryInterrupted, QueryRefused, of_spark
-from .kafka_security import KafkaSecurity
+from .kafka_security import security_of
 from .patience import CLOSE_TIMEOUT_S, KAFKA_TIMEOUT_S, check_reachable, client_options, producer_options, spark_options
 from .topics import Topics
 
@@ -51,7 +51,7 @@ class RebalanceOptions:
 
     def __post_init__(self) -> None:
         check(self.deadline_s > 0, "deadline_s is positive")
-        KafkaSecurity.of(self.kafka)
+        security_of(self.kafka)
 
     @property
     def caps(self) -> Caps:
@@ -90,7 +90,7 @@ class Rebalancer:
     def __init__(self, spark: Any, options: RebalanceOptions) -> None:
         self._spark = spark
         self._options = options
-        self._security = KafkaSecurity.of(options.kafka)
+        self._security = security_of(options.kafka)
 
     def reports(self) -> list[dict[str, Any]]:
         """The newest report of each tablet and server. A key stays in one Kafka partition, so no shuffle is needed.

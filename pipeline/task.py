@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from nyala.replica.base import RowCode, limits
+from nyala.replica.base import PLAINTEXT, KafkaSecurity, RowCode, limits
 from nyala.replica.client import TableHandle
 from nyala.replica.rows import RowError, SourceKey
 
@@ -19,7 +19,6 @@ from .dead_letters import DeadLetter, DeadLetterSink, Origin
 from .decode import RowDecoder, WriterSchema
 from .errors import TaskFailed
 from .framing import Framing
-from .kafka_security import PLAINTEXT, KafkaSecurity
 from .patience import KAFKA_TIMEOUT_S
 from .row_schema import OP_HEADER
 from .sender import Sender, Writer

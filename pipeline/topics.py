@@ -17,8 +17,9 @@ from kafka.errors import (
     for_code,
 )
 
+from nyala.replica.base import PLAINTEXT, KafkaSecurity
+
 from .errors import QueryInterrupted, QueryRefused
-from .kafka_security import PLAINTEXT, KafkaSecurity
 from .patience import KAFKA_TIMEOUT_S, check_reachable, client_options
 
 UNKNOWN_FOR_S = 2.0

@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 from functools import lru_cache
 
+from nyala.replica.base import PLAINTEXT, KafkaSecurity
 from nyala.replica.client import Client, ClientOptions, parse_masters
 
 from .dead_letters import DeadLetterSink
-from .kafka_security import PLAINTEXT, KafkaSecurity
 from .patience import KAFKA_TIMEOUT_S
 
 

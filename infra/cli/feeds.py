@@ -12,7 +12,7 @@ from nyala.replica.client import WriterSchemaInfo
 from nyala.schemas import fingerprint64, parse_json
 
 from .context import Json, Masters, client, kafka_of, print_json, print_table
-from .letters import Kafka, KafkaProperties, security_of
+from .letters import Kafka, KafkaProperties, login_of
 
 topic_app = typer.Typer(help="the Kafka topic that feeds a table", no_args_is_help=True)
 schema_app = typer.Typer(help="Avro schemas of a table's row events", no_args_is_help=True)
@@ -42,7 +42,7 @@ def create_topic(
     """Create the topic that a table's source declares. One that is there is left as it is."""
     with client(masters) as connected:
         topic = connected.get_table(table).source.topic
-    made = make_topic(kafka_of(kafka), topic, partitions, security_of(kafka_properties))
+    made = make_topic(kafka_of(kafka), topic, partitions, login_of(kafka_properties))
     typer.echo(f"topic {topic} has {made} partitions")
 
 

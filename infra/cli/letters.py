@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from nyala.pipeline import KafkaSecurity, Letter, iterate_letters, kafka_options, replay_letters
+from nyala.pipeline import KafkaSecurity, Letter, iterate_letters, kafka_options, replay_letters, security_of
 
 from .context import Json, console, kafka_of, print_table
 
@@ -24,13 +24,13 @@ ROWS_SHOWN = 50
 
 
 def _chosen(kafka: str, properties: str, table: str, reason: str) -> Iterator[Letter]:
-    letters = iterate_letters(kafka_of(kafka), table, security=security_of(properties))
+    letters = iterate_letters(kafka_of(kafka), table, security=login_of(properties))
     return (one for one in letters if not reason or one.record["reason"] == reason.upper())
 
 
-def security_of(properties: str) -> KafkaSecurity:
+def login_of(properties: str) -> KafkaSecurity:
     """How to log in to Kafka, by a file of properties; none: in plaintext."""
-    return KafkaSecurity.of(kafka_options([], properties))
+    return security_of(kafka_options([], properties))
 
 
 def _shown(value: Any) -> Any:
@@ -105,5 +105,5 @@ def replay(
         raise typer.Exit(1)
     # Those that come back as new letters meanwhile are not among the first `count`.
     letters = islice((one for one in _chosen(kafka, kafka_properties, table, reason) if not one.foreign), count)
-    published = replay_letters(kafka_of(kafka), letters, to, security=security_of(kafka_properties))
+    published = replay_letters(kafka_of(kafka), letters, to, security=login_of(kafka_properties))
     typer.echo(f"published {published} records")

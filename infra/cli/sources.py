@@ -10,7 +10,7 @@ from nyala.pipeline import QueryInterrupted, QueryRefused, Topics, release_run
 from nyala.replica.rows import SourceKey
 
 from .context import Json, Masters, client, kafka_of, print_json, print_table
-from .letters import Kafka, KafkaProperties, security_of
+from .letters import Kafka, KafkaProperties, login_of
 
 app = typer.Typer(help="source positions: what of Kafka is in the tables", no_args_is_help=True)
 _FIELDS = ("table", "topic", "generation", "start", "done", "owner_run", "owner_deadline_us")
@@ -122,7 +122,7 @@ def _target(position: Any, to: str, kafka: str, properties: str, *, current: boo
     old = SourceKey(position.source.cluster_id, position.source.topic_id, position.source.kafka_partition)
     if to.isdigit() and not current:
         return old, int(to)
-    topics = Topics(kafka_of(kafka), security=security_of(properties))
+    topics = Topics(kafka_of(kafka), security=login_of(properties))
     try:
         now = topics.identity(position.topic)
         if old.kafka_partition >= now.partitions:

@@ -16,7 +16,7 @@ from nyala.replica.client import TableHandle
 from . import feeds
 from .context import Json, Masters, cluster, local_kafka, print_json, print_table
 from .feeds import PARTITIONS, Partitions
-from .letters import Kafka, KafkaProperties, security_of
+from .letters import Kafka, KafkaProperties, login_of
 
 app = typer.Typer(help="create, look at and drop tables", no_args_is_help=True)
 ROWS_SHOWN = 20
@@ -76,7 +76,7 @@ def create(
         typer.echo(f"topic {fed} feeds it once it is there: `nyala topic create {name} --kafka host:port`", err=True)
         return
     try:
-        made_partitions = feeds.make_topic(bootstrap, fed, partitions, security_of(kafka_properties))
+        made_partitions = feeds.make_topic(bootstrap, fed, partitions, login_of(kafka_properties))
     except (QueryRefused, QueryInterrupted) as error:
         typer.echo(f"nyala: the table is there, its topic {fed} is not: {error}; `nyala topic create {name}`", err=True)
         raise typer.Exit(1) from error

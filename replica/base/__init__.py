@@ -6,6 +6,7 @@ from .crash_points import CRASH_EXIT_CODE, CrashPoints
 from .errors import Applied, Code, Corruption, DiskFailure, InvariantViolation, Refused, ReplicaError, RowCode
 from .generation import generation_of, next_generation
 from .ids import ZERO_OPID, Address, DataState, Entry, EntryKind, Member, OpId, RaftConfig, is_uuid, new_uuid
+from .kafka_security import PLAINTEXT, KafkaSecurity
 from .protocols import Clock, Disk, DiskFile, Post, Rng
 from .time import (
     LOGICAL_BITS,
@@ -21,6 +22,7 @@ __all__ = [
     "CRASH_EXIT_CODE",
     "LOGICAL_BITS",
     "MAX_HYBRID_TIME",
+    "PLAINTEXT",
     "ZERO_OPID",
     "Address",
     "Applied",
@@ -36,6 +38,7 @@ __all__ = [
     "EntryKind",
     "HybridClock",
     "InvariantViolation",
+    "KafkaSecurity",
     "Member",
     "OpId",
     "Post",

@@ -8,7 +8,7 @@ import logging
 import os
 import sys
 
-from nyala.replica.base import Address, ReplicaError
+from nyala.replica.base import Address, KafkaSecurity, ReplicaError, kafka_security
 from nyala.replica.disk import raise_open_files_limit
 from nyala.replica.policy import Caps
 
@@ -29,6 +29,7 @@ def _options(argv: list[str]) -> MasterOptions:
     parser.add_argument("--ready-fd", type=int, default=-1)
     parser.add_argument("--parent-fd", type=int, default=-1, help="end when this pipe closes")
     parser.add_argument("--kafka", default="", help="bootstrap servers; empty: no Kafka")
+    parser.add_argument("--kafka-properties", default="", help="file of Java client properties that say how to log in")
     parser.add_argument("--topic-prefix", default="")
     parser.add_argument("--execute-decisions", choices=("master", "none"), default="none")
     parser.add_argument("--server-dead-ms", type=int, default=3_000)
@@ -40,6 +41,9 @@ def _options(argv: list[str]) -> MasterOptions:
     args = vars(parser.parse_args(argv))
     args["peers"] = tuple(Address.parse(a) for a in args["peers"].split(",") if a)
     caps = Caps(moves_max=args.pop("moves_max"), moves_per_server_max=args.pop("moves_per_server_max"))
+    properties = kafka_security.properties_of(args["kafka_properties"]) if args["kafka_properties"] else {}
+    args["kafka_security"] = KafkaSecurity(tuple(sorted(properties.items())))
+    del args["kafka_properties"]
     return MasterOptions(**args, caps=caps)
 
 

@@ -16,7 +16,7 @@ from kafka.admin import NewTopic
 from kafka.errors import KafkaError, TopicAlreadyExistsError
 from kafka.structs import OffsetAndMetadata
 
-from nyala.replica.base import Code
+from nyala.replica.base import PLAINTEXT, Code, KafkaSecurity
 from nyala.schemas import decode, encode
 
 from .outbox import Item, Outbox
@@ -43,8 +43,22 @@ class KafkaLink:
     Concurrency: public methods from any thread; two threads of its own.
     """
 
-    def __init__(self, bootstrap: str, prefix: str, leads: Callable[[], bool], consider: Consider) -> None:
-        self._bootstrap = bootstrap.split(",")
+    def __init__(
+        self,
+        bootstrap: str,
+        prefix: str,
+        leads: Callable[[], bool],
+        consider: Consider,
+        security: KafkaSecurity = PLAINTEXT,
+    ) -> None:
+        self._common: dict[str, Any] = {
+            "bootstrap_servers": bootstrap.split(","),
+            "client_id": "nyala-master",
+            "request_timeout_ms": 5_000,
+            "bootstrap_timeout_ms": 4_000,
+            **security.python(),
+        }
+        """What all clients are given."""
         self._prefix = prefix
         self._leads = leads
         self._consider = consider
@@ -105,14 +119,7 @@ class KafkaLink:
     def _publish(self) -> None:
         self._create_topics()
         producer = KafkaProducer(
-            bootstrap_servers=self._bootstrap,
-            acks="all",
-            linger_ms=5,
-            request_timeout_ms=5_000,
-            delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
-            max_block_ms=5_000,
-            bootstrap_timeout_ms=4_000,
-            client_id="nyala-master",
+            acks="all", linger_ms=5, delivery_timeout_ms=DELIVERY_TIMEOUT_MS, max_block_ms=5_000, **self._common
         )
         try:
             self._outbox.drop_state()
@@ -152,12 +159,7 @@ class KafkaLink:
             raise error
 
     def _create_topics(self) -> None:
-        admin = KafkaAdminClient(
-            bootstrap_servers=self._bootstrap,
-            request_timeout_ms=5_000,
-            bootstrap_timeout_ms=4_000,
-            client_id="nyala-master",
-        )
+        admin = KafkaAdminClient(**self._common)
         try:
             there = set(admin.list_topics())
             for name, partitions in PARTITIONS.items():
@@ -178,16 +180,13 @@ class KafkaLink:
             return
         topic = self._prefix + "proposals"
         consumer = KafkaConsumer(
-            bootstrap_servers=self._bootstrap,
             group_id=f"{self._prefix}nyala-masters",
             enable_auto_commit=False,
             auto_offset_reset="earliest",
-            client_id="nyala-master",
-            request_timeout_ms=5_000,
-            bootstrap_timeout_ms=4_000,
             session_timeout_ms=4_000,
             heartbeat_interval_ms=1_000,
             max_poll_interval_ms=4_500,
+            **self._common,
         )
         try:
             partitions = sorted(consumer.partitions_for_topic(topic) or ())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from nyala.replica.base import Address, check
+from nyala.replica.base import PLAINTEXT, Address, KafkaSecurity, check
 from nyala.replica.policy import Caps
 
 
@@ -26,6 +26,7 @@ class MasterOptions:
     ready_fd: int = -1
     parent_fd: int = -1
     kafka: str = ""
+    kafka_security: KafkaSecurity = PLAINTEXT
     topic_prefix: str = ""
     execute_decisions: str = "none"
     """`master`: this process carries decisions out; `none`: somebody who reads the topic does."""

@@ -53,7 +53,9 @@ class Parts:
         """Publish decisions, reports and outcomes, and answer proposals, whenever Kafka is there."""
         state = self._state
         options = state.options
-        link = KafkaLink(options.kafka, options.topic_prefix, lambda: state.group.is_leader, self._consider)
+        link = KafkaLink(
+            options.kafka, options.topic_prefix, lambda: state.group.is_leader, self._consider, options.kafka_security
+        )
         self._link = link
         reporter = Reporter(state)
         was = {"connection": 0, "term": -1}

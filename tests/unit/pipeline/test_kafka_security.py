@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nyala.pipeline import KafkaSecurity, QueryRefused, kafka_options
+from nyala.pipeline import KafkaSecurity, QueryRefused, kafka_options, security_of
 
 LOGIN = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="nya\\"la" password="s=e;c";'
 PEM = {"kafka.ssl.truststore.type": "PEM", "kafka.ssl.truststore.location": "/ca.pem"}
@@ -36,6 +36,13 @@ def test_login_and_certificates_reach_both_kinds_of_clients() -> None:
         "ssl_check_hostname": True,
         "ssl_cafile": "/ca.pem",
     }
+    assert security.librdkafka() == {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": 'nya"la',
+        "sasl.password": "s=e;c",
+        "ssl.ca.location": "/ca.pem",
+    }
     assert "s=e;c" not in repr(security)
     mutual = {
         "kafka.security.protocol": "SSL",
@@ -45,6 +52,9 @@ def test_login_and_certificates_reach_both_kinds_of_clients() -> None:
     }
     found = KafkaSecurity.of(mutual).python()
     assert (found["ssl_certfile"], found["ssl_keyfile"], found["ssl_check_hostname"]) == ("/me.pem", "/me.pem", False)
+    bulk = KafkaSecurity.of(mutual).librdkafka()
+    assert (bulk["ssl.certificate.location"], bulk["ssl.key.location"]) == ("/me.pem", "/me.pem")
+    assert bulk["ssl.endpoint.identification.algorithm"] == "none"
 
 
 @pytest.mark.parametrize(
@@ -62,7 +72,7 @@ def test_login_and_certificates_reach_both_kinds_of_clients() -> None:
 def test_property_that_python_cannot_follow_is_refused(changed: dict[str, str], says: str) -> None:
     """Goal: no query starts whose dead letters could not log in. Method: one bad property in a good set each."""
     with pytest.raises(QueryRefused, match=says) as refusal:
-        KafkaSecurity.of({**SASL_SSL, **changed})
+        security_of({**SASL_SSL, **changed})
     assert "s=e;c" not in str(refusal.value)
 
 
