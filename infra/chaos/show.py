@@ -74,7 +74,7 @@ def screen(show: Show, options: ChaosOptions) -> Group:
     faults = [*show.workload.faults, *show.watcher.witness.faults]
     passed = time.monotonic() - show.began_s
     numbers = Text.assemble(
-        f"{passed:.0f} of {options.duration_s:.0f} s   ",
+        f"{passed:.0f} s, trouble for {options.duration_s:.0f} s   ",
         (f"{show.workload.rows:,}", "bold"),
         " row writes acknowledged   ",
         (f"{show.workload.reader.reads}", "bold"),

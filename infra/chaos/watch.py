@@ -11,15 +11,17 @@ FAULTS_SHOWN = 10
 
 
 class Witness:
-    """What successive scenes must not contradict: one leader in each term, terms that never fall under one identity.
+    """What successive scenes must not contradict: one leader in each term, and no identity below a term that it led.
 
-    Two servers that sent entries of one tablet in one term would both have shown themselves as its leader.
+    Two servers that sent entries of one tablet in one term would both have shown themselves as its leader. Who leads
+    has its term on disk; a follower may show one that it has not promised yet, and forget it with its process.
     """
 
     def __init__(self) -> None:
         self.looks = 0
         self.leaders: dict[tuple[str, int], str] = {}
-        self.terms: dict[tuple[str, str], int] = {}
+        self.led: dict[tuple[str, str], int] = {}
+        """(tablet, identity) -> highest term in which it was seen to lead."""
         self.faults: list[str] = []
 
     def look(self, scene: Scene) -> None:
@@ -27,17 +29,14 @@ class Witness:
         self.looks += 1
         for tablet in scene.tablets:
             for name, status in sorted(tablet.statuses.items()):
-                self._term(tablet.tablet_id, name, status.uuid, status.term)
+                led = self.led.get((tablet.tablet_id, status.uuid), 0)
+                if status.term < led:
+                    self._fault(f"{name} ({status.uuid}) led {tablet.tablet_id} in term {led}, now knows {status.term}")
                 if status.role == "LEADER":
+                    self.led[tablet.tablet_id, status.uuid] = max(led, status.term)
                     first = self.leaders.setdefault((tablet.tablet_id, status.term), status.uuid)
                     if first != status.uuid:
                         self._fault(f"two leaders of {tablet.tablet_id} in term {status.term}: {first}, {status.uuid}")
-
-    def _term(self, tablet_id: str, name: str, uuid: str, term: int) -> None:
-        highest = self.terms.get((tablet_id, uuid), 0)
-        if term < highest:
-            self._fault(f"{name} ({uuid}) knew term {highest} of {tablet_id}, now {term}")
-        self.terms[tablet_id, uuid] = max(term, highest)
 
     def _fault(self, text: str) -> None:
         if len(self.faults) < FAULTS_SHOWN and text not in self.faults:

@@ -60,7 +60,11 @@ def demo(
 def _chaos(folder: Path | None, minutes: float, seed: int, as_json: bool) -> None:
     """The run of one seed; its folder stays if something was wrong. Exit status 1 then."""
     place = folder or Path(tempfile.mkdtemp(prefix="nyala-chaos-"))
-    report = perform(place, ChaosOptions(seed=seed, duration_s=minutes * 60), console, quiet=as_json)
+    try:
+        report = perform(place, ChaosOptions(seed=seed, duration_s=minutes * 60), console, quiet=as_json)
+    except (StackError, ReplicaError):
+        typer.echo(f"nyala: seed {seed} came to no verdict; everything is kept in {place}", err=True)
+        raise
     if as_json:
         print_json(report.json())
     if not report.ok:

@@ -92,7 +92,7 @@ def test_driver_killed_twice_under_load_every_event_counts_once(road: Road, monk
     with Driver.of_lane(lane, *small) as third:
         third.wait_records(2000)
         events = load.finish()
-        wait_until(lambda: sum(lane.position(p).done for p in (0, 1)) == events, "every event is done", 60)
+        wait_until(lambda: sum(lane.position(p).done for p in (0, 1)) == events, "every event is done", 120)
         assert third.total("replayed") > 0, "the micro-batch of the second driver was applied, and not committed"
     assert lane.rows() == load.rows
     letters = lane.letters()

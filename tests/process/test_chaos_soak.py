@@ -23,11 +23,12 @@ def test_soak_of_every_kind_of_trouble_ends_with_every_row_right_and_nothing_lef
     `test_chaos_rules.py` shows to notice planted faults; a red run says its seed and keeps its folder."""
     last: deque[Show] = deque(maxlen=1)
     pace = Pace(gap_s=(1.0, 3.0), hold_s=(1.0, 3.0), away_s=(7.0, 9.0))
+    print(f"again: NYALA_SOAK_SEED={SEED}; logs and data are in {tmp_path}")
     report = Chaos(tmp_path, ChaosOptions(seed=SEED, duration_s=SECONDS, pace=pace), last.append).run()
     if not report.ok:
         print(log_ends(last[-1].patient.supervisor))
     wrong = [(v.name, v.wrong) for v in report.verdicts if not v.ok]
-    assert wrong == [], f"again: NYALA_SOAK_SEED={SEED}; {tmp_path} has logs and data; story: {report.story}"
+    assert wrong == [], report.story
     assert len(report.verdicts) == 10
     assert report.figures["row_writes_acknowledged"] > 0 and report.figures["scans_compared"] > 0
     assert report.figures["events"] > report.figures["events_not_done"]

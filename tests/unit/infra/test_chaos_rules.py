@@ -184,8 +184,8 @@ def test_witness_sees_a_second_leader_of_a_term_and_a_term_that_fell() -> None:
     fresh.look(scene())
     fresh.look(scene({"server-2": status(9, "FOLLOWER", term=0)}))
     assert fresh.faults == []
-    fresh.look(scene({"server-2": status(2, "FOLLOWER", term=1)}))
-    assert "knew term 2" in fresh.faults[0]
+    fresh.look(scene({"server-1": status(1, "FOLLOWER", term=1)}))
+    assert "in term 2, now knows 1" in fresh.faults[0]
 
 
 def test_logs_that_differ_have_gaps_or_go_back_in_time_are_found() -> None:
