@@ -117,14 +117,33 @@ def move(
 
 @app.command()
 def cancel(tablet: Tablet, masters: Masters = "", as_json: Json = False) -> None:
-    """Give up what is wanted of a tablet; a replica that does not vote yet, and marks, are taken back."""
+    """Give up what is wanted of a tablet, and a config change that its leader could not commit.
+
+    A replica that does not vote yet, and marks, are taken back. Too late once a move's new replica votes.
+    """
     with client(masters) as connected:
-        _, tablet_id = find_tablet(connected, tablet)
-        connected.cancel_change(tablet_id)
+        table, tablet_id = find_tablet(connected, tablet)
+        aborted = _unless_none(lambda: connected.abort_change(table, tablet_id))
+        wanted = _unless_none(lambda: connected.cancel_change(tablet_id))
+    if not aborted and not wanted:
+        what = "nothing is wanted of this tablet, and no config change is under way"
+        raise Refused(Code.NOT_FOUND, what, tablet=tablet_id)
     if as_json:
-        print_json({"tablet_id": tablet_id, "cancelled": True})
+        print_json({"tablet_id": tablet_id, "cancelled": wanted, "change_taken_back": aborted})
     else:
-        typer.echo(f"cancelled what was wanted of {tablet_id[:8]}")
+        taken_back = "; its leader took an uncommitted config change back" if aborted else ""
+        typer.echo(f"cancelled what was wanted of {tablet_id[:8]}{taken_back}")
+
+
+def _unless_none(act: Callable[[], object]) -> bool:
+    """Whether there was something to act on."""
+    try:
+        act()
+    except Refused as error:
+        if error.code is not Code.NOT_FOUND:
+            raise
+        return False
+    return True
 
 
 def set_replication(

@@ -315,6 +315,20 @@ class Admin:
         reply = self._at_leader(table_name, tablet_id, "ChangeConfig", request, cas is not None, timeout_s)
         return config_from_pb(reply.config)
 
+    def abort_change(self, table_name: str, tablet_id: str, *, pending: OpId | None = None) -> RaftConfig:
+        """Have the leader take back a config change that it could not commit; the config that holds again.
+
+        `pending` names the change; NOT_FOUND if none is under way, CAS_FAILED if another one is.
+        """
+        request = pb.ChangeConfigRequest(
+            tablet_id=tablet_id,
+            abort=True,
+            committed_config_id=None if pending is None else opid_to_pb(pending),
+            has_cas=pending is not None,
+        )
+        reply = self._at_leader(table_name, tablet_id, "ChangeConfig", request, pending is not None, None)
+        return config_from_pb(reply.config)
+
     def transfer_leadership(
         self,
         table_name: str,

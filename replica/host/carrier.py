@@ -179,6 +179,7 @@ class Carrier:
         if ready.config_committed is not None:
             self._persister.save_config(ready.config_committed)
             self._changes.finish(ready.config_committed.opid, ready.config_committed)
+            self._changes.finish_below(ready.config_committed.opid, ready.config_committed, self._core.aborted)
         if ready.committed is not None:
             self._committed = ready.committed[1] - 1
             if not self._may_wait():

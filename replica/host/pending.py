@@ -46,6 +46,16 @@ class PendingEntries:
         self.bytes -= entry.size_bytes
         entry.done(result if entry.opid == opid else _replaced(entry.opid))
 
+    def finish_below(self, opid: OpId, result: object, aborted: OpId | None) -> None:
+        """What waits below `opid` is committed with it, and counts as `result`; but `aborted` was taken back by it."""
+        for index in sorted(i for i in self._by_index if i < opid.index):
+            taken_back = Refused(
+                Code.TIMED_OUT, "not committed in time, and taken back", opid=self._by_index[index].opid
+            )
+            entry = self._by_index.pop(index)
+            self.bytes -= entry.size_bytes
+            entry.done(taken_back if entry.opid == aborted else result)
+
     def leadership_lost(self, commit_index: int, term_at: Callable[[int], int | None], leader_hint: str) -> None:
         """Tell each caller what is true now: gone from the log, committed (it goes on waiting), or unknown."""
         for index in sorted(self._by_index):

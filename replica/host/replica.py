@@ -257,6 +257,21 @@ class Replica(Carrier):
             self._changes.add(opid, 0, done)
         self._pump_soon()
 
+    def abort_change(self, pending: OpId | None, done: Done) -> None:
+        """Take back a config change that is not committed; `done(RaftConfig | Refused)` once the old one holds again.
+
+        `pending`: OpId of the change that is meant; None: whichever is under way.
+        """
+        try:
+            self._check_serving()
+            opid = self._core.abort_config(pending)
+        except Refused as error:
+            refusal = self._with_hint(error)
+            self._soon(lambda: done(refusal))
+        else:
+            self._changes.add(opid, 0, done)
+        self._pump_soon()
+
     def transfer(
         self, target: str | None, done: Done, *, cas: OpId | None = None, decision: tuple[int, int] = (0, 0)
     ) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from nyala.replica.base import Code, EntryKind, OpId, RaftConfig, Rng, check, generation_of
 
-from . import election, following, lease, membership, quiet, reads, replication, transfer
+from . import aborting, election, following, lease, membership, quiet, reads, replication, transfer
 from .commitment import advance_commit
 from .log_view import EntriesUnavailable, LogView
 from .messages import AppendEntries, AppendReply, Message, TimeoutNow, VoteReply, VoteRequest
@@ -270,6 +270,20 @@ class RaftCore:
         change removes the leader): come again.
         """
         return membership.propose_config(self._s, edits, cas, decision)
+
+    def abort_config(self, pending: OpId | None) -> OpId:
+        """Take an uncommitted config change back: append the committed config once more. D-19.
+
+        `pending` is the OpId of the change that the caller means. Refused, with nothing changed: NOT_LEADER, NOT_FOUND
+        (none is under way: it was committed, or never made), CAS_FAILED (detail: the one that is), NOT_READY,
+        STEPPING_DOWN, ALREADY_INPROGRESS. If the change commits before this entry does, it held for that moment.
+        """
+        return aborting.abort_config(self._s, pending, "asked to")
+
+    @property
+    def aborted(self) -> OpId | None:
+        """The change that this replica took back last, as a leader."""
+        return self._s.aborted
 
     def transfer_leadership(self, target: str | None) -> None:
         """Hand over to target, or to the most up-to-date voter. A leader that is the target already: nothing to do.

@@ -33,7 +33,7 @@ def propose_config(s: State, edits: Sequence[ConfigEdit], cas: OpId | None, deci
         raise Refused(Code.CAS_FAILED, "another config is committed", detail=str(base.opid), expected=cas)
     members = edited_members(base, edits)
     _refuse_losing_leader(s, members)
-    return _append_config(s, members, max(decision, base.decision))
+    return append_config(s, members, max(decision, base.decision))
 
 
 def edited_members(base: RaftConfig, edits: Sequence[ConfigEdit]) -> tuple[Member, ...]:
@@ -89,11 +89,13 @@ def _refuse_losing_leader(s: State, members: tuple[Member, ...]) -> None:
     raise Refused(Code.STEPPING_DOWN, "the leader hands over before it is removed", detail=target)
 
 
-def _append_config(s: State, members: tuple[Member, ...], decision: tuple[int, int]) -> OpId:
+def append_config(s: State, members: tuple[Member, ...], decision: tuple[int, int]) -> OpId:
+    """Leader: the next entry makes `members` the config, in force from now on."""
     opid = OpId(s.term, s.last.index + 1)
     config = RaftConfig(opid, members, decision)
     s.append_own(EntryKind.CONFIG, s.next_hybrid_time(), 0, s.encode_config(config), b"", 0)
     adopt_config(s, config)
+    s.pending_since = s.ticks
     return opid
 
 
@@ -135,7 +137,7 @@ def promote_caught_up(s: State) -> None:
         s.trace(f"promote {member.uuid}")
         voter = replace(member, votes=True, promote=False)
         members = tuple(voter if m.uuid == voter.uuid else m for m in s.active_config.members)
-        _append_config(s, members, s.active_config.decision)
+        append_config(s, members, s.active_config.decision)
         return
 
 

@@ -35,6 +35,8 @@ class RaftOptions:
     inflight_bytes_max: int = limits.APPEND_INFLIGHT_BYTES_MAX
     promote_round_ticks_max: int = 12
     """A `promote` non-voter is caught up once one round of replication took no longer than this [thesis §4.2.1]."""
+    config_abort_ticks: int = 200
+    """A config change that its new voters do not commit for so long, while the old ones could, is taken back."""
     copy_retry_ticks_min: int = 12
     """Back-off before the same peer is named in `copies_needed` again; doubles up to the maximum."""
     copy_retry_ticks_max: int = 120
@@ -66,6 +68,12 @@ class RaftOptions:
         )
         for name in ("append_batch_bytes_max", "probe_bytes_max", "inflight_messages_max", "inflight_bytes_max"):
             check(getattr(self, name) >= 1, "windows hold at least one", option=name, value=getattr(self, name))
+        check(
+            self.config_abort_ticks >= self.election_ticks_max,
+            "a change may take as long as an election",
+            config_abort_ticks=self.config_abort_ticks,
+            election_ticks_max=self.election_ticks_max,
+        )
         check(self.promote_round_ticks_max >= 1, "a round lasts a tick", value=self.promote_round_ticks_max)
         check(
             1 <= self.copy_retry_ticks_min <= self.copy_retry_ticks_max,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nyala.replica.base import ZERO_OPID, Code, DataState, Entry, OpId, check
 
+from .aborting import abort_instead_of_stepping_down, abort_when_overdue
 from .commitment import advance_commit
 from .lease import begin_round
 from .log_view import EntriesUnavailable
@@ -51,9 +52,12 @@ def tick_leader(s: State) -> None:
     s.heartbeat_elapsed += 1
     if s.heartbeat_elapsed < s.options.heartbeat_ticks:
         return
-    if not _quorum_heard(s):
+    heard = _heard(s)
+    if tally(s.voters, heard) is not VoteResult.WON and not abort_instead_of_stepping_down(s, heard):
+        # Check-quorum [thesis §6.2]: a leader that cannot hear a majority must not keep clients waiting (scenario 30).
         become_follower(s, s.term, None, "no quorum was heard for an election timeout")
         return
+    abort_when_overdue(s)
     s.round_wanted = True
     s.transfer_sent = False
     continue_transfer(s)
@@ -62,11 +66,11 @@ def tick_leader(s: State) -> None:
         ask_for_copy(s, p)
 
 
-def _quorum_heard(s: State) -> bool:
-    """Check-quorum [thesis §6.2]: a leader that cannot hear a majority must not keep clients waiting (scenario 30)."""
+def _heard(s: State) -> dict[str, bool]:
+    """Who answered within an election timeout, the leader itself included."""
     heard = {uuid: True for uuid, p in s.progress.items() if p.contact_ticks <= s.options.election_ticks_max}
     heard[s.uuid] = True
-    return tally(s.voters, heard) is VoteResult.WON
+    return heard
 
 
 # ----------------------------------------------------------------------------------------------------------- sending

@@ -63,6 +63,10 @@ class State:
         self.configs = configs
         self.voters: tuple[str, ...] = ()
         self.electable = False
+        self.pending_since = 0
+        """Leader: tick at which the pending config was appended."""
+        self.aborted: OpId | None = None
+        """The change that this replica took back last, as a leader."""
         self.may_campaign = True
         self.withheld: OpId | None = None
 

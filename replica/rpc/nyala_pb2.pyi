@@ -809,7 +809,7 @@ class ConfigEdit(_message.Message):
     def __init__(self, kind: _Optional[str] = ..., member: _Optional[_Union[Member, _Mapping]] = ...) -> None: ...
 
 class ChangeConfigRequest(_message.Message):
-    __slots__ = ("dest_uuid", "tablet_id", "edits", "committed_config_id", "has_cas", "decision_term", "decision_version", "deadline_us")
+    __slots__ = ("dest_uuid", "tablet_id", "edits", "committed_config_id", "has_cas", "decision_term", "decision_version", "deadline_us", "abort")
     DEST_UUID_FIELD_NUMBER: _ClassVar[int]
     TABLET_ID_FIELD_NUMBER: _ClassVar[int]
     EDITS_FIELD_NUMBER: _ClassVar[int]
@@ -818,6 +818,7 @@ class ChangeConfigRequest(_message.Message):
     DECISION_TERM_FIELD_NUMBER: _ClassVar[int]
     DECISION_VERSION_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_US_FIELD_NUMBER: _ClassVar[int]
+    ABORT_FIELD_NUMBER: _ClassVar[int]
     dest_uuid: str
     tablet_id: str
     edits: _containers.RepeatedCompositeFieldContainer[ConfigEdit]
@@ -826,7 +827,8 @@ class ChangeConfigRequest(_message.Message):
     decision_term: int
     decision_version: int
     deadline_us: int
-    def __init__(self, dest_uuid: _Optional[str] = ..., tablet_id: _Optional[str] = ..., edits: _Optional[_Iterable[_Union[ConfigEdit, _Mapping]]] = ..., committed_config_id: _Optional[_Union[OpId, _Mapping]] = ..., has_cas: _Optional[bool] = ..., decision_term: _Optional[int] = ..., decision_version: _Optional[int] = ..., deadline_us: _Optional[int] = ...) -> None: ...
+    abort: bool
+    def __init__(self, dest_uuid: _Optional[str] = ..., tablet_id: _Optional[str] = ..., edits: _Optional[_Iterable[_Union[ConfigEdit, _Mapping]]] = ..., committed_config_id: _Optional[_Union[OpId, _Mapping]] = ..., has_cas: _Optional[bool] = ..., decision_term: _Optional[int] = ..., decision_version: _Optional[int] = ..., deadline_us: _Optional[int] = ..., abort: _Optional[bool] = ...) -> None: ...
 
 class ChangeConfigReply(_message.Message):
     __slots__ = ("error", "config")

@@ -134,9 +134,18 @@ class TabletServicer(pb_grpc.TabletServiceServicer):  # type: ignore[misc]
             decision = (request.decision_term, request.decision_version)
             for edit in edits:
                 self._manager.learn_member(edit.member)
+            if request.abort and edits:
+                raise Refused(Code.INVALID_ARGUMENT, "an abort has no edits", edits=len(edits))
+
+            def change(done: Callable[[Any], None]) -> None:
+                if request.abort:
+                    replica.abort_change(cas, done)
+                else:
+                    replica.change_config(edits, cas, decision, done)
+
             try:
                 config = await when(
-                    lambda done: replica.change_config(edits, cas, decision, done),
+                    change,
                     CHANGE_TIMEOUT_S,
                     "the config change to commit",
                 )

@@ -13,14 +13,14 @@ from typer.testing import CliRunner
 
 import nyala
 from nyala.infra.cli.app import app
-from nyala.replica.base import DataState, ReplicaError
+from nyala.replica.base import Address, Code, DataState, Member, OpId, Refused, ReplicaError
 from nyala.replica.rpc import pb
 from nyala.replica.tools import Severity, gather, judge
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
 
 pytestmark = pytest.mark.process
 
-FAST = ("--server-dead-ms=4000", "--rereplicate-after-ms=20000", "--policy-ms=100", "--execute-decisions=master")
+FAST = ("--server-dead-ms=4000", "--rereplicate-after-ms=90000", "--policy-ms=100", "--execute-decisions=master")
 
 
 class Load:
@@ -202,6 +202,37 @@ def test_added_server_that_falls_silent_is_given_up_by_command(town: Town) -> No
         assert "nothing is wanted" in town.refused(f"tablet change-config cancel {tablet}")
     finally:
         silent.signal(signal.SIGCONT)
+    wait_until(lambda: sum(s.alive for s in town.client.list_servers().servers) == 5, "it is back")
+
+
+def test_voter_added_directly_that_is_silent_is_taken_back_by_the_leader(town: Town) -> None:
+    """Goal: TC-80: a driver that made a frozen server the second voter of one does not stop the tablet: the leader
+    takes the change back by itself, says so, and what waited is done. Method: a table of one replica, a direct change,
+    writes meanwhile; the row is there, the config is the old one, and a repeated change is refused as outdated."""
+    town.nyala.create_table("alone", {"id": "int64"}, key="id", replication_factor=1)
+    wait_until(lambda: all(t.running for t in town.client.tablet_infos("alone")), "it has a leader", 30)
+    (info,) = town.client.tablet_infos("alone")
+    table = town.nyala.table("alone")
+    table.insert([{"id": 1}])
+    silent = next(s for s in town.cluster.servers if s.uuid != info.leader_uuid)
+    silent.signal(signal.SIGSTOP)
+    try:
+        host, _, port = silent.address.rpartition(":")
+        edit = ("add", Member(silent.uuid, (Address(host, int(port)),)))
+        with pytest.raises(Refused, match="taken back"):
+            town.client.change_config("alone", info.tablet_id, [edit], timeout_s=20)
+        table.insert([{"id": 2}])
+        assert table.scan().count() == 2
+        status = town.cluster.status(town.cluster.server(info.leader_uuid), info.tablet_id)
+        assert status is not None and [m.uuid for m in status.committed_config.members] == [info.leader_uuid]
+        assert (status.role, status.term) == ("LEADER", info.term)
+        old = OpId(info.config.opid.term, info.config.opid.index)
+        with pytest.raises(Refused) as outdated:
+            town.client.change_config("alone", info.tablet_id, [edit], cas=old)
+        assert outdated.value.code is Code.CAS_FAILED
+    finally:
+        silent.signal(signal.SIGCONT)
+        town.nyala.drop_table("alone")
     wait_until(lambda: sum(s.alive for s in town.client.list_servers().servers) == 5, "it is back")
 
 

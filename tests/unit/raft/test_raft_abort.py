@@ -1,0 +1,205 @@
+"""Config changes that cannot commit and are taken back: by command, by check-quorum, when overdue, and at random."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from nyala.replica.base import Code, Member, OpId, Refused
+from nyala.replica.raft import AppendReply, ConfigEdit, EditKind, RaftCore, RaftOptions, Role
+from tests.harness.raft_net import OPTIONS, Net, config_of, refused
+from tests.harness.raft_sim import NAMES, SimNet, run_seed
+from tests.harness.raft_solo import Solo
+
+
+def voter(uuid: str) -> ConfigEdit:
+    """Adds a server as a voter at once, as a careless driver may."""
+    return ConfigEdit(EditKind.ADD, Member(uuid))
+
+
+def led(voters: str) -> Net:
+    """A group that `a` leads, its term open."""
+    net = Net(config_of(voters))
+    net.elect("a")
+    net.tick(1)
+    return net
+
+
+def test_abort_of_a_dead_voter_restores_a_group_of_one() -> None:
+    """Goal: TC-79: a dead server was made the second voter of one; on command the leader serves again at once, in the
+    same term. Method: it is stuck until the abort; then what waited is committed, and the config is the old one."""
+    net = led("a")
+    net.isolate("d")
+    core = net.nodes["a"].core
+    pending = core.propose_config([voter("d")], core.committed_config.opid)
+    net.write("a", b"waits")
+    net.settle()
+    assert core.pending_config is not None and b"waits" not in net.verify.acked
+    opid = core.abort_config(pending)
+    net.settle()
+    assert b"waits" in net.verify.acked and core.term == 1
+    assert (core.committed_config.opid, core.committed_config.voters, core.pending_config) == (opid, ("a",), None)
+    assert core.aborted == pending
+
+
+@pytest.mark.parametrize("voters", ["a", "abc"])
+def test_change_without_a_quorum_is_taken_back_and_the_leader_stays(voters: str) -> None:
+    """Goal: TC-80: nobody says anything, and an election timeout later the config is back and I4 holds. Method: add a
+    dead voter to one, and to three of which one is dead; tick; the same leader, in the same term, commits again."""
+    net = led(voters)
+    for dead in "cd":
+        net.isolate(dead)
+    core = net.nodes["a"].core
+    core.propose_config([voter("d")], None)
+    net.write("a", b"waits")
+    net.tick(OPTIONS.election_ticks_max + 2 * OPTIONS.heartbeat_ticks)
+    assert (core.role, core.term) == (Role.LEADER, 1)
+    assert core.committed_config.voters == tuple(voters) and core.pending_config is None
+    assert b"waits" in net.verify.acked
+    net.heal()
+    net.tick(3)
+    assert refused(lambda: core.propose_config([voter("d")], core.committed_config.opid)) is Code.OK, "and again"
+
+
+def test_leader_without_a_quorum_of_either_config_steps_down() -> None:
+    """Goal: TC-80: an abort is no way around check-quorum. Method: two of three are dead, a dead voter is added."""
+    net = led("abc")
+    for dead in "bcd":
+        net.isolate(dead)
+    net.nodes["a"].core.propose_config([voter("d")], None)
+    net.tick(OPTIONS.election_ticks_max + 2 * OPTIONS.heartbeat_ticks)
+    core = net.nodes["a"].core
+    assert core.role is not Role.LEADER and core.aborted is None
+
+
+def test_change_that_is_heard_but_never_durable_is_taken_back_when_overdue() -> None:
+    """Goal: TC-80: a peer that answers heartbeats and never makes anything durable holds a change up for a bounded
+    time. Method: one voter, an added one that answers so; count ticks; a removal that is merely slow is left alone."""
+    options = RaftOptions(config_abort_ticks=60)
+    solo = Solo("a", options=options)
+    solo.lead()
+    solo.persist()
+    pending = solo.core.propose_config([voter("b")], None)
+    solo.persist()
+    for tick in range(options.config_abort_ticks + options.heartbeat_ticks):
+        assert solo.core.aborted is None, tick
+        solo.core.tick()
+        for message in solo.persist():
+            if message.to_uuid == "b":
+                answer = AppendReply(
+                    to_uuid="a", from_uuid="b", term=1, last=OpId(0, 0), round=getattr(message, "round", 0)
+                )
+                solo.step(answer)
+        if solo.core.aborted is not None:
+            break
+    assert solo.core.aborted == pending and tick >= options.config_abort_ticks - 1
+    assert solo.core.committed_config.voters == ("a",) and solo.core.role is Role.LEADER
+    net = led("abc")
+    net.stalled |= {"b", "c"}
+    core = net.nodes["a"].core
+    core.propose_config([ConfigEdit(EditKind.REMOVE, Member("c"))], None)
+    net.tick(OPTIONS.config_abort_ticks * 2)
+    assert core.aborted is None and core.role is Role.LEADER, "the old voters could not commit either"
+
+
+def test_abort_is_refused_when_there_is_nothing_of_the_kind_to_take_back() -> None:
+    """Goal: TC-79: an abort that comes late, twice, for another change or to a follower changes nothing. Method: each;
+    the log's end does not move."""
+    net = led("abc")
+    core, follower = net.nodes["a"].core, net.nodes["b"].core
+    assert refused(lambda: core.abort_config(None)) is Code.NOT_FOUND
+    assert refused(lambda: follower.abort_config(None)) is Code.NOT_LEADER
+    for dead in "bcd":
+        net.isolate(dead)
+    pending = core.propose_config([voter("d")], None)
+    last = core.last
+    assert refused(lambda: core.abort_config(OpId(1, 1))) is Code.CAS_FAILED and core.last == last
+    core.abort_config(pending)
+    last = core.last
+    assert refused(lambda: core.abort_config(None)) is Code.ALREADY_INPROGRESS
+    assert refused(lambda: core.abort_config(pending)) is Code.CAS_FAILED
+    assert refused(lambda: core.propose_config([voter("e")], None)) is Code.CHANGE_PENDING
+    assert core.last == last
+    net.heal()
+    net.settle()
+    assert refused(lambda: core.abort_config(None)) is Code.NOT_FOUND
+
+
+@pytest.mark.parametrize("reached", ["", "b", "d"])
+def test_abort_whose_leader_dies_leaves_one_group(reached: str) -> None:
+    """Goal: TC-80: whoever got the change and not its abort cannot found a second group. Method: the change reaches
+    nobody, an old voter, or the new one alone; the leader aborts and dies. Where the change reached an old voter, that
+    one needs three of four, and waits; in the end all agree on the old config."""
+    net = led("abc")
+    core = net.nodes["a"].core
+    for other in "bcd":
+        if other != reached:
+            net.isolate(other)
+    pending = core.propose_config([voter("d")], None)
+    net.settle()
+    for other in "bcd":
+        net.cut("a", other)
+    core.abort_config(pending)
+    net.settle()
+    net.crash("a")
+    net.cuts = {pair for pair in net.cuts if "a" in pair or "d" in pair}
+    net.tick(100)
+    leader = net.leader()
+    assert (leader is None) == (reached == "b")
+    if leader is not None:
+        net.write(leader.uuid, b"after")
+        net.tick(2)
+        assert b"after" in net.verify.acked
+    net.heal()
+    net.restart("a")
+    net.tick(100)
+    assert {net.nodes[u].core.committed_config.voters for u in "abc"} == {tuple("abc")}
+    assert len({net.nodes[u].core.leader_uuid for u in "abc"}) == 1
+
+
+class AbortNet(SimNet):
+    """Random groups whose drivers add absent servers as voters directly, and abort at random moments.
+
+    Not to a group of one: if its leader dies before the abort, only the new voter, or unsafe recovery, can help.
+    """
+
+    def __init__(self, seed: int, core_class: Callable[..., RaftCore] = RaftCore) -> None:
+        super().__init__(seed, core_class)
+        self.odds["config"] = 0.2
+
+    def _change_config(self) -> None:
+        leader = self.leader()
+        if leader is None or self.paused.get(leader.uuid, 0) > self.clock:
+            return
+        core = leader.core
+        try:
+            if core.pending_config is not None and self.rng.random() < 0.3:
+                core.abort_config(core.pending_config.opid)
+                self.marks["abort asked"] += 1
+            elif any(u not in self.nodes and u not in self.crashed for u in core.active_config.voters):
+                return  # beside an absent voter, a second change could leave nobody who can be elected
+            elif len(core.active_config.voters) > 1 and self.fresh < len(NAMES) and self.rng.random() < 0.4:
+                core.propose_config([voter(NAMES[self.fresh])], None)
+                self.isolate(NAMES[self.fresh])
+                self.fresh += 1
+                self.marks["voter added"] += 1
+            else:
+                super()._change_config()
+        except Refused:
+            return
+        leader.drain()
+
+    def count_marks(self) -> None:
+        super().count_marks()
+        self.marks["aborted"] += sum(node.core.aborted is not None for node in self.nodes.values())
+
+
+def test_random_groups_with_aborted_changes_stay_one_group() -> None:
+    """Goal: TC-80, I4: aborts, direct voters, crashes, cuts and transfers at random break none of the oracles, and a
+    healed group converges. Method: 60 seeds; aborts by command and by themselves must have happened."""
+    marks: dict[str, int] = {}
+    for seed in range(60):
+        for mark, count in run_seed(10_000 + seed, net_class=AbortNet).marks.items():
+            marks[mark] = marks.get(mark, 0) + count
+    assert min(marks["abort asked"], marks["voter added"], marks["aborted"]) >= 20, marks
