@@ -72,7 +72,13 @@ class TabletCalls:
                 error = refusal_of_rpc_error(e, mutates=mutates)
             except Refused as e:
                 error = e
-            delay_s = attempts.failed(error, retry_safe=retry_safe)
+            try:
+                delay_s = attempts.failed(error, retry_safe=retry_safe)
+            except Refused:
+                # This call ends, the next one need not wait for the same silent server again.
+                if reaction_to(error) in (Reaction.REFRESH, Reaction.FOLLOW):
+                    self.locator.doubt(tablet_id, uuid)
+                raise
             try:
                 self.turn(table_name, tablet_id, uuid, error, version, delay_s)
             except Refused as gone:

@@ -28,13 +28,13 @@ def time_needed(now: int, staleness_us: int, seen: int) -> int:
     return max(1, seen, hybrid_from_us(max(0, oldest_us)))
 
 
-def too_old(now: int, safe_time: int, needed: int) -> Refused:
-    """The refusal of a replica whose data does not reach up to `needed`."""
+def too_old(now: int, safe_time: int, asked_us: int) -> Refused:
+    """The refusal of a replica whose data is older than `asked_us`, or lacks what the caller has seen."""
     if not safe_time:
         return Refused(Code.LAGGING, "this replica has no data yet")
     return Refused(
         Code.LAGGING,
-        "this replica's data is older than asked for",
+        "this replica's data is older than asked for, or than what the caller has seen",
         lag_s=round(lag_us(now, safe_time) / 1e6, 3),
-        asked_s=round(lag_us(now, needed) / 1e6, 3),
+        asked_s=round(asked_us / 1e6, 3),
     )

@@ -111,7 +111,7 @@ class Scans:
         except Refused as error:
             if error.code is not Code.TIMED_OUT and error.code is not Code.NOT_LEADER:
                 raise
-            raise too_old(self._hybrid_clock.now(), replica.applied_time, needed) from error
+            raise too_old(self._hybrid_clock.now(), replica.applied_time, request.staleness_us) from error
         return int(request.snapshot_time) or None
 
     def observe(self, hybrid_time: int) -> None:

@@ -30,6 +30,7 @@ _CHANNEL_OPTIONS = [
     ("grpc.max_receive_message_length", limits.GRPC_MESSAGE_BYTES_MAX),
     ("grpc.max_send_message_length", limits.GRPC_MESSAGE_BYTES_MAX),
     ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.max_reconnect_backoff_ms", 500),
 ]
 
 
@@ -65,6 +66,9 @@ class ServerProcess:
     process: subprocess.Popen[bytes] | None = None
     uuid: str = ""
     address: str = ""
+    host: str = "127.0.0.1"
+    prefix: tuple[str, ...] = ()
+    """What its command line begins with."""
     _channel: grpc.Channel | None = None
 
     @property
@@ -81,8 +85,8 @@ class ServerProcess:
         self.root.mkdir(parents=True, exist_ok=True)
         ready = self._ready_file
         ready.unlink(missing_ok=True)
-        listen = self.address or "127.0.0.1:0"
-        command = [sys.executable, "-m", self.module, "--root", str(self.root), "--listen", listen]
+        listen = self.address or f"{self.host}:0"
+        command = [*self.prefix, sys.executable, "-m", self.module, "--root", str(self.root), "--listen", listen]
         command += ["--ready-file", str(ready), *self.extra]
         log = self.log_path.open("ab")
         environment = {**os.environ, "PYTHONUNBUFFERED": "1", **self.env, **(env or {})}

@@ -99,10 +99,14 @@ class History:
             if result is not None:
                 self.operations.append(result)
 
+    def everything(self) -> list[Operation]:
+        """What there is to judge: writes that are under way are open."""
+        with self._lock:
+            return [*self.operations, *(o for o in self._open if o.write)]
+
     def verify(self) -> int:
         """The number of operations judged; NotLinearizable tells of the first key that no order explains."""
-        with self._lock:
-            operations = [*self.operations, *(o for o in self._open if o.write)]
+        operations = self.everything()
         for key, mine in sorted(by_key(operations).items(), key=lambda item: str(item[0])):
             if shown := contradiction(mine):
                 why = "".join(

@@ -33,7 +33,7 @@ def test_time_needed_is_never_below_what_the_caller_has_seen() -> None:
 def test_time_needed_of_a_very_old_read_is_not_the_beginning() -> None:
     """Goal: a replica that has applied nothing answers nothing (scenario 84). Method: a staleness beyond the clock."""
     assert time_needed(hybrid_from_us(1000), 3600 * S, 0) == 1
-    assert "no data yet" in str(too_old(NOW, 0, 1))
+    assert "no data yet" in str(too_old(NOW, 0, 3 * S))
 
 
 @pytest.mark.parametrize("staleness_us", [0, -1, limits.CLOCK_DIFFERENCE_US_MAX, limits.STALENESS_US_MAX + 1])
@@ -47,7 +47,7 @@ def test_staleness_that_clocks_cannot_judge_is_an_invalid_argument(staleness_us:
 
 def test_refusal_says_how_old_the_data_is_and_is_safe_to_repeat() -> None:
     """Goal: an operator reads the lag off the error. Method: data of ten seconds ago, three asked for."""
-    error = too_old(NOW, NOW - hybrid_from_us(10 * S), time_needed(NOW, 3 * S, 0))
+    error = too_old(NOW, NOW - hybrid_from_us(10 * S), 3 * S)
     assert (error.code, error.applied) == (Code.LAGGING, Applied.NOT_APPLIED)
     assert error.values == {"lag_s": 10.5, "asked_s": 3.0}
 

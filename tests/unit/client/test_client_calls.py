@@ -1,0 +1,78 @@
+"""Whom a call asks after a refusal: the next replica, the next time another leader, or nobody."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nyala.replica.base import Address, Code, Refused
+from nyala.replica.client import ClientOptions, NotApplied
+from nyala.replica.client.calls import TabletCalls
+from nyala.replica.client.channels import Channels
+from nyala.replica.client.locator import Locator
+from nyala.replica.client.retry import Deadline
+from nyala.replica.client.tables import Location
+
+MEMBERS = {name: Address("h", port) for port, name in enumerate("abc", 1)}
+
+
+def calls(leader: str = "a") -> TabletCalls:
+    """Of a tablet with three members at addresses that nobody needs: the tests' own `ask` connects to none."""
+    locator = Locator(lambda name: [Location("t", name, MEMBERS, leader)])
+    locator.refresh("table", 0)
+    return TabletCalls(Channels(), locator, ClientOptions(backoff_first_s=0.001, backoff_max_s=0.002))
+
+
+class Asked:
+    """Refuses with what is told for each uuid, or answers with the uuid."""
+
+    def __init__(self, **refusals: Refused) -> None:
+        self.refusals = refusals
+        self.uuids: list[str] = []
+
+    def __call__(self, stub: Any, uuid: str, timeout_s: float) -> str:
+        self.uuids.append(uuid)
+        if uuid in self.refusals:
+            raise self.refusals[uuid]
+        return uuid
+
+
+LAGGING = Refused(Code.LAGGING, "this replica's data is older than asked for", lag_s=9.5)
+AWAY = Refused(Code.UNAVAILABLE, "nobody there")
+
+
+def test_read_that_any_replica_may_answer_goes_on_to_the_next_and_to_the_leader_last() -> None:
+    """CN-24: a replica that lags refuses, and its reader is served. Method: both followers refuse."""
+    asked = Asked(b=LAGGING, c=AWAY)
+    assert calls().at_any("table", "t", asked, deadline=Deadline(20)) == "a"
+    assert sorted(asked.uuids[:2]) == ["b", "c"] and asked.uuids[2:] == ["a"]
+
+
+def test_read_that_no_replica_can_answer_ends_with_the_lag_and_nothing_applied() -> None:
+    """Goal: a reader is told how old the data is, also if others could not be reached. Method: no one is fresh enough
+    until the deadline; everyone was asked again."""
+    asked = Asked(a=AWAY, b=LAGGING, c=AWAY)
+    with pytest.raises(NotApplied, match=r"lag_s=9\.5") as caught:
+        calls().at_any("table", "t", asked, deadline=Deadline(0.05))
+    assert caught.value.code is Code.LAGGING and len(asked.uuids) > 3
+
+
+def test_read_that_is_wrong_everywhere_is_asked_once() -> None:
+    """Goal: what no other replica would answer is told at once. Method: a snapshot that is too old."""
+    gone = Refused(Code.HISTORY_GONE, "older than the history")
+    asked = Asked(a=gone, b=gone, c=gone)
+    with pytest.raises(NotApplied) as caught:
+        calls().at_any("table", "t", asked, deadline=Deadline(20))
+    assert caught.value.code is Code.HISTORY_GONE and len(asked.uuids) == 1
+
+
+def test_call_that_ends_at_a_silent_leader_makes_the_next_one_ask_another() -> None:
+    """Goal: a client whose deadline is shorter than it takes to notice a stopped server is not stuck with it. Method:
+    the believed leader does not answer within the call's deadline."""
+    made = calls("a")
+    asked = Asked(a=Refused(Code.TIMED_OUT, "no answer in time"))
+    with pytest.raises(NotApplied):
+        made.at_leader("table", "t", asked, deadline=Deadline(0.0))
+    assert made.at_leader("table", "t", asked, deadline=Deadline(20)) in "bc"
+    assert asked.uuids[0] == "a" and asked.uuids[1] != "a"
