@@ -17,6 +17,7 @@ from . import (
     bench,
     changes,
     cluster,
+    cmeta_edit,
     demo,
     dumps,
     feeds,
@@ -28,6 +29,7 @@ from . import (
     sources,
     stack,
     tables,
+    unsafe,
 )
 
 app = typer.Typer(
@@ -62,8 +64,11 @@ app.add_typer(quarantine.app, name="quarantine")
 app.add_typer(fs.app, name="fs")
 app.add_typer(local_replica.app, name="local-replica")
 app.add_typer(dumps.wal_app, name="wal")
+dumps.cmeta_app.command()(cmeta_edit.rewrite)
+dumps.cmeta_app.command()(cmeta_edit.set_term)
 app.add_typer(dumps.cmeta_app, name="cmeta")
 app.add_typer(dumps.superblock_app, name="superblock")
+app.add_typer(unsafe.app, name="unsafe")
 
 
 def _end_orderly(_number: int, _frame: FrameType | None) -> None:

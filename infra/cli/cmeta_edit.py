@@ -1,0 +1,99 @@
+"""`nyala cmeta rewrite | set-term`: consensus metadata of a stopped server, changed by hand. An undo is kept."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from nyala.replica import tools
+from nyala.replica.base import Address, Member, is_uuid
+from nyala.replica.cmeta import cmeta_json
+
+from .context import Json, print_json, print_table
+from .offline import Root, Tablet, Yes, ask, stopped
+
+DryRun = Annotated[bool, typer.Option("--dry-run", help="print what would be, change nothing")]
+
+
+def _member(text: str) -> Member:
+    """From UUID=HOST:PORT, with `:non-voter` behind it for a member that does not vote."""
+    rest, votes = text.removesuffix(":non-voter"), not text.endswith(":non-voter")
+    uuid, _, address = rest.partition("=")
+    if not is_uuid(uuid):
+        raise typer.BadParameter(f"--peer {text!r}: a peer is UUID=HOST:PORT[:non-voter], a uuid 32 hexadecimal digits")
+    try:
+        return Member(uuid, (Address.parse(address),), votes=votes)
+    except ValueError as error:
+        raise typer.BadParameter(f"--peer {text!r}: {error}") from None
+
+
+def rewrite(
+    root: Root,
+    tablet: Tablet,
+    peer: Annotated[list[str], typer.Option(help="UUID=HOST:PORT[:non-voter]; once for each member of the new config")],
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    as_json: Json = False,
+) -> None:
+    """Force a config upon one replica of a stopped server: in its log and its consensus metadata.
+
+    Unsafe: everything in this replica's log counts as committed, and whoever is not named is given up. All other
+    members must be copied from this replica; `nyala unsafe recover` does that, for many tablets, from the best one.
+    """
+    members = tuple(_member(text) for text in peer)
+    if len({m.uuid for m in members}) != len(members):
+        raise typer.BadParameter("--peer names a member twice")
+    with stopped(root) as disk:
+        if not any(m.uuid == tools.identity(disk).uuid for m in members):
+            raise typer.BadParameter(f"--peer leaves out the server of {root} itself, {tools.identity(disk).uuid}")
+        planned = tools.rewrite_config(disk, tablet, members, dry_run=True)
+        if dry_run or planned.before == planned.after:
+            _show(planned, as_json, changed=False)
+            return
+        if not as_json:
+            _show(planned, as_json, changed=False)
+        ask(f"force this config upon {tablet}? Who is not named is given up, with all that only they have.", yes)
+        done = tools.rewrite_config(disk, tablet, members)
+    _show(done, as_json, changed=True)
+
+
+def set_term(
+    root: Root,
+    tablet: Tablet,
+    term: Annotated[int, typer.Argument(min=0, help="the new term, not below the present one")],
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
+    """Make a stopped server's replica enter a higher term, in which it has not voted. Never a lower one."""
+    with stopped(root) as disk:
+        done = tools.raise_term(disk, tablet, term, dry_run=dry_run)
+    _show(done, as_json, changed=not dry_run and done.before != done.after)
+
+
+def _show(done: tools.Rewritten, as_json: bool, *, changed: bool) -> None:
+    if as_json:
+        document: dict[str, Any] = {
+            "changed": changed,
+            "before": cmeta_json(done.before),
+            "after": cmeta_json(done.after),
+            "undo": done.undo,
+        }
+        print_json(document)
+        return
+    before, after = done.before, done.after
+
+    def members(view: Any) -> str:
+        return " ".join(m.uuid[:8] + ("" if m.votes else " (no vote)") for m in view.config.members)
+
+    rows = [
+        ("term", before.term, after.term),
+        ("vote", before.voted_for or "-", after.voted_for or "-"),
+        ("config", before.config.opid, after.config.opid),
+        ("members", members(before), members(after)),
+    ]
+    print_table(f"consensus metadata of {before.tablet_id}", ("", "before", "after"), rows)
+    if changed:
+        typer.echo(f"written; the earlier file is kept as {done.undo}")
+    elif before == after:
+        typer.echo("it is so already: nothing was changed")

@@ -1,0 +1,255 @@
+"""`nyala unsafe recover`: tablets whose majority is lost for good go on from the best of what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nyala.replica import tools
+from nyala.replica.base import Address, Code, Corruption, DiskFailure, Refused, us_of_hybrid
+from nyala.replica.client import Client
+from nyala.replica.disk import RealDisk
+from nyala.replica.server import Instance
+
+from .context import Json, Masters, client, console, print_json, print_table
+from .offline import stopped
+
+app = typer.Typer(help="after a catastrophe: no promise holds any more", no_args_is_help=True)
+WARNING = (
+    "A majority of these tablets' replicas is given up for good. What only they have is lost, reads may go back\n"
+    "in time, and there is no way back. Do this only if they will never return; if they may, wait for them."
+)
+
+
+@dataclass(frozen=True)
+class _Root:
+    """A stopped server's directory, locked."""
+
+    path: Path
+    disk: RealDisk
+    instance: Instance
+
+
+@app.command()
+def recover(
+    root: Annotated[list[Path], typer.Option(help="directory of a stopped server that may hold a survivor; repeat it")],
+    tablet: Annotated[list[str], typer.Option(help="tablet id; repeat it")] = [],  # noqa: B006
+    table: Annotated[list[str], typer.Option(help="all tablets of this table that need it; repeat it")] = [],  # noqa: B006
+    every: Annotated[bool, typer.Option("--all", help="all tablets in the directories that need it")] = False,
+    copy_to: Annotated[
+        list[Path], typer.Option(help="directory of a stopped server that becomes a member, with a copy; repeat it")
+    ] = [],  # noqa: B006
+    yes_i_lose_data: Annotated[
+        str,
+        typer.Option(metavar="FINGERPRINT", help="carry out the plan of this fingerprint; without it, only print it"),
+    ] = "",
+    no_masters: Annotated[
+        bool,
+        typer.Option("--no-masters", help="unsafe: do not ask running servers, leave source positions as they are"),
+    ] = False,
+    despite_majority: Annotated[
+        bool, typer.Option("--despite-majority", help="unsafe: also tablets of which a majority is whole")
+    ] = False,
+    masters: Masters = "",
+    as_json: Json = False,
+) -> None:
+    """Print, or carry out, a plan for tablets that lost the majority of their replicas for good.
+
+    Looks at stopped servers' directories and at running servers, builds on the most up-to-date survivor of each tablet,
+    and says what may be lost. Run it once to see the plan and again with its fingerprint; if that is cut off, run the
+    same command again. Afterwards start the servers: the masters bring the number of replicas back.
+    """
+    if not (tablet or table or every):
+        raise typer.BadParameter("say which tablets: --tablet ID, --table NAME or --all")
+    with ExitStack() as held:
+        roots = _open_all(held, [*root, *copy_to])
+        connected = held.enter_context(nullcontext(None) if no_masters else client(masters))
+        unfinished = _unfinished(roots)
+        if unfinished is not None:
+            plan = unfinished
+        else:
+            targets = [p.resolve() for p in copy_to]
+            plan = _plan(roots, connected, tablet, table, targets, despite_majority=despite_majority)
+        if as_json and not yes_i_lose_data:
+            print_json({"carried_out": False, "unfinished": unfinished is not None, **tools.plan_json(plan)})
+        elif not as_json:
+            _print_plan(plan, unfinished=unfinished is not None)
+        failed = any(a.tablet_id in tablet or a.why is not tools.Why.MAJORITY for a in plan.left_alone)
+        if not yes_i_lose_data:
+            if plan.tablets and not as_json:
+                console.print(
+                    f"Nothing was changed. To carry this out: --yes-i-lose-data={plan.fingerprint}", highlight=False
+                )
+            raise typer.Exit(1 if failed else 0)
+        _carry_out(plan, roots, connected, yes_i_lose_data, quiet=as_json)
+    if as_json:
+        print_json({"carried_out": True, "unfinished": False, **tools.plan_json(plan)})
+    if failed:
+        raise typer.Exit(1)
+
+
+def _open_all(held: ExitStack, paths: Sequence[Path]) -> dict[str, _Root]:
+    """The directories by server uuid, each locked once; Refused if they are no tablet servers' of one cluster."""
+    roots: dict[str, _Root] = {}
+    for path in dict.fromkeys(p.resolve() for p in paths):
+        disk = held.enter_context(_readable(path))
+        instance = tools.identity(disk)
+        if instance.kind != "TABLET_SERVER":
+            raise Refused(
+                Code.INVALID_ARGUMENT, "this is no tablet server's directory", root=str(path), kind=instance.kind
+            )
+        if instance.uuid in roots:
+            what = "two directories of one server: one of them is a copy, and they may not both go on"
+            raise Refused(Code.INVALID_ARGUMENT, what, uuid=instance.uuid, roots=f"{roots[instance.uuid].path}, {path}")
+        roots[instance.uuid] = _Root(path, disk, instance)
+    clusters = sorted({r.instance.cluster_id for r in roots.values() if r.instance.cluster_id})
+    if len(clusters) > 1:
+        raise Refused(Code.WRONG_CLUSTER, "these directories belong to several clusters", clusters=", ".join(clusters))
+    return roots
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[RealDisk]:
+    try:
+        with stopped(path) as disk:
+            yield disk
+    except PermissionError as error:
+        raise DiskFailure("the directory cannot be opened", action="open", path=str(path), cause=str(error)) from error
+
+
+def _unfinished(roots: Mapping[str, _Root]) -> tools.RecoveryPlan | None:
+    found = (tools.load_journal(r.disk) for r in roots.values())
+    return tools.plans_agree([plan for plan in found if plan is not None])
+
+
+def _plan(
+    roots: Mapping[str, _Root],
+    connected: Client | None,
+    tablets: Sequence[str],
+    tables: Sequence[str],
+    targets: Sequence[Path],
+    *,
+    despite_majority: bool,
+) -> tools.RecoveryPlan:
+    found = [e for uuid, r in roots.items() for e in tools.of_directory(r.disk, uuid, str(r.path))]
+    addresses: dict[str, tuple[Address, ...]] = {}
+    positions = []
+    if connected is not None:
+        listing = connected.list_servers()
+        _check_cluster(roots, listing.cluster_id)
+        addresses = {s.uuid: tuple(Address(a.host, a.port) for a in s.addresses) for s in listing.servers}
+        running, silent = tools.of_running(connected)
+        found += running
+        positions = connected.list_sources()
+        for uuid in sorted(silent.keys() - roots.keys()):
+            console.print(f"[yellow]not seen[/] server {uuid}: it does not answer, and no --root is its directory")
+    evidence = tools.by_tablet(found)
+    wanted = {*tablets, *(t for t, items in evidence.items() if any(e.table_name in tables for e in items))}
+    unknown = [t for t in tables if not any(e.table_name == t for e in found)]
+    if unknown:
+        raise Refused(Code.NOT_FOUND, "no directory holds a tablet of that table", table=", ".join(unknown))
+    if not (tablets or tables):
+        wanted = {e.tablet_id for e in found if not e.running}
+    members = []
+    for uuid, opened in roots.items():
+        if opened.path in targets:
+            where = addresses.get(uuid) or _address_in(found, uuid)
+            if not where:
+                what = "nobody knows this server's address: start it once, so that the masters know it, and stop it"
+                raise Refused(Code.NOT_FOUND, what, server=uuid, root=str(opened.path))
+            members.append(tools.Target(uuid=uuid, addresses=where))
+    return tools.make_plan(evidence, wanted, targets=members, positions=positions, despite_majority=despite_majority)
+
+
+def _address_in(found: Sequence[tools.ReplicaEvidence], uuid: str) -> tuple[Address, ...]:
+    members = (config.member(uuid) for e in found for config in e.configs)
+    return next((m.addresses for m in members if m is not None and m.addresses), ())
+
+
+def _check_cluster(roots: Mapping[str, _Root], cluster_id: str) -> None:
+    for opened in roots.values():
+        if opened.instance.cluster_id not in ("", cluster_id):
+            raise Refused(
+                Code.WRONG_CLUSTER,
+                "the masters that were asked are another cluster's",
+                root=str(opened.path),
+                directory=opened.instance.cluster_id,
+                masters=cluster_id,
+            )
+
+
+def _print_plan(plan: tools.RecoveryPlan, *, unfinished: bool) -> None:
+    if plan.tablets:
+        title = f"unfinished recovery {plan.fingerprint}" if unfinished else f"recovery plan {plan.fingerprint}"
+        rows = [
+            (
+                t.tablet_id,
+                t.table_name,
+                t.survivor[:8],
+                t.last,
+                f"after index {t.last.index}, {_when(t.time)}",
+                f"{t.entries_lost} (up to {t.known})" if t.entries_lost else "none",
+                " ".join(u[:8] for u in t.given_up) or "-",
+                " ".join(m.uuid[:8] for m in t.config.members),
+            )
+            for t in plan.tablets
+        ]
+        headings = ("tablet", "table", "survivor", "last", "may be lost", "known lost", "given up", "new config")
+        print_table(title, headings, rows)
+    for lowering in plan.lowerings:
+        place = f"{lowering.topic}[{lowering.source.kafka_partition}]"
+        console.print(
+            f"source {place} of {lowering.table}: done goes back from {lowering.done} to {lowering.to}, "
+            "to be read again",
+            highlight=False,
+        )  # fmt: skip
+    for alone in plan.left_alone:
+        colour = "green" if alone.why is tools.Why.MAJORITY else "red"
+        name = f" of {alone.table_name}" if alone.table_name else ""
+        console.print(f"[{colour}]left alone[/] tablet {alone.tablet_id}{name}: {alone.what}", highlight=False)
+    if plan.tablets:
+        console.print(f"[red]{WARNING}[/]", highlight=False)
+    else:
+        console.print("nothing to recover")
+
+
+def _when(hybrid_time: int) -> str:
+    return datetime.fromtimestamp(us_of_hybrid(hybrid_time) / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _carry_out(
+    plan: tools.RecoveryPlan, roots: Mapping[str, _Root], connected: Client | None, confirmed: str, *, quiet: bool
+) -> None:
+    if confirmed != plan.fingerprint:
+        what = "that is not this plan's fingerprint: read the plan again; nothing was changed"
+        raise Refused(Code.CAS_FAILED, what, given=confirmed, plan=plan.fingerprint)
+    if not plan.tablets:
+        return
+    if plan.lowerings and connected is None:
+        raise Refused(
+            Code.INVALID_ARGUMENT, "the plan lowers source positions, which the masters keep: leave --no-masters out"
+        )
+
+    def lower(lowering: tools.SourceLowering) -> None:
+        if connected is not None:
+            connected.lower_source(lowering.table, lowering.source, lowering.to)
+
+    def say(text: str) -> None:
+        if not quiet:
+            console.print(text, highlight=False)
+
+    disks = {uuid: opened.disk for uuid, opened in roots.items()}
+    try:
+        tools.Recovery(plan, disks, lower=lower, say=say).run()
+    except (Refused, Corruption):
+        say("not finished: run the same command again once the cause is gone; until then these servers do not start")
+        raise
+    names = ", ".join(str(roots[u].path) for u in tools.involved(plan))
+    say(f"[green]done[/]: {len(plan.tablets)} tablets recovered. Start the servers of {names}, then look with")
+    say("  nyala cluster check --checksum")

@@ -1,0 +1,186 @@
+"""Carry out a recovery plan in stopped servers' directories: fence, copy, wait for all, rewrite all, lower, unfence.
+
+Every step can be repeated, and the plan lies in each directory from before the first change until after the last; so a
+recovery that was cut off anywhere goes on when it is run again, and no server starts on half of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from nyala.replica.base import Code, DataState, Disk, OpId, Refused, SystemClock, check
+from nyala.replica.cmeta import ConsensusMeta, path_of
+from nyala.replica.copy import CopySourceSession, LocalCopySource, SourceSessions, capture_session, wal_folder
+from nyala.replica.disk import FENCE
+from nyala.replica.tablet import Superblock
+from nyala.replica.wal import Log, glance
+
+from .evidence import of_directory
+from .forced_config import UNDO, force_config, keep_undo
+from .local_replica import copy_replica
+from .plan_file import save_journal
+from .recovery_plan import RecoveryPlan, SourceLowering, TabletPlan
+
+Say = Callable[[str], None]
+Lower = Callable[[SourceLowering], None]
+
+
+class Recovery:
+    """One plan and the directories it is carried out in, by server uuid. The caller holds their locks.
+
+    `lower` moves one source position back; it must be repeatable. `say` is told each step as it is done.
+    """
+
+    def __init__(
+        self, plan: RecoveryPlan, disks: Mapping[str, Disk], *, lower: Lower, say: Say = lambda text: None
+    ) -> None:
+        missing = sorted(set(involved(plan)) - disks.keys())
+        if missing:
+            what = "the plan changes directories that were not named with --root or --copy-to; nothing was changed"
+            raise Refused(Code.INVALID_ARGUMENT, what, servers=", ".join(missing))
+        self._plan = plan
+        self._disks = {uuid: disks[uuid] for uuid in involved(plan)}
+        self._lower = lower
+        self._say = say
+
+    def run(self) -> None:
+        """All steps. Refused or Corruption leaves the fences up: run it again once the cause is gone."""
+        self.fence()
+        self.copy()
+        self.rewrite()
+        self.verify()
+        self.lower_sources()
+        self.unfence()
+
+    def fence(self) -> None:
+        """From now on no server starts on these directories."""
+        for disk in self._disks.values():
+            save_journal(disk, self._plan)
+            disk.crash_point("recover.fenced")
+
+    def copy(self) -> None:
+        """Bring every other member of the new configs to where the survivor is."""
+        for tablet in self._plan.tablets:
+            for uuid in _others(tablet):
+                if _stands(self._disks[uuid], tablet):
+                    continue
+                self._say(f"T {tablet.tablet_id} copying from {tablet.survivor} to {uuid}")
+                source = _source_at_rest(self._disks[tablet.survivor])
+                copy_replica(self._disks[uuid], tablet.tablet_id, uuid, source, allow_leaderless=True)
+                self._disks[uuid].crash_point("recover.copied")
+
+    def rewrite(self) -> None:
+        """Force the configs, once every member of all of them has all that the survivor has.
+
+        Refused(NOT_READY) names the members that have not: with some rewritten and some not, two groups could form.
+        """
+        late = [
+            f"T {tablet.tablet_id} on {uuid}"
+            for tablet in self._plan.tablets
+            for uuid in (tablet.survivor, *_others(tablet))
+            if not _stands(self._disks[uuid], tablet)
+        ]
+        if late:
+            what = "not every member is where the survivor was when the plan was made; no config was rewritten"
+            raise Refused(Code.NOT_READY, what, members="; ".join(late))
+        for tablet in self._plan.tablets:
+            for uuid in (tablet.survivor, *_others(tablet)):
+                disk = self._disks[uuid]
+                if ConsensusMeta.load(disk, tablet.tablet_id).committed_config != tablet.config:
+                    keep_undo(disk, tablet.tablet_id, disk.read(path_of(tablet.tablet_id)))
+                force_config(disk, tablet.tablet_id, tablet.config, tablet.time)
+                disk.crash_point("recover.rewritten")
+            voters = ", ".join(tablet.config.voters)
+            self._say(f"T {tablet.tablet_id} config {tablet.config.opid}: voters {voters}")
+
+    def verify(self) -> None:
+        """Read everything back: each member whole, at the forced config, in the log and in the metadata alike."""
+        for tablet in self._plan.tablets:
+            for uuid in (tablet.survivor, *_others(tablet)):
+                found = next(of_directory(self._disks[uuid], uuid, "", [tablet.tablet_id]))
+                check(
+                    found.usable and found.config == tablet.config and found.last == tablet.config.opid,
+                    "a recovered replica reads back as it was written",
+                    tablet=tablet.tablet_id,
+                    server=uuid,
+                    last=found.last,
+                    problem=found.problem,
+                )
+
+    def lower_sources(self) -> None:
+        """Before any server starts: a query that begins anew must not begin behind what is lost."""
+        for lowering in self._plan.lowerings:
+            self._lower(lowering)
+            place = f"{lowering.topic}[{lowering.source.kafka_partition}]"
+            self._say(f"source {place} of {lowering.table}: done {lowering.done} -> {lowering.to}")
+
+    def unfence(self) -> None:
+        """The servers may start."""
+        for disk in self._disks.values():
+            if disk.exists(FENCE):
+                disk.mkdir(UNDO)
+                disk.rename(FENCE, f"{UNDO}/recovery-{self._plan.fingerprint}")
+                disk.crash_point("recover.unfenced")
+
+
+def involved(plan: RecoveryPlan) -> list[str]:
+    """The servers whose directories the plan changes, sorted."""
+    return sorted({m.uuid for tablet in plan.tablets for m in tablet.config.members})
+
+
+def _others(tablet: TabletPlan) -> list[str]:
+    return sorted(m.uuid for m in tablet.config.members if m.uuid != tablet.survivor)
+
+
+def _stands(disk: Disk, tablet: TabletPlan) -> bool:
+    """Whether the replica there ends exactly where the survivor did; equal last entries mean equal logs [raft §5.3]."""
+    if not Superblock.exists(disk, tablet.tablet_id):
+        return False
+    superblock = Superblock.load(disk, tablet.tablet_id)
+    if superblock.data_state is not DataState.READY:
+        return False
+    last: OpId = max(glance(disk, wal_folder(tablet.tablet_id), tablet.tablet_id).last, superblock.flush_opid)
+    return last in (tablet.last, tablet.config.opid)
+
+
+@dataclass(frozen=True)
+class _AtRest:
+    """The state of a replica that nobody runs: its superblock, whose blocks nobody removes."""
+
+    superblock: Superblock
+
+    @contextmanager
+    def hold(self) -> Iterator[Superblock]:
+        yield self.superblock
+
+
+def _source_at_rest(disk: Disk) -> LocalCopySource:
+    """A copy source over a stopped server's directory. It has no leader, and says so."""
+
+    def capture(tablet_id: str, requestor: str, leaderless: bool, session: str, ttl_us: int) -> CopySourceSession:
+        if not leaderless:
+            raise Refused(Code.NOT_LEADER, "a replica at rest leads nobody", tablet=tablet_id)
+        log, _ = Log.open(disk, wal_folder(tablet_id), tablet_id, threaded=False)
+        return capture_session(
+            disk=disk,
+            tablet_id=tablet_id,
+            requestor_uuid=requestor,
+            session_id=session,
+            ttl_us=ttl_us,
+            state=_AtRest(Superblock.load(disk, tablet_id)),
+            cmeta=ConsensusMeta.load(disk, tablet_id),
+            log=log,
+            is_leader=False,
+        )
+
+    return LocalCopySource(SourceSessions(SystemClock()), capture)
+
+
+def plans_agree(plans: Sequence[RecoveryPlan]) -> RecoveryPlan | None:
+    """The one plan that is unfinished in some directories, None if there is none; Refused if there are several."""
+    if len({p.fingerprint for p in plans}) > 1:
+        what = "two recoveries are unfinished in these directories: finish them one after the other"
+        raise Refused(Code.ALREADY_INPROGRESS, what, fingerprints=", ".join(sorted(p.fingerprint for p in plans)))
+    return plans[0] if plans else None

@@ -1,0 +1,187 @@
+"""A recovery plan carried out in directories of stopped servers: its order, and what a death at any point leaves."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from nyala.replica.base import Code, Refused
+from nyala.replica.cmeta import ConsensusMeta
+from nyala.replica.copy import wal_folder
+from nyala.replica.disk import FENCE, refuse_fenced
+from nyala.replica.rows import SourceKey
+from nyala.replica.rpc import pb
+from nyala.replica.tools import Recovery, RecoveryPlan, SourceLowering, load_journal, plans_agree
+from nyala.replica.wal import glance
+from tests.harness.copies import TABLET, close_disks
+from tests.harness.lost_majority import UUIDS, config, is_ready, plan_for, rows_of, stopped_server
+from tests.harness.sim_disk import SimCrash, SimDisk
+
+POINTS = (
+    "recover.fenced",
+    "copy.1",
+    "copy.3",
+    "copy.5",
+    "recover.copied",
+    "recover.logged",
+    "cmeta.after_flush",
+    "recover.rewritten",
+    "recover.unfenced",
+)
+POSITION = pb.SourcePosition(
+    table_id="t1",
+    source=pb.SourceKey(cluster_id="k", topic_id="id", kafka_partition=0),
+    generation=1,
+    start=5,
+    done=100,
+    topic="writes.things",
+    table="things",
+)
+
+
+@pytest.fixture(autouse=True)
+def _disks() -> Iterator[None]:
+    yield
+    close_disks()
+
+
+class Directories:
+    """The best survivor a, a lagging one e whose end differs, and d, a server that holds nothing of the tablet."""
+
+    def __init__(self) -> None:
+        blank = stopped_server("d")
+        for path in (f"tablet-meta/{TABLET}", f"consensus-meta/{TABLET}"):
+            blank.remove(path)
+        blank.remove_tree(wal_folder(TABLET))
+        self.disks = {
+            "a": stopped_server("a", (1, 1, 2, 2), "abcef", flush_at=2),
+            "e": stopped_server("e", (1, 1, 1, 1, 1), "abcef"),
+            "d": blank,
+        }
+        self.lowered: list[SourceLowering] = []
+        self.fenced_when_lowered = False
+
+    def plan(self) -> RecoveryPlan:
+        return plan_for({n: self.disks[n] for n in "ae"}, "ed", positions=[POSITION])
+
+    def recovery(self, plan: RecoveryPlan) -> Recovery:
+        return Recovery(plan, {UUIDS[n]: disk for n, disk in self.disks.items()}, lower=self._lower)
+
+    def _lower(self, lowering: SourceLowering) -> None:
+        self.lowered.append(lowering)
+        self.fenced_when_lowered = all(disk.exists(FENCE) for disk in self.disks.values())
+
+    def check_recovered(self, plan: RecoveryPlan) -> None:
+        """All three hold a's rows under one config at one OpId, and may start."""
+        (tablet,) = plan.tablets
+        for disk in self.disks.values():
+            refuse_fenced(disk)
+            meta = ConsensusMeta.load(disk, TABLET)
+            assert (meta.committed_config, meta.term, meta.voted_for) == (tablet.config, tablet.config.opid.term, None)
+            assert glance(disk, wal_folder(TABLET), TABLET).last == tablet.config.opid
+            assert rows_of(disk) == {1: "v1", 2: "v1", 3: "v2", 4: "v2"}
+
+
+def test_recovery_brings_all_members_to_the_survivor_and_keeps_what_it_replaced() -> None:
+    """CC-42. Goal: one group of three equal voters, out of one survivor. Method: a plan with a lagging member,
+    whose longer log goes to quarantine, and a new one; the earlier metadata stay; positions go back first."""
+    all_of = Directories()
+    plan = all_of.plan()
+    assert plan.tablets[0].survivor == UUIDS["a"]
+    before = ConsensusMeta.load(all_of.disks["a"], TABLET).encode()
+    all_of.recovery(plan).run()
+    all_of.check_recovered(plan)
+    assert plan.tablets[0].config.voters == tuple(UUIDS[n] for n in "ade")
+    assert all_of.disks["e"].listdir("quarantine") == [f"{TABLET}-000001"]
+    kept = all_of.disks["a"].listdir("undo")
+    assert before in [all_of.disks["a"].read(f"undo/{name}") for name in kept]
+    assert [(low.source, low.to) for low in all_of.lowered] == [(SourceKey("k", "id", 0), 5)]
+    assert all_of.fenced_when_lowered
+
+
+def test_rewrite_before_every_copy_is_there_is_refused_and_changes_nothing() -> None:
+    """CC-42. Goal: step 4 waits for all of step 2. Method: rewrite right away, then with one of two copies."""
+    all_of = Directories()
+    plan = all_of.plan()
+    recovery = all_of.recovery(plan)
+    recovery.fence()
+    before = {n: ConsensusMeta.load(all_of.disks[n], TABLET).encode() for n in "ae"}
+    with pytest.raises(Refused) as refusal:
+        recovery.rewrite()
+    assert refusal.value.code is Code.NOT_READY
+    assert UUIDS["d"] in str(refusal.value) and UUIDS["e"] in str(refusal.value)
+    assert {n: ConsensusMeta.load(all_of.disks[n], TABLET).encode() for n in "ae"} == before
+    all_of.disks["e"].arm("recover.copied")
+    with pytest.raises(SimCrash):
+        recovery.copy()
+    assert is_ready(all_of.disks["d"])
+    all_of.disks["e"].restart()
+    recovery.copy()
+    recovery.rewrite()
+    recovery.unfence()
+    all_of.check_recovered(plan)
+
+
+@pytest.mark.parametrize("power", [False, True])
+@pytest.mark.parametrize("point", POINTS)
+def test_recovery_cut_off_anywhere_keeps_servers_out_and_goes_on(point: str, power: bool) -> None:
+    """CC-43, CC-44. Goal: no server starts on half a recovery, and the same command ends it. Method: die at each point
+    on each of the three directories where it is passed, by kill or power loss; a directory that was rewritten is fenced
+    unless all were; run the plan that was left behind."""
+    died = 0
+    for victim in "ade":
+        all_of = Directories()
+        plan = all_of.plan()
+        all_of.disks[victim].arm(point)
+        try:
+            all_of.recovery(plan).run()
+        except SimCrash:
+            died += 1
+        for disk in all_of.disks.values():
+            disk.power_loss(random.Random(died)) if power else disk.restart()
+        rewritten = [d for d in all_of.disks.values() if _is_forced(d)]
+        if len(rewritten) < 3:
+            for disk in rewritten:
+                with pytest.raises(Refused, match="not finished"):
+                    refuse_fenced(disk)
+        left = plans_agree([p for d in all_of.disks.values() if (p := load_journal(d)) is not None])
+        all_of.recovery(left or plan).run()
+        all_of.check_recovered(plan)
+    assert died, "nobody passed this point"
+
+
+def _is_forced(disk: SimDisk) -> bool:
+    return ConsensusMeta.exists(disk, TABLET) and ConsensusMeta.load(disk, TABLET).committed_config.unsafe
+
+
+def test_another_plan_or_a_missing_directory_changes_nothing() -> None:
+    """CC-38. Goal: what is half done is ended before anything else begins. Method: fence with one plan; run another;
+    run a plan without one of its directories; two unfinished plans at once."""
+    all_of = Directories()
+    plan = all_of.plan()
+    all_of.recovery(plan).fence()
+    alone = plan_for({"a": all_of.disks["a"]})
+    with pytest.raises(Refused) as refusal:
+        all_of.recovery(alone).run()
+    assert refusal.value.code is Code.ALREADY_INPROGRESS
+    assert not _is_forced(all_of.disks["a"])
+    with pytest.raises(Refused, match=UUIDS["d"]):
+        Recovery(plan, {UUIDS["a"]: all_of.disks["a"]}, lower=lambda lowering: None)
+    with pytest.raises(Refused, match="two recoveries"):
+        plans_agree([plan, alone])
+
+
+def test_survivor_that_went_on_since_the_plan_is_not_rewritten() -> None:
+    """CC-44. Goal: a plan is for what it saw. Method: make the plan, append one more entry, run it."""
+    disk = stopped_server("a", (1, 1))
+    plan = plan_for({"a": disk})
+    later = plan_for({"a": stopped_server("a", (1, 1, 1))})
+    Recovery(plan, {UUIDS["a"]: disk}, lower=lambda lowering: None).run()
+    assert ConsensusMeta.load(disk, TABLET).committed_config.voters == (UUIDS["a"],)
+    other = stopped_server("a", (1, 1))
+    with pytest.raises(Refused) as refusal:
+        Recovery(later, {UUIDS["a"]: other}, lower=lambda lowering: None).run()
+    assert refusal.value.code is Code.NOT_READY
+    assert ConsensusMeta.load(other, TABLET).committed_config == config("abc")

@@ -1,0 +1,211 @@
+"""Which survivor a lost tablet goes on from, what is said to be lost, and what is left alone: evidence in, plan out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from nyala.replica.base import Address, DataState, Member, OpId, RaftConfig, generation_of, next_generation
+from nyala.replica.cmeta import path_of
+from nyala.replica.copy import delete_replica, wal_folder
+from nyala.replica.rows import SourceKey
+from nyala.replica.rpc import pb
+from nyala.replica.tablet import Superblock
+from nyala.replica.tools import (
+    LeftAlone,
+    RecoveryPlan,
+    ReplicaEvidence,
+    SourceMark,
+    TabletPlan,
+    Target,
+    Why,
+    make_plan,
+    of_directory,
+)
+from nyala.replica.tools.plan_file import plan_json, plan_of_json
+from tests.harness.copies import TABLET, close_disks
+from tests.harness.lost_majority import UUIDS, config, seen, stopped_server
+from tests.harness.sim_disk import SimDisk
+
+
+@pytest.fixture(autouse=True)
+def _disks() -> Iterator[None]:
+    yield
+    close_disks()
+
+
+def planned(*evidence: ReplicaEvidence, **more: object) -> TabletPlan | LeftAlone:
+    plan = make_plan({TABLET: evidence}, [TABLET], **more)  # type: ignore[arg-type]
+    return (*plan.tablets, *plan.left_alone)[0]
+
+
+def recovered(*evidence: ReplicaEvidence, **more: object) -> TabletPlan:
+    found = planned(*evidence, **more)
+    assert isinstance(found, TabletPlan), found
+    return found
+
+
+def left(*evidence: ReplicaEvidence, **more: object) -> LeftAlone:
+    found = planned(*evidence, **more)
+    assert isinstance(found, LeftAlone), found
+    return found
+
+
+def test_survivor_is_the_one_whose_last_entry_has_the_higher_term_not_the_longer_log() -> None:
+    """CC-40. Goal: the end of a longer log of an older term was never committed. Method: two of five, in both orders;
+    then one term and two lengths; the config stands right behind the survivor's log."""
+    older, newer = seen("a", (2, 30), "abcde"), seen("b", (3, 20), "abcde")
+    for both in ((older, newer), (newer, older)):
+        plan = recovered(*both)
+        assert (plan.survivor, plan.last) == (UUIDS["b"], OpId(3, 20))
+        assert plan.config.opid == OpId(next_generation(3), 21)
+    assert recovered(older, seen("c", (2, 31), "abcde")).survivor == UUIDS["c"]
+
+
+def test_plan_says_which_entries_are_known_to_be_lost_and_since_when() -> None:
+    """CC-41. Goal: the operator sees the gap. Method: beside the survivor a tombstone that kept a later OpId, a replica
+    whose log cannot be read any more, and a survivor with a damaged end; nothing else known means none, not never."""
+    survivor = seen("a", (2, 10), last_time=77)
+    tombstone = seen("b", (2, 14), data_state=DataState.DELETED)
+    plan = recovered(survivor, tombstone)
+    assert (plan.entries_lost, plan.known, plan.time) == (4, OpId(2, 14), 78)
+    assert plan.given_up == (UUIDS["b"], UUIDS["c"])
+    broken = seen("c", (2, 12), problem="its log cannot be read")
+    assert recovered(survivor, broken).entries_lost == 2
+    assert recovered(seen("a", (2, 10), withheld=OpId(2, 13))).entries_lost == 3
+    assert recovered(survivor).entries_lost == 0
+
+
+def test_evidence_of_a_directory_names_what_tombstones_kept_and_what_cannot_be_read() -> None:
+    """CC-41. Goal: everything left on a stopped server's disk is read, and nothing is changed by it. Method: a READY
+    replica flushed half-way, a tombstone, damaged metadata, a missing block, a log with a hole."""
+
+    def look(disk: SimDisk) -> ReplicaEvidence:
+        (found,) = of_directory(disk, UUIDS["a"], "/data/a")
+        return found
+
+    whole = stopped_server("a", (1, 1, 2, 2), flush_at=2)
+    names = {n: whole.read(f"{wal_folder(TABLET)}/{n}") for n in whole.listdir(wal_folder(TABLET))}
+    found = look(whole)
+    assert found.usable and (found.last, found.term, found.last_time) == (OpId(2, 4), 2, 4 << 12)
+    assert {n: whole.read(f"{wal_folder(TABLET)}/{n}") for n in whole.listdir(wal_folder(TABLET))} == names
+    deleted = stopped_server("a", (1, 3))
+    delete_replica(deleted, Superblock.load(deleted, TABLET), OpId(3, 2), stop=lambda: None)
+    assert (look(deleted).last, look(deleted).usable) == (OpId(3, 2), False)
+    damaged = stopped_server("a")
+    damaged.corrupt(path_of(TABLET), 40)
+    assert "cannot be read" in look(damaged).problem and not look(damaged).usable
+    blockless = stopped_server("a", flush_at=2)
+    blockless.remove(f"data/{blockless.listdir('data')[0]}")
+    assert "a block is missing" in look(blockless).problem
+    holed = stopped_server("a", (1,) * 40)
+    holed.corrupt(f"{wal_folder(TABLET)}/{holed.listdir(wal_folder(TABLET))[0]}", 2500)
+    assert "log cannot be read" in look(holed).problem
+
+
+def test_tablet_without_a_survivor_is_refused_with_what_is_left_of_it() -> None:
+    """CC-39. Goal: nothing is made of nothing. Method: a tombstone, an unfinished copy, a failed replica, a witness; an
+    unknown tablet."""
+    witness = RaftConfig(OpId(1, 1), (Member(UUIDS["a"]), Member(UUIDS["d"], holds_data=False)))
+    remains = [
+        seen("b", (2, 14), data_state=DataState.DELETED),
+        seen("c", (0, 0), data_state=DataState.COPYING),
+        seen("a", (2, 9), problem="its log cannot be read: x"),
+        seen("d", (2, 15), config=witness),
+    ]
+    found = left(*remains, despite_majority=True)
+    assert found.why is Why.NO_SURVIVOR
+    for text in ("once had 2.14", "COPYING", "its log cannot be read", "a witness"):
+        assert text in found.what
+    assert left().why is Why.UNKNOWN
+
+
+def test_tablet_whose_majority_is_whole_is_left_alone_and_the_majority_named() -> None:
+    """CC-38. Goal: nobody gives up what only needs a start. Method: two of three at rest; one at rest and one running;
+    a pending config of which a majority is there; the same, told to go on nevertheless."""
+    running = seen("b", (2, 10), running=True, place="host-b:7050")
+    for other in (seen("b", (1, 4)), running):
+        found = left(seen("a", (2, 10)), other)
+        assert found.why is Why.MAJORITY
+        assert UUIDS["a"] in found.what and UUIDS["b"] in found.what
+    pending = config("a", OpId(2, 9))
+    assert left(seen("a", (2, 10), pending=pending)).why is Why.MAJORITY
+    assert recovered(seen("a", (2, 10)), seen("b", (1, 4)), despite_majority=True).survivor == UUIDS["a"]
+
+
+def test_survivor_that_runs_has_to_be_stopped_first() -> None:
+    """CC-43. Goal: no running server's metadata is rewritten under it. Method: the best replica runs, a worse one is at
+    rest: the plan names the server instead of taking the worse one."""
+    found = left(seen("a", (2, 9), "abcde"), seen("b", (2, 10), "abcde", running=True, place="host-b:7050"))
+    assert found.why is Why.RUNNING
+    assert UUIDS["b"] in found.what and "host-b:7050" in found.what and "--root" in found.what
+
+
+def test_new_config_names_survivor_and_targets_and_begins_above_every_term_that_was_seen() -> None:
+    """CC-44. Goal: no term of an old member is used again, and a master's late decision stays refused. Method: a
+    tombstone of a high term beside; one target that is new and one that remembers more than the survivor has."""
+    before = RaftConfig(OpId(2, 3), config("abc").members, decision=(4, 5))
+    best = seen("a", (2, 10), config=before)
+    high = seen("b", (1, 1), data_state=DataState.DELETED, term=next_generation(9) + 7)
+    new = Target(uuid=UUIDS["d"], addresses=(Address("host-d", 1),))
+    plan = recovered(best, high, targets=[new])
+    assert generation_of(plan.config.opid.term) == 2
+    assert [m.uuid for m in plan.config.members] == [UUIDS["a"], UUIDS["d"]]
+    assert all(m.votes for m in plan.config.members)
+    assert (plan.config.decision, plan.config.unsafe) == ((4, 5), True)
+    ahead = left(best, seen("d", (3, 1), data_state=DataState.DELETED), targets=[new])
+    assert ahead.why is Why.TARGET and "3.1" in ahead.what
+
+
+def position(done: int, *, start: int = 5, generation: int = 1, table_id: str = "t1", partition: int = 0) -> object:
+    key = pb.SourceKey(cluster_id="k", topic_id="id", kafka_partition=partition)
+    return pb.SourcePosition(
+        table_id=table_id,
+        source=key,
+        generation=generation,
+        start=start,
+        done=done,
+        topic="writes.things",
+        table="things",
+    )
+
+
+def mark(at: int, generation: int = 1) -> SourceMark:
+    return SourceMark(source=SourceKey("k", "id", 0), generation=generation, position=at)
+
+
+@pytest.mark.parametrize(
+    ("marks", "expected"),
+    [((mark(60),), 60), ((mark(100),), None), ((), 5), ((mark(90, generation=0),), 5), ((mark(2),), 5)],
+)
+def test_source_position_goes_back_to_what_the_survivor_has(marks: Sequence[SourceMark], expected: int | None) -> None:
+    """CC-46. Goal: the ingest reads again what is lost, and no more than that. Method: a survivor that is behind, even,
+    without the source, of an earlier generation, or below the source's start; another table's source is left."""
+    plan = make_plan(
+        {TABLET: [seen("a", (2, 10), sources=tuple(marks))]},
+        [TABLET],
+        positions=[position(100), position(100, table_id="t2")],  # type: ignore[list-item]
+    )
+    assert [(lowering.done, lowering.to) for lowering in plan.lowerings] == (
+        [] if expected is None else [(100, expected)]
+    )
+
+
+def test_fingerprint_names_the_decisions_and_the_plan_survives_its_file() -> None:
+    """CC-38. Goal: what was confirmed is what is done. Method: the same evidence in another order; another survivor;
+    a lowered source; to JSON and back."""
+    first, second = seen("a", (2, 10), "abcde", sources=(mark(60),)), seen("b", (2, 9), "abcde")
+
+    def plan(*evidence: ReplicaEvidence, done: int = 60) -> RecoveryPlan:
+        return make_plan({TABLET: evidence}, [TABLET], positions=[position(done)])  # type: ignore[list-item]
+
+    base = plan(first, second)
+    assert base.fingerprint == plan(second, first).fingerprint
+    others = [plan(first, seen("b", (2, 11), "abcde", sources=(mark(60),))), plan(first, second, done=61)]
+    assert len({base.fingerprint, *(p.fingerprint for p in others)}) == 3
+    again = plan_of_json(plan_json(others[1]))
+    assert again.fingerprint == others[1].fingerprint and again.lowerings == others[1].lowerings
+    assert [(t.config, t.last, t.time, t.survivor) for t in again.tablets] == [
+        (t.config, t.last, t.time, t.survivor) for t in others[1].tablets
+    ]
