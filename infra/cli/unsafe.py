@@ -15,7 +15,6 @@ from nyala.replica import tools
 from nyala.replica.base import Address, Code, Corruption, DiskFailure, Refused, us_of_hybrid
 from nyala.replica.client import Client
 from nyala.replica.disk import RealDisk
-from nyala.replica.server import Instance
 
 from .context import Json, Masters, client, console, print_json, print_table
 from .offline import stopped
@@ -33,7 +32,7 @@ class _Root:
 
     path: Path
     disk: RealDisk
-    instance: Instance
+    cluster_id: str
 
 
 @app.command()
@@ -107,8 +106,8 @@ def _open_all(held: ExitStack, paths: Sequence[Path]) -> dict[str, _Root]:
         if instance.uuid in roots:
             what = "two directories of one server: one of them is a copy, and they may not both go on"
             raise Refused(Code.INVALID_ARGUMENT, what, uuid=instance.uuid, roots=f"{roots[instance.uuid].path}, {path}")
-        roots[instance.uuid] = _Root(path, disk, instance)
-    clusters = sorted({r.instance.cluster_id for r in roots.values() if r.instance.cluster_id})
+        roots[instance.uuid] = _Root(path, disk, instance.cluster_id)
+    clusters = sorted({r.cluster_id for r in roots.values() if r.cluster_id})
     if len(clusters) > 1:
         raise Refused(Code.WRONG_CLUSTER, "these directories belong to several clusters", clusters=", ".join(clusters))
     return roots
@@ -174,12 +173,12 @@ def _address_in(found: Sequence[tools.ReplicaEvidence], uuid: str) -> tuple[Addr
 
 def _check_cluster(roots: Mapping[str, _Root], cluster_id: str) -> None:
     for opened in roots.values():
-        if opened.instance.cluster_id not in ("", cluster_id):
+        if opened.cluster_id not in ("", cluster_id):
             raise Refused(
                 Code.WRONG_CLUSTER,
                 "the masters that were asked are another cluster's",
                 root=str(opened.path),
-                directory=opened.instance.cluster_id,
+                directory=opened.cluster_id,
                 masters=cluster_id,
             )
 
