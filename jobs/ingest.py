@@ -40,6 +40,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--offsets-per-trigger-max", type=int, default=400_000)
     parser.add_argument("--dead-letters-max", type=int, default=None)
     parser.add_argument("--accept-partitions", type=int, default=0, help="the topic grew to so many partitions")
+    parser.add_argument(
+        "--ignore-null", action="store_true", help="a null in an upsert or update leaves the column as it is"
+    )
     parser.add_argument("--isolation", choices=["read_committed", "read_uncommitted"], default="read_committed")
     parser.add_argument("--lease-s", type=float, default=30.0)
     parser.add_argument("--owner-wait-s", type=float, default=40.0, help="patience with another query's lease")
@@ -89,6 +92,7 @@ def main() -> int:
             trigger_s=given.trigger_s,
             available_now=given.available_now,
             offsets_per_trigger_max=given.offsets_per_trigger_max,
+            ignore_null=given.ignore_null,
             isolation=given.isolation,
             lease_s=given.lease_s,
             owner_wait_s=given.owner_wait_s,

@@ -77,6 +77,8 @@ class IngestOptions:
     """How many partitions the topic may have grown to since it was opened first; 0: it must not have grown."""
     dead_letters_max: int | None = None
     """More than these in one run end the query."""
+    ignore_null: bool = False
+    """Upserts and updates leave a column whose value is null as it is: no event can then make a value null."""
     batch_bytes: int = limits.BATCH_TARGET_BYTES
     send_deadline_s: float = SEND_DEADLINE_S
     kafka_timeout_s: float = KAFKA_TIMEOUT_S
@@ -281,6 +283,7 @@ class IngestQuery:
             positions=dict(lease.positions),
             known={partition: dict(known) for partition, known in self._known.items()},
             batch_bytes=self._options.batch_bytes,
+            ignore_null=self._options.ignore_null,
             deadline_s=self._options.send_deadline_s,
             kafka_timeout_s=self._options.kafka_timeout_s,
             security=self._security,

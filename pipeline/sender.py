@@ -72,7 +72,9 @@ class Sender:
         on_error: Callable[[RowError], None],
         *,
         batch_bytes: int = limits.BATCH_TARGET_BYTES,
+        ignore_null: bool = False,
     ) -> None:
+        """`ignore_null`: upserts and updates leave a column whose value is null as it is."""
         self._schema: TableSchema = table.schema
         self._partition = table.partition
         self._lanes = [_Lane(tablet.pos, tablet.tablet_id) for tablet in table.tablets]
@@ -81,6 +83,7 @@ class Sender:
         self._on_error = on_error
         self._errors_seen = 0
         self._batch_bytes = batch_bytes
+        self._ignore_null = ignore_null
         self.totals = Totals()
 
     @property
@@ -133,7 +136,8 @@ class Sender:
         for piece in _pieces(whole, self._batch_bytes):
             payload = encode_batch(piece)
             first, last = _offset(piece, 0), _offset(piece, piece.num_rows - 1)
-            batch = WireBatch(lane.pos, column_ids, payload, crc32c(payload), piece.num_rows, first, last)
+            crc = crc32c(payload)
+            batch = WireBatch(lane.pos, column_ids, payload, crc, piece.num_rows, first, last, self._ignore_null)
             self._call(lambda batch=batch: self._writer.send(batch))  # type: ignore[misc]
             self.totals.rows += piece.num_rows
             self.totals.batches += 1

@@ -71,6 +71,7 @@ class TaskPlan:
     known: Mapping[int, Mapping[str, int]]
     """By Kafka partition: highest offset that each tablet has acknowledged to this driver."""
     batch_bytes: int = limits.BATCH_TARGET_BYTES
+    ignore_null: bool = False
     deadline_s: float = SEND_DEADLINE_S
     """For one batch with all its retries."""
     kafka_timeout_s: float = KAFKA_TIMEOUT_S
@@ -158,7 +159,9 @@ class Task:
         writer = writer or worker.client_for(plan.masters, plan.deadline_s).source_writer(
             plan.table, source, generation=position.generation, done=position.done, acknowledged=known
         )
-        self._sender = Sender(plan.table, writer, self._row_failed, batch_bytes=plan.batch_bytes)
+        self._sender = Sender(
+            plan.table, writer, self._row_failed, batch_bytes=plan.batch_bytes, ignore_null=plan.ignore_null
+        )
         self._writer = writer
         self._record_count = 0
         self._dead = 0

@@ -39,3 +39,22 @@ def test_topic_becomes_table_exactly_once_through_replay_and_lost_checkpoint(roa
     lane.run()
     assert lane.rows() == expected
     assert {(one.place, one.record["reason"]) for one in lane.letters()} == letters
+
+
+def test_nulls_leave_columns_as_they_are_if_the_query_says_so(road: Road) -> None:
+    """Goal: events that carry a part of a row as nulls, also when they are read again.
+
+    Method: upserts and an update with nulls over full rows, and for a new key; then the checkpoint is lost, and the
+    option forgotten: nothing moves.
+    """
+    lane = road.lane("sparse")
+    lane.publish([row(k) for k in range(20)])
+    sparse = {"v": None, "small": None}
+    lane.publish([row(1) | sparse, row(2, "two") | {"small": None}, row(50) | sparse])
+    lane.publish([row(3) | sparse | {"must": 33}], RowOp.UPDATE)
+    expected = {k: row(k) for k in range(20)} | {2: row(2, "two"), 3: row(3) | {"must": 33}, 50: row(50) | sparse}
+    lane.run(ignore_null=True)
+    assert lane.rows() == expected
+    lane.lose_checkpoint()
+    lane.run()
+    assert lane.rows() == expected
