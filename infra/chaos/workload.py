@@ -34,8 +34,10 @@ CHANGED = 6
 TOGGLED = 2
 PAUSE_S = 0.03
 READ_EVERY_S = 2.0
+HISTORY_US = 24 * 3600 * 1_000_000
+"""Longer than any run: its first snapshots are read again at its end."""
 SNAPSHOTS_MAX = 40
-"""Remembered to be read again at the end; further ones are compared and forgotten."""
+"""Remembered to be read again at the end. When there are too many, every other one is forgotten."""
 FAULTS_SHOWN = 10
 SETTLE_TRIES_MAX = 20
 """Of a batch whose outcome is unknown: each waits as long as the client's write timeout."""
@@ -176,8 +178,9 @@ class Reader:
         if at is None:
             if self.snapshots and when < self.snapshots[-1].at:
                 self._fault(f"the time of a snapshot went back from {self.snapshots[-1].at} to {when}")
-            if len(self.snapshots) < SNAPSHOTS_MAX:
-                self.snapshots.append(Snapshot(when, rows.digest(), len(rows.k)))
+            if len(self.snapshots) == SNAPSHOTS_MAX:
+                self.snapshots = self.snapshots[::2]
+            self.snapshots.append(Snapshot(when, rows.digest(), len(rows.k)))
         self.reads += 1
         return rows
 
@@ -204,7 +207,7 @@ class Workload:
 
     def __init__(self, client: Client, seed: int, *, replication_factor: int = 3, writers: int = 2) -> None:
         self.handle = client.create_table(
-            TABLE, SCHEMA, PARTITION, replication_factor=replication_factor, history_retention_us=0
+            TABLE, SCHEMA, PARTITION, replication_factor=replication_factor, history_retention_us=HISTORY_US
         )
         self._stop_writing, self._stop_reading = threading.Event(), threading.Event()
         self.writers = [Writer(client, self.handle, n, seed, self._stop_writing) for n in range(writers)]

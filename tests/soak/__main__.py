@@ -18,6 +18,8 @@ from rich.console import Console
 
 from nyala.infra.chaos import ChaosOptions, perform
 
+WIDTH_OF_FILES = 180
+
 
 def main() -> int:
     """Exit status 1 if a verifier found something wrong."""
@@ -28,13 +30,14 @@ def main() -> int:
     parser.add_argument("--dir", type=Path, help="where the stacks live; default: a temporary folder")
     parser.add_argument("--json", action="store_true", help="one JSON document a run")
     given = parser.parse_args()
+    console = Console() if sys.stdout.isatty() else Console(width=WIDTH_OF_FILES)
     first = given.seed or secrets.randbelow(1 << 31)
     failed = 0
     for seed in range(first, first + given.runs):
         folder = Path(tempfile.mkdtemp(prefix=f"nyala-soak-{seed}-", dir=given.dir))
         options = ChaosOptions(seed=seed, duration_s=given.minutes * 60)
         try:
-            report = perform(folder, options, Console(), quiet=given.json)
+            report = perform(folder, options, console, quiet=given.json)
         except BaseException:
             print(f"seed {seed} did not come to a verdict; everything is kept in {folder}", file=sys.stderr)
             raise
