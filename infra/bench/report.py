@@ -38,6 +38,19 @@ METRICS = [
     Metric("download_s", "tablet copy, download", "s", False),
     Metric("move_s", "tablet copy, whole move", "s", False),
     Metric("failover_s", "leader killed -9: time without a write", "s", False),
+    Metric("idle_tablets", "idle tablets", "tablets"),
+    Metric("idle_cpu_percent", "idle: CPU of the busiest server", "% of a core", False),
+    Metric("idle_memory_mb", "idle: memory of the largest server", "MB", False),
+    Metric("idle_disk_mb_per_replica", "idle: disk of a replica", "MB", False),
+    Metric("idle_create_s", "create the table until all tablets are led", "s", False),
+    Metric("idle_cold_start_s", "all servers killed: until all tablets are led", "s", False),
+    Metric("idle_cold_start_cpu_s", "the same, CPU of all servers", "s", False),
+    Metric("idle_restart_s", "one server killed: until all its replicas run", "s", False),
+    Metric("idle_restart_cpu_s", "the same, CPU of all servers", "s", False),
+    Metric(
+        "idle_cpu_percent_after_restarts", "idle, after the restarts: CPU of the busiest server", "% of a core", False
+    ),
+    Metric("idle_memory_mb_after_restarts", "idle, after the restarts: memory of the largest server", "MB", False),
 ]
 """In the order in which they are shown; SUFFIXES name the others."""
 SUFFIXES = [

@@ -14,7 +14,7 @@ from typing import Any
 from nyala.infra import local
 from nyala.infra.jars import cache_folder
 
-from . import copying, failover, pipeline, sides
+from . import copying, failover, idle, pipeline, sides
 from .failed import BenchFailed
 from .peers import kudu_sides
 from .peers.kudu import KuduCluster, KuduMissing, binaries
@@ -28,7 +28,7 @@ ROWS = 2_000_000
 WRITES = 1000
 FAILOVER_WRITES = 4000
 """One-row writes of Kudu's tool in a failover round; it is killed half-way."""
-LOCAL_ONLY = ("pipeline", "copy", "failover")
+LOCAL_ONLY = ("pipeline", "copy", "failover", "idle")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +41,8 @@ class BenchOptions:
     writes: int = WRITES
     mb: int = 256
     rows_per_batch: int = 400_000
+    tablets: int = 1000
+    watch_s: float = 30.0
     peer: str = ""
 
     def __post_init__(self) -> None:
@@ -48,6 +50,8 @@ class BenchOptions:
             raise ValueError(f"{self.rounds} rounds asked for: between 1 and 100 make sense")
         if self.rows < 1000 or self.writes < 100 or self.mb < 1 or self.rows_per_batch < 1000:
             raise ValueError("too little work to be measured: at least 1000 rows, 100 writes, 1 MB")
+        if not 1 <= self.tablets <= idle.TABLETS_MAX or not 1 <= self.watch_s <= 600:
+            raise ValueError(f"a table has 1 to {idle.TABLETS_MAX} tablets, and they are watched for 1 to 600 s")
         if self.peer and self.peer not in PEERS:
             raise ValueError(f"no peer {self.peer!r}: choose from {', '.join(PEERS)}")
 
@@ -192,6 +196,11 @@ def _failover(s: _Setting) -> tuple[Measure, Measure | None]:
     return lambda n: failover.failover_round(s.target, handle, n), theirs if kudu else None
 
 
+def _idle(s: _Setting) -> tuple[Measure, Measure | None]:
+    tablets, watch_s = s.options.tablets, s.options.watch_s
+    return lambda n: idle.idle_round(s.target, tablets, watch_s, n, s.note), None
+
+
 _BENCHES: dict[str, Callable[[_Setting], tuple[Measure, Measure | None]]] = {
     "load": _load,
     "write": _write,
@@ -199,5 +208,7 @@ _BENCHES: dict[str, Callable[[_Setting], tuple[Measure, Measure | None]]] = {
     "pipeline": _pipeline,
     "copy": _copy,
     "failover": _failover,
+    "idle": _idle,
 }
-NAMES = tuple(_BENCHES)
+NAMES = tuple(name for name in _BENCHES if name != "idle")
+"""What `bench all` runs; idleness has no peer to stand beside, and takes minutes."""

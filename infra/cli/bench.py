@@ -32,6 +32,9 @@ Writes = Annotated[int, typer.Option(min=100, help="one-row writes by 1 client; 
 Mb = Annotated[int, typer.Option(min=1, help="MB of rows in a tablet")]
 PerBatch = Annotated[int, typer.Option(min=1000, help="records of a micro-batch at most, on both sides")]
 
+Tablets = Annotated[int, typer.Option(min=1, help="tablets of the table, three replicas each")]
+WatchS = Annotated[float, typer.Option(min=1.0, help="seconds for which the CPU of servers at rest is watched")]
+
 FAILURES = (
     ReplicaError, BenchFailed, JarsMissing, PublishFailed, QueryInterrupted, QueryRefused, ImportError, OSError,
     RuntimeError, subprocess.SubprocessError,
@@ -133,6 +136,19 @@ def failover(local: Local = False, rounds: Rounds = 5, peer: Peer = "", as_json:
     """Kill -9 the server that leads a tablet under a client that writes: seconds without a write. A kill a round."""
     _need_local(local)
     _measure(["failover"], _options(local, "", rounds, peer), as_json)
+
+
+@app.command()
+def idle(
+    local: Local = False, rounds: Rounds = 1, tablets: Tablets = 1000, watch_s: WatchS = 30.0, as_json: Json = False,
+) -> None:  # fmt: skip
+    """Many idle tablets on three servers: CPU, memory, disk, a cold start of all servers, the restart of one."""
+    _need_local(local)
+    try:
+        options = replace(_options(local, "", rounds, ""), tablets=tablets, watch_s=watch_s)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    _measure(["idle"], options, as_json)
 
 
 @app.command("all")

@@ -23,6 +23,7 @@ class ServerState:
     memory_bytes: int = 0
     disk_bytes_free: int = 0
     version: str = ""
+    tablets_max: int = 0
     replicas: dict[str, pb.ReplicaStatus] = field(default_factory=dict)
     reported: bool = False
     """Whether a full report has arrived: only then does a missing replica mean anything."""
@@ -80,6 +81,7 @@ class SoftState:
         server.memory_bytes = request.memory_bytes
         server.disk_bytes_free = request.disk_bytes_free
         server.version = request.version
+        server.tablets_max = request.tablets_max
         if request.full_report:
             for gone in set(server.replicas) - {r.tablet_id for r in request.replicas}:
                 self._forget(server, gone)

@@ -67,6 +67,7 @@ def server_views(
             alive=soft.silent_us(s.uuid, mono_us) <= options.server_dead_ms * 1000,
             location=s.location,
             draining=s.uuid in retired,
+            tablets_max=s.tablets_max,
         )
         for _, s in sorted(soft.servers.items())
     )

@@ -18,10 +18,14 @@ def replica_load(view: ClusterView) -> Counter[str]:
 def pick_server(
     candidates: Sequence[ServerView], taken: Sequence[ServerView], loads: Sequence[Mapping[str, int]]
 ) -> ServerView | None:
-    """The best candidate beside the servers `taken`: location used least, then the smallest of each load in turn."""
+    """The best candidate beside the servers `taken`: location used least, then the smallest of each load in turn.
+
+    The last load is the number of all replicas: a server that holds as many as it may is no candidate.
+    """
     used = Counter(s.location for s in taken)
     names = {s.uuid for s in taken}
     fit = [s for s in candidates if s.alive and not s.draining and s.uuid not in names]
+    fit = [s for s in fit if s.has_room(loads[-1].get(s.uuid, 0))]
     if not fit:
         return None
     return min(fit, key=lambda s: (used[s.location], *(load.get(s.uuid, 0) for load in loads), s.uuid))
@@ -32,7 +36,7 @@ def place_tablets(
 ) -> list[list[str]]:
     """Servers of each new tablet: `tablets` lists of `replicas` uuids, the first of which should lead.
 
-    Raises Refused(INVALID_ARGUMENT) if fewer than `replicas` servers are alive.
+    Raises Refused(INVALID_ARGUMENT) if fewer than `replicas` servers are alive, or if they have no room for them all.
     """
     alive = [s for s in servers if s.alive and not s.draining]
     if len(alive) < replicas:
@@ -51,7 +55,14 @@ def place_tablets(
         for _ in range(replicas):
             server = pick_server(alive, chosen, (of_table, total))
             if server is None:
-                break
+                raise Refused(
+                    Code.INVALID_ARGUMENT,
+                    "the tablet servers have no room for so many tablets: each holds a limited number of replicas "
+                    "(--tablets-max of nyala.replica.server); create fewer, drop tables, or add servers",
+                    tablets=tablets,
+                    replicas_each=replicas,
+                    room=sum(max(0, s.tablets_max - load.get(s.uuid, 0)) for s in alive),
+                )
             chosen.append(server)
             of_table[server.uuid] += 1
             total[server.uuid] += 1

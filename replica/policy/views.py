@@ -103,6 +103,12 @@ class ServerView:
     location: str = ""
     draining: bool = False
     """Its replicas shall stand elsewhere, and it gets no new ones."""
+    tablets_max: int = 0
+    """How many replicas it holds at most; 0: it does not say."""
+
+    def has_room(self, replicas: int) -> bool:
+        """Whether it takes one more replica than these."""
+        return not self.tablets_max or replicas < self.tablets_max
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1009,7 +1009,7 @@ class PurgeQuarantineReply(_message.Message):
     def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., removed: _Optional[_Iterable[str]] = ..., bytes_freed: _Optional[int] = ...) -> None: ...
 
 class HeartbeatRequest(_message.Message):
-    __slots__ = ("dest_uuid", "server_uuid", "addresses", "sequence", "full_report", "replicas", "booting", "location", "memory_bytes", "disk_bytes_free", "version", "cluster_id")
+    __slots__ = ("dest_uuid", "server_uuid", "addresses", "sequence", "full_report", "replicas", "booting", "location", "memory_bytes", "disk_bytes_free", "version", "cluster_id", "tablets_max")
     DEST_UUID_FIELD_NUMBER: _ClassVar[int]
     SERVER_UUID_FIELD_NUMBER: _ClassVar[int]
     ADDRESSES_FIELD_NUMBER: _ClassVar[int]
@@ -1022,6 +1022,7 @@ class HeartbeatRequest(_message.Message):
     DISK_BYTES_FREE_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    TABLETS_MAX_FIELD_NUMBER: _ClassVar[int]
     dest_uuid: str
     server_uuid: str
     addresses: _containers.RepeatedCompositeFieldContainer[Address]
@@ -1034,7 +1035,8 @@ class HeartbeatRequest(_message.Message):
     disk_bytes_free: int
     version: str
     cluster_id: str
-    def __init__(self, dest_uuid: _Optional[str] = ..., server_uuid: _Optional[str] = ..., addresses: _Optional[_Iterable[_Union[Address, _Mapping]]] = ..., sequence: _Optional[int] = ..., full_report: _Optional[bool] = ..., replicas: _Optional[_Iterable[_Union[ReplicaStatus, _Mapping]]] = ..., booting: _Optional[bool] = ..., location: _Optional[str] = ..., memory_bytes: _Optional[int] = ..., disk_bytes_free: _Optional[int] = ..., version: _Optional[str] = ..., cluster_id: _Optional[str] = ...) -> None: ...
+    tablets_max: int
+    def __init__(self, dest_uuid: _Optional[str] = ..., server_uuid: _Optional[str] = ..., addresses: _Optional[_Iterable[_Union[Address, _Mapping]]] = ..., sequence: _Optional[int] = ..., full_report: _Optional[bool] = ..., replicas: _Optional[_Iterable[_Union[ReplicaStatus, _Mapping]]] = ..., booting: _Optional[bool] = ..., location: _Optional[str] = ..., memory_bytes: _Optional[int] = ..., disk_bytes_free: _Optional[int] = ..., version: _Optional[str] = ..., cluster_id: _Optional[str] = ..., tablets_max: _Optional[int] = ...) -> None: ...
 
 class HeartbeatReply(_message.Message):
     __slots__ = ("error", "master_uuid", "catalog_term", "need_full_report", "leader_hint", "cluster_id", "orders")

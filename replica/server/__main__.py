@@ -45,6 +45,7 @@ def parse(arguments: Sequence[str]) -> ServerOptions:
     parser.add_argument("--memory-soft-bytes", type=int, default=usual.memory_soft_bytes)
     parser.add_argument("--log-retain-bytes", type=int, default=usual.log_retain_bytes)
     parser.add_argument("--log-retain-entries", type=int, default=usual.log_retain_entries)
+    parser.add_argument("--tablets-max", type=int, default=usual.tablets_max, help="replicas that this server holds")
     parser.add_argument(
         "--unsafe-no-wal-sync", action="store_true", help="unsafe: a power loss forgets acknowledged writes"
     )
@@ -72,6 +73,7 @@ def parse(arguments: Sequence[str]) -> ServerOptions:
         copy_rate_bytes_per_s=given.copy_rate_bytes_per_s,
         copy_busy_rate_bytes_per_s=given.copy_busy_rate_bytes_per_s,
         memory_soft_bytes=given.memory_soft_bytes,
+        tablets_max=given.tablets_max,
         log_retain_bytes=given.log_retain_bytes,
         log_retain_entries=given.log_retain_entries,
         wal_sync=not given.unsafe_no_wal_sync,

@@ -77,6 +77,8 @@ class CopyJobs:
             raise decision.refusal
         if hosted is not None and (hosted.transition.locked() or hosted.opening):
             raise Refused(Code.ALREADY_INPROGRESS, "the tablet is in transition", tablet=request.tablet_id)
+        if hosted is None or hosted.superblock.data_state is DataState.DELETED:
+            manager.check_room(request.tablet_id)
         if hosted is None:
             hosted = manager.blank(request.tablet_id)
         job = CopyJob(request.tablet_id, request.from_uuid, manager.uuid, manager.clock.wall_us())

@@ -159,6 +159,7 @@ class Heartbeats:
             disk_bytes_free=free.f_bavail * free.f_frsize,
             version=VERSION,
             cluster_id=self._cluster_id(),
+            tablets_max=manager.options.tablets_max,
         )
         stub = pb_grpc.MasterServiceStub(self._channels.get(str(master)))  # type: ignore[no-untyped-call]
         return await stub.Heartbeat(request, timeout=TIMEOUT_S)

@@ -182,6 +182,13 @@ class TabletManager:
         stores = sum(h.tablet.memory_bytes for h in self.tablets.values() if h.tablet is not None)
         return stores + sum(h.replica.cache_bytes for h in self.tablets.values() if h.replica is not None)
 
+    def check_room(self, tablet_id: str) -> None:
+        """Refused OVERLOADED if this server holds as many replicas as it may; tombstones do not count."""
+        held = sum(1 for h in self.tablets.values() if h.data_state is not DataState.DELETED)
+        if held >= self.options.tablets_max:
+            what = "this server holds as many tablets as it may (--tablets-max): drop tables, or add servers"
+            raise Refused(Code.OVERLOADED, what, tablet=tablet_id, held=held, max=self.options.tablets_max)
+
     def blank(self, tablet_id: str) -> HostedTablet:
         """The place of a tablet that a copy is about to bring; it does not exist on disk yet."""
         return self._add(Superblock(tablet_id=tablet_id, table_id="", data_state=DataState.DOES_NOT_EXIST))
@@ -256,6 +263,7 @@ class TabletManager:
             return hosted
         if config.member(self.uuid) is None:
             raise Refused(Code.INVALID_ARGUMENT, "this server is no member of the tablet's config", own=self.uuid)
+        self.check_room(superblock.tablet_id)
         # It is here before its files are: the others' leader must not find it missing and copy it into the same place.
         hosted = self._add(superblock)
         hosted.opening = True

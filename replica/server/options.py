@@ -32,6 +32,8 @@ class ServerOptions:
     heartbeat_ms: int = 500
     quiet_after_ms: int = 3000
     """A tablet that was idle for so long stops its heartbeats and timers until it is needed. 0: never."""
+    tablets_max: int = limits.TABLETS_PER_SERVER_MAX
+    """Replicas that this server holds at most, tombstones not counted; one more is refused OVERLOADED."""
     heavy_threads: int = 6
     scan_threads: int = 4
     open_threads: int = 4
@@ -55,6 +57,7 @@ class ServerOptions:
 
     def __post_init__(self) -> None:
         check(self.tick_ms > 0, "a tick takes time", tick_ms=self.tick_ms)
+        check(self.tablets_max > 0, "a server holds a tablet", tablets_max=self.tablets_max)
         check(self.quiet_after_ms >= 0, "idle time is not negative", quiet_after_ms=self.quiet_after_ms)
         check(self.heartbeat_ms >= self.tick_ms, "heartbeats are sent on ticks", heartbeat_ms=self.heartbeat_ms)
         for name in ("heavy_threads", "scan_threads", "open_threads", "copy_jobs_max", "copy_streams"):

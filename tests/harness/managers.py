@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from nyala.replica.base import HybridClock
+from nyala.replica.raft import Message
 from nyala.replica.server.lanes import LoopPost
 from nyala.replica.server.manager import TabletManager
 from nyala.replica.server.options import ServerOptions
@@ -14,8 +15,14 @@ from tests.harness.copies import TARGET_UUID, TestClock
 from tests.harness.sim_disk import SimDisk
 
 
-def new_manager(disk: SimDisk, on_fatal: Callable[[BaseException], None]) -> TabletManager:
-    """A manager on the running loop; the test starts, ticks and stops it."""
+def new_manager(
+    disk: SimDisk,
+    on_fatal: Callable[[BaseException], None],
+    *,
+    sent: list[tuple[str, Message]] | None = None,
+    pulse: Callable[[Sequence[str]], None] = lambda uuids: None,
+) -> TabletManager:
+    """A manager on the running loop; the test starts, ticks and stops it. `sent` gets what it would have sent."""
     clock = TestClock()
     return TabletManager(
         disk=disk,
@@ -25,7 +32,8 @@ def new_manager(disk: SimDisk, on_fatal: Callable[[BaseException], None]) -> Tab
         hybrid_clock=HybridClock(clock),
         post=LoopPost(asyncio.get_running_loop(), on_fatal),
         heavy=ThreadPoolExecutor(2),
-        send=lambda messages: None,
+        send=(lambda messages: None) if sent is None else sent.extend,
+        pulse=pulse,
         learn_config=lambda config: None,
         on_copy_needed=lambda tablet_id, need: None,
         on_fatal=on_fatal,

@@ -28,10 +28,15 @@ class Inbox:
     def __init__(self) -> None:
         self.messages: list[tuple[str, Message]] = []
         self.peers: list[tuple[str, Address]] = []
+        self.heard: list[tuple[str, int]] = []
         self._news = asyncio.Event()
 
     def deliver(self, tablet_id: str, message: Message) -> None:
         self.messages.append((tablet_id, message))
+        self._news.set()
+
+    def hear(self, uuid: str, process: int) -> None:
+        self.heard.append((uuid, process))
         self._news.set()
 
     async def until(self, condition: Callable[[], bool]) -> None:
@@ -45,7 +50,9 @@ class Inbox:
 async def serving(uuid: str, inbox: Inbox, port: int = 0) -> AsyncIterator[Address]:
     """A server with that uuid; yields its address."""
     server = grpc.aio.server(options=list(SERVER_OPTIONS))
-    servicer = PeerServicer(uuid, inbox.deliver, lambda peer, address: inbox.peers.append((peer, address)))
+    servicer = PeerServicer(
+        uuid, inbox.deliver, lambda peer, address: inbox.peers.append((peer, address)), on_heard=inbox.hear
+    )
     pb_grpc.add_PeerServiceServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]
     bound = server.add_insecure_port(f"127.0.0.1:{port}")
     await servicer.listen("127.0.0.1")
@@ -336,3 +343,30 @@ def test_add_message_fills_what_the_general_conversion_fills() -> None:
     message = append(5, b"abc")
     add_message(batch, "t1", message)
     assert batch.messages[0] == message_to_pb("t1", message)
+
+
+def test_pulse_is_an_empty_batch_that_names_the_process_and_only_where_nothing_else_went() -> None:
+    """CN-28: servers whose groups are quiet still hear each other. Method: pulses beside a message: the first period
+    has one already, the second brings an empty batch, of the same process; another process has another name."""
+
+    async def body() -> None:
+        inbox = Inbox()
+        async with serving("b", inbox) as address:
+            names = []
+            for _ in range(2):
+                network = PeerNetwork("a", HERE)
+                network.learn("b", [address])
+                inbox.heard.clear()
+                network.send([("t1", vote(1))])
+                await inbox.until(lambda: len(inbox.heard) == 1)
+                network.pulse(["b"])
+                network.pulse(["b"])
+                await inbox.until(lambda: len(inbox.heard) == 2)
+                assert network.status()[0].sent_batches == 2 and network.status()[0].sent_messages == 1
+                assert len(set(inbox.heard)) == 1 and inbox.heard[0][0] == "a"
+                names.append(inbox.heard[0][1])
+                await network.close()
+            assert names[0] != names[1] and 0 not in names
+            assert len(inbox.messages) == 2
+
+    run(body)

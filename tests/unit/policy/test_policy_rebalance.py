@@ -168,6 +168,19 @@ def test_place_too_few_live_servers_is_refused() -> None:
         place_tablets(hosts, {}, 1, 3)
 
 
+def test_place_fills_servers_up_to_what_they_hold_and_refuses_a_table_that_does_not_fit() -> None:
+    """CN-03: the limit on tablets of a server holds at creation. Method: servers with room for three, two and five
+    more: two tablets of factor three fit and go round the full one; three do not, and the refusal says the room."""
+    room = dict(zip(("s00", "s01", "s02", "s03"), (3, 2, 5, 0), strict=True))
+    hosts = tuple(replace(s, tablets_max=10) for s in servers(4))
+    load = {uuid: 10 - left for uuid, left in room.items()}
+    placed = place_tablets(hosts, load, 2, 3)
+    assert Counter(u for p in placed for u in p) == {"s00": 2, "s01": 2, "s02": 2}
+    with pytest.raises(Refused, match="tablets=3, replicas_each=3, room=10"):
+        place_tablets(hosts, load, 3, 3)
+    assert not replace(hosts[0], tablets_max=1).has_room(1) and replace(hosts[0], tablets_max=0).has_room(10_000)
+
+
 def test_view_of_reports_takes_the_newest_report_of_each_key() -> None:
     """Goal: jobs see what the master saw last. Method: two reports of one tablet out of order, and a server."""
     replica = {

@@ -144,3 +144,31 @@ def test_tablet_that_is_being_created_is_not_copied_into(monkeypatch: pytest.Mon
 
     served(disk, use, fatal)
     assert fatal == []
+
+
+def test_server_that_holds_as_many_tablets_as_it_may_takes_no_other() -> None:
+    """CN-03: the limit on tablets holds at the server too. Method: room for one tablet: a second is neither created nor
+    copied here, with an error that says what to do and leaves nothing behind; the first is created again without harm,
+    and once it is a tombstone it takes no room."""
+    disk, fatal = new_disk(), []  # type: ignore[var-annotated]
+    wanted = CopyRequest(
+        dest_uuid=TARGET_UUID, from_uuid="x", tablet_id=OTHER, term=1, current_state=DataState.DOES_NOT_EXIST
+    )
+
+    async def use(manager: TabletManager) -> None:
+        jobs = CopyJobs(manager, lambda *args: pytest.fail("a source was asked"))  # type: ignore[arg-type]
+        manager.options = replace(manager.options, tablets_max=1)
+        first = await manager.create(superblock(), ALONE, campaign=False)
+        with pytest.raises(Refused, match=r"--tablets-max.*held=1, max=1") as refused:
+            await manager.create(replace(superblock(), tablet_id=OTHER), ALONE, campaign=False)
+        assert refused.value.code is Code.OVERLOADED
+        with pytest.raises(Refused, match="--tablets-max"):
+            jobs.start(wanted, [])
+        assert list(manager.tablets) == [TABLET] and not disk.exists(f"tablet-meta/{OTHER}")
+        assert await manager.create(superblock(), ALONE, campaign=False) is first
+        await manager.delete(TABLET, None, "makes room")
+        assert (await manager.create(replace(superblock(), tablet_id=OTHER), ALONE, campaign=False)).running
+        await jobs.stop()
+
+    served(disk, use, fatal)
+    assert fatal == []

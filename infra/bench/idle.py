@@ -1,0 +1,150 @@
+"""What many idle tablets cost: CPU, memory, disk, and how long a cold start and one server's restart take."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from nyala.replica.base import Refused
+from nyala.replica.rows import PartitionSpec
+from nyala.replica.rpc import pb
+
+from . import work
+from .failed import BenchFailed
+from .meter import process_figures
+from .report import Figures
+from .target import Target
+
+TABLETS_MAX = 1024
+"""A table has no more."""
+REPLICAS = 3
+POLL_S = 0.25
+WAIT_S = 600.0
+CALM_S = 10.0
+"""From the last election to the first look at the CPU: what a start leaves behind is not idleness."""
+
+Note = Callable[[str], None]
+
+
+def idle_round(target: Target, tablets: int, watch_s: float, number: int, note: Note) -> Figures:
+    """A table of empty tablets: create it, watch it rest, kill every server at once, then restart one.
+
+    Disk is what the files take, preallocation included; CPU is user and system time of a server per second watched.
+    """
+    began = time.monotonic()
+    handle = target.client.create_table(
+        f"bench_idle_{number}", work.SCHEMA, PartitionSpec(("key",), tablets), timeout_s=WAIT_S
+    )
+    tablet_ids = [t.tablet_id for t in handle.tablets]
+    _wait_led(target, tablet_ids, REPLICAS)
+    figures: Figures = {"idle_tablets": tablets, "idle_create_s": time.monotonic() - began}
+    members = _members(_statuses(target, tablet_ids))
+    note(f"{tablets} tablets are led; resting")
+    time.sleep(CALM_S)
+    figures |= _at_rest(target, watch_s)
+    figures["idle_disk_mb_per_replica"] = max(
+        _disk_bytes(folder) / tablets / 1e6 for name, folder in target.folders.items() if name.startswith("server")
+    )
+    note("killing every server: a cold start")
+    figures |= _restart(target, "idle_cold_start", _servers(target), tablet_ids)
+    note("restarting one server")
+    figures |= _restart(target, "idle_restart", _servers(target)[:1], tablet_ids)
+    time.sleep(CALM_S)
+    figures |= {f"{name}_after_restarts": value for name, value in _at_rest(target, watch_s).items() if "@" not in name}
+    if _members(_statuses(target, tablet_ids)) != members:
+        raise BenchFailed("a restart changed the members of a tablet: it set off a re-replication")
+    target.client.drop_table(handle.name)
+    return figures
+
+
+def _servers(target: Target) -> list[str]:
+    return sorted(name for name in target.pids() if name.startswith("server"))
+
+
+def _at_rest(target: Target, watch_s: float) -> Figures:
+    """CPU percent of one core and resident MB of the server that uses most; each process's after an @."""
+    pids = target.pids()
+    before, began = process_figures(pids), time.monotonic()
+    time.sleep(watch_s)
+    after, seconds = process_figures(pids), time.monotonic() - began
+    cpu = {name: 100 * (after[name][1] - before[name][1]) / seconds for name in before if name in after}
+    memory = {name: resident_mb(pid) for name, pid in pids.items()}
+    servers = _servers(target)
+    figures: Figures = {
+        "idle_cpu_percent": max(cpu[name] for name in servers),
+        "idle_memory_mb": max(memory[name] for name in servers),
+    }
+    figures |= {f"idle_cpu_percent@{name}": share for name, share in cpu.items()}
+    return figures | {f"idle_memory_mb@{name}": size for name, size in memory.items()}
+
+
+def resident_mb(pid: int) -> float:
+    """What the process holds in memory now; 0 if it has ended."""
+    try:
+        found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    except OSError:
+        return 0.0
+    return int(found[1]) / 1024 if found else 0.0
+
+
+def _disk_bytes(folder: Path) -> int:
+    """Blocks that the files under `folder` take."""
+    return sum(512 * path.lstat().st_blocks for path in folder.rglob("*") if path.is_file())
+
+
+def _restart(target: Target, name: str, names: Sequence[str], tablet_ids: Sequence[str]) -> Figures:
+    """Kill -9 these servers and start them again, all at once; seconds until every tablet is led and runs on all."""
+    stack = target.own
+    spent = _server_cpu(target)
+    for name in names:
+        stack.kill_for_good(name)
+    began = time.monotonic()
+    with ThreadPoolExecutor(len(names)) as pool:
+        list(pool.map(stack.start_child, names))
+    _wait_led(target, tablet_ids, REPLICAS)
+    seconds = time.monotonic() - began
+    cpu = sum(cpu - spent.get(pid, 0.0) for pid, cpu in _server_cpu(target).items())
+    return {f"{name}_s": seconds, f"{name}_cpu_s": cpu}
+
+
+def _server_cpu(target: Target) -> dict[int, float]:
+    """CPU seconds of each server's process by now."""
+    pids = target.pids()
+    return {pids[name]: cpu for name, (_, cpu) in process_figures(pids).items() if name.startswith("server")}
+
+
+def _wait_led(target: Target, tablet_ids: Iterable[str], replicas: int) -> None:
+    """Until each tablet has a leader whose term is open, and `replicas` replicas that run."""
+    waiting, deadline = set(tablet_ids), time.monotonic() + WAIT_S
+    while waiting:
+        if time.monotonic() > deadline:
+            raise BenchFailed(f"{len(waiting)} tablets are not led, or do not run everywhere, after {WAIT_S:.0f} s")
+        waiting -= _settled(_statuses(target, sorted(waiting)), replicas)
+        if waiting:
+            time.sleep(POLL_S)
+
+
+def _statuses(target: Target, tablet_ids: Sequence[str]) -> list[pb.ReplicaStatus]:
+    found: list[Any] = []
+    try:
+        for server in target.servers():
+            found += target.client.list_tablets(server, tablet_ids)
+    except Refused:
+        return []  # one of them starts
+    return found
+
+
+def _settled(statuses: Iterable[pb.ReplicaStatus], replicas: int) -> set[str]:
+    running: dict[str, list[str]] = {}
+    for status in statuses:
+        if status.phase == "RUNNING":
+            running.setdefault(status.tablet_id, []).append(status.role)
+    return {t for t, roles in running.items() if len(roles) >= replicas and "LEADER" in roles}
+
+
+def _members(statuses: Iterable[pb.ReplicaStatus]) -> dict[str, list[str]]:
+    return {s.tablet_id: sorted(m.uuid for m in s.committed_config.members) for s in statuses if s.role == "LEADER"}

@@ -1,0 +1,115 @@
+"""Quiet groups, one core at a time: what an answer to an earlier question is worth, and what a lease is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from nyala.replica.base import EntryKind, OpId
+from nyala.replica.raft import AppendEntries, AppendReply, Message, Role
+from tests.harness.raft_net import OPTIONS
+from tests.harness.raft_solo import Solo, entry
+
+QUIET = replace(OPTIONS, election_ticks_min=12, election_ticks_max=20, quiet_after_ticks=3)
+
+
+def idle_leader() -> Solo:
+    """A leader of three that everybody follows, idle for long enough."""
+    solo = Solo("abc", options=QUIET)
+    solo.lead()
+    for uuid in "bc":
+        solo.ack(uuid, 1, commit_index=1)
+    for now in range(1, 5):
+        solo.core.tick(now)
+        solo.persist()
+    return solo
+
+
+def asking_round(solo: Solo, now: int) -> int:
+    """The round of its next heartbeats, which ask for quiet."""
+    solo.core.tick(now)
+    beats = [m for m in solo.persist() if isinstance(m, AppendEntries)]
+    assert beats and all(m.quiet for m in beats)
+    return beats[0].round
+
+
+def test_quiet_is_counted_from_answers_to_this_stretch_of_asking_alone() -> None:
+    """CN-24: a follower that agreed before a write may run its timers since. Method: b agrees, a write comes between, c
+    agrees to the next round, and b's first answer arrives once more: no rest until b answers the new question."""
+    solo = idle_leader()
+    first = asking_round(solo, 5)
+    solo.ack("b", 1, commit_index=1, round=first, quiet=True)
+    solo.core.propose(EntryKind.WRITE, 9, 1, b"", b"x", 0)
+    solo.persist()
+    for uuid in "bc":
+        solo.ack(uuid, 2, commit_index=2)
+    for now in range(6, 9):
+        solo.core.tick(now)
+        solo.persist()
+    second = asking_round(solo, 9)
+    solo.ack("c", 2, commit_index=2, round=second, quiet=True)
+    solo.ack("b", 2, commit_index=2, round=first, quiet=True)
+    assert not solo.core.quiet
+    solo.ack("b", 2, commit_index=2, round=second, quiet=True)
+    assert solo.core.quiet
+
+
+def test_lease_ends_when_the_group_goes_quiet() -> None:
+    """CN-24: no lease while quiet. Method: everybody agreed at this very time; a strong read takes a round, wakes the
+    group, and the next one is under a lease again."""
+    solo = idle_leader()
+    asked = asking_round(solo, 5)
+    for uuid in "bc":
+        solo.ack(uuid, 1, commit_index=1, round=asked, quiet=True)
+    assert solo.core.quiet
+
+    def read(token: int) -> tuple[bool, list[Message]]:
+        before = len(solo.bundles)
+        solo.core.read_index(token, 5)
+        sent = solo.persist()
+        return any(t == token for b in solo.bundles[before:] for t, _ in b.read_states), sent
+
+    served, sent = read(1)
+    assert not served and not solo.core.quiet
+    beats = [m for m in sent if isinstance(m, AppendEntries)]
+    assert len(beats) == 2 and not any(m.quiet for m in beats), "whoever reads once may read again"
+    solo.ack("b", 1, commit_index=1, round=beats[0].round)
+    assert read(2)[0]
+
+
+def test_follower_that_must_not_vote_yet_does_not_rest() -> None:
+    """CN-24: a restarted voter counts the ticks until it may vote, or it could be asleep when it is needed. Method: its
+    leader asks for quiet before and after that time."""
+    solo = Solo("abc", term=1, entries=[entry(1, 1)], options=QUIET, withhold_votes=True)
+    plea = AppendEntries(to_uuid="a", from_uuid="b", term=1, prev=OpId(1, 1), commit_index=1, round=5, quiet=True)
+
+    def agrees() -> bool:
+        (answer,) = solo.step(plea)
+        assert isinstance(answer, AppendReply)
+        assert answer.quiet is solo.core.quiet
+        return answer.quiet
+
+    assert not agrees()
+    for _ in range(QUIET.election_ticks_min):
+        solo.core.tick()
+        solo.persist()
+    assert solo.core.role is Role.FOLLOWER and agrees()
+    for _ in range(100):
+        solo.core.tick()
+    assert solo.core.role is Role.FOLLOWER and solo.persist() == [], "its timers stand still"
+
+
+def test_resting_voter_withholds_its_vote_as_long_as_one_that_is_awake() -> None:
+    """CN-24: what a voter promised its leader is not shortened by resting. Method: time passes at rest, then the link
+    is said to be silent, for a few ticks; that many count, and what passes awake, until it may campaign itself."""
+    solo = Solo("abc", term=1, entries=[entry(1, 1)], options=QUIET)
+    plea = AppendEntries(to_uuid="a", from_uuid="b", term=1, prev=OpId(1, 1), commit_index=1, round=5, quiet=True)
+    solo.step(plea)
+    for _ in range(50):
+        solo.core.tick()
+    solo.core.link_lost("b", 3)
+    assert not solo.core.quiet and solo.core.leader_contact_ticks == 3
+    for _ in range(QUIET.election_ticks_min - 4):
+        solo.core.tick()
+    assert solo.core.leader_contact_ticks == QUIET.election_ticks_min - 1
+    solo.core.campaign()
+    assert solo.core.role is Role.FOLLOWER, "the leader may still hold a lease"
