@@ -53,10 +53,14 @@ class ConsensusMeta:
     @classmethod
     def create(cls, disk: Disk, tablet_id: str, uuid: str, config: RaftConfig, term: int = 0) -> ConsensusMeta:
         """Write the first version; Refused(ALREADY_EXISTS) rather than forget an older one."""
+        return cls._create(disk, tablet_id, uuid, _Content(term, None, config))
+
+    @classmethod
+    def _create(cls, disk: Disk, tablet_id: str, uuid: str, content: _Content) -> ConsensusMeta:
         if cls.exists(disk, tablet_id):
             raise Refused(Code.ALREADY_EXISTS, "consensus metadata is never made anew", tablet_id=tablet_id)
         disk.mkdir(FOLDER)
-        meta = cls(disk, tablet_id, uuid, _Content(term, None, config))
+        meta = cls(disk, tablet_id, uuid, content)
         meta._flush(meta._content)
         return meta
 
@@ -81,10 +85,14 @@ class ConsensusMeta:
         return disk.exists(path_of(tablet_id))
 
     @classmethod
-    def adopt(cls, disk: Disk, tablet_id: str, uuid: str, remote: bytes | ConsensusMeta) -> ConsensusMeta:
+    def adopt(
+        cls, disk: Disk, tablet_id: str, uuid: str, remote: bytes | ConsensusMeta, *, lost: bool = False
+    ) -> ConsensusMeta:
         """Merge the copy source's metadata into the local one, or begin with it where there is none.
 
-        `remote` is the source's file as bytes, or its object. Never takes the source's vote.
+        `remote` is the source's file as bytes, or its object. Never takes the source's vote. `lost`: this server took
+        part in the group before, so that metadata which are not here were lost, and with them perhaps a vote in any
+        term up to the source's: it abstains from those for good.
         """
         if cls.exists(disk, tablet_id):
             meta = cls.load(disk, tablet_id)
@@ -92,7 +100,8 @@ class ConsensusMeta:
             meta.merge(remote)
             return meta
         source = _content_of(tablet_id, remote)
-        return cls.create(disk, tablet_id, uuid, source.config, source.term)
+        floor = source.term if lost else 0
+        return cls._create(disk, tablet_id, uuid, _Content(source.term, None, source.config, floor))
 
     @property
     def tablet_id(self) -> str:

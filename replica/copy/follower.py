@@ -91,6 +91,7 @@ class FollowerCopy:
         self._cancelled = cancelled
         self.progress = progress or CopyProgress()
         self._written: list[str] = []
+        self._was_here = False
 
     def run(self) -> Superblock:
         """The READY superblock. Refused or Corruption if the copy failed; the replica then is a tombstone again."""
@@ -103,6 +104,7 @@ class FollowerCopy:
             self.progress.bytes_total = manifest.size_bytes
             self._check_cancelled()
             local = self._clear(lambda last, term: self._admit(manifest, last, term))
+            self._was_here = local is not None
             try:
                 copying = self._mark_copying(remote, local)
                 ready = self._copy(manifest, remote, copying)
@@ -222,7 +224,7 @@ class FollowerCopy:
             raise copy_cancelled(self._tablet_id)
 
     def _merge_on_disk(self, remote: bytes) -> None:
-        ConsensusMeta.adopt(self._disk, self._tablet_id, self._uuid, remote)
+        ConsensusMeta.adopt(self._disk, self._tablet_id, self._uuid, remote, lost=self._was_here)
 
     def _back_to_deleted(self, error: Exception) -> None:
         """A copy that failed ends as a tombstone with the last logged OpId it had; its blocks are named by nobody."""

@@ -41,6 +41,16 @@ def _translated(action: str, path: str) -> Iterator[None]:
 
 
 @contextmanager
+def _creating(action: str, path: str) -> Iterator[None]:
+    """As `_translated`, for calls that make the file: what is not there then is its folder, and with it a disk."""
+    try:
+        with _translated(action, path):
+            yield
+    except FileNotFoundError as error:
+        raise DiskFailure("a file's folder is gone", action=action, path=path, cause=str(error)) from error
+
+
+@contextmanager
 def _sync_translated(action: str, path: str) -> Iterator[None]:
     """A failed sync is a DiskFailure whatever its cause: the kernel may have dropped the dirty pages already."""
     try:
@@ -165,9 +175,9 @@ class RealDisk:
         return self._root / pure
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
-        """FileNotFoundError unless it exists or `create`."""
+        """FileNotFoundError unless it exists or `create`; DiskFailure if the folder to create it in is gone."""
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        with _translated("open", path):
+        with _creating("open", path) if create else _translated("open", path):
             return RealFile(os.open(self._full(path), flags, 0o644), path)
 
     def exists(self, path: str) -> bool:
@@ -198,7 +208,7 @@ class RealDisk:
         full = self._full(path)
         temp = full.with_name(f".{full.name}.tmp")
         try:
-            with _translated("write", path):
+            with _creating("write", path):
                 fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
             file = RealFile(fd, path)
             try:

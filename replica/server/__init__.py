@@ -7,6 +7,7 @@ from .instance import (
     Instance,
     format_directory,
     join_cluster,
+    need_promises,
     open_or_format,
     read_instance,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "ServerOptions",
     "format_directory",
     "join_cluster",
+    "need_promises",
     "open_or_format",
     "read_instance",
 ]

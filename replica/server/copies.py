@@ -215,7 +215,8 @@ class CopyJobs:
                 if hosted.cmeta is not None:
                     hosted.cmeta.merge(remote)
                 else:
-                    hosted.cmeta = ConsensusMeta.adopt(manager.disk, job.tablet_id, manager.uuid, remote)
+                    was_here = hosted.superblock.data_state is not DataState.DOES_NOT_EXIST
+                    hosted.cmeta = ConsensusMeta.adopt(manager.disk, job.tablet_id, manager.uuid, remote, lost=was_here)
 
         def pace(length_bytes: int) -> None:
             ticket = manager.copy_rate.ticket(length_bytes)

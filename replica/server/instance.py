@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nyala.replica.base import Clock, Code, Corruption, Disk, Refused, new_uuid
+from nyala.replica.base import Clock, Code, Corruption, DataState, Disk, Refused, new_uuid
+from nyala.replica.tablet import Superblock
 from nyala.schemas import frame, unframe
 
 INSTANCE = "instance"
@@ -67,15 +68,42 @@ def open_or_format(disk: Disk, clock: Clock, *, kind: str = TABLET_SERVER, uuid:
         raise Corruption("the directory belongs to a server of another kind", kind=instance.kind, wanted=kind)
     lost = [folder for folder in PROMISES if not disk.exists(folder)]
     if lost:
-        raise Corruption(
-            "a folder that held promises is gone: mount its disk again, or end this server's identity with "
-            "`nyala fs wipe`",
-            lost=", ".join(lost),
-            uuid=instance.uuid,
-        )
+        raise _lost(instance, lost)
     for folder in FOLDERS:
         disk.mkdir(folder)
     return instance
+
+
+def need_promises(disk: Disk, instance: Instance) -> None:
+    """Corruption if this server has lost what it promised: its folder of superblocks, metadata or logs is empty.
+
+    That is what an unmounted or a new disk looks like; a single file that is missing is its own replica's trouble. A
+    tablet that was cut off while it was made has metadata and an empty log, and no superblock yet.
+    """
+    tablets = Superblock.list_tablets(disk)
+    ready = [t for t in tablets if _is_ready(disk, t)]
+    logs = disk.listdir("wals")
+    lost = [folder for folder in ("consensus-meta", "wals") if ready and not disk.listdir(folder)]
+    if not tablets and any(disk.listdir(f"wals/{log}") for log in logs):
+        lost = ["tablet-meta"]
+    if lost:
+        raise _lost(instance, lost)
+
+
+def _is_ready(disk: Disk, tablet_id: str) -> bool:
+    try:
+        return Superblock.load(disk, tablet_id).data_state is DataState.READY
+    except Corruption:
+        return False
+
+
+def _lost(instance: Instance, folders: list[str]) -> Corruption:
+    return Corruption(
+        "a folder that held promises is gone or empty: mount its disk again, or end this server's identity with "
+        "`nyala fs wipe`",
+        lost=", ".join(folders),
+        uuid=instance.uuid,
+    )
 
 
 def join_cluster(disk: Disk, instance: Instance, cluster_id: str) -> Instance:

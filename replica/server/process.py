@@ -25,7 +25,7 @@ from nyala.replica.base import (
     ReplicaError,
     SystemClock,
 )
-from nyala.replica.disk import RealDisk, lock_root, raise_open_files_limit, refuse_fenced
+from nyala.replica.disk import FolderWatch, RealDisk, lock_root, raise_open_files_limit, refuse_fenced
 from nyala.replica.host import Replica
 from nyala.replica.peers import PeerNetwork, PeerServicer
 from nyala.replica.rpc import SERVER_OPTIONS, add_copy_service, pb_grpc
@@ -35,7 +35,7 @@ from .channels import Channels
 from .copies import CopyJobs, CopyRequests
 from .copy_service import CopyServicer
 from .heartbeat import Heartbeats
-from .instance import Instance, join_cluster, open_or_format
+from .instance import PROMISES, Instance, join_cluster, need_promises, open_or_format
 from .lanes import LoopPost
 from .leaders import LeaderTime
 from .maintenance import Maintenance
@@ -54,6 +54,7 @@ _log = logging.getLogger("nyala.server")
 EXIT_FATAL = 70
 """The disk failed, or an invariant did: the process must not go on."""
 HAND_OVER_S = 2.0
+LOOK_AT_FOLDERS_S = 1.0
 STOP_S = 10.0
 
 
@@ -140,6 +141,7 @@ class TabletServer:
         await server.start()
         self._announce(address)
         self._spawn(manager.ticker.run_forever(lambda: manager.stopping))
+        self._spawn(self._watch_folders(manager))
         self._spawn(maintenance.run_forever())
         if options.masters:
             self._spawn(heartbeats.run_forever())
@@ -191,6 +193,13 @@ class TabletServer:
             for task in done - {stopped}:
                 task.result()
         stopped.cancel()
+
+    async def _watch_folders(self, manager: TabletManager) -> None:
+        """End the process when a disk with promises is taken away: what is written to its open files is lost."""
+        watch = FolderWatch(self._disk, PROMISES)
+        while not manager.stopping:
+            await asyncio.sleep(LOOK_AT_FOLDERS_S)
+            await manager.in_thread(watch.look)
 
     async def _hand_over(self, manager: TabletManager) -> None:
         """Give every leadership away, to whoever has most of the log; what cannot be given is left to an election."""
@@ -269,6 +278,7 @@ def main(options: ServerOptions) -> int:
             disk = RealDisk(options.root)
             refuse_fenced(disk)
             instance = open_or_format(disk, SystemClock())
+            need_promises(disk, instance)
             return asyncio.run(TabletServer(options, disk, instance).run())
         except (Refused, Corruption, DiskFailure) as error:
             print(f"nyala server: {ReplicaError.__str__(error)}", file=sys.stderr)

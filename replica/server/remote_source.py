@@ -40,6 +40,13 @@ class RemoteCopySource:
         self._calls: set[Any] = set()
         self._aborted = False
 
+    def wait_connected(self, timeout_s: float) -> None:
+        """Until the connection stands; Refused UNAVAILABLE if it does not in time. For who calls once, not again."""
+        try:
+            grpc.channel_ready_future(self._channel).result(timeout_s)
+        except grpc.FutureTimeoutError as error:
+            raise _lost(error) from error
+
     def begin(self, tablet_id: str, requestor_uuid: str, allow_leaderless: bool) -> CopyManifest:
         """Open a session there."""
         request = pb.BeginCopyRequest(

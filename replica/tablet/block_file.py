@@ -231,6 +231,12 @@ def _verify(disk: Disk, path: str, length_bytes: int, crc: int) -> None:
             checksum.update(file.pread(min(_PIECE_BYTES, length_bytes - at), at))
         found = int.from_bytes(checksum.digest(), "big")
         if found != crc:
-            raise Corruption("a block's file has another CRC-32C", path=path, crc=f"{found:08x}", recorded=f"{crc:08x}")
+            raise Corruption(
+                "a block's file has another CRC-32C",
+                path=path,
+                bytes=f"0 to {length_bytes}",
+                crc=f"{found:08x}",
+                recorded=f"{crc:08x}",
+            )
     finally:
         file.close()

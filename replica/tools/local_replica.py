@@ -36,7 +36,7 @@ from nyala.replica.server import RemoteCopySource, ReplayWatch
 from nyala.replica.tablet import Superblock, block_names, superblock_path
 from nyala.replica.wal import Log
 
-IDENTITY_TIMEOUT_S = 10.0
+CONNECT_TIMEOUT_S = 5.0
 
 
 def make_tombstone(disk: Disk, tablet_id: str) -> Superblock:
@@ -168,9 +168,15 @@ def connect_source(address: Address) -> RemoteCopySource:
     with grpc.insecure_channel(str(address), options=CHANNEL_OPTIONS) as channel:
         stub = pb_grpc.TabletServiceStub(channel)  # type: ignore[no-untyped-call]
         try:
-            reply = stub.GetIdentity(pb.Empty(), timeout=IDENTITY_TIMEOUT_S)
+            reply = stub.GetIdentity(pb.Empty(), timeout=CONNECT_TIMEOUT_S, wait_for_ready=True)
         except grpc.RpcError as error:
-            raise Refused(
-                Code.UNAVAILABLE, "no tablet server answers there", address=str(address), status=error.code().name
-            ) from error
-    return RemoteCopySource(reply.uuid, [address])
+            what = "no tablet server answers there"
+            status = error.code().name
+            raise Refused(Code.UNAVAILABLE, what, address=str(address), status=status) from error
+    source = RemoteCopySource(reply.uuid, [address])
+    try:
+        source.wait_connected(CONNECT_TIMEOUT_S)
+    except BaseException:
+        source.close()
+        raise
+    return source

@@ -8,7 +8,7 @@ from nyala.replica.base import Disk, OpId
 
 from .index import TermRuns
 from .records import SegmentInfo
-from .recovery import read_all, read_withheld
+from .recovery import read_all, standing_mark, worse
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,14 +41,12 @@ class LogView:
 def inspect_log(disk: Disk, folder: str, tablet_id: str) -> LogView:
     """Read every byte of a closed log; Corruption says which segment is broken and where, as `Log.open` would."""
     found, broken = read_all(disk, folder, tablet_id)
-    withheld = read_withheld(disk, folder)
-    if withheld is not None and found.index.terms.last.index >= withheld.index:
-        withheld = None
+    withheld = standing_mark(disk, folder, found.index.terms.last)
     torn = ""
     if broken is not None:
         info, damage = broken
         if damage.withheld is not None:
-            withheld = max(damage.withheld, withheld or damage.withheld)
+            withheld = worse(withheld, damage.withheld)
         else:
             torn = f"{damage.what}: {info.name} byte {damage.byte_offset}"
     return LogView(segments=tuple(found.segments), terms=found.index.terms, withheld=withheld, torn=torn)

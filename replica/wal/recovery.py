@@ -61,7 +61,9 @@ def recover(disk: Disk, folder: str, tablet_id: str) -> Recovered:
     if broken is not None:
         info, damage = broken
         if damage.withheld is not None:
-            _save_withheld(disk, folder, damage.withheld)
+            # An earlier start may have withheld more than this one can name.
+            mark = standing_mark(disk, folder, out.index.terms.last)
+            _save_withheld(disk, folder, worse(mark, damage.withheld) or damage.withheld)
         if damage.kept:
             _rewrite_end(disk, f"{folder}/{info.name}", out.headers[info.number], damage)
             out, again = read_all(disk, folder, tablet_id)
@@ -76,10 +78,12 @@ def read_all(disk: Disk, folder: str, tablet_id: str) -> tuple[Recovered, tuple[
     """Everything that is whole, and the damaged end if there is one. Changes nothing."""
     out = Recovered()
     broken: tuple[SegmentInfo, Damage] | None = None
+    mark = read_withheld(disk, folder)
     numbered = sorted((int(m[1]), name) for name in disk.listdir(folder) if (m := _NAME.match(name)))
     for number, name in numbered:
         header = _header(disk, f"{folder}/{name}", name)
         _check_place(header, tablet_id, number, name, out)
+        _check_start(header, name, out, broken[1] if broken is not None else None, mark)
         info, damage = _walk(disk, f"{folder}/{name}", header, out)
         if damage is not None and damage.fatal:
             raise Corruption("a segment is damaged", **_where(info, damage))
@@ -109,6 +113,17 @@ def _check_place(header: Header, tablet_id: str, number: int, name: str, out: Re
         raise Corruption("a segment belongs elsewhere", segment=name, tablet_id=header.tablet_id, number=header.segment)
     if out.segments and out.segments[-1].number + 1 != number:
         raise Corruption("segments are missing", after=out.segments[-1].name, found=name)
+
+
+def _check_start(header: Header, name: str, out: Recovered, damage: Damage | None, mark: OpId | None) -> None:
+    """A segment is begun when all before its first index is durable: whole blocks cut off before it are seen here."""
+    if not out.segments:
+        return
+    last = out.index.terms.last.index or out.segments[0].first_index - 1
+    withheld = [w.index for w in (mark, damage.withheld if damage is not None else None) if w is not None]
+    known = max([last + (len(damage.kept) if damage is not None else 0), *withheld])
+    if header.first_index > known + 1:
+        raise Corruption("entries are missing before a segment", segment=name, first=header.first_index, last=known)
 
 
 def _walk(disk: Disk, path: str, header: Header, out: Recovered) -> tuple[SegmentInfo, Damage | None]:
@@ -174,13 +189,25 @@ def read_withheld(disk: Disk, folder: str) -> OpId | None:
     return OpId(term, index)
 
 
+def standing_mark(disk: Disk, folder: str, last: OpId) -> OpId | None:
+    """The mark, unless a log that ends at `last` has reached its index again."""
+    mark = read_withheld(disk, folder)
+    return mark if mark is not None and last.index < mark.index else None
+
+
+def worse(one: OpId | None, other: OpId | None) -> OpId | None:
+    """What is withheld if both are: the higher term and the higher index, since either may be a lower bound."""
+    if one is None or other is None:
+        return one or other
+    return OpId(max(one.term, other.term), max(one.index, other.index))
+
+
 def _load_withheld(disk: Disk, folder: str, last: OpId) -> OpId | None:
     """The OpId of an earlier or the present damage, until the log has reached its index again."""
-    withheld = read_withheld(disk, folder)
-    if withheld is None or last.index < withheld.index:
-        return withheld
-    disk.remove(f"{folder}/{WITHHELD_NAME}")
-    return None
+    mark = standing_mark(disk, folder, last)
+    if mark is None and disk.exists(f"{folder}/{WITHHELD_NAME}"):
+        disk.remove(f"{folder}/{WITHHELD_NAME}")
+    return mark
 
 
 def _settle(disk: Disk, folder: str, out: Recovered) -> None:

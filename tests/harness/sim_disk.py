@@ -417,7 +417,7 @@ class SimDisk:
     def _need_folder(self, path: str) -> None:
         folder = path.rpartition("/")[0]
         if folder not in self._folders:
-            raise FileNotFoundError(folder)
+            raise DiskFailure("a file's folder is gone", path=path)
 
     def _commit(self, names: Sequence[str]) -> None:
         wanted = set(names)

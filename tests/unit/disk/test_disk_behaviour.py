@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nyala.replica.base import Disk, InvariantViolation
+from nyala.replica.base import Disk, DiskFailure, InvariantViolation
 from nyala.replica.disk import RealDisk
 from tests.harness.sim_disk import SimDisk
 
@@ -101,13 +101,14 @@ def test_remove_and_remove_tree_take_names_away(disk: Disk) -> None:
 
 
 def test_missing_files_are_said_to_be_missing(disk: Disk) -> None:
-    """Goal: absence is FileNotFoundError, not trouble. Method: each call on nothing."""
+    """Goal: absence is FileNotFoundError, not trouble; a file that cannot be made because its folder is gone is a disk
+    that is gone. Method: each call on nothing."""
     for call in (disk.read, disk.size, disk.remove, disk.open):
         with pytest.raises(FileNotFoundError):
             call("nothing")
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(DiskFailure, match="folder is gone"):
         disk.open("no-folder/f", create=True)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(DiskFailure, match="folder is gone"):
         disk.replace("no-folder/f", b"")
     with pytest.raises(FileNotFoundError):
         disk.rename("nothing", "else")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from nyala.replica.base import Code, Corruption, InvariantViolation, Refused, is_uuid
-from nyala.replica.server import ServerOptions, join_cluster, open_or_format
+from nyala.replica.cmeta import ConsensusMeta
+from nyala.replica.server import PROMISES, ServerOptions, join_cluster, need_promises, open_or_format
 from nyala.replica.server.__main__ import parse
 from nyala.replica.server.instance import FOLDERS
-from tests.harness.copies import TestClock, new_disk
+from tests.harness.copies import CONFIG, SOURCE_UUID, RestingReplica, TestClock, new_disk
+from tests.harness.sim_disk import SimDisk
 
 
 def test_directory_is_formatted_once_and_keeps_its_uuid() -> None:
@@ -35,6 +39,39 @@ def test_damaged_foreign_or_missing_identity_is_refused() -> None:
     disk.poke("consensus-meta/t1", b"a promise")
     with pytest.raises(Corruption, match="missing beside data"):
         open_or_format(disk, TestClock())
+
+
+def _remove(folder: str, disk: SimDisk) -> None:
+    disk.remove_tree(folder)
+
+
+def _empty(folder: str, disk: SimDisk) -> None:
+    disk.remove_tree(folder)
+    disk.mkdir(folder)
+
+
+@pytest.mark.parametrize("harm", [_remove, _empty], ids=["gone", "empty"])
+@pytest.mark.parametrize("folder", PROMISES)
+def test_server_that_lost_a_folder_of_promises_does_not_start(
+    folder: str, harm: Callable[[str, SimDisk], None]
+) -> None:
+    """Goal: row TC-72: a lost disk with metadata or logs ends the server's identity, and is never begun anew under the
+    same uuid. Method: one READY tablet with a log; each folder is removed, as by a disk that is gone, or emptied, as
+    by a new one; the refusal names folder, uuid and remedy. A tablet that was cut off while it was made stops nobody.
+    """
+    disk = new_disk()
+    instance = open_or_format(disk, TestClock(), uuid=SOURCE_UUID)
+    disk.mkdir("wals/cut-off")
+    ConsensusMeta.create(disk, "cut-off", SOURCE_UUID, CONFIG)
+    need_promises(disk, open_or_format(disk, TestClock()))
+    replica = RestingReplica(disk)
+    replica.write([1], "a")
+    replica.close()
+    need_promises(disk, open_or_format(disk, TestClock()))
+    harm(folder, disk)
+    with pytest.raises(Corruption, match=rf"nyala fs wipe.*{folder}.*{instance.uuid}"):
+        need_promises(disk, open_or_format(disk, TestClock()))
+    assert disk.listdir(folder) == []
 
 
 def test_server_joins_one_cluster_only() -> None:
