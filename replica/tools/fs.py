@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nyala.replica.base import Code, Corruption, Disk, Refused, SystemClock, is_uuid
-from nyala.replica.disk import RealDisk
+from nyala.replica.disk import FENCE, RealDisk
 from nyala.replica.server import FOLDERS, INSTANCE, Instance, format_directory, read_instance
+
+from .forced_config import UNDO
 
 KINDS = {"tablet-server": "TABLET_SERVER", "master": "MASTER"}
 """As commands spell them -> as the file `instance` does."""
@@ -63,7 +65,7 @@ def plan_wipe(root: Path) -> WipePlan:
     need_server_directory(root)
     present = {p.name for p in root.iterdir()}
     # The identity goes first: cut off half-way, the rest has none, and no server starts on it until the wipe is done.
-    ours = [name for name in (INSTANCE, f".{INSTANCE}.tmp", *FOLDERS) if name in present]
+    ours = [name for name in (INSTANCE, f".{INSTANCE}.tmp", *FOLDERS, UNDO, FENCE) if name in present]
     try:
         found = read_instance(RealDisk(root))
     except Corruption:
@@ -81,10 +83,10 @@ def plan_wipe(root: Path) -> WipePlan:
 def wipe(disk: Disk, names: Sequence[str]) -> None:
     """Remove what a plan names, its first name durably before the others."""
     for name in names:
-        if name.endswith((INSTANCE, ".tmp")):
-            disk.remove(name)
-        else:
+        if name in (*FOLDERS, UNDO):
             disk.remove_tree(name)
+        else:
+            disk.remove(name)
         disk.sync_dir("")
 
 

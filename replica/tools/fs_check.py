@@ -10,13 +10,15 @@ from nyala.replica.base import Corruption, Disk, DiskFailure
 from nyala.replica.cmeta import FOLDER as CMETA
 from nyala.replica.cmeta import cmeta_json
 from nyala.replica.copy import list_quarantine, named_blocks, wal_folder
+from nyala.replica.disk import FENCE
 from nyala.replica.server import FOLDERS, INSTANCE, PROMISES, Instance, read_instance
 from nyala.replica.tablet import Superblock, sweep_orphans
 
 from .check import Severity
+from .forced_config import UNDO
 from .tablet_files import FileFinding, TabletFiles, read_tablet
 
-_NAMES_OF_OURS = frozenset({INSTANCE, *FOLDERS})
+_NAMES_OF_OURS = frozenset({INSTANCE, FENCE, UNDO, *FOLDERS})
 
 
 @dataclass(kw_only=True)
@@ -74,6 +76,8 @@ def check_directory(
     for name in disk.listdir("wals"):
         if name not in known:
             note(Severity.WARNING, wal_folder(name), "a log that no superblock names: a copy will put it aside")
+    if disk.exists(FENCE):
+        note(Severity.ERROR, FENCE, "an unsafe recovery of this directory is not finished: no server starts")
     for name in disk.listdir(""):
         if name not in _NAMES_OF_OURS:
             note(Severity.WARNING, name, "no server makes a file of this name")
