@@ -46,7 +46,7 @@ TABLETS_PER_SERVER_MAX = 1500
 leave a server below 10 % and 300 MB, and start in well below a minute; see replica/server/DESIGN.md."""
 
 CLOCK_AHEAD_OF_CALLERS_US_MAX = 10 * 1_000_000
-"""How far a time that a caller has seen may lie above this server's wall clock."""
+"""How far a time that a caller has seen may lie above this server's hybrid clock."""
 CLOCK_AHEAD_OF_PEERS_US_MAX = 30 * 1_000_000
 """The same for times of a leader: more, so that a server which followed a caller to its bound is still followed."""
 

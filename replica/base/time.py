@@ -64,8 +64,13 @@ class HybridClock:
             return self._last
 
     def ahead_us(self, hybrid_time: int) -> int:
-        """Microseconds by which a time lies above this server's wall clock; negative below it."""
-        return us_of_hybrid(hybrid_time) - self._clock.wall_us()
+        """Microseconds by which observing a time would push this clock; negative if it would not.
+
+        Judged by the wall, and by what was issued or observed before: a wall that was set back by an hour must not make
+        an hour's worth of times, which are in everybody's logs already, look like the future.
+        """
+        with self._lock:
+            return us_of_hybrid(hybrid_time) - max(self._clock.wall_us(), us_of_hybrid(self._last))
 
     def observe(self, hybrid_time: int) -> None:
         """Later times will be above this one. Whoever takes times from others bounds them first: see `ahead_us`."""

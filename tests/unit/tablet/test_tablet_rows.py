@@ -207,7 +207,7 @@ def test_scan_predicates_limit_and_columns_agree_with_plain_filtering() -> None:
 
 
 def test_scan_below_the_history_horizon_is_refused_not_partial() -> None:
-    """Goal: a snapshot older than the retention is refused, at the horizon it is whole, also after compaction.
+    """CN-24: a snapshot older than the retention is refused, at the horizon it is whole, also after compaction.
     Method: overwrite a key over time, compact, read at each time."""
     disk = SimDisk()
     tablet = Tablet.create(disk, superblock(INT_SCHEMA, retention_us=2))
