@@ -3,6 +3,6 @@
 `record(name)` is the parsed schema of `avro/<name>.avsc`; `encode` and `decode` turn one dict into bare Avro and back.
 """
 
-from .loader import decode, encode, fingerprint64, frame, parse_json, record, unframe
+from .loader import NewerFormat, decode, encode, fingerprint64, frame, parse_json, record, unframe
 
-__all__ = ["decode", "encode", "fingerprint64", "frame", "parse_json", "record", "unframe"]
+__all__ = ["NewerFormat", "decode", "encode", "fingerprint64", "frame", "parse_json", "record", "unframe"]

@@ -20,6 +20,10 @@ _MAGIC = b"NYLA"
 _VERSION = 1
 
 
+class NewerFormat(ValueError):
+    """Whole bytes that a later build wrote: no damage, but not for this build to read."""
+
+
 @cache
 def record(name: str) -> Any:
     """The parsed schema `name`; KeyError if there is none."""
@@ -80,16 +84,15 @@ def frame(name: str, value: dict[str, Any]) -> bytes:
 
 
 def unframe(name: str, data: bytes) -> dict[str, Any]:
-    """The record of a framed file; ValueError says what is broken and where."""
+    """The record of a framed file; ValueError says what is broken and where, NewerFormat what a later build wrote."""
     if len(data) < _FRAME.size:
         raise ValueError(f"{name}: {len(data)} bytes are shorter than the {_FRAME.size}-byte header")
     magic, version, length, crc = _FRAME.unpack_from(data)
     if magic != _MAGIC:
         raise ValueError(f"{name}: magic {magic!r} at byte 0 is not {_MAGIC!r}")
     if version != _VERSION:
-        raise ValueError(
-            f"{name}: format version {version} at byte 4 is not readable by this build, which knows {_VERSION}"
-        )
+        kind = NewerFormat if version > _VERSION else ValueError
+        raise kind(f"{name}: format version {version} at byte 4 is not readable by this build, which knows {_VERSION}")
     datum = data[_FRAME.size :]
     if len(datum) != length:
         raise ValueError(f"{name}: {len(datum)} bytes from byte {_FRAME.size}, {length} were written")
@@ -100,5 +103,5 @@ def unframe(name: str, data: bytes) -> dict[str, Any]:
     value = decode(name, datum)
     unknown = value.get("incompatible_features") or []
     if unknown:
-        raise ValueError(f"{name}: written with features this build does not know: {', '.join(unknown)}")
+        raise NewerFormat(f"{name}: written with features this build does not know: {', '.join(unknown)}")
     return value

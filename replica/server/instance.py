@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from nyala.replica.base import Clock, Code, Corruption, DataState, Disk, Refused, new_uuid
 from nyala.replica.tablet import Superblock
-from nyala.schemas import frame, unframe
+from nyala.schemas import NewerFormat, frame, unframe
 
 INSTANCE = "instance"
 TABLET_SERVER = "TABLET_SERVER"
@@ -26,11 +26,17 @@ class Instance:
 
 
 def read_instance(disk: Disk) -> Instance | None:
-    """The identity in a directory, None if it has none; Corruption if it is damaged or of a format to come."""
+    """The identity in a directory, None if it has none; Corruption if it is damaged.
+
+    Refused ILLEGAL_STATE if a later build wrote it: nothing is broken then, and nothing may be guessed.
+    """
     if not disk.exists(INSTANCE):
         return None
     try:
         value = unframe("instance", disk.read(INSTANCE))
+    except NewerFormat as error:
+        what = "the directory is of a later format than this build reads: start the build that wrote it, or a newer one"
+        raise Refused(Code.ILLEGAL_STATE, what, path=disk.real_path(INSTANCE), why=str(error)) from error
     except (ValueError, EOFError) as error:
         raise Corruption("the instance file is damaged", path=disk.real_path(INSTANCE), error=str(error)) from error
     return Instance(value["uuid"], value["kind"], value["cluster_id"], value["created_us"])

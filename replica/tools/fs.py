@@ -68,7 +68,7 @@ def plan_wipe(root: Path) -> WipePlan:
     ours = [name for name in (INSTANCE, f".{INSTANCE}.tmp", *FOLDERS, UNDO, FENCE) if name in present]
     try:
         found = read_instance(RealDisk(root))
-    except Corruption:
+    except (Corruption, Refused):
         found = None
     tablets = root / "tablet-meta"
     return WipePlan(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from nyala.replica.base import Corruption, Disk, DiskFailure
+from nyala.replica.base import Corruption, Disk, DiskFailure, Refused
 from nyala.replica.cmeta import FOLDER as CMETA
 from nyala.replica.cmeta import cmeta_json
 from nyala.replica.copy import list_quarantine, named_blocks, wal_folder
@@ -58,7 +58,7 @@ def check_directory(
         instance = read_instance(disk)
         if instance is None:
             note(Severity.ERROR, INSTANCE, "the identity is missing: no server starts here")
-    except Corruption as error:
+    except (Corruption, Refused) as error:
         note(Severity.ERROR, INSTANCE, error)
     for folder in PROMISES:
         if instance is not None and not disk.exists(folder):
