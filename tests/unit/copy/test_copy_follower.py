@@ -167,6 +167,46 @@ def test_copy_with_a_flipped_byte_ends_deleted(source: Source, kind: int) -> Non
     assert_equals_source(disk)
 
 
+class Dying:
+    """A source that is gone after so many chunks, and cannot be told anything any more."""
+
+    def __init__(self, door: Any, chunks: int) -> None:
+        self._door = door
+        self.left = chunks
+
+    def begin(self, tablet_id: str, requestor_uuid: str, allow_leaderless: bool) -> CopyManifest:
+        manifest: CopyManifest = self._door.begin(tablet_id, requestor_uuid, allow_leaderless)
+        return manifest
+
+    def fetch(self, session_id: str, file: CopyFile, byte_offset: int, length_bytes: int) -> Iterator[bytes]:
+        for chunk in self._door.fetch(session_id, file, byte_offset, length_bytes):
+            if self.left == 0:
+                raise Refused(Code.UNAVAILABLE, "connection refused")
+            self.left -= 1
+            yield chunk
+
+    def end(self, session_id: str, success: bool) -> None:
+        raise Refused(Code.UNAVAILABLE, "connection refused")
+
+
+@pytest.mark.parametrize("chunks", [0, 1])
+def test_copy_whose_source_dies_starts_again_from_the_beginning(source: Source, chunks: int) -> None:
+    """Goal: CC-09: a source that crashes ends the copy, and the next one, from another leader, begins anew. Method: a
+    source that is gone after so many chunks: DELETED, last OpId kept, no block left; then a copy from a healthy source
+    fetches every byte and ends READY."""
+    disk = new_disk()
+    local = tombstone(disk)
+    with pytest.raises(Refused, match="connection refused"):
+        copy(disk, Dying(source.door, chunks), local).run()
+    settled = Superblock.load(disk, TABLET)
+    assert (settled.data_state, settled.last_logged) == (DataState.DELETED, OLD_LAST)
+    assert data_files(disk) == [] and f"wals/{TABLET}" not in wal_places(disk)
+    progress = CopyProgress()
+    copy(disk, source.door, settled, progress=progress).run()
+    assert progress.bytes_done == progress.bytes_total > 0
+    assert_equals_source(disk)
+
+
 def test_copy_cancelled_at_any_moment_ends_as_before_or_deleted(source: Source) -> None:
     """Goal: row TC-12. Method: cancel at the first, second, ... moment that the copy asks, until it is too late: before
     COPY.1 nothing has changed, later there is a tombstone with the last OpId it had and no block; the source holds no

@@ -235,3 +235,22 @@ def test_cancelled_wish_is_taken_back_unless_the_new_replica_votes() -> None:
     with pytest.raises(Refused, match="too late"):
         wishing.cancel(m.state, m.tablet)
     assert m.decided() == ["remove b"]
+
+
+def test_masters_derive_the_same_need_anew_and_never_a_second_add() -> None:
+    """Goal: TC-65: no operation is remembered, so a master that dies between its decision and the commit changes
+    nothing: the next one derives the same, and what was carried out meanwhile is not wanted again. Method: a wish; a
+    new leadership before and after the change was committed at the leader; each sends at most one add."""
+    m = Masters()
+    m.want(wishing.add, S[3])
+    assert m.decided() == ["add d"]
+    m.lead()
+    assert m.decided() == [], "a master that heard of nobody decides nothing"
+    m.report()
+    assert m.decided() == ["add d"]
+    m.members, m.index = [*m.members, Member(S[3], (Address("h", 1),), votes=False, promote=True)], 5
+    m.lead()
+    m.report()
+    assert m.decided() == []
+    kinds = {k.partition("/")[0] for k, _ in m.box.catalog.items("")}
+    assert kinds == {"name", "table", "tablet", "wish"}, "facts only"

@@ -141,6 +141,24 @@ def test_orders_a_replica_goes_only_if_a_later_committed_config_leaves_it_out(
         assert order.delete.has_cas and order.delete.committed_config_id.index == 9
 
 
+def test_orders_an_abandoned_copy_goes_unless_somebody_added_it() -> None:
+    """Goal: CC-10: a replica that a driver copied to a server and never added is made a tombstone, after a look that it
+    is in no config; one that is added meanwhile is missed. Method: a READY copy on D with the leader's own config,
+    which leaves D out; then D in a later config; before a leader was heard of, nothing is decided."""
+    m = Masters()
+    m.form()
+    committed = config(7, A, B, C)
+    m.beat(D, replica(m.tablet, D, None))
+    assert m.orders(D) == [], "no config is known: nothing follows"
+    m.beat(A, replica(m.tablet, A, committed, role="LEADER"))
+    m.beat(D, replica(m.tablet, D, committed))
+    assert m.orders(D) == ["delete"]
+    (order,) = orders_for(m.box.catalog, m.soft, D)
+    assert order.delete.has_cas and order.delete.committed_config_id.index == 7, "it misses a D that is added at 8"
+    m.beat(A, replica(m.tablet, A, config(8, A, B, C, D), role="LEADER"))
+    assert m.orders(D) == []
+
+
 def test_orders_a_dropped_table_is_deleted_where_data_is_left() -> None:
     """Goal: drop is level-triggered; tombstones stay. Method: drop; a READY, a COPYING and a DELETED replica."""
     m = Masters()

@@ -222,6 +222,26 @@ def test_decide_an_added_member_that_stays_silent_leaves_by_itself() -> None:
     assert view.tablets[0].config.voters == ("a", "b", "e")
 
 
+@pytest.mark.parametrize("purpose", ["replace", "grow", "level", "raise"])
+def test_decide_each_purpose_of_a_change_is_served_by_the_same_rules(purpose: str) -> None:
+    """Goal: CC-01: a failed server is replaced, a cluster grows, load moves to a new server, a hot tablet gets more
+    replicas. Method: one tablet and a spare server for each; the end is as wanted, never fewer voters than before."""
+    t = tablet("a b c", "a")
+    if purpose == "replace":
+        t = replace(t, health={**t.health, "c": Health.FAILED})
+    elif purpose == "grow":
+        t = replace(tablet("a", "a"), replication_factor=3)
+    elif purpose == "level":
+        t = replace(t, wish=Wish(kind=WishKind.MOVE, wish_id="w", from_uuid="c", to_uuid="d"))
+    else:
+        t = replace(t, replication_factor=5)
+    view, _, low = settle(cluster("abcde", t, dead="c" if purpose == "replace" else ""))
+    voters = set(view.tablets[0].config.voters)
+    assert len(voters) == (5 if purpose == "raise" else 3)
+    assert purpose not in ("replace", "level") or ("c" not in voters and "d" in voters)
+    assert low["t"] >= len(t.config.voters)
+
+
 @settings(max_examples=80, deadline=None)
 @given(st.integers(0, 1 << 30))
 def test_decide_random_desires_settle_with_as_many_voters_as_wanted(seed: int) -> None:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import grpc
+
 from nyala.replica.base import ZERO_OPID, DataState, OpId
 from nyala.replica.copy import parse_superblock
 from nyala.replica.raft import EditKind
+from nyala.replica.rpc import pb, pb_grpc
 from nyala.replica.tablet import Superblock
 from tests.harness.copies import TABLET
 from tests.harness.server_pair import Pair, run_pair, until
@@ -114,6 +119,64 @@ def test_member_left_behind_by_log_gc_is_deleted_and_copied() -> None:
         assert old.data_state is DataState.READY
         assert sorted(pair.other.disk.listdir(f"quarantine/{kept}")) == ["cmeta", "superblock", "wal"]
         assert pair.other.rows() == list(range(1, 41))
+
+    run_pair(scenario)
+
+
+def test_blank_server_gets_all_rows_though_the_first_segment_is_gone() -> None:
+    """Goal: TC-01: a replica is built from data and what is left of the log when the log's beginning is gone. Method:
+    write, flush and collect the leader's first segment, write on; add a blank server: READY, the same rows."""
+
+    async def scenario(pair: Pair) -> None:
+        hosted = pair.leader.hosted
+        tablet, log, replica = hosted.tablet, hosted.log, hosted.replica
+        assert tablet is not None and log is not None and replica is not None
+        for key in range(1, 40):
+            await pair.put(key)
+        log.roll()
+        await pair.put(40)
+        tablet.flush()
+
+        def collected() -> bool:
+            replica.gc(lambda done: None)
+            return log.first_index > 1
+
+        await until(collected, "the first segment is collected")
+        await pair.put(41)
+        await pair.add_other()
+        await pair.voting()
+        assert pair.other.rows() == pair.leader.rows() == list(range(1, 42))
+        assert pair.other.hosted.superblock.data_state is DataState.READY
+
+    run_pair(scenario)
+
+
+def test_driver_sees_a_copy_begin_advance_and_end_at_the_new_server() -> None:
+    """Goal: CC-08: whoever drives the change can ask the new server how its copy fares. Method: ask nothing but
+    ListCopies until the job is DONE; it names both ends, and its bytes are complete then; nothing is listed before."""
+
+    async def scenario(pair: Pair) -> None:
+        await pair.put(*range(50))
+        address = f"{pair.other.address.host}:{pair.other.address.port}"
+        async with grpc.aio.insecure_channel(address) as channel:
+            stub: Any = pb_grpc.CopyServiceStub(channel)  # type: ignore[no-untyped-call]
+
+            async def jobs() -> list[Any]:
+                reply = await stub.ListCopies(pb.ListCopiesRequest(dest_uuid=pair.other.uuid), timeout=5)
+                assert not reply.error.code
+                return list(reply.jobs)
+
+            assert await jobs() == []
+            await pair.add_other()
+            seen: list[Any] = []
+            for _ in range(2000):
+                seen += await jobs()
+                if seen and seen[-1].phase == "DONE":
+                    break
+            last = seen[-1]
+            assert last.phase == "DONE" and last.bytes_done == last.bytes_total > 0 and last.error == ""
+            assert (last.tablet_id, last.source_uuid, last.target_uuid) == (TABLET, pair.leader.uuid, pair.other.uuid)
+            assert [j.bytes_done for j in seen] == sorted(j.bytes_done for j in seen)
 
     run_pair(scenario)
 

@@ -1,0 +1,108 @@
+"""Votes of servers without a running replica: none where nothing was ever promised, the kept promise elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+
+import pytest
+
+from nyala.replica.base import Code, DataState, OpId
+from nyala.replica.cmeta import ConsensusMeta
+from nyala.replica.copy import FollowerCopy, delete_replica
+from nyala.replica.raft import Message, VoteReply, VoteRequest
+from nyala.replica.server.manager import TabletManager
+from nyala.replica.tablet import Superblock
+from tests.harness.copies import CONFIG, SOURCE_UUID, TABLET, TARGET_UUID, RestingReplica, Source, new_disk, superblock
+from tests.harness.managers import new_manager
+from tests.harness.server_pair import until
+from tests.harness.sim_disk import SimCrash, SimDisk
+
+KEPT = OpId(5, 90)
+Ask = Callable[[int, OpId], Coroutine[None, None, VoteReply]]
+
+
+def with_server(disk: SimDisk, use: Callable[[TabletManager, Ask], Coroutine[None, None, None]]) -> None:
+    """One life of a server on `disk`; `ask(term, last)` is a vote request of the source, and what it answers."""
+
+    async def life() -> None:
+        sent: list[tuple[str, Message]] = []
+        fatal: list[BaseException] = []
+
+        async def ask(term: int, last: OpId) -> VoteReply:
+            sent.clear()
+            request = VoteRequest(to_uuid=TARGET_UUID, from_uuid=SOURCE_UUID, term=term, last=last)
+            manager.deliver(TABLET, request)
+            await until(lambda: sent, "it answers")
+            reply = sent[0][1]
+            assert isinstance(reply, VoteReply)
+            return reply
+
+        manager = new_manager(disk, fatal.append, sent=sent)
+        await manager.start()
+        await asyncio.gather(*manager.open_all())
+        try:
+            await use(manager, ask)
+        finally:
+            await manager.stop()
+        assert fatal == []
+
+    asyncio.run(life())
+
+
+def test_blank_server_gives_no_vote_and_writes_nothing() -> None:
+    """Goal: TC-77, X-10: a server that never held the tablet has promised nothing, so it does not vote. Method: ask in
+    several terms, with any log: refused, TABLET_NOT_FOUND, and no file of that tablet comes to be."""
+    disk = new_disk()
+
+    async def use(manager: TabletManager, ask: Ask) -> None:
+        for term in (1, 7, 900):
+            reply = await ask(term, OpId(term, 10**6))
+            assert (reply.granted, reply.code) == (False, Code.TABLET_NOT_FOUND)
+        assert TABLET not in manager.tablets
+        assert not disk.exists(f"consensus-meta/{TABLET}") and not Superblock.exists(disk, TABLET)
+
+    with_server(disk, use)
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 4])
+def test_voter_that_died_in_its_copy_still_votes_by_what_it_kept(step: int) -> None:
+    """Goal: TC-78: a voter falls behind, dies while it is copied, deletes itself at the start, and its vote is needed:
+    it votes by the last OpId that it kept, never by the half-copied log. Method: over a tombstone of 5.90, die after
+    each step; restart: a candidate at 5.89 is refused, one at 5.90 in a new term elected; the vote is on disk."""
+    disk = new_disk()
+    cmeta = ConsensusMeta.create(disk, TABLET, TARGET_UUID, CONFIG.with_opid(OpId(1, 1)), 5)
+    cmeta.save_hard_state(5, "c" * 32)
+    disk.mkdir(f"wals/{TABLET}")
+    superblock().save(disk)
+    local = delete_replica(disk, superblock(), KEPT, stop=lambda: None)
+    replica = RestingReplica(new_disk(), term=6)
+    replica.write([1, 2], "a")
+    replica.tablet.flush()
+    replica.write([3], "b")
+    disk.arm(f"copy.{step}")
+    with pytest.raises(SimCrash):
+        FollowerCopy(
+            disk=disk,
+            tablet_id=TABLET,
+            uuid=TARGET_UUID,
+            source=Source(replica).door,
+            kept_last_opid=KEPT,
+            clear=lambda admit: local,
+        ).run()
+    disk.restart()
+
+    async def use(manager: TabletManager, ask: Ask) -> None:
+        assert manager.get(TABLET).data_state is DataState.DELETED
+        assert not (await ask(9, OpId(5, 89))).granted
+        for _ in range(400):
+            reply = await ask(9, KEPT)
+            if reply.granted or "lease" not in reply.reason:
+                break
+            await asyncio.sleep(0.01)  # a server that has just started owes its last leader some silence
+        assert reply.granted, reply.reason
+
+    with_server(disk, use)
+    kept = ConsensusMeta.load(disk, TABLET)
+    assert (kept.term, kept.voted_for) == (9, SOURCE_UUID)
+    replica.close()
