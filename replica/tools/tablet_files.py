@@ -107,8 +107,11 @@ def _guarded(found: TabletFiles, path: str, read: Callable[[], Any]) -> Any:
 def _read_metadata(disk: Disk, found: TabletFiles) -> None:
     path = path_of(found.tablet_id)
     if not disk.exists(path):
-        if found.superblock is None or found.superblock.data_state is not DataState.COPYING:
+        state = found.superblock.data_state if found.superblock is not None else DataState.READY
+        if state is DataState.READY or found.last_opid != ZERO_OPID:
             found.error(path, "consensus metadata is missing: term and vote are forgotten")
+        elif state is DataState.DELETED:
+            found.warn(path, "no consensus metadata: a first copy was cut off before it had any")
         return
     found.cmeta = _guarded(found, path, lambda: read_cmeta(disk.read(path), path))
     if found.cmeta is not None and found.cmeta.tablet_id != found.tablet_id:

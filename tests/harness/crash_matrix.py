@@ -1,0 +1,159 @@
+"""The crash matrix of deletion and copy: where a replica dies, once or twice, and what the next start must make of it.
+
+The same cells run on a disk in memory, which forgets what was not synced, and on real files under kill -9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from nyala.replica.base import ZERO_OPID, DataState, Disk, OpId
+from nyala.replica.cmeta import ConsensusMeta
+from nyala.replica.copy import FollowerCopy, delete_replica, named_blocks, settle_at_startup
+from nyala.replica.server import format_directory
+from nyala.replica.tablet import Superblock, sweep_orphans
+from nyala.replica.tools import check_directory
+from tests.harness.copies import SOURCE_UUID, TABLET, TARGET_UUID, RestingReplica, Source, TestClock, new_disk
+
+OWN_TERM, OWN_VOTE = 5, "c" * 32
+OWN_LAST = OpId(4, 2)
+"""Last entry of the replica that is deleted, or was before the copy."""
+OWN_ROWS = {1: "a", 2: "b", 3: "b"}
+SOURCE_ROWS = {7: "new", 8: "newer"}
+SOURCE_TERM = 9
+DELETION, COPY = "deletion", "copy"
+BLANK, TOMBSTONE, READY = "blank", "tombstone", "ready"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Begin as `before`; do `work`; die at each of `deaths` in turn, from the second on within the next start."""
+
+    row: str
+    work: str
+    before: str
+    deaths: tuple[str, ...]
+    ends: DataState
+
+    @property
+    def name(self) -> str:
+        return f"{self.row}, over {self.before}"
+
+
+def _cells() -> list[Cell]:
+    deleted, ready = DataState.DELETED, DataState.READY
+    cells = [Cell(f"DEL.{n}", DELETION, READY, (f"delete.{n}",), ready if n < 4 else deleted) for n in range(1, 7)]
+    cells += [Cell(f"during Start 1, {n}", DELETION, READY, ("delete.4", f"delete.{n}"), deleted) for n in (5, 6)]
+    for before in (BLANK, TOMBSTONE):
+        cells += [Cell(f"COPY.{n}", COPY, before, (f"copy.{n}",), ready if n == 5 else deleted) for n in range(1, 6)]
+        cells += [Cell(f"during Start 2, {n}", COPY, before, ("copy.4", f"delete.{n}"), deleted) for n in range(1, 7)]
+    cells.append(Cell("during Start 2 and then Start 1", COPY, TOMBSTONE, ("copy.3", "delete.4", "delete.5"), deleted))
+    return cells
+
+
+CELLS = _cells()
+
+
+def make_source() -> Source:
+    """A leader in a later term with a block and a log behind it, that voted for itself."""
+    replica = RestingReplica(new_disk())
+    replica.write([7], "new", term=SOURCE_TERM)
+    replica.tablet.flush()
+    replica.write([8], "newer", term=SOURCE_TERM)
+    replica.cmeta.save_hard_state(SOURCE_TERM, SOURCE_UUID)
+    return Source(replica)
+
+
+def prepare(disk: Any, cell: Cell) -> None:
+    """The directory as it is before the work."""
+    format_directory(disk, TestClock(), uuid=TARGET_UUID)
+    if cell.before == BLANK:
+        return
+    replica = RestingReplica(disk, TARGET_UUID)
+    replica.write([1, 2], "a")
+    replica.tablet.flush()
+    assert replica.write([2, 3], "b", term=4) == OWN_LAST
+    replica.cmeta.save_hard_state(OWN_TERM, OWN_VOTE)
+    replica.close()
+    if cell.before == TOMBSTONE:
+        delete_replica(disk, Superblock.load(disk, TABLET), OWN_LAST, stop=lambda: None)
+
+
+def act(disk: Disk, cell: Cell, source: Source) -> None:
+    """The work of a cell, from its beginning."""
+    if cell.work == DELETION:
+        delete_replica(disk, Superblock.load(disk, TABLET), OWN_LAST, stop=lambda: None)
+    else:
+        copy_to(disk, source)
+
+
+def copy_to(disk: Disk, source: Source) -> None:
+    """One run of the follower's copy."""
+    exists = Superblock.exists(disk, TABLET)
+    local = Superblock.load(disk, TABLET) if exists else None
+    FollowerCopy(
+        disk=disk,
+        tablet_id=TABLET,
+        uuid=TARGET_UUID,
+        source=source.door,
+        kept_last_opid=(local.last_logged if local else None) or ZERO_OPID,
+        kept_term=ConsensusMeta.load(disk, TABLET).term if ConsensusMeta.exists(disk, TABLET) else 0,
+        clear=lambda admit: local,
+    ).run()
+
+
+def start(disk: Disk) -> Superblock:
+    """What a server does with the tablet when it starts, blocks that nobody names included."""
+    settled = settle_at_startup(disk, Superblock.load(disk, TABLET))
+    sweep_orphans(disk, named_blocks(disk))
+    return settled
+
+
+def judge(disk: Any, cell: Cell, settled: Superblock, source: Source, restart: Callable[[], None]) -> None:
+    """The state, the promises, the places of log and blocks; a second start changes nothing; the work done again ends.
+
+    What a tablet that was never here did not promise: its last logged OpId is 0.0.
+    """
+    assert settled.data_state is cell.ends, settled
+    _promises(disk, cell, settled)
+    places = _logs(disk)
+    assert (f"wals/{TABLET}" in places) == (cell.ends is DataState.READY), places
+    restart()
+    again = start(disk)
+    assert again == settled and _logs(disk) == places, "a start is idempotent"
+    view = check_directory(disk)
+    assert view.healthy and not view.orphans, view.all_findings
+    if cell.before == TOMBSTONE:
+        kept = disk.listdir("quarantine")
+        assert disk.listdir(f"quarantine/{kept[0]}/wal"), "the first quarantine keeps its log"
+    if cell.ends is DataState.READY:
+        replica = RestingReplica(disk, TARGET_UUID)
+        assert replica.rows() == (OWN_ROWS if cell.work == DELETION else SOURCE_ROWS)
+        replica.close()
+        delete_replica(disk, settled, OWN_LAST if cell.work == DELETION else source.replica.log.last, lambda: None)
+    copy_to(disk, source)
+    replica = RestingReplica(disk, TARGET_UUID)
+    assert replica.rows() == SOURCE_ROWS, "a clean new attempt works"
+    replica.close()
+    assert not check_directory(disk).all_findings
+
+
+def _promises(disk: Any, cell: Cell, settled: Superblock) -> None:
+    """TC-40, TC-61, TC-53 to TC-55: last logged OpId as kept, the highest term, the own vote and never the source's."""
+    if cell.ends is DataState.DELETED:
+        assert settled.last_logged == (ZERO_OPID if cell.before == BLANK else OWN_LAST)
+    merged = cell.work == COPY and cell.deaths[0] != "copy.1"
+    if cell.before == BLANK and not merged:
+        assert not ConsensusMeta.exists(disk, TABLET)
+        return
+    meta = ConsensusMeta.load(disk, TABLET)
+    assert (meta.term, meta.voted_for) == ((SOURCE_TERM, None) if merged else (OWN_TERM, OWN_VOTE))
+    assert meta.uuid == TARGET_UUID
+
+
+def _logs(disk: Any) -> list[str]:
+    """Every folder that holds, or may hold, segments of the tablet."""
+    found = [f"wals/{TABLET}"] if disk.exists(f"wals/{TABLET}") else []
+    return found + [f"quarantine/{n}/wal" for n in disk.listdir("quarantine") if disk.exists(f"quarantine/{n}/wal")]
