@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -79,6 +80,26 @@ def single(client: Client, handle: TableHandle, options: argparse.Namespace) -> 
     return {"seconds": time.monotonic() - started, "writes": options.threads * each, "latencies": latencies}
 
 
+def steady(client: Client, handle: TableHandle, options: argparse.Namespace) -> dict[str, Any]:
+    """One-row inserts, one after the other, until the standard input ends: when each began and how long it took."""
+    ended = threading.Event()
+
+    def until_end() -> None:
+        sys.stdin.read()
+        ended.set()
+
+    threading.Thread(target=until_end, daemon=True).start()
+    writer, writes, number = client.session_writer(handle), [], options.start
+    while not ended.is_set():
+        row = one_row(number, options.string_bytes)
+        at, began = time.time(), time.perf_counter()
+        for batch in wire_batches(handle, row, RowOp.INSERT):
+            writer.write(batch)
+        writes.append((at, time.perf_counter() - began))
+        number += 1
+    return {"writes": writes[WARM_UP_WRITES:]}
+
+
 def scan(client: Client, handle: TableHandle, options: argparse.Namespace) -> dict[str, Any]:
     """Read every second tablet part, so that two clients share the table."""
     spec = ScanSpec(columns=("key", "int_val", "string_val"), snapshot_time=options.at)
@@ -93,6 +114,7 @@ WORK: dict[str, Callable[[Client, TableHandle, argparse.Namespace], dict[str, An
     "insert": bulk,
     "upsert": bulk,
     "single": single,
+    "steady": steady,
     "scan": scan,
 }
 

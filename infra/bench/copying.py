@@ -11,6 +11,7 @@ from nyala.replica.client import TableHandle
 from nyala.replica.rpc import pb
 
 from .failed import BenchFailed
+from .foreground import Foreground, p99_ms
 from .meter import Meter
 from .report import Figures
 from .target import Target
@@ -22,6 +23,11 @@ MOVE_WAIT_S = 300.0
 JOIN_WAIT_S = 30.0
 LOOK_S = 0.01
 LEADER_LOOK_S = 0.05
+QUIET_S = 2.0
+"""Copies yield to writes that are less than a second old."""
+ALONE_S = 6.0
+FIRST_KEY, KEYS_PER_ROUND = 1 << 30, 1 << 20
+"""Keys of the rows that are written beside copies: above those of the table that is copied, and 32 bits wide."""
 _DOWNLOADING = ("WAITING", "BEGIN", "COPY.1", "COPY.2", "COPY.3", "COPY.4")
 
 
@@ -39,7 +45,26 @@ class Mover:
     last: str = ""
     """Name of the server that joined for the round before."""
 
-    def round(self, _: int) -> Figures:
+    def round(self, number: int) -> Figures:
+        """A move while nobody writes, at full speed; then one beside one-row writes, which are also measured alone."""
+        time.sleep(QUIET_S)
+        quiet = self._move()
+        with Foreground(self.target.masters, self.handle.name, FIRST_KEY + number * KEYS_PER_ROUND) as foreground:
+            alone = foreground.for_s(ALONE_S)
+            began = time.time()
+            beside = self._move()
+            copying = began, began + beside["move_s"]
+        p99_alone, p99_beside = (p99_ms(foreground.writes, *window) for window in (alone, copying))
+        return {
+            **quiet,
+            "copy_beside_writes_mb_per_s": beside["copy_mb_per_s"],
+            "move_beside_writes_s": beside["move_s"],
+            "write_alone_p99_ms": p99_alone,
+            "write_beside_copy_p99_ms": p99_beside,
+            "write_beside_copy_p99_ratio": p99_beside / p99_alone,
+        }
+
+    def _move(self) -> Figures:
         """Add a server, move a replica there, take away the server it came from if that one had joined for this."""
         stack, client = self.target.own, self.target.client
         tablet_id = self.handle.tablets[0].tablet_id

@@ -70,6 +70,8 @@ class Downloads:
         try:
             crc, offset, synced = 0, 0, 0
             for chunk in self._source.fetch(self._session_id, file, 0, file.length_bytes):
+                if offset + len(chunk) > file.length_bytes:
+                    raise _damaged(file, offset + len(chunk), crc)
                 self._arrived(len(chunk))
                 out.pwrite(chunk, offset)
                 crc = google_crc32c.extend(crc, chunk)
@@ -79,18 +81,22 @@ class Downloads:
                 if offset - synced >= SYNC_BYTES and syncs.begin(out):
                     synced = offset
             if not self._stop.is_set() and (offset != file.length_bytes or crc != file.crc):
-                raise Corruption(
-                    "a copied file is not what the source recorded",
-                    name=file.name,
-                    bytes=offset,
-                    wanted_bytes=file.length_bytes,
-                    crc=f"{crc:08x}",
-                    wanted_crc=f"{file.crc:08x}",
-                )
+                raise _damaged(file, offset, crc)
         except BaseException:
             syncs.abandon(out)
             raise
         syncs.finish(out)
+
+
+def _damaged(file: CopyFile, length_bytes: int, crc: int) -> Corruption:
+    return Corruption(
+        "a copied file is not what the source recorded",
+        name=file.name,
+        bytes=length_bytes,
+        wanted_bytes=file.length_bytes,
+        crc=f"{crc:08x}",
+        wanted_crc=f"{file.crc:08x}",
+    )
 
 
 class _Inline:

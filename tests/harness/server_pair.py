@@ -51,12 +51,18 @@ async def until(condition: Callable[[], Any], what: str) -> Any:
     return value
 
 
+async def as_it_is(request: Any, chunk: bytes) -> bytes | None:
+    """A chunk arrives as it was sent."""
+    return chunk
+
+
 class _TracedCopies(CopyServicer):
     """The product's servicer, which also notes who was called."""
 
     def __init__(self, server: PairedServer) -> None:
         super().__init__(server.manager, server.jobs)
         self._note = server.note
+        self._pair = server.pair
 
     async def StartTabletCopy(self, request: Any, context: Any) -> Any:
         self._note("StartTabletCopy", request)
@@ -69,7 +75,10 @@ class _TracedCopies(CopyServicer):
     async def Fetch(self, request: Any, context: Any) -> Any:
         self._note("Fetch", request)
         async for chunk in super().Fetch(request, context):
-            yield chunk
+            on_its_way = await self._pair.on_chunk(request, chunk)
+            if on_its_way is None:
+                return
+            yield on_its_way
 
     async def EndCopy(self, request: Any, context: Any) -> Any:
         self._note("EndCopy", request)
@@ -84,7 +93,7 @@ class PairedServer:
         self.name = name
         self.uuid = uuid
         self.disk = disk
-        self._pair = pair
+        self.pair = pair
         self.channels = Channels()
         self.heavy = ThreadPoolExecutor(4)
         self.manager = TabletManager(
@@ -115,7 +124,7 @@ class PairedServer:
         add_copy_service(_TracedCopies(self), self.listener)
 
     def note(self, what: str, request: Any) -> None:
-        self._pair.trace.append((self.name, what, request))
+        self.pair.trace.append((self.name, what, request))
 
     async def start(self) -> None:
         await self.manager.start()
@@ -166,6 +175,8 @@ class Pair:
         self.fatal: list[BaseException] = []
         self.cut = False
         """Raft messages between the two are lost."""
+        self.on_chunk: Callable[[Any, bytes], Coroutine[Any, Any, bytes | None]] = as_it_is
+        """What becomes of a chunk of a copy on its way; None ends the file there."""
         self.leader = PairedServer(self, "leader", SOURCE_UUID, new_disk())
         self.other = PairedServer(self, "other", TARGET_UUID, new_disk())
 

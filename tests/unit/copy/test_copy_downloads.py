@@ -133,3 +133,17 @@ def test_failure_of_one_file_ends_the_others_at_their_next_chunk() -> None:
     with pytest.raises(Corruption, match="not what the source recorded"):
         files.download(new_disk(), 2)
     assert files.chunks < 999_999
+
+
+def test_source_that_sends_more_than_it_recorded_is_stopped_at_once() -> None:
+    """Goal: TC-51: a broken source cannot fill this disk. Method: a file recorded with two chunks goes on for ever: the
+    third is not written, the file does not count."""
+    files, disk = Files(2 * CHUNK), new_disk()
+    files.content["f0"] += bytes(40 * CHUNK)
+    files.offered = [files.offered[0]]
+    whole = CopyFile(FileKind.BLOCK, "f0", 42 * CHUNK, 0)
+    recorded, fetch = files.offered[0], files.fetch
+    files.fetch = lambda session, file, at, length: fetch(session, whole, at, whole.length_bytes)  # type: ignore[method-assign]
+    with pytest.raises(Corruption, match="not what the source recorded"):
+        files.download(disk, 1)
+    assert recorded.length_bytes == 2 * CHUNK == len(disk.read("data/f0")) and files.chunks == 3

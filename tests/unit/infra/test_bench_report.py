@@ -13,6 +13,7 @@ from rich.console import Console
 from nyala.infra.bench.copying import ROW_BYTES, TABLETS, rows_for
 from nyala.infra.bench.failed import BenchFailed
 from nyala.infra.bench.failover import time_without_writes
+from nyala.infra.bench.foreground import Write, p99_ms
 from nyala.infra.bench.machine import machine, machine_line
 from nyala.infra.bench.meter import Meter, WalWatch
 from nyala.infra.bench.peers.kudu import KuduMissing, binaries, tablets_listed
@@ -202,3 +203,14 @@ def test_machine_line_names_what_was_measured_on() -> None:
     assert facts["cores"] >= 1
     assert facts["python"] in line
     assert "nyala" in facts["versions"]
+
+
+def test_p99_of_a_window_leaves_other_writes_out() -> None:
+    """Goal: writes beside a copy are told from those before it. Method: slow writes outside of the window, one slow
+    one in a hundred inside; a window of too few writes is refused."""
+    writes = [Write(9.0, 9.0), *(Write(10 + n / 100, 0.002) for n in range(199)), Write(11.995, 0.5), Write(12.0, 9.0)]
+    assert p99_ms(writes, 10.0, 12.0) == 2.0
+    slow = [w._replace(took_s=0.03) if n % 50 == 0 else w for n, w in enumerate(writes)]
+    assert p99_ms(slow, 10.0, 12.0) == 30.0
+    with pytest.raises(BenchFailed, match="too few"):
+        p99_ms(writes, 10.0, 10.5)

@@ -1,0 +1,75 @@
+"""One client that writes one row after the other while something else is measured: its latencies, by when."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from types import TracebackType
+from typing import NamedTuple
+
+from .failed import BenchFailed
+
+STOP_WAIT_S = 30.0
+WRITES_MIN = 100
+"""Fewer have no 99th percentile worth telling."""
+
+
+class Write(NamedTuple):
+    """One acknowledged write: when it began, in seconds since 1970, and how long it took."""
+
+    began_s: float
+    took_s: float
+
+
+def p99_ms(writes: list[Write], first_s: float, last_s: float) -> float:
+    """The 99th percentile, in ms, of the writes that began in [first_s, last_s); BenchFailed if they are too few."""
+    took = sorted(w.took_s for w in writes if first_s <= w.began_s < last_s)
+    if len(took) < WRITES_MIN:
+        raise BenchFailed(f"{len(took)} one-row writes in {last_s - first_s:.1f} s are too few for a 99th percentile")
+    return 1000 * took[int(0.99 * len(took))]
+
+
+class Foreground:
+    """A client process that writes until the block ends; `writes` has its latencies then.
+
+    BenchFailed at the end if one write failed: the client gives up on the first.
+    """
+
+    def __init__(self, masters: str, table: str, first_key: int) -> None:
+        command = [sys.executable, "-m", "nyala.infra.bench.client", "--masters", masters, "--table", table]
+        self._command = [*command, "--mode", "steady", "--start", str(first_key)]
+        self.writes: list[Write] = []
+
+    def __enter__(self) -> Foreground:
+        self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        line = self._process.stdout.readline() if self._process.stdout else ""
+        if line.strip() != "ready":
+            self._process.kill()
+            raise BenchFailed(f"the writing client ended before it was ready (status {self._process.wait()})")
+        if self._process.stdin:
+            self._process.stdin.write("go\n")
+            self._process.stdin.flush()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            # The end of its input is the word to stop.
+            printed = self._process.communicate(timeout=STOP_WAIT_S)[0]
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            raise BenchFailed(f"the writing client did not end in {STOP_WAIT_S:.0f} s") from error
+        if error is None and self._process.returncode:
+            raise BenchFailed(f"a one-row write failed (status {self._process.returncode})")
+        if not self._process.returncode:
+            self.writes = [Write(*pair) for pair in json.loads(printed)["writes"]]
+
+    def for_s(self, seconds: float) -> tuple[float, float]:
+        """Let it write for so long; the window, in seconds since 1970."""
+        began = time.time()
+        time.sleep(seconds)
+        return began, time.time()
