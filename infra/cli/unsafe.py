@@ -147,7 +147,7 @@ def _plan(
         found += running
         positions = connected.list_sources()
         for uuid in sorted(silent.keys() - roots.keys()):
-            console.print(f"[yellow]not seen[/] server {uuid}: it does not answer, and no --root is its directory")
+            typer.echo(f"not seen: server {uuid} does not answer, and no --root is its directory", err=True)
     evidence = tools.by_tablet(found)
     wanted = {*tablets, *(t for t, items in evidence.items() if any(e.table_name in tables for e in items))}
     unknown = [t for t in tables if not any(e.table_name == t for e in found)]

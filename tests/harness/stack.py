@@ -251,9 +251,9 @@ def log_ends(supervisor: Supervisor) -> str:
 
 
 @contextmanager
-def running_stack(folder: Path, servers: int = 3) -> Iterator[Stack]:
+def running_stack(folder: Path, servers: int = 3, *, execute_decisions: str = "none") -> Iterator[Stack]:
     """A stack without a broker; the ends of all logs are shown if the block raises."""
-    supervisor = Supervisor(folder, StackOptions(servers=servers, kafka=False))
+    supervisor = Supervisor(folder, StackOptions(servers=servers, kafka=False, execute_decisions=execute_decisions))
     supervisor.start()
     try:
         with Client([supervisor.masters]) as client:

@@ -1,0 +1,141 @@
+"""Two of three servers are gone for good: the recovery on real directories, until there are three replicas again."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from nyala.replica.base import DataState, Refused, generation_of
+from nyala.replica.client import TableHandle, wire_batches
+from nyala.replica.disk import FENCE
+from nyala.replica.rows import RowOp
+from nyala.replica.tools import gather, judge
+from tests.harness.cluster import wait_until
+from tests.harness.stack import InsertLoad, Stack, running_stack
+
+pytestmark = pytest.mark.process
+MORE = 300
+
+
+def nyala(*words: object, masters: str = "", **environment: str) -> tuple[int, str, str]:
+    """(status, standard output, standard error) of one command."""
+    command = [
+        sys.executable,
+        "-m",
+        "nyala.infra.cli.app",
+        *map(str, words),
+        *(["--masters", masters] if masters else []),
+    ]
+    known = {**os.environ, "COLUMNS": "240", **environment}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=known, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def refused(*words: object, says: str, masters: str = "") -> None:
+    status, out, err = nyala(*words, masters=masters)
+    assert status != 0 and says in " ".join((out + err).split()), (status, out, err)
+    assert "Traceback" not in err, err
+
+
+def test_two_of_three_servers_lost_for_good_the_third_goes_on_and_a_returning_one_is_harmless(tmp_path: Path) -> None:
+    """CC-38, CC-43, CC-44, CC-46. Goal: item by item what the steps of a catastrophe promise, on real processes.
+    Method: rows on three tablets; kill -9 two servers, one with its directory; refusals: a running directory, a wrong
+    fingerprint, an unknown tablet, an unreadable directory, a majority that is whole; a recovery that dies half-way
+    keeps its server from starting and is run again; every row is there, writes go on, two new servers make three
+    replicas; then a lost server comes back with its old directory and is emptied, while writes go on."""
+    with running_stack(tmp_path / "stack", execute_decisions="master") as stack:
+        supervisor, masters = stack.supervisor, stack.supervisor.masters
+        handle = stack.new_table("lost")
+        with InsertLoad(stack, handle) as load:
+            load.progress()
+            load.finish()
+        stack.verify_replicas()
+        rows = stack.count(handle)
+        survivor, old = supervisor.folder / "server-1", supervisor.folder / "server-2"
+        recover = ("unsafe", "recover", "--root", survivor)
+
+        supervisor.kill_for_good("server-2")
+        refused(*recover, "--table", "lost", masters=masters, says="works on this directory")
+        status, out, err = nyala("unsafe", "recover", "--root", old, "--table", "lost", masters=masters)
+        assert status == 0 and "left alone" in out and "nothing to recover" in out, (out, err)
+        supervisor.wipe_child("server-3")
+        supervisor.kill_for_good("server-1")
+
+        refused(*recover, masters=masters, says="--tablet ID, --table NAME or --all")
+        refused(*recover, "--table", "nosuch", masters=masters, says="no directory holds a tablet of that table")
+        refused(*recover, "--tablet", "f" * 32, masters=masters, says="has this tablet")
+        refused("unsafe", "recover", "--root", tmp_path / "none", "--all", masters=masters, says="no such directory")
+        refused("unsafe", "recover", "--root", tmp_path, "--all", masters=masters, says="no server's directory")
+        refused(*recover, "--root", old, "--table", "lost", "--yes-i-lose-data=x", masters=masters, says="fingerprint")
+        damaged = tmp_path / "damaged"
+        shutil.copytree(old, damaged)
+        (damaged / "instance").write_bytes(b"junk")
+        refused(*recover, "--root", damaged, "--all", masters=masters, says="instance file is damaged")
+
+        status, out, err = nyala(*recover, "--table", "lost", "--json", masters=masters)
+        plan = json.loads(out)
+        assert status == 0 and not plan["carried_out"] and len(plan["tablets"]) == 3, (out, err)
+        uuid = supervisor.children["server-1"].ready["uuid"]
+        assert {t["survivor"] for t in plan["tablets"]} == {uuid} and not any(
+            t["entries_known_lost"] for t in plan["tablets"]
+        )
+        refused(*recover, "--table", "lost", "--yes-i-lose-data=0123456789ab", masters=masters, says="not this plan's")
+        confirmed = (*recover, "--table", "lost", f"--yes-i-lose-data={plan['fingerprint']}")
+        status, out, err = nyala(*confirmed, masters=masters, NYALA_CRASH_POINT="recover.rewritten")
+        assert status not in (0, 1) and (survivor / FENCE).exists(), (status, out, err)
+        server = [sys.executable, "-m", "nyala.replica.server", "--root", str(survivor), "--masters", masters]
+        tried = subprocess.run(server, capture_output=True, text=True, timeout=60, check=False)
+        assert tried.returncode == 1 and "unsafe recovery" in tried.stderr, tried
+        status, out, err = nyala(*confirmed, masters=masters)
+        assert status == 0 and "3 tablets recovered" in out, (status, out, err)
+
+        supervisor.start_child("server-1")
+        assert stack.count(handle) == rows
+        insert(stack, handle, 1)
+        for _ in range(2):
+            supervisor.add_server()
+        wait_until(lambda: sound(stack), "three equal replicas of each tablet", 90)
+        insert(stack, handle, 2)
+
+        supervisor.start_child("server-2")
+        wait_until(lambda: tombstones(stack, "server-2") == 3, "what came back is emptied", 60)
+        insert(stack, handle, 3)
+        wait_until(lambda: sound(stack), "the group is as it was before the return", 60)
+        assert stack.count(handle) == rows + 3 * MORE
+        for tablet in handle.tablets:
+            assert generation_of(stack.statuses(tablet.tablet_id)[stack.leader(tablet.tablet_id)].term) == 1
+
+
+def insert(stack: Stack, handle: TableHandle, part: int) -> None:
+    """MORE new rows, acknowledged."""
+    first = (1 << 50) + part * MORE
+    columns = pa.table({"k": np.arange(first, first + MORE), "must": np.ones(MORE, np.int32)})
+    writer = stack.client.session_writer(handle)
+    for batch in wire_batches(handle, columns, RowOp.INSERT):
+        writer.send(batch)
+    writer.flush()
+    assert not writer.row_errors
+    writer.close()
+
+
+def sound(stack: Stack) -> bool:
+    """No tablet has a defect: three voters, replicas with equal rows. Servers that are gone for good stay a finding."""
+    view = gather(stack.client, checksum=True)
+    return not [f for f in judge(view) if f.subject.startswith("tablet")]
+
+
+def tombstones(stack: Stack, name: str) -> int:
+    """Of a server that may not have told the master its new address yet."""
+    try:
+        statuses = stack.client.list_tablets(stack.info(name))
+    except Refused:
+        return 0
+    return sum(s.data_state == DataState.DELETED for s in statuses)
