@@ -1,0 +1,129 @@
+"""`nyala unsafe recover` and `nyala cmeta rewrite | set-term` on directories of stopped servers, as typed by hand."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nyala.infra.cli.app import main
+from nyala.replica.base import SystemClock, generation_of
+from nyala.replica.cmeta import ConsensusMeta
+from nyala.replica.disk import FENCE, RealDisk, lock_root
+from nyala.replica.server import format_directory
+from tests.harness.copies import TABLET, close_disks
+from tests.harness.lost_majority import UUIDS, stopped_server
+
+FOLDERS = ("tablet-meta", "consensus-meta", "data", f"wals/{TABLET}")
+Run = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
+    """One command in this process: its status, and what it said."""
+    monkeypatch.setenv("COLUMNS", "400")
+    monkeypatch.delenv("NYALA_MASTERS", raising=False)
+    before = signal.getsignal(signal.SIGTERM)
+
+    def one(*words: object) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["nyala", *map(str, words)])
+        try:
+            status = main()
+        except SystemExit as ended:
+            status = int(ended.code or 0)
+        said = capsys.readouterr()
+        return status, " ".join((said.out + said.err).replace("│", " ").split())
+
+    yield one
+    signal.signal(signal.SIGTERM, before)
+    close_disks()
+
+
+def directory(root: Path, name: str, terms: tuple[int, ...] = (1, 1, 2)) -> Path:
+    """A stopped server's directory with a replica of three voters."""
+    made, disk = RealDisk(root / name), stopped_server(name, terms)
+    format_directory(made, SystemClock(), uuid=UUIDS[name])
+    for folder in FOLDERS:
+        made.mkdir(folder)
+        for file in disk.listdir(folder):
+            made.replace(f"{folder}/{file}", disk.read(f"{folder}/{file}"))
+    return root / name
+
+
+def test_recovery_by_hand_is_printed_first_and_carried_out_by_its_fingerprint_only(tmp_path: Path, run: Run) -> None:
+    """CC-38. Goal: it cannot be run by accident. Method: no tablets named; the plan alone; a wrong fingerprint; the
+    right one; the same again, when there is nothing left to recover. The warning says that there is no way back."""
+    root = directory(tmp_path, "a")
+    recover = ("unsafe", "recover", "--root", root, "--no-masters")
+    assert run(*recover)[0] == 2
+    before = ConsensusMeta.load(RealDisk(root), TABLET).encode()
+    status, text = run(*recover, "--table", "things")
+    assert status == 0 and "there is no way back" in text and "Nothing was changed" in text, text
+    assert "after index 3" in text and "--yes-i-lose-data=" in text
+    plan: dict[str, Any] = json.loads(run(*recover, "--all", "--json")[1])
+    assert plan["fingerprint"] in text and not plan["carried_out"]
+    status, text = run(*recover, "--all", "--yes-i-lose-data=yes")
+    assert status == 1 and "not this plan's fingerprint" in text
+    assert ConsensusMeta.load(RealDisk(root), TABLET).encode() == before and not (root / FENCE).exists()
+    status, text = run(*recover, "--all", f"--yes-i-lose-data={plan['fingerprint']}")
+    assert status == 0 and "1 tablets recovered" in text, text
+    assert ConsensusMeta.load(RealDisk(root), TABLET).committed_config.voters == (UUIDS["a"],)
+    status, text = run(*recover, "--all")
+    assert status == 0 and "nothing to recover" in text, text
+
+
+def test_recovery_by_hand_with_wrong_directories_or_tablets_says_what_is_wrong(tmp_path: Path, run: Run) -> None:
+    """CC-39, CC-43. Goal: every mistake is named and changes nothing. Method: an unknown tablet and table, a directory
+    with a server on it, one directory twice under two names, damaged identity, a majority, no replica left."""
+    root, other = directory(tmp_path, "a"), directory(tmp_path, "b")
+    recover = ("unsafe", "recover", "--root", root, "--no-masters")
+    status, text = run(*recover, "--tablet", "nosuch")
+    assert status == 1 and "left alone tablet nosuch" in text
+    status, text = run(*recover, "--table", "nosuch")
+    assert status == 1 and "no directory holds a tablet of that table" in text
+    with lock_root(root):
+        status, text = run(*recover, "--all")
+    assert status == 1 and "works on this directory; stop it first" in text
+    shutil.copytree(root, tmp_path / "again")
+    status, text = run(*recover, "--root", tmp_path / "again", "--all")
+    assert status == 1 and "two directories of one server" in text
+    status, text = run(*recover, "--root", other, "--tablet", TABLET)
+    assert status == 1 and UUIDS["a"] in text and UUIDS["b"] in text and "a majority" in text
+    (tmp_path / "again" / "instance").write_bytes(b"junk")
+    status, text = run(*recover, "--root", tmp_path / "again", "--all")
+    assert status == 1 and "instance" in text and "Traceback" not in text
+    status, text = run("local-replica", "delete", root, TABLET, "--yes")
+    assert status == 0, text
+    status, text = run(*recover, "--tablet", TABLET)
+    assert status == 1 and "no replica is left to go on from" in text and "once had 2.3" in text
+
+
+def test_rewrite_and_set_term_by_hand_show_before_and_after_and_keep_an_undo(tmp_path: Path, run: Run) -> None:
+    """CC-43, CC-44. Goal: what is changed is seen, and the earlier file kept. Method: each with --dry-run, for real,
+    again, and on a directory with a server on it; a config without the server itself."""
+    root = directory(tmp_path, "a")
+    peers = ("--peer", f"{UUIDS['a']}=h:1", "--peer", f"{UUIDS['d']}=h:2:non-voter")
+    meta = lambda: ConsensusMeta.load(RealDisk(root), TABLET)  # noqa: E731
+    status, text = run("cmeta", "set-term", root, TABLET, 1)
+    assert status == 1 and "only raised" in text
+    document = json.loads(run("cmeta", "set-term", root, TABLET, 7, "--json", "--dry-run")[1])
+    assert not document["changed"] and meta().term == 2
+    document = json.loads(run("cmeta", "set-term", root, TABLET, 7, "--json")[1])
+    assert (document["before"]["term"], document["after"]["term"], meta().term) == (2, 7, 7)
+    assert (root / document["undo"]).exists()
+    with lock_root(root):
+        status, text = run("cmeta", "rewrite", root, TABLET, *peers, "--yes")
+    assert status == 1 and "stop it first" in text
+    assert run("cmeta", "rewrite", root, TABLET, *peers[2:], "--yes")[0] == 2
+    status, text = run("cmeta", "rewrite", root, TABLET, *peers, "--dry-run")
+    assert status == 0 and "dddddddd (no vote)" in text and generation_of(meta().term) == 0
+    for again in (False, True):
+        status, text = run("cmeta", "rewrite", root, TABLET, *peers, "--yes")
+        assert status == 0 and ("nothing was changed" in text) is again, text
+    assert meta().committed_config.voters == (UUIDS["a"],) and generation_of(meta().term) == 1
