@@ -507,6 +507,13 @@ class Replica(Carrier):
         return self._applied_time
 
     @property
+    def withheld(self) -> OpId | None:
+        """The damaged end of its log, while nobody brought it back: it may have been acknowledged."""
+        if self._started:
+            return self._core.withheld
+        return self._replay.withheld if self._replay is not None else None
+
+    @property
     def last_logged(self) -> OpId:
         """Last entry received, durable or not."""
         return self._cache.last if self._started else self._log.last

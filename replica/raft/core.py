@@ -164,6 +164,11 @@ class RaftCore:
         """False while the log's tail is damaged: neither votes nor campaigns."""
         return self._s.may_campaign
 
+    @property
+    def withheld(self) -> OpId | None:
+        """The entry at the log's end that may have been acknowledged and is not there, until it is again."""
+        return self._s.withheld
+
     def allow_campaign(self) -> None:
         """The host says the replica is whole again."""
         self._s.may_campaign, self._s.withheld = True, None

@@ -67,7 +67,9 @@ class Endings:
         and a vote floor at its term keeps the tombstone from voting on a log it may have forgotten.
         """
         if hosted.replica is not None:
-            return await self.halt(hosted)
+            # A damaged end of the log is not in it, and may have been acknowledged all the same.
+            withheld = hosted.replica.withheld or ZERO_OPID
+            return max(await self.halt(hosted), withheld)
         if hosted.superblock.data_state is not DataState.READY:
             return hosted.superblock.last_logged or ZERO_OPID
         cmeta, flush = hosted.cmeta, hosted.superblock.flush_opid

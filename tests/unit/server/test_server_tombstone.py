@@ -11,6 +11,7 @@ from nyala.replica.cmeta import ConsensusMeta
 from nyala.replica.raft import VoteRequest
 from nyala.replica.server.tombstone import vote_reply
 from tests.harness.copies import CONFIG, SOURCE_UUID, TABLET, TARGET_UUID, close_disks, new_disk
+from tests.harness.server_pair import Pair, run_pair, until
 from tests.harness.sim_disk import SimDisk
 
 OTHER = "d" * 32
@@ -91,3 +92,31 @@ def test_tombstone_gives_no_vote_while_a_leader_may_hold_a_lease(disk: SimDisk) 
     assert (cmeta.term, cmeta.voted_for) == (5, None)
     handed = VoteRequest(to_uuid=TARGET_UUID, from_uuid=SOURCE_UUID, term=6, last=KEPT, transfer=True)
     assert vote_reply(handed, uuid=TARGET_UUID, cmeta=cmeta, last=KEPT, owes_lease=True).granted
+
+
+def test_replica_whose_logs_end_is_damaged_keeps_that_end_as_a_tombstone() -> None:
+    """Goal: TC-36, TC-61: a tombstone votes by what was acknowledged, not by what can be read. Method: the last entry
+    of the other server's log is damaged at rest, nobody brings it back; deleted, the tombstone keeps that entry's OpId
+    and refuses a candidate whose log ends right below it."""
+
+    async def scenario(pair: Pair) -> None:
+        await pair.add_other()
+        await pair.voting()
+        last = await pair.put(1, 2)
+        await until(lambda: pair.other.hosted.last_opid == last, "the other server has the entry")
+        await pair.other.stop()
+        disk = pair.other.disk
+        newest = f"wals/{TABLET}/{disk.listdir(f'wals/{TABLET}')[-1]}"
+        disk.corrupt(newest, len(disk.read(newest).rstrip(b"\0")) - 40)
+        pair.cut = True
+        await pair.restart_other()
+        hosted = pair.other.hosted
+        assert hosted.replica is not None and hosted.replica.withheld == last and hosted.last_opid < last
+        below = hosted.last_opid
+        await pair.other.manager.delete(TABLET, None, "damaged")
+        assert hosted.superblock.last_logged == last and hosted.cmeta is not None
+        request = VoteRequest(to_uuid=TARGET_UUID, from_uuid=SOURCE_UUID, term=99, last=below, pre_vote=False)
+        reply = vote_reply(request, uuid=TARGET_UUID, cmeta=hosted.cmeta, last=hosted.last_opid)
+        assert not reply.granted and "was acknowledged here" in reply.reason
+
+    run_pair(scenario)
