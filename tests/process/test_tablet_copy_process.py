@@ -171,6 +171,49 @@ def test_cancelled_copy_leaves_a_tombstone_and_a_later_one_succeeds() -> None:
         assert time > 0
 
 
+def test_source_that_dies_during_a_copy_leaves_a_tombstone_that_a_later_copy_revives() -> None:
+    """Goal: TC-12, TC-51: a dead source costs an attempt and nothing else. Method: kill -9 the source in the middle of
+    the blocks, twice: at a target that hosts another tablet, which goes on answering; each time the target ends as a
+    tombstone without a file; then the source is back, and a copy at full speed brings every row."""
+    with local_cluster(1, "--copy-rate-bytes-per-s", "500000") as cluster:
+        source = create(cluster, cluster.servers[:1])
+        write(cluster, 0, 20_000)
+        flush(source)
+        target = cluster.add_server()
+        neighbour = pb.CreateTabletRequest(
+            dest_uuid=target.uuid,
+            tablet_id="neighbour",
+            table=table_info(),
+            config=pb.RaftConfig(members=[target.member()]),
+            leader_hint=target.uuid,
+        )
+        assert not target.tablets.CreateTablet(neighbour, timeout=10).error.code
+        row = write_request(target.uuid, "neighbour", batch([7], ["kept"]))
+        wait_until(lambda: not target.tablets.Write(row, timeout=5).error.code, "the neighbour has its row")
+
+        for believed in (DataState.DOES_NOT_EXIST, DataState.DELETED):
+            term = cluster.status(source, TABLET).term
+            assert not start_copy(source, target, term, believed).error.code
+            wait_until(lambda: [j for j in copies(target) if j.phase == "COPY.4" and j.bytes_done], "it copies")
+            source.kill()
+            wait_until(lambda: [j for j in copies(target) if j.phase == "FAILED"][:1], "the copy fails")
+            wait_until(lambda: not [j for j in copies(target) if j.phase.startswith("COPY.")], "no copy runs")
+            status = cluster.status(target, TABLET)
+            assert (status.data_state, status.last_logged.index) == (DataState.DELETED, 0)
+            assert not list((target.root / "data").iterdir()) and not (target.root / "wals" / TABLET).exists()
+            request = pb.ScanRequest(dest_uuid=target.uuid, tablet_id="neighbour", all_columns=True)
+            assert read_rows(target.tablets.Scan(request, timeout=10))[0] == {7: "kept"}
+            source.extra = () if believed is DataState.DELETED else source.extra
+            source.start()
+            cluster.leader(TABLET)
+
+        term = cluster.status(source, TABLET).term
+        assert not start_copy(source, target, term, DataState.DELETED).error.code
+        wait_until(lambda: state(cluster, target)[0] == DataState.READY, "the copy is READY")
+        size = cluster.status(source, TABLET).bytes_on_disk
+        wait_until(lambda: cluster.status(target, TABLET).bytes_on_disk == size, "it holds what the source holds")
+
+
 def test_follower_left_behind_is_copied_anew() -> None:
     """Goal: rows TC-06 and TC-29. Method: stop a follower, write and collect the leader's log, start it again: it ends
     READY and equal, and its old log, metadata and superblock are in a quarantine."""
