@@ -100,8 +100,8 @@ def _restart(target: Target, name: str, names: Sequence[str], tablet_ids: Sequen
     """Kill -9 these servers and start them again, all at once; seconds until every tablet is led and runs on all."""
     stack = target.own
     spent = _server_cpu(target)
-    for name in names:
-        stack.kill_for_good(name)
+    for server in names:
+        stack.kill_for_good(server)
     began = time.monotonic()
     with ThreadPoolExecutor(len(names)) as pool:
         list(pool.map(stack.start_child, names))

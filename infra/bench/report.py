@@ -26,6 +26,8 @@ class Metric:
 METRICS = [
     Metric("bulk_insert_rows_per_s", "bulk insert, 2 clients", "rows/s"),
     Metric("random_upsert_rows_per_s", "random upsert, 2 clients", "rows/s"),
+    Metric("load_loop_lag_ms", "longest lag of a server's event loop since its start", "ms", False),
+    Metric("load_gil_hold_ms", "longest hold of a server's interpreter lock since its start", "ms", False),
     Metric("single_write_ms", "one row per write, 1 client, mean", "ms", False),
     Metric("single_write_p50_ms", "one row per write, 1 client, p50", "ms", False),
     Metric("single_write_p99_ms", "one row per write, 1 client, p99", "ms", False),

@@ -55,6 +55,9 @@ def load_round(target: Target, rows: int, number: int) -> Figures:
             figures |= meter.figures(kind, rows)
             figures |= _wal_figures(kind, replicas, watch.removed_bytes(), rows)
             check_count(f"{kind} of {rows:,} rows", target.client.count(handle, ScanSpec()), rows)
+    servers = target.servers()
+    figures["load_loop_lag_ms"] = max((s.loop_lag_ms_max for s in servers), default=0.0)
+    figures["load_gil_hold_ms"] = max((s.gil_hold_ms_max for s in servers), default=0.0)
     return figures
 
 

@@ -24,6 +24,8 @@ class ServerState:
     disk_bytes_free: int = 0
     version: str = ""
     tablets_max: int = 0
+    loop_lag_ms_max: float = 0.0
+    gil_hold_ms_max: float = 0.0
     replicas: dict[str, pb.ReplicaStatus] = field(default_factory=dict)
     reported: bool = False
     """Whether a full report has arrived: only then does a missing replica mean anything."""
@@ -82,6 +84,8 @@ class SoftState:
         server.disk_bytes_free = request.disk_bytes_free
         server.version = request.version
         server.tablets_max = request.tablets_max
+        server.loop_lag_ms_max = request.loop_lag_ms_max
+        server.gil_hold_ms_max = request.gil_hold_ms_max
         if request.full_report:
             for gone in set(server.replicas) - {r.tablet_id for r in request.replicas}:
                 self._forget(server, gone)

@@ -139,6 +139,9 @@ class MasterState:
                     bytes_on_disk=sum(r.bytes_on_disk for r in live),
                     memory_bytes=server.memory_bytes,
                     version=server.version,
+                    loop_lag_ms_max=server.loop_lag_ms_max,
+                    gil_hold_ms_max=server.gil_hold_ms_max,
+                    tablets_max=server.tablets_max,
                 )
             )
         known = {i.uuid for i in infos}

@@ -16,6 +16,7 @@ from nyala.replica.base import Address, Code, Refused, ReplicaError
 from nyala.replica.rpc import address_to_pb, error_from_pb, pb, pb_grpc
 
 from .channels import Channels
+from .gil_watch import GilWatch
 from .manager import TabletManager
 from .memory import MemoryGuard
 from .service import VERSION, create_tablet, delete_tablet
@@ -40,6 +41,7 @@ class Heartbeats:
         manager: TabletManager,
         channels: Channels,
         memory: MemoryGuard,
+        gil: GilWatch,
         address: Address,
         *,
         join: Callable[[str], Awaitable[None]],
@@ -49,6 +51,7 @@ class Heartbeats:
         self._manager = manager
         self._channels = channels
         self._memory = memory
+        self._gil = gil
         self._address = address
         self._join = join
         self._cluster_id = cluster_id
@@ -160,6 +163,8 @@ class Heartbeats:
             version=VERSION,
             cluster_id=self._cluster_id(),
             tablets_max=manager.options.tablets_max,
+            loop_lag_ms_max=manager.ticker.lag_ms_max,
+            gil_hold_ms_max=self._gil.hold_ms_max,
         )
         stub = pb_grpc.MasterServiceStub(self._channels.get(str(master)))  # type: ignore[no-untyped-call]
         return await stub.Heartbeat(request, timeout=TIMEOUT_S)

@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from .copies import CopyJobs
+from .gil_watch import GilWatch
 from .maintenance import Maintenance
 from .manager import TabletManager
 from .memory import MemoryGuard
@@ -24,12 +25,14 @@ class Metrics:
         writes: Writes,
         maintenance: Maintenance,
         jobs: CopyJobs,
+        gil: GilWatch,
     ) -> None:
         self._manager = manager
         self._memory = memory
         self._writes = writes
         self._maintenance = maintenance
         self._jobs = jobs
+        self._gil = gil
         self._server: Any = None
         self.port = -1
 
@@ -46,6 +49,9 @@ class Metrics:
         leaders = sum(1 for h in tablets if h.running and h.replica is not None and h.replica.is_leader)
         gauges = {
             "nyala_server_loop_lag_ms_max": ("Longest delay of the event loop so far", self._manager.ticker.lag_ms_max),
+            "nyala_server_gil_hold_ms_max": ("Longest hold of the interpreter's lock so far", self._gil.hold_ms_max),
+            "nyala_server_gil_hold_ms_recent": ("The same, of the last minute or two", self._gil.hold_ms_recent),
+            "nyala_server_tablets_awake": ("Replicas whose group is not quiet", self._manager.ticker.awake),
             "nyala_server_memory_bytes": ("Memory that counts against the soft limit", self._memory.used_bytes),
             "nyala_server_tablets": ("Replicas here, tombstones included", len(tablets)),
             "nyala_server_leaders": ("Replicas here that lead", leaders),

@@ -30,7 +30,7 @@ class ServerOptions:
     """Unsafe when off: a power loss then forgets acknowledged writes."""
     tick_ms: int = 50
     heartbeat_ms: int = 500
-    quiet_after_ms: int = 3000
+    quiet_after_ms: int = 1000
     """A tablet that was idle for so long stops its heartbeats and timers until it is needed. 0: never."""
     tablets_max: int = limits.TABLETS_PER_SERVER_MAX
     """Replicas that this server holds at most, tombstones not counted; one more is refused OVERLOADED."""

@@ -34,6 +34,7 @@ from .allocator import keep_memory_low
 from .channels import Channels
 from .copies import CopyJobs, CopyRequests
 from .copy_service import CopyServicer
+from .gil_watch import GilWatch
 from .heartbeat import Heartbeats
 from .instance import PROMISES, Instance, join_cluster, need_promises, open_or_format
 from .lanes import LoopPost
@@ -131,15 +132,17 @@ class TabletServer:
             on_heard=manager.ticker.links.heard,
         )
         pb_grpc.add_PeerServiceServicer_to_server(peers, server)  # type: ignore[no-untyped-call]
+        gil = GilWatch()
         heartbeats = Heartbeats(
-            manager, channels, memory, address, join=self._join, cluster_id=lambda: self._instance.cluster_id
+            manager, channels, memory, gil, address, join=self._join, cluster_id=lambda: self._instance.cluster_id
         )
-        metrics = Metrics(manager, memory, writes, maintenance, jobs)
+        metrics = Metrics(manager, memory, writes, maintenance, jobs, gil)
 
         await manager.start()
         await peers.listen(host, options.peer_port)
         await server.start()
         self._announce(address)
+        gil.start()
         self._spawn(manager.ticker.run_forever(lambda: manager.stopping))
         self._spawn(self._watch_folders(manager))
         self._spawn(maintenance.run_forever())
@@ -161,7 +164,7 @@ class TabletServer:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._bounded(manager.stop(), STOP_S, "replicas to stop")
         post.close()
-        for part in (scans, maintenance, metrics):
+        for part in (scans, maintenance, metrics, gil):
             part.close()
         await peers.close()
         await network.close()

@@ -1,0 +1,84 @@
+"""How long Python's lock was kept from everybody else: a pause of that kind must never look like a dead leader.
+
+A thread that sleeps and finds itself late was kept waiting for a processor, or for the lock. The kernel tells how long
+it waited for a processor (`schedstat`); the rest is somebody's hold of the lock, the time included in which the holder
+itself got no processor.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+PERIOD_S = 0.05
+"""A hold that is longer than this is always seen, at least for what exceeds it; shorter ones by chance."""
+RECENT_S = 60.0
+
+
+def held_ms(slept_s: float, wanted_s: float, waited_for_cpu_s: float) -> float:
+    """The part of a sleep's lateness that no busy processor explains; never negative."""
+    return max(0.0, slept_s - wanted_s - max(0.0, waited_for_cpu_s)) * 1000
+
+
+def waited_for_cpu_s(schedstat: str) -> float:
+    """Seconds that a thread was ready to run and no processor took it; 0 where the kernel does not tell."""
+    fields = schedstat.split()
+    return int(fields[1]) / 1e9 if len(fields) >= 2 and fields[1].isdigit() else 0.0
+
+
+class GilWatch:
+    """The longest hold so far, and within the last minute or two.
+
+    Concurrency: a daemon thread of its own writes two floats; anybody reads them.
+    """
+
+    def __init__(self) -> None:
+        self.hold_ms_max = 0.0
+        self.observations = 0
+        self._recent = [0.0, 0.0]
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="gil-watch", daemon=True)
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._thread.start()
+
+    @property
+    def hold_ms_recent(self) -> float:
+        """Of the present minute and the one before."""
+        return max(self._recent)
+
+    def note(self, hold_ms: float) -> None:
+        """One observation."""
+        self.hold_ms_max = max(self.hold_ms_max, hold_ms)
+        self._recent[0] = max(self._recent[0], hold_ms)
+        self.observations += 1
+
+    def turn(self) -> None:
+        """A minute is over."""
+        self._recent = [0.0, self._recent[0]]
+
+    def _run(self) -> None:
+        path = Path(f"/proc/self/task/{threading.get_native_id()}/schedstat")
+        waited, before = _waited(path), time.monotonic()
+        began = before
+        while not self._stop.is_set():
+            time.sleep(PERIOD_S)  # not an Event's wait: that takes the lock several times
+            now_waited, now = _waited(path), time.monotonic()
+            self.note(held_ms(now - before, PERIOD_S, now_waited - waited))
+            waited, before = now_waited, now
+            if now - began > RECENT_S:
+                began = now
+                self.turn()
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._stop.set()
+
+
+def _waited(path: Path) -> float:
+    try:
+        return waited_for_cpu_s(path.read_text())
+    except OSError:
+        return 0.0
