@@ -122,6 +122,27 @@ def test_snapshot_read_stays_the_same_while_the_table_changes(cluster: nyala.Clu
     assert table.count() == 2000 and table.count(at=scan.snapshot_time) == 3000
 
 
+def test_scans_that_may_be_stale_hold_what_this_client_wrote_and_are_of_one_time(cluster: nyala.Cluster) -> None:
+    """CN-24: a scan of bounded staleness sees its client's own writes, at one time in all tablets, from Python and from
+    the command line; what it cannot promise is refused before anything is sent. Method: three tablets; write, read
+    stale at once, again and again; the time is one at which a snapshot holds the same."""
+    table = cluster.create_table("stale", {"k": "int64", "v": "int64"}, key="k", hash_buckets=3)
+    for turn in range(5):
+        table.upsert(pa.table({"k": np.arange(90), "v": np.full(90, turn)}))
+        scan = table.scan(staleness=3600)
+        rows = scan.to_arrow()
+        assert rows.num_rows == 90 and set(rows["v"].to_pylist()) == {turn}
+        assert table.scan(at=scan.snapshot_time).to_polars().sort("k").equals(pl.DataFrame(rows).sort("k"))
+        assert table.count(where=nyala.col("v") == turn, staleness=2) == 90
+    said = nyala_says(cluster, "table", "scan", "stale", "--staleness", "5", "--csv")
+    assert 1 <= len(said.splitlines()) <= 91, "another client, which may be five seconds behind"
+    assert nyala_says(cluster, "table", "scan", "stale", "--staleness", "0.6", "--limit", "3", "--json").count("{") == 3
+    with pytest.raises(nyala.NotApplied, match="exclude"):
+        table.scan(at=MOMENT, staleness=5)
+    with pytest.raises(nyala.NotApplied, match="clocks may differ"):
+        table.scan(staleness=0.5)
+
+
 def test_write_larger_than_a_batch_with_repeated_keys_keeps_its_order(cluster: nyala.Cluster) -> None:
     """Goal: the last of a key's rows wins, however the rows are cut. Method: three megabytes, each key four times."""
     table = cluster.create_table("repeated", {"k": "int64", "v": "int64", "pad": "string"}, key="k", hash_buckets=2)
