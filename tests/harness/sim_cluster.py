@@ -95,7 +95,7 @@ class SimNode:
         cluster.verify.reopened(self.uuid, self.cmeta, self.machine)
         if self.disk.exists(WAL_FOLDER) and self.disk.torn > self._torn_before:
             self._torn_before = self.disk.torn
-            cluster.marks["torn tail"] += recovery._read_all(self.disk, WAL_FOLDER, TABLET)[1] is not None
+            cluster.marks["torn tail"] += recovery.read_all(self.disk, WAL_FOLDER, TABLET)[1] is not None
         self.log, replay = Log.open(self.disk, WAL_FOLDER, TABLET, cluster.wal_options, threaded=False)
         cluster.marks["withheld tail"] += replay.withheld is not None
         cluster.marks["replay"] += replay.last.index > self._opened_at.index

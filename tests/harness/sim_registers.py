@@ -27,6 +27,8 @@ class RegisterClients:
     """A few clients, one call each at a time, at servers that lead as far as somebody knows, now and then at others."""
 
     def __init__(self, cluster: SimCluster, *, clients: int = 4, keys: int = 2, pause_us: int = 10_000) -> None:
+        self.acknowledged: list[tuple[int, int]] = []
+        """(virtual time in us, index) of every write that a client was told of."""
         self.cluster = cluster
         self.history = History(lambda: cluster.world.now_us / 1e6)
         self.stopped = False
@@ -105,12 +107,16 @@ class RegisterClients:
             if isinstance(result, Refused):
                 send(call.unknown if result.applied is Applied.UNKNOWN else call.refused)
             elif write:
-                send(call.returned)
+                send(lambda: self._told(call, result.opid.index))
             else:
                 seen = self._at(key, replica.applied_index)
                 send(lambda: call.returned(seen))
 
         return done
+
+    def _told(self, call: Call, index: int) -> None:
+        call.returned()
+        self.acknowledged.append((self.cluster.world.now_us, index))
 
     def _at(self, key: bytes, index: int) -> bytes | None:
         """The register after the entry at `index`: replicas equal each other there, as the verifiers watch."""
