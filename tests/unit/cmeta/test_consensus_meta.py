@@ -247,6 +247,21 @@ def test_adopting_without_local_metadata_never_takes_the_sources_vote() -> None:
     assert (again.term, again.voted_for) == (6, C)
 
 
+def test_metadata_that_were_lost_are_adopted_with_a_vote_floor() -> None:
+    """TC-14, TC-55. Goal: a member that lost its metadata may have voted in the source's term, so it never does again.
+    Method: adopt as one that took part before: the floor is the source's term, in the first version on disk already, so
+    that no crash leaves metadata without it; a server that never took part, and a merge, have none."""
+    _, remote = created(term=5)
+    remote.save_hard_state(5, X)
+    disk = SimDisk()
+    meta = ConsensusMeta.adopt(disk, "t", B, remote.encode(), lost=True)
+    assert (meta.term, meta.voted_for, meta.vote_floor_term) == (5, None, 5)
+    assert same(ConsensusMeta.load(disk, "t"), meta) and disk.count("replace", path_of("t")) == 1
+    assert ConsensusMeta.adopt(SimDisk(), "t", B, remote.encode()).vote_floor_term == 0
+    kept, own = created(term=4)
+    assert ConsensusMeta.adopt(kept, "t", own.uuid, remote.encode(), lost=True).vote_floor_term == 0
+
+
 @pytest.mark.parametrize("point", ["cmeta.before_flush", "disk.before_rename_sync", "cmeta.after_flush"])
 def test_crash_during_a_merge_leaves_the_old_state_or_the_merged_one(point: str) -> None:
     """TC-57. Goal: atomic. Method: crash at each point under power loss, many seeds."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nyala.replica.base import Code, DiskFailure, Refused
-from nyala.replica.disk import CRASH_EXIT_CODE, CrashPoints, RealDisk, lock_root
+from nyala.replica.disk import CRASH_EXIT_CODE, CrashPoints, FolderWatch, RealDisk, lock_root
 from nyala.replica.disk.real import _translated
 from tests.harness.sim_disk import SECTOR_BYTES, SimCrash, SimDisk
 
@@ -194,3 +194,27 @@ def test_sim_disk_without_room_refuses_writes_and_keeps_removing() -> None:
     disk.remove("a")
     disk.replace("b", bytes(30))
     assert disk.read("b") == bytes(30)
+
+
+@pytest.mark.parametrize("loss", ["removed", "renamed", "replaced"])
+def test_folder_that_was_taken_away_is_noticed(loss: str, tmp_path: Path) -> None:
+    """TC-72. Goal: a server ends when a disk with promises goes, though its open files still take writes. Method: a
+    folder with an open file is removed, moved aside, or has another in its place; an untouched one is no trouble."""
+    disk = RealDisk(tmp_path)
+    for folder in ("wals", "data"):
+        disk.mkdir(folder)
+    watch = FolderWatch(disk, ("wals", "data"))
+    file = disk.open("wals/segment", create=True)
+    file.pwrite(b"entry", 0)
+    watch.look()
+    if loss == "removed":
+        disk.remove_tree("wals")
+    else:
+        (tmp_path / "wals").rename(tmp_path / "elsewhere")
+    if loss == "replaced":
+        disk.mkdir("wals")
+    file.pwrite(b"entry", 5)
+    file.sync()
+    with pytest.raises(DiskFailure, match=r"taken away.*wals"):
+        watch.look()
+    file.close()
