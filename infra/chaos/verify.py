@@ -17,7 +17,7 @@ from .scene import Scene, TabletScene, trouble
 from .watch import Witness
 from .workload import Workload
 
-CONVERGED_WAIT_S = 120.0
+CONVERGED_WAIT_S = 90.0
 CALM_LOOKS = 4
 """Looks in a row without trouble that count as rest: what is decided next would show in one of them."""
 LOOK_PERIOD_S = 0.3
