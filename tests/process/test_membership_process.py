@@ -182,6 +182,56 @@ def test_members_are_added_promoted_demoted_moved_and_removed_by_command(town: T
     town.well()
 
 
+class Reads:
+    """One reader that counts the table again and again; what it misses of rows acknowledged before is kept."""
+
+    def __init__(self, masters: str, load: Load) -> None:
+        self.scans = 0
+        self.error: BaseException | None = None
+        self._masters, self._load = masters, load
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._read, name="reads")
+
+    def __enter__(self) -> Reads:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._thread.join(timeout=60)
+
+    def _read(self) -> None:
+        try:
+            with nyala.connect(self._masters) as cluster:
+                table = cluster.table("t")
+                while not self._end.is_set():
+                    known = self._load.acknowledged
+                    found = table.scan().count()
+                    assert found >= known, f"a scan found {found} rows of {known} acknowledged before it"
+                    self.scans += 1
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the test's own thread says so
+            self.error = error
+
+
+def test_replicas_move_under_load_without_a_failed_request(town: Town) -> None:
+    """Goal: TC-81: a move costs no client a request. Method: while one client writes and one scans strictly, move a
+    follower's replica and then the leader's: no request fails, no acknowledged row is missed by any scan."""
+    tablet = town.infos()[0].tablet_id
+    with Load(town.master.address) as load, Reads(town.master.address, load) as reads:
+        for of_the_leader in (False, True):
+            leader = town.cluster.leader(tablet).uuid
+            source = leader if of_the_leader else sorted(town.voters(tablet) - {leader})[0]
+            target = town.off(tablet)[0].uuid
+            before = load.acknowledged, reads.scans
+            moved = json.loads(town.run(f"tablet change-config move {tablet} {source} {target} --json"))
+            assert moved["done"] is True and target in town.voters(tablet) and source not in town.voters(tablet)
+            wait_until(lambda b=before: load.acknowledged > b[0] and reads.scans > b[1], "both go on")  # type: ignore[misc]
+    assert load.error is None, load.error
+    assert reads.error is None, reads.error
+    assert town.nyala.table("t").scan().count() >= load.acknowledged
+    town.well()
+
+
 def test_added_server_that_falls_silent_is_given_up_by_command(town: Town) -> None:
     """Goal: TC-79: an add whose peer is silent is aborted by command: the config is as before, and writes never
     stopped. Method: freeze a server, add it, see the learner in the config, cancel, see it gone; thaw."""
