@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 import nyala
 from nyala.infra.cli.app import app
+from nyala.pipeline.source.reader import Reader, ReadOptions
 from tests.harness.cluster import LocalCluster, local_cluster, wait_until
 
 pytestmark = pytest.mark.process
@@ -122,10 +123,12 @@ def test_snapshot_read_stays_the_same_while_the_table_changes(cluster: nyala.Clu
     assert table.count() == 2000 and table.count(at=scan.snapshot_time) == 3000
 
 
-def test_scans_that_may_be_stale_hold_what_this_client_wrote_and_are_of_one_time(cluster: nyala.Cluster) -> None:
-    """CN-24: a scan of bounded staleness sees its client's own writes, at one time in all tablets, from Python and from
-    the command line; what it cannot promise is refused before anything is sent. Method: three tablets; write, read
-    stale at once, again and again; the time is one at which a snapshot holds the same."""
+def test_scans_that_may_be_stale_hold_what_this_client_wrote_and_are_of_one_time(
+    cluster: nyala.Cluster, servers: LocalCluster
+) -> None:
+    """CN-24: a scan of bounded staleness sees its client's own writes, at one time in all tablets, from Python, the
+    command line and Spark's reader; what it cannot promise is refused before anything is sent. Method: three tablets; write
+    and read stale at once, again and again; the time is one at which a snapshot holds the same."""
     table = cluster.create_table("stale", {"k": "int64", "v": "int64"}, key="k", hash_buckets=3)
     for turn in range(5):
         table.upsert(pa.table({"k": np.arange(90), "v": np.full(90, turn)}))
@@ -137,6 +140,11 @@ def test_scans_that_may_be_stale_hold_what_this_client_wrote_and_are_of_one_time
     said = nyala_says(cluster, "table", "scan", "stale", "--staleness", "5", "--csv")
     assert 1 <= len(said.splitlines()) <= 91, "another client, which may be five seconds behind"
     assert nyala_says(cluster, "table", "scan", "stale", "--staleness", "0.6", "--limit", "3", "--json").count("{") == 3
+    options = {"masters": servers.masters[0].address, "table": "stale", "staleness": "0.6", "slices": "2"}
+    reader = Reader(ReadOptions.of(options), table.handle, ("k", "v"))
+    parts = reader.partitions()
+    assert len(parts) == 6 and len({(p.spec.snapshot_time, p.spec.staleness_us) for p in parts}) == 1  # type: ignore[attr-defined]
+    assert sum(batch.num_rows for part in parts for batch in reader.read(part)) == 90
     with pytest.raises(nyala.NotApplied, match="exclude"):
         table.scan(at=MOMENT, staleness=5)
     with pytest.raises(nyala.NotApplied, match="clocks may differ"):
