@@ -17,7 +17,9 @@ from .scene import Scene, TabletScene, trouble
 from .watch import Witness
 from .workload import Workload
 
-CONVERGED_WAIT_S = 90.0
+STUCK_S = 90.0
+"""Without any change of what is not at rest; then it counts as stuck. A slow machine that goes on is only slow."""
+CONVERGED_WAIT_S = 900.0
 CALM_LOOKS = 4
 """Looks in a row without trouble that count as rest: what is decided next would show in one of them."""
 LOOK_PERIOD_S = 0.3
@@ -38,20 +40,38 @@ class Verdict:
         return not self.wrong
 
 
-def converge(patient: Patient, tell: Callable[[str], None], wait_s: float = CONVERGED_WAIT_S) -> Verdict:
-    """Wait until every tablet is at rest, has exactly its voters, and everything of it is applied everywhere."""
-    began = time.monotonic()
-    calm, reasons, last = 0, ["not looked yet"], ""
+def converge(patient: Patient, tell: Callable[[str], None]) -> Verdict:
+    """Wait until every tablet is at rest, has exactly its voters, and everything of it is applied everywhere.
+
+    Given up when nothing has changed for STUCK_S, or after CONVERGED_WAIT_S.
+    """
+    began = moved = time.monotonic()
+    calm, reasons, last, before = 0, ["not looked yet"], "", ""
     tick = threading.Event()
-    while calm < CALM_LOOKS and time.monotonic() - began < wait_s:
-        reasons = at_rest(patient.scene())
+    while calm < CALM_LOOKS:
+        scene = patient.scene()
+        reasons, now = at_rest(scene), time.monotonic()
         calm = 0 if reasons else calm + 1
+        if (state := progress_of(scene)) != before:
+            moved, before = now, state
+        if now - moved > STUCK_S or now - began > CONVERGED_WAIT_S:
+            break
         if reasons and reasons[0] != last:
             last = reasons[0]
             tell(f"not yet: {last}")
         tick.wait(LOOK_PERIOD_S)
     looked = f"{len(patient.handle.tablets)} tablets at rest after {time.monotonic() - began:.0f} s"
     return Verdict("exactly the replicas wanted, all caught up", looked, tuple(reasons))
+
+
+def progress_of(scene: Scene) -> str:
+    """What changes as long as a cluster is on its way to rest: positions, states and copied bytes."""
+    replicas = sorted(
+        (name, s.uuid, s.data_state, s.phase, s.applied_index, s.committed_config.opid.index)
+        for tablet in scene.tablets
+        for name, s in tablet.statuses.items()
+    )
+    return f"{replicas} {sorted((j.tablet_id, j.phase, j.bytes_done) for j in scene.copies)}"
 
 
 def at_rest(scene: Scene) -> list[str]:

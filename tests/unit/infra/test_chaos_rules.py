@@ -16,7 +16,7 @@ from nyala.infra.chaos.disks import Logged, judge_logs, leftovers
 from nyala.infra.chaos.scene import Scene, ServerScene, TabletScene, trouble
 from nyala.infra.chaos.schedule import TAKES_AWAY
 from nyala.infra.chaos.show import picture
-from nyala.infra.chaos.verify import at_rest
+from nyala.infra.chaos.verify import at_rest, progress_of
 from nyala.infra.chaos.watch import Witness
 from nyala.replica.base import DataState, OpId
 from nyala.replica.rpc import pb
@@ -119,6 +119,17 @@ def test_rest_is_denied_for_each_thing_that_is_left_behind(changed: dict[str, pb
     assert at_rest(scene()) == at_rest(scene(tombstone)) == []
     assert at_rest(scene(copies=(pb.CopyJob(tablet_id="tablet-a", phase="COPY.2"),))) != []
     assert not trouble(scene(), scene().tablets[0])
+
+
+def test_progress_is_seen_in_what_is_applied_and_copied_and_in_nothing_else() -> None:
+    """Goal: a slow machine is waited for, a stuck one is not. Method: scenes with one thing moved, and terms that rise
+    for ever."""
+    before = progress_of(scene())
+    assert progress_of(scene({"server-3": status(3, "FOLLOWER", applied_index=8)})) != before
+    assert progress_of(scene({"server-3": status(3, "FOLLOWER", data_state=int(DataState.COPYING))})) != before
+    copies = [pb.CopyJob(tablet_id="tablet-a", phase="COPY.2", bytes_done=n) for n in (1, 2)]
+    assert progress_of(scene(copies=(copies[0],))) != progress_of(scene(copies=(copies[1],)))
+    assert progress_of(scene({"server-3": status(3, "CANDIDATE", term=77)})) == before
 
 
 def test_books_find_rows_that_are_lost_old_doubled_foreign_or_falsified() -> None:
