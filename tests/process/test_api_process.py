@@ -127,8 +127,8 @@ def test_scans_that_may_be_stale_hold_what_this_client_wrote_and_are_of_one_time
     cluster: nyala.Cluster, servers: LocalCluster
 ) -> None:
     """CN-24: a scan of bounded staleness sees its client's own writes, at one time in all tablets, from Python, the
-    command line and Spark's reader; what it cannot promise is refused before anything is sent. Method: three tablets; write
-    and read stale at once, again and again; the time is one at which a snapshot holds the same."""
+    command line and Spark's reader; what it cannot promise is refused before anything is sent. Method: three tablets;
+    write and read stale at once, again and again; the time is one at which a snapshot holds the same."""
     table = cluster.create_table("stale", {"k": "int64", "v": "int64"}, key="k", hash_buckets=3)
     for turn in range(5):
         table.upsert(pa.table({"k": np.arange(90), "v": np.full(90, turn)}))
