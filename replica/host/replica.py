@@ -465,6 +465,7 @@ class Replica(Carrier):
             cache_bytes=self.cache_bytes,
             writes_pending=len(self._writes),
             error=self.error,
+            quiet=self._serving and self.resting,
             peers=tuple(peer_status(self._core.peer_status(), self._raft_options, self._rested_ticks()))
             if started
             else (),

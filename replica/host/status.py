@@ -60,6 +60,8 @@ class ReplicaStatus:
     cache_bytes: int
     writes_pending: int
     error: str = ""
+    quiet: bool = False
+    """Nothing happens here with time, until something comes in."""
     peers: tuple[PeerStatus, ...] = ()
 
 

@@ -11,7 +11,7 @@ import threading
 import time
 from pathlib import Path
 
-PERIOD_S = 0.05
+PERIOD_S = 0.1
 """A hold that is longer than this is always seen, at least for what exceeds it; shorter ones by chance."""
 RECENT_S = 60.0
 

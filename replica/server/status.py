@@ -57,6 +57,7 @@ def _of_replica(message: Any, hosted: HostedTablet, tick_ms: int) -> None:
     message.applied_index = status.applied_index
     message.safe_time = status.applied_time
     message.wal_bytes = status.wal_bytes
+    message.quiet = status.quiet
     message.committed_config.CopyFrom(config_to_pb(status.committed_config))
     if status.pending_config is not None:
         message.pending_config.CopyFrom(config_to_pb(status.pending_config))

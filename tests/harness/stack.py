@@ -167,10 +167,12 @@ class InsertLoad:
     Keys of a thread ascend without gaps, so all that was attempted is known by one number per thread.
     """
 
-    def __init__(self, stack: Stack, handle: TableHandle, threads: int = 2, rows: int = ROWS) -> None:
+    def __init__(self, stack: Stack, handle: TableHandle, threads: int = 2, rows: int = ROWS, first: int = 0) -> None:
+        """`first`: the number of the first thread, whose keys no other load of the table has."""
         self._stack = stack
         self._handle = handle
         self._rows = rows
+        self._first = first
         self._stop = threading.Event()
         self._threads = [threading.Thread(target=self._write, args=(n,), daemon=True) for n in range(threads)]
         self.acknowledged: list[list[int]] = [[] for _ in range(threads)]
@@ -180,7 +182,7 @@ class InsertLoad:
         self.surprises: list[str] = []
 
     def _write(self, number: int) -> None:
-        key = number * KEYS_PER_WRITER
+        key = (self._first + number) * KEYS_PER_WRITER
         writer = self._stack.client.session_writer(self._handle)
         while not self._stop.wait(PAUSE_S):
             columns = pa.table({"k": np.arange(key, key + self._rows), "must": np.ones(self._rows, np.int32)})

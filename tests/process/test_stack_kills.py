@@ -72,6 +72,31 @@ def test_known_tables_are_read_and_written_while_the_master_is_dead(stack: Stack
     stack.new_table("later", 1)
 
 
+def test_quiet_tablets_outlive_the_server_of_their_leaders(stack: Stack, tmp_path: Path) -> None:
+    """CN-24, CN-28: tablets without heartbeats notice that their leader's server is gone, and that it is back.
+    Method: tablets that have gone quiet on three real servers; kill -9 a leader's server, which stays away: the others
+    elect, take rows and go quiet without it; it comes back, everybody holds the same, and all rest."""
+    handle = stack.new_table("quiet")
+
+    def resting(replicas: int) -> bool:
+        found = [s for t in handle.tablets for s in stack.statuses(t.tablet_id).values()]
+        return len(found) == replicas * len(handle.tablets) and all(s.quiet for s in found)
+
+    with InsertLoad(stack, handle, threads=1) as load:
+        load.progress()
+        load.finish()
+    wait_until(lambda: resting(3), "all tablets are quiet", 60)
+    victim = stack.leader(handle.tablets[0].tablet_id)
+    stack.supervisor.kill_for_good(victim)
+    with InsertLoad(stack, handle, threads=1, first=1) as load:
+        load.progress()
+    wait_until(lambda: resting(2), "the tablets are quiet without one", 60)
+    stack.supervisor.start_child(victim)
+    wait_until(lambda: resting(3), "all tablets are quiet again", 60)
+    stack.verify_replicas()
+    stack.verify_logs(handle, tmp_path)
+
+
 def test_checksum_of_an_idle_follower_answers_for_a_fresh_time(stack: Stack) -> None:
     """Goal: safe time advances where nobody writes. Method: a table without a write; each follower alone is asked
     for its checksum at a time of now, never the leader before it."""
