@@ -42,8 +42,8 @@ LEDGER_RESULTS_PER_CLIENT_MAX = 256
 LEDGER_CLIENT_TTL_US = 10 * 60 * 1_000_000
 
 TABLETS_PER_SERVER_MAX = 1500
-"""From what up to 400 were measured to cost at rest, 0.005 % of a core and 0.09 MB each beside 2 % and 140 MB for a server:
-so many leave it below 10 % and 300 MB; see replica/server/DESIGN.md."""
+"""From what up to 400 were measured to cost at rest: 0.005 % of a core and 0.09 MB each, beside 2 % and 140 MB. So many
+leave a server below 10 % and 300 MB; see replica/server/DESIGN.md."""
 
 CLOCK_AHEAD_OF_CALLERS_US_MAX = 10 * 1_000_000
 """How far a time that a caller has seen may lie above this server's hybrid clock."""
