@@ -93,7 +93,7 @@ LINES = [
     ("cmeta rewrite nowhere t --peer x", "a peer is UUID=HOST:PORT"),
     ("cmeta rewrite nowhere t --peer " + "a" * 32 + "=h:1", "there is no such directory"),
     ("cmeta set-term . t 5", "no server's directory"),
-    ("cmeta set-term . t -- -5", "x>=0"),
+    ("cmeta set-term . t -- -5", "Invalid value"),
     ("unsafe recover --root . --no-masters", "--tablet ID, --table NAME or --all"),
     ("unsafe recover --root nowhere --all --no-masters", "there is no such directory"),
     ("unsafe recover --root . --all --no-masters", "no server's directory"),
