@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import Code, Corruption, DataState, Entry, EntryKind, OpId, RaftConfig
+from nyala.replica.base import Applied, Code, Corruption, DataState, Entry, EntryKind, OpId, RaftConfig, Refused
 from nyala.replica.cmeta import ConsensusMeta, encode_config
 from nyala.replica.host import LogCache, absent_reply
 from nyala.replica.host.bootstrap import recover
@@ -74,6 +74,20 @@ def test_pending_entry_whose_index_went_to_another_is_told_what_is_certain() -> 
     assert mine.one == "result"
     assert (replaced.one.applied.name, over.one.applied.name) == ("NOT_APPLIED", "UNKNOWN")
     assert (len(pending), pending.bytes) == (1, 5)
+
+
+def test_waiting_change_that_was_taken_back_hears_so_and_others_below_hear_what_holds() -> None:
+    """Goal: TC-80: whoever waited for a change that its leader took back is not told that it was done; one that is
+    committed together with a later one is. Method: changes at 4 and 6, the config of 7 committed, 6 taken back."""
+    pending = PendingEntries()
+    early, aborted, later = Answers(), Answers(), Answers()
+    for index, done in ((4, early), (6, aborted), (9, later)):
+        pending.add(OpId(1, index), 10, done)
+    pending.finish_below(OpId(1, 7), config(7, "a"), OpId(1, 6))
+    assert early.all == [config(7, "a")] and later.all == []
+    assert isinstance(aborted.one, Refused) and aborted.one.code is Code.TIMED_OUT
+    assert aborted.one.applied is Applied.NOT_APPLIED and "taken back" in str(aborted.one)
+    assert (len(pending), pending.bytes) == (1, 10)
 
 
 def test_pending_entries_after_lost_leadership_are_told_what_is_true() -> None:
