@@ -11,7 +11,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from nyala.replica.base import ZERO_OPID, Address, DataState, HybridClock, Member, OpId, RaftConfig
+from nyala.replica.base import ZERO_OPID, Address, DataState, Entry, HybridClock, Member, OpId, RaftConfig
 from nyala.replica.cmeta import ConsensusMeta
 from nyala.replica.host import HostOptions, Phase, Replica, absent_reply
 from nyala.replica.raft import Message, RaftOptions, lease
@@ -45,7 +45,7 @@ class SimNode:
         self.life = 0
         self.up = False
         self.replica: Replica | None = None
-        self.machine: CountingMachine | None = None
+        self.machine: Any = None
         self.log: Log | None = None
         self.cmeta: ConsensusMeta | None = None
         self._lane_free_us = {"heavy": 0, "meta": 0}
@@ -67,7 +67,7 @@ class SimNode:
         try:
             self.open()
         except SimCrash as crash:
-            self._died(crash)
+            self.died(crash)
             return
         self.join(campaign=campaign)
 
@@ -80,6 +80,14 @@ class SimNode:
         self.do(lambda: None)
         self.world.after(self.world.rng.randint(1, TICK_US), self._mine(self.tick))
 
+    def exists(self) -> bool:
+        """Whether the tablet ever was here."""
+        return ConsensusMeta.exists(self.disk, TABLET)
+
+    def open_machine(self, on_apply: Callable[[Entry], None]) -> Any:
+        """The state machine as its last flush left it."""
+        return CountingMachine(self.disk, TABLET, on_apply)
+
     def open(self) -> Replica:
         """Open what the disk holds; the replica is not bootstrapped yet."""
         self.up = True
@@ -88,9 +96,7 @@ class SimNode:
         self._drain_scheduled = False
         self.hybrid_clock = HybridClock(self.clock)
         self.cmeta = ConsensusMeta.load(self.disk, TABLET)
-        self.machine = CountingMachine(
-            self.disk, TABLET, lambda entry: cluster.verify.applied(self.uuid, entry, self.durable)
-        )
+        self.machine = self.open_machine(lambda entry: cluster.verify.applied(self.uuid, entry, self.durable))
         self._opened_at = self.machine.flush_opid
         cluster.verify.reopened(self.uuid, self.cmeta, self.machine)
         if self.disk.exists(WAL_FOLDER) and self.disk.torn > self._torn_before:
@@ -149,9 +155,9 @@ class SimNode:
                 self.cluster.verify.looked_at(self.replica)
             self._schedule_drain()
         except SimCrash as crash:
-            self._died(crash)
+            self.died(crash)
 
-    def _died(self, crash: SimCrash) -> None:
+    def died(self, crash: SimCrash) -> None:
         """At a crash point, by kill or by power; between a write and its sync, mostly by power."""
         power = bool(self.world.rng.randint(0, 7 if str(crash).startswith("datasync") else 1))
         self.cluster.marks["crash point"] += 1
@@ -215,7 +221,12 @@ class SimNode:
         elif self.up and self.replica is not None:
             replica = self.replica
             self.do(lambda: replica.step(message))
-        elif not ConsensusMeta.exists(self.disk, TABLET):  # a server that never had this tablet
+        else:
+            self.receive_absent(message)
+
+    def receive_absent(self, message: Message) -> None:
+        """A message while no replica runs here. One that is down says nothing."""
+        if not self.exists():
             reply = absent_reply(message, uuid=self.uuid, data_state=DataState.DOES_NOT_EXIST)
             if reply is not None:
                 self.cluster.network.send(self.uuid, reply.to_uuid, reply)
@@ -268,6 +279,8 @@ class SimCluster:
         wal_options: WalOptions = WAL,
         host_options: HostOptions = HOST,
         skew_us_max: int = 50_000,
+        node_class: type[SimNode] = SimNode,
+        copies_class: Callable[[SimCluster, str], Any] = SimCopies,
     ) -> None:
         self.world = World(seed)
         self.raft_options = raft_options
@@ -277,12 +290,12 @@ class SimCluster:
         self.network = SimNetwork(self.world, faults or Faults(), self._deliver)
         self.network.tap = self.verify.sent
         self.copies = 0
-        self.tablet_copies = SimCopies(self, TABLET)
+        self.tablet_copies = copies_class(self, TABLET)
         self.marks: Counter[str] = Counter()
         """What this history came across."""
         names = [chr(ord("a") + pos) for pos in range(voters + spares)]
         skew = self.world.rng.randint
-        self.nodes = {name: SimNode(self, name, skew(-skew_us_max, skew_us_max)) for name in names}
+        self.nodes = {name: node_class(self, name, skew(-skew_us_max, skew_us_max)) for name in names}
         self.initial = RaftConfig(OpId(0, 0), tuple(member(name) for name in names[:voters]))
         for name in names[:voters]:
             self.nodes[name].create(self.initial)
@@ -299,7 +312,7 @@ class SimCluster:
     def start(self, *, hinted: str | None = None) -> None:
         """Boot every node that exists."""
         for name, node in self.nodes.items():
-            if ConsensusMeta.exists(node.disk, TABLET):
+            if node.exists():
                 node.start(campaign=name == hinted)
 
     def leader(self) -> Replica | None:
@@ -307,13 +320,22 @@ class SimCluster:
         leaders = [r for r in self.replicas if r.is_leader and r.phase is Phase.RUNNING]
         return max(leaders, key=lambda r: r.term, default=None)
 
+    def close(self) -> None:
+        """End every process, and let go of what the machine under the simulation gave."""
+        for node in self.nodes.values():
+            node.crash(power=False)
+            node.disk.close()
+
     def run_for(self, duration_us: int) -> None:
         self.world.run(self.world.now_us + duration_us)
 
     def run_until(self, done: Callable[[], bool], what: str, within_us: int = 20_000_000) -> None:
         """Run until `done()`; AssertionError says `what` never came, with everyone's status."""
         if not self.world.run(self.world.now_us + within_us, done):
-            status = "\n".join(str(r.status()) for r in self.replicas)
+            status = "\n".join(
+                f"{r.uuid} {r.phase} {r.role} term={r.term} last={r.last_logged} applied={r.applied_index} {r.error}"
+                for r in self.replicas
+            )
             raise AssertionError(f"not within {within_us} us: {what}\n{status}")
 
     def _deliver(self, sender: str, receiver: str, message: Message) -> None:

@@ -50,12 +50,16 @@ class Verifiers:
         """A copy that ends at `last` replaces a log whose durable end may have been acknowledged."""
         assert last >= durable, f"a copy up to {last} makes {uuid} forget {durable}"
 
+    def deleted(self, uuid: str, last: OpId, durable: OpId) -> None:
+        """A replica becomes a tombstone that keeps `last`."""
+        assert last >= durable, f"{uuid} is deleted as of {last}, its log was durable up to {durable}"
+
     # ---- acknowledged writes survive; refused ones never appear
 
-    def answered(self, payload: bytes, result: Any) -> None:
-        """A client's write was answered."""
+    def answered(self, payload: bytes, result: Any, *, repeated: bool = False) -> None:
+        """A client's write was answered. `repeated`: the same bytes are sent until one is acknowledged."""
         if isinstance(result, Refused):
-            if result.applied is Applied.NOT_APPLIED:
+            if result.applied is Applied.NOT_APPLIED and not repeated:
                 self.refused_for_good.add(payload)
             return
         index = result.opid.index

@@ -113,8 +113,26 @@ class Workload:
             node.disk.disarm()
             node.disk.heal()
             node.log_stuck_until_us = 0
-            if not node.up and node.disk.exists("consensus-meta/tablet-1"):
+            if not node.up and node.exists():
                 node.start()
+
+    def drained(self) -> bool:
+        """After `end`: whether no client waits for anything."""
+        return True
+
+    def last_write(self, leader: Replica, done: Any) -> None:
+        """One more write, to show that the healed group takes writes."""
+        self.written += 1
+        payload = b"the last value %d" % self.written
+
+        def answered(result: Any) -> None:
+            self.cluster.verify.answered(payload, result)
+            done(result)
+
+        self._do(leader, lambda: leader.write(EntryKind.WRITE, 1, b"", payload, crc(payload), answered))
+
+    def at_end(self) -> None:
+        """After convergence: what this kind of workload checks beyond the verifiers."""
 
     def _every(self, period_us: int, function: Any) -> None:
         if not period_us:
@@ -354,25 +372,22 @@ def converge(cluster: SimCluster, workload: Workload) -> None:
     workload.end()
     verify = cluster.verify
     cluster.run_until(lambda: cluster.leader() is not None, "a leader")
-    last = b"the last value"
-    state: dict[str, Any] = {"asked": False}
+    state: dict[str, Any] = {"asked": False, "done": False}
 
     def written() -> bool:
-        if last in verify.acknowledged.values():
-            return True
         leader = cluster.leader()
-        if leader is not None and not state["asked"]:
+        if leader is not None and not state["asked"] and not state["done"]:
             state["asked"] = True
 
             def done(result: Any) -> None:
                 state["asked"] = False
-                if not isinstance(result, Refused):
-                    verify.answered(last, result)
+                state["done"] = state["done"] or not isinstance(result, Refused)
 
-            cluster.nodes[leader.uuid].do(lambda: leader.write(EntryKind.WRITE, 1, b"", last, crc(last), done))
-        return False
+            workload.last_write(leader, done)
+        return bool(state["done"])
 
     cluster.run_until(written, "an acknowledged write after healing")
+    cluster.run_until(workload.drained, "every client answered")
     members = {m.uuid for m in cluster.leader().active_config.members}  # type: ignore[union-attr]
 
     def level() -> bool:
@@ -393,6 +408,7 @@ def converge(cluster: SimCluster, workload: Workload) -> None:
     verify.configs_stand(cluster.initial)
     verify.writes_stand()
     verify.snapshots_stand()
+    workload.at_end()
 
 
 def network_trouble(cluster: SimCluster) -> bool:
@@ -410,6 +426,7 @@ def _count_marks(cluster: SimCluster) -> None:
     marks["log GC"] += sum(replica.status().first_index > 1 for replica in cluster.replicas)
     marks["snapshot"] += len(verify.snapshots)
     marks["acknowledged"] += len(verify.acknowledged)
-    metas = [verify.history[index].meta for index in sorted(verify.history) if verify.history[index].meta]
+    entries = [verify.history[index] for index in sorted(verify.history)]
+    metas = [entry.meta for entry in entries if entry.kind is EntryKind.CONFIG]
     voters = [cluster.initial.voters, *(decode_config(meta).voters for meta in metas)]
     marks["promotion"] += sum(len(after) > len(before) for before, after in itertools.pairwise(voters))

@@ -17,11 +17,12 @@ FAULTS = (
 )
 EVENTS = (
     *("replay", "tablet copy", "promotion", "lease loss", "torn tail", "transfer", "config change"),
-    *("flush during faults", "log GC"),
+    *("flush during faults", "log GC", "ingest task retry", "zombie attempt", "idle tablet", "offset hole"),
+    "lost checkpoint",
 )
 DEMANDED = FAULTS + EVENTS
 """Each at least MARK_MIN times, in the simulators that run whole replicas (the cores alone do not count)."""
-WHOLE = ("host", "stranded")
+WHOLE = ("host", "stranded", "tablet")
 
 
 def seen(tally: Tally, mark: str) -> int:

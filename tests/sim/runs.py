@@ -11,6 +11,8 @@ from typing import Any
 from tests.harness.raft_sim import run_seed
 from tests.harness.sim_cluster import SimCluster
 from tests.harness.sim_stranded import stranded
+from tests.harness.sim_tablet import TabletCopies, TabletNode
+from tests.harness.sim_tablet_workload import TabletWorkload
 from tests.harness.sim_workload import Swarm, Workload, converge
 
 Job = tuple[str, int]
@@ -53,10 +55,27 @@ def run_stranded(seed: int, **_: Any) -> tuple[int, Counter[str]]:
     return cluster.network.delivered, cluster.marks
 
 
+def run_tablet(seed: int, **tuned: Any) -> tuple[int, Counter[str]]:
+    """Whole data tablets under an ingest query, with tombstones and real tablet copies."""
+    cluster = SimCluster(
+        seed, voters=5 if seed % 9 == 0 else 3, spares=seed % 3, node_class=TabletNode, copies_class=TabletCopies
+    )
+    workload = TabletWorkload(cluster, replace(Swarm.draw(cluster), **tuned))
+    try:
+        cluster.start(hinted="a" if seed % 2 else None)
+        workload.begin()
+        cluster.run_for(1_500_000)
+        converge(cluster, workload)
+    finally:
+        cluster.close()
+    return cluster.network.delivered, cluster.marks
+
+
 SIMULATORS: dict[str, Callable[..., tuple[int, Counter[str]]]] = {
     "core": run_core,
     "host": run_host,
     "stranded": run_stranded,
+    "tablet": run_tablet,
 }
 
 

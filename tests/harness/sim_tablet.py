@@ -1,0 +1,367 @@
+"""A server with a whole data tablet: superblock, blocks, ledger, tombstones, and tablet copies by the real code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+from nyala.replica.base import ZERO_OPID, Code, DataState, Entry, OpId, RaftConfig, Refused
+from nyala.replica.cmeta import ConsensusMeta
+from nyala.replica.copy import (
+    CopyFile,
+    CopyManifest,
+    CopyRequest,
+    CopySourceSession,
+    FollowerCopy,
+    LocalCopySource,
+    LocalReplica,
+    SourceSessions,
+    capture_session,
+    delete_replica,
+    settle_at_startup,
+    start_tablet_copy_checks,
+)
+from nyala.replica.copy.blocks import named_blocks
+from nyala.replica.host import absent_reply
+from nyala.replica.raft import CopyNeeded, Message, VoteRequest
+from nyala.replica.rows import Column, ColumnType, TableSchema
+from nyala.replica.server.opening import create_files
+from nyala.replica.server.tombstone import vote_reply
+from nyala.replica.tablet import Superblock, Tablet, sweep_orphans
+from tests.harness.sim_cluster import TABLET, TICK_US, SimCluster, SimNode
+from tests.harness.sim_side import Side
+
+SCHEMA = TableSchema(
+    1,
+    (
+        Column(id=1, name="k", type=ColumnType.INT64, nullable=False),
+        Column(id=2, name="before", type=ColumnType.INT64),
+        Column(id=3, name="v", type=ColumnType.INT64),
+    ),
+    ("k",),
+)
+"""`before`: the key of an earlier row, which makes the rows of one source a linked list."""
+QUEUED_US_MAX = 200_000
+
+
+class TabletMachine:
+    """The production tablet, with an eye on what it applies."""
+
+    def __init__(self, tablet: Tablet, on_apply: Callable[[Entry], None]) -> None:
+        self.tablet = tablet
+        self._on_apply = on_apply
+
+    @property
+    def applied_opid(self) -> OpId:
+        return self.tablet.applied_opid
+
+    @property
+    def flush_opid(self) -> OpId:
+        return self.tablet.flush_opid
+
+    @property
+    def applied_time(self) -> int:
+        return self.tablet.applied_time
+
+    def apply(self, entries: Sequence[Entry]) -> list[Any]:
+        results = self.tablet.apply(entries)
+        for entry in entries:
+            self._on_apply(entry)
+        return results
+
+    def wants_flush(self, wal_bytes: int = 0) -> float:
+        return self.tablet.wants_flush(wal_bytes)
+
+    @property
+    def digest(self) -> tuple[Any, ...]:
+        """Equal on level replicas: the rows at the latest time, and the ledger."""
+        return (*self.tablet.checksum(), repr(self.tablet.ledger.to_avro()))
+
+    def close(self) -> None:
+        self.tablet.close()
+
+
+class TabletNode(SimNode):
+    """One server that carries a data tablet or its tombstone."""
+
+    def __init__(self, cluster: SimCluster, uuid: str, skew_us: int) -> None:
+        super().__init__(cluster, uuid, skew_us)
+        self.sessions = SourceSessions(self.clock)
+        self.tombstone: Superblock | None = None
+        self.sides: list[Side] = []
+        self.silent_since_us = -1_000_000
+
+    def create(self, config: RaftConfig) -> None:
+        block = Superblock(tablet_id=TABLET, table_id="t", table_schemas=(SCHEMA,), history_retention_us=3_600_000_000)
+        create_files(self.disk, self.uuid, block, config)
+
+    def exists(self) -> bool:
+        return Superblock.exists(self.disk, TABLET)
+
+    def start(self, *, campaign: bool = False) -> None:
+        """The startup rules, then a replica or a tombstone."""
+        self.disk.hook = self._on_disk_call
+        self.do(lambda: self._start(campaign))
+
+    def _start(self, campaign: bool) -> None:
+        self.up = True
+        self.tombstone = None
+        self.sessions = SourceSessions(self.clock)
+        if not self.exists():
+            return
+        found = settle_at_startup(self.disk, Superblock.load(self.disk, TABLET))
+        sweep_orphans(self.disk, named_blocks(self.disk))
+        if found.data_state is DataState.READY:
+            self.open()
+            self.join(campaign=campaign)
+        else:
+            self.tombstone = found
+            self.cmeta = ConsensusMeta.load(self.disk, TABLET) if ConsensusMeta.exists(self.disk, TABLET) else None
+            self.cluster.marks["tombstone at a start"] += 1
+
+    def open_machine(self, on_apply: Callable[[Entry], None]) -> TabletMachine:
+        return TabletMachine(Tablet.open(self.disk, Superblock.load(self.disk, TABLET)), on_apply)
+
+    def receive_absent(self, message: Message) -> None:
+        """As a server answers in the name of a tombstone, or of a tablet that it never had."""
+        if not self.exists():
+            super().receive_absent(message)
+            return
+        if not self.up or self.cmeta is None:
+            return
+        block = Superblock.load(self.disk, TABLET)
+        last, cmeta = block.last_logged or ZERO_OPID, self.cmeta
+        reply: Any = absent_reply(
+            message, uuid=self.uuid, data_state=block.data_state, kept_term=cmeta.term, last_logged=last
+        )
+        if reply is None and isinstance(message, VoteRequest) and block.data_state is DataState.DELETED:
+            owes = self.world.now_us - self.silent_since_us < self.cluster.raft_options.election_ticks_min * TICK_US
+            reply = vote_reply(message, uuid=self.uuid, cmeta=cmeta, last=last, owes_lease=owes)
+            self.cluster.marks["tombstone voted"] += reply.granted
+        if reply is not None:
+            self.cluster.network.send(self.uuid, reply.to_uuid, reply)
+
+    def crash(self, *, power: bool) -> None:
+        for side in self.sides:
+            side.kill()
+        self.sides.clear()
+        self.tombstone = None
+        super().crash(power=power)
+
+    # ---- side work
+
+    def beside(self, function: Callable[[], Any], done: Callable[[Any], None]) -> Side:
+        """Run `function` on a thread of this process, step by step."""
+        side = Side(self, function, done)
+        self.sides = [s for s in self.sides if not s.over] + [side]
+        side.schedule(self.world.rng.randint(50, 3_000))
+        return side
+
+    def _on_disk_call(self, operation: str, path: str) -> None:
+        """Side work lets go of the baton here, if it holds nothing that another thread would wait for."""
+        side = next((s for s in self.sides if s.here), None)
+        if side is None or side.killed:
+            return
+        machine = self.machine
+        if machine is not None:
+            tablet = machine.tablet
+            if tablet._lock.locked() or tablet._resolver.guard.locked():
+                return
+        side.pause()
+
+    def flush(self) -> None:
+        """A flush, and at times a compaction, on a thread beside everything else; then log is collected."""
+        machine, replica = self.machine, self.replica
+        if machine is None or replica is None or any(not s.over for s in self.sides):
+            return
+
+        def work() -> None:
+            with suppress(Refused):
+                machine.tablet.flush()
+                while machine.tablet.wants_compaction():
+                    machine.tablet.compact()
+
+        def done(result: Any) -> None:
+            if isinstance(result, BaseException):
+                raise result
+            if self.replica is replica:
+                self.cluster.verify.flushed(self.uuid, machine.flush_opid, self.durable, self._opened_at)
+                replica.gc()
+
+        self.beside(work, done)
+
+    def halt(self) -> OpId:
+        """Stop the replica as its deletion needs it, after the work beside it; the last OpId it logged."""
+        for side in list(self.sides):
+            if not side.here:
+                side.finish()
+        replica, log = self.replica, self.log
+        assert replica is not None and log is not None
+        last = replica.last_logged
+        replica.stop()
+        self.sessions.end_tablet(TABLET)
+        log.close()
+        self.machine.close()
+        self.life_of_replica_over()
+        return last
+
+    def life_of_replica_over(self) -> None:
+        """No replica runs any more; the process goes on."""
+        self.cluster.verify.down(self.uuid)
+        self.silent_since_us = self.world.now_us
+        self.replica = self.machine = self.log = None
+
+
+class Door:
+    """The way to the source of a copy, from the copy's thread; each call waits for an answer as an RPC does."""
+
+    def __init__(self, source: TabletNode, target: TabletNode) -> None:
+        self._source, self._target = source, target
+        self._life = source.life
+        self._sessions = source.sessions
+
+    def _wait(self) -> None:
+        side = next(s for s in self._target.sides if s.here)
+        for _ in range(200):
+            side.pause()
+            if not self._source.paused:
+                break
+        if not self._source.up or self._source.life != self._life:
+            raise Refused(Code.NOT_READY, "the source does not answer")
+
+    def _capture(self, tablet_id: str, requestor: str, _: bool, session: str, ttl_us: int) -> CopySourceSession:
+        source = self._source
+        replica, machine, log, cmeta = source.replica, source.machine, source.log, source.cmeta
+        if replica is None or machine is None or log is None or cmeta is None or not replica.is_leader:
+            raise Refused(Code.NOT_LEADER, "copies are served by the leader")
+        return capture_session(
+            disk=source.disk,
+            tablet_id=tablet_id,
+            requestor_uuid=requestor,
+            session_id=session,
+            ttl_us=ttl_us,
+            state=machine.tablet,
+            cmeta=cmeta,
+            log=log,
+            is_leader=True,
+            config_index=replica.committed_config.opid.index,
+            commit_index=replica.commit_index,
+        )
+
+    def begin(self, tablet_id: str, requestor_uuid: str, allow_leaderless: bool) -> CopyManifest:
+        self._wait()
+        return LocalCopySource(self._sessions, self._capture).begin(tablet_id, requestor_uuid, allow_leaderless)
+
+    def fetch(self, session_id: str, file: CopyFile, byte_offset: int, length_bytes: int) -> Iterator[bytes]:
+        door = LocalCopySource(self._sessions, self._capture)
+        half = length_bytes // 2
+        for start, length in ((0, half), (half, length_bytes - half)):
+            self._wait()
+            yield from door.fetch(session_id, file, byte_offset + start, length)
+
+    def end(self, session_id: str, success: bool) -> None:
+        if self._source.up and self._source.life == self._life:
+            self._sessions.end(session_id, success)
+
+
+class TabletCopies:
+    """Copies of one cluster's tablet, asked for by leaders and carried out by the targets."""
+
+    def __init__(self, cluster: SimCluster, tablet_id: str) -> None:
+        self._cluster = cluster
+        self._running: dict[str, int] = {}
+
+    def needed(self, leader: SimNode, need: CopyNeeded) -> None:
+        """A leader sends StartTabletCopy."""
+        if leader.replica is None:
+            return
+        request = CopyRequest(
+            dest_uuid=need.peer_uuid,
+            from_uuid=leader.uuid,
+            tablet_id=TABLET,
+            term=leader.replica.term,
+            current_state=need.current_state,
+            last_opid=need.last_opid if need.last_opid != ZERO_OPID else None,
+        )
+        self._cluster.world.after(self._cluster.world.rng.randint(1_000, 30_000), lambda: self._asked(request))
+
+    def _node(self, uuid: str) -> TabletNode | None:
+        node = self._cluster.nodes.get(uuid)
+        return node if isinstance(node, TabletNode) else None
+
+    def local(self, node: TabletNode) -> LocalReplica:
+        """What the target knows of itself."""
+        if not node.exists():
+            return LocalReplica(uuid=node.uuid, data_state=DataState.DOES_NOT_EXIST)
+        block = Superblock.load(node.disk, TABLET)
+        last = node.replica.last_logged if node.replica is not None else block.last_logged or ZERO_OPID
+        term = node.cmeta.term if node.cmeta is not None else 0
+        return LocalReplica(uuid=node.uuid, data_state=block.data_state, term=term, last_opid=last)
+
+    def _asked(self, request: CopyRequest) -> None:
+        target = self._node(request.dest_uuid)
+        if target is None or self._running.get(target.uuid) == target.life or not self._may(target, request):
+            return
+        self._running[target.uuid] = target.life
+        self._cluster.world.after(self._cluster.world.rng.randint(1_000, QUEUED_US_MAX), lambda: self._begin(request))
+
+    def _may(self, target: TabletNode, request: CopyRequest) -> bool:
+        if not target.up:
+            if target.exists():
+                return False
+            target.up = True
+            target.disk.hook = target._on_disk_call
+        return start_tablet_copy_checks(request, self.local(target)).refusal is None
+
+    def _begin(self, request: CopyRequest) -> None:
+        target, source = self._node(request.dest_uuid), self._node(request.from_uuid)
+        if target is None or source is None or self._running.get(target.uuid) != target.life:
+            return
+        if not self._may(target, request):
+            self._running.pop(target.uuid, None)
+            return
+        local = self.local(target)
+
+        def clear(admit: Callable[[OpId, int], None]) -> Superblock | None:
+            if not target.exists():
+                return None
+            if target.replica is None:
+                block = Superblock.load(target.disk, TABLET)
+                admit(block.last_logged or ZERO_OPID, target.cmeta.term if target.cmeta else 0)
+                return block
+            durable = target.durable
+            last, term = target.halt(), target.cmeta.term if target.cmeta else 0
+            admit(last, term)
+            self._cluster.marks["copied over"] += 1
+            self._cluster.verify.deleted(target.uuid, last, durable)
+            return delete_replica(target.disk, Superblock.load(target.disk, TABLET), last, stop=lambda: None)
+
+        def merge(remote: bytes) -> None:
+            if target.cmeta is not None:
+                target.cmeta.merge(remote)
+            else:
+                target.cmeta = ConsensusMeta.adopt(target.disk, TABLET, target.uuid, remote)
+
+        copy = FollowerCopy(
+            disk=target.disk,
+            tablet_id=TABLET,
+            uuid=target.uuid,
+            source=Door(source, target),
+            kept_last_opid=local.last_opid,
+            kept_term=local.term,
+            clear=clear,
+            merge=merge,
+        )
+        target.beside(copy.run, lambda result: self._ended(target, result))
+
+    def _ended(self, target: TabletNode, result: Any) -> None:
+        """Start what the copy left: a replica, an older one that was not given up, or a tombstone."""
+        self._running.pop(target.uuid, None)
+        good = isinstance(result, Superblock)
+        self._cluster.marks["tablet copy" if good else "copy failed"] += 1
+        if not good and not isinstance(result, Exception):
+            raise result
+        if target.replica is None and target.exists():
+            target.life += 1
+            target._start(False)
