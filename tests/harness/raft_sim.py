@@ -336,10 +336,21 @@ class SimNet(Net):
 
 
 def run_seed(
-    seed: int, core_class: Callable[..., RaftCore] = RaftCore, net_class: type[SimNet] | None = None
+    seed: int,
+    core_class: Callable[..., RaftCore] = RaftCore,
+    net_class: type[SimNet] | None = None,
+    *,
+    odds: dict[str, float] | None = None,
+    **tuned: float,
 ) -> SimNet:
-    """Run one seed; raises Violation, InvariantViolation, or AssertionError for a group that does not recover."""
+    """Run one seed; raises Violation, InvariantViolation, or AssertionError for a group that does not recover.
+
+    `tuned` (loss, double, delay, disk, leases) and `odds` replace what the seed draws.
+    """
     net = (net_class or SimNet)(seed, core_class)
+    net.odds.update(odds or {})
+    for name, value in tuned.items():
+        setattr(net, name, value)
     for _ in range(SAFETY_TICKS):
         net.run_tick()
         net.disturb()

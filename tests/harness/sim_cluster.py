@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from random import Random
 from typing import Any
 
@@ -103,6 +104,7 @@ class SimNode:
             self._torn_before = self.disk.torn
             cluster.marks["torn tail"] += recovery.read_all(self.disk, WAL_FOLDER, TABLET)[1] is not None
         self.log, replay = Log.open(self.disk, WAL_FOLDER, TABLET, cluster.wal_options, threaded=False)
+        cluster.verify.log_found(self.uuid, self.log.last, self._opened_at)
         cluster.marks["withheld tail"] += replay.withheld is not None
         cluster.marks["replay"] += replay.last.index > self._opened_at.index
         self.replica = Replica(
@@ -323,7 +325,9 @@ class SimCluster:
     def close(self) -> None:
         """End every process, and let go of what the machine under the simulation gave."""
         for node in self.nodes.values():
-            node.crash(power=False)
+            with suppress(AssertionError):  # what a piece of side work still had to say
+                node.crash(power=False)
+        for node in self.nodes.values():
             node.disk.close()
 
     def run_for(self, duration_us: int) -> None:

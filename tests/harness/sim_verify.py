@@ -5,6 +5,7 @@ Each verifier is fed by the harness, whatever the scenario, and raises Assertion
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from nyala.replica.base import Applied, Entry, EntryKind, OpId, RaftConfig, Refused
@@ -27,6 +28,8 @@ class Verifiers:
         self.promised_term: dict[str, int] = {}
         self.snapshots: list[tuple[int, int]] = []
         self.reads = 0
+        self.appenders: dict[int, str] = {}
+        self.reached: dict[str, int] = {}
 
     # ---- applied sequences are prefixes of each other
 
@@ -40,6 +43,20 @@ class Verifiers:
         before = self.applied_by.get(uuid)
         assert before is None or index == before + 1, f"{uuid} applied {index} after {before}"
         self.applied_by[uuid] = index
+        self.reached[uuid] = max(self.reached.get(uuid, 0), index)
+
+    def log_found(self, uuid: str, last: OpId, flushed: OpId) -> None:
+        """V7: no replica goes back: a restart finds everything that was ever applied there."""
+        top, reached = max(last.index, flushed.index), self.reached.get(uuid, 0)
+        assert top >= reached, f"{uuid} had applied {reached}, and comes back with {top}"
+
+    def log_holds(self, uuid: str, entries: Iterable[Entry], commit_index: int) -> None:
+        """V1: what a replica's log on disk holds at a committed index is what was committed there."""
+        for entry in entries:
+            known = self.history.get(entry.opid.index)
+            assert entry.opid.index > commit_index or known is None or known == entry, (
+                f"{uuid} has {entry.opid} on disk where {known and known.opid} is committed"
+            )
 
     def flushed(self, uuid: str, flushed: OpId, durable: OpId, copied: OpId) -> None:
         """What is flushed is durable in the own log too, or came with a copy."""
@@ -94,7 +111,10 @@ class Verifiers:
             assert first == replica.uuid, f"two leaders in term {replica.term}: {first} and {replica.uuid}"
 
     def sent(self, sender: str, receiver: str, message: Any) -> None:
-        """What leaves a server is a promise: it holds over all later restarts."""
+        """What leaves a server is a promise: it holds over all later restarts. V2: one sender of appends per term."""
+        if isinstance(message, AppendEntries):
+            first = self.appenders.setdefault(message.term, sender)
+            assert first == sender == message.from_uuid, f"{first} and {sender} both append in term {message.term}"
         if isinstance(message, VoteReply) and message.granted and not message.pre_vote:
             self._voted(sender, message.term, receiver)
         if isinstance(message, VoteRequest) and not message.pre_vote:

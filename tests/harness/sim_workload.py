@@ -12,6 +12,7 @@ from nyala.replica.base import Applied, EntryKind, Refused
 from nyala.replica.cmeta import decode_config
 from nyala.replica.host import Phase, Replica
 from nyala.replica.raft import ConfigEdit, EditKind
+from nyala.replica.wal.reader import Survivors
 from tests.harness.sim_cluster import WAL_FOLDER, SimCluster, SimNode, member
 from tests.harness.sim_world import Faults
 
@@ -404,6 +405,10 @@ def converge(cluster: SimCluster, workload: Workload) -> None:
     cluster.run_until(level, "all members level")
     digests = {n.machine.digest for n in cluster.nodes.values() if n.uuid in members and n.machine is not None}
     assert len(digests) == 1, f"level replicas differ: {digests}"
+    for node in cluster.nodes.values():
+        if node.log is not None and node.replica is not None and node.log.first_index:
+            on_disk = Survivors(node.log.read, node.log.first_index, node.log.last.index)
+            verify.log_holds(node.uuid, on_disk, node.replica.commit_index)
     _count_marks(cluster)
     verify.configs_stand(cluster.initial)
     verify.writes_stand()

@@ -32,9 +32,9 @@ class Outcome:
     trace: str = ""
 
 
-def run_core(seed: int, **_: Any) -> tuple[int, Counter[str]]:
+def run_core(seed: int, **tuned: Any) -> tuple[int, Counter[str]]:
     """A group of consensus cores: 240 ticks of trouble, then it must converge within 400."""
-    net = run_seed(seed)
+    net = run_seed(seed, **tuned)
     return net.delivered, net.marks
 
 

@@ -1,0 +1,371 @@
+"""Planted bugs: each one swaps a line of production code, and the simulators must notice.
+
+`python -m tests.sim.planted` catches each in the scenario tuned for it, as CI does; `--plain` searches with the seeds
+that CI runs, untuned, up to the bound that is stated here, and prints after how many seeds each was found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import inspect
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from tests.harness.raft_script import run_script
+from tests.sim.runs import run
+
+PLANTED_MIN = 25
+SCRIPTS = Path(__file__).parents[1] / "raft_scripts"
+
+Swap = tuple[str, str, str]
+"""`module:function` below nyala.replica, a piece of its source that occurs once, and what stands there instead."""
+
+
+class Planted(NamedTuple):
+    """One bug. `simulator` and `tuned`: the scenario in which it is caught within `within` seeds, from 0 on."""
+
+    name: str
+    swaps: tuple[Swap, ...]
+    simulator: str = "core"
+    within: int = 500
+    tuned: dict[str, Any] | None = None
+    story: str = ""
+    """Instead of seeds: a script of tests/raft_scripts, or `module:function` of a scenario, that turns red."""
+    plain: int = 0
+    """Plain search finds it within so many seeds of the same simulator; 0: not stated."""
+
+
+def one(target: str, old: str, new: str) -> tuple[Swap, ...]:
+    """A bug of one line."""
+    return ((target, old, new),)
+
+
+PROMISES = {"crash_period_us": 120_000, "power": True, "crash_point": ""}
+COPIES = {"strand_period_us": 400_000, "flush_period_us": 60_000}
+FLUSHES = {"flush_period_us": 40_000, "crash_period_us": 150_000, "power": True, "crash_point": ""}
+
+QUIET = {"config": 0, "compact": 0, "evict": 0}
+LEASES = {
+    "odds": QUIET | {"crash": 0, "cut": 0.03, "pause": 0.04, "transfer": 0.03, "campaign": 0},
+    "delay": 0,
+    "loss": 0,
+    "double": 0,
+    "disk": 1.0,
+    "leases": True,
+}
+
+PLANTED = (
+    # What is promised before it is durable, or forgotten.
+    Planted(
+        "vote not synced",
+        one("raft.state:State.send", "promise or not self.hard_state_durable", "promise and self.term < 0"),
+        plain=20,
+    ),
+    Planted(
+        "append acknowledged before durable",
+        one("raft.following:_acknowledge", ", promise=True", ""),
+        tuned=None,
+        within=200,
+        plain=400,
+    ),
+    Planted(
+        "group commit not synced",
+        one("wal.appender:Appender.write", "segment.sync()", "pass"),
+        "host",
+        tuned=PROMISES,
+    ),
+    Planted(
+        "promises leave before the metadata is written",
+        one("host.persister:Persister._complete", "not self._items[0].hard_state_left and ", ""),
+        "host",
+        tuned=PROMISES,
+    ),
+    Planted(
+        "metadata loaded unsynced",
+        one("cmeta.consensus_meta:ConsensusMeta.load", "disk.sync_dir", "(lambda folder: None)"),
+        "host",
+        tuned={"crash_period_us": 60_000, "crash_point": "disk.before_rename_sync"},
+    ),
+    # Elections.
+    Planted(
+        "second vote in a term",
+        one("raft.election:_why_not_in_this_term", "(None, m.from_uuid)", "(s.voted_for,)"),
+        plain=20,
+    ),
+    Planted(
+        "vote for a shorter log",
+        (
+            ("raft.election:_why_not_in_this_term", "if m.last < s.last", "if False"),
+            ("raft.election:_why_not", "m.pre_vote and m.last < s.last", "False"),
+        ),
+        within=100,
+    ),
+    Planted(
+        "majority of four is two",
+        one("raft.quorum:majority", "count // 2 + 1", "(count + 1) // 2 if count else 1"),
+        plain=20,
+    ),
+    Planted(
+        "damaged tail votes",
+        one("raft.election:_why_not", "if not s.may_campaign:", "if False:"),
+        story="damaged_tail_neither_votes_nor_leads",
+    ),
+    # Commitment.
+    Planted(
+        "commit by counting an old term",
+        one("raft.commitment:advance_commit", " and s.log.term_at(index) == s.term", ""),
+        story="tests.paper.test_raft_paper_section_5:test_section_5_4_2_leader_commits_older_entries_only_under_its_own",
+    ),
+    Planted(
+        "learner counted",
+        one("raft.commitment:advance_commit", "reached(s.voters, marks)", "reached(sorted(marks), marks)"),
+        story="learner_ack_is_not_a_quorum",
+        plain=600,
+    ),
+    Planted(
+        "log truncated below commit",
+        (
+            ("raft.following:_take", "if index <= s.commit_index:", "if index < s.commit_index:"),
+            ("raft.following:_take", "if s.log.term_at(index) == entry.opid.term:", "if index != s.commit_index:"),
+            ("raft.state:State.truncate_after", "index >= self.commit_index", "True"),
+        ),
+        plain=20,
+    ),
+    Planted(
+        "tail entry lost silently",
+        one("raft.following:_take", "fresh = m.entries[pos:]", "fresh = m.entries[pos:][:2]"),
+        plain=400,
+    ),
+    Planted(
+        "commit beyond what was sent",
+        one(
+            "raft.following:on_append",
+            "min(m.commit_index, end.index, s.last.index)",
+            "min(m.commit_index, s.last.index)",
+        ),
+        plain=20,
+    ),
+    # Leases and reads.
+    Planted(
+        "lease kept after a pause",
+        one("raft.lease:observe_clock", "now if s.clock is None else max(s.clock, now)", "s.ticks"),
+        tuned=LEASES,
+        within=60,
+    ),
+    Planted(
+        "lease kept during a transfer",
+        one("raft.transfer:continue_transfer", "lease.give_up(s)", "pass"),
+        story="lease_ends_with_a_pause_a_cut_and_a_transfer",
+    ),
+    Planted(
+        "coalesced acknowledgement without a term extends a lease",
+        one(
+            "raft.core:RaftCore.step",
+            "if msg.term < s.term:",
+            "if msg.term < s.term and not isinstance(msg, AppendReply):",
+        ),
+        story="tests.unit.raft.test_raft_lease:test_lease_is_not_extended_by_an_acknowledgement_of_another_term",
+    ),
+    Planted(
+        "restarted voter votes at once",
+        one("raft.election:_why_not", "s.ticks < s.withhold_until", "False"),
+        story="restarted_voter_withholds_its_vote",
+    ),
+    Planted(
+        "lease counts from the echo", one("raft.lease:holds", "confirmed_round(s)", "s.round"), tuned=LEASES, within=60
+    ),
+    Planted(
+        "lease before the term's first commit",
+        one("raft.lease:holds", "s.commit_index < s.term_start or ", ""),
+        tuned=LEASES,
+        within=60,
+    ),
+    Planted(
+        "learners extend a lease",
+        one("raft.lease:confirmed_round", "reached(s.voters, rounds)", "reached(sorted(rounds), rounds)"),
+        story="tests.unit.raft.test_raft_lease:test_lease_is_not_extended_by_learners",
+    ),
+    Planted(
+        "live leader is deposed",
+        one("raft.election:_why_not", "s.role is Role.LEADER or s.heard < s.options.election_ticks_min", "False"),
+        story="live_leader_is_not_deposed",
+    ),
+    # Membership.
+    Planted(
+        "two changes at once",
+        one("raft.membership:propose_config", "if s.pending_config is not None:", "if False:"),
+        story="one_change_at_a_time",
+    ),
+    Planted(
+        "truncated config stays in force",
+        one("raft.following:_take", "roll_back_configs(s, index - 1)", "pass"),
+        story="pending_config_rolls_back",
+    ),
+    Planted(
+        "removed voter still counts",
+        one("raft.roles:config_in_force", "s.active_config.voters", "s.configs[0].voters"),
+        story="tests.unit.raft.test_raft_membership_rules:test_removed_voter_counts_no_more_from_the_entry_on",
+    ),
+    # Whole replicas.
+    Planted(
+        "CRC not checked",
+        (
+            ("wal.format:decode_entry", '!= value["identity_crc"]', "== -1"),
+            ("wal.format:decode_entry", "!= entry.payload_crc", "== -1"),
+        ),
+        "host",
+        tuned=PROMISES | {"padding": 2_000},
+    ),
+    # Tablets, copies, the ledger.
+    Planted(
+        "superblock takes the live ledger",
+        one("tablet.maintenance:Maintenance.flush", "frozen.ledger.to_avro()", "tablet._ledger.to_avro()"),
+        "tablet",
+        tuned=FLUSHES,
+    ),
+    Planted(
+        "replay starts before the flush index",
+        (
+            ("tablet.maintenance:Maintenance.flush", "flush_opid=frozen.opid", "flush_opid=superblock.flush_opid"),
+            ("tablet.maintenance:Maintenance.flush", "ledger=frozen.ledger.to_avro()", "ledger=superblock.ledger"),
+        ),
+        "tablet",
+        tuned=FLUSHES,
+    ),
+    Planted(
+        "a copy mixes two superblocks",
+        one("copy.follower:FollowerCopy._copy", "last_logged=None", "last_logged=None, ledger=copying.ledger"),
+        "tablet",
+        tuned=COPIES,
+    ),
+    Planted(
+        "`after` not checked",
+        one("tablet.ledger:Ledger.admit_source", "meta.after is not None and meta.after > state.last_offset", "False"),
+        "tablet",
+        story="tests.unit.tablet.test_tablet_ledger:test_ledger_batch_above_a_hole_is_refused_whole",
+    ),
+    Planted(
+        "row errors forgotten",
+        one("tablet.tablet:Tablet._apply_rows", "state.errors.of(rows.offsets[:replayed])", "[]"),
+        "tablet",
+    ),
+    Planted(
+        "replayed rows applied again",
+        one(
+            "tablet.tablet:Tablet._apply_rows",
+            'int(np.searchsorted(rows.offsets, state.last_offset, side="right"))',
+            "0",
+        ),
+        "tablet",
+    ),
+    Planted(
+        "tombstone forgets its last OpId",
+        one("copy.deletion:as_tombstone", "last_logged=last_opid", "last_logged=ZERO_OPID"),
+        "tablet",
+        story="tests.unit.copy.test_copy_promises:test_deletion_keeps_term_vote_and_last_opid_over_restarts",
+    ),
+)
+
+
+def _function(target: str) -> Any:
+    module, _, path = target.partition(":")
+    found: Any = importlib.import_module(f"nyala.replica.{module}")
+    for name in path.split("."):
+        found = inspect.getattr_static(found, name)
+    return found.__func__ if isinstance(found, staticmethod | classmethod) else found
+
+
+@contextmanager
+def swapped(target: str, old: str, new: str) -> Iterator[None]:
+    """The function's code with `old` replaced; a test build of one line. AssertionError if the code has moved on."""
+    function = _function(target)
+    source = _SOURCES.get(target) or textwrap.dedent(inspect.getsource(function))
+    assert source.count(old) == 1, f"{target} has {source.count(old)} times {old!r}: the planted bug is stale"
+    changed = source.replace(old, new)
+    space: dict[str, Any] = {}
+    exec(compile(changed, f"<planted in {target}>", "exec"), function.__globals__, space)
+    made = next(iter(space.values()))
+    made = made.__func__ if isinstance(made, staticmethod | classmethod) else made
+    _SOURCES[target], right = changed, function.__code__
+    function.__code__ = made.__code__
+    try:
+        yield
+    finally:
+        function.__code__, _SOURCES[target] = right, source
+
+
+_SOURCES: dict[str, str] = {}
+"""Source of each function as it stands now: several swaps in one function add up."""
+
+
+def caught(bug: Planted, *, seeds: int, tuned: dict[str, Any] | None = None) -> tuple[int, str] | None:
+    """(seeds needed, what was said), or None if none of the first `seeds` complains."""
+    with ExitStack() as swaps:
+        for swap in bug.swaps:
+            swaps.enter_context(swapped(*swap))
+        if bug.story and tuned is not None:
+            said = told(bug.story)
+            return (1, said) if said else None
+        for seed in range(seeds):
+            outcome = run(bug.simulator, seed, **(tuned or {}))
+            if outcome.failure:
+                return seed + 1, outcome.failure
+    return None
+
+
+def told(story: str) -> str:
+    """What is wrong when the story is told; empty if it ends as it should."""
+    module, _, function = story.partition(":")
+    try:
+        if function:
+            getattr(importlib.import_module(module), function)()
+        else:
+            text = (SCRIPTS / f"{story}.txt").read_text()
+            assert run_script(text) == text, "the script prints something else"
+    except Exception as error:  # noqa: BLE001 - however it ends, it does not end well
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def scenario(bug: Planted) -> str:
+    """How the scenario reads in the table."""
+    if bug.story:
+        return bug.story.rpartition(":")[2]
+    tuned = ", ".join(f"{name}={value}" for name, value in (bug.tuned or {}).items() if value != "")
+    return f"{bug.simulator}:0-{bug.within - 1}" + (f" with {tuned}" if tuned else "")
+
+
+def main() -> int:
+    """Exit status 1 if a bug is not caught."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--plain", action="store_true", help="search without tuning, up to the stated bound")
+    parser.add_argument("--only", default="", help="only bugs whose name contains this")
+    options = parser.parse_args()
+    console = Console(width=200 if not sys.stdout.isatty() else None)
+    table = Table("planted bug", "scenario", "caught after", "CPU s", "by", title="planted bugs", title_justify="left")
+    missed = 0
+    for bug in (b for b in PLANTED if options.only in b.name and (b.plain or not options.plain)):
+        begun = time.process_time()
+        seeds, tuned = (bug.plain, None) if options.plain else (bug.within, bug.tuned or {})
+        found = caught(bug, seeds=seeds, tuned=tuned)
+        missed += found is None
+        where = f"{bug.simulator}, plain, at most {bug.plain}" if options.plain else scenario(bug)
+        said = found[1].splitlines()[0][:70] if found else ""
+        count = str(found[0]) if found else "not caught"
+        table.add_row(bug.name, escape(where), count, f"{time.process_time() - begun:.1f}", escape(said))
+    console.print(table)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
