@@ -7,11 +7,12 @@ from collections.abc import Callable, Coroutine
 
 import pytest
 
-from nyala.replica.base import Code, DataState, OpId
+from nyala.replica.base import Code, DataState, OpId, next_generation
 from nyala.replica.cmeta import ConsensusMeta
 from nyala.replica.copy import FollowerCopy, delete_replica
-from nyala.replica.raft import Message, VoteReply, VoteRequest
+from nyala.replica.raft import AppendEntries, Message, VoteReply, VoteRequest
 from nyala.replica.server.manager import TabletManager
+from nyala.replica.server.tombstone import answer_without_replica
 from nyala.replica.tablet import Superblock
 from tests.harness.copies import CONFIG, SOURCE_UUID, TABLET, TARGET_UUID, RestingReplica, Source, new_disk, superblock
 from tests.harness.managers import new_manager
@@ -106,3 +107,27 @@ def test_voter_that_died_in_its_copy_still_votes_by_what_it_kept(step: int) -> N
     kept = ConsensusMeta.load(disk, TABLET)
     assert (kept.term, kept.voted_for) == (9, SOURCE_UUID)
     replica.close()
+
+
+def test_tombstone_of_a_recovered_group_tells_a_lost_member_nothing() -> None:
+    """CC-46. Goal: whoever was given up does not learn the new term from a tombstone either. Method: a tombstone that
+    took part in the second generation; an append and a vote request of the first one, then one of the second, whose
+    answer comes first."""
+    disk = new_disk()
+    term = next_generation(5)
+    ConsensusMeta.create(disk, TABLET, TARGET_UUID, CONFIG.with_opid(OpId(1, 1)), term)
+    disk.mkdir(f"wals/{TABLET}")
+    superblock().save(disk)
+    delete_replica(disk, superblock(), OpId(term, 90), stop=lambda: None)
+
+    async def use(manager: TabletManager, ask: Ask) -> None:
+        answers: list[Message] = []
+        manager.reply = lambda _tablet_id, message: answers.append(message)  # type: ignore[method-assign]
+        lost = {"to_uuid": TARGET_UUID, "from_uuid": SOURCE_UUID, "term": 900}
+        for message in (AppendEntries(prev=OpId(5, 90), **lost), VoteRequest(last=OpId(5, 95), **lost)):  # type: ignore[arg-type]
+            answer_without_replica(manager, manager.tablets[TABLET], TABLET, message)
+        append = AppendEntries(to_uuid=TARGET_UUID, from_uuid=SOURCE_UUID, term=term + 1, prev=OpId(term, 91))
+        answer_without_replica(manager, manager.tablets[TABLET], TABLET, append)
+        assert [a.term for a in answers] == [term + 1]
+
+    with_server(disk, use)
