@@ -41,8 +41,8 @@ class Links:
         self._links: dict[str, _Link] = {}
 
     def watch(self, uuids: Iterable[str]) -> None:
-        """These from now on, and no others."""
-        self._links = {uuid: self._links.get(uuid) or _Link(self._now) for uuid in sorted(uuids)}
+        """These from now on, and no others. One that is new is told as up: it may have been lost when last watched."""
+        self._links = {uuid: self._links.get(uuid) or _Link(self._now, told=False) for uuid in sorted(uuids)}
 
     @property
     def watched(self) -> list[str]:

@@ -25,10 +25,12 @@ def test_link_is_lost_after_the_silence_and_found_with_the_next_word() -> None:
 
 
 def test_link_to_another_process_is_news_without_any_silence() -> None:
-    """CN-28: a server that restarted in no time forgot whom it led. Method: the same server, another process; what it
-    says of itself first is no news."""
+    """CN-28: a server that restarted in no time forgot whom it led. Method: the same server, another process; the same
+    process again is no news."""
     links = Links(3)
     links.watch(["b"])
+    links.heard("b", 7)
+    assert links.tick() == [LinkChange("b", True)]
     links.heard("b", 7)
     assert links.tick() == []
     links.heard("b", 8)
@@ -38,13 +40,16 @@ def test_link_to_another_process_is_news_without_any_silence() -> None:
 
 
 def test_links_forget_servers_that_are_not_watched_any_more() -> None:
-    """Goal: bounded memory, no news of strangers. Method: watch another one; one that comes anew has its full time."""
+    """CN-28: bounded memory, no news of strangers, nobody stays lost after a watch has ended. Method: one is lost, and
+    not watched any more; when it is again it is told as up, and has its full time."""
     links = Links(2)
     links.heard("x", 1)
     links.watch(["b"])
     for _ in range(5):
         links.tick()
     assert links.lost == ["b"]
-    links.watch(["c"])
-    assert (links.lost, links.watched) == ([], ["c"])
-    assert links.tick() == []
+    links.watch([])
+    assert (links.lost, links.watched, links.tick()) == ([], [], [])
+    links.watch(["b"])
+    assert links.tick() == [LinkChange("b", True)]
+    assert links.tick() == [LinkChange("b", False, 2)]

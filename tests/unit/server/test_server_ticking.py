@@ -92,7 +92,7 @@ def test_loss_of_a_server_spreads_the_elections_of_its_tablets(monkeypatch: pyte
             for tablet_id in tablets:
                 if not manager.tablets[tablet_id].replica.resting:  # type: ignore[union-attr]
                     manager.deliver(tablet_id, plea)
-            return ticker.awake == 0
+            return ticker.awake == 0 and len(pulses) >= 4  # the watch of the others has begun
 
         await ticked_until(manager, all_rest)
         assert all(set(p) == set(OTHERS) for p in pulses[-3:])
