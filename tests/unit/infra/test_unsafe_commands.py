@@ -45,9 +45,9 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
     close_disks()
 
 
-def directory(root: Path, name: str, terms: tuple[int, ...] = (1, 1, 2)) -> Path:
-    """A stopped server's directory with a replica of three voters."""
-    made, disk = RealDisk(root / name), stopped_server(name, terms)
+def directory(root: Path, name: str, terms: tuple[int, ...] = (1, 1, 2), voters: str = "abc") -> Path:
+    """A stopped server's directory with a replica of these voters."""
+    made, disk = RealDisk(root / name), stopped_server(name, terms, voters)
     format_directory(made, SystemClock(), uuid=UUIDS[name])
     for folder in FOLDERS:
         made.mkdir(folder)
@@ -127,3 +127,22 @@ def test_rewrite_and_set_term_by_hand_show_before_and_after_and_keep_an_undo(tmp
         status, text = run("cmeta", "rewrite", root, TABLET, *peers, "--yes")
         assert status == 0 and ("nothing was changed" in text) is again, text
     assert meta().committed_config.voters == (UUIDS["a"],) and generation_of(meta().term) == 1
+
+
+def test_recovery_by_hand_copies_to_named_directories_and_needs_their_address(tmp_path: Path, run: Run) -> None:
+    """CC-42. Goal: more than one member from the start, where it can be. Method: two of five left; the lagging one is
+    copied to, its address known from the config; a new server that no config and no master knows is refused."""
+    root, lagging = directory(tmp_path, "a", voters="abcde"), directory(tmp_path, "b", (1, 1, 1, 1), "abcde")
+    blank = RealDisk(tmp_path / "f")
+    format_directory(blank, SystemClock(), uuid=UUIDS["f"])
+    recover = ("unsafe", "recover", "--root", root, "--no-masters", "--all")
+    status, text = run(*recover, "--copy-to", tmp_path / "f")
+    assert status == 1 and "nobody knows this server's address" in text, text
+    plan = json.loads(run(*recover, "--copy-to", lagging, "--json")[1])
+    assert [m["addresses"] for m in plan["tablets"][0]["members"]] == [["host-a:7050"], ["host-b:7050"]]
+    status, text = run(*recover, "--copy-to", lagging, f"--yes-i-lose-data={plan['fingerprint']}")
+    assert status == 0 and f"copying from {UUIDS['a']} to {UUIDS['b']}" in text, text
+    ends = [ConsensusMeta.load(RealDisk(d), TABLET) for d in (root, lagging)]
+    assert ends[0].committed_config == ends[1].committed_config and ends[0].term == ends[1].term
+    assert ends[0].committed_config.voters == (UUIDS["a"], UUIDS["b"])
+    assert [p.name for p in (lagging / "quarantine").iterdir()] == [f"{TABLET}-000001"]
