@@ -121,7 +121,7 @@ def test_read_sees_a_lease_that_counts_ticks_instead_of_time(monkeypatch: pytest
 def test_liveness_sees_a_leader_without_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: the liveness phase demands progress. Method: a leader sends no heartbeats, so no lost append is found."""
 
-    def silent(*_: Any) -> None:
+    def silent(*_: Any, **__: Any) -> None:
         return None
 
     monkeypatch.setattr(replication, "send_heartbeat", silent)
