@@ -179,7 +179,9 @@ def test_campaign_by_hand_waits_as_long_as_a_vote_does() -> None:
 def test_lease_ends_before_any_voter_may_vote(least: int) -> None:
     """Goal: the stated drift bound holds with the worst phases. Method: the voter hears the round as it is stamped; its
     clock is the fastest allowed, two ticks come at once, and the read is at the very end of the leader's last tick."""
-    options = RaftOptions(heartbeat_ticks=1, election_ticks_min=least, election_ticks_max=least + 1)
+    options = RaftOptions(
+        heartbeat_ticks=1, election_ticks_min=least, election_ticks_max=least + 1, config_abort_ticks=2000
+    )
     fastest = 1 + CLOCK_DRIFT_PERCENT / 100
     first_vote = (least - 2) / fastest
     assert options.lease_ticks <= first_vote
