@@ -27,6 +27,7 @@ REPLICAS = 3
 START_WAIT_S = 60.0
 TOOL_WAIT_S = 900.0
 HEALTHY_WAIT_S = 120.0
+FAILOVER_RUNS_MAX = 4
 COMMON = [
     "--unlock_experimental_flags", "--unlock_unsafe_flags", "--rpc_authentication=disabled",
     "--rpc_encryption=disabled", "--time_source=system_unsync", "--log_force_fsync_all=true", "--superuser_acl=*",
@@ -67,6 +68,7 @@ class KuduCluster:
     folder: Path
     servers: int = 3
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    _trickles: int = 0
 
     @property
     def master(self) -> str:
@@ -275,27 +277,34 @@ class KuduCluster:
         download = max(stamps) - min(stamps) if len(stamps) > 1 else moved
         return {"bytes": copied, "download_s": download, "move_s": moved}
 
-    def failover(self, table: str, writes: int, number: int) -> float:
-        """Seconds that `writes` one-row writes take longer when the leader of a tablet is killed -9 half-way."""
-        calm = self._trickle(table, writes, 2 * number)
-        calm_s = _seconds_printed(_output(calm))
-        leader = next(n for replicas in self.tablets(table).values() for leads, n in replicas if leads)
-        writer = self._trickle(table, writes, 2 * number + 1)
-        try:
-            time.sleep(calm_s / 2)
-            self.kill_server(leader)
-            disturbed_s = _seconds_printed(_output(writer))
-        finally:
-            writer.kill()
-            writer.wait()
-        self.start_server(leader)
-        self.wait_healthy()
-        return disturbed_s - calm_s
+    def failover(self, table: str, writes: int) -> tuple[float, int]:
+        """(seconds that `writes` one-row writes take longer when a tablet's leader is killed -9 half-way, failures).
 
-    def _trickle(self, table: str, writes: int, run: int) -> subprocess.Popen[str]:
+        A failure is a run that the tool gave up because of the kill: it then prints no time, and another run is made.
+        """
+        for failures in range(FAILOVER_RUNS_MAX):
+            calm_s = _seconds_printed(_output(self._trickle(table, writes)))
+            leader = next(n for replicas in self.tablets(table).values() for leads, n in replicas if leads)
+            writer = self._trickle(table, writes)
+            try:
+                time.sleep(calm_s / 2)
+                self.kill_server(leader)
+                text = _output(writer)
+            finally:
+                writer.kill()
+                writer.wait()
+            self.start_server(leader)
+            self.wait_healthy()
+            if not writer.returncode:
+                return _seconds_printed(text) - calm_s, failures
+        raise RuntimeError(f"kudu perf loadgen gave up in each of {FAILOVER_RUNS_MAX} runs: {text[-200:]}")
+
+    def _trickle(self, table: str, writes: int) -> subprocess.Popen[str]:
+        self._trickles += 1  # each run inserts keys of its own
         return self.start_cli(
             "perf", "loadgen", self.master, f"--table_name={table}", "--num_threads=1", "--flush_per_n_rows=1",
-            f"--num_rows_per_thread={writes}", f"--seq_start={run * writes}", "--string_len=32", "--run_scan=false",
+            f"--num_rows_per_thread={writes}", f"--seq_start={self._trickles * writes}", "--string_len=32",
+            "--run_scan=false",
         )  # fmt: skip
 
 
