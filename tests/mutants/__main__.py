@@ -43,7 +43,12 @@ def copy_project(folder: Path) -> dict[str, str]:
         (package / source.name).symlink_to(source)
     for top in TOPS[:-1]:
         (package / top).symlink_to(folder / top)
-    return {**os.environ, "PYTHONPATH": f"{folder / 'shim'}{os.pathsep}{folder}", "PYTHONDONTWRITEBYTECODE": "1"}
+    return {
+        "NYALA_CACHE": str(ROOT / ".cache"),  # jars; without them a test of the whole road would fail for that
+        **os.environ,
+        "PYTHONPATH": f"{folder / 'shim'}{os.pathsep}{folder}",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
 
 
 def run(patch: Path) -> str | None:
