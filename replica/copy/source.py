@@ -8,7 +8,7 @@ copy and everything after it in place [kudu raft-tablet-copy, "Follower Tablet C
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -18,7 +18,7 @@ import google_crc32c
 from nyala.replica.base import Clock, Code, Disk, DiskFile, Refused, limits, new_uuid
 from nyala.replica.cmeta import ConsensusMeta
 from nyala.replica.tablet import Superblock, data_trouble
-from nyala.replica.wal import Log
+from nyala.replica.wal import Log, SegmentInfo
 
 from .blocks import base_name, superblock_bytes
 from .deletion import wal_folder
@@ -103,7 +103,7 @@ def capture_session(
             for block in superblock.blocks
             for path, length, crc in block.files
         ]
-        retained = [s for s in pin.segments if s.last_index > below and s.last_index >= s.first_index]
+        retained = _retained(pin.segments, below)
         for segment in retained:
             path = file_path(tablet_id, FileKind.WAL_SEGMENT, segment.name)
             file = disk.open(path)
@@ -127,6 +127,15 @@ def capture_session(
     return CopySourceSession(
         disk=disk, tablet_id=tablet_id, requestor_uuid=requestor_uuid, manifest=manifest, anchor=anchor, hold=hold
     )
+
+
+def _retained(segments: Sequence[SegmentInfo], below: int) -> Sequence[SegmentInfo]:
+    """From the first segment with an entry above `below` to the last with any: a log may lack none in between.
+
+    One in between can be empty, or hold only entries that were overwritten later.
+    """
+    wanted = [pos for pos, s in enumerate(segments) if s.last_index > below and s.last_index >= s.first_index]
+    return segments[wanted[0] : wanted[-1] + 1] if wanted else ()
 
 
 class CopySourceSession:
