@@ -47,10 +47,13 @@ class PendingEntries:
         entry.done(result if entry.opid == opid else _replaced(entry.opid))
 
     def finish_below(self, opid: OpId, result: object, aborted: OpId | None) -> None:
-        """What waits below `opid` is committed with it, and counts as `result`; but `aborted` was taken back by it."""
+        """What waits below `opid` is committed with it, and counts as `result`; but `aborted` was taken back by it.
+
+        That is CAS_FAILED, for another config is committed now: clients do not repeat it, masters decide anew.
+        """
         for index in sorted(i for i in self._by_index if i < opid.index):
             taken_back = Refused(
-                Code.TIMED_OUT, "not committed in time, and taken back", opid=self._by_index[index].opid
+                Code.CAS_FAILED, "not committed in time, and taken back", opid=self._by_index[index].opid
             )
             entry = self._by_index.pop(index)
             self.bytes -= entry.size_bytes

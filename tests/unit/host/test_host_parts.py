@@ -85,7 +85,7 @@ def test_waiting_change_that_was_taken_back_hears_so_and_others_below_hear_what_
         pending.add(OpId(1, index), 10, done)
     pending.finish_below(OpId(1, 7), config(7, "a"), OpId(1, 6))
     assert early.all == [config(7, "a")] and later.all == []
-    assert isinstance(aborted.one, Refused) and aborted.one.code is Code.TIMED_OUT
+    assert isinstance(aborted.one, Refused) and aborted.one.code is Code.CAS_FAILED
     assert aborted.one.applied is Applied.NOT_APPLIED and "taken back" in str(aborted.one)
     assert (len(pending), pending.bytes) == (1, 10)
 
