@@ -128,14 +128,23 @@ class TabletNode(SimNode):
         if not self.exists():
             super().receive_absent(message)
             return
-        if not self.up or self.cmeta is None:
+        if not self.up:
             return
         block = Superblock.load(self.disk, TABLET)
         last, cmeta = block.last_logged or ZERO_OPID, self.cmeta
         reply: Any = absent_reply(
-            message, uuid=self.uuid, data_state=block.data_state, kept_term=cmeta.term, last_logged=last
+            message,
+            uuid=self.uuid,
+            data_state=block.data_state,
+            kept_term=cmeta.term if cmeta is not None else 0,
+            last_logged=last,
         )
-        if reply is None and isinstance(message, VoteRequest) and block.data_state is DataState.DELETED:
+        if (
+            reply is None
+            and cmeta is not None
+            and isinstance(message, VoteRequest)
+            and block.data_state is DataState.DELETED
+        ):
             owes = self.world.now_us - self.silent_since_us < self.cluster.raft_options.election_ticks_min * TICK_US
             reply = vote_reply(message, uuid=self.uuid, cmeta=cmeta, last=last, owes_lease=owes)
             self.cluster.marks["tombstone voted"] += reply.granted
