@@ -6,8 +6,10 @@ It keeps two versions of everything: what a running process sees, and what the p
 from __future__ import annotations
 
 import fnmatch
+import shutil
 import tempfile
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -190,7 +192,7 @@ class SimDisk:
         self._pending: list[tuple[str, _Inode | None]] = []
         self._armed: dict[str, int] = {}
         self._faults: list[_Fault] = []
-        self._scratch: tempfile.TemporaryDirectory[str] | None = None
+        self._scratch: Path | None = None
 
     # What a test does to the disk.
 
@@ -392,8 +394,9 @@ class SimDisk:
     def real_path(self, path: str) -> str:
         """A copy in a scratch folder of the host, made anew on each call."""
         if self._scratch is None:
-            self._scratch = tempfile.TemporaryDirectory(prefix="nyala-sim-", ignore_cleanup_errors=True)
-        target = Path(self._scratch.name) / path
+            self._scratch = Path(tempfile.mkdtemp(prefix="nyala-sim-"))
+            weakref.finalize(self, shutil.rmtree, self._scratch, ignore_errors=True)  # a crashed disk is not closed
+        target = self._scratch / path
         target.parent.mkdir(parents=True, exist_ok=True)
         with self.lock:
             target.write_bytes(self._names[path].current)
@@ -402,7 +405,7 @@ class SimDisk:
     def close(self) -> None:
         """Drop the scratch folder, if there is one."""
         if self._scratch is not None:
-            self._scratch.cleanup()
+            shutil.rmtree(self._scratch, ignore_errors=True)
             self._scratch = None
 
     def crash_point(self, name: str) -> None:

@@ -42,7 +42,9 @@ def test_host_under_random_faults_keeps_every_promise(block: int) -> None:
         marks += cluster.marks
     print(f"block {block}: " + ", ".join(f"{marks[name]} {name}" for name in MARKS))
     if SEEDS >= 200:
-        assert [name for name in MARKS if marks[name] < 2] == [], "an idle simulation proves nothing"
+        # A torn write is rare, for a tenth of the seeds too rare to demand; `python -m tests.sim` demands twenty.
+        seen = [name for name in MARKS if name != "torn write"]
+        assert [name for name in seen if marks[name] < 2] == [], "an idle simulation proves nothing"
 
 
 def test_host_copies_from_leaders_that_are_deposed_meanwhile_lose_nothing() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from nyala.infra.cli.app import main
+from nyala.infra.cli.context import console
 from nyala.replica.base import SystemClock, generation_of
 from nyala.replica.cmeta import ConsensusMeta
 from nyala.replica.disk import FENCE, RealDisk, lock_root
@@ -27,7 +28,7 @@ Run = Callable[..., tuple[int, str]]
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
     """One command in this process: its status, and what it said."""
-    monkeypatch.setenv("COLUMNS", "400")
+    monkeypatch.setattr(console, "width", 400)
     monkeypatch.delenv("NYALA_MASTERS", raising=False)
     before = signal.getsignal(signal.SIGTERM)
 
