@@ -236,6 +236,13 @@ class SimNode:
     def _unexpected(self, error: BaseException) -> None:
         raise AssertionError(f"{self.uuid} had to end its process: {error!r}") from error
 
+    @property
+    def may_abstain(self) -> bool:
+        """Whether its log's damaged end keeps it, or may keep it once it is opened, from voting."""
+        return self.disk.torn > self._torn_before or (
+            self.disk.exists(WAL_FOLDER) and recovery.read_withheld(self.disk, WAL_FOLDER) is not None
+        )
+
     def crash(self, *, power: bool) -> None:
         """kill -9, or the plug: what was not synced may be gone."""
         self.up = False
@@ -245,7 +252,7 @@ class SimNode:
             self.cluster.verify.down(self.uuid)
         self.replica = self.machine = self.log = self.cmeta = None
         if power:
-            self.disk.power_loss(self.world.rng)
+            self.disk.power_loss(self.world.rng, tear=self.cluster.may_tear(self))
         else:
             self.disk.restart()
 
@@ -321,6 +328,14 @@ class SimCluster:
         """The leader of the highest term that has committed an entry of its own term."""
         leaders = [r for r in self.replicas if r.is_leader and r.phase is Phase.RUNNING]
         return max(leaders, key=lambda r: r.term, default=None)
+
+    def may_tear(self, node: SimNode) -> bool:
+        """Whether a power loss may leave torn writes on that disk: on one disk at a time.
+
+        A replica with a damaged end abstains until a leader heals it; with two of three, there is none for ever
+        (replica/raft/DESIGN.md), and no history could be asked to converge.
+        """
+        return not any(other.may_abstain for other in self.nodes.values() if other is not node)
 
     def close(self) -> None:
         """End every process, and let go of what the machine under the simulation gave."""

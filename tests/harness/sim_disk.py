@@ -82,8 +82,11 @@ class _Inode:
         self.persist(self.dirty, len(self.current))
         self.dirty = set()
 
-    def lose_power(self, rng: Rng) -> bool:
-        """Any subset of the unsynced sectors survived, and the old length or the new one. Whether a write was torn."""
+    def lose_power(self, rng: Rng, *, tear: bool) -> bool:
+        """Any subset of the unsynced sectors survived, and the old length or the new one. Whether a write was torn.
+
+        Without `tear`, all of them or none.
+        """
         length = len(self.durable) if rng.random() < 0.5 else len(self.current)
         share, dirty = rng.random(), sorted(self.dirty)
         survivors = {sector for sector in dirty if rng.random() < share}
@@ -91,6 +94,8 @@ class _Inode:
             # All or nothing is the rare case of a write of many sectors.
             survivors = {dirty[rng.randint(0, len(dirty) - 1)]}
         torn = 0 < len(survivors) < len(self.dirty)
+        if torn and not tear:
+            survivors, torn = set(), False
         self.persist(survivors, length)
         self.current = bytearray(self.durable)
         self.dirty = set()
@@ -221,7 +226,7 @@ class SimDisk:
             self.life += 1
             self._armed.clear()
 
-    def power_loss(self, rng: Rng) -> None:
+    def power_loss(self, rng: Rng, *, tear: bool = True) -> None:
         """Unsynced sectors, lengths and names survive or not, as `rng` says; handles are gone."""
         with self.lock:
             self.restart()
@@ -234,7 +239,7 @@ class SimDisk:
             for name in sorted(self._names):
                 if id(self._names[name]) not in seen:
                     seen.add(id(self._names[name]))
-                    self.torn += self._names[name].lose_power(rng)
+                    self.torn += self._names[name].lose_power(rng, tear=tear)
 
     def corrupt(self, path: str, byte_offset: int, xor: int = 1) -> None:
         """Flip bits of one byte at rest."""
