@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -136,7 +136,7 @@ def _plan(
     *,
     despite_majority: bool,
 ) -> tools.RecoveryPlan:
-    found = [e for uuid, r in roots.items() for e in tools.of_directory(r.disk, uuid, str(r.path))]
+    found = [e for uuid, r in roots.items() for e in tools.of_directory(r.disk, uuid, str(r.path), blocks=False)]
     addresses: dict[str, tuple[Address, ...]] = {}
     positions = []
     if connected is not None:
@@ -148,8 +148,7 @@ def _plan(
         positions = connected.list_sources()
         for uuid in sorted(silent.keys() - roots.keys()):
             typer.echo(f"not seen: server {uuid} does not answer, and no --root is its directory", err=True)
-    evidence = tools.by_tablet(found)
-    wanted = {*tablets, *(t for t, items in evidence.items() if any(e.table_name in tables for e in items))}
+    wanted = {*tablets, *(e.tablet_id for e in found if e.table_name in tables)}
     unknown = [t for t in tables if not any(e.table_name == t for e in found)]
     if unknown:
         raise Refused(Code.NOT_FOUND, "no directory holds a tablet of that table", table=", ".join(unknown))
@@ -163,7 +162,27 @@ def _plan(
                 what = "nobody knows this server's address: start it once, so that the masters know it, and stop it"
                 raise Refused(Code.NOT_FOUND, what, server=uuid, root=str(opened.path))
             members.append(tools.Target(uuid=uuid, addresses=where))
-    return tools.make_plan(evidence, wanted, targets=members, positions=positions, despite_majority=despite_majority)
+    return tools.make_plan(
+        _whole_evidence(roots, found, wanted),
+        wanted,
+        targets=members,
+        positions=positions,
+        despite_majority=despite_majority,
+    )
+
+
+def _whole_evidence(
+    roots: Mapping[str, _Root], found: Sequence[tools.ReplicaEvidence], wanted: Collection[str]
+) -> dict[str, list[tools.ReplicaEvidence]]:
+    """Of the wanted tablets only, for every byte of their blocks is read."""
+    running = [e for e in found if e.running]
+    resting = [
+        e
+        for uuid, r in roots.items()
+        if (here := [f.tablet_id for f in found if not f.running and f.server_uuid == uuid and f.tablet_id in wanted])
+        for e in tools.of_directory(r.disk, uuid, str(r.path), here)
+    ]
+    return tools.by_tablet([*resting, *running])
 
 
 def _address_in(found: Sequence[tools.ReplicaEvidence], uuid: str) -> tuple[Address, ...]:

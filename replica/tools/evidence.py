@@ -8,13 +8,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from nyala.replica.base import ZERO_OPID, Corruption, DataState, Disk, EntryKind, OpId, RaftConfig, Refused
+from nyala.replica.base import (
+    ZERO_OPID,
+    Corruption,
+    DataState,
+    Disk,
+    DiskFailure,
+    EntryKind,
+    OpId,
+    RaftConfig,
+    Refused,
+)
 from nyala.replica.client import Client
 from nyala.replica.cmeta import decode_config, path_of, read_cmeta
 from nyala.replica.copy import wal_folder
 from nyala.replica.rows import SourceKey
 from nyala.replica.rpc import config_from_pb, opid_from_pb, pb
-from nyala.replica.tablet import Superblock, source_positions
+from nyala.replica.tablet import Superblock, source_positions, verify_file
 from nyala.replica.wal import glance
 
 
@@ -70,19 +80,24 @@ class ReplicaEvidence:
         return max(self.last, self.withheld)
 
 
-def of_directory(disk: Disk, uuid: str, place: str, tablets: Sequence[str] = ()) -> Iterator[ReplicaEvidence]:
-    """Each replica in the directory of a stopped server, of the named tablets or of all. The caller holds its lock."""
+def of_directory(
+    disk: Disk, uuid: str, place: str, tablets: Sequence[str] = (), *, blocks: bool = True
+) -> Iterator[ReplicaEvidence]:
+    """Each replica in the directory of a stopped server, of the named tablets or of all. The caller holds its lock.
+
+    Every byte of its blocks is read; without `blocks` nobody may build upon what is found.
+    """
     for tablet_id in Superblock.list_tablets(disk):
         if not tablets or tablet_id in tablets:
-            yield _of_tablet(disk, uuid, place, tablet_id)
+            yield _of_tablet(disk, uuid, place, tablet_id, blocks)
 
 
-def _of_tablet(disk: Disk, uuid: str, place: str, tablet_id: str) -> ReplicaEvidence:
+def _of_tablet(disk: Disk, uuid: str, place: str, tablet_id: str, blocks: bool) -> ReplicaEvidence:
     base = ReplicaEvidence(tablet_id=tablet_id, server_uuid=uuid, place=place)
     try:
         superblock = Superblock.load(disk, tablet_id)
         meta = read_cmeta(disk.read(path_of(tablet_id)), path_of(tablet_id))
-    except (Corruption, Refused, FileNotFoundError) as error:
+    except (Corruption, DiskFailure, Refused, FileNotFoundError) as error:
         return _changed(base, data_state=DataState.READY, problem=f"cannot be read: {error}")
     base = _changed(
         base,
@@ -95,13 +110,22 @@ def _of_tablet(disk: Disk, uuid: str, place: str, tablet_id: str) -> ReplicaEvid
     )
     if superblock.data_state is not DataState.READY:
         return _changed(base, last=superblock.last_logged or ZERO_OPID, commit_index=0)
-    missing = [path for block in superblock.blocks for path, _, _ in block.files if not disk.exists(path)]
-    if missing:
-        return _changed(base, last=superblock.flush_opid, problem=f"a block is missing: {missing[0]}")
+    problem = _block_problem(disk, superblock) if blocks else ""
     try:
-        return _with_log(disk, base, superblock)
-    except Corruption as error:
-        return _changed(base, last=superblock.flush_opid, problem=f"its log cannot be read: {error}")
+        return _changed(_with_log(disk, base, superblock), problem=problem)
+    except (Corruption, DiskFailure) as error:
+        return _changed(base, last=superblock.flush_opid, problem=problem or f"its log cannot be read: {error}")
+
+
+def _block_problem(disk: Disk, superblock: Superblock) -> str:
+    """Why a server would not open these blocks; empty if all are as they were written."""
+    for block in superblock.blocks:
+        for path, length_bytes, crc in block.files:
+            try:
+                verify_file(disk, path, length_bytes, crc)
+            except (Corruption, DiskFailure) as error:
+                return f"a block cannot be read: {error}"
+    return ""
 
 
 def _with_log(disk: Disk, base: ReplicaEvidence, superblock: Superblock) -> ReplicaEvidence:

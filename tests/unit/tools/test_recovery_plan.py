@@ -25,7 +25,7 @@ from nyala.replica.tools import (
 )
 from nyala.replica.tools.plan_file import plan_json, plan_of_json
 from tests.harness.copies import TABLET, close_disks
-from tests.harness.lost_majority import UUIDS, config, seen, stopped_server
+from tests.harness.lost_majority import UUIDS, config, plan_for, seen, stopped_server
 from tests.harness.sim_disk import SimDisk
 
 
@@ -98,10 +98,24 @@ def test_evidence_of_a_directory_names_what_tombstones_kept_and_what_cannot_be_r
     assert "cannot be read" in look(damaged).problem and not look(damaged).usable
     blockless = stopped_server("a", flush_at=2)
     blockless.remove(f"data/{blockless.listdir('data')[0]}")
-    assert "a block is missing" in look(blockless).problem
+    assert "a block's file is missing" in look(blockless).problem
     holed = stopped_server("a", (1,) * 40)
     holed.corrupt(f"{wal_folder(TABLET)}/{holed.listdir(wal_folder(TABLET))[0]}", 2500)
     assert "log cannot be read" in look(holed).problem
+
+
+def test_replica_with_a_damaged_block_is_no_survivor_and_no_part_of_a_majority() -> None:
+    """CC-40, CC-41. Goal: nobody goes on from rows that no server would open. Method: the most up-to-date of three has
+    one flipped byte in a block, the laggard is whole: the laggard is built upon, and what only the damaged log has is
+    known to be lost; with the block whole the two are a majority."""
+    ahead, laggard = stopped_server("a", (1, 1, 2, 2), flush_at=2), stopped_server("b", (1, 1, 2), flush_at=2)
+    assert plan_for({"a": ahead, "b": laggard}).left_alone[0].why is Why.MAJORITY
+    for block in Superblock.load(ahead, TABLET).blocks:
+        ahead.corrupt(block.files[0][0], 40)
+    (damaged,) = of_directory(ahead, UUIDS["a"], "/data/a")
+    assert "a block cannot be read" in damaged.problem and not damaged.usable
+    (plan,) = plan_for({"a": ahead, "b": laggard}).tablets
+    assert (plan.survivor, plan.last, plan.known, plan.entries_lost) == (UUIDS["b"], OpId(2, 3), OpId(2, 4), 1)
 
 
 def test_tablet_without_a_survivor_is_refused_with_what_is_left_of_it() -> None:
