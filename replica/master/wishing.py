@@ -9,9 +9,10 @@ from nyala.replica.base import Code, Member, RaftConfig, Refused, new_uuid
 from nyala.replica.policy import Wish, WishKind
 from nyala.replica.rpc import pb
 
+from .catalog import Record
 from .state import MasterState
 from .tables import TABLET, Change
-from .view import WISH, wanted_voters, wish_to_record
+from .view import WISH, wanted_voters, wish_from_record, wish_to_record
 
 WISHES_MAX = 10_000
 ADMIN_DEADLINE_US = 30 * 60 * 1_000_000
@@ -30,11 +31,15 @@ def _config_of(state: MasterState, tablet_id: str) -> RaftConfig:
 def _grant(state: MasterState, tablet_id: str, wish: Wish, *, proposal: bool = False) -> Change:
     other = state.catalog.get(WISH + tablet_id)
     if other is not None:
-        if not proposal and (other["kind"], other["from_uuid"], other["to_uuid"]) == (
-            wish.kind.value,
-            wish.from_uuid,
-            wish.to_uuid,
-        ):
+        if other.get("cancelled") or wish_from_record(other).expired(state.clock.wall_us()):
+            # Never the answer to a new request, even to the same one: nobody will bring it about any more.
+            raise Refused(
+                Code.CHANGE_PENDING,
+                "an earlier change of this tablet was cancelled or is past its deadline, and is being taken back",
+                tablet=tablet_id,
+                kind=other["kind"],
+            )
+        if not proposal and _asks_for(other) == _asks_for(wish_to_record(wish, proposal=False)):
             return {}, [], "", other["wish_id"]  # asked again after a lost answer
         raise Refused(
             Code.CHANGE_PENDING, "another change of this tablet is wanted already", tablet=tablet_id, kind=other["kind"]
@@ -42,6 +47,11 @@ def _grant(state: MasterState, tablet_id: str, wish: Wish, *, proposal: bool = F
     if sum(1 for _ in state.catalog.items(WISH)) >= WISHES_MAX:
         raise Refused(Code.OVERLOADED, "too many wanted changes", max=WISHES_MAX)
     return {WISH + tablet_id: wish_to_record(wish, proposal=proposal)}, [], "", wish.wish_id
+
+
+def _asks_for(record: Record) -> tuple[str, str, str, bool]:
+    """What makes two requests the same one: not who asked, when, or why."""
+    return record["kind"], record["from_uuid"], record["to_uuid"], record["votes"]
 
 
 def _known_server(state: MasterState, uuid: str) -> None:

@@ -237,6 +237,29 @@ def test_cancelled_wish_is_taken_back_unless_the_new_replica_votes() -> None:
     assert m.decided() == ["remove b"]
 
 
+def test_wish_asked_again_is_the_same_one_only_while_it_still_holds_and_asks_for_the_same() -> None:
+    """Goal: TC-79: an answer is never the id of something that nobody will bring about, or of another role. Method: an
+    added voter asked for as a non-voter; the same request after a cancellation and after the deadline; and again, once
+    what was left of it is gone."""
+    m = Masters()
+    first = m.want(wishing.add, S[3])
+    with pytest.raises(Refused, match="wanted already") as refused:
+        m.want(wishing.add, S[3], "NON_VOTER")
+    assert refused.value.code is Code.CHANGE_PENDING
+    assert m.want(wishing.add, S[3]) == first
+    m.box.commit(wishing.cancel(m.state, m.tablet))
+    with pytest.raises(Refused, match="being taken back") as refused:
+        m.want(wishing.add, S[3])
+    assert refused.value.code is Code.CHANGE_PENDING and m.decided() == []
+    m.box.commit(({}, [WISH + m.tablet], "", None))
+    second = m.want(wishing.add, S[3], "NON_VOTER")
+    assert second != first and m.decided() == ["add d"]
+    m.clock.now_us += wishing.ADMIN_DEADLINE_US + 1
+    m.report()
+    with pytest.raises(Refused, match="being taken back"):
+        m.want(wishing.add, S[3], "NON_VOTER")
+
+
 def test_masters_derive_the_same_need_anew_and_never_a_second_add() -> None:
     """Goal: TC-65: no operation is remembered, so a master that dies between its decision and the commit changes
     nothing: the next one derives the same, and what was carried out meanwhile is not wanted again. Method: a wish; a
