@@ -22,13 +22,15 @@ REASON_LENGTH_MAX = 200
 def set_replication(state: MasterState, request: pb.SetReplicationRequest) -> Change:
     """The change that wants `replicas` voters of a table, or of one tablet; its result is that number.
 
-    Refused(INVALID_ARGUMENT) for an even number, one above the maximum, or more than there are servers to hold them.
+    Refused(INVALID_ARGUMENT) for an even number, one above the maximum, or more than there are servers to hold them;
+    to want fewer than now is never refused for lack of servers.
     """
     catalog = state.catalog
     if request.tablet_id:
         record = catalog.get(TABLET + request.tablet_id)
         if record is None or "dropped_us" in record:
             raise Refused(Code.TABLET_NOT_FOUND, "no such tablet", tablet=request.tablet_id)
+        before = wanted_voters(catalog, request.tablet_id)
         key, table = TABLET + request.tablet_id, catalog.get(TABLE + str(record["table_id"])) or {}
         if request.table and table.get("name") != request.table:
             raise Refused(
@@ -39,13 +41,13 @@ def set_replication(state: MasterState, request: pb.SetReplicationRequest) -> Ch
             return ({key: after} if after != record else {}), [], "", int(table["replication_factor"])
     else:
         table_id, record = find_table(catalog, request.table)
-        key = TABLE + table_id
+        key, before = TABLE + table_id, int(record["replication_factor"])
     wanted = request.replicas
     if not 1 <= wanted <= REPLICAS_MAX or wanted % 2 == 0:
         what = "the number of voting replicas is odd: an even one tolerates no fault more"
         raise Refused(Code.INVALID_ARGUMENT, what, got=wanted, max=REPLICAS_MAX)
     useful = [s.uuid for s in state.servers() if s.alive and not s.draining]
-    if wanted > len(useful) and wanted > int(record.get("replication_factor") or 0):
+    if wanted > len(useful) and wanted > before:
         what = "every replica needs a live tablet server that is not being retired"
         raise Refused(Code.INVALID_ARGUMENT, what, wanted=wanted, servers=len(useful))
     if record.get("replication_factor") == wanted:

@@ -260,6 +260,22 @@ def test_wish_asked_again_is_the_same_one_only_while_it_still_holds_and_asks_for
         m.want(wishing.add, S[3], "NON_VOTER")
 
 
+def test_fewer_replicas_are_wanted_of_a_tablet_although_servers_are_missing() -> None:
+    """Goal: TC-82: lowering is what helps when servers are gone. Method: a table of five on two live servers; its
+    tablet, which has no number of its own, is to have three, then seven; the table three."""
+    m = Masters(5)
+    m.set(5)
+    m.clock.now_us += 60_000_000
+    m.servers = S[:2]
+    m.report()
+    for fields in ({"tablet_id": m.tablet}, {}):
+        with pytest.raises(Refused, match="live tablet server"):
+            m.set(7, **fields)
+        assert m.set(3, **fields) == 3 and wanted_voters(m.box.catalog, m.tablet) == 3
+    with pytest.raises(Refused, match="live tablet server"):
+        m.set(5, tablet_id=m.tablet)
+
+
 def test_masters_derive_the_same_need_anew_and_never_a_second_add() -> None:
     """Goal: TC-65: no operation is remembered, so a master that dies between its decision and the commit changes
     nothing: the next one derives the same, and what was carried out meanwhile is not wanted again. Method: a wish; a
