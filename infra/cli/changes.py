@@ -18,6 +18,7 @@ from nyala.replica.client import Client
 from nyala.replica.rpc import config_from_pb, pb
 
 from .context import Json, Masters, client, console, find_server, find_tablet, print_json, size_text
+from .giving_up import give_up
 
 app = typer.Typer(help="change who is a member of a tablet", no_args_is_help=True)
 
@@ -119,31 +120,22 @@ def move(
 def cancel(tablet: Tablet, masters: Masters = "", as_json: Json = False) -> None:
     """Give up what is wanted of a tablet, and a config change that its leader could not commit.
 
-    A replica that does not vote yet, and marks, are taken back. Too late once a move's new replica votes.
+    A replica that does not vote yet, and marks, are taken back. Too late once a move's new replica votes. Each half is
+    tried whatever becomes of the other; exit status 1 if one could not be done.
     """
     with client(masters) as connected:
         table, tablet_id = find_tablet(connected, tablet)
-        aborted = _unless_none(lambda: connected.abort_change(table, tablet_id))
-        wanted = _unless_none(lambda: connected.cancel_change(tablet_id))
-    if not aborted and not wanted:
+        given_up = give_up(lambda: connected.cancel_change(tablet_id), lambda: connected.abort_change(table, tablet_id))
+    if given_up.nothing_there:
         what = "nothing is wanted of this tablet, and no config change is under way"
         raise Refused(Code.NOT_FOUND, what, tablet=tablet_id)
     if as_json:
-        print_json({"tablet_id": tablet_id, "cancelled": wanted, "change_taken_back": aborted})
+        print_json({"tablet_id": tablet_id, **given_up.json()})
     else:
-        taken_back = "; its leader took an uncommitted config change back" if aborted else ""
-        typer.echo(f"cancelled what was wanted of {tablet_id[:8]}{taken_back}")
-
-
-def _unless_none(act: Callable[[], object]) -> bool:
-    """Whether there was something to act on."""
-    try:
-        act()
-    except Refused as error:
-        if error.code is not Code.NOT_FOUND:
-            raise
-        return False
-    return True
+        for line in given_up.lines():
+            typer.echo(f"{tablet_id[:8]}: {line}", err=bool(given_up.left))
+    if given_up.left:
+        raise typer.Exit(1)
 
 
 def set_replication(

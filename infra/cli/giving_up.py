@@ -1,0 +1,68 @@
+"""Giving up a change of membership: what is wanted of a tablet, and what its leader could not commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nyala.replica.base import Code, Refused
+
+
+@dataclass(frozen=True)
+class GivenUp:
+    """What became of the wish and of the uncommitted config change. None: done; NOT_FOUND: there was none."""
+
+    wish: Refused | None
+    change: Refused | None
+
+    @property
+    def left(self) -> list[Refused]:
+        """Why something may still stand."""
+        return [e for e in (self.wish, self.change) if e is not None and e.code is not Code.NOT_FOUND]
+
+    @property
+    def nothing_there(self) -> bool:
+        """Whether there was neither."""
+        return self.wish is not None and self.change is not None and not self.left
+
+    def lines(self) -> list[str]:
+        """For people, a line each."""
+        return [
+            _half(self.wish, "what was wanted is cancelled", "nothing was wanted", "what is wanted stays"),
+            _half(
+                self.change,
+                "its leader took an uncommitted config change back",
+                "no config change was under way",
+                "its leader was not brought to take back a config change, if one is under way",
+            ),
+        ]
+
+    def json(self) -> dict[str, object]:
+        """For a program; the errors are empty unless something may still stand."""
+        wish_error, change_error = ("" if e not in self.left else str(e) for e in (self.wish, self.change))
+        return {
+            "cancelled": self.wish is None,
+            "cancel_error": wish_error,
+            "change_taken_back": self.change is None,
+            "take_back_error": change_error,
+        }
+
+
+def _half(error: Refused | None, done: str, nothing: str, stays: str) -> str:
+    if error is None:
+        return done
+    return nothing if error.code is Code.NOT_FOUND else f"{stays}: {error}"
+
+
+def give_up(cancel_wish: Callable[[], object], take_back: Callable[[], object]) -> GivenUp:
+    """Both halves, the wish first: it needs a master only, and while it stands the masters would begin anew."""
+    wish = _tried(cancel_wish)
+    return GivenUp(wish, _tried(take_back))
+
+
+def _tried(act: Callable[[], object]) -> Refused | None:
+    try:
+        act()
+    except Refused as error:
+        return error
+    return None
