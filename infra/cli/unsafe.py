@@ -268,6 +268,6 @@ def _carry_out(
     except (Refused, Corruption):
         say("not finished: run the same command again once the cause is gone; until then these servers do not start")
         raise
-    names = ", ".join(str(roots[u].path) for u in tools.involved(plan))
+    names = ", ".join(str(roots[u].path) for u in tools.involved(plan) if u in roots)
     say(f"[green]done[/]: {len(plan.tablets)} tablets recovered. Start the servers of {names}, then look with")
     say("  nyala cluster check --checksum")

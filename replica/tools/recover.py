@@ -36,17 +36,26 @@ class Recovery:
     def __init__(
         self, plan: RecoveryPlan, disks: Mapping[str, Disk], *, lower: Lower, say: Say = lambda text: None
     ) -> None:
+        self._disks = {uuid: disks[uuid] for uuid in involved(plan) if uuid in disks}
+        self._mark = f"{UNDO}/recovery-{plan.fingerprint}"
         missing = sorted(set(involved(plan)) - disks.keys())
-        if missing:
+        if missing and not self.only_fences_left:
             what = "the plan changes directories that were not named with --root or --copy-to; nothing was changed"
             raise Refused(Code.INVALID_ARGUMENT, what, servers=", ".join(missing))
         self._plan = plan
-        self._disks = {uuid: disks[uuid] for uuid in involved(plan)}
         self._lower = lower
         self._say = say
 
+    @property
+    def only_fences_left(self) -> bool:
+        """Whether everything was done before: servers whose fences fell may have gone on, so nothing is compared."""
+        return any(disk.exists(self._mark) for disk in self._disks.values())
+
     def run(self) -> None:
         """All steps. Refused or Corruption leaves the fences up: run it again once the cause is gone."""
+        if self.only_fences_left:
+            self.unfence()
+            return
         self.fence()
         self.copy()
         self.rewrite()
@@ -117,12 +126,16 @@ class Recovery:
             self._say(f"source {place} of {lowering.table}: done {lowering.done} -> {lowering.to}")
 
     def unfence(self) -> None:
-        """The servers may start."""
-        for disk in self._disks.values():
-            if disk.exists(FENCE):
-                disk.mkdir(UNDO)
-                disk.rename(FENCE, f"{UNDO}/recovery-{self._plan.fingerprint}")
-                disk.crash_point("recover.unfenced")
+        """The servers may start. Each directory says that all is done before the first fence falls."""
+        fenced = [disk for disk in self._disks.values() if disk.exists(FENCE)]
+        for disk in fenced:
+            disk.mkdir(UNDO)
+            disk.replace(self._mark, disk.read(FENCE))
+            disk.crash_point("recover.marked")
+        for disk in fenced:
+            disk.remove(FENCE)
+            disk.sync_dir("")
+            disk.crash_point("recover.unfenced")
 
 
 def involved(plan: RecoveryPlan) -> list[str]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import pytest
 
-from nyala.replica.base import Code, Refused
+from nyala.replica.base import Code, OpId, Refused
 from nyala.replica.cmeta import ConsensusMeta
 from nyala.replica.copy import wal_folder
 from nyala.replica.disk import FENCE, refuse_fenced
@@ -15,7 +15,7 @@ from nyala.replica.rows import SourceKey
 from nyala.replica.rpc import pb
 from nyala.replica.tools import Recovery, RecoveryPlan, SourceLowering, load_journal, plans_agree
 from nyala.replica.wal import glance
-from tests.harness.copies import TABLET, close_disks
+from tests.harness.copies import TABLET, RestingReplica, close_disks
 from tests.harness.lost_majority import UUIDS, config, is_ready, plan_for, rows_of, stopped_server
 from tests.harness.sim_disk import SimCrash, SimDisk
 
@@ -28,6 +28,7 @@ POINTS = (
     "recover.logged",
     "cmeta.after_flush",
     "recover.rewritten",
+    "recover.marked",
     "recover.unfenced",
 )
 POSITION = pb.SourcePosition(
@@ -66,22 +67,24 @@ class Directories:
     def plan(self) -> RecoveryPlan:
         return plan_for({n: self.disks[n] for n in "ae"}, "ed", positions=[POSITION])
 
-    def recovery(self, plan: RecoveryPlan) -> Recovery:
-        return Recovery(plan, {UUIDS[n]: disk for n, disk in self.disks.items()}, lower=self._lower)
+    def recovery(self, plan: RecoveryPlan, names: Iterable[str] = "ade") -> Recovery:
+        return Recovery(plan, {UUIDS[n]: self.disks[n] for n in names}, lower=self._lower)
 
     def _lower(self, lowering: SourceLowering) -> None:
         self.lowered.append(lowering)
         self.fenced_when_lowered = all(disk.exists(FENCE) for disk in self.disks.values())
 
-    def check_recovered(self, plan: RecoveryPlan) -> None:
-        """All three hold a's rows under one config at one OpId, and may start."""
+    def check_recovered(self, plan: RecoveryPlan, gone_on: Sequence[str] = ()) -> None:
+        """All three hold a's rows under one config at one OpId, and may start; some have `gone_on` by one entry."""
         (tablet,) = plan.tablets
-        for disk in self.disks.values():
+        opid, rows = tablet.config.opid, {1: "v1", 2: "v1", 3: "v2", 4: "v2"}
+        for name, disk in self.disks.items():
             refuse_fenced(disk)
+            more = name in gone_on
             meta = ConsensusMeta.load(disk, TABLET)
-            assert (meta.committed_config, meta.term, meta.voted_for) == (tablet.config, tablet.config.opid.term, None)
-            assert glance(disk, wal_folder(TABLET), TABLET).last == tablet.config.opid
-            assert rows_of(disk) == {1: "v1", 2: "v1", 3: "v2", 4: "v2"}
+            assert (meta.committed_config, meta.term, meta.voted_for) == (tablet.config, opid.term + more, None)
+            assert glance(disk, wal_folder(TABLET), TABLET).last == OpId(opid.term + more, opid.index + more)
+            assert rows_of(disk) == rows | ({9: "later"} if more else {})
 
 
 def test_recovery_brings_all_members_to_the_survivor_and_keeps_what_it_replaced() -> None:
@@ -129,8 +132,9 @@ def test_rewrite_before_every_copy_is_there_is_refused_and_changes_nothing() -> 
 def test_recovery_cut_off_anywhere_keeps_servers_out_and_goes_on(point: str, power: bool) -> None:
     """CC-43, CC-44. Goal: no server starts on half a recovery, and the same command ends it. Method: die at each point
     on each of the three directories where it is passed, by kill or power loss; a directory that was rewritten is fenced
-    unless all were; run the plan that was left behind."""
-    died = 0
+    unless all were; a server that may start does, and appends; run the plan that was left behind. What a server
+    appended stays, and one that went on need not be named again."""
+    died, went_on = 0, []
     for victim in "ade":
         all_of = Directories()
         plan = all_of.plan()
@@ -147,9 +151,27 @@ def test_recovery_cut_off_anywhere_keeps_servers_out_and_goes_on(point: str, pow
                 with pytest.raises(Refused, match="not finished"):
                     refuse_fenced(disk)
         left = plans_agree([p for d in all_of.disks.values() if (p := load_journal(d)) is not None])
-        all_of.recovery(left or plan).run()
-        all_of.check_recovered(plan)
+        gone_on = [n for n, d in all_of.disks.items() if left is not None and not d.exists(FENCE) and _is_forced(d)]
+        went_on += gone_on
+        for name in gone_on:
+            _append(all_of.disks[name])
+        fenced = [n for n, disk in all_of.disks.items() if disk.exists(FENCE)]
+        recovery = all_of.recovery(left or plan, fenced if gone_on else "ade")
+        recovery.run()
+        all_of.check_recovered(plan, gone_on)
+        all_of.recovery(plan).run()
+        all_of.check_recovered(plan, gone_on)
     assert died, "nobody passed this point"
+    assert went_on == (["a", "a", "d"] if point == "recover.unfenced" else [])
+
+
+def _append(disk: SimDisk) -> None:
+    """One row, as the server would write it that leads the recovered group."""
+    meta = ConsensusMeta.load(disk, TABLET)
+    resting = RestingReplica(disk, meta.uuid)
+    resting.write([9], "later", meta.term + 1)
+    resting.cmeta.save_hard_state(meta.term + 1, None)
+    resting.close()
 
 
 def _is_forced(disk: SimDisk) -> bool:
