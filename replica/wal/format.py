@@ -137,7 +137,7 @@ def _raw_header(data: bytes) -> tuple[dict[str, str], bytes, int]:
 
 
 def encode_header(tablet_id: str, segment: int, first_index: int, marker: bytes) -> bytes:
-    """The first bytes of a segment."""
+    """The first bytes of a segment, so many whatever the marker is: a simulated crash tears the same sectors again."""
     metadata = {
         "nyala.version": str(VERSION),
         "nyala.tablet": tablet_id,
@@ -146,7 +146,7 @@ def encode_header(tablet_id: str, segment: int, first_index: int, marker: bytes)
         "nyala.incompatible_features": "",
     }
     whole, _, _ = _raw_header(_container_header(metadata, marker))
-    return _container_header(metadata | {"nyala.header_crc": str(_header_crc(whole, marker))}, marker)
+    return _container_header(metadata | {"nyala.header_crc": f"{_header_crc(whole, marker):010d}"}, marker)
 
 
 def decode_header(data: bytes, name: str) -> Header:

@@ -11,10 +11,11 @@ import pytest
 from nyala.replica.base import DiskFailure, DiskFile, OpId, Refused
 from nyala.replica.wal import Log, Reservation, dump_segment
 from nyala.replica.wal.appender import _gather
-from nyala.replica.wal.format import encode_entry
+from nyala.replica.wal.format import decode_header, encode_entry, encode_header, new_marker
 from tests.harness.sim_disk import SimDisk
 from tests.harness.wal_entries import (
     FOLDER,
+    TABLET,
     Outcomes,
     append_now,
     build,
@@ -298,3 +299,11 @@ def test_failing_disk_under_the_allocator_stops_the_log() -> None:
     outcomes.results += append_now(log, [entry(3)]).results
     assert [type(result).__name__ for result in outcomes.results] == ["OpId", "DiskFailure"]
     assert isinstance(log.failure, DiskFailure)
+
+
+def test_header_is_as_long_and_reads_back_whatever_its_marker_is() -> None:
+    """Goal: a simulated crash tears the same sectors in each run of a seed. Method: 100 random markers; one in four
+    gives a CRC of fewer than ten digits."""
+    datas = [encode_header(TABLET, 7, 42, new_marker()) for _ in range(100)]
+    assert {len(data) for data in datas} == {decode_header(datas[0], "wal-000000007").length_bytes}
+    assert {decode_header(data, "wal-000000007").first_index for data in datas} == {42}
