@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from nyala.replica.base import DiskFile, Entry, OpId
 
-from .format import BAD_AVRO, MARKER_BYTES, Header, decode_entry, decode_long
+from .format import BAD_AVRO, MARKER_BYTES, Header, decode_entry, decode_long, encode_long
 
 _WINDOW_BYTES = 1 << 20
 _SECTOR_BYTES = 512
@@ -143,6 +143,8 @@ def judge(rest: bytes, byte_offset: int, header: Header, last: OpId) -> Damage:
     claim = read_frame(rest)
     content = len(rest.rstrip(b"\0"))
     marker_at = rest.find(header.marker)
+    if claim is not None and _frame_is_torn(rest, byte_offset, claim):
+        return _judge_torn_frame(rest, byte_offset, claim, marker_at, last)
     claimed_end = claim.end + MARKER_BYTES if claim and claim.end + MARKER_BYTES <= len(rest) else None
     if claimed_end is not None and content > claimed_end:
         return Damage(byte_offset, "a block is damaged and more follows", fatal=True)
@@ -162,6 +164,37 @@ def judge(rest: bytes, byte_offset: int, header: Header, last: OpId) -> Damage:
     # The frame's count may be what is damaged: no block holds more entries than bytes.
     highest = max(before.index + min(missing, len(rest)), named.index)
     return Damage(byte_offset, f"the last block is damaged: {problem}", False, kept, OpId(named.term, highest))
+
+
+def _frame_is_torn(rest: bytes, byte_offset: int, claim: Frame) -> bool:
+    """Whether the frame runs into a sector that was never written.
+
+    None of our longs ends in a zero byte: what is read as the size then is the low bits of the true one, and the block
+    does not end where it seems to.
+    """
+    sector = (byte_offset + claim.start - 1) // _SECTOR_BYTES * _SECTOR_BYTES - byte_offset
+    return sector > 0 and not any(rest[sector : sector + _SECTOR_BYTES])
+
+
+def _judge_torn_frame(rest: bytes, byte_offset: int, claim: Frame, marker_at: int, last: OpId) -> Damage:
+    """A block of which the count and the low bits of the size are left; its first entry begins in the lost sector."""
+    if marker_at < 0:
+        return Damage(byte_offset, "the last block is torn", fatal=False)
+    if len(rest.rstrip(b"\0")) > marker_at + MARKER_BYTES or not _may_end_at(rest, byte_offset, marker_at):
+        return Damage(byte_offset, "a block is damaged and more follows", fatal=True)
+    withheld = OpId(last.term, last.index + min(claim.entries, len(rest)))
+    return Damage(byte_offset, "the last block is damaged: its frame is torn", fatal=False, withheld=withheld)
+
+
+def _may_end_at(rest: bytes, byte_offset: int, marker_at: int) -> bool:
+    """Whether what is left of the size fits a block with its marker there; a later block's marker hardly ever fits."""
+    _, after_count = decode_long(rest, 0)
+    known = rest[after_count : _SECTOR_BYTES - byte_offset % _SECTOR_BYTES]
+    for length in range(len(known) + 1, 11):
+        size = encode_long(max(0, marker_at - after_count - length))
+        if len(size) == length and size.startswith(known):
+            return True
+    return False
 
 
 def _salvage(rest: bytes, claim: Frame | None, marker_at: int, header: Header) -> tuple[_Parsed, int, str]:

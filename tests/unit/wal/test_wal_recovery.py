@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 
 import pytest
 
 from nyala.replica.base import Corruption, OpId
 from nyala.replica.wal import Log, dump_segment
-from tests.harness.sim_disk import SimCrash, SimDisk
+from tests.harness.sim_disk import SECTOR_BYTES, SimCrash, SimDisk
 from tests.harness.wal_entries import (
     FOLDER,
     SMALL,
@@ -332,6 +333,75 @@ def test_power_loss_in_an_open_log_never_tears_more_than_the_last_commit() -> No
         shapes.add(f"{len(survivors)} {replay.withheld}")
     assert {"3 None", "5 None"} <= shapes
     assert any(shape.startswith("3 1.") for shape in shapes)
+
+
+def log_that_ends_before_a_sector(gap: int) -> tuple[SimDisk, Log, str]:
+    """An open log of one synced entry; its next block begins `gap` bytes before a sector's bound."""
+    for size in range(2 * SECTOR_BYTES):
+        disk = SimDisk()
+        log, _ = open_log(disk)
+        append_now(log, [entry(1, bytes(size))])
+        if log.segments()[-1].length_bytes % SECTOR_BYTES == SECTOR_BYTES - gap:
+            return disk, log, segment_paths(disk)[-1]
+    raise AssertionError(f"no log ends {gap} bytes before a sector")
+
+
+def tears(before: bytes, after: bytes, patterns_max: int) -> Iterator[tuple[bytes, bool]]:
+    """(the file after a power cut, whether the write's last sector is in it): each set of sectors, or some of many."""
+    starts = [
+        at for at in range(0, len(after), SECTOR_BYTES) if after[at : at + SECTOR_BYTES] != before[at:][:SECTOR_BYTES]
+    ]
+    rng = random.Random(len(starts))
+    every = 1 << len(starts)
+    patterns = range(every) if every <= patterns_max else [rng.randrange(every) for _ in range(patterns_max)]
+    for pattern in patterns:
+        data = bytearray(before)
+        for bit, at in enumerate(starts):
+            if pattern >> bit & 1:
+                data[at : at + SECTOR_BYTES] = after[at : at + SECTOR_BYTES]
+        yield bytes(data), bool(pattern >> len(starts) - 1 & 1)
+
+
+@pytest.mark.parametrize("gap", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("sizes", [[30], [300] * 5, [100] * 70, [9000], [2900] * 3], ids=lambda s: f"{len(s)}x{s[0]}")
+def test_torn_write_that_begins_just_before_a_sector_is_a_torn_tail(gap: int, sizes: list[int]) -> None:
+    """CN-22. Goal: a tear through a block's frame refuses no log, and withholds what may have been acknowledged.
+    Method: the frame's 3 to 5 bytes lie in two sectors; any of the unsynced block's sectors may be lost."""
+    disk, log, path = log_that_ends_before_a_sector(gap)
+    before, start = disk.read(path), log.segments()[-1].length_bytes
+    block = [entry(index, bytes([index]) * size) for index, size in enumerate(sizes, start=2)]
+    disk.arm("wal.after_write_before_sync")
+    with pytest.raises(SimCrash):
+        append_now(log, block)
+    count_bytes = 1 if len(sizes) < 64 else 2
+    after = disk.read(path)
+    for data, ended in tears(before.ljust(len(after), b"\0"), after, 100):
+        opened, replay = Log.open(on_disk(path, data), FOLDER, TABLET, SMALL, threaded=False)
+        survivors = list(replay.entries)
+        opened.close()
+        assert survivors == [entry(1, survivors[0].payload), *block[: len(survivors) - 1]]
+        assert len(survivors) == 1 + len(block) or data != after
+        if len(survivors) <= len(block):
+            assert (replay.withheld is not None) == ended
+            if ended and gap > count_bytes and data.startswith(after[: start + gap]):
+                assert replay.withheld == OpId(1, 1 + len(block))
+
+
+@pytest.mark.parametrize("gap", [2, 3])
+@pytest.mark.parametrize("size", [70, 100, 200, 300, 380, 600, 2000])
+def test_lost_sector_in_a_frame_before_the_end_is_corruption_and_changes_no_file(gap: int, size: int) -> None:
+    """CN-22. Goal: what looks like a torn frame is none if a group commit follows. Method: zero the sector into which
+    the frame of the last block but one runs; the last block is whole, or its begin is in that sector too."""
+    disk, log, path = log_that_ends_before_a_sector(gap)
+    start = log.segments()[-1].length_bytes
+    append_now(log, [entry(2, bytes([2]) * size)])
+    append_now(log, [entry(3, bytes([3]) * 900)])
+    data = bytearray(disk.read(path))
+    data[start + gap : start + gap + SECTOR_BYTES] = bytes(SECTOR_BYTES)
+    damaged = on_disk(path, bytes(data))
+    with pytest.raises(Corruption, match="a block is damaged and more follows"):
+        Log.open(damaged, FOLDER, TABLET, SMALL, threaded=False)
+    assert damaged.read(path) == bytes(data)
 
 
 def test_dump_says_what_is_broken_and_where() -> None:
