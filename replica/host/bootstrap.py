@@ -75,11 +75,14 @@ def _settle(stored: RaftConfig, in_log: list[RaftConfig], flush_opid: OpId) -> t
     """(committed, pending) config.
 
     A config in the log is committed if it is stored as such, if it is flushed, or if another config follows it: a
-    leader proposes a change only when the one before is committed.
+    leader proposes a change only when the one before is committed. The exception is a change that is taken back
+    (D-19): it is followed by the config before it, said again, and neither need be committed.
     """
     newer = [config for config in in_log if config.opid.index > stored.opid.index]
     if not newer:
         return stored, None
     if newer[-1].opid.index <= flush_opid.index:
         return newer[-1], None
-    return (newer[-2] if len(newer) > 1 else stored), newer[-1]
+    chain = [stored, *newer]
+    taken_back = len(newer) > 1 and chain[-3].members == chain[-1].members
+    return chain[-3 if taken_back else -2], chain[-1]

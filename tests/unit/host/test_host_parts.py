@@ -162,6 +162,18 @@ def test_recover_settles_configs_by_what_follows_them() -> None:
     assert found.last_time == 40
 
 
+def test_recover_takes_no_config_for_committed_that_was_taken_back() -> None:
+    """CN-34, TC-81. Goal: a change and the config that takes it back may both be uncommitted (D-19), so what follows
+    proves nothing: entries below it may yet be replaced. Method: a log with both, alone and above another change."""
+    stored, moved, added = config(0, "a", "b"), config(2, "a", "b", "c"), config(4, "a", "b", "c", "d")
+    back = config(5, "a", "b", "c")
+    logged = {c.opid.index: entry(1, c.opid.index, EntryKind.CONFIG, encode_config(c)) for c in (moved, added, back)}
+    found = recovered([entry(1, 1), logged[2], entry(1, 3), logged[4], logged[5]], OpId(0, 0), stored)
+    assert (found.committed_config, found.pending_config) == (moved, back)
+    found = recovered([entry(1, 3), logged[4], logged[5]], OpId(1, 2), moved)
+    assert (found.committed_config, found.pending_config) == (moved, back)
+
+
 def test_recover_keeps_flushed_entries_on_disk_only_and_knows_their_terms() -> None:
     """Goal: memory holds what is to be applied. Method: a log from 5 on, flushed to 7: 5 is the boundary."""
     found = recovered([entry(1, 5), entry(1, 6), entry(2, 7), entry(2, 8)], OpId(2, 7), config(0, "a"))
