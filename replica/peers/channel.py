@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -201,11 +202,11 @@ class PeerChannel:
 
     async def _session(self) -> None:
         """One connection, until it breaks (raises) or the server's address changes (returns)."""
+        loop, linked_at = asyncio.get_running_loop(), math.inf
         link = Link(self._options, self._pump)
         try:
             await open_link(self._target(), self._uuid, self._address, self._dest_uuid, self._options, link)
-            self._link = link
-            self._failures = 0
+            self._link, linked_at = link, loop.time()
             self._error = ""
             self._on_state(self.status())
             link.ended.add_done_callback(self._wake_up)
@@ -215,6 +216,8 @@ class PeerChannel:
                     link.ended.result()
                 await self._sleep_until_woken()
         finally:
+            if loop.time() - linked_at >= self._options.backoff_max_ms / 1000:
+                self._failures = 0  # a link that the other end drops at once was no success
             self._link = None
             link.close()
 

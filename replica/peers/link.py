@@ -88,7 +88,7 @@ async def open_link(
         refusal: Refused | None = error_from_pb(reply.error)
         if refusal is not None:
             raise refusal
-        await asyncio.get_running_loop().create_connection(lambda: link, target.host, reply.port)
+        await asyncio.get_running_loop().create_connection(lambda: link, target.host.strip("[]"), reply.port)
         link.send(reply.ticket)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import socket
 from collections.abc import Callable
 
 from nyala.replica.base import limits
@@ -16,7 +17,7 @@ from .options import PeerOptions
 _log = logging.getLogger("nyala.peers")
 TICKET_BYTES = 16
 _TICKETS_MAX = 1024
-_UNPROVEN_MAX = 1024
+_UNPROVEN_MAX = 256
 
 
 class Listener:
@@ -33,16 +34,20 @@ class Listener:
         self._options = options or PeerOptions()
         self._server: asyncio.Server | None = None
         self._tickets: dict[bytes, str] = {}
-        self._unproven: set[_Incoming] = set()
+        self._unproven: dict[_Incoming, None] = {}
+        """In the order of their coming."""
         self._links: dict[str, _Incoming] = {}
         self.port = 0
         """0 before `start`."""
 
     async def start(self, host: str, port: int = 0) -> None:
-        """Listen; OSError if the port is taken."""
+        """Listen at one address of `host`, for the wildcard `::` at IPv4's too; OSError if the port is taken."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: _Incoming(self), host or None, port)
-        self.port = self._server.sockets[0].getsockname()[1]
+        family, _, _, _, where = (await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM))[0]
+        both = family == socket.AF_INET6 and host == "::" and socket.has_dualstack_ipv6()
+        listening = socket.create_server(where[:2], family=family, dualstack_ipv6=both)
+        self._server = await loop.create_server(lambda: _Incoming(self), sock=listening)
+        self.port = listening.getsockname()[1]
 
     def ticket(self, sender: str) -> bytes:
         """A ticket for one connection of `sender`; the oldest is void when there are too many."""
@@ -68,9 +73,9 @@ class Listener:
     def accepted(self, incoming: _Incoming) -> None:
         """A connection without a ticket yet."""
         if len(self._unproven) >= _UNPROVEN_MAX:
-            incoming.abort()
-            return
-        self._unproven.add(incoming)
+            # The oldest has had time to show its ticket; the newest may be a server of ours.
+            next(iter(self._unproven)).abort()
+        self._unproven[incoming] = None
         loop = asyncio.get_running_loop()
         loop.call_later(self._options.connect_timeout_ms / 1000, self._expire, incoming)
 
@@ -79,7 +84,7 @@ class Listener:
         sender = self._tickets.pop(ticket, None)
         if sender is None:
             return None
-        self._unproven.discard(incoming)
+        self._unproven.pop(incoming, None)
         before, self._links[sender] = self._links.get(sender), incoming
         if before is not None:
             before.abort()
@@ -91,7 +96,7 @@ class Listener:
 
     def gone(self, incoming: _Incoming) -> None:
         """A connection has ended."""
-        self._unproven.discard(incoming)
+        self._unproven.pop(incoming, None)
         if incoming.sender is not None and self._links.get(incoming.sender) is incoming:
             del self._links[incoming.sender]
 

@@ -324,6 +324,51 @@ def test_link_of_the_same_sender_ends_the_one_before() -> None:
     run(body)
 
 
+@pytest.mark.parametrize("listen", ["::1", "::"])
+def test_links_are_opened_over_ipv6_and_to_a_wildcard_of_both(listen: str) -> None:
+    """Goal: any way of writing an address that gRPC takes is good for links. Method: a server at [::1] is asked by that
+    literal, and one at the wildcard [::] by an IPv4 address."""
+
+    async def body() -> None:
+        inbox = Inbox()
+        server = grpc.aio.server(options=list(SERVER_OPTIONS))
+        servicer = PeerServicer("b", inbox.deliver)
+        pb_grpc.add_PeerServiceServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]
+        port = server.add_insecure_port(f"[{listen}]:0")
+        await servicer.listen(f"[{listen}]")
+        await server.start()
+        network = PeerNetwork("a", HERE, QUICK)
+        network.learn("b", [Address("[::1]" if listen == "::1" else "127.0.0.1", port)])
+        network.send([("t1", vote(1))])
+        await inbox.until(lambda: len(inbox.messages) == 1)
+        await network.close()
+        await server.stop(0)
+        await servicer.close()
+
+    run(body)
+
+
+def test_connections_that_show_no_ticket_keep_nobody_out() -> None:
+    """Goal: a server of ours gets through whoever else connects. Method: more idle connections than are kept, then a
+    link."""
+
+    async def body() -> None:
+        inbox = Inbox()
+        async with serving("b", inbox) as address, grpc.aio.insecure_channel(str(address)) as channel:
+            stub = pb_grpc.PeerServiceStub(channel)  # type: ignore[no-untyped-call]
+            port = (await stub.OpenLink(pb.OpenLinkRequest(from_uuid="z", dest_uuid="b"))).port
+            idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(300)]
+            network = PeerNetwork("a", HERE, QUICK)
+            network.learn("b", [address])
+            network.send([("t1", vote(1))])
+            await inbox.until(lambda: len(inbox.messages) == 1)
+            await network.close()
+            for _, writer in idle:
+                writer.close()
+
+    run(body)
+
+
 def pb_batch(item: tuple[str, Message]) -> bytes:
     batch = pb.PeerBatch(from_uuid="a", dest_uuid="b")
     add_message(batch, *item)
