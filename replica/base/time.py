@@ -72,6 +72,11 @@ class HybridClock:
         with self._lock:
             return us_of_hybrid(hybrid_time) - max(self._clock.wall_us(), us_of_hybrid(self._last))
 
+    def ahead_of_wall_us(self, hybrid_time: int = 0) -> int:
+        """Microseconds by which a time, by default the latest one of this clock, is ahead of this server's wall."""
+        with self._lock:
+            return us_of_hybrid(hybrid_time or self._last) - self._clock.wall_us()
+
     def observe(self, hybrid_time: int) -> None:
         """Later times will be above this one. Whoever takes times from others bounds them first: see `ahead_us`."""
         with self._lock:

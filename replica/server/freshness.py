@@ -4,6 +4,8 @@ Judged by data: a replica's safe time is the time of the last entry that it has 
 follower that was restarted, cut off or copied is as old as that entry, however lively it talks to its leader.
 Every write acknowledged longer ago than the staleness is in what a read returns, if no two servers' clocks differ by
 more than `limits.CLOCK_DIFFERENCE_US_MAX`: by any of them, its time is below now - staleness + that difference.
+That needs times which move with the clock: while a server's hybrid time is ahead of its wall by more than the
+difference, only a leader answers, by a barrier.
 """
 
 from __future__ import annotations

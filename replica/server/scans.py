@@ -105,6 +105,8 @@ class Scans:
             raise Refused(Code.LAGGING, "this replica is a witness and holds no data")
         seen = max(request.propagated_time, request.snapshot_time)
         self.observe(request.snapshot_time)
+        if self._hybrid_clock.ahead_of_wall_us() > limits.CLOCK_DIFFERENCE_US_MAX:
+            return await self._fresh_by_barrier(replica, request, timeout_s)
         needed = request.snapshot_time or time_needed(self._hybrid_clock.now(), request.staleness_us, seen)
         try:
             await self._wait_safe(replica, needed, min(timeout_s, self._catch_up_s))
@@ -114,12 +116,27 @@ class Scans:
             raise too_old(self._hybrid_clock.now(), replica.applied_time, request.staleness_us) from error
         return int(request.snapshot_time) or None
 
+    async def _fresh_by_barrier(self, replica: Replica, request: Any, timeout_s: float) -> int | None:
+        """While times stand still, because something pushed them ahead of the wall, data cannot tell its age: the
+        leader alone answers, with all that was acknowledged."""
+        if not replica.is_leader:
+            ahead_s = round(self._hybrid_clock.ahead_of_wall_us() / 1e6, 3)
+            raise Refused(
+                Code.LAGGING, "hybrid time is ahead of this server's wall: the leader must be asked", ahead_s=ahead_s
+            )
+        await when(replica.read_barrier, timeout_s, "the leader's read barrier")
+        if request.snapshot_time:
+            await self._wait_safe(replica, request.snapshot_time, timeout_s)
+        return int(request.snapshot_time) or None
+
     def observe(self, hybrid_time: int) -> None:
         """Let this server's clock run ahead of a time that a caller has seen; INVALID_ARGUMENT for the far future."""
         if hybrid_time <= 0:
             return
-        ahead_us, limit_us = self._hybrid_clock.ahead_us(hybrid_time), limits.CLOCK_AHEAD_OF_CALLERS_US_MAX
-        if ahead_us > limit_us:
+        # By the wall, or again and again a little would become far; what the clock has reached anyway pushes nothing.
+        clock, limit_us = self._hybrid_clock, limits.CLOCK_AHEAD_OF_CALLERS_US_MAX
+        ahead_us = clock.ahead_of_wall_us(hybrid_time)
+        if ahead_us > limit_us and clock.ahead_us(hybrid_time) > limits.CLOCK_DIFFERENCE_US_MAX:
             # A mistake of the caller; taking it over would push the clocks of all servers away for good.
             raise Refused(
                 Code.INVALID_ARGUMENT,

@@ -7,7 +7,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from nyala.replica.base import Applied, Code, Refused, hybrid_from_us, limits, staleness_problem, us_of_hybrid
+from nyala.replica.base import (
+    Applied,
+    Code,
+    HybridClock,
+    Refused,
+    hybrid_from_us,
+    limits,
+    staleness_problem,
+    us_of_hybrid,
+)
 from nyala.replica.rpc import pb
 from nyala.replica.server.freshness import lag_us, time_needed, too_old
 from nyala.replica.server.scans import Scans
@@ -153,3 +162,47 @@ def test_leader_that_lost_its_quorum_is_as_old_as_its_data() -> None:
         reader.close()
 
     run_pair(scenario)
+
+
+def test_times_that_stand_still_ahead_of_the_wall_tell_no_age() -> None:
+    """CN-24: a follower whose hybrid time was pushed ahead refuses, its leader answers by a barrier. Method: both
+    clocks twenty seconds ahead; nothing is cut off, and every entry looks brand-new for as long."""
+
+    async def scenario(pair: Pair) -> None:
+        await pair.put(1)
+        await pair.add_other()
+        await pair.voting()
+        await until(lambda: applied_time(pair.other) == applied_time(pair.leader), "both are level")
+        for server in (pair.leader, pair.other):
+            clock = server.manager.hybrid_clock
+            clock.observe(clock.now() + hybrid_from_us(20 * S))
+        follower, leader = Reader(pair, pair.other), Reader(pair, pair.leader)
+        with pytest.raises(Refused, match="ahead of this server's wall") as caught:
+            await follower.keys(3600 * S)
+        assert caught.value.code is Code.LAGGING
+        assert await leader.keys(3600 * S) == [1]
+        for reader in (follower, leader):
+            reader.close()
+
+    run_pair(scenario)
+
+
+def test_callers_push_a_clock_no_further_by_asking_again() -> None:
+    """Goal: the bound on what callers may push is by the wall. Method: the largest legal push, again and again."""
+
+    class Wall:
+        def wall_us(self) -> int:
+            return 1_700_000_000_000_000
+
+        def monotonic_us(self) -> int:
+            return 0
+
+    clock = HybridClock(Wall())
+    scans = Scans(clock, 1, lambda replica, time: None)  # type: ignore[arg-type, return-value]
+    step = hybrid_from_us(limits.CLOCK_AHEAD_OF_CALLERS_US_MAX - 1)
+    scans.observe(clock.now() + step)
+    with pytest.raises(Refused, match="in the future"):
+        scans.observe(clock.now() + step)
+    scans.observe(clock.now())  # what the clock has reached anyway pushes nothing
+    assert clock.ahead_of_wall_us() <= limits.CLOCK_AHEAD_OF_CALLERS_US_MAX
+    scans.close()
