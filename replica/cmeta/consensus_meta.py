@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass, replace
 
 from nyala.replica.base import Code, Corruption, Disk, RaftConfig, Refused, check
-from nyala.schemas import frame
+from nyala.schemas import NewerFormat, frame
 
 from .config_codec import config_to_avro
 from .view import SCHEMA, read_cmeta
@@ -59,6 +59,10 @@ class ConsensusMeta:
     def _create(cls, disk: Disk, tablet_id: str, uuid: str, content: _Content) -> ConsensusMeta:
         if cls.exists(disk, tablet_id):
             raise Refused(Code.ALREADY_EXISTS, "consensus metadata is never made anew", tablet_id=tablet_id)
+        return cls._begin(disk, tablet_id, uuid, content)
+
+    @classmethod
+    def _begin(cls, disk: Disk, tablet_id: str, uuid: str, content: _Content) -> ConsensusMeta:
         disk.mkdir(FOLDER)
         meta = cls(disk, tablet_id, uuid, content)
         meta._flush(meta._content)
@@ -91,17 +95,28 @@ class ConsensusMeta:
         """Merge the copy source's metadata into the local one, or begin with it where there is none.
 
         `remote` is the source's file as bytes, or its object. Never takes the source's vote. `lost`: this server took
-        part in the group before, so that metadata which are not here were lost, and with them perhaps a vote in any
-        term up to the source's: it abstains from those for good.
+        part in the group before, so that metadata which are not here, or do not read back, were lost, and with them
+        perhaps a vote in any term up to the source's: it abstains from those for good.
         """
-        if cls.exists(disk, tablet_id):
-            meta = cls.load(disk, tablet_id)
+        meta = cls._kept(disk, tablet_id, or_lost=lost)
+        if meta is not None:
             check(meta.uuid == uuid, "consensus metadata belongs to another server", uuid=uuid, found=meta.uuid)
             meta.merge(remote)
             return meta
         source = _content_of(tablet_id, remote)
         floor = source.term if lost else 0
-        return cls._create(disk, tablet_id, uuid, _Content(source.term, None, source.config, floor))
+        return cls._begin(disk, tablet_id, uuid, _Content(source.term, None, source.config, floor))
+
+    @classmethod
+    def _kept(cls, disk: Disk, tablet_id: str, *, or_lost: bool) -> ConsensusMeta | None:
+        if not cls.exists(disk, tablet_id):
+            return None
+        try:
+            return cls.load(disk, tablet_id)
+        except Corruption as error:
+            if not or_lost or isinstance(error.__cause__, NewerFormat):  # not damaged: a later build wrote it
+                raise
+            return None
 
     @property
     def tablet_id(self) -> str:

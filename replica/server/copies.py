@@ -39,6 +39,7 @@ from nyala.replica.tablet import Superblock
 from .channels import Channels
 from .hosted import CopyJob, HostedTablet
 from .manager import TabletManager
+from .opening import load_cmeta
 
 _log = logging.getLogger("nyala.server")
 
@@ -173,7 +174,7 @@ class CopyJobs:
             return
         hosted.superblock = await manager.in_thread(lambda: Superblock.load(manager.disk, tablet_id))
         if hosted.cmeta is None and ConsensusMeta.exists(manager.disk, tablet_id):
-            hosted.cmeta = await manager.in_thread(lambda: ConsensusMeta.load(manager.disk, tablet_id))
+            hosted.cmeta = await manager.in_thread(lambda: load_cmeta(manager.disk, tablet_id))
         if hosted.superblock.data_state is DataState.READY and hosted.replica is None:
             # It was stopped, and then could not be deleted: nothing is lost, it runs again.
             async with hosted.transition:

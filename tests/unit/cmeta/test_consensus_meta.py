@@ -258,6 +258,10 @@ def test_metadata_that_were_lost_are_adopted_with_a_vote_floor() -> None:
     assert (meta.term, meta.voted_for, meta.vote_floor_term) == (5, None, 5)
     assert same(ConsensusMeta.load(disk, "t"), meta) and disk.count("replace", path_of("t")) == 1
     assert ConsensusMeta.adopt(SimDisk(), "t", B, remote.encode()).vote_floor_term == 0
+    disk.corrupt(path_of("t"), 12)
+    with pytest.raises(Corruption):
+        ConsensusMeta.adopt(disk, "t", B, remote.encode())
+    assert ConsensusMeta.adopt(disk, "t", B, remote.encode(), lost=True).vote_floor_term == 5
     kept, own = created(term=4)
     assert ConsensusMeta.adopt(kept, "t", own.uuid, remote.encode(), lost=True).vote_floor_term == 0
 
