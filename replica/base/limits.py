@@ -58,7 +58,9 @@ STALENESS_US_MAX = 366 * 86_400 * 1_000_000
 COPY_CHUNK_BYTES = 1 << 20
 COPY_WINDOW_BYTES = 4 << 20
 """What one file of a copy may have on its way: all files at once stay far below the 64 MB that a session may hold."""
-COPY_FETCH_BYTES = 64 << 20
+COPY_RATE_MIN_BYTES_PER_S = 128 << 10
+"""Below it, a request for COPY_FETCH_BYTES would pass its deadline while all streams of a server share the rate."""
+COPY_FETCH_BYTES = 8 << 20
 """One request for a file's bytes asks for so many at most, so that its deadline is not the file's."""
 COPY_SESSIONS_MAX = 4
 COPY_SESSION_TTL_US = 60 * 1_000_000

@@ -301,10 +301,11 @@ class Carrier:
     def _say_goodbye(self, phase: Phase) -> None:
         """A quiet group does not notice that a replica ended while its server lives on: it is told.
 
-        Any message would do, for it wakes who gets it. A follower that stops is missed soon enough.
+        Any message would do, for it wakes who gets it. A leader's followers may rest one echo before it does; others
+        take the message for nothing. A follower that stops is missed soon enough.
         """
         core = self._core
-        if not core.quiet or (phase is not Phase.FAILED and core.role is not Role.LEADER):
+        if core.role is not Role.LEADER and not (core.quiet and phase is Phase.FAILED):
             return
         others = [member.uuid for member in core.active_config.members if member.uuid != self.uuid]
         news = [AppendReply(to_uuid=o, from_uuid=self.uuid, term=core.term, code=Code.TABLET_FAILED) for o in others]

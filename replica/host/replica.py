@@ -14,6 +14,7 @@ from nyala.replica.base import (
     RaftConfig,
     Refused,
     check,
+    generation_of,
     limits,
 )
 from nyala.replica.cmeta import decode_config, encode_config
@@ -152,7 +153,7 @@ class Replica(Carrier):
             return True
         behind = self._persister.waiting or self._applier.applied_index < self._committed
         waits = len(self._writes) or len(self._changes) or self._reads.waiting or self._transfer.waiting
-        return self._core.quiet and not behind and not waits and not self._pump_scheduled
+        return self._core.quiet and not behind and not waits and not self._pump_scheduled and not self._persister.full
 
     def rest(self) -> bool:
         """Whether the owner may stop ticking, until `on_awake`."""
@@ -392,8 +393,8 @@ class Replica(Carrier):
         self._persister.retry()
 
     def _answer_absent(self, message: Message) -> None:
-        if self.phase is Phase.STOPPED:
-            return
+        if self.phase is Phase.STOPPED or generation_of(message.term) < generation_of(self._cmeta.term):
+            return  # a member that was lost and given up is not even told the term (D-17)
         reply = absent_reply(
             message,
             uuid=self.uuid,

@@ -117,18 +117,20 @@ def disturbs(s: State, m: Message) -> bool:
 def link_lost(s: State, uuid: str, silent_ticks: int, delay_ticks: int) -> None:
     """Nothing came from that server for `silent_ticks`: neither from its replica of this group, then."""
     s.absent.add(uuid)
-    if not s.quiet or (s.role is not Role.LEADER and uuid != s.leader_uuid):
+    follows = s.role is not Role.LEADER and uuid == s.leader_uuid
+    if follows:
+        s.heard = max(s.heard, silent_ticks)  # also if another's vote request woke us before this news did
+    if not s.quiet or not (follows or uuid in s.progress):
         return
     wake(s, f"nothing is heard from {uuid}")
-    if s.role is not Role.LEADER:
-        s.heard = max(s.heard, silent_ticks)
+    if follows:
         s.elapsed = min(silent_ticks, s.options.election_ticks_min) - delay_ticks
 
 
 def link_found(s: State, uuid: str) -> None:
     """That server is heard again, or is another process than before."""
     s.absent.discard(uuid)
-    if s.role is Role.LEADER or uuid == s.leader_uuid:
+    if uuid in s.progress or uuid == s.leader_uuid:
         wake(s, f"{uuid} is back")
 
 

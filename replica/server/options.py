@@ -41,7 +41,7 @@ class ServerOptions:
     copy_streams: int = 4
     """Files downloaded at once by one copy job; each holds a window and a few chunks in memory."""
     copy_rate_bytes_per_s: int = 0
-    """Upper bound of all copies into and out of this server together; 0: none."""
+    """Upper bound of all copies into and out of this server together; 0: none; else at least 128 KiB/s."""
     copy_busy_rate_bytes_per_s: int = 32 << 20
     """The same while clients write to this server's replicas, and until a second after; 0: they do not matter."""
     maintenance_ms: int = 250
@@ -63,5 +63,11 @@ class ServerOptions:
         for name in ("heavy_threads", "scan_threads", "open_threads", "copy_jobs_max", "copy_streams"):
             check(getattr(self, name) > 0, "a pool needs a thread", option=name)
         for name in ("copy_rate_bytes_per_s", "copy_busy_rate_bytes_per_s"):
-            check(getattr(self, name) >= 0, "a rate is not negative", option=name)
+            rate = getattr(self, name)
+            check(
+                rate == 0 or rate >= limits.COPY_RATE_MIN_BYTES_PER_S,
+                "a slower copy never ends",
+                option=name,
+                rate=rate,
+            )
         check(self.memory_soft_bytes > 0, "memory must be bounded", memory_soft_bytes=self.memory_soft_bytes)

@@ -10,7 +10,7 @@ from nyala.replica.base import Disk, Entry, check
 from .format import decode_entry
 from .reader import Survivors, read_entries
 from .records import Replay
-from .recovery import Recovered, read_all, read_withheld
+from .recovery import Recovered, read_all, read_withheld, worse
 
 
 def glance(disk: Disk, folder: str, tablet_id: str) -> Replay:
@@ -19,7 +19,7 @@ def glance(disk: Disk, folder: str, tablet_id: str) -> Replay:
     withheld, kept = read_withheld(disk, folder), []
     if broken is not None:
         info, damage = broken
-        withheld = damage.withheld or withheld
+        withheld = worse(withheld, damage.withheld)
         for data in damage.kept:
             entry, problem = decode_entry(io.BytesIO(data), found.headers[info.number])
             check(not problem, "a kept entry is whole", segment=info.name, problem=problem)
