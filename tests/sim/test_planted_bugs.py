@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import pytest
 
-from tests.sim.planted import PLANTED, PLANTED_MIN, Planted, caught, swapped, told
+from tests.sim.planted import PLANTED, PLANTED_MIN, TOLD, Planted, caught, false_alarm, one, swapped, told
 
 
 @pytest.mark.parametrize("bug", PLANTED, ids=lambda bug: bug.name)
 def test_planted_bug_is_caught(bug: Planted) -> None:
-    """Goal: an oracle that stops watching turns this red. Method: swap the line; the tuned scenario must complain."""
+    """Goal: an oracle that stops watching turns this red, and so does one that always cries, or a bug that merely
+    crashes. Method: swap the line; the tuned scenario must complain as stated; it is silent over the same seeds, or the
+    same story, without the bug."""
+    tuned = bug.tuned or {}
     assert not bug.story or not told(bug.story), "the story is red without the bug"
-    found = caught(bug, seeds=bug.within, tuned=bug.tuned or {})
-    assert found is not None, f"{bug.name}: not caught within {bug.within} seeds"
+    found = caught(bug, seeds=bug.within, tuned=tuned)
+    assert found is not None, f"{bug.name}: nothing like {bug.says!r} within {bug.within} seeds"
+    assert bug.story or not (alarm := false_alarm(bug.simulator, found[0], tuned)), f"red without the bug: {alarm}"
+
+
+def test_planted_line_that_only_crashes_is_not_caught() -> None:
+    """Goal: a NameError proves nothing about the oracles. Method: plant an unknown name, in seeds and a story."""
+    typo = one("raft.quorum:majority", "count // 2 + 1", "no_such_name")
+    assert caught(Planted("typo", typo), seeds=2, tuned={}) is None
+    assert caught(Planted("typo", typo, story="learner_ack_is_not_a_quorum", says=TOLD), seeds=1, tuned={}) is None
 
 
 def test_there_are_as_many_planted_bugs_as_promised() -> None:
