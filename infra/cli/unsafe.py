@@ -52,6 +52,10 @@ def recover(
         bool,
         typer.Option("--no-masters", help="unsafe: do not ask running servers, leave source positions as they are"),
     ] = False,
+    abandon: Annotated[
+        str,
+        typer.Option(metavar="FINGERPRINT", help="give this unfinished recovery up, as long as no config is rewritten"),
+    ] = "",
     despite_majority: Annotated[
         bool, typer.Option("--despite-majority", help="unsafe: also tablets of which a majority is whole")
     ] = False,
@@ -64,6 +68,13 @@ def recover(
     and says what may be lost. Run it once to see the plan and again with its fingerprint; if that is cut off, run the
     same command again. Afterwards start the servers: the masters bring the number of replicas back.
     """
+    if abandon:
+        if yes_i_lose_data:
+            raise typer.BadParameter(
+                "--abandon gives a recovery up, --yes-i-lose-data carries one out: name one of them"
+            )
+        _abandon([*root, *copy_to], abandon, as_json=as_json)
+        return
     if not (tablet or table or every):
         raise typer.BadParameter("say which tablets: --tablet ID, --table NAME or --all")
     with ExitStack() as held:
@@ -91,6 +102,23 @@ def recover(
         print_json({"carried_out": True, "unfinished": False, **tools.plan_json(plan)})
     if failed:
         raise typer.Exit(1)
+
+
+def _abandon(paths: Sequence[Path], fingerprint: str, *, as_json: bool) -> None:
+    with ExitStack() as held:
+        roots = _open_all(held, paths)
+        plan = _unfinished(roots)
+        if plan is None:
+            raise Refused(Code.NOT_FOUND, "no recovery is unfinished in these directories; nothing was changed")
+        if plan.fingerprint != fingerprint:
+            what = "another recovery is unfinished in these directories; nothing was changed"
+            raise Refused(Code.CAS_FAILED, what, given=fingerprint, unfinished=plan.fingerprint)
+        freed = tools.abandon(plan, {uuid: opened.disk for uuid, opened in roots.items()})
+    if as_json:
+        print_json({"abandoned": fingerprint, "servers": freed})
+        return
+    for uuid in freed:
+        console.print(f"{roots[uuid].path} is free again: no config was rewritten, copies stay", highlight=False)
 
 
 def _open_all(held: ExitStack, paths: Sequence[Path]) -> dict[str, _Root]:
@@ -265,8 +293,9 @@ def _carry_out(
     disks = {uuid: opened.disk for uuid, opened in roots.items()}
     try:
         tools.Recovery(plan, disks, lower=lower, say=say).run()
-    except (Refused, Corruption):
-        say("not finished: run the same command again once the cause is gone; until then these servers do not start")
+    except (Refused, Corruption, DiskFailure):
+        say("not finished: run the same command again once the cause is gone; until then these servers do not start.")
+        say(f"If it never will be: the same directories with --abandon={plan.fingerprint}, until a config is rewritten")
         raise
     names = ", ".join(str(roots[u].path) for u in tools.involved(plan) if u in roots)
     say(f"[green]done[/]: {len(plan.tablets)} tablets recovered. Start the servers of {names}, then look with")

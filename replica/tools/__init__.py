@@ -19,7 +19,7 @@ from .fs_check import DirectoryView, check_directory, directory_json, remove_orp
 from .local_replica import connect_source, copy_replica, erase, last_promised, make_tombstone
 from .moves import has_moved, list_copies
 from .plan_file import load_journal, plan_json
-from .recover import Recovery, involved, plans_agree
+from .recover import Recovery, abandon, involved, plans_agree
 from .recovery_plan import (
     LeftAlone,
     RecoveryPlan,
@@ -56,6 +56,7 @@ __all__ = [
     "Wanted",
     "Why",
     "WipePlan",
+    "abandon",
     "as_json",
     "ask_masters",
     "by_tablet",

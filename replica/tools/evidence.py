@@ -63,6 +63,8 @@ class ReplicaEvidence:
     sources: tuple[SourceMark, ...] = ()
     problem: str = ""
     """Why this replica cannot be built upon."""
+    unreadable: bool = False
+    """Its superblock, metadata or log cannot be read: what it promised is not known, and no copy goes over it."""
 
     @property
     def usable(self) -> bool:
@@ -98,7 +100,7 @@ def _of_tablet(disk: Disk, uuid: str, place: str, tablet_id: str, blocks: bool) 
         superblock = Superblock.load(disk, tablet_id)
         meta = read_cmeta(disk.read(path_of(tablet_id)), path_of(tablet_id))
     except (Corruption, DiskFailure, Refused, FileNotFoundError) as error:
-        return _changed(base, data_state=DataState.READY, problem=f"cannot be read: {error}")
+        return _changed(base, data_state=DataState.READY, problem=f"cannot be read: {error}", unreadable=True)
     base = _changed(
         base,
         table_id=superblock.table_id,
@@ -114,7 +116,8 @@ def _of_tablet(disk: Disk, uuid: str, place: str, tablet_id: str, blocks: bool) 
     try:
         return _changed(_with_log(disk, base, superblock), problem=problem)
     except (Corruption, DiskFailure) as error:
-        return _changed(base, last=superblock.flush_opid, problem=problem or f"its log cannot be read: {error}")
+        problem = f"its log cannot be read: {error}"
+        return _changed(base, last=superblock.flush_opid, problem=problem, unreadable=True)
 
 
 def _block_problem(disk: Disk, superblock: Superblock) -> str:

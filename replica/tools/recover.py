@@ -37,7 +37,7 @@ class Recovery:
         self, plan: RecoveryPlan, disks: Mapping[str, Disk], *, lower: Lower, say: Say = lambda text: None
     ) -> None:
         self._disks = {uuid: disks[uuid] for uuid in involved(plan) if uuid in disks}
-        self._mark = f"{UNDO}/recovery-{plan.fingerprint}"
+        self._mark = _mark_of(plan)
         missing = sorted(set(involved(plan)) - disks.keys())
         if missing and not self.only_fences_left:
             what = "the plan changes directories that were not named with --root or --copy-to; nothing was changed"
@@ -121,9 +121,15 @@ class Recovery:
     def lower_sources(self) -> None:
         """Before any server starts: a query that begins anew must not begin behind what is lost."""
         for lowering in self._plan.lowerings:
-            self._lower(lowering)
-            place = f"{lowering.topic}[{lowering.source.kafka_partition}]"
-            self._say(f"source {place} of {lowering.table}: done {lowering.done} -> {lowering.to}")
+            place = f"source {lowering.topic}[{lowering.source.kafka_partition}] of {lowering.table}"
+            try:
+                self._lower(lowering)
+            except Refused as refusal:
+                if refusal.code is not Code.NOT_FOUND:
+                    raise
+                self._say(f"{place}: dropped since the plan was made, nothing to lower")
+            else:
+                self._say(f"{place}: done {lowering.done} -> {lowering.to}")
 
     def unfence(self) -> None:
         """The servers may start. Each directory says that all is done before the first fence falls."""
@@ -133,9 +139,48 @@ class Recovery:
             disk.replace(self._mark, disk.read(FENCE))
             disk.crash_point("recover.marked")
         for disk in fenced:
-            disk.remove(FENCE)
-            disk.sync_dir("")
+            _lift(disk)
             disk.crash_point("recover.unfenced")
+
+
+def abandon(plan: RecoveryPlan, disks: Mapping[str, Disk]) -> list[str]:
+    """Give an unfinished recovery up: its fences in `disks` fall; the servers, sorted. Copies that were made stay.
+
+    Refused(NOT_READY) once a config was rewritten, for then it can only be finished. A survivor is rewritten before
+    the other members of its tablet, so every survivor's directory has to be among `disks`, and tells for all.
+    """
+    missing = sorted({t.survivor for t in plan.tablets} - disks.keys())
+    if missing:
+        what = "a survivor's directory says whether a config was rewritten, and was not named; nothing was changed"
+        raise Refused(Code.INVALID_ARGUMENT, what, servers=", ".join(missing))
+    for tablet in plan.tablets:
+        if _is_rewritten(disks[tablet.survivor], plan, tablet):
+            what = (
+                "a config was rewritten already: finish this recovery, run the same command again; nothing was changed"
+            )
+            raise Refused(Code.NOT_READY, what, tablet=tablet.tablet_id, server=tablet.survivor)
+    fenced = [uuid for uuid in involved(plan) if uuid in disks and disks[uuid].exists(FENCE)]
+    for uuid in fenced:
+        _lift(disks[uuid])
+    return fenced
+
+
+def _is_rewritten(survivor: Disk, plan: RecoveryPlan, tablet: TabletPlan) -> bool:
+    if survivor.exists(_mark_of(plan)):
+        return True
+    if not survivor.exists(FENCE):  # all directories are fenced before anything else happens
+        return False
+    forced = ConsensusMeta.load(survivor, tablet.tablet_id).committed_config == tablet.config
+    return forced or glance(survivor, wal_folder(tablet.tablet_id), tablet.tablet_id).last == tablet.config.opid
+
+
+def _mark_of(plan: RecoveryPlan) -> str:
+    return f"{UNDO}/recovery-{plan.fingerprint}"
+
+
+def _lift(disk: Disk) -> None:
+    disk.remove(FENCE)
+    disk.sync_dir("")
 
 
 def involved(plan: RecoveryPlan) -> list[str]:

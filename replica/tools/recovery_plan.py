@@ -31,7 +31,7 @@ class Why(StrEnum):
     RUNNING = "RUNNING"
     """The server of the most up-to-date replica has to be stopped first, and its directory named."""
     TARGET = "TARGET"
-    """A server that is to receive a copy remembers more than the survivor has."""
+    """A server that is to receive a copy remembers more than the survivor has, or cannot say what it remembers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,10 +149,15 @@ def decide(
     if best.running:
         what = f"the most up-to-date replica is on {best.server_uuid}, which runs at {best.place}"
         return left(Why.RUNNING, f"{what}: stop that server and name its directory with --root")
-    ahead = [r for r in replicas if r.highest > best.last and any(t.uuid == r.server_uuid for t in targets)]
-    if ahead:
-        what = f"{ahead[0].server_uuid} once acknowledged {ahead[0].highest}, the survivor ends at {best.last}"
-        return left(Why.TARGET, f"{what}: copy to another server")
+    named = {t.uuid for t in targets} - {best.server_uuid}
+    receiving = [r for r in replicas if r.server_uuid in named]
+    for replica in receiving:
+        if replica.unreadable:
+            what = f"what {replica.server_uuid} promised cannot be read ({replica.problem})"
+            return left(Why.TARGET, f"{what}: copy to another server")
+        if _known(replica) > best.last:
+            what = f"{replica.server_uuid} once knew of {_known(replica)}, the survivor ends at {best.last}"
+            return left(Why.TARGET, f"{what}: copy to another server")
     return _plan_of(tablet_id, name, best, replicas, targets)
 
 

@@ -105,6 +105,29 @@ def test_recovery_by_hand_with_wrong_directories_or_tablets_says_what_is_wrong(t
     assert status == 1 and "no replica is left to go on from" in text and "once had 2.3" in text
 
 
+def test_recovery_by_hand_is_abandoned_by_its_fingerprint(tmp_path: Path, run: Run) -> None:
+    """CC-38. Goal: a fence that cannot be worked off can be taken down. Method: a copy that fails leaves the fences;
+    nothing unfinished, a wrong fingerprint and both options at once are refused; then the right one."""
+    root, other = directory(tmp_path, "a", voters="abcde"), directory(tmp_path, "b", (1, 1, 1, 1), "abcde")
+    recover = ("unsafe", "recover", "--root", root, "--copy-to", other, "--no-masters")
+    status, text = run(*recover, "--abandon=x")
+    assert status == 1 and "no recovery is unfinished" in text, text
+    plan = json.loads(run(*recover, "--all", "--json")[1])["fingerprint"]
+    quarantine = other / "quarantine"
+    quarantine.rmdir()
+    quarantine.write_text("in the way")
+    status, text = run(*recover, "--all", f"--yes-i-lose-data={plan}")
+    assert status != 0 and (root / FENCE).exists() and (other / FENCE).exists(), text
+    assert f"--abandon={plan}" in text and "Traceback" not in text, text
+    assert run(*recover, f"--abandon={plan}", f"--yes-i-lose-data={plan}")[0] == 2
+    status, text = run(*recover, "--abandon=x")
+    assert status == 1 and plan in text, text
+    status, text = run(*recover, f"--abandon={plan}")
+    assert status == 0 and str(root) in text and str(other) in text, text
+    assert not (root / FENCE).exists() and not (other / FENCE).exists()
+    assert not ConsensusMeta.load(RealDisk(root), TABLET).committed_config.unsafe
+
+
 def test_rewrite_and_set_term_by_hand_show_before_and_after_and_keep_an_undo(tmp_path: Path, run: Run) -> None:
     """CC-43, CC-44. Goal: what is changed is seen, and the earlier file kept. Method: each with --dry-run, for real,
     again, and on a directory with a server on it; a config without the server itself."""

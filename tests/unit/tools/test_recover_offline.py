@@ -13,7 +13,7 @@ from nyala.replica.copy import wal_folder
 from nyala.replica.disk import FENCE, refuse_fenced
 from nyala.replica.rows import SourceKey
 from nyala.replica.rpc import pb
-from nyala.replica.tools import Recovery, RecoveryPlan, SourceLowering, load_journal, plans_agree
+from nyala.replica.tools import Recovery, RecoveryPlan, SourceLowering, abandon, load_journal, plans_agree
 from nyala.replica.wal import glance
 from tests.harness.copies import TABLET, RestingReplica, close_disks
 from tests.harness.lost_majority import UUIDS, config, is_ready, plan_for, rows_of, stopped_server
@@ -163,6 +163,59 @@ def test_recovery_cut_off_anywhere_keeps_servers_out_and_goes_on(point: str, pow
         all_of.check_recovered(plan, gone_on)
     assert died, "nobody passed this point"
     assert went_on == (["a", "a", "d"] if point == "recover.unfenced" else [])
+
+
+@pytest.mark.parametrize("point", ["recover.fenced", "recover.copied", "recover.logged", "recover.rewritten"])
+def test_recovery_is_abandoned_only_before_a_config_is_rewritten(point: str) -> None:
+    """CC-38, CC-44. Goal: a recovery that cannot go on locks nobody out for ever, and no half of one is let go. Method:
+    die at each point; abandon without the survivor, then with it: either all may start in their old configs, or nothing
+    changed and the plan is finished."""
+    all_of = Directories()
+    plan = all_of.plan()
+    victim = {"recover.fenced": "d", "recover.copied": "e"}.get(point, "a")
+    all_of.disks[victim].arm(point)
+    with pytest.raises(SimCrash):
+        all_of.recovery(plan).run()
+    all_of.disks[victim].restart()
+    disks = {UUIDS[n]: disk for n, disk in all_of.disks.items()}
+    with pytest.raises(Refused, match=UUIDS["a"]):
+        abandon(plan, {uuid: disk for uuid, disk in disks.items() if uuid != UUIDS["a"]})
+    if point in ("recover.logged", "recover.rewritten"):
+        with pytest.raises(Refused) as refusal:
+            abandon(plan, disks)
+        assert refusal.value.code is Code.NOT_READY
+        assert all(disk.exists(FENCE) for disk in disks.values())
+        all_of.recovery(plan).run()
+        all_of.check_recovered(plan)
+        with pytest.raises(Refused, match="rewritten already"):
+            abandon(plan, disks)
+        return
+    fenced = [uuid for uuid in sorted(disks) if disks[uuid].exists(FENCE)]
+    assert abandon(plan, disks) == fenced
+    assert abandon(plan, disks) == []
+    for disk in disks.values():
+        refuse_fenced(disk)
+        assert not _is_forced(disk)
+
+
+def test_source_of_a_dropped_table_keeps_no_recovery_from_its_end() -> None:
+    """CC-46. Goal: what is gone needs no lowering. Method: the catalog knows the table no more; then it does not
+    answer, which keeps the fences up."""
+    for code in (Code.NOT_FOUND, Code.UNAVAILABLE):
+        all_of = Directories()
+        plan = all_of.plan()
+
+        def lower(lowering: SourceLowering, code: Code = code) -> None:
+            raise Refused(code, "no such table")
+
+        recovery = Recovery(plan, {UUIDS[n]: disk for n, disk in all_of.disks.items()}, lower=lower)
+        if code is Code.NOT_FOUND:
+            recovery.run()
+            all_of.check_recovered(plan)
+            continue
+        with pytest.raises(Refused):
+            recovery.run()
+        assert all(disk.exists(FENCE) for disk in all_of.disks.values())
 
 
 def _append(disk: SimDisk) -> None:

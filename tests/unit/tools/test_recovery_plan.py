@@ -172,6 +172,25 @@ def test_new_config_names_survivor_and_targets_and_begins_above_every_term_that_
     assert ahead.why is Why.TARGET and "3.1" in ahead.what
 
 
+def test_target_that_may_have_promised_more_than_the_survivor_has_is_refused_before_anything_is_fenced() -> None:
+    """CC-42. Goal: no plan whose copy cannot be made. Method: a target whose config is ahead of its damaged log; one
+    with damaged metadata; one whose log has a hole; one with no more than a missing block is copied to."""
+    best, new = seen("a", (2, 10), "abcde"), Target(uuid=UUIDS["b"], addresses=(Address("host-b", 1),))
+    ahead = left(best, seen("b", (1, 4), config=config("abcde", OpId(2, 11)), problem="x"), targets=[new])
+    assert ahead.why is Why.TARGET and "2.11" in ahead.what
+    metaless, holed, blockless = (stopped_server("b", (1,) * 40, flush_at=2) for _ in range(3))
+    metaless.corrupt(path_of(TABLET), 40)
+    holed.corrupt(f"{wal_folder(TABLET)}/{holed.listdir(wal_folder(TABLET))[0]}", 2500)
+    blockless.remove(f"data/{blockless.listdir('data')[0]}")
+    for disk, copied_to in ((metaless, False), (holed, False), (blockless, True)):
+        plan = plan_for({"a": stopped_server("a", (1, 2) + (2,) * 40), "b": disk}, "b")
+        if copied_to:
+            assert [m.uuid for m in plan.tablets[0].config.members] == [UUIDS["a"], UUIDS["b"]]
+        else:
+            (refused,) = plan.left_alone
+            assert refused.why is Why.TARGET and "cannot be read" in refused.what
+
+
 def position(done: int, *, start: int = 5, generation: int = 1, table_id: str = "t1", partition: int = 0) -> object:
     key = pb.SourceKey(cluster_id="k", topic_id="id", kafka_partition=partition)
     return pb.SourcePosition(
