@@ -11,7 +11,7 @@ from nyala.replica.base import Address, Member, is_uuid
 from nyala.replica.cmeta import cmeta_json
 
 from .context import Json, print_json, print_table
-from .offline import Root, Tablet, Yes, ask, stopped
+from .offline import Root, Tablet, Yes, ask, changeable
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="print what would be, change nothing")]
 
@@ -44,7 +44,7 @@ def rewrite(
     members = tuple(_member(text) for text in peer)
     if len({m.uuid for m in members}) != len(members):
         raise typer.BadParameter("--peer names a member twice")
-    with stopped(root) as disk:
+    with changeable(root) as disk:
         if not any(m.uuid == tools.identity(disk).uuid for m in members):
             raise typer.BadParameter(f"--peer leaves out the server of {root} itself, {tools.identity(disk).uuid}")
         planned = tools.rewrite_config(disk, tablet, members, dry_run=True)
@@ -66,7 +66,7 @@ def set_term(
     as_json: Json = False,
 ) -> None:
     """Make a stopped server's replica enter a higher term, in which it has not voted. Never a lower one."""
-    with stopped(root) as disk:
+    with changeable(root) as disk:
         done = tools.raise_term(disk, tablet, term, dry_run=dry_run)
     _show(done, as_json, changed=not dry_run and done.before != done.after)
 

@@ -17,7 +17,7 @@ from nyala.replica.copy import CopyProgress
 from nyala.replica.tablet import Superblock
 
 from .context import Json, console, print_json, print_table, size_text
-from .offline import Root, Tablet, Yes, ask, print_findings, replica_cells, stopped
+from .offline import Root, Tablet, Yes, ask, changeable, print_findings, replica_cells, stopped
 
 app = typer.Typer(help="replicas of a stopped server", no_args_is_help=True)
 REDRAW_S = 0.2
@@ -96,7 +96,7 @@ def delete_replica(
 
     With --clean-unsafe nothing stays. A group that counts on what this server acknowledged or voted may then lose data.
     """
-    with stopped(root) as disk:
+    with changeable(root) as disk:
         if clean_unsafe:
             whose = tools.identity(disk).uuid
             ask(f"erase {tablet} and everything that server {whose} promised for it, for good?", yes)
@@ -135,7 +135,7 @@ def copy_from(
         address = Address.parse(source)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
-    with stopped(root) as disk:
+    with changeable(root) as disk:
         uuid = tools.identity(disk).uuid
         if Superblock.exists(disk, tablet) and Superblock.load(disk, tablet).data_state is DataState.READY:
             ask(f"replace the replica of {tablet} on {uuid}? Its data goes to quarantine.", yes)

@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 
 from nyala.replica import tools
-from nyala.replica.disk import RealDisk, lock_stopped
+from nyala.replica.disk import RealDisk, lock_stopped, refuse_fenced
 
 from .context import console
 
@@ -27,6 +27,14 @@ def stopped(root: Path) -> Iterator[RealDisk]:
     tools.need_server_directory(root)
     with lock_stopped(root):
         yield RealDisk(root)
+
+
+@contextmanager
+def changeable(root: Path) -> Iterator[RealDisk]:
+    """The same, to change replicas one by one: refused while an unsafe recovery of the directory is not finished."""
+    with stopped(root) as disk:
+        refuse_fenced(disk)
+        yield disk
 
 
 def ask(question: str, yes: bool) -> None:

@@ -128,6 +128,27 @@ def test_recovery_by_hand_is_abandoned_by_its_fingerprint(tmp_path: Path, run: R
     assert not ConsensusMeta.load(RealDisk(root), TABLET).committed_config.unsafe
 
 
+def test_directory_in_the_midst_of_a_recovery_is_changed_by_no_other_command(tmp_path: Path, run: Run) -> None:
+    """CC-43. Goal: what a recovery found is what it goes on from. Method: a fenced directory; every command that changes
+    one replica is refused and leaves superblock and metadata; looking is not refused, and a wipe ends it all."""
+    root = directory(tmp_path, "a")
+    (root / FENCE).write_bytes(b"of a recovery")
+    kept = [root / folder / TABLET for folder in ("tablet-meta", "consensus-meta")]
+    before = [path.read_bytes() for path in kept]
+    for words in (
+        ("local-replica", "delete", root, TABLET, "--yes"),
+        ("local-replica", "delete", root, TABLET, "--clean-unsafe", "--yes"),
+        ("local-replica", "copy-from", root, TABLET, "127.0.0.1:1", "--yes"),
+        ("cmeta", "rewrite", root, TABLET, "--peer", f"{UUIDS['a']}=h:1", "--yes"),
+        ("cmeta", "set-term", root, TABLET, 7),
+    ):
+        status, text = run(*words)
+        assert status == 1 and "unsafe recovery of this directory is not finished" in text, (words, text)
+    assert [path.read_bytes() for path in kept] == before
+    assert run("local-replica", "list", root)[0] == 0
+    assert run("fs", "wipe", root, "--yes")[0] == 0 and not (root / FENCE).exists()
+
+
 def test_rewrite_and_set_term_by_hand_show_before_and_after_and_keep_an_undo(tmp_path: Path, run: Run) -> None:
     """CC-43, CC-44. Goal: what is changed is seen, and the earlier file kept. Method: each with --dry-run, for real,
     again, and on a directory with a server on it; a config without the server itself."""
