@@ -28,6 +28,8 @@ WAL_FOLDER = f"wals/{TABLET}"
 TICK_US = 10_000
 RAFT = RaftOptions(heartbeat_ticks=3, election_ticks_min=10, election_ticks_max=20)
 WAL = WalOptions(segment_size_bytes_first=4 << 10, segment_size_bytes_max=16 << 10)
+Flushed = Callable[[bool], None]
+"""Told at the end of a flush, unless its process died: whether the flush brought anything to the disk."""
 HOST = HostOptions(log_cache_bytes_max=2 << 10, log_retain_entries=8, log_retain_bytes_max=8 << 10)
 
 
@@ -261,17 +263,27 @@ class SimNode:
         if self.machine is not None:
             self.machine.flush()
 
-    def flush(self) -> None:
+    def flush(self, done: Flushed = lambda moved: None) -> None:
         """Flush the state machine in the heavy lane, then collect log."""
         machine, replica = self.machine, self.replica
         if machine is None or replica is None:
             return
+        before = machine.flush_opid
 
         def flushed(_: Any) -> None:
             self.cluster.verify.flushed(self.uuid, machine.flush_opid, self.durable, self._opened_at)
-            replica.gc()
+            done(machine.flush_opid > before)
+            self.collect(replica)
 
         self.run_lane("heavy", machine.flush, flushed)
+
+    def collect(self, replica: Replica) -> None:
+        """Delete log that nobody needs; seen if there was any."""
+
+        def collected(freed_bytes: Any) -> None:
+            self.cluster.marks["log GC"] += isinstance(freed_bytes, int) and freed_bytes > 0
+
+        replica.gc(collected)
 
 
 class SimCluster:

@@ -10,7 +10,7 @@ import shutil
 import tempfile
 import threading
 import weakref
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -186,6 +186,8 @@ class SimDisk:
         self.life = 0
         self.torn = 0
         """Files of which a power loss kept some unsynced sectors and lost others."""
+        self.fired: Counter[tuple[str, str]] = Counter()
+        """Faults that somebody ran into, by operation and kind."""
         self.calls: deque[Call] = deque(maxlen=100_000)
         self.crash_points_reached: deque[str] = deque(maxlen=100_000)
         self.hook: Callable[[str, str], None] | None = None
@@ -276,6 +278,7 @@ class SimDisk:
                     continue
                 if fault.times is not None:
                     fault.times -= 1
+                self.fired[operation, fault.kind] += 1
                 if fault.kind == "CRASH":
                     raise SimCrash(f"{operation} {path}")
                 if fault.kind == "ENOSPC":

@@ -29,7 +29,7 @@ from nyala.replica.rows import Column, ColumnType, TableSchema
 from nyala.replica.server.opening import create_files
 from nyala.replica.server.tombstone import vote_reply
 from nyala.replica.tablet import Superblock, Tablet, sweep_orphans
-from tests.harness.sim_cluster import TABLET, TICK_US, SimCluster, SimNode
+from tests.harness.sim_cluster import TABLET, TICK_US, Flushed, SimCluster, SimNode
 from tests.harness.sim_side import Side
 
 SCHEMA = TableSchema(
@@ -179,11 +179,12 @@ class TabletNode(SimNode):
                 return
         side.pause()
 
-    def flush(self) -> None:
+    def flush(self, done: Flushed = lambda moved: None) -> None:
         """A flush, and at times a compaction, on a thread beside everything else; then log is collected."""
         machine, replica = self.machine, self.replica
         if machine is None or replica is None or any(not s.over for s in self.sides):
             return
+        before = machine.flush_opid
 
         def work() -> None:
             with suppress(Refused):
@@ -191,14 +192,15 @@ class TabletNode(SimNode):
                 while machine.tablet.wants_compaction():
                     machine.tablet.compact()
 
-        def done(result: Any) -> None:
+        def over(result: Any) -> None:
             if isinstance(result, BaseException):
                 raise result
             if self.replica is replica:
                 self.cluster.verify.flushed(self.uuid, machine.flush_opid, self.durable, self._opened_at)
-                replica.gc()
+                done(machine.flush_opid > before)
+                self.collect(replica)
 
-        self.beside(work, done)
+        self.beside(work, over)
 
     def halt(self) -> OpId:
         """Stop the replica as its deletion needs it, after the work beside it; the last OpId it logged."""

@@ -256,9 +256,12 @@ class Workload:
         up = [n for n in self.cluster.nodes.values() if n.up]
         if up:
             node = self.cluster.world.rng.choice(up)
-            node.do(node.flush)
             trouble = network_trouble(self.cluster) or len(up) < len(self.cluster.nodes)
-            self.cluster.marks["flush during faults" if trouble else "flush"] += 1
+
+            def done(moved: bool) -> None:
+                self.cluster.marks["flush during faults" if trouble else "flush"] += moved
+
+            node.do(lambda: node.flush(done))
 
     def fill(self) -> None:
         """One server's log, or its metadata, or both find no room for a few writes."""
@@ -266,11 +269,9 @@ class Workload:
         node, kind = rng.choice(list(self.cluster.nodes.values())), rng.randint(0, 2)
         if kind != 1:
             node.disk.fail_on("pwrite", f"{WAL_FOLDER}/*", "ENOSPC", times=rng.randint(1, 4))
-            self.cluster.marks["disk full"] += 1
         if kind != 0:
             for folder in ("consensus-meta", "tablet-meta"):
                 node.disk.fail_on("replace", f"{folder}/*", "ENOSPC", times=rng.randint(1, 4))
-            self.cluster.marks["metadata full"] += 1
 
     def stall(self) -> None:
         """One server's log gets slow: its syncs take long, while everything else goes on, and it is flushed then."""
@@ -430,7 +431,8 @@ def _count_marks(cluster: SimCluster) -> None:
     marks.update(cluster.network.marks)
     marks["torn write"] += sum(n.disk.torn for n in cluster.nodes.values())
     marks["tablet copy"] += cluster.copies
-    marks["log GC"] += sum(replica.status().first_index > 1 for replica in cluster.replicas)
+    for mark, operation in (("disk full", "pwrite"), ("metadata full", "replace")):
+        marks[mark] += sum(n.disk.fired[operation, "ENOSPC"] for n in cluster.nodes.values())
     marks["snapshot"] += len(verify.snapshots)
     marks["acknowledged"] += len(verify.acknowledged)
     entries = [verify.history[index] for index in sorted(verify.history)]

@@ -6,6 +6,7 @@ import errno
 import random
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -218,3 +219,18 @@ def test_folder_that_was_taken_away_is_noticed(loss: str, tmp_path: Path) -> Non
     with pytest.raises(DiskFailure, match=r"taken away.*wals"):
         watch.look()
     file.close()
+
+
+def test_sim_disk_counts_the_faults_that_somebody_ran_into() -> None:
+    """Goal: what a simulated history claims to have come across, it has. Method: faults that nobody meets, that are
+    skipped, and that are met count as they should."""
+    disk = SimDisk()
+    disk.fail_on("pwrite", "b", "ENOSPC")
+    disk.fail_on("pwrite", "a", "ENOSPC", skip=1, times=2)
+    file = disk.open("a", create=True)
+    file.pwrite(b"1", 0)
+    assert disk.fired.total() == 0
+    for seen in (1, 2, 2):
+        with suppress(Refused):
+            file.pwrite(b"1", 0)
+        assert disk.fired["pwrite", "ENOSPC"] == disk.fired.total() == seen
