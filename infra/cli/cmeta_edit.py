@@ -63,12 +63,23 @@ def set_term(
     tablet: Tablet,
     term: Annotated[int, typer.Argument(min=0, help="the new term, not below the present one")],
     dry_run: DryRun = False,
+    yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Make a stopped server's replica enter a higher term, in which it has not voted. Never a lower one."""
+    """Make a stopped server's replica enter a higher term, in which it has not voted. Never a lower one.
+
+    Its group follows it there at its next start: terms that are skipped never come again.
+    """
     with changeable(root) as disk:
-        done = tools.raise_term(disk, tablet, term, dry_run=dry_run)
-    _show(done, as_json, changed=not dry_run and done.before != done.after)
+        planned = tools.raise_term(disk, tablet, term, dry_run=True)
+        if dry_run or planned.before == planned.after:
+            _show(planned, as_json, changed=False)
+            return
+        if not as_json:
+            _show(planned, as_json, changed=False)
+        ask(f"raise {tablet} from term {planned.before.term} to {term}? There is no way back.", yes)
+        done = tools.raise_term(disk, tablet, term)
+    _show(done, as_json, changed=True)
 
 
 def _show(done: tools.Rewritten, as_json: bool, *, changed: bool) -> None:

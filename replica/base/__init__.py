@@ -4,7 +4,7 @@ from . import limits
 from .check import check
 from .crash_points import CRASH_EXIT_CODE, CrashPoints
 from .errors import Applied, Code, Corruption, DiskFailure, InvariantViolation, Refused, ReplicaError, RowCode
-from .generation import generation_of, next_generation
+from .generation import generation_of, next_generation, offset_in_generation
 from .ids import ZERO_OPID, Address, DataState, Entry, EntryKind, Member, OpId, RaftConfig, is_uuid, new_uuid
 from .kafka_security import PLAINTEXT, KafkaSecurity
 from .protocols import Clock, Disk, DiskFile, Post, Rng
@@ -55,6 +55,7 @@ __all__ = [
     "limits",
     "new_uuid",
     "next_generation",
+    "offset_in_generation",
     "staleness_problem",
     "us_of_hybrid",
 ]

@@ -19,3 +19,8 @@ def generation_of(term: int) -> int:
 def next_generation(term: int) -> int:
     """The first term of the generation after that of `term`: above every term that an election led to from there."""
     return (generation_of(term) + 1) << _TERMS_BITS
+
+
+def offset_in_generation(term: int) -> int:
+    """How many terms of its generation lie below a term. At the last one no election can follow."""
+    return term & ((1 << _TERMS_BITS) - 1)

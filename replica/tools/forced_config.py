@@ -20,6 +20,7 @@ from nyala.replica.base import (
     Refused,
     generation_of,
     next_generation,
+    offset_in_generation,
 )
 from nyala.replica.cmeta import CmetaView, ConsensusMeta, encode_config, path_of, read_cmeta
 from nyala.replica.copy import wal_folder
@@ -28,6 +29,8 @@ from nyala.replica.wal import Log, glance
 
 UNDO = "undo"
 """Folder of what offline tools replaced, under the server's directory. Nobody reads it; an operator may remove it."""
+_OFFSET_BY_HAND_MAX = 1 << 31
+"""Of a term within its generation: as many are left to elections as a hand may skip."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,8 +115,8 @@ def rewrite_config(disk: Disk, tablet_id: str, members: tuple[Member, ...], *, d
 def raise_term(disk: Disk, tablet_id: str, term: int, *, dry_run: bool = False) -> Rewritten:
     """Make a replica at rest enter a higher term, without a vote in it. Repeating it changes nothing.
 
-    Refused(INVALID_ARGUMENT) for a lower term, which would take promises back, and for one of another generation, in
-    which the replica would not hear its group any more.
+    Refused(INVALID_ARGUMENT) for a lower term, which would take promises back, for one of another generation, in which
+    the replica would not hear its group any more, and for one so high in its generation that few are left to elections.
     """
     data, before = _read(disk, tablet_id)
     if term < before.term:
@@ -123,6 +126,10 @@ def raise_term(disk: Disk, tablet_id: str, term: int, *, dry_run: bool = False) 
         raise Refused(Code.INVALID_ARGUMENT, what, term=before.term, asked=term)
     if term == before.term:
         return Rewritten(before=before, after=before, undo="")
+    if offset_in_generation(term) > _OFFSET_BY_HAND_MAX:
+        what = "that term leaves its group few to elect in: after the last of a generation nobody is ever elected again"
+        highest = term - offset_in_generation(term) + _OFFSET_BY_HAND_MAX
+        raise Refused(Code.INVALID_ARGUMENT, what, term=before.term, asked=term, highest=highest)
     if dry_run:
         return Rewritten(before=before, after=replace(before, term=term, voted_for=None), undo="")
     undo = keep_undo(disk, tablet_id, data)

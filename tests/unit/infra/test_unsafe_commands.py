@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 import signal
@@ -34,6 +35,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 
     def one(*words: object) -> tuple[int, str]:
         monkeypatch.setattr(sys, "argv", ["nyala", *map(str, words)])
+        monkeypatch.setattr(sys, "stdin", io.StringIO())  # whoever is asked says nothing
         try:
             status = main()
         except SystemExit as ended:
@@ -129,8 +131,8 @@ def test_recovery_by_hand_is_abandoned_by_its_fingerprint(tmp_path: Path, run: R
 
 
 def test_directory_in_the_midst_of_a_recovery_is_changed_by_no_other_command(tmp_path: Path, run: Run) -> None:
-    """CC-43. Goal: what a recovery found is what it goes on from. Method: a fenced directory; every command that changes
-    one replica is refused and leaves superblock and metadata; looking is not refused, and a wipe ends it all."""
+    """CC-43. Goal: what a recovery found is what it goes on from. Method: a fenced directory; every command that
+    changes one replica is refused and leaves superblock and metadata; looking is not refused, a wipe ends it all."""
     root = directory(tmp_path, "a")
     (root / FENCE).write_bytes(b"of a recovery")
     kept = [root / folder / TABLET for folder in ("tablet-meta", "consensus-meta")]
@@ -151,7 +153,7 @@ def test_directory_in_the_midst_of_a_recovery_is_changed_by_no_other_command(tmp
 
 def test_rewrite_and_set_term_by_hand_show_before_and_after_and_keep_an_undo(tmp_path: Path, run: Run) -> None:
     """CC-43, CC-44. Goal: what is changed is seen, and the earlier file kept. Method: each with --dry-run, for real,
-    again, and on a directory with a server on it; a config without the server itself."""
+    again, unconfirmed, and on a directory with a server on it; a config without the server itself; a last term."""
     root = directory(tmp_path, "a")
     peers = ("--peer", f"{UUIDS['a']}=h:1", "--peer", f"{UUIDS['d']}=h:2:non-voter")
     meta = lambda: ConsensusMeta.load(RealDisk(root), TABLET)  # noqa: E731
@@ -159,7 +161,11 @@ def test_rewrite_and_set_term_by_hand_show_before_and_after_and_keep_an_undo(tmp
     assert status == 1 and "only raised" in text
     document = json.loads(run("cmeta", "set-term", root, TABLET, 7, "--json", "--dry-run")[1])
     assert not document["changed"] and meta().term == 2
-    document = json.loads(run("cmeta", "set-term", root, TABLET, 7, "--json")[1])
+    status, text = run("cmeta", "set-term", root, TABLET, (1 << 32) - 1, "--yes")
+    assert status == 1 and "nobody is ever elected again" in text and meta().term == 2
+    status, text = run("cmeta", "set-term", root, TABLET, 7)
+    assert status == 1 and "no way back" in text and meta().term == 2, text
+    document = json.loads(run("cmeta", "set-term", root, TABLET, 7, "--yes", "--json")[1])
     assert (document["before"]["term"], document["after"]["term"], meta().term) == (2, 7, 7)
     assert (root / document["undo"]).exists()
     with lock_root(root):

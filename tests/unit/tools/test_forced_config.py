@@ -149,8 +149,9 @@ def test_rewrite_that_cannot_be_leaves_every_byte() -> None:
 
 
 def test_term_is_only_raised_within_its_generation_and_the_undo_is_kept() -> None:
-    """CC-44. Goal: no promise is taken back by hand. Method: lower, equal, higher and a leap; the earlier bytes stand
-    beside; the vote of the earlier term is gone with it."""
+    """CC-44. Goal: no promise is taken back by hand, and elections keep terms to go on in. Method: lower, equal,
+    higher, a leap, and the end of a generation, of the first and of a later one; the earlier bytes stand beside; the
+    vote of the earlier term is gone with it."""
     disk = replica_at_rest()
     earlier = disk.read(path_of(TABLET))
     for term in (3, next_generation(4)):
@@ -163,3 +164,11 @@ def test_term_is_only_raised_within_its_generation_and_the_undo_is_kept() -> Non
     assert (done.before.term, done.after.term, done.after.voted_for) == (4, 7, None)
     assert disk.read(done.undo) == earlier
     assert raise_term(disk, TABLET, 7).undo == ""
+    for last in ((1 << 32) - 1, (1 << 31) + 1):
+        with pytest.raises(Refused, match="nobody is ever elected again"):
+            raise_term(disk, TABLET, last)
+    assert raise_term(disk, TABLET, 1 << 31).after.term == 1 << 31
+    rewrite_config(disk, TABLET, ALONE)
+    with pytest.raises(Refused, match=f"highest={(1 << 32) + (1 << 31)}"):
+        raise_term(disk, TABLET, (1 << 33) - 1)
+    assert raise_term(disk, TABLET, (1 << 32) + 9).after.term == (1 << 32) + 9
