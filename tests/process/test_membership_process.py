@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 import nyala
 from nyala.infra.cli.app import app
+from nyala.infra.cli.context import console
 from nyala.replica.base import Address, Code, DataState, Member, OpId, Refused, ReplicaError
 from nyala.replica.rpc import pb
 from nyala.replica.tools import Severity, gather, judge
@@ -111,10 +112,14 @@ class Town:
 
 @pytest.fixture(scope="module")
 def town() -> Iterator[Town]:
-    with local_cluster() as cluster:
-        made = Town(cluster)
-        with made.nyala:
-            yield made
+    width, console.width = console.width, 300  # no cell of a table is cut, whatever the tests' terminal
+    try:
+        with local_cluster() as cluster:
+            made = Town(cluster)
+            with made.nyala:
+                yield made
+    finally:
+        console.width = width
 
 
 def test_number_of_voters_changes_under_load_though_the_master_dies(town: Town) -> None:
