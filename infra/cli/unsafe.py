@@ -77,6 +77,8 @@ def recover(
         return
     if not (tablet or table or every):
         raise typer.BadParameter("say which tablets: --tablet ID, --table NAME or --all")
+    if every and (tablet or table):
+        raise typer.BadParameter("--all is every tablet: leave out --tablet and --table, or --all")
     with ExitStack() as held:
         roots = _open_all(held, [*root, *copy_to])
         connected = held.enter_context(nullcontext(None) if no_masters else client(masters))
@@ -167,6 +169,7 @@ def _plan(
     found = [e for uuid, r in roots.items() for e in tools.of_directory(r.disk, uuid, str(r.path), blocks=False)]
     addresses: dict[str, tuple[Address, ...]] = {}
     positions = []
+    catalog: dict[str, list[str]] = {}
     if connected is not None:
         listing = connected.list_servers()
         _check_cluster(roots, listing.cluster_id)
@@ -174,14 +177,10 @@ def _plan(
         running, silent = tools.of_running(connected)
         found += running
         positions = connected.list_sources()
+        catalog = _catalog(connected, tables)
         for uuid in sorted(silent.keys() - roots.keys()):
             typer.echo(f"not seen: server {uuid} does not answer, and no --root is its directory", err=True)
-    wanted = {*tablets, *(e.tablet_id for e in found if e.table_name in tables)}
-    unknown = [t for t in tables if not any(e.table_name == t for e in found)]
-    if unknown:
-        raise Refused(Code.NOT_FOUND, "no directory holds a tablet of that table", table=", ".join(unknown))
-    if not (tablets or tables):
-        wanted = {e.tablet_id for e in found if not e.running}
+    wanted = tools.chosen_tablets(found, catalog, tablets=tablets, tables=tables)
     members = []
     for uuid, opened in roots.items():
         if opened.path in targets:
@@ -197,6 +196,12 @@ def _plan(
         positions=positions,
         despite_majority=despite_majority,
     )
+
+
+def _catalog(connected: Client, tables: Sequence[str]) -> dict[str, list[str]]:
+    """Table name to tablet ids, of the named tables that the masters know, or of all."""
+    names = [t.name for t in connected.list_tables() if not tables or t.name in tables]
+    return {name: [t.tablet_id for t in connected.get_table(name).tablets] for name in names}
 
 
 def _whole_evidence(
@@ -248,6 +253,13 @@ def _print_plan(plan: tools.RecoveryPlan, *, unfinished: bool) -> None:
         ]
         headings = ("tablet", "table", "survivor", "last", "may be lost", "known lost", "given up", "new config")
         print_table(title, headings, rows)
+    for uuid in sorted({u for t in plan.tablets for u in t.unseen}):
+        count = sum(uuid in t.unseen for t in plan.tablets)
+        console.print(
+            f"[red]not seen[/]: {uuid}, a member of {count} of these tablets. It may live (masters that were just "
+            "started do not know every server): if it does, wait for it, or name its directory with --root",
+            highlight=False,
+        )
     for lowering in plan.lowerings:
         place = f"{lowering.topic}[{lowering.source.kafka_partition}]"
         console.print(

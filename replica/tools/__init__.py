@@ -27,6 +27,7 @@ from .recovery_plan import (
     TabletPlan,
     Target,
     Why,
+    chosen_tablets,
     make_plan,
 )
 from .tablet_files import FileFinding, TabletFiles, read_tablet
@@ -62,6 +63,7 @@ __all__ = [
     "by_tablet",
     "change_words",
     "check_directory",
+    "chosen_tablets",
     "connect_source",
     "copy_replica",
     "directory_json",

@@ -12,7 +12,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from nyala.replica.base import ZERO_OPID, Address, DataState, Member, OpId, RaftConfig, generation_of, next_generation
+from nyala.replica.base import (
+    ZERO_OPID,
+    Address,
+    Code,
+    DataState,
+    Member,
+    OpId,
+    RaftConfig,
+    Refused,
+    generation_of,
+    next_generation,
+)
 from nyala.replica.rows import SourceKey
 from nyala.replica.rpc import pb
 
@@ -68,6 +79,8 @@ class TabletPlan:
     before: RaftConfig
     known: OpId
     """The highest OpId that anything which was seen has, or once had."""
+    unseen: tuple[str, ...] = ()
+    """Members of known configs of which nothing was seen, neither running nor in a directory: they may live."""
     sources: tuple[SourceMark, ...] = ()
 
     @property
@@ -101,6 +114,28 @@ class RecoveryPlan:
     left_alone: tuple[LeftAlone, ...] = ()
     lowerings: tuple[SourceLowering, ...] = ()
     fingerprint: str = field(default="")
+
+
+def chosen_tablets(
+    found: Iterable[ReplicaEvidence],
+    catalog: Mapping[str, Sequence[str]],
+    *,
+    tablets: Sequence[str] = (),
+    tables: Sequence[str] = (),
+) -> set[str]:
+    """The tablets that were asked for by id or by table; all of directories and catalog if none was.
+
+    `catalog`: table name to tablet ids, as far as masters answer. A tablet of which nothing is left is in no directory.
+    Refused(NOT_FOUND) for a table that neither knows.
+    """
+    resting = [e for e in found if not e.running]
+    if not (tablets or tables):
+        return {e.tablet_id for e in resting} | {t for ids in catalog.values() for t in ids}
+    unknown = sorted(set(tables) - {e.table_name for e in resting} - set(catalog))
+    if unknown:
+        raise Refused(Code.NOT_FOUND, "no directory holds a tablet of that table", table=", ".join(unknown))
+    held = {e.tablet_id for e in resting if e.table_name in tables}
+    return {*tablets, *held, *(t for name in tables for t in catalog.get(name, ()))}
 
 
 def make_plan(
@@ -213,6 +248,7 @@ def _plan_of(
         config=RaftConfig(opid, tuple(members[u] for u in sorted(members)), before.decision, unsafe=True),
         before=before,
         known=max((_known(r) for r in replicas), default=ZERO_OPID),
+        unseen=_unseen(replicas),
         sources=best.sources,
     )
 
@@ -221,6 +257,11 @@ def _known(replica: ReplicaEvidence) -> OpId:
     """What is known to have existed there. A member's config, or commit index, may be ahead of a damaged log."""
     configs = [c.opid for c in replica.configs]
     return max([replica.highest, *configs])
+
+
+def _unseen(replicas: Sequence[ReplicaEvidence]) -> tuple[str, ...]:
+    members = {m.uuid for r in replicas for c in r.configs for m in c.members}
+    return tuple(sorted(members - {r.server_uuid for r in replicas}))
 
 
 def _remains(replica: ReplicaEvidence) -> str:

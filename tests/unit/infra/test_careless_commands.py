@@ -95,6 +95,7 @@ LINES = [
     ("cmeta set-term . t 5", "no server's directory"),
     ("cmeta set-term . t -- -5", "Invalid value"),
     ("unsafe recover --root . --no-masters", "--tablet ID, --table NAME or --all"),
+    ("unsafe recover --root . --all --table t --no-masters", "leave out --tablet and --table"),
     ("unsafe recover --root nowhere --all --no-masters", "there is no such directory"),
     ("unsafe recover --root . --all --no-masters", "no server's directory"),
     ("bench nosuch", "nosuch"),

@@ -68,6 +68,7 @@ def test_recovery_by_hand_is_printed_first_and_carried_out_by_its_fingerprint_on
     before = ConsensusMeta.load(RealDisk(root), TABLET).encode()
     status, text = run(*recover, "--table", "things")
     assert status == 0 and "there is no way back" in text and "Nothing was changed" in text, text
+    assert f"not seen: {UUIDS['b']}" in text and f"not seen: {UUIDS['c']}" in text and "may live" in text
     assert "after index 3" in text and "--yes-i-lose-data=" in text
     plan: dict[str, Any] = json.loads(run(*recover, "--all", "--json")[1])
     assert plan["fingerprint"] in text and not plan["carried_out"]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from nyala.replica.base import Address, DataState, Member, OpId, RaftConfig, generation_of, next_generation
+from nyala.replica.base import Address, DataState, Member, OpId, RaftConfig, Refused, generation_of, next_generation
 from nyala.replica.cmeta import path_of
 from nyala.replica.copy import delete_replica, wal_folder
 from nyala.replica.rows import SourceKey
@@ -20,6 +20,7 @@ from nyala.replica.tools import (
     TabletPlan,
     Target,
     Why,
+    chosen_tablets,
     make_plan,
     of_directory,
 )
@@ -189,6 +190,32 @@ def test_target_that_may_have_promised_more_than_the_survivor_has_is_refused_bef
         else:
             (refused,) = plan.left_alone
             assert refused.why is Why.TARGET and "cannot be read" in refused.what
+
+
+def test_tablets_of_a_table_come_from_directories_and_from_the_catalog() -> None:
+    """CC-39. Goal: a tablet of which nothing is left is not passed over in silence. Method: one that a directory has
+    and one that only the catalog has, by table, by id and all; a table that nobody knows; what a lost one gives."""
+    found, catalog = [seen("a", (2, 10)), seen("b", (2, 9), running=True)], {"things": [TABLET, "lost"], "other": ["x"]}
+    assert chosen_tablets(found, catalog, tables=["things"]) == {TABLET, "lost"}
+    assert chosen_tablets(found, {}, tables=["things"]) == {TABLET}
+    assert chosen_tablets(found, catalog, tablets=["y"], tables=["other"]) == {"x", "y"}
+    assert chosen_tablets(found, catalog) == {TABLET, "lost", "x"}
+    with pytest.raises(Refused, match="nosuch"):
+        chosen_tablets(found, catalog, tables=["nosuch"])
+    (lost,) = make_plan({TABLET: found}, ["lost"]).left_alone
+    assert lost.why is Why.UNKNOWN
+
+
+def test_members_of_which_nothing_was_seen_are_named() -> None:
+    """CC-38. Goal: nobody takes silence for death. Method: of five members one is at rest, one runs with an older
+    config, one is a tombstone; a pending config names one more; the names survive the plan's file."""
+    plan = recovered(
+        seen("a", (2, 10), "abcde", pending=config("abcdef", OpId(2, 9))),
+        seen("b", (1, 4), "abcde", running=True),
+        seen("c", (1, 1), "abcde", data_state=DataState.DELETED),
+    )
+    assert plan.unseen == tuple(UUIDS[n] for n in "def")
+    assert plan_of_json(plan_json(RecoveryPlan(tablets=(plan,)))).tablets[0].unseen == plan.unseen
 
 
 def position(done: int, *, start: int = 5, generation: int = 1, table_id: str = "t1", partition: int = 0) -> object:
