@@ -22,6 +22,8 @@ class Logged:
     kind: str
     hybrid_time: int
     payload_crc: int
+    meta_crc: int
+    """Of a config, or of whose write it is: as much a part of the entry as its payload."""
 
 
 def read_log(root: Path, tablet_id: str) -> tuple[list[Logged], list[str]]:
@@ -31,7 +33,8 @@ def read_log(root: Path, tablet_id: str) -> tuple[list[Logged], list[str]]:
     for segment in sorted(folder.glob("wal-*")):
         for item in dump_segment(RealDisk(folder), segment.name):
             if item["kind"] == "entry":
-                entries.append(Logged(item["opid"], item["entry_kind"], item["hybrid_time"], item["payload_crc"]))
+                crcs = item["payload_crc"], item["meta_crc"]
+                entries.append(Logged(item["opid"], item["entry_kind"], item["hybrid_time"], *crcs))
             elif item["kind"] in ("damage", "newer") and not item.get("torn"):
                 wrong.append(f"{segment}: {item['what']}")
     return entries, wrong

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import google_crc32c
+
 from nyala.replica.base import ZERO_OPID, Corruption, Disk, Entry
 
 from .format import HEADER_BYTES_MAX, decode_header
@@ -16,10 +18,10 @@ def dump_segment(disk: Disk, path: str) -> Iterator[dict[str, Any]]:
     """One dict for the header, each entry, the damage if there is one, and the tail; bad bytes raise nothing.
 
     Keys: `kind` is header, entry, damage, newer or tail; all name their `byte_offset`. An entry has `opid`,
-    `entry_kind`, `hybrid_time`, `schema_id`, `meta_bytes`, `payload_bytes`, `payload_crc`, `length_bytes`. A damage
-    says `what`, whether it is `torn` (a start would cut it), how many entries of its block are whole, and the
-    `withheld` OpId. The tail counts the zero bytes of the preallocated rest. FileNotFoundError if there is no such
-    file.
+    `entry_kind`, `hybrid_time`, `schema_id`, `meta_bytes`, `meta_crc`, `payload_bytes`, `payload_crc`, `length_bytes`
+    (CRC-32C). A damage says `what`, whether it is `torn` (a start would cut it), how many entries of its block are
+    whole, and the `withheld` OpId. The tail counts the zero bytes of the preallocated rest. FileNotFoundError if there
+    is no such file.
     """
     name = path.rpartition("/")[2]
     file = disk.open(path)
@@ -83,6 +85,7 @@ def _describe(entry: Entry, start: int, end: int) -> dict[str, Any]:
         "hybrid_time": entry.hybrid_time,
         "schema_id": entry.schema_id,
         "meta_bytes": len(entry.meta),
+        "meta_crc": google_crc32c.value(entry.meta),
         "payload_bytes": len(entry.payload),
         "payload_crc": entry.payload_crc,
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -203,7 +204,7 @@ def test_logs_that_differ_have_gaps_or_go_back_in_time_are_found() -> None:
     """Goal: V1 and the order of a log. Method: one planted fault at a time; a replaced tail is none."""
 
     def log(*entries: tuple[int, int, int, int]) -> list[Logged]:
-        return [Logged(OpId(term, index), "WRITE", time, crc) for term, index, time, crc in entries]
+        return [Logged(OpId(term, index), "WRITE", time, crc, crc + 1) for term, index, time, crc in entries]
 
     good = log((1, 1, 10, 7), (1, 2, 11, 8), (2, 3, 12, 9))
     replaced = log((1, 1, 10, 7), (1, 2, 11, 8), (1, 3, 11, 1), (1, 4, 11, 1), (2, 3, 12, 9))
@@ -211,6 +212,8 @@ def test_logs_that_differ_have_gaps_or_go_back_in_time_are_found() -> None:
     assert judge_logs("t", {"a": good, "b": replaced}, ends) == []
     assert judge_logs("t", {"a": good, "b": log((1, 1, 10, 7), (1, 2, 11, 8), (3, 3, 12, 9))}, ends)
     assert judge_logs("t", {"a": good, "b": log((1, 1, 10, 7), (1, 2, 11, 8), (2, 3, 12, 1))}, ends)
+    other_meta = [*good[:2], replace(good[2], meta_crc=1)]
+    assert judge_logs("t", {"a": good, "b": other_meta}, ends), "a config, or whose write it was"
     assert judge_logs("t", {"a": good, "b": log((1, 2, 11, 8), (1, 3, 11, 1))}, {"a": 3, "b": 2}) == []
     assert judge_logs("t", {"a": log((1, 1, 10, 7), (2, 3, 12, 9))}, ends)
     assert judge_logs("t", {"a": log((1, 1, 10, 7), (1, 2, 9, 8))}, ends)

@@ -258,6 +258,20 @@ def test_restart_goes_on_in_a_new_segment() -> None:
     assert firsts == [1, 2, 3]
 
 
+def test_dump_tells_entries_apart_by_meta_and_by_payload() -> None:
+    """Goal: who compares dumps of replicas sees every difference. Method: the same OpId three times, with another meta
+    and with another payload."""
+    told = []
+    for changed in (entry(1), entry(1)._replace(meta=b"other"), entry(1, payload=b"other")):
+        disk = SimDisk()
+        build(disk, lambda log, e=changed: append_now(log, [e]))
+        (item,) = [i for i in dump_segment(disk, segment_paths(disk)[0]) if i["kind"] == "entry"]
+        told.append((item["meta_crc"], item["payload_crc"]))
+    plain, other_meta, other_payload = told
+    assert other_meta[1] == plain[1] and other_meta[0] != plain[0] == other_payload[0]
+    assert other_payload[1] != plain[1]
+
+
 def test_log_of_a_copied_tablet_may_begin_anywhere() -> None:
     """Goal: a log need not begin at 1. Method: first entry 5.100."""
     disk = SimDisk()
