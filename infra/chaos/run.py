@@ -61,7 +61,7 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether every verifier ran and found nothing."""
+        """Whether every verifier ran, had something to look at, and found nothing wrong."""
         return bool(self.verdicts) and all(v.ok for v in self.verdicts)
 
     def json(self) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,39 +99,73 @@ def _lag(scene: Scene, tablet: TabletScene) -> str:
 
 def verify_running(patient: Patient, workload: Workload, witness: Witness) -> list[Verdict]:
     """What is asked of the healed cluster while it runs; the writers have stopped."""
-    acknowledged = workload.rows
-    unknown = sum(w.unknown for w in workload.writers)
+    looked = Looked(
+        rows=workload.rows,
+        batches=sum(w.batches for w in workload.writers),
+        unknown=sum(w.unknown for w in workload.writers),
+        reads=workload.reader.reads,
+        snapshots=len(workload.reader.snapshots),
+    )
     verdicts = [
-        Verdict(
-            "no fault while it went on",
-            f"{workload.reader.reads} scans compared, {sum(w.batches for w in workload.writers)} batches answered",
-            tuple(workload.faults),
-        ),
-        _asked(
-            "acknowledged writes are there, no other (V4)",
-            f"{acknowledged:,} row writes, {unknown} batches of unknown outcome",
-            workload.final_faults,
-        ),
-        _asked(
-            "snapshots are what they were, every link leads somewhere (V5)",
-            f"{len(workload.reader.snapshots)} snapshots of the load",
-            workload.history_faults,
-        ),
+        *load_verdicts(looked, workload.faults, workload.final_faults, workload.history_faults),
         _asked("replicas are equal at one time, `cluster check` is clean (V6)", "all tables", lambda: _check(patient)),
         Verdict(
             "one leader a term, no term forgotten (V2)",
             f"{witness.looks} looks, {len(witness.leaders)} terms with a leader",
-            tuple(witness.faults),
+            (*nothing_of(looks=witness.looks, leaders=len(witness.leaders)), *witness.faults),
         ),
     ]
     return [*verdicts, _asked("no file is open that was deleted (V8)", "all servers", lambda: _open_files(patient))]
 
 
-def _asked(name: str, looked_at: str, ask: Callable[[], list[str]]) -> Verdict:
+@dataclass(frozen=True, kw_only=True)
+class Looked:
+    """How much of a load there is to verify: row writes acknowledged, batches answered and of unknown outcome, scans
+    compared, snapshots remembered."""
+
+    rows: int
+    batches: int
+    unknown: int
+    reads: int
+    snapshots: int
+
+
+def load_verdicts(
+    looked: Looked, faults: Sequence[str], final: Callable[[], list[str]], history: Callable[[], list[str]]
+) -> list[Verdict]:
+    """What the load itself saw, and what `final` (V4) and `history` (V5) find now. None of them passes by having
+    nothing to look at."""
+    return [
+        Verdict(
+            "no fault while it went on",
+            f"{looked.reads} scans compared, {looked.batches} batches answered",
+            (*nothing_of(reads=looked.reads, batches=looked.batches), *faults),
+        ),
+        _asked(
+            "acknowledged writes are there, no other (V4)",
+            f"{looked.rows:,} row writes, {looked.unknown} batches of unknown outcome",
+            final,
+            nothing_of(rows=looked.rows),
+        ),
+        _asked(
+            "snapshots are what they were, every link leads somewhere (V5)",
+            f"{looked.snapshots} snapshots of the load",
+            history,
+            nothing_of(snapshots=looked.snapshots),
+        ),
+    ]
+
+
+def nothing_of(**counts: int) -> tuple[str, ...]:
+    """What a verifier must say of itself when there was nothing to look at, by what there is none of."""
+    return tuple(f"nothing was verified: no {name} to look at" for name, count in counts.items() if not count)
+
+
+def _asked(name: str, looked_at: str, ask: Callable[[], list[str]], wrong: tuple[str, ...] = ()) -> Verdict:
     try:
-        return Verdict(name, looked_at, tuple(ask()))
+        return Verdict(name, looked_at, (*wrong, *ask()))
     except Refused as error:
-        return Verdict(name, looked_at, (f"could not be asked: {error}",))
+        return Verdict(name, looked_at, (*wrong, f"could not be asked: {error}"))
 
 
 def _check(patient: Patient) -> list[str]:
@@ -165,7 +199,9 @@ def verify_disks(folder: Path, scene: Scene) -> list[Verdict]:
     lost = [line for server in scene.servers for line in leftovers(folder / server.name)]
     return [
         Verdict(
-            "logs agree: one term and content an index, times in order (V1, V3)", f"{entries:,} entries", tuple(wrong)
+            "logs agree: one term and content an index, times in order (V1, V3)",
+            f"{entries:,} entries",
+            (*nothing_of(entries=entries), *wrong),
         ),
         Verdict("every byte of every disk is whole and somebody's (V8)", f"{len(scene.servers)} disks", tuple(lost)),
     ]

@@ -17,7 +17,7 @@ from nyala.infra.chaos.disks import Logged, judge_logs, leftovers
 from nyala.infra.chaos.scene import Scene, ServerScene, TabletScene, trouble
 from nyala.infra.chaos.schedule import TAKES_AWAY
 from nyala.infra.chaos.show import picture
-from nyala.infra.chaos.verify import at_rest, progress_of
+from nyala.infra.chaos.verify import Looked, at_rest, load_verdicts, nothing_of, progress_of
 from nyala.infra.chaos.watch import Witness
 from nyala.replica.base import DataState, OpId
 from nyala.replica.rpc import pb
@@ -250,3 +250,21 @@ def test_report_without_verdicts_or_with_a_wrong_one_is_not_ok() -> None:
     assert not Report(1, "x").ok
     assert Report(1, "x", verdicts=[good]).ok and not Report(1, "x", verdicts=[good, bad]).ok
     assert Report(1, "x", verdicts=[bad]).json()["verdicts"][0]["ok"] is False
+
+
+def test_verifier_that_had_nothing_to_look_at_is_wrong() -> None:
+    """Goal: V4 and V5 never pass because nobody wrote or read. Method: one number at zero at a time; what is found
+    beside it is told too."""
+    full = {"rows": 1, "batches": 1, "reads": 1, "snapshots": 1}
+
+    def wrong(found: tuple[str, ...] = (), **changed: int) -> list[bool]:
+        looked = Looked(**{**full, **changed}, unknown=0)
+        verdicts = load_verdicts(looked, found, lambda: list(found), lambda: list(found))
+        assert all(set(found) <= set(v.wrong) for v in verdicts)
+        return [not v.ok for v in verdicts]
+
+    assert wrong() == [False, False, False] and wrong(("this",)) == [True, True, True]
+    assert wrong(reads=0) == wrong(batches=0) == [True, False, False]
+    assert wrong(rows=0) == [False, True, False] and wrong(snapshots=0) == [False, False, True]
+    assert wrong(("this",), rows=0, snapshots=0) == [True, True, True]
+    assert nothing_of(entries=0, looks=3) == ("nothing was verified: no entries to look at",)
