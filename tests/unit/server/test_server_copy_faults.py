@@ -227,7 +227,7 @@ def test_deletion_during_a_copy_is_refused_and_so_is_a_copy_during_a_deletion() 
         await pair.add_other()
         await asyncio.wait_for(held.wait(), 20)
         with pytest.raises(Refused) as refused:
-            await pair.other.manager.delete(TABLET, None, "too early")
+            await asyncio.wait_for(pair.other.manager.delete(TABLET, None, "too early"), 20)
         assert refused.value.code is Code.ALREADY_INPROGRESS
         free.set()
         await retry_works(pair)
