@@ -1,4 +1,7 @@
-"""`nyala cmeta rewrite | set-term`: consensus metadata of a stopped server, changed by hand. An undo is kept."""
+"""`nyala cmeta rewrite | set-term`: consensus metadata of a stopped server, changed by hand.
+
+The earlier file is kept under `undo/`. After a rewrite it is for looking only: the forced config stays in the log, too.
+"""
 
 from __future__ import annotations
 
@@ -40,6 +43,7 @@ def rewrite(
 
     Unsafe: everything in this replica's log counts as committed, and whoever is not named is given up. All other
     members must be copied from this replica; `nyala unsafe recover` does that, for many tablets, from the best one.
+    There is no way back: the earlier metadata are kept, but the log keeps the forced config, too.
     """
     members = tuple(_member(text) for text in peer)
     if len({m.uuid for m in members}) != len(members):

@@ -22,7 +22,7 @@ from nyala.replica.base import (
     next_generation,
     offset_in_generation,
 )
-from nyala.replica.cmeta import CmetaView, ConsensusMeta, encode_config, path_of, read_cmeta
+from nyala.replica.cmeta import CmetaView, ConsensusMeta, decode_config, encode_config, path_of, read_cmeta
 from nyala.replica.copy import wal_folder
 from nyala.replica.tablet import Superblock
 from nyala.replica.wal import Log, glance
@@ -83,7 +83,8 @@ def keep_undo(disk: Disk, tablet_id: str, data: bytes) -> str:
         if disk.read(f"{UNDO}/{name}") == data:
             return f"{UNDO}/{name}"
     disk.mkdir(UNDO)
-    path = f"{UNDO}/{prefix}{len(kept) + 1:06d}"
+    numbers = [int(number) for n in kept if (number := n.removeprefix(prefix)).isdecimal()]
+    path = f"{UNDO}/{prefix}{max(numbers, default=0) + 1:06d}"
     disk.replace(path, data)
     return path
 
@@ -91,6 +92,7 @@ def keep_undo(disk: Disk, tablet_id: str, data: bytes) -> str:
 def rewrite_config(disk: Disk, tablet_id: str, members: tuple[Member, ...], *, dry_run: bool = False) -> Rewritten:
     """Force `members` upon one replica, in a new generation of its group; the others have to be copied from it.
 
+    A rewrite to the same members that was cut off is finished. The undo is the metadata only: the entry stays logged.
     Refused(INVALID_ARGUMENT) if nobody among the members could lead. `dry_run` changes nothing.
     """
     if not any(m.votes and m.holds_data for m in members):
@@ -98,18 +100,30 @@ def rewrite_config(disk: Disk, tablet_id: str, members: tuple[Member, ...], *, d
     superblock = Superblock.load(disk, tablet_id)
     data, before = _read(disk, tablet_id)
     replay = glance(disk, wal_folder(tablet_id), tablet_id)
-    last = max(replay.last, superblock.flush_opid)
-    last_time = max((e.hybrid_time for e in replay.entries), default=superblock.flush_time)
+    last, last_time, final = max(replay.last, superblock.flush_opid), superblock.flush_time, None
+    for final in replay.entries:
+        last_time = max(last_time, final.hybrid_time)
     opid = OpId(next_generation(max(before.term, last.term)), last.index + 1)
     config = RaftConfig(opid, tuple(sorted(members, key=lambda m: m.uuid)), before.config.decision, unsafe=True)
     if before.config.unsafe and before.config == config.with_opid(before.config.opid) and before.config.opid == last:
         return Rewritten(before=before, after=before, undo="")
+    waiting = _logged_only(before, final)
+    if waiting is not None and waiting == config.with_opid(waiting.opid):
+        config = waiting
     if dry_run:
-        after = replace(before, term=opid.term, voted_for=None, config=config)
+        after = replace(before, term=config.opid.term, voted_for=None, config=config)
         return Rewritten(before=before, after=after, undo="")
     undo = keep_undo(disk, tablet_id, data)
-    force_config(disk, tablet_id, config, max(last_time, superblock.flush_time) + 1)
+    force_config(disk, tablet_id, config, last_time + 1)
     return Rewritten(before=before, after=_read(disk, tablet_id)[1], undo=undo)
+
+
+def _logged_only(before: CmetaView, final: Entry | None) -> RaftConfig | None:
+    """The forced config of a rewrite that was cut off: the log ends with it, the metadata never heard of its term."""
+    if final is None or final.kind is not EntryKind.CONFIG or final.opid.term <= before.term:
+        return None
+    config = decode_config(final.meta).with_opid(final.opid)
+    return config if config.unsafe else None
 
 
 def raise_term(disk: Disk, tablet_id: str, term: int, *, dry_run: bool = False) -> Rewritten:

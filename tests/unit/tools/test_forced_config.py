@@ -120,15 +120,40 @@ def test_rewrite_cut_off_anywhere_ends_the_same_when_repeated(point: str, power:
     rewrite_config(whole, TABLET, ALONE)
     config = ConsensusMeta.load(whole, TABLET).committed_config
     disk = replica_at_rest()
+    earlier = disk.read(path_of(TABLET))
     disk.arm(point)
     with pytest.raises(SimCrash):
-        force_config(disk, TABLET, config, 4 << 12)
+        rewrite_config(disk, TABLET, ALONE)
     disk.power_loss(random.Random(3)) if power else disk.restart()
     disk.disarm()
+    planned = rewrite_config(disk, TABLET, ALONE, dry_run=True)
+    assert planned.after.config == config
+    rewrite_config(disk, TABLET, ALONE)
+    assert rewrite_config(disk, TABLET, ALONE).undo == ""
     force_config(disk, TABLET, config, 4 << 12)
-    force_config(disk, TABLET, config, 4 << 12)
+    assert [disk.read(f"undo/{name}") for name in disk.listdir("undo")] == [earlier]
     assert ConsensusMeta.load(disk, TABLET).encode() == ConsensusMeta.load(whole, TABLET).encode()
     assert last_entries(disk, 4) == last_entries(whole, 4)
+
+
+def test_rewrite_to_other_members_after_one_was_cut_off_begins_another_generation() -> None:
+    """CC-44. Goal: only the same rewrite is finished; another one beats what the first left in the log. Method: die
+    between log and metadata; rewrite to other members; the number of an undo that was removed is not given again."""
+    disk = replica_at_rest()
+    disk.mkdir("undo")
+    disk.replace(f"undo/{TABLET}.cmeta-000004", b"an earlier one")
+    disk.arm("recover.logged")
+    with pytest.raises(SimCrash):
+        rewrite_config(disk, TABLET, ALONE)
+    disk.restart()
+    disk.disarm()
+    done = rewrite_config(disk, TABLET, (*ALONE, Member("b" * 32)))
+    assert done.after.config.opid == OpId(next_generation(next_generation(4)), 5)
+    assert last_entries(disk, 2) == [
+        (OpId(next_generation(4), 4), EntryKind.CONFIG),
+        (done.after.config.opid, EntryKind.CONFIG),
+    ]
+    assert disk.listdir("undo") == [f"{TABLET}.cmeta-000004", f"{TABLET}.cmeta-000005"]
 
 
 def test_rewrite_that_cannot_be_leaves_every_byte() -> None:
