@@ -1,4 +1,4 @@
-"""The short form of the soak: every kind of trouble once on real processes under a strict load, then all verifiers."""
+"""The short form of the soak: mixed trouble on real processes under a strict load, then all verifiers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nyala.infra.chaos import Chaos, ChaosOptions, Pace, Show
+from nyala.infra.chaos import Chaos, ChaosOptions, Kind, Pace, Show
 from tests.harness.stack import log_ends
 
 pytestmark = pytest.mark.process
@@ -17,10 +17,13 @@ SECONDS = float(os.environ.get("NYALA_SOAK_SECONDS", "40"))
 """Of trouble; `make soak` is the long form."""
 
 
-def test_soak_of_every_kind_of_trouble_ends_with_every_row_right_and_nothing_left_behind(tmp_path: Path) -> None:
-    """Goal: promises 1, 5 and 7 while leaders, followers and the master are killed, paused, stopped and wiped, and
-    replicas are added, removed and moved (V1 to V6, V8). Method: one seed of `infra/chaos`, whose verifiers
-    `test_chaos_rules.py` shows to notice planted faults; a red run says its seed and keeps its folder."""
+def test_soak_of_mixed_trouble_ends_with_every_row_right_and_nothing_left_behind(tmp_path: Path) -> None:
+    """Goal: promises 1, 5 and 7 while servers and the master are killed, paused, stopped and wiped, and replicas are
+    added, removed and moved (V1 to V6, V8). Method: one seed of `infra/chaos`, whose verifiers `test_chaos_rules.py`
+    shows to notice planted faults; a red run says its seed and keeps its folder. The kinds come in the seed's order, as
+    far as the time goes: each waits until the cluster allows it, so a slow machine sees fewer of them (13 of 14 were
+    seen under load); the long form has room for all. What is demanded here is that some kind took something
+    away and some were operators' work."""
     last: deque[Show] = deque(maxlen=1)
     pace = Pace(gap_s=(1.0, 3.0), hold_s=(1.0, 3.0), away_s=(7.0, 9.0))
     print(f"again: NYALA_SOAK_SEED={SEED}; logs and data are in {tmp_path}")
@@ -31,4 +34,6 @@ def test_soak_of_every_kind_of_trouble_ends_with_every_row_right_and_nothing_lef
     assert wrong == [], report.story
     assert len(report.verdicts) == 10
     assert report.figures["row_writes_acknowledged"] > 0 and report.figures["scans_compared"] > 0
-    assert report.figures["events"] > report.figures["events_not_done"]
+    done = {h.kind for h in report.story if h.kind and not h.what.startswith(("not done", "refused"))}
+    work = {Kind.STEP_DOWN, Kind.ADD, Kind.REMOVE, Kind.MOVE, Kind.FLUSH}
+    assert done & work and done - work, done
