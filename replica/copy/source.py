@@ -92,7 +92,7 @@ def capture_session(
         log.roll()
         pin = log.pin()
         undo.callback(pin.release)
-        last = max(log.last, superblock.flush_opid)
+        last = superblock.end_of(log.last)
         if last.index < commit_index:
             what = "the source's log ends below what is committed"
             raise Refused(Code.NOT_READY, what, last=last, commit_index=commit_index)

@@ -190,6 +190,10 @@ class Superblock:
         """Ids of the tablets that have a superblock here, sorted."""
         return [n for n in disk.listdir(FOLDER) if not n.startswith(".") and ".tmp" not in n]
 
+    def end_of(self, logged: OpId) -> OpId:
+        """The last OpId of a READY replica whose log ends at `logged`; a log may be empty behind what is flushed."""
+        return max(logged, self.flush_opid)
+
     def with_schema(self, schema: TableSchema) -> Superblock:
         """The same record with a later current schema."""
         return replace(self, table_schemas=(*self.table_schemas, schema))

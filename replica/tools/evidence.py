@@ -135,7 +135,7 @@ def _with_log(disk: Disk, base: ReplicaEvidence, superblock: Superblock) -> Repl
     if not disk.exists(wal_folder(base.tablet_id)):
         raise Corruption("the log's folder is missing", tablet=base.tablet_id)
     replay = glance(disk, wal_folder(base.tablet_id), base.tablet_id)
-    last = max(replay.last, superblock.flush_opid)
+    last = superblock.end_of(replay.last)
     last_time, pending = superblock.flush_time, base.config
     for entry in replay.entries:
         last_time = max(last_time, entry.hybrid_time)

@@ -55,7 +55,7 @@ def force_config(disk: Disk, tablet_id: str, config: RaftConfig, time: int) -> N
     meta = ConsensusMeta.load(disk, tablet_id)
     log, _ = Log.open(disk, wal_folder(tablet_id), tablet_id, threaded=False)
     try:
-        last = max(log.last, superblock.flush_opid)
+        last = superblock.end_of(log.last)
         if last != config.opid:
             if last.index + 1 != config.opid.index or last.term >= config.opid.term:
                 what = "the log does not end where the config is to stand"
@@ -100,7 +100,7 @@ def rewrite_config(disk: Disk, tablet_id: str, members: tuple[Member, ...], *, d
     superblock = Superblock.load(disk, tablet_id)
     data, before = _read(disk, tablet_id)
     replay = glance(disk, wal_folder(tablet_id), tablet_id)
-    last, last_time, final = max(replay.last, superblock.flush_opid), superblock.flush_time, None
+    last, last_time, final = superblock.end_of(replay.last), superblock.flush_time, None
     for final in replay.entries:
         last_time = max(last_time, final.hybrid_time)
     opid = OpId(next_generation(max(before.term, last.term)), last.index + 1)

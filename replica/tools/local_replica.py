@@ -67,7 +67,7 @@ def last_promised(disk: Disk, superblock: Superblock) -> OpId:
             raise Corruption("the log's folder is missing", tablet=tablet_id)
         log, replay = Log.open(disk, wal_folder(tablet_id), tablet_id, threaded=False)
         log.close()
-        return max(replay.last, flushed, replay.withheld or ZERO_OPID)
+        return max(superblock.end_of(replay.last), replay.withheld or ZERO_OPID)
     except Corruption:
         if not ConsensusMeta.exists(disk, tablet_id):
             return flushed

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from nyala.replica.base import Code, DataState, Disk, OpId, Refused, SystemClock, check
+from nyala.replica.base import Code, DataState, Disk, Refused, SystemClock, check
 from nyala.replica.cmeta import ConsensusMeta, path_of
 from nyala.replica.copy import CopySourceSession, LocalCopySource, SourceSessions, capture_session, wal_folder
 from nyala.replica.disk import FENCE
@@ -199,7 +199,7 @@ def _stands(disk: Disk, tablet: TabletPlan) -> bool:
     superblock = Superblock.load(disk, tablet.tablet_id)
     if superblock.data_state is not DataState.READY:
         return False
-    last: OpId = max(glance(disk, wal_folder(tablet.tablet_id), tablet.tablet_id).last, superblock.flush_opid)
+    last = superblock.end_of(glance(disk, wal_folder(tablet.tablet_id), tablet.tablet_id).last)
     return last in (tablet.last, tablet.config.opid)
 
 

@@ -43,7 +43,7 @@ class TabletFiles:
             return None
         if self.superblock.data_state is not DataState.READY:
             return self.superblock.last_logged or ZERO_OPID
-        return max(self.log.last, self.superblock.flush_opid) if self.log is not None else None
+        return self.superblock.end_of(self.log.last) if self.log is not None else None
 
     @property
     def block_bytes(self) -> int:

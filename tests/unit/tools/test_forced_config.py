@@ -90,6 +90,18 @@ def test_forced_config_is_the_logs_last_entry_and_committed(flushed: bool) -> No
     assert core.committed_config.voters == (SOURCE_UUID,) and core.commit_index == core.last.index == 5
 
 
+def test_forced_config_stands_behind_what_is_flushed_and_gone_from_the_log() -> None:
+    """CC-45. Goal: the end of a replica is the end of its log or of its flush, whichever is later. Method: all flushed,
+    the log empty as after a copy; a dry run and the rewrite put the config right behind the flush."""
+    disk = replica_at_rest(flushed=True)
+    for name in disk.listdir(wal_folder(TABLET)):
+        disk.remove(f"{wal_folder(TABLET)}/{name}")
+    opid = OpId(next_generation(4), 4)
+    assert rewrite_config(disk, TABLET, ALONE, dry_run=True).after.config.opid == opid
+    assert rewrite_config(disk, TABLET, ALONE).after.config.opid == opid
+    assert last_entries(disk, 2) == [(opid, EntryKind.CONFIG)]
+
+
 def test_forced_config_beats_older_configs_that_wait_in_the_log() -> None:
     """CC-45. Goal: of two changes that were under way when the majority died, neither comes back into force. Method:
     a log with two uncommitted configs behind the metadata's; rewrite; start."""
