@@ -16,11 +16,10 @@ from nyala.infra.cli.app import main
 from nyala.replica.base import DataState
 from nyala.replica.rpc import pb
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
-from tests.harness.rows import batch, table_info, write_request
+from tests.harness.one_tablet import TABLET, create, flush, rows_of, write
 
 pytestmark = pytest.mark.process
 
-TABLET = "tablet-1"
 PROMISES_ARE_LOST = 70
 """Exit code of a server whose disk failed."""
 
@@ -56,45 +55,6 @@ def nyala(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     yield Hand(monkeypatch, capsys)
     signal.signal(signal.SIGTERM, before)
-
-
-def create(cluster: LocalCluster) -> ServerProcess:
-    config = pb.RaftConfig(members=[s.member() for s in cluster.servers])
-    for server in cluster.servers:
-        request = pb.CreateTabletRequest(
-            dest_uuid=server.uuid,
-            tablet_id=TABLET,
-            table=table_info(),
-            config=config,
-            leader_hint=cluster.servers[0].uuid,
-        )
-        assert not server.tablets.CreateTablet(request, timeout=10).error.code
-    return cluster.leader(TABLET)
-
-
-def write(cluster: LocalCluster, first: int, rows: int) -> int:
-    """Upsert keys at whoever leads, until acknowledged; the write's hybrid time."""
-
-    def once() -> Any:
-        leader = cluster.leader(TABLET)
-        request = write_request(leader.uuid, TABLET, batch(list(range(first, first + rows)), ["x" * 50] * rows))
-        reply = leader.tablets.Write(request, timeout=5)
-        return reply.hybrid_time if not reply.error.code else None
-
-    return int(wait_until(once, "a write is acknowledged"))
-
-
-def flush(server: ServerProcess) -> None:
-    reply = server.tablets.Flush(pb.FlushRequest(dest_uuid=server.uuid, tablet_id=TABLET), timeout=20)
-    assert not reply.error.code, reply.error
-
-
-def rows_of(server: ServerProcess, snapshot_time: int) -> tuple[int, int] | None:
-    reply = server.tablets.Checksum(
-        pb.ChecksumRequest(dest_uuid=server.uuid, tablet_id=TABLET, snapshot_time=snapshot_time, timeout_us=15_000_000),
-        timeout=20,
-    )
-    return (reply.checksum, reply.rows) if not reply.error.code else None
 
 
 def equal(cluster: LocalCluster, server: ServerProcess, at: int) -> bool:

@@ -12,12 +12,12 @@ import pytest
 
 from nyala.replica.base import Code, new_uuid
 from nyala.replica.rpc import pb
-from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster
-from tests.harness.rows import batch, table_info, write_request
+from tests.harness.cluster import ServerProcess, local_cluster
+from tests.harness.one_tablet import TABLET, create
+from tests.harness.rows import batch, write_request
 
 pytestmark = pytest.mark.process
 
-TABLET = "tablet-1"
 METHODS = [
     (service.name, method.name)
     for service in (pb.DESCRIPTOR.services_by_name["TabletService"], pb.DESCRIPTOR.services_by_name["CopyService"])
@@ -36,25 +36,11 @@ def call(server: ServerProcess, service: str, method: str, **fields: Any) -> Any
     return next(iter(answer)) if descriptor.server_streaming else answer
 
 
-def create(cluster: LocalCluster) -> ServerProcess:
-    server = cluster.servers[0]
-    request = pb.CreateTabletRequest(
-        dest_uuid=server.uuid,
-        tablet_id=TABLET,
-        table=table_info(),
-        config=pb.RaftConfig(members=[server.member()]),
-        leader_hint=server.uuid,
-    )
-    assert not server.tablets.CreateTablet(request, timeout=10).error.code
-    cluster.leader(TABLET)
-    return server
-
-
 def test_every_call_for_another_server_is_refused_by_name() -> None:
     """Goal: row TC-73: the recipient's uuid is checked first on every call. Method: call each method of both services
     with a foreign and an empty uuid; then nothing here has changed."""
     with local_cluster(1) as cluster:
-        server = create(cluster)
+        server = create(cluster, cluster.servers[:1])
         for service, method in METHODS:
             for uuid in (new_uuid(), ""):
                 reply = call(server, service, method, dest_uuid=uuid, tablet_id=TABLET)
@@ -67,7 +53,7 @@ def test_bad_writes_are_refused_and_leave_no_trace() -> None:
     """Goal: everything is validated before an index is reserved. Method: wrong table, tablet, CRC, schema, bytes and
     size, small and large; the log's end does not move and a good write still works."""
     with local_cluster(1) as cluster:
-        server = create(cluster)
+        server = create(cluster, cluster.servers[:1])
 
         def last() -> int:
             status = cluster.status(server, TABLET)
@@ -117,7 +103,7 @@ def test_identity_stays_over_restarts_and_a_lost_one_is_not_guessed() -> None:
     """Goal: row TC-72: a server that lost its identity beside data refuses to start. Method: restart, compare uuids;
     then remove the instance file."""
     with local_cluster(1) as cluster:
-        server = create(cluster)
+        server = create(cluster, cluster.servers[:1])
         uuid = server.uuid
         assert server.stop() == 0
         server.start()
@@ -152,17 +138,7 @@ def test_planned_stop_hands_leadership_over() -> None:
     """Goal: a planned stop is no failover. Method: SIGTERM the leader of three: it names its heir
     in its log, ends by itself, and another server leads."""
     with local_cluster(3) as cluster:
-        config = pb.RaftConfig(members=[s.member() for s in cluster.servers])
-        for server in cluster.servers:
-            request = pb.CreateTabletRequest(
-                dest_uuid=server.uuid,
-                tablet_id=TABLET,
-                table=table_info(),
-                config=config,
-                leader_hint=cluster.servers[0].uuid,
-            )
-            assert not server.tablets.CreateTablet(request, timeout=10).error.code
-        leader = cluster.leader(TABLET)
+        leader = create(cluster)
         assert leader.stop() == 0
         assert "handed leadership" in leader.log_tail()
         assert cluster.leader(TABLET) is not leader

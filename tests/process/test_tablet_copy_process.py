@@ -11,41 +11,12 @@ import pytest
 from nyala.replica.base import Code, DataState
 from nyala.replica.rpc import pb
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
+from tests.harness.one_tablet import TABLET, create, flush, rows_of, write
 from tests.harness.rows import batch, read_rows, table_info, write_request
 
 pytestmark = pytest.mark.process
 
-TABLET = "tablet-1"
 NO_RETAINED_LOG = ("--log-retain-entries", "0", "--log-retain-bytes", "0")
-
-
-def create(cluster: LocalCluster, servers: list[ServerProcess]) -> ServerProcess:
-    """The tablet on `servers`; returns its leader."""
-    config = pb.RaftConfig(members=[s.member() for s in servers])
-    for server in servers:
-        request = pb.CreateTabletRequest(
-            dest_uuid=server.uuid, tablet_id=TABLET, table=table_info(), config=config, leader_hint=servers[0].uuid
-        )
-        reply = server.tablets.CreateTablet(request, timeout=10)
-        assert not reply.error.code, reply.error
-    return cluster.leader(TABLET)
-
-
-def write(cluster: LocalCluster, first: int, rows: int) -> int:
-    """Upsert keys [first, first + rows) at whoever leads, until acknowledged; returns the write's hybrid time."""
-
-    def once() -> Any:
-        leader = cluster.leader(TABLET)
-        request = write_request(leader.uuid, TABLET, batch(list(range(first, first + rows)), ["x" * 100] * rows))
-        reply = leader.tablets.Write(request, timeout=5)
-        return reply.hybrid_time if not reply.error.code else None
-
-    return int(wait_until(once, "a write is acknowledged"))
-
-
-def flush(server: ServerProcess) -> None:
-    reply = server.tablets.Flush(pb.FlushRequest(dest_uuid=server.uuid, tablet_id=TABLET), timeout=20)
-    assert not reply.error.code, reply.error
 
 
 def change(server: ServerProcess, kind: str, member: Any) -> Any:
@@ -65,15 +36,6 @@ def state(cluster: LocalCluster, server: ServerProcess) -> tuple[int, str]:
 def is_voter(cluster: LocalCluster, server: ServerProcess) -> bool:
     config = cluster.status(cluster.leader(TABLET), TABLET).committed_config
     return any(m.uuid == server.uuid and m.votes for m in config.members)
-
-
-def rows_of(server: ServerProcess, snapshot_time: int) -> tuple[int, int]:
-    reply = server.tablets.Checksum(
-        pb.ChecksumRequest(dest_uuid=server.uuid, tablet_id=TABLET, snapshot_time=snapshot_time, timeout_us=15_000_000),
-        timeout=20,
-    )
-    assert not reply.error.code, reply.error
-    return reply.checksum, reply.rows
 
 
 def start_copy(source: ServerProcess, target: ServerProcess, term: int, believed: DataState) -> Any:
