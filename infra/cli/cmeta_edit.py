@@ -52,12 +52,9 @@ def rewrite(
         if not any(m.uuid == tools.identity(disk).uuid for m in members):
             raise typer.BadParameter(f"--peer leaves out the server of {root} itself, {tools.identity(disk).uuid}")
         planned = tools.rewrite_config(disk, tablet, members, dry_run=True)
-        if dry_run or planned.before == planned.after:
-            _show(planned, as_json, changed=False)
+        question = f"force this config upon {tablet}? Who is not named is given up, with all that only they have."
+        if not _goes_ahead(planned, question, dry_run=dry_run, yes=yes, as_json=as_json):
             return
-        if not as_json:
-            _show(planned, as_json, changed=False)
-        ask(f"force this config upon {tablet}? Who is not named is given up, with all that only they have.", yes)
         done = tools.rewrite_config(disk, tablet, members)
     _show(done, as_json, changed=True)
 
@@ -76,14 +73,21 @@ def set_term(
     """
     with changeable(root) as disk:
         planned = tools.raise_term(disk, tablet, term, dry_run=True)
-        if dry_run or planned.before == planned.after:
-            _show(planned, as_json, changed=False)
+        question = f"raise {tablet} from term {planned.before.term} to {term}? There is no way back."
+        if not _goes_ahead(planned, question, dry_run=dry_run, yes=yes, as_json=as_json):
             return
-        if not as_json:
-            _show(planned, as_json, changed=False)
-        ask(f"raise {tablet} from term {planned.before.term} to {term}? There is no way back.", yes)
         done = tools.raise_term(disk, tablet, term)
     _show(done, as_json, changed=True)
+
+
+def _goes_ahead(planned: tools.Rewritten, question: str, *, dry_run: bool, yes: bool, as_json: bool) -> bool:
+    """Show what would change, if that is all that is wanted or a person looks; then ask."""
+    idle = dry_run or planned.before == planned.after
+    if idle or not as_json:
+        _show(planned, as_json, changed=False)
+    if not idle:
+        ask(question, yes)
+    return not idle
 
 
 def _show(done: tools.Rewritten, as_json: bool, *, changed: bool) -> None:
