@@ -41,8 +41,8 @@ test: setup ## every test, as CI runs them
 sim: $(STAMP) ## simulated histories from seeds, as CI runs them; more with `python -m tests.sim --overnight`
 	$(PY) -m tests.sim
 
-test-fast: $(STAMP) ## tests without processes, Spark or Kafka: under two minutes
-	$(PY) -m pytest -q -n 2 -m "not process and not spark and not e2e"
+test-fast: $(STAMP) ## tests without processes, Spark, Kafka or many seeds: under two minutes
+	$(PY) -m pytest -q -n 2 -m "not process and not spark and not e2e and not deep"
 
 lint: $(STAMP) ## style, formatting and types
 	$(VENV)/bin/ruff check .

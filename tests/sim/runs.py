@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -15,6 +16,7 @@ from tests.harness.sim_tablet import TabletCopies, TabletNode
 from tests.harness.sim_tablet_workload import TabletWorkload
 from tests.harness.sim_workload import Swarm, Workload, converge
 
+logging.getLogger("nyala").addHandler(logging.NullHandler())  # what goes wrong in a history is the point of it
 Job = tuple[str, int]
 """A simulator and a seed."""
 

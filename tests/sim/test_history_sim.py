@@ -19,6 +19,8 @@ from tests.harness.sim_verify import Verifiers
 from tests.harness.sim_workload import Swarm, Workload, converge
 from tests.harness.sim_world import Faults
 
+pytestmark = pytest.mark.deep
+
 SEEDS = int(os.environ.get("NYALA_SIM_SEEDS", "100"))
 FIRST = int(os.environ.get("NYALA_SIM_FIRST", "0"))
 BLOCKS = 5

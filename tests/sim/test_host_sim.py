@@ -11,6 +11,8 @@ from tests.harness.sim_cluster import SimCluster
 from tests.harness.sim_stranded import stranded
 from tests.harness.sim_workload import MARKS, Swarm, Workload, converge
 
+pytestmark = pytest.mark.deep
+
 SEEDS = int(os.environ.get("NYALA_SIM_SEEDS", "200"))
 FIRST = int(os.environ.get("NYALA_SIM_FIRST", "0"))
 

@@ -6,6 +6,8 @@ import pytest
 
 from tests.sim.planted import PLANTED, PLANTED_MIN, TOLD, Planted, caught, false_alarm, one, swapped, told
 
+pytestmark = pytest.mark.deep
+
 
 @pytest.mark.parametrize("bug", PLANTED, ids=lambda bug: bug.name)
 def test_planted_bug_is_caught(bug: Planted) -> None:

@@ -10,6 +10,8 @@ import pytest
 from tests.harness.raft_quiet import QUIET_MARKS, QuietNet
 from tests.harness.raft_sim import FAILURES, explain, run_seed, seeds_from
 
+pytestmark = pytest.mark.deep
+
 SEEDS = list(seeds_from(os.environ.get("NYALA_RAFT_SEEDS", ""), 300))
 
 

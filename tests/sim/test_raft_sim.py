@@ -9,6 +9,8 @@ import pytest
 
 from tests.harness.raft_sim import FAILURES, MARKS, explain, run_seed, seeds_from
 
+pytestmark = pytest.mark.deep
+
 SEEDS = list(seeds_from(os.environ.get("NYALA_RAFT_SEEDS", ""), 1000))
 BLOCK = 100
 SEEN_MIN = 2

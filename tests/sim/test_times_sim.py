@@ -15,6 +15,8 @@ from tests.harness.sim_registers import RegisterClients
 from tests.harness.sim_times import StaleReaders, times_ascend
 from tests.harness.sim_workload import Swarm, Workload, converge
 
+pytestmark = pytest.mark.deep
+
 SEEDS = int(os.environ.get("NYALA_SIM_SEEDS", "40"))
 FIRST = int(os.environ.get("NYALA_SIM_FIRST", "0"))
 STALENESS_US = limits.CLOCK_DIFFERENCE_US_MAX + 100_000

@@ -13,6 +13,8 @@ from nyala.replica.wal import Log, dump_segment, inspect_log
 from tests.harness.sim_disk import SimDisk
 from tests.harness.wal_entries import FOLDER, SMALL, TABLET, append_now, build, entries, entry, segment_paths
 
+pytestmark = pytest.mark.deep
+
 MASKS = (0x01, 0x80)
 
 
