@@ -2,7 +2,7 @@
 
 from .blocks import named_blocks, parse_superblock, quarantined_superblocks, superblock_bytes
 from .checks import CopyDecision, CopyRequest, LocalReplica, source_refusal, start_tablet_copy_checks
-from .deletion import cmeta_path, delete_replica, redo_deletion, superblock_path, wal_folder
+from .deletion import delete_replica, redo_deletion, wal_folder
 from .follower import CopyProgress, FollowerCopy, copy_cancelled
 from .manifest import CopyFile, CopyManifest, CopySource, FileKind
 from .quarantine import Quarantined, list_quarantine, purge_quarantine
@@ -33,7 +33,6 @@ __all__ = [
     "Quarantined",
     "SourceSessions",
     "capture_session",
-    "cmeta_path",
     "copy_cancelled",
     "crc_of_file",
     "delete_replica",
@@ -48,6 +47,5 @@ __all__ = [
     "source_refusal",
     "start_tablet_copy_checks",
     "superblock_bytes",
-    "superblock_path",
     "wal_folder",
 ]

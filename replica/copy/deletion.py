@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from nyala.replica.base import ZERO_OPID, DataState, Disk, OpId, check
-from nyala.replica.tablet import Superblock
+from nyala.replica.cmeta import path_of
+from nyala.replica.tablet import Superblock, superblock_path
 
 _log = logging.getLogger(__name__)
 
@@ -21,16 +22,6 @@ QUARANTINE = "quarantine"
 def wal_folder(tablet_id: str) -> str:
     """Where a tablet's WAL segments are."""
     return f"wals/{tablet_id}"
-
-
-def cmeta_path(tablet_id: str) -> str:
-    """Where a tablet's consensus metadata is."""
-    return f"consensus-meta/{tablet_id}"
-
-
-def superblock_path(tablet_id: str) -> str:
-    """Where a tablet's superblock is."""
-    return f"tablet-meta/{tablet_id}"
 
 
 def fresh_quarantine(disk: Disk, tablet_id: str) -> str:
@@ -105,8 +96,8 @@ def redo_deletion(disk: Disk, tombstone: Superblock) -> Superblock:
         disk.mkdir(quarantine)
         tombstone.save(disk)
     disk.mkdir(quarantine)
-    if disk.exists(cmeta_path(tablet_id)):
-        disk.replace(f"{quarantine}/cmeta", disk.read(cmeta_path(tablet_id)))
+    if disk.exists(path_of(tablet_id)):
+        disk.replace(f"{quarantine}/cmeta", disk.read(path_of(tablet_id)))
     disk.crash_point("delete.5")
     disk.rename(wal_folder(tablet_id), f"{quarantine}/wal")
     disk.crash_point("delete.6")

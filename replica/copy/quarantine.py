@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nyala.replica.base import Corruption, DataState, Disk, check
-from nyala.replica.tablet import Superblock, block_names
+from nyala.replica.tablet import Superblock, block_names, superblock_path
 
 from .blocks import parse_superblock, quarantined_superblocks
-from .deletion import QUARANTINE, superblock_path
+from .deletion import QUARANTINE
 
 
 @dataclass(frozen=True, kw_only=True)

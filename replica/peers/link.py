@@ -9,10 +9,10 @@ from collections.abc import Callable
 import grpc.aio
 
 from nyala.replica.base import Address, Refused
-from nyala.replica.rpc import address_to_pb, error_from_pb, pb, pb_grpc
+from nyala.replica.rpc import CHANNEL_OPTIONS, address_to_pb, error_from_pb, pb, pb_grpc
 
 from .frames import frame
-from .options import CHANNEL_OPTIONS, PeerOptions
+from .options import PeerOptions
 
 
 class Link(asyncio.Protocol):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nyala.replica import rpc
 from nyala.replica.base import check, limits
 
 
@@ -33,7 +32,3 @@ class PeerOptions:
             batch_bytes_max=self.batch_bytes_max,
         )
         check(self.queue_bytes_max >= self.batch_bytes_max, "a queue holds a batch", queue=self.queue_bytes_max)
-
-
-CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (*rpc.CHANNEL_OPTIONS, ("grpc.enable_http_proxy", 0))
-"""For channels between servers of a cluster: a proxy named in the environment is not for them."""

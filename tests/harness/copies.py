@@ -6,13 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 from nyala.replica.base import Address, Code, DataState, Entry, EntryKind, Member, OpId, RaftConfig, Refused
-from nyala.replica.cmeta import ConsensusMeta
+from nyala.replica.cmeta import ConsensusMeta, path_of
 from nyala.replica.copy import (
     CopySourceSession,
     LocalCopySource,
     SourceSessions,
     capture_session,
-    cmeta_path,
     wal_folder,
 )
 from nyala.replica.rows import WriteMeta, crc32c, encode_batch
@@ -173,4 +172,4 @@ def wal_places(disk: SimDisk) -> list[str]:
 
 def cmeta_bytes(disk: SimDisk) -> bytes:
     """The live consensus metadata file."""
-    return disk.read(cmeta_path(TABLET))
+    return disk.read(path_of(TABLET))
