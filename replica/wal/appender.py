@@ -14,6 +14,7 @@ from .options import WalOptions
 from .records import SegmentInfo
 from .reservation import Reservation
 from .segment import ActiveSegment, NextSegment
+from .zeros import STATEMENT_BYTES
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,10 @@ class Appender:
         self._disk.crash_point("wal.before_append")
         segment = self._segment_for(slots[0].entries[0].opid.index)
         parts, lengths = _gather(slots, segment.number)
-        block_bytes = sum(lengths)
-        start = segment.write_block(len(lengths), parts, block_bytes)
+        stated = any(encoded.has_run for slot in slots for encoded in slot.encoded)
+        if stated:
+            lengths[-1] += STATEMENT_BYTES
+        start = segment.write_block(len(lengths), parts, sum(lengths), stated=stated)
         self._disk.crash_point("wal.after_write_before_sync")
         if self._options.sync:
             segment.sync()

@@ -1,7 +1,8 @@
 """Bytes of a segment: an Avro object container file whose blocks we frame ourselves, since it is preallocated.
 
 The header is fastavro's own. A block is one group commit: the number of entries and of bytes as Avro longs, the
-entries, the file's sync marker. An entry's payload is never copied into another buffer when it is large.
+entries, the file's sync marker. The last entry may end in a statement of zero sectors (zeros.py). An entry's payload is
+never copied into another buffer when it is large.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import hashlib
 import io
 import json
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -19,6 +21,8 @@ import google_crc32c
 
 from nyala.replica.base import Corruption, Entry, EntryKind, OpId, check, new_uuid
 from nyala.schemas import parse_json, record
+
+from . import zeros
 
 VERSION = 1
 MARKER_BYTES = 16
@@ -68,6 +72,8 @@ class Header:
     marker: bytes
     schema_text: str
     length_bytes: int
+    states_zeros: bool = False
+    """Blocks that may have zero sectors say which; in segments of earlier builds any may have some."""
 
 
 class EncodedEntry(NamedTuple):
@@ -80,6 +86,8 @@ class EncodedEntry(NamedTuple):
     payload_crc: int
     identity: int
     """CRC of everything that identifies the entry, except its segment."""
+    has_run: bool
+    """Of zeros: its block must state its zero sectors."""
 
     @property
     def length_bytes(self) -> int:
@@ -144,6 +152,7 @@ def encode_header(tablet_id: str, segment: int, first_index: int, marker: bytes)
         "nyala.segment": str(segment),
         "nyala.first_index": str(first_index),
         "nyala.incompatible_features": "",
+        "nyala.zero_sectors": "stated",
     }
     whole, _, _ = _raw_header(_container_header(metadata, marker))
     return _container_header(metadata | {"nyala.header_crc": f"{_header_crc(whole, marker):010d}"}, marker)
@@ -170,6 +179,7 @@ def decode_header(data: bytes, name: str) -> Header:
             marker,
             meta["avro.schema"],
             length,
+            meta.get("nyala.zero_sectors") == "stated",
         )
     except BAD_AVRO as error:
         raise Corruption("a segment's header does not read back", segment=name, cause=str(error)) from error
@@ -204,6 +214,8 @@ def identity_in(segment: int, identity: int) -> int:
 def encode_entry(tablet_id: str, entry: Entry) -> EncodedEntry:
     """Serialise what does not depend on the segment."""
     out = io.BytesIO()
+    has_run = zeros.has_run(entry.payload) or zeros.has_run(entry.meta)
+    flags = zeros.FLAG if has_run else 0
     fastavro.schemaless_writer(
         out,
         _HEAD_SCHEMA,
@@ -213,16 +225,16 @@ def encode_entry(tablet_id: str, entry: Entry) -> EncodedEntry:
             "kind": int(entry.kind),
             "hybrid_time": entry.hybrid_time,
             "schema_id": entry.schema_id,
-            "flags": 0,
+            "flags": flags,
             "meta": entry.meta,
         },
     )
     out.write(encode_long(len(entry.payload)))
-    identity = _identity(tablet_id, entry, 0)
+    identity = _identity(tablet_id, entry, flags)
     if len(entry.payload) > PAYLOAD_BYTES_JOINED_MAX:
-        return EncodedEntry(out.getvalue(), entry.payload, entry.payload_crc, identity)
+        return EncodedEntry(out.getvalue(), entry.payload, entry.payload_crc, identity, has_run)
     out.write(entry.payload)
-    return EncodedEntry(out.getvalue(), b"", entry.payload_crc, identity)
+    return EncodedEntry(out.getvalue(), b"", entry.payload_crc, identity, has_run)
 
 
 def encode_tail(entry: EncodedEntry, segment: int) -> bytes:
@@ -230,8 +242,34 @@ def encode_tail(entry: EncodedEntry, segment: int) -> bytes:
     return encode_long(entry.payload_crc) + encode_long(identity_in(segment, entry.identity)) + b"\0"
 
 
-def decode_entry(stream: io.BytesIO, header: Header) -> tuple[Entry, str]:
-    """The next entry of `stream` and what is wrong with it ("" if nothing); one of BAD_AVRO if it is no entry at all.
+def encode_block(
+    header: Header, byte_offset: int, count: int, parts: Sequence[bytes], length_bytes: int, *, stated: bool
+) -> list[bytes]:
+    """A block that begins at `byte_offset`, of `count` entries that are `parts`, joined.
+
+    `stated`: an entry has a long run of zeros, so STATEMENT_BYTES of `length_bytes` are not in `parts` yet.
+    """
+    frame = encode_long(count) + encode_long(length_bytes)
+    if not stated:
+        return [frame, *parts, header.marker]
+    parts = [frame, *parts[:-1], parts[-1][:-1]]  # without the length of an empty `reserved`
+    end = byte_offset + len(frame) + length_bytes + MARKER_BYTES
+    statement = zeros.state(zeros.census(parts, byte_offset), header.segment, byte_offset, end)
+    return [*parts, encode_long(len(statement)), statement, header.marker]
+
+
+class Decoded(NamedTuple):
+    """One entry as it was read."""
+
+    entry: Entry
+    problem: str
+    """What is wrong with it; "" if nothing."""
+    has_run: bool
+    statement: bytes
+
+
+def decode_entry(stream: io.BytesIO, header: Header) -> Decoded:
+    """The next entry of `stream`; one of BAD_AVRO if it is no entry at all.
 
     Corruption if the entry is intact but of a newer build.
     """
@@ -242,12 +280,13 @@ def decode_entry(stream: io.BytesIO, header: Header) -> tuple[Entry, str]:
     entry = Entry(
         opid, kind, value["hybrid_time"], value["schema_id"], value["meta"], value["payload"], value["payload_crc"]
     )
+    has_run, problem = value["flags"] == zeros.FLAG, ""
     if identity_in(header.segment, _identity(header.tablet_id, entry, value["flags"])) != value["identity_crc"]:
-        return entry, "identity CRC"
-    if not known or value["flags"]:
+        problem = "identity CRC"
+    elif not known or value["flags"] not in (0, zeros.FLAG):
         raise Corruption("an entry of a newer build", opid=opid, kind=value["kind"], flags=value["flags"])
-    if value["reserved"]:
-        return entry, "reserved bytes"
-    if google_crc32c.value(entry.payload) != entry.payload_crc:
-        return entry, "payload CRC"
-    return entry, ""
+    elif len(value["reserved"]) not in (0, zeros.STATEMENT_BYTES):
+        problem = "reserved bytes"
+    elif google_crc32c.value(entry.payload) != entry.payload_crc:
+        problem = "payload CRC"
+    return Decoded(entry, problem, has_run, value["reserved"])

@@ -21,7 +21,7 @@ def glance(disk: Disk, folder: str, tablet_id: str) -> Replay:
         info, damage = broken
         withheld = worse(withheld, damage.withheld)
         for data in damage.kept:
-            entry, problem = decode_entry(io.BytesIO(data), found.headers[info.number])
+            entry, problem, *_ = decode_entry(io.BytesIO(data), found.headers[info.number])
             check(not problem, "a kept entry is whole", segment=info.name, problem=problem)
             kept.append(entry)
     terms = found.index.terms

@@ -43,7 +43,7 @@ def _decode_span(data: bytes, span: Span, header: Header, lo: int, hi: int) -> l
     for index in range(span.first, hi):
         start = stream.tell()
         try:
-            entry, problem = decode_entry(stream, header)
+            entry, problem, *_ = decode_entry(stream, header)
         except BAD_AVRO as error:
             problem = repr(error)
         if problem or entry.opid.index != index:

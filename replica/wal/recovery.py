@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import struct
 from dataclasses import dataclass, field
@@ -10,10 +11,12 @@ import google_crc32c
 
 from nyala.replica.base import Corruption, Disk, Entry, OpId
 
-from .format import HEADER_BYTES_MAX, Header, decode_header, encode_long
+from .format import HEADER_BYTES_MAX, Header, decode_entry, decode_header, encode_block
 from .index import LogIndex
+from .last_block import write_last_block_again
 from .records import SegmentInfo
 from .scan import Damage, walk
+from .zeros import STATEMENT_BYTES
 
 WITHHELD_NAME = "withheld"
 """Mark left beside the segments: a group commit at the end was damaged, its last OpId may have been acknowledged."""
@@ -162,10 +165,14 @@ def _rewrite_end(disk: Disk, path: str, header: Header, damage: Damage) -> None:
         before = file.pread(damage.byte_offset, 0)
     finally:
         file.close()
+    decoded = [decode_entry(io.BytesIO(data), header) for data in damage.kept]
     entries = b"".join(damage.kept)
-    disk.replace(
-        path, b"".join((before, encode_long(len(damage.kept)), encode_long(len(entries)), entries, header.marker))
-    )
+    stated = any(one.has_run for one in decoded)
+    if decoded[-1].statement:
+        entries = entries[: -1 - STATEMENT_BYTES] + b"\0"
+    length = len(entries) + (STATEMENT_BYTES if stated else 0)
+    block = encode_block(header, damage.byte_offset, len(decoded), [entries], length, stated=stated)
+    disk.replace(path, b"".join((before, *block)))
 
 
 def _save_withheld(disk: Disk, folder: str, withheld: OpId) -> None:
@@ -221,6 +228,8 @@ def _settle(disk: Disk, folder: str, out: Recovered) -> None:
         try:
             if file.size() != info.length_bytes:
                 file.truncate(info.length_bytes)
+            if info.number == newest:
+                write_last_block_again(file, out.headers[info.number], info.length_bytes)
             file.sync()
         finally:
             file.close()

@@ -13,10 +13,11 @@ from typing import NamedTuple
 
 from nyala.replica.base import DiskFile, Entry, OpId
 
-from .format import BAD_AVRO, MARKER_BYTES, Header, decode_entry, decode_long, encode_long
+from . import zeros
+from .format import BAD_AVRO, MARKER_BYTES, Decoded, Header, decode_entry, decode_long, encode_long
 
+SECTOR_BYTES = zeros.SECTOR_BYTES
 _WINDOW_BYTES = 1 << 20
-_SECTOR_BYTES = 512
 _FRAME_BYTES_MAX = 20
 
 Visit = Callable[[Entry, int, int], None]
@@ -105,9 +106,10 @@ def walk(file: DiskFile, header: Header, visit: Visit, last: OpId) -> Walk:
             break
         block = window.get(position, frame.end + MARKER_BYTES)
         entries, problem = _parse(block, frame, header)
+        problem = problem or _misstated(block, position, entries, header)
         if problem or block[frame.end :] != header.marker:
             break
-        for entry, start, end in entries:
+        for (entry, *_), start, end in entries:
             visit(entry, position + start, position + end)
             last = entry.opid
         position += frame.end + MARKER_BYTES
@@ -118,7 +120,7 @@ def walk(file: DiskFile, header: Header, visit: Visit, last: OpId) -> Walk:
     return Walk(blocks, position, judge(rest, position, header, last))
 
 
-_Parsed = list[tuple[Entry, int, int]]
+_Parsed = list[tuple[Decoded, int, int]]
 
 
 def _parse(block: bytes, frame: Frame, header: Header) -> tuple[_Parsed, str]:
@@ -129,13 +131,25 @@ def _parse(block: bytes, frame: Frame, header: Header) -> tuple[_Parsed, str]:
     for _ in range(frame.entries):
         start = stream.tell()
         try:
-            entry, problem = decode_entry(stream, header)
+            decoded = decode_entry(stream, header)
         except BAD_AVRO as error:
             return entries, f"entry at byte {start} of the block: {error!r}"
-        if problem or stream.tell() > frame.end:
-            return entries, f"entry at byte {start} of the block: {problem or 'length'} is wrong"
-        entries.append((entry, start, stream.tell()))
+        if decoded.problem or stream.tell() > frame.end:
+            return entries, f"entry at byte {start} of the block: {decoded.problem or 'length'} is wrong"
+        entries.append((decoded, start, stream.tell()))
     return entries, "" if stream.tell() == frame.end else "bytes after the last entry"
+
+
+def _misstated(block: bytes, byte_offset: int, entries: _Parsed, header: Header) -> str:
+    """What is wrong with what whole entries say of zero sectors: a statement ends the block if one of them has a run
+    of zeros, and only then."""
+    said = [decoded.statement for decoded, _, _ in entries]
+    if any(said[:-1]):
+        return "a statement of zero sectors is not at the block's end"
+    if not any(decoded.has_run for decoded, _, _ in entries):
+        return "a statement of zero sectors without need" if said[-1] else ""
+    whole = zeros.stated(said[-1], header.segment, byte_offset, byte_offset + len(block))
+    return "" if whole is not None else "the statement of zero sectors is wrong"
 
 
 def judge(rest: bytes, byte_offset: int, header: Header, last: OpId) -> Damage:
@@ -143,8 +157,11 @@ def judge(rest: bytes, byte_offset: int, header: Header, last: OpId) -> Damage:
     claim = read_frame(rest)
     content = len(rest.rstrip(b"\0"))
     marker_at = rest.find(header.marker)
+    unwritten = False
+    if header.states_zeros:
+        unwritten, rest = zeros.look(rest, content, byte_offset, header.segment, header.marker)
     if claim is not None and _frame_is_torn(rest, byte_offset, claim):
-        return _judge_torn_frame(rest, byte_offset, claim, marker_at, last)
+        return _judge_torn_frame(rest, byte_offset, claim, marker_at, last, unwritten)
     claimed_end = claim.end + MARKER_BYTES if claim and claim.end + MARKER_BYTES <= len(rest) else None
     if claimed_end is not None and content > claimed_end:
         return Damage(byte_offset, "a block is damaged and more follows", fatal=True)
@@ -153,11 +170,13 @@ def judge(rest: bytes, byte_offset: int, header: Header, last: OpId) -> Damage:
     entries, start, problem = _salvage(rest, claim, marker_at, header)
     kept = tuple(rest[s:e] for _, s, e in entries)
     full_length = marker_at >= 0 or (claimed_end is not None and not _ends_in_zeros(rest, byte_offset, claimed_end))
-    if not full_length:
+    if unwritten or not full_length:
         return Damage(byte_offset, "the last block is torn", fatal=False, kept=kept)
     if claim is not None and len(entries) == claim.entries and not problem:
         return Damage(byte_offset, "the last block's frame is damaged", fatal=False, kept=kept)
-    before = entries[-1][0].opid if entries else last
+    if claim is None and entries and entries[-1][2] == marker_at:
+        return Damage(byte_offset, "the last block's frame is lost", fatal=False, kept=kept)
+    before = entries[-1][0].entry.opid if entries else last
     missing = claim.entries - len(entries) if claim is not None and claim.entries > len(entries) else 1
     end = entries[-1][2] if entries else start
     named = _named_in_order(rest, end, header, before)
@@ -172,16 +191,20 @@ def _frame_is_torn(rest: bytes, byte_offset: int, claim: Frame) -> bool:
     None of our longs ends in a zero byte: what is read as the size then is the low bits of the true one, and the block
     does not end where it seems to.
     """
-    sector = (byte_offset + claim.start - 1) // _SECTOR_BYTES * _SECTOR_BYTES - byte_offset
-    return sector > 0 and not any(rest[sector : sector + _SECTOR_BYTES])
+    sector = (byte_offset + claim.start - 1) // SECTOR_BYTES * SECTOR_BYTES - byte_offset
+    return sector > 0 and not any(rest[sector : sector + SECTOR_BYTES])
 
 
-def _judge_torn_frame(rest: bytes, byte_offset: int, claim: Frame, marker_at: int, last: OpId) -> Damage:
+def _judge_torn_frame(
+    rest: bytes, byte_offset: int, claim: Frame, marker_at: int, last: OpId, unwritten: bool
+) -> Damage:
     """A block of which the count and the low bits of the size are left; its first entry begins in the lost sector."""
     if marker_at < 0:
         return Damage(byte_offset, "the last block is torn", fatal=False)
     if len(rest.rstrip(b"\0")) > marker_at + MARKER_BYTES or not _may_end_at(rest, byte_offset, marker_at):
         return Damage(byte_offset, "a block is damaged and more follows", fatal=True)
+    if unwritten:
+        return Damage(byte_offset, "the last block is torn", fatal=False)
     withheld = OpId(last.term, last.index + min(claim.entries, len(rest)))
     return Damage(byte_offset, "the last block is damaged: its frame is torn", fatal=False, withheld=withheld)
 
@@ -189,7 +212,7 @@ def _judge_torn_frame(rest: bytes, byte_offset: int, claim: Frame, marker_at: in
 def _may_end_at(rest: bytes, byte_offset: int, marker_at: int) -> bool:
     """Whether what is left of the size fits a block with its marker there; a later block's marker hardly ever fits."""
     _, after_count = decode_long(rest, 0)
-    known = rest[after_count : _SECTOR_BYTES - byte_offset % _SECTOR_BYTES]
+    known = rest[after_count : SECTOR_BYTES - byte_offset % SECTOR_BYTES]
     for length in range(len(known) + 1, 11):
         size = encode_long(max(0, marker_at - after_count - length))
         if len(size) == length and size.startswith(known):
@@ -218,7 +241,7 @@ def _named_in_order(rest: bytes, start: int, header: Header, before: OpId) -> Op
     stream.seek(start)
     while True:
         try:
-            entry, problem = decode_entry(stream, header)
+            entry, problem, *_ = decode_entry(stream, header)
         except BAD_AVRO:
             return before
         credible = problem in ("", "payload CRC", "reserved bytes")
@@ -229,5 +252,5 @@ def _named_in_order(rest: bytes, start: int, header: Header, before: OpId) -> Op
 
 def _ends_in_zeros(rest: bytes, byte_offset: int, end: int) -> bool:
     """Whether the part of the block in its last sector was never written."""
-    sector = (byte_offset + end - 1) // _SECTOR_BYTES * _SECTOR_BYTES
+    sector = (byte_offset + end - 1) // SECTOR_BYTES * SECTOR_BYTES
     return not any(rest[max(0, sector - byte_offset) : end])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from nyala.replica.base import Disk, DiskFile, Refused
 
-from .format import Header, decode_header, encode_header, encode_long, new_marker
+from .format import Header, decode_header, encode_block, encode_header, new_marker
 from .recovery import TEMP_NAME, segment_name
 
 
@@ -31,19 +31,19 @@ class ActiveSegment:
     def name(self) -> str:
         return segment_name(self.number)
 
-    def write_block(self, count: int, parts: Sequence[bytes], length_bytes: int) -> int:
-        """One block in one write, not synced; returns where its first entry begins.
+    def write_block(self, count: int, parts: Sequence[bytes], length_bytes: int, *, stated: bool = False) -> int:
+        """One block in one write, not synced; returns where its first entry begins. See `encode_block`.
 
         When the disk is full the file is cut back, so that no half block stays between two whole ones.
         """
-        frame = encode_long(count) + encode_long(length_bytes)
+        block = encode_block(self.header, self.written_bytes, count, parts, length_bytes, stated=stated)
         try:
-            self._file.pwritev([frame, *parts, self.header.marker], self.written_bytes)
+            self._file.pwritev(block, self.written_bytes)
         except Refused:
             self._file.truncate(self.written_bytes)
             self.preallocated_bytes = self.written_bytes
             raise
-        start = self.written_bytes + len(frame)
+        start = self.written_bytes + len(block[0])
         self.written_bytes = start + length_bytes + len(self.header.marker)
         return start
 

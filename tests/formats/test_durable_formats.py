@@ -20,6 +20,8 @@ from tests.harness.sim_disk import SimDisk
 
 GOLDEN = Path(__file__).parent / "golden"
 SEGMENT = "wal_segment_v1.avro"
+FLAGGED = "wal_segment_v1_zeros.avro"
+"""The same entries, written since blocks state their zero sectors."""
 META = "consensus_metadata_v1.bin"
 FOLDER = "wals/golden"
 UUID_A, UUID_B = "a" * 32, "b" * 32
@@ -179,17 +181,39 @@ def test_wal_segment_of_version_1_is_readable_by_fastavro_alone() -> None:
     ]
 
 
+def _blocks(name: str, data: bytes) -> bytes:
+    """The blocks of a segment, whatever its marker is."""
+    disk = SimDisk()
+    disk.mkdir(FOLDER)
+    disk.poke(f"{FOLDER}/{name}", data)
+    length = next(dump_segment(disk, f"{FOLDER}/{name}"))["length_bytes"]
+    return data[length:].replace(data[length - 16 : length], b"*" * 16)
+
+
 def test_wal_blocks_are_still_written_as_in_version_1() -> None:
-    """Goal: older builds read what this one writes. Method: the blocks of a new segment equal the golden ones."""
-    disk, path = _segment_disk()
-    fresh = _write_segment()
-    disk.poke("wals/golden/fresh", fresh)
-    bodies = []
-    for name, data in ((path, disk.read(path)), ("wals/golden/fresh", fresh)):
-        length = next(dump_segment(disk, name))["length_bytes"]
-        marker = data[length - 16 : length]
-        bodies.append(data[length:].replace(marker, b"*" * 16))
-    assert bodies[0] == bodies[1]
+    """Goal: older builds read what this one writes, but for entries with long runs of zeros, which are flagged so that
+    they refuse them. Method: the blocks of a new segment equal the golden ones, and the golden flagged one."""
+    golden, flagged = (_blocks(name, (GOLDEN / name).read_bytes()) for name in (SEGMENT, FLAGGED))
+    fresh = _blocks("fresh", _write_segment())
+    assert fresh == flagged
+    unflagged = golden.rindex(b"*" * 16, 0, len(golden) - 16) + 16
+    assert fresh[:unflagged] == golden[:unflagged]
+    assert len(ENTRIES[-1].payload) < len(golden) - unflagged, "all but the last block"
+
+
+def test_wal_segment_with_a_statement_of_zero_sectors_opens() -> None:
+    """Goal: flagged entries and statements replay for ever. Method: open the golden file; fastavro alone reads it."""
+    disk = SimDisk()
+    disk.mkdir(FOLDER)
+    disk.poke(f"{FOLDER}/wal-000000001", (GOLDEN / FLAGGED).read_bytes())
+    log, replay = Log.open(disk, FOLDER, "golden", threaded=False)
+    assert (list(replay.entries), replay.withheld) == (ENTRIES, None)
+    log.close()
+    with (GOLDEN / FLAGGED).open("rb") as file:
+        records = list(fastavro.reader(file))
+    assert [r["payload"] for r in records] == [e.payload for e in ENTRIES]
+    assert [r["flags"] for r in records] == [0, 0, 0, 1]
+    assert [len(r["reserved"]) for r in records] == [0, 0, 0, 17]
 
 
 def test_consensus_metadata_of_version_1_loads() -> None:
@@ -231,7 +255,7 @@ def test_framed_file_flipped_or_cut_anywhere_is_refused(name: str) -> None:
 
 def _write_missing() -> None:
     GOLDEN.mkdir(exist_ok=True)
-    files = {SEGMENT: _write_segment(), META: _write_meta()}
+    files = {FLAGGED: _write_segment(), META: _write_meta()}
     files |= {f"{name}_v1.bin": frame(name, value) for name, value in FRAMED.items()}
     for name, data in files.items():
         if not (GOLDEN / name).exists():

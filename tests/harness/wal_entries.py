@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from random import Random
 
 import google_crc32c
 
 from nyala.replica.base import Disk, Entry, EntryKind, OpId
 from nyala.replica.wal import Log, WalOptions
+from nyala.replica.wal.format import _container_header, _header_crc, _raw_header
+from tests.harness.sim_disk import SECTOR_BYTES
 
 FOLDER = "wals/t1"
 TABLET = "t1"
@@ -77,3 +80,28 @@ def build(disk: Disk, write: Callable[[Log], None], *, close: bool = True) -> No
     write(log)
     if close:
         log.close()
+
+
+def of_an_earlier_build(segment: bytes) -> bytes:
+    """A segment as builds wrote it that stated no zero sectors; none of its entries may have a long run of zeros."""
+    meta, marker, length = _raw_header(segment)
+    meta["nyala.zero_sectors"] = "silent"
+    meta["nyala.header_crc"] = f"{_header_crc(meta, marker):010d}"
+    header = _container_header({key: text for key, text in meta.items() if key.startswith("nyala.")}, marker)
+    assert len(header) == length, "its sectors are where they were"
+    return header + segment[length:]
+
+
+def tears(before: bytes, after: bytes, patterns_max: int, unit_bytes: int = SECTOR_BYTES) -> Iterator[bytes]:
+    """What a power cut may leave of one unsynced write: each set of the units that it changed, or some sets of many."""
+    before = before.ljust(len(after), b"\0")
+    units = range(0, len(after), unit_bytes)
+    starts = [at for at in units if after[at : at + unit_bytes] != before[at : at + unit_bytes]]
+    rng, every = Random(len(starts)), 1 << len(starts)
+    patterns = range(every) if every <= patterns_max else [rng.randrange(every) for _ in range(patterns_max)]
+    for pattern in patterns:
+        data = bytearray(before)
+        for bit, at in enumerate(starts):
+            if pattern >> bit & 1:
+                data[at : at + unit_bytes] = after[at : at + unit_bytes]
+        yield bytes(data)

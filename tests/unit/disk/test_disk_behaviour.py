@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,6 +38,23 @@ def test_file_written_at_offsets_reads_back_with_zeros_between(disk: Disk) -> No
     file.close()
     file.close()
     assert disk.read("a/b/f") == b"123\0\0xyz"
+
+
+def test_bytes_sent_to_a_socket_are_the_files_and_a_broken_socket_is_not_a_broken_disk(disk: Disk) -> None:
+    """Goal: a file's bytes go out without a copy here, and only a disk's own trouble is a DiskFailure. Method: send
+    from the middle, to the end and past it; then to a socket whose other end is gone."""
+    file = disk.open("f", create=True)
+    file.pwrite(b"0123456789", 0)
+    left, right = socket.socketpair()
+    with left, right:
+        assert file.send_to(left.fileno(), 3, 4) == 4
+        assert file.send_to(left.fileno(), 7, 100) == 3
+        assert file.send_to(left.fileno(), 10, 1) == 0
+        assert right.recv(100, socket.MSG_WAITALL | socket.MSG_DONTWAIT) == b"3456789"
+        right.close()
+        with pytest.raises(BrokenPipeError):
+            file.send_to(left.fileno(), 0, 10)
+    file.close()
 
 
 def test_write_of_more_parts_than_one_call_takes_is_whole(disk: Disk) -> None:

@@ -86,7 +86,15 @@ def _once_damaged(disk: SimDisk) -> int:
     return 0
 
 
+def _zero_sectors(disk: SimDisk) -> int:
+    """A last commit with sectors that hold nothing but zeros, or one other byte."""
+    build(disk, lambda log: [append_now(log, group) for group in (entries(1, 2), ZEROS[2:])], close=False)
+    return 2
+
+
+ZEROS = [*entries(1, 2), entry(3, bytes(700)), entry(4, b"\x80" + bytes(600) + b"\x01" + bytes(90))]
 SHAPES = {
+    "zero sectors at the end": lambda: shape(_zero_sectors, ZEROS),
     "one closed segment": lambda: shape(_one_closed, entries(1, 6)),
     "an open one with preallocated zeros": lambda: shape(_one_open, entries(1, 5)),
     "a closed and an open one": lambda: shape(_closed_and_open, entries(1, 5)),

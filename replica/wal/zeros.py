@@ -1,0 +1,153 @@
+"""Which sectors of a block hold nothing but zeros because its entries do, so that those that a power cut lost are told.
+
+A sector that was never written shows the zeros of the preallocated file. An entry with a long run of zeros is flagged,
+and a block with such an entry ends in a statement of its own zero sectors, in the last entry's `reserved` field. A
+block without a flagged entry has none.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import google_crc32c
+
+SECTOR_BYTES = 512
+"""What a disk writes whole or not at all; larger units are whole numbers of it, and begin where one begins."""
+FLAG = 1
+"""Of an entry: it has a long run of zeros, so its block ends in a statement. Builds that do not know it refuse it."""
+STATEMENT_BYTES = 17
+END_BYTES = 1 + STATEMENT_BYTES + 16
+"""From the statement's length to the end of the block's marker."""
+
+_STRIDE = 96
+_RUN = bytes(_STRIDE)
+_LARGE_BYTES = 4096
+_GUESSES = 8
+_ZERO_SECTOR = bytes(SECTOR_BYTES)
+_ZERO_SECTORS = bytes(4 * SECTOR_BYTES)
+_BODY = struct.Struct("<IQ")
+_PLACE = struct.Struct("<QQQ")
+_CRC = struct.Struct("<I")
+_LAST = b"Z"
+"""No statement ends in a zero byte; the last entry of every block without one does."""
+
+
+class Census(NamedTuple):
+    """Of the sectors of a block, up to its last END_BYTES."""
+
+    zeros: int
+    """Those that are all zero."""
+    lone: int
+    """Of those with one byte that is not zero, all together by xor: offset in the block << 8 | the byte."""
+
+
+NO_ZEROS = Census(0, 0)
+
+
+def has_run(data: bytes) -> bool:
+    """Whether many zeros follow each other: a sector with less than two other bytes has 256 of them in a row, of which
+    this sees 192, since a few may be those of fields beside `data`."""
+    if len(data) < 2 * _STRIDE:
+        return False
+    if len(data) > _LARGE_BYTES:
+        # Every 96th byte tells mostly, at half the cost.
+        some = data[::_STRIDE]
+        at = some.find(b"\0\0")
+        for _ in range(_GUESSES):
+            if at < 0:
+                return False
+            if data.startswith(_RUN, at * _STRIDE):
+                return True
+            at = some.find(b"\0\0", at + 1)
+    return _RUN in data
+
+
+def census(parts: Sequence[bytes], byte_offset: int) -> Census:
+    """Of all sectors that end within `parts`, which stand one behind the other in a file from `byte_offset` on.
+
+    What the first one has of them counts for `zeros` if it is two bytes or more, for those of a block are never zero.
+    """
+    zeros = lone = 0
+    position, held = byte_offset, b""
+
+    def count(sector: bytes, end: int) -> None:
+        nonlocal zeros, lone
+        rest = sector.lstrip(b"\0")
+        if not rest:
+            zeros += len(sector) > 1
+        elif len(sector) == SECTOR_BYTES and not rest[1:].strip(b"\0"):
+            lone ^= (end - len(rest) - byte_offset) << 8 | rest[0]
+
+    for part in parts:
+        begin = min(-position % SECTOR_BYTES, len(part))
+        if begin:
+            held += part[:begin]
+            position += begin
+            if position % SECTOR_BYTES:
+                continue
+            count(held, position)
+        whole_end = len(part) - (len(part) - begin) % SECTOR_BYTES
+        at = begin
+        while (hit := part.find(_RUN, at, whole_end)) >= 0:
+            at = hit - (hit - begin) % SECTOR_BYTES
+            for many in (_ZERO_SECTORS, _ZERO_SECTOR):
+                while part.startswith(many, at, whole_end):
+                    zeros += len(many) // SECTOR_BYTES
+                    at += len(many)
+            if at < whole_end:
+                count(part[at : at + SECTOR_BYTES], position + at - begin + SECTOR_BYTES)
+                at += SECTOR_BYTES
+        held = part[whole_end:]
+        position += len(part) - begin
+    return Census(zeros, lone)
+
+
+def state(found: Census, segment: int, start: int, end: int) -> bytes:
+    """The statement of a block that lies at [start, end) of a segment."""
+    body = _BODY.pack(*found)
+    return body + _CRC.pack(google_crc32c.value(_PLACE.pack(segment, start, end) + body)) + _LAST
+
+
+def stated(data: bytes, segment: int, start: int, end: int) -> Census | None:
+    """What a statement says; None if it is none of that block's, or damaged."""
+    if len(data) != STATEMENT_BYTES:
+        return None
+    found = Census(*_BODY.unpack_from(data))
+    return found if state(found, segment, start, end) == data else None
+
+
+def look(rest: bytes, content: int, byte_offset: int, segment: int, marker: bytes) -> tuple[bool, bytes]:
+    """(whether a sector of a damaged block was certainly never written, the block with a lone lost byte put back).
+
+    The block is `rest[:content]`, its last byte is the last that is not zero, and it begins at `byte_offset`. One
+    damaged byte never makes it look unwritten: no sector but one with a lone byte turns to zeros by that, and then it
+    is known which byte, and put back.
+    """
+    last_sector = (byte_offset + content - 1) // SECTOR_BYTES * SECTOR_BYTES - byte_offset
+    if not marker.endswith(rest[max(0, last_sector) : content][-len(marker) :]):
+        return False, rest  # Its end is lost or damaged: the frame tells which.
+    end_bytes_at = max(0, content - END_BYTES)
+    at = last_sector
+    while at + SECTOR_BYTES > end_bytes_at and at + SECTOR_BYTES > 1:
+        if not any(rest[max(0, at) : min(at + SECTOR_BYTES, content)]):
+            return True, rest
+        at -= SECTOR_BYTES
+    if rest[max(0, content - len(marker)) : content] != marker:
+        return False, rest
+    said = _end_says(rest, content, byte_offset, segment, len(marker))
+    if said is None:
+        return False, rest
+    now = census([rest[:end_bytes_at]], byte_offset)
+    if now.zeros == said.zeros + 1 and now.lone != said.lone:
+        place, byte = divmod(now.lone ^ said.lone, 256)
+        return False, rest[:place] + bytes([byte]) + rest[place + 1 :] if place < end_bytes_at else rest
+    return now.zeros > said.zeros, rest
+
+
+def _end_says(rest: bytes, content: int, byte_offset: int, segment: int, marker_bytes: int) -> Census | None:
+    end = content - marker_bytes
+    if end > 0 and not rest[end - 1]:
+        return NO_ZEROS
+    return stated(rest[max(0, end - STATEMENT_BYTES) : end], segment, byte_offset, byte_offset + content)
