@@ -59,6 +59,10 @@ def _make_bytes_defaults_bytes(node: Any) -> None:
                 _make_bytes_defaults_bytes(item)
 
 
+_KNOWN_FEATURES = {"superblock": ("last-logged-unknown", "witness")}
+"""By schema: features that not every build of this format version knows, and this one does."""
+
+
 def fingerprint64(schema: Any) -> bytes:
     """CRC-64-AVRO of the parsing canonical form, little-endian: the eight bytes of single-object framing."""
     return bytes.fromhex(fingerprint(to_parsing_canonical_form(schema), "CRC-64-AVRO"))
@@ -101,7 +105,7 @@ def unframe(name: str, data: bytes) -> dict[str, Any]:
             f"{name}: CRC-32C {found:08x} of bytes {_FRAME.size} to {len(data)} is not the recorded {crc:08x}"
         )
     value = decode(name, datum)
-    unknown = value.get("incompatible_features") or []
+    unknown = [f for f in value.get("incompatible_features") or [] if f not in _KNOWN_FEATURES.get(name, ())]
     if unknown:
         raise NewerFormat(f"{name}: written with features this build does not know: {', '.join(unknown)}")
     return value

@@ -99,7 +99,8 @@ class Member:
     """One member of a config. Roles are derived from these marks, never stored.
 
     A voter has `votes`; a non-voter that waits for promotion (the documents' PRE_VOTER or PRE_FOLLOWER) has `promote`;
-    a witness votes and holds no data; `replace` asks the policy to move this member away.
+    a witness votes and holds no data; one with `promote` too stands in for a replica, and waits for its data; `replace`
+    asks the policy to move this member away.
     """
 
     uuid: str
@@ -111,7 +112,8 @@ class Member:
 
     def __post_init__(self) -> None:
         check(bool(self.uuid), "a member needs a uuid")
-        check(not (self.votes and self.promote), "a voter has nothing to be promoted to", uuid=self.uuid)
+        whole = self.votes and self.holds_data
+        check(not (whole and self.promote), "a voter with data has nothing to be promoted to", uuid=self.uuid)
 
 
 @dataclass(frozen=True)

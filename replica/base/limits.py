@@ -33,6 +33,9 @@ SCAN_BATCH_BYTES = 1 << 20
 SCANS_OPEN_MAX = 64
 GRPC_MESSAGE_BYTES_MAX = 16 << 20
 
+PEERS_SOUGHT_MAX = 64
+"""Servers that one heartbeat asks the masters for; the others are asked for by the next ones."""
+
 LEDGER_ERRORS_BYTES_MAX = 4 << 20
 LEDGER_ERROR_RUNS_MAX = 1_000_000
 """Runs of failed rows that a tablet remembers of one source. No micro-batch may have more offsets than this: then
@@ -56,11 +59,14 @@ they say. Nothing else rests on it."""
 STALENESS_US_MAX = 366 * 86_400 * 1_000_000
 
 COPY_CHUNK_BYTES = 1 << 20
-COPY_WINDOW_BYTES = 4 << 20
-"""What one file of a copy may have on its way: all files at once stay far below the 64 MB that a session may hold."""
+COPY_READ_BYTES = 256 << 10
+"""So many bytes of a copy are taken from the network and written at once: larger blocks of memory are given back to the
+kernel and cleared anew each time."""
 COPY_RATE_MIN_BYTES_PER_S = 128 << 10
-"""Below it, a request for COPY_FETCH_BYTES would pass its deadline while all streams of a server share the rate."""
+"""Below it, a stream's turn could come after the other end's patience, while all streams of a server share the rate."""
 COPY_FETCH_BYTES = 8 << 20
-"""One request for a file's bytes asks for so many at most, so that its deadline is not the file's."""
+"""One request for a file's bytes asks for so many at most."""
 COPY_SESSIONS_MAX = 4
+COPY_FETCHES_MAX = 32
+"""Connections on which a server serves copies at once: what its sessions need, and again as many that end just now."""
 COPY_SESSION_TTL_US = 60 * 1_000_000

@@ -41,6 +41,13 @@ class DiskFile(Protocol):
 
     def pread(self, length_bytes: int, byte_offset: int) -> bytes: ...
 
+    def send_to(self, fd: int, byte_offset: int, length_bytes: int) -> int:
+        """Hand bytes to the blocking socket `fd`; how many it took, 0 only at the file's end.
+
+        DiskFailure for trouble with this file; OSError for trouble with the socket.
+        """
+        ...
+
     def datasync(self) -> None:
         """Data, and what is needed to read it back, is durable on return; a failure raises DiskFailure."""
         ...

@@ -10,6 +10,7 @@ from .membership import Advice, Need, advise, healthy_voters, may_leave, transfe
 from .placement import replacement_for, replica_load
 from .views import Action, Caps, ClusterView, Decision, Edit, EditKind, Health, ServerView, TabletView, Wish, WishKind
 from .wishes import WishState, copy_is_under_way, wish_state
+from .witnesses import demoted, parked_again, restored, wants_witness
 
 
 class _Slots:
@@ -60,9 +61,11 @@ class _Round:
         known = wish if wish and state in (WishState.OPEN, WishState.CANCEL) else None
         keep = frozenset({known.to_uuid} - self.draining if known and known.to_uuid else ())
         leaving = self.draining | ({wanted.from_uuid} if wanted and wanted.kind is WishKind.DEMOTE else set())
-        advice = advise(seen_leaving(tablet, leaving), keep=keep, load=self.replicas)
+        advice = advise(seen_leaving(tablet, leaving), keep=keep, leaving=leaving, load=self.replicas)
         if advice.need is Need.EVICT:
             return self._evict(tablet, advice, wanted)
+        if advice.need in (Need.DEMOTE, Need.RESTORE, Need.PARK):
+            return self._of_lost(tablet, advice)
         if advice.need is Need.TRANSFER:
             return self._transfer(tablet, advice.uuid, advice.reason)
         if wish and state is WishState.CANCEL:
@@ -79,20 +82,34 @@ class _Round:
         edits = tuple(Edit(EditKind.REMOVE, m) for m in tablet.config.members if m.uuid == advice.uuid)
         return self._change(tablet, edits, f"evict: {advice.reason}")
 
+    def _of_lost(self, tablet: TabletView, advice: Advice) -> Decision | None:
+        """A lost voter is demoted, kept or restored, as its config marks it, not as a retirement has it seen."""
+        member = tablet.config.member(advice.uuid)
+        if member is None:
+            return None
+        if advice.need is Need.DEMOTE:
+            return self._change(tablet, (demoted(member),), f"demote: {advice.reason}")
+        if advice.need is Need.PARK:
+            return self._change(tablet, parked_again(tablet, member), f"demote: {advice.reason}")
+        return self._change(tablet, restored(tablet, member), f"restore: {advice.reason}")
+
     def _heal(self, tablet: TabletView, advice: Advice, wanted: Wish | None) -> Decision | None:
         target = self._wanted_target(tablet, wanted) or replacement_for(self.view, tablet, self.replicas)
         leaving = sorted(u for u in tablet.config.voters if u in self.draining and not tablet.health_of(u).failed)
         if target is None or not self.slots.take(target.uuid, leaving[0] if leaving else ""):
             return None
         self.replicas[target.uuid] += 1
-        return self._change(tablet, (_join(target),), f"add: {advice.reason}")
+        return self._change(tablet, (_join(target, witness=wants_witness(tablet)),), f"add: {advice.reason}")
 
     def _wanted_target(self, tablet: TabletView, wanted: Wish | None) -> ServerView | None:
         """The move's own target, if it still can be it."""
         if wanted is None or wanted.kind is not WishKind.MOVE or tablet.config.member(wanted.to_uuid):
             return None
         server = self.servers.get(wanted.to_uuid)
-        return server if server is not None and server.alive and not server.draining else None
+        return server if server is not None and self._may_join(server) else None
+
+    def _may_join(self, server: ServerView) -> bool:
+        return server.alive and not server.draining and server.has_room(self.replicas[server.uuid])
 
     def _grant(self, tablet: TabletView, wish: Wish) -> Decision | None:
         if wish.kind is WishKind.TRANSFER:
@@ -106,13 +123,13 @@ class _Round:
         if wish.kind is WishKind.PROMOTE:
             return self._promote(tablet, wish)
         server = self.servers.get(wish.to_uuid)
-        if server is None or not server.alive or server.draining or tablet.config.member(wish.to_uuid):
+        if server is None or not self._may_join(server) or tablet.config.member(wish.to_uuid):
             return None
         source = tablet.config.member(wish.from_uuid) if wish.kind is WishKind.MOVE else None
         if copy_is_under_way(tablet) or not self.slots.take(server.uuid, wish.from_uuid):
             return None
         self.replicas[server.uuid] += 1
-        edits = [_join(server, votes=wish.votes)]
+        edits = [_join(server, votes=wish.votes, witness=wish.witness)]
         if source is not None and not source.replace:
             edits.append(Edit(EditKind.CHANGE, replace(source, replace=True)))
         return self._change(tablet, tuple(edits), wish.reason or wish.kind.lower(), wish.plan_id)
@@ -182,9 +199,13 @@ class _Round:
         )
 
 
-def _join(server: ServerView, *, votes: bool = True) -> Edit:
-    """Everybody joins without a vote; the leader promotes a member that caught up [thesis §4.2.1]."""
-    return Edit(EditKind.ADD, replace(server.member, votes=False, promote=votes, replace=False))
+def _join(server: ServerView, *, votes: bool = True, witness: bool = False) -> Edit:
+    """Everybody joins without a vote; the leader promotes a member that caught up [thesis §4.2.1].
+
+    A witness has caught up as soon as it has a log.
+    """
+    joining = replace(server.member, votes=False, promote=votes, holds_data=not witness, replace=False)
+    return Edit(EditKind.ADD, joining)
 
 
 def decide(view: ClusterView, catalog_term: int, caps: Caps | None = None) -> list[Decision]:

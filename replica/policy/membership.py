@@ -6,13 +6,14 @@ votes, not even a lost one (`DESIGN.md`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from enum import StrEnum
 
 from nyala.replica.base import Member
 
 from .views import Health, TabletView
+from .witnesses import heals_by_witness, is_lost, is_parked, stand_in, stands_in
 
 
 class Need(StrEnum):
@@ -23,6 +24,12 @@ class Need(StrEnum):
     EVICT = "EVICT"
     TRANSFER = "TRANSFER"
     """The member to be evicted leads: leadership goes first, to `uuid`."""
+    DEMOTE = "DEMOTE"
+    """A lost voter in whose place a witness votes: it stays without a vote."""
+    RESTORE = "RESTORE"
+    """A demoted voter is back before it was replaced."""
+    PARK = "PARK"
+    """It was lost again before it voted."""
 
 
 @dataclass(frozen=True)
@@ -93,14 +100,21 @@ def transfer_target(
     return min(fit)[2] if fit else ""
 
 
-def advise(tablet: TabletView, *, keep: frozenset[str] = frozenset(), load: Mapping[str, int] | None = None) -> Advice:
+def advise(
+    tablet: TabletView,
+    *,
+    keep: frozenset[str] = frozenset(),
+    leaving: Set[str] = frozenset(),
+    load: Mapping[str, int] | None = None,
+) -> Advice:
     """What `tablet` needs next, or NOTHING. Pure, total, and safe to follow at any time.
 
-    `keep` names members that leave last (somebody has just asked for them); `load` breaks ties, the most loaded first.
+    `keep` names members that leave last (somebody has just asked for them); `leaving` those that are only seen as
+    marked: they never come back; `load` breaks ties, the most loaded first.
     """
     if not tablet.leader_uuid or tablet.pending:
         return _NOTHING
-    evict = _evict(tablet, keep, load or {})
+    evict = _evict(tablet, keep, leaving, load or {})
     if evict.need is not Need.NOTHING:
         return evict
     if is_under_replicated(tablet) and can_commit(tablet):
@@ -108,21 +122,28 @@ def advise(tablet: TabletView, *, keep: frozenset[str] = frozenset(), load: Mapp
     return _NOTHING
 
 
-def _evict(tablet: TabletView, keep: frozenset[str], load: Mapping[str, int]) -> Advice:
-    def order(member: Member) -> tuple[bool, int, bool, int, str]:
+def _evict(tablet: TabletView, keep: frozenset[str], leaving: Set[str], load: Mapping[str, int]) -> Advice:
+    def order(member: Member) -> tuple[bool, int, bool, bool, int, str]:
         rank = evict_rank(member, tablet.health_of(member.uuid))
         leads = member.uuid == tablet.leader_uuid
-        return (member.uuid in keep and rank > 4, rank, leads, -load.get(member.uuid, 0), member.uuid)
+        whole = not stands_in(member)
+        return (member.uuid in keep and rank > 4, rank, whole, leads, -load.get(member.uuid, 0), member.uuid)
 
     for member in sorted((m for m in tablet.config.members if not m.votes), key=order):
+        if member.uuid not in leaving and (kept := _of_demoted(tablet, member)) is not None:
+            if kept.need is not Need.NOTHING and can_commit(tablet):
+                return kept
+            continue
         why = _why_evict_non_voter(tablet, member, member.uuid in keep)
         if why and can_commit(tablet):
             return Advice(Need.EVICT, member.uuid, why)
     if len(tablet.config.voters) <= tablet.replication_factor:
         return _NOTHING
     for member in sorted((m for m in tablet.config.members if m.votes), key=order):
-        if not may_leave(tablet, member):
+        if not may_leave(tablet, member) or (stands_in(member) and member.uuid in keep):
             continue
+        if is_lost(tablet, member) and stand_in(tablet) is not None:
+            return Advice(Need.DEMOTE, member.uuid, "it is lost, and a witness votes in its place")
         why = f"{len(tablet.config.voters)} voters of {tablet.replication_factor} wanted; {_mark(tablet, member)}"
         if member.uuid != tablet.leader_uuid:
             return Advice(Need.EVICT, member.uuid, why)
@@ -140,23 +161,46 @@ def _why_evict_non_voter(tablet: TabletView, member: Member, kept: bool) -> str:
         return f"non-voter {_mark(tablet, member)}"
     if kept:
         return ""
-    spare = sum(tablet.health_of(m.uuid) is Health.HEALTHY and not m.replace for m in tablet.config.members if m.votes)
+    spare = spare_voters(tablet)
     if (member.promote or member.replace) and spare >= tablet.replication_factor:
         return f"{spare} healthy voters suffice; nobody needs the non-voter"
     return ""
 
 
+def spare_voters(tablet: TabletView) -> int:
+    """How many voters are certainly there that nobody asked to leave; who only stands in is none of them."""
+    voters = [m for m in tablet.config.members if m.votes and not m.replace and not stands_in(m)]
+    return sum(tablet.health_of(m.uuid) is Health.HEALTHY for m in voters)
+
+
+def _of_demoted(tablet: TabletView, member: Member) -> Advice | None:
+    """What becomes of a lost voter that was demoted, or is on its way back; None if it is not one. CC-52."""
+    health = tablet.health_of(member.uuid)
+    if member.promote and member.holds_data:
+        if health.failed and stand_in(tablet, leaving=True) is not None:
+            return Advice(Need.PARK, member.uuid, "it was lost again before it voted")
+        return None
+    if not is_parked(member) or not heals_by_witness(tablet) or spare_voters(tablet) >= tablet.replication_factor:
+        return None
+    if health is Health.HEALTHY:
+        return Advice(Need.RESTORE, member.uuid, "it is back before its replacement has its data")
+    return Advice(Need.NOTHING, member.uuid)
+
+
 def may_leave(tablet: TabletView, member: Member) -> bool:
     """Whether the voter can go: the rest can commit, and whoever may still be of use is replaced by healthy voters.
 
-    One that nobody asked to leave goes only if the healthy ones that nobody asked to leave suffice without it.
+    One that nobody asked to leave goes only if the healthy ones that nobody asked to leave suffice without it. Who only
+    stands in for a lost voter replaces nobody yet.
     """
     if not can_commit(tablet, member.uuid):
         return False
     if tablet.health_of(member.uuid).failed:
         return True
     staying = [
-        m for m in tablet.config.members if m.votes and m.uuid != member.uuid and (member.replace or not m.replace)
+        m
+        for m in tablet.config.members
+        if m.votes and m.uuid != member.uuid and (member.replace or not m.replace) and not stands_in(m)
     ]
     healthy = sum(tablet.health_of(m.uuid) is Health.HEALTHY for m in staying)
     return healthy >= tablet.replication_factor

@@ -15,6 +15,14 @@ def replica_load(view: ClusterView) -> Counter[str]:
     return Counter(m.uuid for t in view.tablets for m in t.config.members)
 
 
+def room_left(servers: Sequence[ServerView], load: Mapping[str, int]) -> int | None:
+    """How many more replicas all servers together take that may get any; None: one of them names no limit."""
+    fit = [s for s in servers if s.alive and not s.draining]
+    if any(not s.tablets_max for s in fit):
+        return None
+    return sum(max(0, s.tablets_max - load.get(s.uuid, 0)) for s in fit)
+
+
 def pick_server(
     candidates: Sequence[ServerView], taken: Sequence[ServerView], loads: Sequence[Mapping[str, int]]
 ) -> ServerView | None:
@@ -61,7 +69,7 @@ def place_tablets(
                     "(--tablets-max of nyala.replica.server); create fewer, drop tables, or add servers",
                     tablets=tablets,
                     replicas_each=replicas,
-                    room=sum(max(0, s.tablets_max - load.get(s.uuid, 0)) for s in alive),
+                    room=room_left(alive, load),
                 )
             chosen.append(server)
             of_table[server.uuid] += 1

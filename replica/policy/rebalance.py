@@ -3,7 +3,7 @@
 Every replica move goes from a server with at least two more than the other (of the table, or in all while the table's
 own skew does not grow), so the sum of squares falls and the search ends; as long as the skew is two there is a tablet
 on the fuller server that the emptier one lacks, so it ends at a skew of one at most. Only a shortage of locations
-can stop it earlier.
+or of room (the servers' limits) can stop it earlier.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterable
 
 from nyala.replica.base import OpId
 
+from .placement import replica_load
 from .views import Caps, ClusterView, Health, Move, MoveKind, ServerView, TabletView
 
 
@@ -26,6 +27,8 @@ class Layout:
         self.leader: dict[str, str] = {}
         self.of_server: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
         """server uuid -> table id -> tablet ids"""
+        self.held: Counter[str] = replica_load(view)
+        """Replicas per server against its limit: one that is to leave counts until it has left, in the next plan."""
         self.busy: set[str] = set()
         for tablet in view.tablets:
             self._add(tablet)
@@ -39,7 +42,7 @@ class Layout:
         self.holders[name] = {m.uuid for m in tablet.config.members if not m.replace}
         for uuid in self.holders[name]:
             self.of_server[uuid][tablet.table_id].add(name)
-        settled = all(m.votes and not m.replace for m in tablet.config.members)
+        settled = all(m.votes and m.holds_data and not m.replace for m in tablet.config.members)
         well = all(tablet.health_of(m.uuid) is Health.HEALTHY for m in tablet.config.members)
         if not (settled and well and tablet.leader_uuid) or tablet.pending or tablet.wish:
             self.busy.add(name)
@@ -55,8 +58,14 @@ class Layout:
         had = {*places, self.servers[source].location} if source in self.servers else {*places}
         return len({*places, self.servers[target].location}) >= len(had)
 
+    def has_room(self, uuid: str) -> bool:
+        """Whether the server takes one more replica than it holds and is planned to get."""
+        return self.servers[uuid].has_room(self.held[uuid])
+
     def movable(self, table: str, source: str, target: str) -> str | None:
         """A settled tablet of `table` on `source` that `target` may take; followers before leaders, then by id."""
+        if not self.has_room(target):
+            return None
         fit = [
             t
             for t in self.of_server[source][table] - self.of_server[target][table]
@@ -69,6 +78,7 @@ class Layout:
         view = self.tablets[tablet]
         self.holders[tablet] -= {source}
         self.holders[tablet] |= {target}
+        self.held[target] += 1
         self.of_server[source][view.table_id].discard(tablet)
         self.of_server[target][view.table_id].add(tablet)
         if self.leader[tablet] == source:
@@ -96,7 +106,8 @@ def plan_rebalance(view: ClusterView, caps: Caps | None = None) -> list[Move]:
     """Moves that bring `view` nearer to even, the most useful first, cut to `caps`; empty when nothing is to be done.
 
     Replicas leave draining servers, then each table is evened out, then the cluster; then leaders. Tablets that are
-    not settled (a change, a wish, a sick member) are left alone. A plan run to its end and planned anew shrinks to [].
+    not settled (a change, a wish, a sick member) are left alone, and nothing goes to a server that is full. A plan run
+    to its end and planned anew shrinks to [].
     """
     layout = Layout(view)
     replicas = list(_bounded(_plan_replicas(layout), caps or Caps()))
@@ -129,7 +140,7 @@ def _drain(layout: Layout) -> Iterable[Move]:
     for source in sorted(u for u, s in layout.servers.items() if s.draining):
         for table in layout.tables:
             for tablet in sorted(layout.of_server[source][table] - layout.busy):
-                fit = [u for u in layout.targets if u not in layout.holders[tablet]]
+                fit = [u for u in layout.targets if u not in layout.holders[tablet] and layout.has_room(u)]
                 fit = [u for u in fit if layout.spread_kept(tablet, source, u)] or fit
                 if fit:
                     target = min(fit, key=lambda u: (layout.count(u, table), layout.count(u), u))

@@ -39,6 +39,7 @@ def _server(row: Mapping[str, Any], away: frozenset[str]) -> ServerView:
         alive=bool(row["alive"]),
         location=str(row["location"]),
         draining=uuid in away,
+        tablets_max=int(row["limits"].get("tablets_max", 0)),
     )
 
 
@@ -50,6 +51,7 @@ def _tablet(row: Mapping[str, Any]) -> TabletView:
             (Address.parse(r["address"]),) if r["address"] else (),
             votes=r["votes"],
             promote=r["promote"],
+            holds_data=not (r["votes"] and r["promote"]),  # only a witness that waits for its data has both
             replace=r["replace"],
         )
         for r in replicas

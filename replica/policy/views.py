@@ -49,6 +49,8 @@ class Wish:
     to_uuid: str = ""
     votes: bool = True
     """ADD: whether the new member shall end as a voter; a voter always joins as a promotable non-voter."""
+    witness: bool = False
+    """ADD: it joins without data, votes as a witness at once, and becomes whole when its data is there."""
     plan_id: str = ""
     deadline_us: int = 0
     """Wall clock; 0 means none."""
@@ -81,6 +83,8 @@ class TabletView:
     """By member uuid; an absent one is UNKNOWN."""
     bytes_on_disk: int = 0
     wish: Wish | None = None
+    by_witness: bool = False
+    """A lost voter's place is taken by a witness first, and the lost one is demoted instead of removed."""
 
     def health_of(self, uuid: str) -> Health:
         """The member's health; UNKNOWN if nobody reported it."""

@@ -24,7 +24,8 @@ class RaftCore:
     the hybrid time of entries that the core itself makes (NOOP, promotion) and of `safe_time`; without it, times just
     above the last entry's are used. `withheld` is the OpId of a damaged tail that may have been acknowledged: the
     replica neither votes nor campaigns until its durable log has reached it. `may_campaign=False` does the same until
-    `allow_campaign()`. `commit_index` is what the host has applied or knows committed: `Ready.committed` starts above.
+    `allow_campaign()`. `no_data`: a witness's disk; the replica logs and votes, and never leads. `commit_index` is what
+    the host has applied or knows committed: `Ready.committed` starts above.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class RaftCore:
         withhold_votes: bool = False,
         may_campaign: bool = True,
         withheld: OpId | None = None,
+        no_data: bool = False,
     ) -> None:
         last, saved_term = log.last, term
         if term < last.term:
@@ -68,6 +70,7 @@ class RaftCore:
         s.commit_index = max(s.commit_index, min(committed_config.opid.index, last.index))
         s.hard_state_dirty = term == last.term and saved_term < term
         s.withheld = withheld
+        s.no_data = no_data
         s.may_campaign = may_campaign and withheld is None
         s.withhold_until = options.election_ticks_min if withhold_votes else 0
         s.restart_election_timer()

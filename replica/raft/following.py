@@ -116,6 +116,7 @@ def _reply(
             round=m.round,
             applied_index=s.applied_index,
             quiet=s.quiet,
+            no_data=s.no_data,
         ),
         promise=promise,
     )

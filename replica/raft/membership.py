@@ -32,6 +32,7 @@ def propose_config(s: State, edits: Sequence[ConfigEdit], cas: OpId | None, deci
     if cas is not None and cas != base.opid:
         raise Refused(Code.CAS_FAILED, "another config is committed", detail=str(base.opid), expected=cas)
     members = edited_members(base, edits)
+    _refuse_data_unseen(s, members)
     _refuse_losing_leader(s, members)
     return append_config(s, members, max(decision, base.decision))
 
@@ -70,6 +71,14 @@ def _edit(members: dict[str, Member], edit: ConfigEdit) -> None:
     if new == old:
         raise Refused(Code.INVALID_ARGUMENT, "changes nothing", uuid=new.uuid)
     members[new.uuid] = new
+
+
+def _refuse_data_unseen(s: State, members: tuple[Member, ...]) -> None:
+    """A witness becomes a whole member when its data is there, not by being called one: it could be elected. CC-53."""
+    for new in members:
+        old, p = s.active_config.member(new.uuid), s.progress.get(new.uuid)
+        if old is not None and new.holds_data and not old.holds_data and not (p is not None and p.has_data):
+            raise Refused(Code.NOT_READY, "the witness does not have its data yet", uuid=new.uuid)
 
 
 def _refuse_losing_leader(s: State, members: tuple[Member, ...]) -> None:
@@ -125,7 +134,10 @@ def refresh_progress(s: State) -> None:
 
 
 def promote_caught_up(s: State) -> None:
-    """Leader: make one caught-up `promote` non-voter a voter; the others wait for its commit. CC-13, CC-14."""
+    """Leader: one caught-up `promote` member takes its next step; the others wait for its commit. CC-13, CC-14.
+
+    A non-voter becomes a voter. A witness does so as one, and becomes a whole member once its data is in. CC-53.
+    """
     if s.role is not Role.LEADER or s.pending_config is not None or s.transfer_target is not None:
         return
     if s.commit_index < s.term_start:
@@ -134,8 +146,11 @@ def promote_caught_up(s: State) -> None:
         p = s.progress.get(member.uuid)
         if p is None or not member.promote or not _fit_to_vote(s, p):
             continue
-        s.trace(f"promote {member.uuid}")
-        voter = replace(member, votes=True, promote=False)
+        whole = member.holds_data or p.has_data
+        if (member.votes and not whole) or (member.holds_data and p.data_from is None):
+            continue  # its disk has no rows, whatever the config says
+        s.trace(f"promote {member.uuid}" + ("" if whole else ", a witness"))
+        voter = replace(member, votes=True, promote=not whole, holds_data=whole)
         members = tuple(voter if m.uuid == voter.uuid else m for m in s.active_config.members)
         append_config(s, members, s.active_config.decision)
         return

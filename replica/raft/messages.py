@@ -49,6 +49,8 @@ class AppendReply:
     data_state: DataState = DataState.READY
     quiet: bool = False
     """The follower rests from now on."""
+    no_data: bool = False
+    """The follower's disk has a log and no rows: a witness's, whatever the config says."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

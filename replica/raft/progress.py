@@ -29,11 +29,13 @@ class Progress:
 
     __slots__ = (
         "applied_index",
+        "behind_ticks",
         "caught_up",
         "commit_index",
         "contact_ticks",
         "copy_due_ticks",
         "copy_retry_ticks",
+        "data_from",
         "data_state",
         "inflight",
         "inflight_bytes",
@@ -63,6 +65,8 @@ class Progress:
         self.inflight: deque[tuple[int, int]] = deque()
         self.inflight_bytes = 0
         self.contact_ticks = 0
+        self.behind_ticks = 0
+        """Since when the peer lacks entries and acknowledges none."""
         self.round_acked = 0
         self.quiet_round = 0
         """The latest round in whose echo the peer agreed to rest."""
@@ -71,6 +75,8 @@ class Progress:
         self.data_state = DataState.READY
         self.commit_index = 0
         self.applied_index = 0
+        self.data_from: int | None = None
+        """Our commit index when the peer first said that it has its data; None while it says that it has none."""
         self.copy_due_ticks = 0
         self.copy_retry_ticks = options.copy_retry_ticks_min
         self.caught_up = False
@@ -100,11 +106,18 @@ class Progress:
     def acknowledged(self, index: int) -> bool:
         """The peer's durable log equals ours through index. True if that is news."""
         news = index > self.match
+        if news:
+            self.behind_ticks = 0
         self.match = max(self.match, index)
         self.next = max(self.next, self.match + 1)
         while self.inflight and self.inflight[0][0] <= self.match:
             self.inflight_bytes -= self.inflight.popleft()[1]
         return news
+
+    @property
+    def has_data(self) -> bool:
+        """Whether the peer's data is in, and what its log held meanwhile is replayed. CC-53."""
+        return self.data_from is not None and self.applied_index >= self.data_from
 
     def become_probe(self, next_index: int) -> None:
         self._enter(ProgressState.PROBE)
@@ -123,6 +136,7 @@ class Progress:
         self.data_state = data_state
         self.last_opid = last_opid
         self.caught_up = False
+        self.data_from = None
 
     def copy_asked(self) -> None:
         """A copy was asked for just now: wait, twice as long each time, before asking again."""

@@ -103,6 +103,7 @@ def wake(s: State, why: str) -> None:
                 last=last,
                 commit_index=s.commit_index,
                 applied_index=s.applied_index,
+                no_data=s.no_data,
             )
         )
 

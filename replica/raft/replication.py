@@ -46,6 +46,9 @@ def tick_leader(s: State) -> None:
     tick_transfer(s)
     for p in s.progress.values():
         p.contact_ticks += 1
+        p.behind_ticks = p.behind_ticks + 1 if p.match < s.last.index else 0
+        if p.behind_ticks == s.options.heartbeat_ticks and s.witnesses:
+            s.sends_wanted = True  # the witnesses wait for it no longer
         if p.copy_due_ticks > 0:
             p.copy_due_ticks -= 1
     s.idle_ticks += 1
@@ -100,7 +103,8 @@ def flush(s: State) -> None:
 
 def send_entries(s: State, p: Progress) -> None:
     """Fill the peer's window; one message only while its match point is unknown."""
-    while not p.window_full() and not p.loading and p.next <= s.last.index:
+    through = _sent_through(s, p)
+    while not p.window_full() and not p.loading and p.next <= through:
         prev = s.opid_at(p.next - 1)
         if prev is None or p.next < s.log.first_index:
             lose_to_gc(s, p)
@@ -109,7 +113,7 @@ def send_entries(s: State, p: Progress) -> None:
         if p.state is ProgressState.PROBE:
             limit = min(limit, s.options.probe_bytes_max)
         try:
-            entries = s.log.entries(p.next, s.last.index + 1, limit)
+            entries = s.log.entries(p.next, through + 1, limit)
         except EntriesUnavailable as e:
             p.loading = True
             s.entries_needed.append(EntriesNeeded(p.uuid, e.index))
@@ -118,6 +122,21 @@ def send_entries(s: State, p: Progress) -> None:
             return  # The answer to what is under way sends them, and whatever else has come by then.
         _send(s, p, prev, entries)
         p.sent(entries[-1].opid.index, sum(e.size_bytes for e in entries))
+
+
+def _sent_through(s: State, p: Progress) -> int:
+    """How far the peer is sent our log. A witness is sent what the others who vote hold, as long as they keep up: if
+    we die, one of them must lead, and none can whose log is shorter than the witness's. CC-51."""
+    if p.uuid not in s.witnesses:
+        return s.last.index
+    held = [q.match for u, q in s.progress.items() if u in s.voters and u not in s.witnesses and _keeps_up(s, q)]
+    return min(held, default=s.last.index)
+
+
+def _keeps_up(s: State, p: Progress) -> bool:
+    """Whether waiting for the peer costs a window at most: it answers, and what is committed is there or on its way."""
+    sent = p.state is not ProgressState.COPY and p.next > s.commit_index
+    return sent and p.behind_ticks < s.options.heartbeat_ticks
 
 
 def send_heartbeat(s: State, p: Progress, *, quiet: bool = False) -> None:
@@ -194,6 +213,10 @@ def on_append_reply(s: State, m: AppendReply) -> None:
     p.contact_ticks = 0
     p.round_acked = max(p.round_acked, min(m.round, s.round))
     p.commit_index, p.applied_index = m.commit_index, m.applied_index
+    if m.no_data:
+        p.data_from = None
+    elif p.data_from is None:
+        p.data_from = s.commit_index
     p.data_state = p.data_state if p.state is ProgressState.COPY else DataState.READY
     if m.mismatch:
         _on_mismatch(s, p, m)

@@ -54,14 +54,15 @@ def drop_leadership(s: State) -> None:
 
 def config_in_force(s: State) -> None:
     """Recompute what follows from the active config. It is in force as soon as it is in the log [thesis §4.1]. A
-    witness is not electable (D-11)."""
+    witness is not electable (D-11), by the config or by what its disk has."""
     s.voters = s.active_config.voters
     member = next((m for config in reversed(s.configs) if (m := config.member(s.uuid)) is not None and m.votes), None)
-    s.electable = member is not None and member.holds_data
+    s.electable = member is not None and member.holds_data and not s.no_data
     if s.role in PASSIVE_ROLES:
         s.set_role(passive_role(s))
     elif s.role is not Role.LEADER and not s.electable:
         become_follower(s, s.term, None, "no longer electable")
+    s.witnesses = tuple(m.uuid for m in s.active_config.members if m.votes and not m.holds_data)
 
 
 def settle_configs(s: State) -> None:

@@ -62,7 +62,11 @@ class State:
 
         self.configs = configs
         self.voters: tuple[str, ...] = ()
+        self.witnesses: tuple[str, ...] = ()
+        """Those of the voters that hold no data."""
         self.electable = False
+        self.no_data = False
+        """The disk here has a log and no rows, whatever the config says: never electable."""
         self.pending_since = 0
         """Leader: tick at which the pending config was appended."""
         self.aborted: OpId | None = None

@@ -47,6 +47,8 @@ _MIX_B = 0x94D049BB133111EB
 _LENGTH = 0xA24BAED4963EE407
 _COMBINE = 0x9FB21C651E98DF25
 _TAIL_MASKS = np.array([_MASK] + [(1 << (8 * r)) - 1 for r in range(1, 8)], dtype=np.uint64)
+_FEW = 4
+"""So few words are mixed one by one: a pass over an array costs more than its first words."""
 _CHUNK_ROWS = 16 << 10
 """Rows hashed at a time: their scratch arrays stay in the processor's cache."""
 _EPOCH_DAY = dt.date(1970, 1, 1)
@@ -98,6 +100,9 @@ def mix_one(x: int) -> int:
 
 def _mix(x: U64) -> U64:
     """`mix` of each word, in place: five passes over memory and one scratch array."""
+    if len(x) <= _FEW:
+        x[:] = [mix_one(word) for word in x.tolist()]
+        return x
     scratch = np.empty_like(x)
     x += np.uint64(_GOLDEN)
     for shift, factor in ((30, _MIX_A), (27, _MIX_B)):

@@ -2,8 +2,7 @@
 
 from . import nyala_pb2 as pb
 from . import nyala_pb2_grpc as pb_grpc
-from .channel import CHANNEL_OPTIONS, COPY_CHANNEL_OPTIONS, SERVER_OPTIONS
-from .copy_chunks import Chunk, add_copy_service, chunk_from_wire, chunk_to_wire, fetch_call
+from .channel import CHANNEL_OPTIONS, COPY_CHANNEL_OPTIONS, SERVER_OPTIONS, notice_silence
 from .errors import error_from_pb, error_to_pb, raise_if_error
 from .messages import message_from_pb, message_to_pb
 from .tables import (
@@ -38,13 +37,9 @@ __all__ = [
     "CHANNEL_OPTIONS",
     "COPY_CHANNEL_OPTIONS",
     "SERVER_OPTIONS",
-    "Chunk",
-    "add_copy_service",
     "address_from_pb",
     "address_to_pb",
     "addresses_from_pb",
-    "chunk_from_wire",
-    "chunk_to_wire",
     "column_from_pb",
     "column_to_pb",
     "config_from_pb",
@@ -53,11 +48,11 @@ __all__ = [
     "entry_to_pb",
     "error_from_pb",
     "error_to_pb",
-    "fetch_call",
     "member_from_pb",
     "member_to_pb",
     "message_from_pb",
     "message_to_pb",
+    "notice_silence",
     "opid_from_pb",
     "opid_to_pb",
     "partition_from_pb",

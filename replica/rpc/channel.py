@@ -1,6 +1,9 @@
-"""Options that both ends of every connection share."""
+"""Options that both ends of every connection share, of gRPC's and of our own."""
 
 from __future__ import annotations
+
+import socket
+from typing import Any
 
 from nyala.replica.base import limits
 
@@ -28,16 +31,8 @@ COPY_CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     # gRPC also gives a connection so long to come about. A copy has only one and asks for it once: a busy source may
     # take a while, a dead one refuses at once.
     ("grpc.min_reconnect_backoff_ms", 5_000),
-    # A copy moves megabytes one way. With gRPC's own sizes (frames of 16 KiB, reads of 8 KiB that grow slowly) a byte
-    # costs more than half as much CPU again. The window, per file that is fetched, bounds what waits in memory here.
-    ("grpc.http2.max_frame_size", 1 << 20),
-    ("grpc.http2.lookahead_bytes", limits.COPY_WINDOW_BYTES),
-    ("grpc.http2.bdp_probe", 0),
-    ("grpc.experimental.tcp_read_chunk_size", 1 << 20),
-    ("grpc.experimental.tcp_min_read_chunk_size", 256 << 10),
-    ("grpc.experimental.tcp_max_read_chunk_size", limits.COPY_WINDOW_BYTES),
 )
-"""For the one connection on which a copy is fetched."""
+"""For the calls of one copy to its source."""
 
 SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     *_SIZES,
@@ -47,3 +42,22 @@ SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_ping_strikes", 0),
 )
+
+
+def notice_silence(sock: Any, silence_ms: int) -> None:
+    """Let the kernel end a connection whose other end has been silent that long, whether or not something is sent.
+
+    An other end that lives but takes nothing counts as silent as long as something waits for it.
+    """
+    if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    seconds = max(1, silence_ms // 3000)
+    for name, value in (
+        ("TCP_KEEPIDLE", seconds),
+        ("TCP_KEEPINTVL", seconds),
+        ("TCP_KEEPCNT", 2),
+        ("TCP_USER_TIMEOUT", silence_ms),
+    ):
+        if hasattr(socket, name):  # not every system has each
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -39,6 +39,7 @@ def message_to_pb(tablet_id: str, message: Message) -> pb.RaftMessage:
                 applied_index=message.applied_index,
                 data_state=int(message.data_state),
                 quiet=message.quiet,
+                no_data=message.no_data,
             )
         )
     elif isinstance(message, VoteRequest):
@@ -102,6 +103,7 @@ def _append_reply(body: pb.AppendReply, envelope: dict[str, Any]) -> Message:
         applied_index=body.applied_index,
         data_state=DataState(body.data_state),
         quiet=body.quiet,
+        no_data=body.no_data,
         **envelope,
     )
 

@@ -105,7 +105,7 @@ class AppendEntries(_message.Message):
     def __init__(self, prev: _Optional[_Union[OpId, _Mapping]] = ..., entries: _Optional[_Iterable[_Union[Entry, _Mapping]]] = ..., commit_index: _Optional[int] = ..., round: _Optional[int] = ..., safe_time: _Optional[int] = ..., quiet: _Optional[bool] = ...) -> None: ...
 
 class AppendReply(_message.Message):
-    __slots__ = ("code", "mismatch", "last", "conflict_index", "commit_index", "round", "applied_index", "data_state", "quiet")
+    __slots__ = ("code", "mismatch", "last", "conflict_index", "commit_index", "round", "applied_index", "data_state", "quiet", "no_data")
     CODE_FIELD_NUMBER: _ClassVar[int]
     MISMATCH_FIELD_NUMBER: _ClassVar[int]
     LAST_FIELD_NUMBER: _ClassVar[int]
@@ -115,6 +115,7 @@ class AppendReply(_message.Message):
     APPLIED_INDEX_FIELD_NUMBER: _ClassVar[int]
     DATA_STATE_FIELD_NUMBER: _ClassVar[int]
     QUIET_FIELD_NUMBER: _ClassVar[int]
+    NO_DATA_FIELD_NUMBER: _ClassVar[int]
     code: int
     mismatch: bool
     last: OpId
@@ -124,7 +125,8 @@ class AppendReply(_message.Message):
     applied_index: int
     data_state: int
     quiet: bool
-    def __init__(self, code: _Optional[int] = ..., mismatch: _Optional[bool] = ..., last: _Optional[_Union[OpId, _Mapping]] = ..., conflict_index: _Optional[int] = ..., commit_index: _Optional[int] = ..., round: _Optional[int] = ..., applied_index: _Optional[int] = ..., data_state: _Optional[int] = ..., quiet: _Optional[bool] = ...) -> None: ...
+    no_data: bool
+    def __init__(self, code: _Optional[int] = ..., mismatch: _Optional[bool] = ..., last: _Optional[_Union[OpId, _Mapping]] = ..., conflict_index: _Optional[int] = ..., commit_index: _Optional[int] = ..., round: _Optional[int] = ..., applied_index: _Optional[int] = ..., data_state: _Optional[int] = ..., quiet: _Optional[bool] = ..., no_data: _Optional[bool] = ...) -> None: ...
 
 class VoteRequest(_message.Message):
     __slots__ = ("pre_vote", "last", "transfer")
@@ -211,7 +213,7 @@ class OpenLinkReply(_message.Message):
     def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., port: _Optional[int] = ..., ticket: _Optional[bytes] = ...) -> None: ...
 
 class StartTabletCopyRequest(_message.Message):
-    __slots__ = ("dest_uuid", "from_uuid", "from_addresses", "tablet_id", "term", "current_state", "last_opid")
+    __slots__ = ("dest_uuid", "from_uuid", "from_addresses", "tablet_id", "term", "current_state", "last_opid", "log_only")
     DEST_UUID_FIELD_NUMBER: _ClassVar[int]
     FROM_UUID_FIELD_NUMBER: _ClassVar[int]
     FROM_ADDRESSES_FIELD_NUMBER: _ClassVar[int]
@@ -219,6 +221,7 @@ class StartTabletCopyRequest(_message.Message):
     TERM_FIELD_NUMBER: _ClassVar[int]
     CURRENT_STATE_FIELD_NUMBER: _ClassVar[int]
     LAST_OPID_FIELD_NUMBER: _ClassVar[int]
+    LOG_ONLY_FIELD_NUMBER: _ClassVar[int]
     dest_uuid: str
     from_uuid: str
     from_addresses: _containers.RepeatedCompositeFieldContainer[Address]
@@ -226,7 +229,8 @@ class StartTabletCopyRequest(_message.Message):
     term: int
     current_state: int
     last_opid: OpId
-    def __init__(self, dest_uuid: _Optional[str] = ..., from_uuid: _Optional[str] = ..., from_addresses: _Optional[_Iterable[_Union[Address, _Mapping]]] = ..., tablet_id: _Optional[str] = ..., term: _Optional[int] = ..., current_state: _Optional[int] = ..., last_opid: _Optional[_Union[OpId, _Mapping]] = ...) -> None: ...
+    log_only: bool
+    def __init__(self, dest_uuid: _Optional[str] = ..., from_uuid: _Optional[str] = ..., from_addresses: _Optional[_Iterable[_Union[Address, _Mapping]]] = ..., tablet_id: _Optional[str] = ..., term: _Optional[int] = ..., current_state: _Optional[int] = ..., last_opid: _Optional[_Union[OpId, _Mapping]] = ..., log_only: _Optional[bool] = ...) -> None: ...
 
 class StartTabletCopyReply(_message.Message):
     __slots__ = ("error", "current_term", "last_opid", "data_state")
@@ -241,16 +245,22 @@ class StartTabletCopyReply(_message.Message):
     def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., current_term: _Optional[int] = ..., last_opid: _Optional[_Union[OpId, _Mapping]] = ..., data_state: _Optional[int] = ...) -> None: ...
 
 class BeginCopyRequest(_message.Message):
-    __slots__ = ("dest_uuid", "requestor_uuid", "tablet_id", "allow_leaderless")
+    __slots__ = ("dest_uuid", "requestor_uuid", "tablet_id", "allow_leaderless", "log_only", "acknowledged", "flushed")
     DEST_UUID_FIELD_NUMBER: _ClassVar[int]
     REQUESTOR_UUID_FIELD_NUMBER: _ClassVar[int]
     TABLET_ID_FIELD_NUMBER: _ClassVar[int]
     ALLOW_LEADERLESS_FIELD_NUMBER: _ClassVar[int]
+    LOG_ONLY_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
+    FLUSHED_FIELD_NUMBER: _ClassVar[int]
     dest_uuid: str
     requestor_uuid: str
     tablet_id: str
     allow_leaderless: bool
-    def __init__(self, dest_uuid: _Optional[str] = ..., requestor_uuid: _Optional[str] = ..., tablet_id: _Optional[str] = ..., allow_leaderless: _Optional[bool] = ...) -> None: ...
+    log_only: bool
+    acknowledged: OpId
+    flushed: OpId
+    def __init__(self, dest_uuid: _Optional[str] = ..., requestor_uuid: _Optional[str] = ..., tablet_id: _Optional[str] = ..., allow_leaderless: _Optional[bool] = ..., log_only: _Optional[bool] = ..., acknowledged: _Optional[_Union[OpId, _Mapping]] = ..., flushed: _Optional[_Union[OpId, _Mapping]] = ...) -> None: ...
 
 class BeginCopyReply(_message.Message):
     __slots__ = ("error", "session_id", "superblock", "cmeta", "files", "last_opid", "first_retained_index", "is_leader", "ttl_us")
@@ -286,6 +296,24 @@ class CopyFile(_message.Message):
     crc: int
     def __init__(self, kind: _Optional[int] = ..., name: _Optional[str] = ..., length_bytes: _Optional[int] = ..., crc: _Optional[int] = ...) -> None: ...
 
+class OpenFetchRequest(_message.Message):
+    __slots__ = ("dest_uuid", "session_id")
+    DEST_UUID_FIELD_NUMBER: _ClassVar[int]
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    dest_uuid: str
+    session_id: str
+    def __init__(self, dest_uuid: _Optional[str] = ..., session_id: _Optional[str] = ...) -> None: ...
+
+class OpenFetchReply(_message.Message):
+    __slots__ = ("error", "port", "ticket")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    TICKET_FIELD_NUMBER: _ClassVar[int]
+    error: Error
+    port: int
+    ticket: bytes
+    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., port: _Optional[int] = ..., ticket: _Optional[bytes] = ...) -> None: ...
+
 class FetchRequest(_message.Message):
     __slots__ = ("dest_uuid", "session_id", "kind", "name", "byte_offset", "length_bytes")
     DEST_UUID_FIELD_NUMBER: _ClassVar[int]
@@ -302,17 +330,15 @@ class FetchRequest(_message.Message):
     length_bytes: int
     def __init__(self, dest_uuid: _Optional[str] = ..., session_id: _Optional[str] = ..., kind: _Optional[int] = ..., name: _Optional[str] = ..., byte_offset: _Optional[int] = ..., length_bytes: _Optional[int] = ...) -> None: ...
 
-class FetchChunk(_message.Message):
-    __slots__ = ("error", "byte_offset", "data", "crc")
+class FetchPart(_message.Message):
+    __slots__ = ("error", "byte_offset", "length_bytes")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     BYTE_OFFSET_FIELD_NUMBER: _ClassVar[int]
-    DATA_FIELD_NUMBER: _ClassVar[int]
-    CRC_FIELD_NUMBER: _ClassVar[int]
+    LENGTH_BYTES_FIELD_NUMBER: _ClassVar[int]
     error: Error
     byte_offset: int
-    data: bytes
-    crc: int
-    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., byte_offset: _Optional[int] = ..., data: _Optional[bytes] = ..., crc: _Optional[int] = ...) -> None: ...
+    length_bytes: int
+    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., byte_offset: _Optional[int] = ..., length_bytes: _Optional[int] = ...) -> None: ...
 
 class EndCopyRequest(_message.Message):
     __slots__ = ("dest_uuid", "session_id", "success")
@@ -337,7 +363,7 @@ class ListCopiesRequest(_message.Message):
     def __init__(self, dest_uuid: _Optional[str] = ...) -> None: ...
 
 class CopyJob(_message.Message):
-    __slots__ = ("tablet_id", "source_uuid", "target_uuid", "phase", "bytes_done", "bytes_total", "started_us", "error")
+    __slots__ = ("tablet_id", "source_uuid", "target_uuid", "phase", "bytes_done", "bytes_total", "started_us", "error", "idle_us", "ttl_us")
     TABLET_ID_FIELD_NUMBER: _ClassVar[int]
     SOURCE_UUID_FIELD_NUMBER: _ClassVar[int]
     TARGET_UUID_FIELD_NUMBER: _ClassVar[int]
@@ -346,6 +372,8 @@ class CopyJob(_message.Message):
     BYTES_TOTAL_FIELD_NUMBER: _ClassVar[int]
     STARTED_US_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
+    IDLE_US_FIELD_NUMBER: _ClassVar[int]
+    TTL_US_FIELD_NUMBER: _ClassVar[int]
     tablet_id: str
     source_uuid: str
     target_uuid: str
@@ -354,7 +382,9 @@ class CopyJob(_message.Message):
     bytes_total: int
     started_us: int
     error: str
-    def __init__(self, tablet_id: _Optional[str] = ..., source_uuid: _Optional[str] = ..., target_uuid: _Optional[str] = ..., phase: _Optional[str] = ..., bytes_done: _Optional[int] = ..., bytes_total: _Optional[int] = ..., started_us: _Optional[int] = ..., error: _Optional[str] = ...) -> None: ...
+    idle_us: int
+    ttl_us: int
+    def __init__(self, tablet_id: _Optional[str] = ..., source_uuid: _Optional[str] = ..., target_uuid: _Optional[str] = ..., phase: _Optional[str] = ..., bytes_done: _Optional[int] = ..., bytes_total: _Optional[int] = ..., started_us: _Optional[int] = ..., error: _Optional[str] = ..., idle_us: _Optional[int] = ..., ttl_us: _Optional[int] = ...) -> None: ...
 
 class ListCopiesReply(_message.Message):
     __slots__ = ("error", "jobs")
@@ -590,6 +620,22 @@ class WriteReply(_message.Message):
     rows_replayed: int
     def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., row_errors: _Optional[_Iterable[_Union[RowErrorPb, _Mapping]]] = ..., hybrid_time: _Optional[int] = ..., last_offset: _Optional[int] = ..., rows_applied: _Optional[int] = ..., rows_replayed: _Optional[int] = ...) -> None: ...
 
+class OpenWritesRequest(_message.Message):
+    __slots__ = ("dest_uuid",)
+    DEST_UUID_FIELD_NUMBER: _ClassVar[int]
+    dest_uuid: str
+    def __init__(self, dest_uuid: _Optional[str] = ...) -> None: ...
+
+class OpenWritesReply(_message.Message):
+    __slots__ = ("error", "port", "ticket")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    TICKET_FIELD_NUMBER: _ClassVar[int]
+    error: Error
+    port: int
+    ticket: bytes
+    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., port: _Optional[int] = ..., ticket: _Optional[bytes] = ...) -> None: ...
+
 class NumberedWrite(_message.Message):
     __slots__ = ("number", "request")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
@@ -677,7 +723,7 @@ class ScanChunk(_message.Message):
     def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., arrow_schema: _Optional[bytes] = ..., arrow_batch: _Optional[bytes] = ..., snapshot_time: _Optional[int] = ..., rows: _Optional[int] = ..., last: _Optional[bool] = ...) -> None: ...
 
 class ReplicaStatus(_message.Message):
-    __slots__ = ("tablet_id", "table_id", "uuid", "data_state", "phase", "role", "term", "leader_uuid", "last_logged", "commit_index", "applied_index", "committed_config", "pending_config", "rows", "bytes_on_disk", "memory_bytes", "error", "peers", "wal_bytes", "flush_index", "safe_time", "schema_id", "table_name", "quiet")
+    __slots__ = ("tablet_id", "table_id", "uuid", "data_state", "phase", "role", "term", "leader_uuid", "last_logged", "commit_index", "applied_index", "committed_config", "pending_config", "rows", "bytes_on_disk", "memory_bytes", "error", "peers", "wal_bytes", "flush_index", "safe_time", "schema_id", "table_name", "quiet", "witness")
     TABLET_ID_FIELD_NUMBER: _ClassVar[int]
     TABLE_ID_FIELD_NUMBER: _ClassVar[int]
     UUID_FIELD_NUMBER: _ClassVar[int]
@@ -702,6 +748,7 @@ class ReplicaStatus(_message.Message):
     SCHEMA_ID_FIELD_NUMBER: _ClassVar[int]
     TABLE_NAME_FIELD_NUMBER: _ClassVar[int]
     QUIET_FIELD_NUMBER: _ClassVar[int]
+    WITNESS_FIELD_NUMBER: _ClassVar[int]
     tablet_id: str
     table_id: str
     uuid: str
@@ -726,7 +773,8 @@ class ReplicaStatus(_message.Message):
     schema_id: int
     table_name: str
     quiet: bool
-    def __init__(self, tablet_id: _Optional[str] = ..., table_id: _Optional[str] = ..., uuid: _Optional[str] = ..., data_state: _Optional[int] = ..., phase: _Optional[str] = ..., role: _Optional[str] = ..., term: _Optional[int] = ..., leader_uuid: _Optional[str] = ..., last_logged: _Optional[_Union[OpId, _Mapping]] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., committed_config: _Optional[_Union[RaftConfig, _Mapping]] = ..., pending_config: _Optional[_Union[RaftConfig, _Mapping]] = ..., rows: _Optional[int] = ..., bytes_on_disk: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., error: _Optional[str] = ..., peers: _Optional[_Iterable[_Union[PeerHealth, _Mapping]]] = ..., wal_bytes: _Optional[int] = ..., flush_index: _Optional[int] = ..., safe_time: _Optional[int] = ..., schema_id: _Optional[int] = ..., table_name: _Optional[str] = ..., quiet: _Optional[bool] = ...) -> None: ...
+    witness: bool
+    def __init__(self, tablet_id: _Optional[str] = ..., table_id: _Optional[str] = ..., uuid: _Optional[str] = ..., data_state: _Optional[int] = ..., phase: _Optional[str] = ..., role: _Optional[str] = ..., term: _Optional[int] = ..., leader_uuid: _Optional[str] = ..., last_logged: _Optional[_Union[OpId, _Mapping]] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., committed_config: _Optional[_Union[RaftConfig, _Mapping]] = ..., pending_config: _Optional[_Union[RaftConfig, _Mapping]] = ..., rows: _Optional[int] = ..., bytes_on_disk: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., error: _Optional[str] = ..., peers: _Optional[_Iterable[_Union[PeerHealth, _Mapping]]] = ..., wal_bytes: _Optional[int] = ..., flush_index: _Optional[int] = ..., safe_time: _Optional[int] = ..., schema_id: _Optional[int] = ..., table_name: _Optional[str] = ..., quiet: _Optional[bool] = ..., witness: _Optional[bool] = ...) -> None: ...
 
 class PeerHealth(_message.Message):
     __slots__ = ("uuid", "health", "match_index", "last_contact_us_ago", "data_state")
@@ -1011,7 +1059,7 @@ class PurgeQuarantineReply(_message.Message):
     def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., removed: _Optional[_Iterable[str]] = ..., bytes_freed: _Optional[int] = ...) -> None: ...
 
 class HeartbeatRequest(_message.Message):
-    __slots__ = ("dest_uuid", "server_uuid", "addresses", "sequence", "full_report", "replicas", "booting", "location", "memory_bytes", "disk_bytes_free", "version", "cluster_id", "tablets_max", "loop_lag_ms_max", "gil_hold_ms_max")
+    __slots__ = ("dest_uuid", "server_uuid", "addresses", "sequence", "full_report", "replicas", "booting", "location", "memory_bytes", "disk_bytes_free", "version", "cluster_id", "tablets_max", "loop_lag_ms_max", "gil_hold_ms_max", "seeking")
     DEST_UUID_FIELD_NUMBER: _ClassVar[int]
     SERVER_UUID_FIELD_NUMBER: _ClassVar[int]
     ADDRESSES_FIELD_NUMBER: _ClassVar[int]
@@ -1027,6 +1075,7 @@ class HeartbeatRequest(_message.Message):
     TABLETS_MAX_FIELD_NUMBER: _ClassVar[int]
     LOOP_LAG_MS_MAX_FIELD_NUMBER: _ClassVar[int]
     GIL_HOLD_MS_MAX_FIELD_NUMBER: _ClassVar[int]
+    SEEKING_FIELD_NUMBER: _ClassVar[int]
     dest_uuid: str
     server_uuid: str
     addresses: _containers.RepeatedCompositeFieldContainer[Address]
@@ -1042,10 +1091,11 @@ class HeartbeatRequest(_message.Message):
     tablets_max: int
     loop_lag_ms_max: float
     gil_hold_ms_max: float
-    def __init__(self, dest_uuid: _Optional[str] = ..., server_uuid: _Optional[str] = ..., addresses: _Optional[_Iterable[_Union[Address, _Mapping]]] = ..., sequence: _Optional[int] = ..., full_report: _Optional[bool] = ..., replicas: _Optional[_Iterable[_Union[ReplicaStatus, _Mapping]]] = ..., booting: _Optional[bool] = ..., location: _Optional[str] = ..., memory_bytes: _Optional[int] = ..., disk_bytes_free: _Optional[int] = ..., version: _Optional[str] = ..., cluster_id: _Optional[str] = ..., tablets_max: _Optional[int] = ..., loop_lag_ms_max: _Optional[float] = ..., gil_hold_ms_max: _Optional[float] = ...) -> None: ...
+    seeking: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, dest_uuid: _Optional[str] = ..., server_uuid: _Optional[str] = ..., addresses: _Optional[_Iterable[_Union[Address, _Mapping]]] = ..., sequence: _Optional[int] = ..., full_report: _Optional[bool] = ..., replicas: _Optional[_Iterable[_Union[ReplicaStatus, _Mapping]]] = ..., booting: _Optional[bool] = ..., location: _Optional[str] = ..., memory_bytes: _Optional[int] = ..., disk_bytes_free: _Optional[int] = ..., version: _Optional[str] = ..., cluster_id: _Optional[str] = ..., tablets_max: _Optional[int] = ..., loop_lag_ms_max: _Optional[float] = ..., gil_hold_ms_max: _Optional[float] = ..., seeking: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class HeartbeatReply(_message.Message):
-    __slots__ = ("error", "master_uuid", "catalog_term", "need_full_report", "leader_hint", "cluster_id", "orders")
+    __slots__ = ("error", "master_uuid", "catalog_term", "need_full_report", "leader_hint", "cluster_id", "orders", "found")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     MASTER_UUID_FIELD_NUMBER: _ClassVar[int]
     CATALOG_TERM_FIELD_NUMBER: _ClassVar[int]
@@ -1053,6 +1103,7 @@ class HeartbeatReply(_message.Message):
     LEADER_HINT_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     ORDERS_FIELD_NUMBER: _ClassVar[int]
+    FOUND_FIELD_NUMBER: _ClassVar[int]
     error: Error
     master_uuid: str
     catalog_term: int
@@ -1060,7 +1111,16 @@ class HeartbeatReply(_message.Message):
     leader_hint: str
     cluster_id: str
     orders: _containers.RepeatedCompositeFieldContainer[TabletOrder]
-    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., master_uuid: _Optional[str] = ..., catalog_term: _Optional[int] = ..., need_full_report: _Optional[bool] = ..., leader_hint: _Optional[str] = ..., cluster_id: _Optional[str] = ..., orders: _Optional[_Iterable[_Union[TabletOrder, _Mapping]]] = ...) -> None: ...
+    found: _containers.RepeatedCompositeFieldContainer[ServerPlace]
+    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., master_uuid: _Optional[str] = ..., catalog_term: _Optional[int] = ..., need_full_report: _Optional[bool] = ..., leader_hint: _Optional[str] = ..., cluster_id: _Optional[str] = ..., orders: _Optional[_Iterable[_Union[TabletOrder, _Mapping]]] = ..., found: _Optional[_Iterable[_Union[ServerPlace, _Mapping]]] = ...) -> None: ...
+
+class ServerPlace(_message.Message):
+    __slots__ = ("uuid", "addresses")
+    UUID_FIELD_NUMBER: _ClassVar[int]
+    ADDRESSES_FIELD_NUMBER: _ClassVar[int]
+    uuid: str
+    addresses: _containers.RepeatedCompositeFieldContainer[Address]
+    def __init__(self, uuid: _Optional[str] = ..., addresses: _Optional[_Iterable[_Union[Address, _Mapping]]] = ...) -> None: ...
 
 class TabletOrder(_message.Message):
     __slots__ = ("create", "delete")

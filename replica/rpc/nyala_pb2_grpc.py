@@ -118,10 +118,10 @@ class CopyServiceStub:
                 request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.BeginCopyRequest.SerializeToString,
                 response_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.BeginCopyReply.FromString,
                 _registered_method=True)
-        self.Fetch = channel.unary_stream(
-                '/nyala.v1.CopyService/Fetch',
-                request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.FetchRequest.SerializeToString,
-                response_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.FetchChunk.FromString,
+        self.OpenFetch = channel.unary_unary(
+                '/nyala.v1.CopyService/OpenFetch',
+                request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.OpenFetchRequest.SerializeToString,
+                response_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.OpenFetchReply.FromString,
                 _registered_method=True)
         self.EndCopy = channel.unary_unary(
                 '/nyala.v1.CopyService/EndCopy',
@@ -155,8 +155,9 @@ class CopyServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Fetch(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+    def OpenFetch(self, request, context):
+        """Asks for a TCP connection on which this session's files are fetched.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -192,10 +193,10 @@ def add_CopyServiceServicer_to_server(servicer, server):
                     request_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.BeginCopyRequest.FromString,
                     response_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.BeginCopyReply.SerializeToString,
             ),
-            'Fetch': grpc.unary_stream_rpc_method_handler(
-                    servicer.Fetch,
-                    request_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.FetchRequest.FromString,
-                    response_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.FetchChunk.SerializeToString,
+            'OpenFetch': grpc.unary_unary_rpc_method_handler(
+                    servicer.OpenFetch,
+                    request_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.OpenFetchRequest.FromString,
+                    response_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.OpenFetchReply.SerializeToString,
             ),
             'EndCopy': grpc.unary_unary_rpc_method_handler(
                     servicer.EndCopy,
@@ -278,7 +279,7 @@ class CopyService:
             _registered_method=True)
 
     @staticmethod
-    def Fetch(request,
+    def OpenFetch(request,
             target,
             options=(),
             channel_credentials=None,
@@ -288,12 +289,12 @@ class CopyService:
             wait_for_ready=None,
             timeout=None,
             metadata=None):
-        return grpc.experimental.unary_stream(
+        return grpc.experimental.unary_unary(
             request,
             target,
-            '/nyala.v1.CopyService/Fetch',
-            nyala_dot_replica_dot_rpc_dot_nyala__pb2.FetchRequest.SerializeToString,
-            nyala_dot_replica_dot_rpc_dot_nyala__pb2.FetchChunk.FromString,
+            '/nyala.v1.CopyService/OpenFetch',
+            nyala_dot_replica_dot_rpc_dot_nyala__pb2.OpenFetchRequest.SerializeToString,
+            nyala_dot_replica_dot_rpc_dot_nyala__pb2.OpenFetchReply.FromString,
             options,
             channel_credentials,
             insecure,
@@ -405,10 +406,10 @@ class TabletServiceStub:
                 request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.WriteRequest.SerializeToString,
                 response_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.WriteReply.FromString,
                 _registered_method=True)
-        self.WriteStream = channel.stream_stream(
-                '/nyala.v1.TabletService/WriteStream',
-                request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.WriteBundle.SerializeToString,
-                response_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ReplyBundle.FromString,
+        self.OpenWrites = channel.unary_unary(
+                '/nyala.v1.TabletService/OpenWrites',
+                request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.OpenWritesRequest.SerializeToString,
+                response_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.OpenWritesReply.FromString,
                 _registered_method=True)
         self.Scan = channel.unary_stream(
                 '/nyala.v1.TabletService/Scan',
@@ -487,8 +488,10 @@ class TabletServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def WriteStream(self, request_iterator, context):
-        """Missing associated documentation comment in .proto file."""
+    def OpenWrites(self, request, context):
+        """Asks for a TCP connection for small writes of one client process. The server speaks first, with an empty ReplyBundle;
+        then WriteBundles go one way and ReplyBundles the other, each as a frame: four bytes of length, big-endian, then it.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -578,10 +581,10 @@ def add_TabletServiceServicer_to_server(servicer, server):
                     request_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.WriteRequest.FromString,
                     response_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.WriteReply.SerializeToString,
             ),
-            'WriteStream': grpc.stream_stream_rpc_method_handler(
-                    servicer.WriteStream,
-                    request_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.WriteBundle.FromString,
-                    response_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ReplyBundle.SerializeToString,
+            'OpenWrites': grpc.unary_unary_rpc_method_handler(
+                    servicer.OpenWrites,
+                    request_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.OpenWritesRequest.FromString,
+                    response_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.OpenWritesReply.SerializeToString,
             ),
             'Scan': grpc.unary_stream_rpc_method_handler(
                     servicer.Scan,
@@ -709,7 +712,7 @@ class TabletService:
             _registered_method=True)
 
     @staticmethod
-    def WriteStream(request_iterator,
+    def OpenWrites(request,
             target,
             options=(),
             channel_credentials=None,
@@ -719,12 +722,12 @@ class TabletService:
             wait_for_ready=None,
             timeout=None,
             metadata=None):
-        return grpc.experimental.stream_stream(
-            request_iterator,
+        return grpc.experimental.unary_unary(
+            request,
             target,
-            '/nyala.v1.TabletService/WriteStream',
-            nyala_dot_replica_dot_rpc_dot_nyala__pb2.WriteBundle.SerializeToString,
-            nyala_dot_replica_dot_rpc_dot_nyala__pb2.ReplyBundle.FromString,
+            '/nyala.v1.TabletService/OpenWrites',
+            nyala_dot_replica_dot_rpc_dot_nyala__pb2.OpenWritesRequest.SerializeToString,
+            nyala_dot_replica_dot_rpc_dot_nyala__pb2.OpenWritesReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -7,6 +7,7 @@ from .results import ApplyResult, FlushResult
 from .scan import COUNT_SCHEMA, Scan
 from .superblock import BlockInfo, Superblock, block_names, superblock_path, sweep_orphans
 from .tablet import Tablet
+from .witness import Witness
 
 __all__ = [
     "COUNT_SCHEMA",
@@ -19,6 +20,7 @@ __all__ = [
     "SourceState",
     "Superblock",
     "Tablet",
+    "Witness",
     "block_names",
     "data_trouble",
     "source_positions",

@@ -255,12 +255,13 @@ def _apply_round(
     lazy = upsert if not missing and not gappy else np.zeros(len(ops), dtype=np.bool_)
     found = stores.locate(h, rows.keys(schema), lazy, needles)
     live, inserts = found.live, _INSERTS[ops]
-    failed = (live & (ops == RowOp.INSERT)) | (~live & _MUST_EXIST[ops])
+    known = bool(live.any())
+    failed = (live & (ops == RowOp.INSERT)) | (~live & _MUST_EXIST[ops]) if known else _MUST_EXIST[ops]
     if failed.any():
         for row in np.flatnonzero(failed).tolist():
             code = RowCode.ALREADY_PRESENT if ops[row] == RowOp.INSERT else RowCode.NOT_FOUND
             errors.append(RowError(int(rows.offsets[row]), code, ""))
-    fresh = ~live & (inserts | upsert)
+    fresh = ~live & (inserts | upsert) if known else inserts | upsert
     required = next((c for c in missing if not c.nullable and c.default is None), None)
     if required is not None and fresh.any():
         bad = fresh & upsert
@@ -270,6 +271,9 @@ def _apply_round(
         bad = fresh & upsert & _as_mask(pc.is_null(rows.columns[column.id]))
         errors.extend(RowError(o, RowCode.NULL_IN_REQUIRED_COLUMN, column.name) for o in rows.offsets[bad].tolist())
         fresh &= ~bad
+    if not known and not missing and not gappy:
+        _append(stores, schema, rows, None, fresh, found, None, ts)
+        return
     over = live & (upsert | _UPDATES[ops])
     ended = over | (live & _DELETES[ops])
     # Old values are read before they end, and new versions are added after the old ones ended.
@@ -310,15 +314,22 @@ def _append(
         return
     part = rows.take(hit)
     arrays = []
-    leaves = _LEAVES_NULLS[part.ops] & part.ignore_null
+    leaves = _LEAVES_NULLS[part.ops] if part.ignore_null else None
     for column in schema.columns:
         array = part.columns.get(column.id)
         if array is None or (part.ignore_null and array.null_count):
             stays = old[column.id] if old else filled(column, len(hit))
-            array = stays if array is None else pc.if_else(pa.array(leaves & _as_mask(pc.is_null(array))), stays, array)
+            array = stays if array is None else _where_given(array, leaves, stays)
         arrays.append(array)
     batch = pa.RecordBatch.from_arrays(arrays, schema=schema.arrow)
     stores.add(found, hit, batch, schema, _at(ts, hit))
+
+
+def _where_given(array: Any, leaves: Bools | None, stays: Any) -> Any:
+    """`array`, but the old value where it is null and that means `as it is`."""
+    if leaves is None:
+        return array
+    return pc.if_else(pa.array(leaves & _as_mask(pc.is_null(array))), stays, array)
 
 
 def _at(ts: int | I64, rows: I64) -> int | I64:

@@ -56,8 +56,12 @@ class Stores:
     @property
     def memory_bytes(self) -> int:
         """Bytes held by memory stores and by what was superseded in blocks."""
-        frozen = self.frozen.memory_bytes if self.frozen is not None else 0
-        return self.active.memory_bytes + frozen + sum(b.memory_bytes for b in self.blocks)
+        return self.store_bytes + sum(b.memory_bytes for b in self.blocks)
+
+    @property
+    def store_bytes(self) -> int:
+        """Bytes held by memory stores."""
+        return self.active.memory_bytes + (self.frozen.memory_bytes if self.frozen is not None else 0)
 
     def locate(self, h: U64, keys: Sequence[Any], lazy: Bools, needles: Needles) -> Found:
         """Where each key is live; rows marked `lazy` are not looked up in blocks. `needles` are `h`, sorted."""

@@ -16,6 +16,10 @@ from nyala.replica.base import ZERO_OPID, Code, Corruption, DataState, Disk, OpI
 from nyala.replica.rows import PartitionSpec, TableSchema
 
 FOLDER = "tablet-meta"
+LAST_LOGGED_UNKNOWN = "last-logged-unknown"
+"""A feature that a build which does not know it must not pass over: it would let such a tombstone vote."""
+
+WITNESS_FEATURE = "witness"
 
 _LEGAL_MOVES = frozenset(
     {
@@ -106,8 +110,8 @@ def _empty_ledger() -> dict[str, Any]:
 class Superblock:
     """One tablet's root record.
 
-    Invariants: `next_block` only grows; `last_logged` is set while DELETED and kept through COPYING; a READY
-    superblock names only complete blocks.
+    Invariants: `next_block` only grows; a replica with rows never becomes a witness in place; `last_logged` is set
+    while DELETED and kept through COPYING; a READY superblock names only complete blocks.
     Durability: `save` is atomic and synced before it returns.
     """
 
@@ -116,6 +120,8 @@ class Superblock:
     table_name: str = ""
     data_state: DataState = DataState.READY
     last_logged: OpId | None = None
+    last_logged_known: bool = True
+    """False: a lower bound, since the log could not be read when the replica was deleted. It does not vote."""
     quarantine: str = ""
     bucket: int = 0
     range_pos: int = 0
@@ -133,6 +139,8 @@ class Superblock:
     wal_generation: int = 0
     state: bytes = b""
     """The catalog's records, in the masters' own tablet."""
+    witness: bool = False
+    """No rows are here: a log that begins after `flush_opid`, and no blocks. An older build refuses such a record."""
 
     @property
     def path(self) -> str:
@@ -163,6 +171,10 @@ class Superblock:
                 before=previous.next_block,
                 after=self.next_block,
             )
+            ready = previous.data_state is self.data_state is DataState.READY
+            became = ready and self.witness and not previous.witness
+            check(not became, "rows are not given up in place", tablet=self.tablet_id)
+        check(not (self.witness and self.blocks), "a witness names no blocks", tablet=self.tablet_id)
         disk.mkdir(FOLDER)
         disk.replace(self.path, schemas.frame("superblock", self.to_avro()))
 
@@ -194,6 +206,10 @@ class Superblock:
         """The last OpId of a READY replica whose log ends at `logged`; a log may be empty behind what is flushed."""
         return max(logged, self.flush_opid)
 
+    def without_rows(self) -> Superblock:
+        """The record of a witness of the same tablet, its log beginning after the same position."""
+        return replace(self, witness=True, blocks=(), ledger=_empty_ledger(), state=b"")
+
     def with_schema(self, schema: TableSchema) -> Superblock:
         """The same record with a later current schema."""
         return replace(self, table_schemas=(*self.table_schemas, schema))
@@ -203,7 +219,10 @@ class Superblock:
         check(self.data_state is not DataState.DOES_NOT_EXIST, "DOES_NOT_EXIST is never stored", tablet=self.tablet_id)
         return {
             "version": 1,
-            "incompatible_features": [],
+            "incompatible_features": [
+                *([] if self.last_logged_known else [LAST_LOGGED_UNKNOWN]),
+                *([WITNESS_FEATURE] if self.witness else []),
+            ],
             "tablet_id": self.tablet_id,
             "table_id": self.table_id,
             "table_name": self.table_name,
@@ -238,6 +257,7 @@ class Superblock:
             table_name=raw["table_name"],
             data_state=DataState[raw["data_state"]],
             last_logged=None if last is None else OpId(last["term"], last["index"]),
+            last_logged_known=LAST_LOGGED_UNKNOWN not in raw["incompatible_features"],
             quarantine=raw["quarantine"],
             bucket=raw["bucket"],
             range_pos=raw["range_pos"],
@@ -252,6 +272,7 @@ class Superblock:
             ledger=raw["ledger"],
             wal_generation=raw["wal_generation"],
             state=raw["state"],
+            witness=WITNESS_FEATURE in raw["incompatible_features"],
         )
 
 

@@ -97,6 +97,7 @@ class Tablet:
 
         Corruption if a block is missing or damaged; `verify` reads every block once to know.
         """
+        check(not superblock.witness, "a witness has no rows to open", tablet=superblock.tablet_id)
         by_id = {s.schema_id: s for s in superblock.table_schemas}
         exact = unique_by_hash(superblock.schema)
         blocks = []
@@ -164,6 +165,11 @@ class Tablet:
     def memory_bytes(self) -> int:
         """Bytes that a flush would free, and what is kept about superseded rows of blocks."""
         return self._stores.memory_bytes
+
+    @property
+    def store_bytes(self) -> int:
+        """Bytes of the memory stores: what a flush makes a block of."""
+        return self._stores.store_bytes
 
     @property
     def rows_estimate(self) -> int:

@@ -104,6 +104,21 @@ def test_decide_a_dead_server_is_healed_through_three_four_three() -> None:
     assert decide(view, 7) == []
 
 
+def test_decide_full_servers_get_nothing() -> None:
+    """CN-03: the limit on tablets of a server holds for replacements, moves and added members. Method: d is full and e
+    is not: a replacement goes to e, also when a move names d; with both full, nobody is asked."""
+    other = tablet("u", "d", "d", rf=1)
+    full = replace(server("d"), tablets_max=1)
+    for wish in (None, *(Wish(kind=k, wish_id="w", from_uuid="c", to_uuid="d") for k in (WishKind.MOVE, WishKind.ADD))):
+        healthy = tablet("t", "abc", "a", wish=wish)
+        sick = replace(healthy, health={"a": Health.HEALTHY, "b": Health.HEALTHY, "c": Health.FAILED})
+        hosts = (*(server(s) for s in "ab"), server("c", alive=False), full)
+        roomy = ClusterView(servers=(*hosts, server("e")), tablets=(sick, other))
+        assert [e.member.uuid for d in decide(roomy, 1) for e in d.edits] == ["e"]
+        assert decide(ClusterView(servers=hosts, tablets=(sick, other)), 1) == []
+        assert decide(ClusterView(servers=hosts, tablets=(healthy, other)), 1) == []
+
+
 def test_decide_servers_equal_rf_with_one_bad_removes_nothing() -> None:
     """Goal: TC-81, scenario 120. Method: three servers, one marked, one failed in turn: no decision at all."""
     marked = tablet("t", "abc", "a")

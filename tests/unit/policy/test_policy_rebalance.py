@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import io
+import json
 import random
+import re
 from collections import Counter
 from dataclasses import replace
 
+import fastavro
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nyala import schemas
+from nyala.pipeline import QueryRefused
+from nyala.pipeline.rebalance import Plan, check_room, describe
 from nyala.replica.base import Address, Member, OpId, RaftConfig, Refused
 from nyala.replica.policy import (
     Caps,
@@ -21,6 +28,8 @@ from nyala.replica.policy import (
     TabletView,
     place_tablets,
     plan_rebalance,
+    replica_load,
+    room_left,
     skew,
     view_of_reports,
 )
@@ -181,6 +190,61 @@ def test_place_fills_servers_up_to_what_they_hold_and_refuses_a_table_that_does_
     assert not replace(hosts[0], tablets_max=1).has_room(1) and replace(hosts[0], tablets_max=0).has_room(10_000)
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 1 << 30), st.integers(1, 20))
+def test_plan_fills_no_server_beyond_what_it_holds(seed: int, most: int) -> None:
+    """CN-03: the limit on tablets of a server holds in plans. Method: random crooked clusters, servers that hold up to
+    `most`, one of them draining; all arrivals of a plan come before the first departure, and none exceeds a limit."""
+    view = random_view(seed)
+    rng = random.Random(seed)
+    hosts = tuple(replace(s, tablets_max=rng.randint(1, most)) for s in view.servers)
+    view = replace(view, servers=(replace(hosts[0], draining=True), *hosts[1:]))
+    for _ in range(6):
+        moves = plan_rebalance(view, WIDE)
+        held = replica_load(view)
+        arrived = Counter(m.to_uuid for m in moves if m.kind is MoveKind.REPLICA)
+        assert all(held[s.uuid] + arrived[s.uuid] <= s.tablets_max for s in hosts if arrived[s.uuid])
+        view = carry_out(view, moves)
+
+
+def test_plan_without_room_moves_nothing_and_the_job_says_so() -> None:
+    """CN-03: what cannot be placed is refused, with how much of it. Method: a server to be emptied beside two full
+    ones and one that is silent; then one of them has room for one of the two replicas."""
+    hosts = tuple(replace(s, tablets_max=2) for s in servers(4))
+    names = [s.uuid for s in hosts]
+    tablets = tuple(tablet(f"t{i}", "T", names[:3], names[0]) for i in range(2))
+    view = ClusterView(
+        servers=(replace(hosts[0], draining=True), *hosts[1:3], replace(hosts[3], alive=False)), tablets=tablets
+    )
+    assert [m for m in plan_rebalance(view, WIDE) if m.kind is MoveKind.REPLICA] == []
+    assert room_left(view.servers, replica_load(view)) == 0
+    with pytest.raises(QueryRefused, match=r"no other server has room for the 2 replicas of s00.*Nothing was proposed"):
+        check_room(view)
+    words = describe(Plan("p", view, (), {}))
+    assert re.search(r"s01 +2 +0  full", words) and re.search(r"s03 +0 +0  silent", words)
+    roomy = replace(view, servers=(*view.servers[:3], replace(hosts[3], tablets_max=1)))
+    assert [(m.from_uuid, m.to_uuid) for m in plan_rebalance(roomy, WIDE) if m.kind is MoveKind.REPLICA] == [
+        ("s00", "s03")
+    ]
+    check_room(roomy)
+    check_room(replace(view, servers=(hosts[0], *view.servers[1:])))
+
+
+def test_report_of_an_older_master_is_read_and_says_no_limit() -> None:
+    """Goal: records of `reports` that are there stay readable. Method: one as it was written before, with empty
+    reserved bytes in the place of the limits."""
+    schema = json.loads(json.dumps(schemas.record("report")))
+    schema["fields"][-1] = {"name": "reserved", "type": "bytes", "default": ""}
+    values = {"server_uuid": "s1", "alive": True, "catalog_term": 3, "at_us": 5, "reserved": b""}
+    values |= {"tablet_id": "", "table_id": "", "table_name": "", "range_pos": 0, "bucket": 0, "term": 0}
+    values |= {"replication_factor": 0, "config_opid": {"term": 0, "index": 0}, "pending_change": False}
+    values |= {"leader_uuid": "", "replicas": []}
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, schema, values)
+    read = schemas.decode("report", out.getvalue())
+    assert read["limits"] == {} and view_of_reports([read], 9).servers[0].tablets_max == 0
+
+
 def test_view_of_reports_takes_the_newest_report_of_each_key() -> None:
     """Goal: jobs see what the master saw last. Method: two reports of one tablet out of order, and a server."""
     replica = {
@@ -214,9 +278,15 @@ def test_view_of_reports_takes_the_newest_report_of_each_key() -> None:
         "location": "",
         "catalog_term": 3,
         "at_us": 5,
+        "limits": {},
     }
     older = {**base, "leader_uuid": "s0", "at_us": 4}
     host = {**base, "tablet_id": "", "replicas": [], "server_uuid": "s1", "server_address": "h:1", "location": "x"}
+    host["limits"] = {"tablets_max": 7}
     view = view_of_reports([base, host, older], 9)
     assert view.tablets[0].leader_uuid == "s1" and view.tablets[0].bytes_on_disk == 7
-    assert view.servers[0].location == "x" and view.servers[0].member.addresses == (Address("h", 1),)
+    assert (
+        view.servers[0].location == "x"
+        and view.servers[0].tablets_max == 7
+        and view.servers[0].member.addresses == (Address("h", 1),)
+    )

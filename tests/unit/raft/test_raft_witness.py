@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
-from nyala.replica.base import Member
-from nyala.replica.raft import ConfigEdit, EditKind, Role
-from tests.harness.raft_net import OPTIONS, Net, config_of
+from nyala.replica.base import Code, EntryKind, Member, OpId, RaftConfig
+from nyala.replica.raft import AppendEntries, AppendReply, ConfigEdit, EditKind, Message, Role, TimeoutNow, VoteRequest
+from tests.harness.raft_net import OPTIONS, Net, config_of, refused
+from tests.harness.raft_solo import Solo, entry
 
 WITNESS = ConfigEdit(EditKind.ADD, Member("d", holds_data=False))
 DEMOTE_C = ConfigEdit(EditKind.CHANGE, Member("c", votes=False))
@@ -21,6 +23,7 @@ def commits(net: Net, payload: bytes) -> bool:
     assert leader is not None
     net.write(leader.uuid, payload)
     net.settle()
+    net.tick(OPTIONS.heartbeat_ticks)
     return payload in net.verify.acked
 
 
@@ -77,6 +80,65 @@ def test_witness_logs_votes_and_elects_but_never_leads() -> None:
     assert not [m for m in net.log_of_messages if m.from_uuid == "d" and type(m).__name__ == "VoteRequest"]
 
 
+def test_witness_is_never_ahead_of_who_may_lead_next() -> None:
+    """CC-51. Goal: the fault that is tolerated may be the leader's, in the midst of writes. Method: at t4 the leader
+    dies with a write that the other whole replica lacks: the witness lacks it too, so the other one is elected and
+    commits. One that is slow is not waited for: the witness has the next write a heartbeat later, and it commits."""
+    net = at("t4")
+    assert commits(net, b"x")
+    net.isolate("b")
+    net.write("a", b"y")
+    net.settle()
+    assert b"y" not in net.verify.acked
+    net.heal()
+    for dead in "ac":
+        net.isolate(dead)
+    net.tick(6 * OPTIONS.election_ticks_max)
+    assert net.nodes["b"].core.role is Role.LEADER
+    assert commits(net, b"z")
+    net = at("t4")
+    net.isolate("b")
+    assert commits(net, b"slow") and commits(net, b"and again")
+    assert net.nodes["d"].core.last == net.nodes["a"].core.last
+
+
+def test_witness_does_not_wait_for_who_catches_up() -> None:
+    """CC-51. Goal: a voter that comes back with much to catch up holds no write up. Method: a window of one message; b
+    answers nothing for a heartbeat, the witness commits on; b answers again, far behind: the next write goes to the
+    witness at once; b has caught up: the one after that goes to b first, and to the witness when b has it."""
+    members = (Member("a"), Member("b"), Member("d", holds_data=False))
+    options = replace(OPTIONS, inflight_messages_max=1, append_batch_bytes_max=1, append_gather_bytes=0)
+    solo = Solo(config=RaftConfig(OpId(0, 0), members), options=options)
+
+    def sent(messages: list[Message]) -> list[tuple[str, int]]:
+        appends = [m for m in messages if isinstance(m, AppendEntries)]
+        return [(m.to_uuid, e.opid.index) for m in appends for e in m.entries]
+
+    def write() -> list[tuple[str, int]]:
+        solo.core.propose(EntryKind.WRITE, solo.log.last.index + 1, 1, b"", b"x", 0)
+        return sent(solo.persist())
+
+    assert sent(solo.lead()) == [("b", 1)], "also while it is not known how far b's log matches"
+    assert sent(solo.ack("b", 1)) == [("d", 1)]
+    solo.ack("d", 1)
+    assert [write(), write(), write()] == [[("b", 2)], [], []]
+    solo.core.tick()
+    for _ in range(OPTIONS.heartbeat_ticks - 1):
+        assert not sent(solo.persist())
+        solo.core.tick()
+    assert sent(solo.persist()) == [("d", 2)]
+    for index in (2, 3, 4):
+        solo.ack("d", index)
+    assert solo.core.commit_index == 4
+    assert sent(solo.ack("b", 2)) == [("b", 3)]
+    assert write() == [("d", 5)]
+    solo.ack("d", 5)
+    for index in (3, 4, 5):
+        solo.ack("b", index)
+    assert write() == [("b", 6)]
+    assert sent(solo.ack("b", 6)) == [("d", 6)]
+
+
 def test_demoted_member_that_comes_back_first_is_restored() -> None:
     """Goal: demoted, not removed: its data counts again at once. Method: at t4 it comes back; made a voter again, the
     witness goes: three whole replicas, one fault."""
@@ -106,3 +168,68 @@ def test_witness_with_its_data_becomes_a_whole_replica() -> None:
     assert net.nodes["d"].core.role is Role.LEADER
     net.isolate("a")
     assert commits(net, b"x")
+
+
+def test_witness_takes_two_steps_to_become_a_whole_member() -> None:
+    """CC-53. Goal: a witness votes as soon as it has a log, and is whole when its data is in and its own log replayed.
+    Method: a leader of b adds d without data; d answers that it has none: a voter that holds no data, and nothing more,
+    however long it answers so. Then it has its data and has not applied what was committed: nothing. Then it has. A
+    change that calls it whole before is refused."""
+    solo = Solo("ab")
+    solo.lead()
+    solo.ack("b", 1)
+    solo.core.propose_config([ConfigEdit(EditKind.ADD, Member("d", votes=False, promote=True, holds_data=False))], None)
+    solo.persist()
+    solo.ack("b", 2)
+
+    def answers(index: int, applied: int, *, no_data: bool) -> Member | None:
+        solo.ack("d", index, applied_index=applied, commit_index=applied, no_data=no_data)
+        solo.ack("b", solo.log.last.index)
+        return solo.core.committed_config.member("d")
+
+    answers(2, 2, no_data=True)
+    answers(2, 2, no_data=True)
+    assert answers(3, 3, no_data=True) == Member("d", votes=True, promote=True, holds_data=False)
+    for _ in range(5):
+        answers(3, 3, no_data=True)
+    assert solo.log.last.index == 3
+    whole = ConfigEdit(EditKind.CHANGE, Member("d"))
+    assert refused(lambda: solo.core.propose_config([whole], None)) is Code.NOT_READY
+    answers(3, 2, no_data=False)
+    answers(3, 2, no_data=False)
+    assert solo.log.last.index == 3
+    answers(3, 3, no_data=False)
+    assert answers(4, 4, no_data=False) == Member("d")
+
+
+def test_learner_whose_disk_has_no_rows_gets_no_vote_as_a_whole_member() -> None:
+    """CC-53. Goal: nobody counts as a replica with rows who has none. Method: a witness was removed and is added as an
+    ordinary learner before its files are gone: it keeps up and answers that it has no data, for long: it gets no vote;
+    it answers that it has: it does."""
+    solo = Solo("ab")
+    solo.lead()
+    solo.ack("b", 1)
+    solo.core.propose_config([ConfigEdit(EditKind.ADD, Member("d", votes=False, promote=True))], None)
+    solo.persist()
+    solo.ack("b", 2)
+    for _ in range(5):
+        solo.ack("d", 2, applied_index=2, commit_index=2, no_data=True)
+    assert solo.log.last.index == 2
+    solo.ack("d", 2, applied_index=2, commit_index=2)
+    solo.ack("b", 3)
+    assert solo.core.committed_config.member("d") == Member("d")
+
+
+def test_replica_without_rows_never_leads_whatever_its_config_says() -> None:
+    """CC-53. Goal: a disk that holds only a log is not electable. Method: its config calls it a whole voter; it waits
+    long for a leader, is told to campaign, and gets a planned transfer: it asks for no vote, and says that it has no
+    data."""
+    solo = Solo("abc", term=1, entries=[entry(1, 1)], no_data=True)
+    for _ in range(100):
+        solo.core.tick()
+    solo.core.campaign()
+    sent = solo.step(solo.append(2, OpId(1, 1)))
+    sent += solo.step(TimeoutNow(to_uuid="a", from_uuid="b", term=2, last=OpId(1, 1)))
+    assert solo.core.role is Role.FOLLOWER
+    assert [m.no_data for m in sent if isinstance(m, AppendReply)] == [True]
+    assert not [m for m in sent if isinstance(m, VoteRequest)]

@@ -65,7 +65,7 @@ def over_the_wire(message: Any) -> Any:
         AppendEntries(prev=OpId(0, 0), **ENVELOPE),
         AppendReply(
             code=Code.NOT_READY, mismatch=True, last=OpId(2, 7), conflict_index=3, commit_index=1, round=9,
-            applied_index=1, data_state=DataState.COPYING, **ENVELOPE,
+            applied_index=1, data_state=DataState.COPYING, no_data=True, **ENVELOPE,
         ),
         VoteRequest(last=OpId(4, 4), pre_vote=True, transfer=True, **ENVELOPE),
         VoteReply(granted=True, pre_vote=True, code=Code.OK, reason="why", **ENVELOPE),
@@ -108,6 +108,7 @@ def test_config_and_entry_round_trip() -> None:
         Member("b", votes=False, promote=True),
         Member("c", holds_data=False),
         Member("d", replace=True),
+        Member("e", promote=True, holds_data=False),
     )
     config = RaftConfig(OpId(2, 3), members, decision=(4, 5), unsafe=True)
     assert config_from_pb(over_the_wire(config_to_pb(config))) == config
@@ -118,7 +119,7 @@ def test_config_and_entry_round_trip() -> None:
     "make",
     [
         lambda: member_from_pb(pb.Member(uuid="")),
-        lambda: member_from_pb(pb.Member(uuid="a", votes=True, promote=True)),
+        lambda: member_from_pb(pb.Member(uuid="a", votes=True, promote=True, holds_data=True)),
         lambda: config_from_pb(pb.RaftConfig(members=[pb.Member(uuid="a"), pb.Member(uuid="a")])),
         lambda: column_from_pb(pb.Column(id=1, name="c", type="complex")),
         lambda: column_from_pb(pb.Column(id=1, name="c", type="int8", default_json=b"{")),

@@ -1,0 +1,72 @@
+"""Witnesses in the add/evict table: who stands in for a lost voter, and what becomes of both. Pure.
+
+A config tells where it stands: a witness that joins (`promote`, no vote), one that votes while its data is copied
+(`votes`, `promote`), one that leaves because the lost one is back (`votes`, `replace`); and the lost one, demoted and
+kept (no vote, `replace`), or on its way back (no vote, `promote`). CC-51, CC-52."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from nyala.replica.base import Member
+
+from .views import Edit, EditKind, Health, TabletView
+
+
+def stands_in(member: Member) -> bool:
+    """Whether the member votes in a lost one's place, without data: until it has its own, or leaves."""
+    return member.votes and not member.holds_data and (member.promote or member.replace)
+
+
+def is_parked(member: Member) -> bool:
+    """Whether the member is a lost voter that was demoted and kept: it may come back before it is replaced."""
+    return not member.votes and member.holds_data and member.replace and not member.promote
+
+
+def stand_in(tablet: TabletView, *, leaving: bool = False) -> Member | None:
+    """The first voting witness, by uuid, that waits for its data, or that leaves, and is not lost itself."""
+    fit = [
+        m
+        for m in tablet.config.members
+        if stands_in(m) and m.promote != leaving and not tablet.health_of(m.uuid).failed
+    ]
+    return min(fit, key=lambda m: m.uuid, default=None)
+
+
+def heals_by_witness(tablet: TabletView) -> bool:
+    """Whether a demoted voter of this tablet may be of use: a witness is there or would be added."""
+    lost = tablet.health_of
+    return tablet.by_witness or any(not m.holds_data and not lost(m.uuid).failed for m in tablet.config.members)
+
+
+def is_lost(tablet: TabletView, member: Member) -> bool:
+    """Whether the member is a voter with data that is lost, that nobody asked to leave and that may come back."""
+    return member.votes and member.holds_data and not member.replace and tablet.health_of(member.uuid) is Health.FAILED
+
+
+def wants_witness(tablet: TabletView) -> bool:
+    """Whether the next member joins as a witness: in the place of a voter that is lost, or was when it was demoted,
+    and that has none yet. Who replaces a living one joins as a learner."""
+    members = tablet.config.members
+    places = sum(is_lost(tablet, m) or is_parked(m) for m in members)
+    taken = [m for m in members if not m.holds_data and m.promote and not m.replace]
+    return tablet.by_witness and places > sum(not tablet.health_of(m.uuid).failed for m in taken)
+
+
+def demoted(member: Member) -> Edit:
+    """The lost voter stays without a vote, until it is back or replaced."""
+    return Edit(EditKind.CHANGE, replace(member, votes=False, promote=False, replace=True))
+
+
+def restored(tablet: TabletView, member: Member) -> tuple[Edit, ...]:
+    """The demoted voter is back: it is to vote again, and the witness that stood in stops copying, and leaves."""
+    back = Edit(EditKind.CHANGE, replace(member, promote=True, replace=False))
+    other = stand_in(tablet)
+    return (back,) if other is None else (back, Edit(EditKind.CHANGE, replace(other, promote=False, replace=True)))
+
+
+def parked_again(tablet: TabletView, member: Member) -> tuple[Edit, ...]:
+    """It was lost again before it voted: the witness stands in again, and wants its data."""
+    away = Edit(EditKind.CHANGE, replace(member, promote=False, replace=True))
+    other = stand_in(tablet, leaving=True)
+    return (away,) if other is None else (away, Edit(EditKind.CHANGE, replace(other, promote=True, replace=False)))
