@@ -83,7 +83,7 @@ def _cut(
     todo = [(at, min(step, batch.num_rows - at)) for at in range(0, batch.num_rows, step)][::-1]
     while todo:
         at, rows = todo.pop()
-        part = batch.slice(at, rows)
+        part = batch if rows == batch.num_rows else batch.slice(at, rows)
         payload = encode_batch(part)
         if len(payload) > limits.BATCH_SIZE_BYTES_MAX:
             if rows == 1:

@@ -11,7 +11,7 @@ import grpc
 from nyala.replica.base import Address
 from nyala.replica.rpc import CHANNEL_OPTIONS, pb_grpc
 
-from .write_streams import SmallWrites
+from .write_links import SmallWrites
 
 
 class Channels:
@@ -38,7 +38,7 @@ class Channels:
         with self._lock:
             found = self._writes.get(address)
             if found is None:
-                found = self._writes[address] = SmallWrites(stub)
+                found = self._writes[address] = SmallWrites(stub, address)
             return found
 
     def master(self, address: Address) -> Any:
@@ -70,7 +70,11 @@ class Channels:
         """Close all channels; calls under way fail."""
         with self._lock:
             self._closed = True
-            channels = list(self._channels.values()) if self._pid == os.getpid() else []
+            ours = self._pid == os.getpid()
+            writes = list(self._writes.values()) if ours else []
+            channels = list(self._channels.values()) if ours else []
             self._channels, self._stubs, self._writes = {}, {}, {}
+        for one in writes:
+            one.close()
         for channel in channels:
             channel.close()

@@ -23,7 +23,7 @@ from .calls import TabletCalls
 from .identities import Identities, Identity
 from .retry import Attempts, Deadline, final, refusal_of_rpc_error
 from .tables import TableHandle
-from .write_streams import SmallWrites
+from .write_links import SmallWrites
 
 GAP_RETRIES_MAX = 3
 """A GAP right after a failover may come from a leader that has not applied all of its log yet."""

@@ -2,14 +2,16 @@
 
 from .blocks import named_blocks, parse_superblock, quarantined_superblocks, superblock_bytes
 from .checks import CopyDecision, CopyRequest, LocalReplica, source_refusal, start_tablet_copy_checks
-from .deletion import delete_replica, redo_deletion, wal_folder
+from .deletion import LastLogged, delete_replica, last_of_unopened, redo_deletion, wal_folder
 from .follower import CopyProgress, FollowerCopy, copy_cancelled
-from .manifest import CopyFile, CopyManifest, CopySource, FileKind
+from .joining import WitnessJoin
+from .manifest import ANYTHING, WHOLE, CopyFile, CopyManifest, CopySource, CopyWanted, FileKind
 from .quarantine import Quarantined, list_quarantine, purge_quarantine
 from .source import (
     CopySourceSession,
     HeldState,
     LocalCopySource,
+    SessionFile,
     SourceSessions,
     capture_session,
     crc_of_file,
@@ -18,6 +20,8 @@ from .source import (
 from .startup import settle_at_startup
 
 __all__ = [
+    "ANYTHING",
+    "WHOLE",
     "CopyDecision",
     "CopyFile",
     "CopyManifest",
@@ -25,18 +29,23 @@ __all__ = [
     "CopyRequest",
     "CopySource",
     "CopySourceSession",
+    "CopyWanted",
     "FileKind",
     "FollowerCopy",
     "HeldState",
+    "LastLogged",
     "LocalCopySource",
     "LocalReplica",
     "Quarantined",
+    "SessionFile",
     "SourceSessions",
+    "WitnessJoin",
     "capture_session",
     "copy_cancelled",
     "crc_of_file",
     "delete_replica",
     "file_path",
+    "last_of_unopened",
     "list_quarantine",
     "named_blocks",
     "parse_superblock",

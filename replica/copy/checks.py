@@ -22,6 +22,8 @@ class CopyRequest:
     term: int
     current_state: DataState
     last_opid: OpId | None = None
+    log_only: bool = False
+    """The replica is to become a witness."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,9 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 from nyala.replica.base import ZERO_OPID, DataState, Disk, OpId, check
-from nyala.replica.cmeta import path_of
+from nyala.replica.cmeta import ConsensusMeta, path_of
 from nyala.replica.tablet import Superblock, superblock_path
 
 _log = logging.getLogger(__name__)
@@ -35,12 +36,23 @@ def fresh_quarantine(disk: Disk, tablet_id: str) -> str:
     return f"{QUARANTINE}/{prefix}{max(numbers, default=0) + 1:06d}"
 
 
-def delete_replica(disk: Disk, superblock: Superblock, last_opid: OpId, stop: Callable[[], None]) -> Superblock:
+class LastLogged(NamedTuple):
+    """What a tombstone keeps of the log. Not `known`: the log, or its end, could not be read, and `opid` is a lower
+    bound of what the replica acknowledged."""
+
+    opid: OpId
+    known: bool = True
+
+
+def delete_replica(
+    disk: Disk, superblock: Superblock, last_opid: OpId, stop: Callable[[], None], *, known: bool = True
+) -> Superblock:
     """Turn a READY or COPYING replica into a tombstone; returns the tombstone's superblock.
 
-    `last_opid` is the last entry of the stopped replica's log; a COPYING replica passes what its superblock kept, never
-    what a partial WAL would say. A tombstone is returned as it is. Crash points `delete.1` to `delete.6` follow the
-    steps of their numbers. DiskFailure and NO_SPACE pass through; a second call carries on.
+    `last_opid` is the last entry of the stopped replica's log, or, not `known`, a lower bound: such a tombstone does
+    not vote. A COPYING replica passes what its superblock kept, never what a partial WAL would say. A tombstone is
+    returned as it is. Crash points `delete.1` to `delete.6` follow the steps of their numbers. DiskFailure and NO_SPACE
+    pass through; a second call carries on.
     """
     if superblock.data_state is DataState.DELETED:
         stop()
@@ -56,14 +68,26 @@ def delete_replica(disk: Disk, superblock: Superblock, last_opid: OpId, stop: Ca
     disk.crash_point("delete.2")
     disk.replace(f"{quarantine}/superblock", disk.read(superblock_path(tablet_id)))
     disk.crash_point("delete.3")
-    tombstone = as_tombstone(superblock, last_opid, quarantine)
+    tombstone = as_tombstone(superblock, last_opid, quarantine, known=known)
     tombstone.save(disk)
     disk.crash_point("delete.4")
     _log.info("T %s deleted: last logged OpId %s, data in %s", tablet_id, last_opid, quarantine)
     return redo_deletion(disk, tombstone)
 
 
-def as_tombstone(superblock: Superblock, last_opid: OpId, quarantine: str) -> Superblock:
+def last_of_unopened(superblock: Superblock, cmeta: ConsensusMeta | None) -> LastLogged:
+    """What to keep of a READY replica whose log cannot be read; raises its vote floor.
+
+    The flush and the committed config are lower bounds. What the replica acknowledged above them, it has forgotten: its
+    tombstone gives no vote until a copy has brought it back, and none in its present term even then.
+    """
+    if cmeta is None:
+        return LastLogged(superblock.flush_opid, known=False)
+    cmeta.raise_vote_floor(cmeta.term)
+    return LastLogged(max(superblock.flush_opid, cmeta.committed_config.opid), known=False)
+
+
+def as_tombstone(superblock: Superblock, last_opid: OpId, quarantine: str, *, known: bool = True) -> Superblock:
     """The superblock of the tombstone: no blocks (the quarantined superblock names them), no ledger, no state.
 
     The number of the next block stays, so that a later copy never reuses the name of a quarantined block.
@@ -73,12 +97,14 @@ def as_tombstone(superblock: Superblock, last_opid: OpId, quarantine: str) -> Su
         superblock,
         data_state=DataState.DELETED,
         last_logged=last_opid,
+        last_logged_known=known and superblock.last_logged_known,
         quarantine=quarantine,
         flush_opid=ZERO_OPID,
         flush_time=0,
         blocks=empty.blocks,
         ledger=empty.ledger,
         state=empty.state,
+        witness=False,
     )
 
 

@@ -20,7 +20,7 @@ from .blocks import parse_superblock, rename_blocks
 from .checks import source_refusal
 from .deletion import delete_replica, fresh_quarantine, wal_folder
 from .downloads import Downloads
-from .manifest import CopyManifest, CopySource, FileKind
+from .manifest import ANYTHING, WHOLE, CopyManifest, CopySource, CopyWanted, FileKind
 
 _log = logging.getLogger(__name__)
 
@@ -55,6 +55,8 @@ class FollowerCopy:
     has promised more than the source offers; nothing is lost then, and the caller starts it again.
     `merge(remote)` merges the source's consensus metadata into the local one, under the lock that this server's votes
     for the tablet take too; without it the file is merged directly.
+    `log_only`: the replica becomes a witness, which has no rows; see DESIGN.md, "Witnesses". `kept_known`: whether
+    `kept_last_opid` is the last OpId that was acknowledged, not only one below it.
     `pace(bytes)` may block to hold a rate; `cancelled()` true ends the copy at the next chunk or step, unless COPY.5 is
     done. Before COPY.1 that leaves everything as it was, afterwards a tombstone.
 
@@ -73,6 +75,8 @@ class FollowerCopy:
         clear: Callable[[Callable[[OpId, int], None]], Superblock | None],
         streams: int = 1,
         allow_leaderless: bool = False,
+        log_only: bool = False,
+        kept_known: bool = True,
         merge: Callable[[bytes], None] | None = None,
         pace: Callable[[int], None] = lambda length_bytes: None,
         cancelled: Callable[[], bool] = lambda: False,
@@ -86,6 +90,8 @@ class FollowerCopy:
         self._clear = clear
         self._streams = streams
         self._allow_leaderless = allow_leaderless
+        acknowledged = kept_last_opid if kept_known else ANYTHING
+        self._wanted = CopyWanted(log_only=True, acknowledged=acknowledged) if log_only else WHOLE
         self._merge = merge or self._merge_on_disk
         self._pace = pace
         self._cancelled = cancelled
@@ -97,7 +103,7 @@ class FollowerCopy:
         """The READY superblock. Refused or Corruption if the copy failed; the replica then is a tombstone again."""
         self.progress.phase = "BEGIN"
         self._check_cancelled()
-        manifest = self._source.begin(self._tablet_id, self._uuid, self._allow_leaderless)
+        manifest = self._source.begin(self._tablet_id, self._uuid, self._allow_leaderless, self._wanted)
         success = False
         try:
             remote = self._accept(manifest)
@@ -105,6 +111,8 @@ class FollowerCopy:
             self._check_cancelled()
             local = self._clear(lambda last, term: self._admit(manifest, last, term))
             self._was_here = local is not None
+            if local is not None:
+                self._check_base(manifest, remote, local)
             try:
                 copying = self._mark_copying(remote, local)
                 ready = self._copy(manifest, remote, copying)
@@ -122,6 +130,8 @@ class FollowerCopy:
         remote = parse_superblock(manifest.superblock, "copy session")
         if remote.tablet_id != self._tablet_id or remote.data_state is not DataState.READY:
             raise Refused(Code.ILLEGAL_STATE, "the source's replica is not READY", state=remote.data_state.name)
+        if remote.witness and not self._wanted.log_only:
+            raise Refused(Code.ILLEGAL_STATE, "the source offers a log without rows", tablet=self._tablet_id)
         self._admit(manifest, *self._kept)
         return remote
 
@@ -138,6 +148,17 @@ class FollowerCopy:
         if refusal is not None:
             raise refusal
 
+    def _check_base(self, manifest: CopyManifest, remote: Superblock, local: Superblock) -> None:
+        """A witness without a log is refused to who turned out not to know what it acknowledged: it asks anew."""
+        if (
+            remote.witness
+            and not manifest.files
+            and not local.last_logged_known
+            and self._wanted.acknowledged != ANYTHING
+        ):
+            what = "what was acknowledged here cannot be told: the log of the source is needed too"
+            raise Refused(Code.ILLEGAL_STATE, what, detail="OPID", tablet=self._tablet_id)
+
     def _mark_copying(self, remote: Superblock, local: Superblock | None) -> Superblock:
         """COPY.1: the quarantine path is cleared, the last logged OpId is kept."""
         self.progress.phase = "COPY.1"
@@ -147,6 +168,7 @@ class FollowerCopy:
             remote,
             data_state=DataState.COPYING,
             last_logged=(local.last_logged if local else None) or ZERO_OPID,
+            last_logged_known=local is None or local.last_logged_known,
             quarantine="",
             flush_opid=ZERO_OPID,
             flush_time=0,
@@ -204,6 +226,7 @@ class FollowerCopy:
         ready = replace(
             remote,
             last_logged=None,
+            last_logged_known=True,
             quarantine="",
             blocks=renamed.blocks,
             next_block=renamed.next_block,

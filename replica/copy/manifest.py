@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
 
-from nyala.replica.base import OpId
+from nyala.replica.base import ZERO_OPID, OpId
 
 
 class FileKind(IntEnum):
@@ -49,13 +49,33 @@ class CopyManifest:
         return sum(f.length_bytes for f in self.files)
 
 
+@dataclass(frozen=True, kw_only=True)
+class CopyWanted:
+    """What a session is for; by default a whole replica."""
+
+    log_only: bool = False
+    """A witness: no blocks, and a log that begins at what the source knows to be committed, if that is safe."""
+    acknowledged: OpId = ZERO_OPID
+    """With `log_only`: the last entry that the requestor has acknowledged in an earlier life, ANYTHING if it cannot
+    tell. The log that it gets must not end below."""
+    flushed: OpId = ZERO_OPID
+    """The blocks must hold at least what was applied up to here; the source flushes for it."""
+
+
+WHOLE = CopyWanted()
+ANYTHING = OpId(1 << 62, 1 << 62)
+"""Above every OpId."""
+
+
 class CopySource(Protocol):
     """Where a follower copies from: a remote leader, or a local session in tests and in the simulator.
 
     Every method raises Refused; `fetch` may be called from several threads at once.
     """
 
-    def begin(self, tablet_id: str, requestor_uuid: str, allow_leaderless: bool) -> CopyManifest: ...
+    def begin(
+        self, tablet_id: str, requestor_uuid: str, allow_leaderless: bool, wanted: CopyWanted = WHOLE
+    ) -> CopyManifest: ...
 
     def fetch(self, session_id: str, file: CopyFile, byte_offset: int, length_bytes: int) -> Iterator[bytes]:
         """The bytes of [byte_offset, byte_offset + length_bytes) in order, in chunks of at most COPY_CHUNK_BYTES."""

@@ -9,20 +9,31 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass, field
-from typing import Protocol
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Protocol
 
 import google_crc32c
 
-from nyala.replica.base import Clock, Code, Disk, DiskFile, Refused, limits, new_uuid
+from nyala.replica.base import (
+    ZERO_OPID,
+    Clock,
+    Code,
+    Corruption,
+    Disk,
+    DiskFile,
+    OpId,
+    Refused,
+    limits,
+    new_uuid,
+)
 from nyala.replica.cmeta import ConsensusMeta
 from nyala.replica.tablet import Superblock, data_trouble
 from nyala.replica.wal import Log, SegmentInfo
 
 from .blocks import base_name, superblock_bytes
 from .deletion import wal_folder
-from .manifest import CopyFile, CopyManifest, FileKind
+from .manifest import WHOLE, CopyFile, CopyManifest, CopyWanted, FileKind
 
 LINGER_US = 30 * 1_000_000
 """How long the log anchor of a finished copy stays: until the new follower's own progress holds the log."""
@@ -70,6 +81,9 @@ def capture_session(
     is_leader: bool,
     config_index: int = 0,
     commit_index: int = 0,
+    term: int = 0,
+    committed: OpId = ZERO_OPID,
+    wanted: CopyWanted = WHOLE,
 ) -> CopySourceSession:
     """Fix what a copy of this replica is: superblock, metadata, blocks, and the WAL from the flush index on.
 
@@ -78,6 +92,8 @@ def capture_session(
     `config_index` is the last committed config's: until the metadata has it, entries behind the metadata's go along.
     `commit_index` is what the source knows to be committed: Refused NOT_READY while its own log does not hold that, for
     the others' acknowledgements, perhaps the requestor's own, are all that keeps those entries.
+    `wanted.log_only`: no blocks; and no log either, if the log may begin after `committed`, the OpId at `commit_index`
+    of a leader of `term`. See DESIGN.md, "Witnesses".
     Heavy: it rolls the log and reads the chosen segments once for their checksums.
     """
     with ExitStack() as undo:
@@ -85,6 +101,9 @@ def capture_session(
         undo.callback(first.release)
         superblock = undo.enter_context(state.hold())
         flush_index = superblock.flush_opid.index
+        if flush_index < wanted.flushed.index:
+            what = "the source has not flushed what the requestor needs yet"
+            raise Refused(Code.NOT_READY, what, flushed=superblock.flush_opid, wanted=wanted.flushed)
         anchor = log.anchor(flush_index)
         first.release()
         kept = undo.enter_context(ExitStack())  # the anchor is let go here only if something below fails
@@ -98,12 +117,19 @@ def capture_session(
             raise Refused(Code.NOT_READY, what, last=last, commit_index=commit_index)
         metadata, saved_index = cmeta.encode(), cmeta.committed_config.opid.index
         below = flush_index if saved_index >= config_index else min(flush_index, saved_index)
+        pinned: Sequence[SegmentInfo] = pin.segments
+        if wanted.log_only:
+            superblock = superblock.without_rows()
+            settled = is_leader and committed.term == term and saved_index >= config_index
+            if settled and committed >= wanted.acknowledged:
+                last = max(committed, superblock.flush_opid)
+                superblock, pinned = replace(superblock, flush_opid=last), ()
         files = [
             CopyFile(FileKind.BLOCK, base_name(path), length, crc)
             for block in superblock.blocks
             for path, length, crc in block.files
         ]
-        retained = _retained(pin.segments, below)
+        retained = _retained(pinned, below)
         for segment in retained:
             path = file_path(tablet_id, FileKind.WAL_SEGMENT, segment.name)
             file = disk.open(path)
@@ -138,10 +164,58 @@ def _retained(segments: Sequence[SegmentInfo], below: int) -> Sequence[SegmentIn
     return segments[wanted[0] : wanted[-1] + 1] if wanted else ()
 
 
+class SessionFile:
+    """An open file of a session. Concurrency: one thread; a session that ends meanwhile ends the next call."""
+
+    def __init__(self, session: CopySourceSession, named: CopyFile, path: str, file: DiskFile) -> None:
+        self._session = session
+        self._named = named
+        self._path = path
+        self._file = file
+
+    def read(self, byte_offset: int, length_bytes: int) -> bytes:
+        """At least one byte. Corruption if a block cannot be read: the replica here has lost it."""
+        self._session.check_open()
+        with _trouble(self._named, self._path):
+            data = self._file.pread(length_bytes, byte_offset)
+        self._served(len(data), byte_offset)
+        return data
+
+    def check_length(self, length_bytes: int) -> None:
+        """Refused EXPIRED once the session has ended, CORRUPTION if the file is shorter than that."""
+        self._session.check_open()
+        with _trouble(self._named, self._path):
+            ends = self._file.size()
+        if ends < length_bytes:
+            raise self._shorter(ends)
+
+    def send(self, fd: int, byte_offset: int, length_bytes: int) -> None:
+        """Exactly these bytes to a blocking socket; raises as `read`, and OSError for trouble with the socket."""
+        end = byte_offset + length_bytes
+        while byte_offset < end:
+            with _trouble(self._named, self._path):
+                sent = self._file.send_to(fd, byte_offset, end - byte_offset)
+            self._served(sent, byte_offset)
+            byte_offset += sent
+
+    def _served(self, length_bytes: int, byte_offset: int) -> None:
+        if not length_bytes:
+            raise self._shorter(byte_offset)
+        self._session.bytes_served += length_bytes
+
+    def _shorter(self, ends: int) -> Refused:
+        what = "a file of the session became shorter"
+        return Refused(Code.CORRUPTION, what, name=self._named.name, length=self._named.length_bytes, ends=ends)
+
+
+def _trouble(named: CopyFile, path: str) -> AbstractContextManager[None]:
+    return data_trouble(path) if named.kind is FileKind.BLOCK else nullcontext()
+
+
 class CopySourceSession:
     """One follower's copy of one tablet, fixed at the session's start.
 
-    Concurrency: `read` from any thread; closed once.
+    Concurrency: files are read from any thread; closed once.
     """
 
     def __init__(
@@ -161,64 +235,55 @@ class CopySourceSession:
         self.bytes_served = 0
         self._disk = disk
         self._hold = hold
-        self._open: dict[tuple[int, str], DiskFile] = {}
         self._named = {(int(f.kind), f.name): f for f in manifest.files}
-        self._changed = threading.Condition()
-        self._reading = 0
+        self._lock = threading.Lock()
         self._closed = False
 
-    def read(self, kind: int, name: str, byte_offset: int, length_bytes: int) -> Iterator[tuple[int, bytes]]:
-        """(offset, bytes) chunks of at most COPY_CHUNK_BYTES; NOT_FOUND for a file the session does not name.
+    @contextmanager
+    def opened(self, kind: int, name: str, byte_offset: int, length_bytes: int) -> Iterator[SessionFile]:
+        """One of the session's files, for that range; NOT_FOUND for a file it does not name, EXPIRED once it has ended.
 
-        Corruption if a block cannot be read: the replica here has lost it.
+        Corruption if the file is gone, or a block that cannot be opened: the replica here has lost it.
+        The handle is the caller's own: a session may be closed while somebody still reads.
         """
         named = self._named.get((kind, name))
         if named is None:
             raise Refused(Code.NOT_FOUND, "the session names no such file", kind=kind, name=name)
         if byte_offset < 0 or length_bytes < 0 or byte_offset + length_bytes > named.length_bytes:
             raise Refused(Code.INVALID_ARGUMENT, "outside of the file", name=name, length=named.length_bytes)
-        end = byte_offset + length_bytes
-        while byte_offset < end:
-            chunk = self._chunk(named, byte_offset, min(limits.COPY_CHUNK_BYTES, end - byte_offset))
-            if not chunk:
-                raise Refused(Code.CORRUPTION, "a file of the session became shorter", name=name, ends=byte_offset)
-            self.bytes_served += len(chunk)
-            yield byte_offset, chunk
-            byte_offset += len(chunk)
-
-    def _chunk(self, named: CopyFile, byte_offset: int, length_bytes: int) -> bytes:
-        """One read; a session that is being closed waits for it, because a closed descriptor may be another file's."""
         path = file_path(self.tablet_id, named.kind, named.name)
-        with data_trouble(path) if named.kind is FileKind.BLOCK else nullcontext():
-            return self._read(named, path, byte_offset, length_bytes)
-
-    def _read(self, named: CopyFile, path: str, byte_offset: int, length_bytes: int) -> bytes:
-        with self._changed:
-            if self._closed:
-                raise Refused(Code.EXPIRED, "the copy session has ended", session=self.manifest.session_id)
-            key = (int(named.kind), named.name)
-            if key not in self._open:
-                self._open[key] = self._disk.open(path)
-            file = self._open[key]
-            self._reading += 1
+        with self._lock:
+            self.check_open()
+            try:
+                with _trouble(named, path):
+                    file = self._disk.open(path)
+            except FileNotFoundError as error:  # held and not yet let go: nobody here has removed it
+                raise Corruption("a file that a copy session holds is gone", path=path) from error
         try:
-            return file.pread(length_bytes, byte_offset)
+            yield SessionFile(self, named, path, file)
         finally:
-            with self._changed:
-                self._reading -= 1
-                self._changed.notify_all()
+            file.close()
+
+    def read(self, kind: int, name: str, byte_offset: int, length_bytes: int) -> Iterator[tuple[int, bytes]]:
+        """(offset, bytes) chunks of at most COPY_CHUNK_BYTES; raises as `opened` and as `SessionFile.read`."""
+        end = byte_offset + length_bytes
+        with self.opened(kind, name, byte_offset, length_bytes) as file:
+            while byte_offset < end:
+                chunk = file.read(byte_offset, min(limits.COPY_CHUNK_BYTES, end - byte_offset))
+                yield byte_offset, chunk
+                byte_offset += len(chunk)
+
+    def check_open(self) -> None:
+        """Refused EXPIRED once the session has ended."""
+        if self._closed:
+            raise Refused(Code.EXPIRED, "the copy session has ended", session=self.manifest.session_id)
 
     def release_data(self) -> None:
-        """Let go of blocks, pinned segments and files; the log stays anchored."""
-        with self._changed:
+        """Let go of blocks and pinned segments; the log stays anchored."""
+        with self._lock:
             if self._closed:
                 return
             self._closed = True
-            while self._reading:
-                self._changed.wait()
-            for file in self._open.values():
-                file.close()
-            self._open.clear()
         self._hold.close()
 
     def close(self) -> None:
@@ -227,10 +292,21 @@ class CopySourceSession:
         self.anchor.release()
 
 
+class Served(NamedTuple):
+    """An open session, for operators: since when (wall clock), and for how long nobody asked for anything."""
+
+    session: CopySourceSession
+    started_us: int
+    idle_us: int
+
+
 @dataclass
 class _Slot:
     session: CopySourceSession
-    deadline_us: int
+    started_us: int
+    """Wall clock."""
+    asked_us: int
+    """When its target last asked for something; monotonic."""
 
 
 @dataclass
@@ -274,7 +350,7 @@ class SourceSessions:
         try:
             session = capture(session_id, self.ttl_us)
             with self._lock:
-                self._slots[session_id] = _Slot(session, self.clock.monotonic_us() + self.ttl_us)
+                self._slots[session_id] = _Slot(session, self.clock.wall_us(), self.clock.monotonic_us())
             return session
         finally:
             with self._lock:
@@ -287,7 +363,7 @@ class SourceSessions:
             slot = self._slots.get(session_id)
             if slot is None:
                 raise Refused(Code.EXPIRED, "no such copy session", session=session_id)
-            slot.deadline_us = self.clock.monotonic_us() + self.ttl_us
+            slot.asked_us = self.clock.monotonic_us()
             return slot.session
 
     def end(self, session_id: str, success: bool) -> None:
@@ -317,10 +393,13 @@ class SourceSessions:
             anchor.release()
 
     def expire(self) -> None:
-        """Close what nobody has asked for within its time to live."""
+        """Close what nobody has asked for within its time to live. May write to the disk.
+
+        Whoever keeps this calls it now and then: a target that died asks for nothing, and nobody else may either.
+        """
         now = self.clock.monotonic_us()
         with self._lock:
-            gone = [sid for sid, slot in self._slots.items() if slot.deadline_us < now]
+            gone = [sid for sid, slot in self._slots.items() if now - slot.asked_us > self.ttl_us]
             sessions = [self._slots.pop(sid).session for sid in gone]
             anchors = [anchor for _, anchor, until in self._lingering if until < now]
             self._lingering = [held for held in self._lingering if held[2] >= now]
@@ -330,26 +409,33 @@ class SourceSessions:
             anchor.release()
 
     def sessions(self) -> list[CopySourceSession]:
-        """The open sessions, for operators."""
+        """The open sessions."""
+        return [served.session for served in self.served()]
+
+    def served(self) -> list[Served]:
+        """The open sessions, with when they were last of use."""
+        now = self.clock.monotonic_us()
         with self._lock:
-            return [slot.session for slot in self._slots.values()]
+            return [Served(s.session, s.started_us, now - s.asked_us) for s in self._slots.values()]
 
 
 class LocalCopySource:
     """A `CopySource` over sessions in the same process: tests, the simulator, and offline tools."""
 
     def __init__(
-        self, sessions: SourceSessions, capture: Callable[[str, str, bool, str, int], CopySourceSession]
+        self, sessions: SourceSessions, capture: Callable[[str, str, bool, str, int, CopyWanted], CopySourceSession]
     ) -> None:
-        """`capture(tablet_id, requestor_uuid, allow_leaderless, session_id, ttl_us)` makes a session or refuses."""
+        """`capture(tablet_id, requestor_uuid, allow_leaderless, session_id, ttl_us, wanted)`: a session, or Refused."""
         self._sessions = sessions
         self._capture = capture
 
-    def begin(self, tablet_id: str, requestor_uuid: str, allow_leaderless: bool) -> CopyManifest:
+    def begin(
+        self, tablet_id: str, requestor_uuid: str, allow_leaderless: bool, wanted: CopyWanted = WHOLE
+    ) -> CopyManifest:
         """The manifest of a new session."""
 
         def capture(session_id: str, ttl_us: int) -> CopySourceSession:
-            return self._capture(tablet_id, requestor_uuid, allow_leaderless, session_id, ttl_us)
+            return self._capture(tablet_id, requestor_uuid, allow_leaderless, session_id, ttl_us, wanted)
 
         return self._sessions.open(tablet_id, requestor_uuid, capture).manifest
 

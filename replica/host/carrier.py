@@ -31,6 +31,7 @@ from nyala.replica.wal import Log, Replay
 
 from .applier import Applier
 from .bootstrap import Recovered
+from .gathering import WRITE_BYTES_MAX, Gathering, Write
 from .log_cache import LogCache
 from .options import HostOptions
 from .pending import PendingEntries
@@ -79,6 +80,7 @@ class Carrier:
         soon: Post | None = None,
         ticks_now: Callable[[], int] | None = None,
         on_awake: Callable[[str], None] = lambda tablet_id: None,
+        no_data: bool = False,
         options: HostOptions | None = None,
     ) -> None:
         """`send([(tablet_id, message)])` must not block. `on_copy_needed(tablet_id, CopyNeeded)`.
@@ -88,6 +90,7 @@ class Carrier:
         waits for an apply; by default `run_heavy`. `soon`: a cheaper `post` for the owner's own thread. `ticks_now`:
         the monotonic clock, pauses and suspends included, in ticks; leases are judged by it, and without it every
         strong read takes a round. `on_awake(tablet_id)`: a replica that `rest` was true of must be ticked again.
+        `no_data`: a witness, whose state machine only counts; it never leads.
         """
         self.tablet_id = tablet_id
         self.uuid = uuid
@@ -111,6 +114,7 @@ class Carrier:
         self._on_fatal = on_fatal
         self._on_change = on_change
         self._on_awake = on_awake
+        self._no_data = no_data
         self._ticked = True
         """Whether the owner ticks this replica."""
         self._resting_since: int | None = None
@@ -121,6 +125,7 @@ class Carrier:
         self._gc_running = False
         self._started = False
         self._writes = PendingEntries()
+        self._gathering = Gathering()
         self._changes = PendingEntries()
         wait_ticks = self.options.wait_ticks_max
         self._reads = Reads(waiters_max=self.options.waiters_max, wait_ticks_max=wait_ticks)
@@ -161,6 +166,7 @@ class Carrier:
             return
         while self._serving and (ready := self._core.ready()) is not None:
             self._carry_out(ready)
+        self._gathering.leave()
         if self._serving:
             self._transfer.look(self._core, self._tick)
             self._look()
@@ -226,7 +232,38 @@ class Carrier:
         self._cache.trim(self.applied_index)
         self._reads.applied(self.applied_index, self._applied_time)
         if self._serving:
+            if self._gathering.applied(self.applied_index) and (gathered := self._gathering.take()):
+                self._propose(gathered)
             self._apply_committed()
+
+    def _propose(self, writes: Sequence[Write]) -> None:
+        """Give each write its index and time, in order; what gets none is answered soon. They leave together."""
+        for write in writes:
+            refusal = self._no_room(write.size_bytes)
+            if refusal is None:
+                try:
+                    time = self._clock.now()
+                    opid = self._core.propose(
+                        write.kind, time, write.schema_id, write.meta, write.payload, write.payload_crc
+                    )
+                except Refused as error:
+                    refusal = self._with_hint(error)
+                else:
+                    self._last_time = time
+                    self._writes.add(opid, write.size_bytes, write.done)
+                    if write.size_bytes <= WRITE_BYTES_MAX:
+                        self._gathering.proposed(opid.index)
+                    continue
+            self._soon(lambda done=write.done, refusal=refusal: done(refusal))  # type: ignore[misc]
+        self._pump_soon()
+
+    def _no_room(self, size_bytes: int) -> Refused | None:
+        """Why the log takes no more now, or None."""
+        if self._persister.full:
+            return Refused(Code.NO_SPACE, "the disk is full")
+        if not self._log.has_room(size_bytes):
+            return Refused(Code.OVERLOADED, "the log's queue is full", queued_bytes=self._log.queued_bytes)
+        return None
 
     def _load(self, missing: EntriesNeeded) -> None:
         """Read entries that left memory back from the log, for a peer that lags."""
@@ -271,6 +308,8 @@ class Carrier:
 
     def _leadership_lost(self) -> None:
         hint = self._leader_hint()
+        for write in self._gathering.take():
+            write.done(Refused(Code.NOT_LEADER, "leadership was lost before the write got an index", detail=hint))
         for pending in (self._writes, self._changes):
             pending.leadership_lost(self._core.commit_index, self._cache.term_at, hint)
 
@@ -293,6 +332,8 @@ class Carrier:
         if self._started:
             self._persister.stop()
             self._applier.stop()
+        for write in self._gathering.take():
+            write.done(Refused(code, what))
         self._writes.fail_all(code, what)
         self._changes.fail_all(code, what)
         self._reads.fail_all(code, what)
@@ -310,6 +351,11 @@ class Carrier:
         others = [member.uuid for member in core.active_config.members if member.uuid != self.uuid]
         news = [AppendReply(to_uuid=o, from_uuid=self.uuid, term=core.term, code=Code.TABLET_FAILED) for o in others]
         self._send([(self.tablet_id, message) for message in news])
+
+    def _with_hint(self, error: Refused) -> Refused:
+        if error.code is Code.NOT_LEADER:
+            error.detail = self._leader_hint()
+        return error
 
     def _leader_hint(self) -> str:
         """`uuid@host:port` of the leader as far as known; empty if not."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from nyala.replica.base import (
+    ZERO_OPID,
     Code,
     DataState,
     EntryKind,
@@ -32,6 +33,7 @@ from .applier import Applier
 from .bootstrap import recover
 from .carrier import Carrier
 from .collector import keep_from
+from .gathering import Write
 from .pending import Done
 from .persister import Persister
 from .status import Phase, ReplicaStatus, peer_status
@@ -91,6 +93,7 @@ class Replica(Carrier):
             hybrid_now=self._clock.now,
             withhold_votes=term > 0 or self._cache.last.index > 0,
             withheld=replay.withheld,
+            no_data=self._no_data,
         )
         self._core.applied_index = machine.applied_opid.index
         self._persister = Persister(
@@ -152,7 +155,8 @@ class Replica(Carrier):
         if not self._serving:
             return True
         behind = self._persister.waiting or self._applier.applied_index < self._committed
-        waits = len(self._writes) or len(self._changes) or self._reads.waiting or self._transfer.waiting
+        writes = len(self._writes) + len(self._gathering)
+        waits = writes or len(self._changes) or self._reads.waiting or self._transfer.waiting
         return self._core.quiet and not behind and not waits and not self._pump_scheduled and not self._persister.full
 
     def rest(self) -> bool:
@@ -231,18 +235,12 @@ class Replica(Carrier):
         """
         size = len(meta) + len(payload) + 64
         refusal = self._admit(size)
-        if refusal is None:
-            try:
-                time = self._clock.now()
-                opid = self._core.propose(kind, time, schema_id, meta, payload, payload_crc)
-            except Refused as error:
-                refusal = self._with_hint(error)
-            else:
-                self._last_time = time
-                self._writes.add(opid, size, done)
-                self._pump_soon()
-                return
-        self._soon(lambda: done(refusal))
+        if refusal is not None:
+            self._soon(lambda: done(refusal))
+            return
+        write = Write(kind, schema_id, meta, payload, payload_crc, size, done)
+        if not self._gathering.holds_back(write):
+            self._propose([*self._gathering.take(), write])
 
     def change_config(
         self, edits: Sequence[ConfigEdit], cas: OpId | None, decision: tuple[int, int], done: Done
@@ -413,16 +411,11 @@ class Replica(Carrier):
         """Why a write gets no index now, or None."""
         if not self._serving:
             return self._not_serving()
-        options, writes = self.options, self._writes
-        if len(writes) >= options.writes_pending_max or (
-            writes.bytes + size_bytes > options.write_bytes_pending_max and len(writes)
-        ):
-            return Refused(Code.OVERLOADED, "too many writes wait", writes=len(writes), bytes=writes.bytes)
-        if self._persister.full:
-            return Refused(Code.NO_SPACE, "the disk is full")
-        if not self._log.has_room(size_bytes):
-            return Refused(Code.OVERLOADED, "the log's queue is full", queued_bytes=self._log.queued_bytes)
-        return None
+        options = self.options
+        count, size = len(self._writes) + len(self._gathering), self._writes.bytes + self._gathering.bytes
+        if count >= options.writes_pending_max or (size + size_bytes > options.write_bytes_pending_max and count):
+            return Refused(Code.OVERLOADED, "too many writes wait", writes=count, bytes=size)
+        return self._no_room(size_bytes)
 
     def _not_serving(self) -> Refused:
         code = Code.TABLET_FAILED if self.phase is Phase.FAILED else Code.NOT_READY
@@ -438,11 +431,6 @@ class Replica(Carrier):
             raise Refused(Code.CAS_FAILED, "another config is in force", detail=str(config.opid), expected=cas)
         if decision != (0, 0) and decision < config.decision:
             raise Refused(Code.STALE_DECISION, "a later decision was carried out", decision=config.decision)
-
-    def _with_hint(self, error: Refused) -> Refused:
-        if error.code is Code.NOT_LEADER:
-            error.detail = self._leader_hint()
-        return error
 
     def status(self) -> ReplicaStatus:
         """One consistent view."""
@@ -464,7 +452,7 @@ class Replica(Carrier):
             pending_config=self._core.pending_config if started else None,
             wal_bytes=self._log.size_bytes,
             cache_bytes=self.cache_bytes,
-            writes_pending=len(self._writes),
+            writes_pending=len(self._writes) + len(self._gathering),
             error=self.error,
             quiet=self._serving and self.resting,
             peers=tuple(peer_status(self._core.peer_status(), self._raft_options, self._rested_ticks()))
@@ -498,6 +486,18 @@ class Replica(Carrier):
     def active_config(self) -> RaftConfig:
         """The pending config if there is one, otherwise the committed one."""
         return self._core.active_config if self._started else self._cmeta.committed_config
+
+    @property
+    def leader_hint(self) -> str:
+        """`uuid@host:port` of the leader as far as known; empty if not."""
+        return self._leader_hint() if self._started else ""
+
+    @property
+    def commit_opid(self) -> OpId:
+        """The last entry known to be committed; ZERO_OPID while its term is not at hand."""
+        index = self.commit_index
+        term = self._cache.term_at(index) if self._started else None
+        return ZERO_OPID if term is None else OpId(term, index)
 
     @property
     def commit_index(self) -> int:

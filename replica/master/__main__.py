@@ -34,6 +34,11 @@ def _options(argv: list[str]) -> MasterOptions:
     parser.add_argument("--execute-decisions", choices=("master", "none"), default="none")
     parser.add_argument("--server-dead-ms", type=int, default=3_000)
     parser.add_argument("--rereplicate-after-ms", type=int, default=30_000)
+    parser.add_argument(
+        "--heal-by-witness",
+        action="store_true",
+        help="a replica that logs and votes takes a lost one's place at once, and gets its data while it votes",
+    )
     parser.add_argument("--policy-ms", type=int, default=500)
     parser.add_argument("--dropped-retention-ms", type=int, default=24 * 3600 * 1000)
     parser.add_argument("--moves-max", type=int, default=10)

@@ -6,7 +6,10 @@ do not hold, so whoever dies in between, the next tick goes on. Taking one back 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from nyala.replica.base import Code, Refused
+from nyala.replica.policy import ServerView, room_left
 from nyala.replica.rpc import pb
 
 from .catalog import Record
@@ -52,6 +55,10 @@ def set_replication(state: MasterState, request: pb.SetReplicationRequest) -> Ch
         raise Refused(Code.INVALID_ARGUMENT, what, wanted=wanted, servers=len(useful))
     if record.get("replication_factor") == wanted:
         return {}, [], "", wanted
+    if wanted > before:
+        tablets = 1 if request.tablet_id else sum(1 for _ in _following(state, key.removeprefix(TABLE)))
+        needed, what = (wanted - before) * tablets, "the tablet servers have no room for so many more replicas"
+        _check_room(state, state.servers(), needed, what)
     return {key: {**record, "replication_factor": wanted}}, [], "", wanted
 
 
@@ -82,12 +89,33 @@ def retire(state: MasterState, request: pb.RetireServerRequest) -> Change:
             replicas_wanted=needed,
             servers_left=len(others),
         )
+    staying = [s for s in state.servers() if s.uuid != uuid]
+    _check_room(state, staying, len(held), "the servers that stay have no room for its tablets")
     record: Record = {
         "since_us": state.clock.wall_us(),
         "reason": request.reason[:REASON_LENGTH_MAX],
         "tablets_at_first": len(held),
     }
     return {RETIRED + uuid: record}, [], "", True
+
+
+def _following(state: MasterState, table_id: str) -> Iterator[str]:
+    """Tablets of a table whose number of voters is the table's."""
+    for tablet_id, record in state.catalog.items(TABLET):
+        if record["table_id"] == table_id and "dropped_us" not in record and "replication_factor" not in record:
+            yield tablet_id
+
+
+def _check_room(state: MasterState, servers: Sequence[ServerView], needed: int, what: str) -> None:
+    """Refused(INVALID_ARGUMENT) if all of these servers together cannot hold so many more replicas."""
+    room = room_left(servers, state.replica_load())
+    if room is not None and room < needed:
+        raise Refused(
+            Code.INVALID_ARGUMENT,
+            f"{what}: each holds a limited number (--tablets-max of nyala.replica.server); add servers or drop tables",
+            needed=needed,
+            room=room,
+        )
 
 
 def _heard_of(state: MasterState, uuid: str) -> None:

@@ -34,6 +34,8 @@ class MasterOptions:
     """A tablet server silent for so long is shown as dead and gets no new replicas."""
     rereplicate_after_ms: int = 30_000
     """A replica silent for so long is FAILED and gets a replacement."""
+    heal_by_witness: bool = False
+    """A lost voter's place is taken by a witness first: one more loss is tolerated before any data is copied."""
     tick_ms: int = 50
     policy_ms: int = 500
     decision_ttl_ms: int = 60_000

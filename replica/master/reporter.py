@@ -64,6 +64,7 @@ class Reporter:
                 server_address=str(addresses[0]) if addresses else "",
                 alive=server.alive,
                 location=server.location,
+                limits={"tablets_max": server.tablets_max} if server.tablets_max else {},
             )
         return found
 
@@ -123,7 +124,7 @@ class Reporter:
             "location": "",
             "catalog_term": self._state.led_term,
             "at_us": self._state.clock.wall_us(),
-            "reserved": b"",
+            "limits": {},
             **fields,
         }
 

@@ -101,6 +101,7 @@ class MasterService(pb_grpc.MasterServiceServicer):  # type: ignore[misc]
                     own=state.cluster_id,
                 )
             reply.need_full_report = state.soft.heartbeat(request, state.mono_us)
+            reply.found.extend(state.soft.places(request.seeking))
             reply.orders.extend(orders_for(state.catalog, state.soft, request.server_uuid))
         except Refused as error:
             reply.error.CopyFrom(error_to_pb(error))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 
-from nyala.replica.base import Address, Member, OpId, RaftConfig, ReplicaError
-from nyala.replica.rpc import addresses_from_pb, config_from_pb, pb
+from nyala.replica.base import Address, Member, OpId, RaftConfig, ReplicaError, limits
+from nyala.replica.rpc import address_to_pb, addresses_from_pb, config_from_pb, pb
 
 _log = logging.getLogger("nyala.master")
 
@@ -96,6 +98,15 @@ class SoftState:
             for replica in server.replicas.values():
                 self._hear_leader(server, replica, now_us)
         return not server.reported
+
+    def places(self, uuids: Iterable[str]) -> list[pb.ServerPlace]:
+        """Where these servers said last that they listen; of those that were heard of, a bounded number."""
+        known = (self.servers.get(uuid) for uuid in islice(uuids, limits.PEERS_SOUGHT_MAX))
+        return [
+            pb.ServerPlace(uuid=s.uuid, addresses=[address_to_pb(a) for a in s.addresses])
+            for s in known
+            if s is not None and s.addresses
+        ]
 
     def _forget(self, server: ServerState, tablet_id: str) -> None:
         del server.replicas[tablet_id]

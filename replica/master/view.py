@@ -23,6 +23,7 @@ def wish_from_record(record: Record) -> Wish:
         from_uuid=record["from_uuid"],
         to_uuid=record["to_uuid"],
         votes=record["votes"],
+        witness=record.get("witness", False),
         plan_id=record["plan_id"],
         deadline_us=record["deadline_us"],
         reason=record["reason"],
@@ -37,6 +38,7 @@ def wish_to_record(wish: Wish, *, proposal: bool) -> Record:
         "from_uuid": wish.from_uuid,
         "to_uuid": wish.to_uuid,
         "votes": wish.votes,
+        "witness": wish.witness,
         "plan_id": wish.plan_id,
         "deadline_us": wish.deadline_us,
         "reason": wish.reason,
@@ -136,6 +138,7 @@ def tablet_view(
             (r.bytes_on_disk for m in config.members if (r := soft.replica(m.uuid, tablet_id)) is not None), default=0
         ),
         wish=wish_from_record(wish) if wish else None,
+        by_witness=options.heal_by_witness,
     )
 
 

@@ -49,12 +49,14 @@ def _grant(state: MasterState, tablet_id: str, wish: Wish, *, proposal: bool = F
     return {WISH + tablet_id: wish_to_record(wish, proposal=proposal)}, [], "", wish.wish_id
 
 
-def _asks_for(record: Record) -> tuple[str, str, str, bool]:
+def _asks_for(record: Record) -> tuple[str, str, str, bool, bool]:
     """What makes two requests the same one: not who asked, when, or why."""
-    return record["kind"], record["from_uuid"], record["to_uuid"], record["votes"]
+    witness = record.get("witness", False)
+    return record["kind"], record["from_uuid"], record["to_uuid"], record["votes"], witness
 
 
-def _known_server(state: MasterState, uuid: str) -> None:
+def _may_join(state: MasterState, uuid: str) -> None:
+    """Refused if the server can be no tablet's new member: unknown, silent, being retired or full."""
     view = next((s for s in state.servers() if s.uuid == uuid), None)
     if view is None:
         raise Refused(Code.NOT_FOUND, "no such tablet server", server=uuid)
@@ -62,6 +64,10 @@ def _known_server(state: MasterState, uuid: str) -> None:
         raise Refused(Code.UNAVAILABLE, "this tablet server is not alive", server=uuid)
     if view.draining:
         raise Refused(Code.INVALID_ARGUMENT, "this tablet server is being retired", server=uuid)
+    held = state.replica_load().get(uuid, 0)
+    if not view.has_room(held):
+        what = "this tablet server holds as many replicas as it may (--tablets-max): name another one, or add servers"
+        raise Refused(Code.OVERLOADED, what, server=uuid, held=held, max=view.tablets_max)
 
 
 def _deadline(state: MasterState, deadline_us: int) -> int:
@@ -98,23 +104,24 @@ def _check_move(state: MasterState, config: RaftConfig, request: pb.MoveReplicaR
         raise Refused(Code.INVALID_ARGUMENT, "the source is no member", server=request.from_uuid, config=config.opid)
     if config.member(request.to_uuid) is not None:
         raise Refused(Code.INVALID_ARGUMENT, "the target is a member already", server=request.to_uuid)
-    _known_server(state, request.to_uuid)
+    _may_join(state, request.to_uuid)
 
 
 def add(state: MasterState, request: pb.ReplicaRequest) -> Change:
-    """The change that wants one more member, with role VOTER or PRE_VOTER (default) or NON_VOTER."""
+    """The change that wants one more member, with role VOTER or PRE_VOTER (default), NON_VOTER or WITNESS."""
     config = _config_of(state, request.tablet_id)
     role = request.role or "PRE_VOTER"
-    if role not in ("VOTER", "PRE_VOTER", "NON_VOTER"):
-        raise Refused(Code.INVALID_ARGUMENT, "the role is VOTER, PRE_VOTER or NON_VOTER", role=role)
+    if role not in ("VOTER", "PRE_VOTER", "NON_VOTER", "WITNESS"):
+        raise Refused(Code.INVALID_ARGUMENT, "the role is VOTER, PRE_VOTER, NON_VOTER or WITNESS", role=role)
     if config.member(request.server_uuid) is not None:
         raise Refused(Code.ALREADY_EXISTS, "this server is a member already", server=request.server_uuid)
-    _known_server(state, request.server_uuid)
+    _may_join(state, request.server_uuid)
     wish = Wish(
         kind=WishKind.ADD,
         wish_id=new_uuid(),
         to_uuid=request.server_uuid,
         votes=role != "NON_VOTER",
+        witness=role == "WITNESS",
         deadline_us=_deadline(state, 0),
         reason="replica wanted by an operator",
     )
@@ -147,11 +154,13 @@ def _member(config: RaftConfig, uuid: str) -> Member:
 def _replaceable(state: MasterState, tablet_id: str, config: RaftConfig) -> None:
     """Refuse what would wait for ever: a voter is to go, none is spare, and no server could take its place."""
     wanted = wanted_voters(state.catalog, tablet_id)
-    free = [s.uuid for s in state.servers() if s.alive and not s.draining and config.member(s.uuid) is None]
-    if len(config.voters) <= wanted and not free:
+    free = [s for s in state.servers() if s.alive and not s.draining and config.member(s.uuid) is None]
+    load = state.replica_load()
+    if len(config.voters) <= wanted and not any(s.has_room(load.get(s.uuid, 0)) for s in free):
+        full = ": the others hold as many replicas as they may (--tablets-max)" if free else ""
         raise Refused(
             Code.INVALID_ARGUMENT,
-            "no other server could take its place, and no voter goes before its replacement votes",
+            f"no other server could take its place, and no voter goes before its replacement votes{full}",
             voters=len(config.voters),
             wanted=wanted,
         )

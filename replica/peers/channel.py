@@ -119,6 +119,16 @@ class PeerChannel:
             self._failures = 0
             self._wake_up()
 
+    @property
+    def linked_to(self) -> Address | None:
+        """Where the link goes, if there is one."""
+        return self._target() if self._link is not None else None
+
+    @property
+    def lost(self) -> bool:
+        """Whether there is something to say to that server and no known address at which it was found."""
+        return self._link is None and (bool(self._error) or not self._addresses)
+
     def status(self) -> PeerChannelStatus:
         """What this stream did and what waits."""
         return PeerChannelStatus(

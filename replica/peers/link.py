@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Callable
 
 import grpc.aio
 
 from nyala.replica.base import Address, Refused
-from nyala.replica.rpc import CHANNEL_OPTIONS, address_to_pb, error_from_pb, pb, pb_grpc
+from nyala.replica.rpc import CHANNEL_OPTIONS, address_to_pb, error_from_pb, notice_silence, pb, pb_grpc
 
 from .frames import frame
 from .options import PeerOptions
@@ -48,7 +47,7 @@ class Link(asyncio.Protocol):
         """[asyncio] Ready to write."""
         self._transport = transport  # type: ignore[assignment]
         transport.set_write_buffer_limits(high=self._options.link_buffer_bytes)  # type: ignore[attr-defined]
-        notice_silence(transport, self._options.silence_ms)
+        notice_silence(transport.get_extra_info("socket"), self._options.silence_ms)
         self.writable = True
 
     def data_received(self, data: bytes) -> None:
@@ -90,20 +89,3 @@ async def open_link(
             raise refusal
         await asyncio.get_running_loop().create_connection(lambda: link, target.host.strip("[]"), reply.port)
         link.send(reply.ticket)
-
-
-def notice_silence(transport: asyncio.BaseTransport, silence_ms: int) -> None:
-    """Let the kernel end a connection whose other end has been silent that long, whether or not something is sent."""
-    sock = transport.get_extra_info("socket")
-    if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
-        return
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    seconds = max(1, silence_ms // 3000)
-    for name, value in (
-        ("TCP_KEEPIDLE", seconds),
-        ("TCP_KEEPINTVL", seconds),
-        ("TCP_KEEPCNT", 2),
-        ("TCP_USER_TIMEOUT", silence_ms),
-    ):
-        if hasattr(socket, name):  # not every system has each
-            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

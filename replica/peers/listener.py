@@ -1,4 +1,8 @@
-"""The receiving end of links: tickets, and the connections that show one."""
+"""The receiving end of links: tickets, and the connections that show one.
+
+A ticket says what its connection is for: a link of some server, or something that another part of this server takes
+over, such as the bytes of a tablet copy. So there is one port beside gRPC's, and one way in.
+"""
 
 from __future__ import annotations
 
@@ -9,23 +13,25 @@ import socket
 from collections.abc import Callable
 
 from nyala.replica.base import limits
+from nyala.replica.rpc import notice_silence
 
 from .frames import FrameReader
-from .link import notice_silence
 from .options import PeerOptions
 
 _log = logging.getLogger("nyala.peers")
 TICKET_BYTES = 16
 _TICKETS_MAX = 1024
+Taker = Callable[[socket.socket], None]
+"""Gets a blocking socket that it owns from then on; called on the loop's thread, must not block or raise."""
 _UNPROVEN_MAX = 256
 
 
 class Listener:
-    """Accepts links on a port of its own.
+    """Accepts links, and connections for others, on a port of its own.
 
     Invariants: a connection is nobody until its first frame is a ticket that was given out, lately and once; then it
-    speaks for the server that asked for the ticket. A server's new link ends its old one. Bounded: tickets,
-    connections without a ticket, and how long either lasts. Concurrency: the loop's thread.
+    speaks for the server that asked for the ticket, or goes to whom the ticket names. A server's new link ends its old
+    one. Bounded: tickets, connections without a ticket, and how long either lasts. Concurrency: the loop's thread.
     """
 
     def __init__(self, on_batch: Callable[[str, bytes], bool], options: PeerOptions | None = None) -> None:
@@ -33,7 +39,7 @@ class Listener:
         self._on_batch = on_batch
         self._options = options or PeerOptions()
         self._server: asyncio.Server | None = None
-        self._tickets: dict[bytes, str] = {}
+        self._tickets: dict[bytes, str | Taker] = {}
         self._unproven: dict[_Incoming, None] = {}
         """In the order of their coming."""
         self._links: dict[str, _Incoming] = {}
@@ -49,10 +55,14 @@ class Listener:
         self._server = await loop.create_server(lambda: _Incoming(self), sock=listening)
         self.port = listening.getsockname()[1]
 
-    def ticket(self, sender: str) -> bytes:
-        """A ticket for one connection of `sender`; the oldest is void when there are too many."""
+    def ticket(self, use: str | Taker) -> bytes:
+        """A ticket for one link of the server `use`, or for one connection that is handed to `use`.
+
+        What was sent behind a ticket of the latter kind is lost: its holder waits for a word first. The oldest ticket
+        is void when there are too many.
+        """
         made = secrets.token_bytes(TICKET_BYTES)
-        self._tickets[made] = sender
+        self._tickets[made] = use
         if len(self._tickets) > _TICKETS_MAX:
             del self._tickets[next(iter(self._tickets))]
         loop = asyncio.get_running_loop()
@@ -79,16 +89,17 @@ class Listener:
         loop = asyncio.get_running_loop()
         loop.call_later(self._options.connect_timeout_ms / 1000, self._expire, incoming)
 
-    def prove(self, incoming: _Incoming, ticket: bytes) -> str | None:
-        """Whose link this is; None for a ticket that nobody was given."""
-        sender = self._tickets.pop(ticket, None)
-        if sender is None:
+    def prove(self, incoming: _Incoming, ticket: bytes) -> str | Taker | None:
+        """Whose link this is, or who takes the connection; None for a ticket that nobody was given."""
+        use = self._tickets.pop(ticket, None)
+        if use is None:
             return None
         self._unproven.pop(incoming, None)
-        before, self._links[sender] = self._links.get(sender), incoming
-        if before is not None:
-            before.abort()
-        return sender
+        if isinstance(use, str):
+            before, self._links[use] = self._links.get(use), incoming
+            if before is not None:
+                before.abort()
+        return use
 
     def take(self, sender: str, body: bytes) -> bool:
         """One batch; whether the link goes on."""
@@ -120,7 +131,7 @@ class _Incoming(FrameReader):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """[asyncio] Somebody connected."""
         super().connection_made(transport)
-        notice_silence(transport, self._listener.silence_ms())
+        notice_silence(transport.get_extra_info("socket"), self._listener.silence_ms())
         self._listener.accepted(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -139,8 +150,13 @@ class _Incoming(FrameReader):
             if not self._listener.take(self.sender, body):
                 self.abort()
             return
-        self.sender = self._listener.prove(self, body)
-        if self.sender is None:
+        use = self._listener.prove(self, body)
+        if use is None:
             self.fail(ValueError("its first frame is no ticket that was given out"))
-            return
-        self.frame_bytes_max = limits.GRPC_MESSAGE_BYTES_MAX
+        elif isinstance(use, str):
+            self.sender, self.frame_bytes_max = use, limits.GRPC_MESSAGE_BYTES_MAX
+        elif self.transport is not None:
+            sock = self.transport.get_extra_info("socket").dup()
+            self.abort()  # the loop is done with it; the connection lives on in the copy
+            sock.setblocking(True)
+            use(sock)

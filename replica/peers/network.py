@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Sequence
 
-from nyala.replica.base import Address, RaftConfig
+from nyala.replica.base import Address, Member, RaftConfig
 from nyala.replica.raft import Message
 
 from .channel import PeerChannel, PeerChannelStatus
@@ -34,6 +34,7 @@ class PeerNetwork:
         self._options = options or PeerOptions()
         self._channels: dict[str, PeerChannel] = {}
         self._told: dict[str, tuple[Address, ...]] = {}
+        self._listed: dict[str, tuple[Address, ...]] = {}
         self._configured: dict[str, tuple[Address, ...]] = {}
         self._closed = False
         self._process = secrets.randbits(63) | 1
@@ -65,6 +66,20 @@ class PeerNetwork:
         """Where the server `uuid` says that it listens. A change ends its stream and connects there, at once."""
         self._note(self._told, uuid, addresses)
 
+    def learn_listed(self, uuid: str, addresses: Sequence[Address]) -> None:
+        """Where the masters say that `uuid` listens: tried after what it said itself, before what configs say."""
+        self._note(self._listed, uuid, addresses)
+
+    def lost(self) -> list[str]:
+        """Sorted uuids of servers that this one has something to say to and does not reach where it knows them."""
+        return sorted(uuid for uuid, channel in self._channels.items() if channel.lost)
+
+    def place(self, member: Member) -> Address | None:
+        """Where to call a member: where the link to it goes, else the likeliest address."""
+        channel = self._channels.get(member.uuid)
+        linked = channel.linked_to if channel is not None else None
+        return linked or next(iter((*self.addresses(member.uuid), *member.addresses)), None)
+
     def learn_config(self, config: RaftConfig) -> None:
         """Addresses of the members of `config`: tried after what the member itself said, if it said anything."""
         for member in config.members:
@@ -72,7 +87,8 @@ class PeerNetwork:
 
     def addresses(self, uuid: str) -> tuple[Address, ...]:
         """Where `uuid` may listen, the likeliest first."""
-        return tuple(dict.fromkeys((*self._told.get(uuid, ()), *self._configured.get(uuid, ()))))
+        books = (self._told, self._listed, self._configured)
+        return tuple(dict.fromkeys(address for book in books for address in book.get(uuid, ())))
 
     def _note(self, book: dict[str, tuple[Address, ...]], uuid: str, addresses: Sequence[Address]) -> None:
         if not addresses or uuid == self._uuid:

@@ -12,7 +12,7 @@ from nyala.replica.base import Address, Code, InvariantViolation, Refused
 from nyala.replica.raft import Message
 from nyala.replica.rpc import address_from_pb, error_to_pb, message_from_pb, pb, pb_grpc
 
-from .listener import Listener
+from .listener import Listener, Taker
 from .options import PeerOptions
 
 _log = logging.getLogger("nyala.peers")
@@ -55,6 +55,10 @@ class PeerServicer(pb_grpc.PeerServiceServicer):  # type: ignore[misc]
             raise Refused(
                 Code.ILLEGAL_STATE, "cannot listen for links of other servers; is the port taken?", host=host, port=port
             ) from error
+
+    def admit(self, taker: Taker) -> tuple[int, bytes]:
+        """(port, ticket) for one connection to the host of this server's links, which is handed to `taker`."""
+        return self._listener.port, self._listener.ticket(taker)
 
     async def close(self) -> None:
         """End all links."""

@@ -19,7 +19,10 @@ def parse(arguments: Sequence[str]) -> ServerOptions:
     parser.add_argument("--listen", default="127.0.0.1:0", help="host:port; port 0 takes a free one")
     parser.add_argument("--advertise", default="", help="host:port that others are told, if not the listening one")
     parser.add_argument(
-        "--peer-port", type=int, default=0, help="for other servers' links, on the same host; 0: a free one"
+        "--peer-port",
+        type=int,
+        default=0,
+        help="for links of other servers and clients, on the same host; 0: a free one",
     )
     parser.add_argument("--masters", default="", help="host:port,host:port of all masters")
     parser.add_argument("--ready-file", default="", help="written as JSON once the server listens")

@@ -6,8 +6,9 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import grpc
 import grpc.aio
@@ -19,6 +20,7 @@ from nyala.replica.base import (
     DataState,
     DiskFailure,
     InvariantViolation,
+    Member,
     OpId,
     Refused,
     ReplicaError,
@@ -76,6 +78,11 @@ class CopyJobs:
         decision = start_tablet_copy_checks(request, local)
         if decision.refusal is not None:
             raise decision.refusal
+        if joining := self._jobs.get(request.tablet_id):
+            # The witness's log cannot be continued: what joins it is of no use. The leader asks again.
+            joining.cancel()
+            what = "data is being brought to a witness here; that is cancelled"
+            raise Refused(Code.ALREADY_INPROGRESS, what, tablet=request.tablet_id)
         if hosted is not None and (hosted.transition.locked() or hosted.opening):
             raise Refused(Code.ALREADY_INPROGRESS, "the tablet is in transition", tablet=request.tablet_id)
         if hosted is None or hosted.superblock.data_state is DataState.DELETED:
@@ -175,6 +182,9 @@ class CopyJobs:
         hosted.superblock = await manager.in_thread(lambda: Superblock.load(manager.disk, tablet_id))
         if hosted.cmeta is None and ConsensusMeta.exists(manager.disk, tablet_id):
             hosted.cmeta = await manager.in_thread(lambda: load_cmeta(manager.disk, tablet_id))
+        if hosted.superblock.data_state is DataState.COPYING:
+            # There was no room to say that it failed. No copy would be taken until it is said.
+            await manager.settle(hosted)
         if hosted.superblock.data_state is DataState.READY and hosted.replica is None:
             # It was stopped, and then could not be deleted: nothing is lost, it runs again.
             async with hosted.transition:
@@ -208,7 +218,7 @@ class CopyJobs:
             if not Superblock.exists(manager.disk, job.tablet_id):
                 return None
             last = asyncio.run_coroutine_threadsafe(manager.endings.halt_for_deletion(hosted), loop).result()
-            admit(last, hosted.term)
+            admit(last.opid, hosted.term)
             return manager.endings.delete_files(hosted, last)
 
         def merge(remote: bytes) -> None:
@@ -219,13 +229,7 @@ class CopyJobs:
                     was_here = hosted.superblock.data_state is not DataState.DOES_NOT_EXIST
                     hosted.cmeta = ConsensusMeta.adopt(manager.disk, job.tablet_id, manager.uuid, remote, lost=was_here)
 
-        def pace(length_bytes: int) -> None:
-            ticket = manager.copy_rate.ticket(length_bytes)
-            while (pause_s := manager.copy_rate.pause_s(ticket)) and not job.cancelled.wait(pause_s):
-                pass
-
-        job.source = source = self._make_source(job.source_uuid, addresses)
-        try:
+        with self.source(job, addresses) as source:
             FollowerCopy(
                 disk=manager.disk,
                 tablet_id=job.tablet_id,
@@ -235,16 +239,55 @@ class CopyJobs:
                 kept_term=local.term,
                 clear=clear,
                 streams=manager.options.copy_streams,
+                log_only=request.log_only,
+                kept_known=hosted.last_opid_known,
                 merge=merge,
-                pace=pace,
+                pace=lambda length_bytes: self.pace(job, length_bytes),
                 cancelled=job.cancelled.is_set,
                 progress=job.progress,
             ).run()
+
+    def pace(self, job: CopyJob, length_bytes: int) -> None:
+        """Hold this server's rate for so many bytes, unless the job is cancelled. In the job's threads."""
+        rate = self._manager.copy_rate
+        ticket = rate.ticket(length_bytes)
+        while (pause_s := rate.pause_s(ticket)) and not job.cancelled.wait(pause_s):
+            pass
+
+    @contextmanager
+    def source(self, job: CopyJob, addresses: list[Address]) -> Iterator[CopySource]:
+        """The door to the job's source, which a cancel reaches. In the job's thread."""
+        job.source = source = self._make_source(job.source_uuid, addresses)
+        try:
+            yield source
         finally:
             job.source = None
             close = getattr(source, "close", None)
             if close is not None:
                 close()
+
+    async def run_join(self, job: CopyJob, work: Callable[[], None]) -> BaseException | None:
+        """Run `work`, which joins data to a witness, on the pool; how it ended. The job is listed and cancellable."""
+        if job.tablet_id in self._jobs:
+            return Refused(Code.ALREADY_INPROGRESS, "the tablet is being copied here", tablet=job.tablet_id)
+        self._jobs[job.tablet_id] = job
+        error: BaseException | None = None
+        try:
+            if not job.cancelled.is_set():
+                job.work = self._pool.submit(work)
+                running = asyncio.wrap_future(job.work)
+                await asyncio.wait([running])
+                error = copy_cancelled(job.tablet_id) if running.cancelled() else running.exception()
+            else:
+                error = copy_cancelled(job.tablet_id)
+            job.progress.phase = "DONE" if error is None else "CANCELLED" if job.cancelled.is_set() else "FAILED"
+            job.error = "" if error is None else str(copy_cancelled(job.tablet_id) if job.cancelled.is_set() else error)
+        finally:
+            del self._jobs[job.tablet_id]
+            self.ended.append(job)
+            self._manager.changed.add(job.tablet_id)
+            job.ended.set()
+        return error
 
 
 class CopyRequests:
@@ -253,10 +296,18 @@ class CopyRequests:
     Concurrency: the loop's thread.
     """
 
-    def __init__(self, manager: TabletManager, channels: Channels, own_address: Address) -> None:
+    def __init__(
+        self,
+        manager: TabletManager,
+        channels: Channels,
+        own_address: Address,
+        place: Callable[[Member], Address | None],
+    ) -> None:
+        """`place(member)`: where to call it, which is not where a config says it was when it joined."""
         self._manager = manager
         self._channels = channels
         self._own_address = own_address
+        self._place = place
         self._busy: set[str] = set()
         self._next: dict[tuple[str, str], tuple[float, float]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -289,7 +340,8 @@ class CopyRequests:
             return
         term = hosted.replica.term
         member = hosted.replica.active_config.member(need.peer_uuid)
-        if member is None or not member.addresses:
+        place = self._place(member) if member is not None else None
+        if member is None or place is None:
             return
         request = pb.StartTabletCopyRequest(
             dest_uuid=need.peer_uuid,
@@ -298,11 +350,12 @@ class CopyRequests:
             tablet_id=tablet_id,
             term=term,
             current_state=int(need.current_state),
+            log_only=not member.holds_data,
         )
         if need.last_opid != OpId(0, 0):
             request.last_opid.CopyFrom(opid_to_pb(need.last_opid))
         prefix = f"T {tablet_id} P {self._manager.uuid} [term {term} LEADER]"
-        stub = pb_grpc.CopyServiceStub(self._channels.get(str(member.addresses[0])))  # type: ignore[no-untyped-call]
+        stub = pb_grpc.CopyServiceStub(self._channels.get(str(place)))  # type: ignore[no-untyped-call]
         try:
             reply = await stub.StartTabletCopy(request, timeout=START_TIMEOUT_S)
         except grpc.aio.AioRpcError as error:

@@ -4,47 +4,59 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
-
-import google_crc32c
 
 from nyala.replica.base import Code, Corruption, DataState, Refused, ReplicaError, check, limits
 from nyala.replica.copy import (
     CopyRequest,
     CopySourceSession,
+    CopyWanted,
     capture_session,
 )
-from nyala.replica.rpc import (
-    Chunk,
-    addresses_from_pb,
-    chunk_to_wire,
-    error_to_pb,
-    opid_from_pb,
-    opid_to_pb,
-    pb,
-    pb_grpc,
-)
+from nyala.replica.peers import Taker
+from nyala.replica.rpc import addresses_from_pb, error_to_pb, opid_from_pb, opid_to_pb, pb, pb_grpc
 
 from .copies import CopyJobs
+from .fetch_serving import FetchServing
 from .hosted import CopyJob
+from .maintenance import Maintenance
 from .manager import TabletManager
 from .refusals import as_refusal, check_name
+from .scans import when
 
 _log = logging.getLogger("nyala.server")
+
+FLUSH_WAIT_S = 30.0
+"""How long a session that needs a flush waits for entries that are committed and not applied yet."""
 
 
 class CopyServicer(pb_grpc.CopyServiceServicer):  # type: ignore[misc]
     """Serves copies of this server's leaders, and starts copies into this server.
 
-    Concurrency: handlers on the loop; files are read and checksummed in threads of its own.
+    Concurrency: handlers on the loop; sessions begin and end, and files are read, in threads of its own.
     """
 
-    def __init__(self, manager: TabletManager, jobs: CopyJobs) -> None:
+    def __init__(
+        self,
+        manager: TabletManager,
+        jobs: CopyJobs,
+        maintenance: Maintenance,
+        admit: Callable[[Taker], tuple[int, bytes]],
+    ) -> None:
+        """`admit(taker)`: port and ticket for one connection that is handed to `taker`."""
         self._manager = manager
+        self._maintenance = maintenance
         self._jobs = jobs
-        self._pool = ThreadPoolExecutor(limits.COPY_SESSIONS_MAX, thread_name_prefix="copy-serve")
+        self._admit = admit
+        self._pool = ThreadPoolExecutor(limits.COPY_SESSIONS_MAX, thread_name_prefix="copy-begin")
+        self.fetches = FetchServing(manager, lambda session, why: manager.post(lambda: self._lost(session, why)))
+
+    def close(self) -> None:
+        """End what is being served."""
+        self.fetches.close()
+        self._pool.shutdown(wait=False)
 
     async def StartTabletCopy(self, request: Any, context: Any) -> Any:
         """Check and start a copy into this server; answers before it runs."""
@@ -57,6 +69,7 @@ class CopyServicer(pb_grpc.CopyServiceServicer):  # type: ignore[misc]
                 term=request.term,
                 current_state=_data_state(request.current_state),
                 last_opid=opid_from_pb(request.last_opid) if request.HasField("last_opid") else None,
+                log_only=request.log_only,
             )
             addresses = list(addresses_from_pb(request.from_addresses))
             if not addresses:
@@ -81,10 +94,22 @@ class CopyServicer(pb_grpc.CopyServiceServicer):  # type: ignore[misc]
             check_name(request.dest_uuid, manager.uuid)
             hosted = manager.get(request.tablet_id)
             replica, tablet = hosted.serving()
+            wanted = CopyWanted(
+                log_only=request.log_only,
+                acknowledged=opid_from_pb(request.acknowledged),
+                flushed=opid_from_pb(request.flushed),
+            )
+            if tablet.flush_opid < wanted.flushed and replica.is_leader:
+                # Everything below is committed here, so it will be applied; a flush takes what is.
+                await when(
+                    lambda done: replica.wait_applied(wanted.flushed.index, done), FLUSH_WAIT_S, "entries to apply"
+                )
+                await self._maintenance.flush(hosted)
+                replica, tablet = hosted.serving()
             cmeta, log = hosted.cmeta, hosted.log
             check(cmeta is not None and log is not None, "a running replica has its files", tablet=hosted.tablet_id)
             is_leader, config_index = replica.is_leader, replica.committed_config.opid.index
-            term, commit_index = replica.term, replica.commit_index
+            term, commit_index, committed = replica.term, replica.commit_index, replica.commit_opid
             if not is_leader and not request.allow_leaderless:
                 raise Refused(Code.NOT_LEADER, "copies are served by the leader", detail=replica.leader_uuid or "")
 
@@ -101,6 +126,9 @@ class CopyServicer(pb_grpc.CopyServiceServicer):  # type: ignore[misc]
                     is_leader=is_leader,
                     config_index=config_index,
                     commit_index=commit_index,
+                    term=term,
+                    committed=committed,
+                    wanted=wanted,
                 )
 
             loop = asyncio.get_running_loop()
@@ -135,35 +163,19 @@ class CopyServicer(pb_grpc.CopyServiceServicer):  # type: ignore[misc]
             ttl_us=m.ttl_us,
         )
 
-    async def Fetch(self, request: Any, context: Any) -> AsyncIterator[bytes]:
-        """Serialised chunks of one file, each with its CRC-32C; the next is read while one is sent."""
-        loop, sessions, rate = asyncio.get_running_loop(), self._manager.sessions, self._manager.copy_rate
+    async def OpenFetch(self, request: Any, context: Any) -> Any:
+        """A ticket for one connection on which a session's files are fetched."""
         try:
             check_name(request.dest_uuid, self._manager.uuid)
-            session = sessions.get(request.session_id)
-            chunks = session.read(request.kind, request.name, request.byte_offset, request.length_bytes)
-
-            def following() -> bytes | None:
-                sessions.get(request.session_id)  # a long download keeps its session
-                found = next(chunks, None)
-                if found is None:
-                    return None
-                offset, data = found
-                return chunk_to_wire(Chunk(offset, data, google_crc32c.value(data)))
-
-            pending = loop.run_in_executor(self._pool, following)
-            while (chunk := await pending) is not None:
-                pending = loop.run_in_executor(self._pool, following)
-                # If the caller goes away, nobody asks for the chunk that is being read ahead, nor for its refusal.
-                pending.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
-                ticket = rate.ticket(len(chunk))
-                while pause_s := rate.pause_s(ticket):  # noqa: ASYNC110 - only time pays for a ticket
-                    await asyncio.sleep(pause_s)
-                yield chunk
+            # A look at the sessions may close some that have expired, which writes to the disk.
+            look = asyncio.get_running_loop().run_in_executor
+            await look(self._pool, self._manager.sessions.get, request.session_id)
+            if self.fetches.full:
+                raise Refused(Code.OVERLOADED, "too many connections of copies", limit=limits.COPY_FETCHES_MAX)
         except ReplicaError as error:
-            if isinstance(error, Corruption):
-                self._lost(request.session_id, error)
-            yield pb.FetchChunk(error=error_to_pb(as_refusal(error, self._manager.on_fatal))).SerializeToString()
+            return pb.OpenFetchReply(error=error_to_pb(as_refusal(error, self._manager.on_fatal)))
+        port, ticket = self._admit(self.fetches.taken)
+        return pb.OpenFetchReply(port=port, ticket=ticket)
 
     def _lost(self, session_id: str, error: Corruption) -> None:
         """A block that cannot be read for a copy is lost here: this replica ends, another leads and serves."""
@@ -200,8 +212,11 @@ class CopyServicer(pb_grpc.CopyServiceServicer):  # type: ignore[misc]
                 phase="SERVING",
                 bytes_done=s.bytes_served,
                 bytes_total=s.manifest.size_bytes,
+                started_us=started_us,
+                idle_us=idle_us,
+                ttl_us=s.manifest.ttl_us,
             )
-            for s in self._manager.sessions.sessions()
+            for s, started_us, idle_us in self._manager.sessions.served()
         ]
         return pb.ListCopiesReply(jobs=jobs)
 

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from nyala.replica.base import ZERO_OPID, DataState, Disk, OpId
-from nyala.replica.copy import SourceSessions, delete_replica
+from nyala.replica.copy import LastLogged, SourceSessions, delete_replica, last_of_unopened
 from nyala.replica.tablet import Superblock
 
 from .hosted import HostedTablet
@@ -60,28 +60,25 @@ class Endings:
         await hosted.unattended.wait()  # a flush runs on its own thread; it ends by itself
         return await asyncio.get_running_loop().run_in_executor(self._heavy, close)
 
-    async def halt_for_deletion(self, hosted: HostedTablet) -> OpId:
-        """Stop a replica that is about to be deleted; returns the last OpId that must be kept.
+    async def halt_for_deletion(self, hosted: HostedTablet) -> LastLogged:
+        """Stop a replica that is about to be deleted; returns what must be kept of its log.
 
-        A replica that could not be opened has no log to ask: its superblock and its committed config are lower bounds,
-        and a vote floor at its term keeps the tombstone from voting on a log it may have forgotten.
+        A replica that could not be opened has no log to ask (`last_of_unopened`).
         """
+        superblock, cmeta = hosted.superblock, hosted.cmeta
         if hosted.replica is not None:
             # A damaged end of the log is not in it, and may have been acknowledged all the same.
-            withheld = hosted.replica.withheld or ZERO_OPID
-            return max(await self.halt(hosted), withheld)
-        if hosted.superblock.data_state is not DataState.READY:
-            return hosted.superblock.last_logged or ZERO_OPID
-        cmeta, flush = hosted.cmeta, hosted.superblock.flush_opid
-        if cmeta is None:
-            return flush
-        await self._in_thread(lambda: cmeta.raise_vote_floor(cmeta.term))
-        return max(flush, cmeta.committed_config.opid)
+            withheld = hosted.replica.withheld
+            return LastLogged(max(await self.halt(hosted), withheld or ZERO_OPID), known=withheld is None)
+        if superblock.data_state is not DataState.READY:
+            return LastLogged(superblock.last_logged or ZERO_OPID, superblock.last_logged_known)
+        last: LastLogged = await self._in_thread(lambda: last_of_unopened(superblock, cmeta))
+        return last
 
-    def delete_files(self, hosted: HostedTablet, last: OpId) -> Superblock:
+    def delete_files(self, hosted: HostedTablet, last: LastLogged) -> Superblock:
         """Steps 2 to 6 of a deletion, for a stopped replica. In a thread."""
         current = Superblock.load(self._disk, hosted.tablet_id)
-        hosted.superblock = delete_replica(self._disk, current, last, stop=lambda: None)
+        hosted.superblock = delete_replica(self._disk, current, last.opid, stop=lambda: None, known=last.known)
         self._replays.forget(hosted.tablet_id)
         hosted.error = ""
         return hosted.superblock

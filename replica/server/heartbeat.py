@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import islice
 from typing import Any
 
@@ -13,12 +14,13 @@ import grpc
 import grpc.aio
 
 from nyala.replica.base import Address, Code, Refused, ReplicaError
-from nyala.replica.rpc import address_to_pb, error_from_pb, pb, pb_grpc
+from nyala.replica.rpc import address_to_pb, addresses_from_pb, error_from_pb, pb, pb_grpc
 
 from .channels import Channels
 from .gil_watch import GilWatch
 from .manager import TabletManager
 from .memory import MemoryGuard
+from .seeking import Seeker
 from .service import VERSION, create_tablet, delete_tablet
 from .status import replica_status
 
@@ -46,8 +48,13 @@ class Heartbeats:
         *,
         join: Callable[[str], Awaitable[None]],
         cluster_id: Callable[[], str],
+        lost: Callable[[], Sequence[str]],
+        found: Callable[[str, Sequence[Address]], None],
     ) -> None:
-        """`join(cluster id)`: belong to that cluster from now on; Refused WRONG_CLUSTER if to another already."""
+        """`join(cluster id)`: belong to that cluster from now on; Refused WRONG_CLUSTER if to another already.
+
+        `lost()`: servers that this one seeks; `found(uuid, addresses)`: where a master says that one listens.
+        """
         self._manager = manager
         self._channels = channels
         self._memory = memory
@@ -55,6 +62,8 @@ class Heartbeats:
         self._address = address
         self._join = join
         self._cluster_id = cluster_id
+        self._lost = lost
+        self._found = found
         self._changed: dict[Address, set[str]] = {m: set() for m in manager.options.masters}
         self._orders: set[str] = set()
         self._order_tasks: set[asyncio.Task[None]] = set()
@@ -69,7 +78,7 @@ class Heartbeats:
     async def _one_master(self, master: Address) -> None:
         manager = self._manager
         master_uuid, sequence, full, place, away, foreign = "", 0, True, 0, False, False
-        changed = self._changed[master]
+        changed, seeker = self._changed[master], Seeker()
         while not manager.stopping:
             self._spread_changes()
             sequence += 1
@@ -84,7 +93,7 @@ class Heartbeats:
                 place = place + REFRESH_PER_BEAT if place + REFRESH_PER_BEAT < len(tablets) else 0
                 chosen = sorted(reported | set(islice(tablets, place, place + REFRESH_PER_BEAT)))
             try:
-                reply = await self._beat(master, master_uuid, sequence, full, chosen)
+                reply = await self._beat(master, master_uuid, sequence, full, chosen, seeker)
                 error = await self._refusal(reply)
                 if foreign is not (foreign := error is not None and error.code is Code.WRONG_CLUSTER):
                     self._tell_of_cluster(master, reply.cluster_id, foreign)
@@ -98,6 +107,8 @@ class Heartbeats:
                 else:
                     full = reply.need_full_report
                     master_uuid = reply.master_uuid
+                    for listed in reply.found:
+                        self._found(listed.uuid, addresses_from_pb(listed.addresses))
                     self._carry_out(reply.orders)
                 if away:
                     _log.info("P %s master %s answers again", manager.uuid, master)
@@ -141,7 +152,9 @@ class Heartbeats:
                 waiting |= self._manager.changed
             self._manager.changed.clear()
 
-    async def _beat(self, master: Address, master_uuid: str, sequence: int, full: bool, chosen: list[str]) -> Any:
+    async def _beat(
+        self, master: Address, master_uuid: str, sequence: int, full: bool, chosen: list[str], seeker: Seeker
+    ) -> Any:
         manager = self._manager
         statuses = [
             replica_status(manager.tablets[t], manager.uuid, manager.options.tick_ms)
@@ -165,6 +178,7 @@ class Heartbeats:
             tablets_max=manager.options.tablets_max,
             loop_lag_ms_max=manager.ticker.lag_ms_max,
             gil_hold_ms_max=self._gil.hold_ms_max,
+            seeking=seeker.due(self._lost(), time.monotonic()),
         )
         stub = pb_grpc.MasterServiceStub(self._channels.get(str(master)))  # type: ignore[no-untyped-call]
         return await stub.Heartbeat(request, timeout=TIMEOUT_S)

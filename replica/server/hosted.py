@@ -16,6 +16,7 @@ from nyala.replica.host import Phase, Replica
 from nyala.replica.tablet import Superblock, Tablet
 from nyala.replica.wal import Log
 
+from .flush_rule import Watch
 from .lanes import Lane
 
 
@@ -81,7 +82,8 @@ class HostedTablet:
     """Cleared while a flush or a compaction runs."""
     said: tuple[str, int, str] = ("", 0, "")
     """Role, term and phase as last logged."""
-    flushed_s: float = field(default_factory=time.monotonic)
+    watch: Watch | None = None
+    """What the maintenance remembers between two looks; None until the first."""
     silent_since_s: float = field(default_factory=time.monotonic)
     """When its replica last stopped, or this process found it: until then it may have promised its leader a lease."""
 
@@ -105,6 +107,14 @@ class HostedTablet:
         return self.superblock.last_logged or ZERO_OPID
 
     @property
+    def last_opid_known(self) -> bool:
+        """Whether `last_opid` is the last one acknowledged here. Of a replica that could not be opened it is not
+        known."""
+        if self.superblock.data_state is DataState.READY:
+            return self.replica is not None
+        return self.superblock.last_logged_known
+
+    @property
     def running(self) -> bool:
         """Whether the replica takes part in its group."""
         return self.replica is not None and self.replica.phase in (Phase.CONFIGURING, Phase.RUNNING)
@@ -121,6 +131,13 @@ class HostedTablet:
             raise Refused(Code.TABLET_DELETED, "the tablet was deleted here", **values)
         if self.opening:
             raise Refused(Code.NOT_READY, "the tablet is starting", **values)
+        if self.superblock.witness and self.replica is not None and self.replica.phase is not Phase.FAILED:
+            raise Refused(
+                Code.NOT_LEADER,
+                "this replica is a witness and holds no rows",
+                detail=self.replica.leader_hint,
+                **values,
+            )
         if self.replica is None or self.tablet is None:
             raise Refused(Code.TABLET_FAILED, self.error or "the tablet could not be started", **values)
         if self.replica.phase is Phase.FAILED:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import grpc
 
-from nyala.replica.base import Code, RaftConfig, Refused
+from nyala.replica.base import Address, Code, Member, RaftConfig, Refused
 from nyala.replica.host import Replica
 from nyala.replica.rpc import error_from_pb, pb, pb_grpc
 
@@ -33,8 +34,10 @@ def with_leader_hint(error: Refused, config: RaftConfig) -> Refused:
 class LeaderTime:
     """Lets a follower of an idle tablet reach a time. Concurrency: the loop's thread."""
 
-    def __init__(self, channels: Channels) -> None:
+    def __init__(self, channels: Channels, place: Callable[[Member], Address | None]) -> None:
+        """`place(member)`: where to call it."""
         self._channels = channels
+        self._place = place
 
     async def ask(self, replica: Replica, hybrid_time: int) -> None:
         """Read at most one row's presence at the leader at that time: it serves no snapshot before an entry above it.
@@ -42,9 +45,10 @@ class LeaderTime:
         Whatever goes wrong is only logged: the caller waits for the entry, not for the leader.
         """
         member = replica.active_config.member(replica.leader_uuid or "")
-        if member is None or not member.addresses:
+        place = self._place(member) if member is not None else None
+        if member is None or place is None:
             return
-        stub: Any = pb_grpc.TabletServiceStub(self._channels.get(str(member.addresses[0])))  # type: ignore[no-untyped-call]
+        stub: Any = pb_grpc.TabletServiceStub(self._channels.get(str(place)))  # type: ignore[no-untyped-call]
         request = pb.ScanRequest(
             dest_uuid=member.uuid,
             tablet_id=replica.tablet_id,

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from nyala.replica.base import Code, Corruption, DiskFailure, InvariantViolation, Refused, limits
+from nyala.replica.base import Code, Corruption, DiskFailure, InvariantViolation, Refused
 
+from .flush_rule import Watch, urgency
 from .hosted import HostedTablet
 from .manager import TabletManager
 from .memory import MemoryGuard
@@ -19,7 +20,6 @@ _log = logging.getLogger("nyala.server")
 
 PRESSURE_FLUSH = 0.6
 """From this share of the memory limit on, the largest memory store is flushed whatever its size."""
-IDLE_FLUSH_S = 120.0
 GC_EVERY_S = 10.0
 
 
@@ -29,14 +29,16 @@ class Maintenance:
     Concurrency: the loop's thread chooses; the work runs in one thread of its own, never two at once.
     """
 
-    def __init__(self, manager: TabletManager, memory: MemoryGuard) -> None:
+    def __init__(self, manager: TabletManager, memory: MemoryGuard, now: Callable[[], float] = time.monotonic) -> None:
+        """`now`: seconds that only grow."""
         self._manager = manager
         self._memory = memory
+        self._now = now
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="maintenance")
         self._turn = asyncio.Lock()
         self.flushes = 0
         self.compactions = 0
-        self._gc_at = time.monotonic()
+        self._gc_at = now()
 
     async def run_forever(self) -> None:
         """Look for work until the server stops."""
@@ -60,32 +62,39 @@ class Maintenance:
         )
         if hosted is not None:
             return await self.compact(hosted)
-        if time.monotonic() - self._gc_at > GC_EVERY_S:
-            self._gc_at = time.monotonic()
+        if self._now() - self._gc_at > GC_EVERY_S:
+            self._gc_at = self._now()
+            # What a dead target's copy holds, or a finished one's, is let go before the log is looked at.
+            await self._manager.in_thread(self._manager.sessions.expire)
             for tablet in self._manager.running():
                 if tablet.replica is not None:
                     tablet.replica.gc()
         return False
 
     def most_urgent_flush(self) -> HostedTablet | None:
-        """The tablet to flush next: a full store or a long log, then the largest under pressure, then idle ones."""
+        """The tablet to flush next, by the rule of `flush_rule`. One where nothing happened costs a comparison."""
         best: tuple[float, HostedTablet] | None = None
-        pressed, now = self._memory.pressure > PRESSURE_FLUSH, time.monotonic()
+        options, now = self._manager.options, self._now()
+        pressed = self._memory.soft_bytes if self._memory.pressure > PRESSURE_FLUSH else 0
         for hosted in self._manager.running():
             tablet, log = hosted.tablet, hosted.log
             if tablet is None or log is None or not hosted.unattended.is_set():
                 continue
-            if tablet.applied_opid <= tablet.flush_opid or not tablet.memory_bytes:
+            watch, applied, memory_bytes = self._watch(hosted), tablet.applied_opid, tablet.memory_bytes
+            if applied == watch.seen and (applied <= tablet.flush_opid or not memory_bytes):
                 continue
-            score = max(
-                tablet.memory_bytes / limits.MEMSTORE_FLUSH_BYTES,
-                (log.size_bytes - self._manager.options.log_retain_bytes) / self._manager.options.flush_wal_bytes,
-                1.0 + tablet.memory_bytes / self._memory.soft_bytes if pressed else 0.0,
-                1.0 if now - hosted.flushed_s > IDLE_FLUSH_S else 0.0,
-            )
+            log_bytes = log.size_bytes
+            hosted.watch = watch = watch.looked(applied, tablet.flush_opid, log_bytes, now)
+            if watch.first_s is None:
+                continue
+            held = watch.unflushed(memory_bytes, tablet.store_bytes, log_bytes, now)
+            score = urgency(held, flush_wal_bytes=options.flush_wal_bytes, pressed_bytes=pressed)
             if score >= 1.0 and (best is None or score > best[0]):
                 best = (score, hosted)
         return best[1] if best else None
+
+    def _watch(self, hosted: HostedTablet) -> Watch:
+        return hosted.watch or Watch(self._manager.options.log_retain_bytes)
 
     async def flush(self, hosted: HostedTablet) -> bool:
         """Flush one tablet and let its log go; whether something was flushed."""
@@ -93,7 +102,8 @@ class Maintenance:
         if tablet is None:
             return False
         result = await self._work(hosted, tablet.flush)
-        hosted.flushed_s = time.monotonic()
+        log_bytes = hosted.log.size_bytes if hosted.log is not None and result is not None else None
+        hosted.watch = self._watch(hosted).tried(log_bytes, self._now())
         if result is None:
             return False
         self.flushes += 1

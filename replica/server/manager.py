@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
@@ -14,6 +14,7 @@ from nyala.replica.base import (
     ZERO_OPID,
     Clock,
     Code,
+    Corruption,
     DataState,
     Disk,
     DiskFailure,
@@ -26,7 +27,7 @@ from nyala.replica.base import (
     Refused,
     ReplicaError,
 )
-from nyala.replica.copy import SourceSessions
+from nyala.replica.copy import SourceSessions, settle_at_startup
 from nyala.replica.raft import AppendEntries, Message, RaftOptions
 from nyala.replica.tablet import Superblock
 
@@ -81,7 +82,7 @@ class TabletManager:
         self.replays = ReplayWatch(disk)
         self.changed: set[str] = set()
         """Tablets to report to the masters; the heartbeat empties it."""
-        self._post = post
+        self.post = post
         self._heavy = heavy
         self._open_pool = ThreadPoolExecutor(options.open_threads, thread_name_prefix="open")
         self._meta_pool = ThreadPoolExecutor(options.heavy_threads, thread_name_prefix="meta")
@@ -132,8 +133,7 @@ class TabletManager:
                 hosted.opening = settled.data_state is DataState.READY
             else:
                 hosted = self._add(Superblock(tablet_id=tablet_id, table_id="", data_state=DataState.READY))
-                hosted.error = str(settled)
-                _log.error("T %s P %s cannot start: %s", tablet_id, self.uuid, settled)
+                self._unsettled(hosted, settled)
 
     def open_all(self) -> list[asyncio.Task[None]]:
         """Open every tablet that waits for it; the tasks end when they are open or have failed."""
@@ -195,7 +195,7 @@ class TabletManager:
 
     def _add(self, superblock: Superblock) -> HostedTablet:
         hosted = HostedTablet(
-            superblock.tablet_id, superblock, Lane(self._heavy, self._post), Lane(self._meta_pool, self._post)
+            superblock.tablet_id, superblock, Lane(self._heavy, self.post), Lane(self._meta_pool, self.post)
         )
         self.tablets[superblock.tablet_id] = hosted
         self.changed.add(superblock.tablet_id)
@@ -282,22 +282,21 @@ class TabletManager:
         try:
             # A tombstone's vote may be on its way to disk; what is loaded now must know it.
             await drained(hosted.meta_lane)
-            cmeta, tablet, log, replica = await self.in_thread(lambda: self._opener.bootstrap(hosted))
+            opened = await self.in_thread(lambda: self._opener.bootstrap(hosted))
         except InvariantViolation:
             raise
         except ReplicaError as error:
             self._fail(hosted, error)
             if isinstance(error, Refused) and error.code is Code.NO_SPACE:
-                task = asyncio.create_task(self._open_later(hosted))
-                self._later.add(task)
-                task.add_done_callback(self._later.discard)
+                self._do_later(self._open_later(hosted))
             return
         finally:
             hosted.opening = False
             self.changed.add(hosted.tablet_id)
-        hosted.superblock, hosted.cmeta, hosted.tablet = tablet.superblock, cmeta, tablet
-        hosted.log, hosted.replica, hosted.error = log, replica, ""
-        self._learn_config(cmeta.committed_config)
+        replica = opened.replica
+        hosted.superblock, hosted.cmeta, hosted.tablet = opened.superblock, opened.cmeta, opened.tablet
+        hosted.log, hosted.replica, hosted.error = opened.log, replica, ""
+        self._learn_config(opened.cmeta.committed_config)
         replica.start(campaign=campaign)
         self._learn_config(replica.active_config)
         self.ticker.started(hosted)
@@ -313,6 +312,54 @@ class TabletManager:
             waits = hosted.replica is None and hosted.copy is None and hosted.superblock.data_state is DataState.READY
             if waits and not self.stopping and self.tablets.get(hosted.tablet_id) is hosted:
                 await self.open(hosted)
+
+    async def settle(self, hosted: HostedTablet) -> None:
+        """Back to a tombstone, of a copy that ended and could not say so; without room on the disk, again later."""
+        try:
+            hosted.superblock = await self.in_thread(lambda: settle_at_startup(self.disk, hosted.superblock))
+            self.changed.add(hosted.tablet_id)
+        except Refused as error:
+            _log.warning("T %s P %s no tombstone after a copy yet: %s", hosted.tablet_id, self.uuid, error)
+            self._do_later(self._settle_later(hosted))
+
+    async def _settle_later(self, hosted: HostedTablet) -> None:
+        await asyncio.sleep(REOPEN_AFTER_S)
+        async with hosted.transition:
+            waits = hosted.copy is None and hosted.superblock.data_state is DataState.COPYING
+            if waits and not self.stopping and self.tablets.get(hosted.tablet_id) is hosted:
+                await self.settle(hosted)
+
+    def _unsettled(self, hosted: HostedTablet, error: Exception) -> None:
+        """The startup rules could not be followed, and nobody knows what is here; without room, again later."""
+        hosted.error = str(error)
+        _log.error("T %s P %s cannot start: %s", hosted.tablet_id, self.uuid, error)
+        if isinstance(error, Refused) and error.code is Code.NO_SPACE:
+            self._do_later(self._start_later(hosted, hosted.superblock))
+
+    async def _start_later(self, hosted: HostedTablet, blank: Superblock) -> None:
+        """What `start` does with one tablet, unless it was deleted or copied anew meanwhile: then it is not `blank`."""
+        await asyncio.sleep(REOPEN_AFTER_S)
+        async with hosted.transition:
+            waits = hosted.superblock is blank and hosted.copy is None and hosted.replica is None
+            if not waits or self.stopping or self.tablets.get(hosted.tablet_id) is not hosted:
+                return
+            try:
+                settled = await self.in_thread(
+                    lambda: settle_at_startup(self.disk, Superblock.load(self.disk, hosted.tablet_id))
+                )
+            except (Corruption, Refused) as error:
+                self._unsettled(hosted, error)
+                return
+            hosted.cmeta = await self.in_thread(partial(load_cmeta, self.disk, hosted.tablet_id))
+            hosted.superblock, hosted.error = settled, ""
+            self.changed.add(hosted.tablet_id)
+            if settled.data_state is DataState.READY:
+                await self.open(hosted)
+
+    def _do_later(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._later.add(task)
+        task.add_done_callback(self._later.discard)
 
     def _fail(self, hosted: HostedTablet, error: ReplicaError) -> None:
         hosted.error = str(error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from nyala.replica.base import (
     ZERO_OPID,
@@ -21,7 +21,7 @@ from nyala.replica.cmeta import ConsensusMeta
 from nyala.replica.copy import named_blocks, settle_at_startup, wal_folder
 from nyala.replica.host import HostOptions, Replica
 from nyala.replica.raft import Message, RaftOptions
-from nyala.replica.tablet import Superblock, Tablet, sweep_orphans
+from nyala.replica.tablet import Superblock, Tablet, Witness, sweep_orphans
 from nyala.replica.wal import Log, WalOptions
 
 from .hosted import HostedTablet
@@ -30,6 +30,16 @@ from .options import ServerOptions
 from .replay_watch import ReplayWatch
 
 _log = logging.getLogger("nyala.server")
+
+
+class Opened(NamedTuple):
+    """What runs one replica. A witness has no tablet."""
+
+    superblock: Superblock
+    cmeta: ConsensusMeta
+    tablet: Tablet | None
+    log: Log
+    replica: Replica
 
 
 class Opener:
@@ -75,7 +85,7 @@ class Opener:
         self._replayed = replayed
         self._rng = random.Random(uuid + str(clock.monotonic_us()))
 
-    def bootstrap(self, hosted: HostedTablet) -> tuple[ConsensusMeta, Tablet, Log, Replica]:
+    def bootstrap(self, hosted: HostedTablet) -> Opened:
         """Load everything and replay the log. In a thread; nobody else sees the tablet meanwhile."""
         tablet_id, options = hosted.tablet_id, self._options
         superblock = Superblock.load(self._disk, tablet_id)
@@ -87,7 +97,7 @@ class Opener:
             raise Corruption("a READY tablet has no consensus metadata", tablet=tablet_id) from error
         if not self._disk.exists(wal_folder(tablet_id)):
             raise Corruption("a READY tablet has no log folder", tablet=tablet_id)
-        tablet = Tablet.open(self._disk, superblock)
+        tablet = None if superblock.witness else Tablet.open(self._disk, superblock)
         log: Log | None = None
         try:
             wal = WalOptions(sync=options.wal_sync)
@@ -98,7 +108,9 @@ class Opener:
                 cmeta=cmeta,
                 log=log,
                 replay=replay,
-                state_machine=self._replays.watch(
+                state_machine=Witness(superblock)
+                if tablet is None
+                else self._replays.watch(
                     tablet,
                     tablet_id,
                     wal_generation=superblock.wal_generation,
@@ -118,6 +130,7 @@ class Opener:
                 on_awake=self._on_awake,
                 run_meta=hosted.meta_lane.run,
                 soon=self._soon,
+                no_data=superblock.witness,
                 options=HostOptions(
                     log_cache_bytes_max=options.log_cache_bytes,
                     log_retain_entries=options.log_retain_entries,
@@ -129,9 +142,10 @@ class Opener:
         except BaseException:
             if log is not None:
                 log.close()
-            tablet.close()
+            if tablet is not None:
+                tablet.close()
             raise
-        return cmeta, tablet, log, replica
+        return Opened(superblock, cmeta, tablet, log, replica)
 
 
 def create_files(disk: Disk, uuid: str, superblock: Superblock, config: RaftConfig) -> None:

@@ -28,7 +28,7 @@ from nyala.replica.base import (
 from nyala.replica.disk import FolderWatch, RealDisk, lock_root, raise_open_files_limit, refuse_fenced
 from nyala.replica.host import Replica
 from nyala.replica.peers import PeerNetwork, PeerServicer
-from nyala.replica.rpc import SERVER_OPTIONS, add_copy_service, pb_grpc
+from nyala.replica.rpc import SERVER_OPTIONS, pb_grpc
 
 from .allocator import keep_memory_low
 from .channels import Channels
@@ -37,6 +37,7 @@ from .copy_service import CopyServicer
 from .gil_watch import GilWatch
 from .heartbeat import Heartbeats
 from .instance import PROMISES, Instance, join_cluster, need_promises, open_or_format
+from .joins import Joins
 from .lanes import LoopPost
 from .leaders import LeaderTime
 from .maintenance import Maintenance
@@ -107,23 +108,14 @@ class TabletServer:
             on_fatal=self._fatal,
         )
         self.manager = manager
-        requests = CopyRequests(manager, channels, address)
+        requests = CopyRequests(manager, channels, address, network.place)
         jobs = CopyJobs(manager, RemoteCopySource)
         memory = MemoryGuard(options.memory_soft_bytes, lambda: manager.memory_bytes)
         maintenance = Maintenance(manager, memory)
-        scans = Scans(self._hybrid_clock, options.scan_threads, LeaderTime(channels).ask)
+        scans = Scans(self._hybrid_clock, options.scan_threads, LeaderTime(channels, network.place).ask)
         validate = ThreadPoolExecutor(2, thread_name_prefix="validate")
         writes = Writes(uuid, memory, validate, scans.observe, manager.copy_rate.written)
-        service = TabletServicer(
-            manager=manager,
-            writes=writes,
-            scans=scans,
-            maintenance=maintenance,
-            hybrid_clock=self._hybrid_clock,
-            cluster_id=lambda: self._instance.cluster_id,
-        )
-        pb_grpc.add_TabletServiceServicer_to_server(service, server)  # type: ignore[no-untyped-call]
-        add_copy_service(CopyServicer(manager, jobs), server)
+        joins = Joins(manager, jobs, network.place)
         peers = PeerServicer(
             uuid,
             manager.deliver,
@@ -131,10 +123,30 @@ class TabletServer:
             on_fatal=self._fatal,
             on_heard=manager.ticker.links.heard,
         )
+        service = TabletServicer(
+            manager=manager,
+            writes=writes,
+            scans=scans,
+            maintenance=maintenance,
+            hybrid_clock=self._hybrid_clock,
+            admit=peers.admit,
+            cluster_id=lambda: self._instance.cluster_id,
+        )
+        pb_grpc.add_TabletServiceServicer_to_server(service, server)  # type: ignore[no-untyped-call]
         pb_grpc.add_PeerServiceServicer_to_server(peers, server)  # type: ignore[no-untyped-call]
+        copies = CopyServicer(manager, jobs, maintenance, peers.admit)
+        pb_grpc.add_CopyServiceServicer_to_server(copies, server)  # type: ignore[no-untyped-call]
         gil = GilWatch()
         heartbeats = Heartbeats(
-            manager, channels, memory, gil, address, join=self._join, cluster_id=lambda: self._instance.cluster_id
+            manager,
+            channels,
+            memory,
+            gil,
+            address,
+            join=self._join,
+            cluster_id=lambda: self._instance.cluster_id,
+            lost=network.lost,
+            found=network.learn_listed,
         )
         metrics = Metrics(manager, memory, writes, maintenance, jobs, gil)
 
@@ -146,6 +158,7 @@ class TabletServer:
         self._spawn(manager.ticker.run_forever(lambda: manager.stopping))
         self._spawn(self._watch_folders(manager))
         self._spawn(maintenance.run_forever())
+        self._spawn(joins.run_forever())
         if options.masters:
             self._spawn(heartbeats.run_forever())
         if options.metrics_port >= 0:
@@ -158,7 +171,9 @@ class TabletServer:
         await self._bounded(self._hand_over(manager), HAND_OVER_S, "handing leadership over")
         manager.stopping = True
         await self._bounded(jobs.stop(), STOP_S, "copies to end")
+        service.write_links.close()
         await server.stop(grace=0.2)
+        copies.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

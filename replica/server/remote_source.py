@@ -1,25 +1,22 @@
-"""The follower's door to the CopyService of another server."""
+"""The follower's door to the CopyService of another server, and the connections on which it fetches files."""
 
 from __future__ import annotations
 
+import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import google_crc32c
 import grpc
 
 from nyala.replica.base import Address, Applied, Code, Refused, limits
-from nyala.replica.copy import CopyFile, CopyManifest, FileKind
-from nyala.replica.rpc import (
-    COPY_CHANNEL_OPTIONS,
-    chunk_from_wire,
-    fetch_call,
-    opid_from_pb,
-    pb,
-    pb_grpc,
-    raise_if_error,
-)
+from nyala.replica.copy import WHOLE, CopyFile, CopyManifest, CopyWanted, FileKind
+from nyala.replica.peers import frame
+from nyala.replica.rpc import COPY_CHANNEL_OPTIONS, opid_from_pb, opid_to_pb, pb, pb_grpc, raise_if_error
+
+from .fetch_serving import hang_up
+from .fetch_wire import be_patient, receive, receive_message, send_message
 
 
 class RemoteCopySource:
@@ -27,17 +24,23 @@ class RemoteCopySource:
 
     BEGIN_TIMEOUT_S = 120.0
     """The source reads its WAL segments once to begin."""
-    PIECE_TIMEOUT_S = 900.0
-    """For COPY_FETCH_BYTES: long, because either side may hold a copy to a low rate. A dead source is found sooner, by
-    keepalive."""
+    OPEN_TIMEOUT_S = 10.0
+    """To be granted a connection, and again to make it."""
+    SILENCE_S = 30
+    """A source that must wait for its rate shows every few seconds that it lives."""
+    IDLE_S = 10.0
+    """A connection that was not used for so long is not used again: the source may be about to give it up."""
 
     def __init__(self, uuid: str, addresses: list[Address]) -> None:
         self._uuid = uuid
         self._channel = grpc.insecure_channel(str(addresses[0]), options=COPY_CHANNEL_OPTIONS)
         self._stub = pb_grpc.CopyServiceStub(self._channel)  # type: ignore[no-untyped-call]
-        self._fetch = fetch_call(self._channel)
+        self._host = addresses[0].host.strip("[]")
         self._lock = threading.Lock()
         self._calls: set[Any] = set()
+        self._connections: set[socket.socket] = set()
+        self._idle: list[tuple[socket.socket, float]] = []
+        """Those of them that nobody uses, and since when by the monotonic clock; the latest is the last."""
         self._aborted = False
 
     def wait_connected(self, timeout_s: float) -> None:
@@ -47,13 +50,18 @@ class RemoteCopySource:
         except grpc.FutureTimeoutError as error:
             raise _lost(error) from error
 
-    def begin(self, tablet_id: str, requestor_uuid: str, allow_leaderless: bool) -> CopyManifest:
+    def begin(
+        self, tablet_id: str, requestor_uuid: str, allow_leaderless: bool, wanted: CopyWanted = WHOLE
+    ) -> CopyManifest:
         """Open a session there."""
         request = pb.BeginCopyRequest(
             dest_uuid=self._uuid,
             requestor_uuid=requestor_uuid,
             tablet_id=tablet_id,
             allow_leaderless=allow_leaderless,
+            log_only=wanted.log_only,
+            acknowledged=opid_to_pb(wanted.acknowledged),
+            flushed=opid_to_pb(wanted.flushed),
         )
         call = self._abortable(lambda: self._stub.BeginCopy.future(request, timeout=self.BEGIN_TIMEOUT_S))
         try:
@@ -73,12 +81,22 @@ class RemoteCopySource:
         )
 
     def fetch(self, session_id: str, file: CopyFile, byte_offset: int, length_bytes: int) -> Iterator[bytes]:
-        """The chunks of one file in order, each checked against its own CRC; asked for in bounded pieces."""
+        """The bytes of one file in order; asked for in bounded pieces, one after the other on one connection."""
         end = byte_offset + length_bytes
-        for start in range(byte_offset, end, limits.COPY_FETCH_BYTES):
-            yield from self._piece(session_id, file, start, min(limits.COPY_FETCH_BYTES, end - start))
+        sock, whole = self._connection(session_id), False
+        try:
+            for start in range(byte_offset, end, limits.COPY_FETCH_BYTES):
+                length = min(limits.COPY_FETCH_BYTES, end - start)
+                yield from self._piece(sock, session_id, file, start, length)
+            whole = True
+        except OSError as error:
+            raise _lost(error) from error
+        finally:
+            self._give_back(sock, whole)
 
-    def _piece(self, session_id: str, file: CopyFile, byte_offset: int, length_bytes: int) -> Iterator[bytes]:
+    def _piece(
+        self, sock: socket.socket, session_id: str, file: CopyFile, byte_offset: int, length_bytes: int
+    ) -> Iterator[bytes]:
         request = pb.FetchRequest(
             dest_uuid=self._uuid,
             session_id=session_id,
@@ -87,20 +105,77 @@ class RemoteCopySource:
             byte_offset=byte_offset,
             length_bytes=length_bytes,
         )
-        expected = byte_offset
-        call = self._abortable(lambda: self._fetch(request, timeout=self.PIECE_TIMEOUT_S))
-        try:
-            for message in call:
-                found, data, crc = chunk_from_wire(message)
-                if found != expected or google_crc32c.value(data) != crc:
-                    raise Refused(Code.CORRUPTION, "a chunk was damaged on its way", name=file.name, offset=expected)
-                expected += len(data)
+        send_message(sock, request)
+        at, end = byte_offset, byte_offset + length_bytes
+        while at < end:
+            part = receive_message(sock, pb.FetchPart)
+            if part is None:
+                raise ConnectionError("the source closed the connection")
+            raise_if_error(part.error)
+            if not part.length_bytes:
+                continue  # it lives, and waits for its rate
+            if part.byte_offset != at or not 0 < part.length_bytes <= end - at:
+                what = "the source sent other bytes than it was asked for"
+                sent = f"{part.length_bytes} from {part.byte_offset}"
+                raise Refused(Code.CORRUPTION, what, name=file.name, wanted_offset=at, sent=sent)
+            part_end = at + part.length_bytes
+            while at < part_end:
+                data = receive(sock, min(limits.COPY_READ_BYTES, part_end - at))
+                at += len(data)
                 yield data
-        except grpc.RpcError as error:
-            raise _lost(error) from error
+
+    def _connection(self, session_id: str) -> socket.socket:
+        """One that is free, or a new one."""
+        oldest = time.monotonic() - self.IDLE_S
+        with self._lock:
+            stale = [sock for sock, since in self._idle if since < oldest]
+            self._idle = [(sock, since) for sock, since in self._idle if since >= oldest]
+            free = self._idle.pop()[0] if self._idle else None
+        for sock in stale:
+            self._drop(sock)
+        return free or self._connect(session_id)
+
+    def _connect(self, session_id: str) -> socket.socket:
+        request = pb.OpenFetchRequest(dest_uuid=self._uuid, session_id=session_id)
+        call = self._abortable(lambda: self._stub.OpenFetch.future(request, timeout=self.OPEN_TIMEOUT_S))
+        try:
+            granted = _answered(call.result)
         finally:
             self._over(call)
-            call.cancel()
+        raise_if_error(granted.error)
+        try:
+            sock = socket.create_connection((self._host, granted.port), self.OPEN_TIMEOUT_S)
+        except OSError as error:
+            raise _lost(error) from error
+        with self._lock:
+            self._connections.add(sock)
+            aborted = self._aborted
+        try:
+            if aborted:
+                raise _cancelled()
+            sock.settimeout(None)
+            be_patient(sock, self.SILENCE_S)
+            sock.sendall(b"".join(frame(granted.ticket)))
+            if receive_message(sock, pb.FetchPart) is None:
+                raise ConnectionError("the source did not let the connection in")
+        except BaseException as error:
+            self._drop(sock)
+            if isinstance(error, OSError):
+                raise _lost(error) from error
+            raise
+        return sock
+
+    def _give_back(self, sock: socket.socket, usable: bool) -> None:
+        if usable:
+            with self._lock:
+                self._idle.append((sock, time.monotonic()))
+        else:
+            self._drop(sock)
+
+    def _drop(self, sock: socket.socket) -> None:
+        with self._lock:
+            self._connections.discard(sock)
+            sock.close()
 
     def end(self, session_id: str, success: bool) -> None:
         """Close the session there."""
@@ -113,13 +188,15 @@ class RemoteCopySource:
         with self._lock:
             self._aborted = True
             calls = list(self._calls)
+            for sock in self._connections:
+                hang_up(sock)
         for call in calls:
             call.cancel()
 
     def _abortable(self, start: Callable[[], Any]) -> Any:
         with self._lock:
             if self._aborted:
-                raise Refused(Code.UNAVAILABLE, "the copy was cancelled")
+                raise _cancelled()
             call = start()
             self._calls.add(call)
             return call
@@ -129,8 +206,10 @@ class RemoteCopySource:
             self._calls.discard(call)
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close all connections."""
         self._channel.close()
+        for sock in list(self._connections):
+            self._drop(sock)
 
 
 def _file(message: Any) -> CopyFile:
@@ -151,6 +230,13 @@ def _answered(call: Callable[[], Any]) -> Any:
         raise _lost(error) from error
 
 
+def _cancelled() -> Refused:
+    return Refused(Code.UNAVAILABLE, "the copy was cancelled")
+
+
 def _lost(error: Any) -> Refused:
-    code = error.code().name if hasattr(error, "code") and error.code() else "?"
-    return Refused(Code.UNAVAILABLE, "the copy source does not answer", applied=Applied.NOT_APPLIED, status=code)
+    status = error.code().name if hasattr(error, "code") and error.code() else str(error) or type(error).__name__
+    if isinstance(error, BlockingIOError):
+        status = f"silent for {RemoteCopySource.SILENCE_S} s"
+    what = "the copy source does not answer"
+    return Refused(Code.UNAVAILABLE, what, applied=Applied.NOT_APPLIED, status=status)

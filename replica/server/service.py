@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from nyala.replica.base import Code, DataState, HybridClock, OpId, Refused, ReplicaError
+from nyala.replica.peers import Taker
 from nyala.replica.raft import ConfigEdit, EditKind
 from nyala.replica.rows import SourceKey
 from nyala.replica.rpc import (
@@ -33,7 +33,7 @@ from .quarantine import quarantine_list, quarantine_purge
 from .refusals import as_refusal, check_name
 from .scans import TIMEOUT_DEFAULT_S, Scans, when
 from .status import replica_status
-from .write_stream import WriteStream
+from .write_links import WriteLinks
 from .writes import Writes
 
 _log = logging.getLogger("nyala.server")
@@ -57,6 +57,7 @@ class TabletServicer(pb_grpc.TabletServiceServicer):  # type: ignore[misc]
         scans: Scans,
         maintenance: Maintenance,
         hybrid_clock: HybridClock,
+        admit: Callable[[Taker], tuple[int, bytes]],
         cluster_id: Callable[[], str] = lambda: "",
     ) -> None:
         self._manager = manager
@@ -65,8 +66,7 @@ class TabletServicer(pb_grpc.TabletServiceServicer):  # type: ignore[misc]
         self._maintenance = maintenance
         self._hybrid_clock = hybrid_clock
         self._cluster_id = cluster_id
-        self._streamed: set[asyncio.Task[Any]] = set()
-        """Writes of streams that are under way, whether or not the stream still is."""
+        self.write_links = WriteLinks(admit, self._write)
 
     async def GetIdentity(self, request: Any, context: Any) -> Any:
         """Who listens here."""
@@ -82,9 +82,13 @@ class TabletServicer(pb_grpc.TabletServiceServicer):  # type: ignore[misc]
         """Apply one batch at the tablet's leader."""
         return await self._write(request)
 
-    async def WriteStream(self, _requests: Any, context: Any) -> None:
-        """Apply many small batches at their tablets' leaders; replies come as the writes end."""
-        await WriteStream(context, self._write, self._streamed).serve()
+    async def OpenWrites(self, request: Any, context: Any) -> Any:
+        """A ticket for a connection on which small batches go to their tablets' leaders; replies come as they end."""
+
+        async def act() -> Any:
+            return self.write_links.grant()
+
+        return await self._answer(request, pb.OpenWritesReply, act)
 
     async def _write(self, request: Any) -> Any:
         async def act() -> Any:

@@ -23,10 +23,17 @@ _log = logging.getLogger("nyala.server")
 
 
 def vote_reply(
-    message: VoteRequest, *, uuid: str, cmeta: ConsensusMeta, last: OpId, owes_lease: bool = False
+    message: VoteRequest,
+    *,
+    uuid: str,
+    cmeta: ConsensusMeta,
+    last: OpId,
+    last_known: bool = True,
+    owes_lease: bool = False,
 ) -> VoteReply:
     """A tombstone's vote; a granted one is durable on return. In a thread: it may write consensus metadata.
 
+    Without `last_known`, `last` is a lower bound: nobody can tell whether a candidate has what was acknowledged here.
     `owes_lease`: its replica ran a moment ago, and a leader may count on its silence; only a transfer asks for less.
     """
     term, voted_for = cmeta.term, cmeta.voted_for
@@ -39,6 +46,8 @@ def vote_reply(
         reason = f"abstaining up to term {cmeta.vote_floor_term}"
     elif owes_lease and not message.transfer:
         reason = "its replica ran a moment ago: a leader may hold a lease"
+    elif not last_known:
+        reason = "its log could not be read when it was deleted: it may have acknowledged more than it knows"
     elif message.last < last:
         reason = f"candidate's log ends at {message.last}, {last} was acknowledged here"
     elif message.term == term and not message.pre_vote and voted_for not in (None, message.from_uuid):
@@ -90,11 +99,11 @@ def answer_without_replica(
         manager.reply(tablet_id, denied)
         return
     cmeta, last, request, lock = hosted.cmeta, hosted.last_opid, message, hosted.promises
-    owes_lease = manager.owes_a_lease(hosted)
+    owes_lease, last_known = manager.owes_a_lease(hosted), hosted.superblock.last_logged_known
 
     def vote() -> VoteReply:
         with lock:
-            return vote_reply(request, uuid=uuid, cmeta=cmeta, last=last, owes_lease=owes_lease)
+            return vote_reply(request, uuid=uuid, cmeta=cmeta, last=last, last_known=last_known, owes_lease=owes_lease)
 
     def done(result: VoteReply | BaseException) -> None:
         if isinstance(result, BaseException):

@@ -9,6 +9,7 @@ from nyala.replica.base import Address, Code, DataState, Entry, EntryKind, Membe
 from nyala.replica.cmeta import ConsensusMeta, path_of
 from nyala.replica.copy import (
     CopySourceSession,
+    CopyWanted,
     LocalCopySource,
     SourceSessions,
     capture_session,
@@ -132,12 +133,19 @@ class Source:
         self.replica = replica
         self.is_leader = is_leader
         self.config_index = self.commit_index = 0
+        self.committed = OpId(0, 0)
         self.clock = TestClock()
         self.sessions = SourceSessions(self.clock, sessions_max=sessions_max, ttl_us=1000)
         self.door = LocalCopySource(self.sessions, self._capture)
 
     def _capture(
-        self, tablet_id: str, requestor: str, leaderless: bool, session: str, ttl_us: int
+        self,
+        tablet_id: str,
+        requestor: str,
+        leaderless: bool,
+        session: str,
+        ttl_us: int,
+        wanted: CopyWanted,
     ) -> CopySourceSession:
         if tablet_id != TABLET:
             raise Refused(Code.TABLET_NOT_FOUND, "no such tablet")
@@ -153,6 +161,9 @@ class Source:
             is_leader=self.is_leader,
             config_index=self.config_index,
             commit_index=self.commit_index,
+            term=self.replica.term,
+            committed=self.committed,
+            wanted=wanted,
         )
 
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from nyala.replica.base import Address
-from nyala.replica.peers.frames import frame
+from nyala.replica.peers.frames import HEAD_BYTES, frame
 from nyala.replica.rpc import address_to_pb, pb, pb_grpc
 
 WAIT_S = 10
@@ -34,6 +34,15 @@ class HandMadeLink:
     def send_bytes(self, data: bytes) -> None:
         """Bytes that need not be a frame."""
         self._socket.sendall(data)
+
+    def receive(self) -> bytes:
+        """The next frame that comes back."""
+        length = int.from_bytes(self._socket.recv(HEAD_BYTES, socket.MSG_WAITALL))
+        return self._socket.recv(length, socket.MSG_WAITALL) if length else b""
+
+    def close(self) -> None:
+        """Leave without a word."""
+        self._socket.close()
 
     def finish(self) -> None:
         """Return once the server has taken everything and closed its end."""

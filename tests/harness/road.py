@@ -58,7 +58,7 @@ SCHEMA = TableSchema(
     ("k",),
 )
 Row = dict[str, Any]
-RESTARTS = RestartOptions(backoff_s_min=0.2, backoff_s_max=2.0)
+RESTARTS = RestartOptions(restarts_max=20, backoff_s_min=0.2, backoff_s_max=2.0)
 
 
 def row(k: int, v: str = "") -> Row:
@@ -332,6 +332,7 @@ class RunningQuery:
     def __init__(self, name: str, make: Callable[[], IngestQuery | DecisionsQuery], restarts: RestartOptions) -> None:
         self.told: list[str] = []
         self.error: BaseException | None = None
+        self._ending = False
         self._make = make
         self._restarts = restarts
         self._query: IngestQuery | DecisionsQuery | None = None
@@ -345,7 +346,8 @@ class RunningQuery:
 
     def _once(self) -> None:
         self._query = self._make()
-        self._query.run()
+        if not self._ending:
+            self._query.run()
 
     def _run(self) -> None:
         try:
@@ -360,6 +362,7 @@ class RunningQuery:
         return self.error
 
     def stop(self) -> None:
+        self._ending = True
         if self._query is not None:
             self._query.stop()
         self._thread.join(60)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 import grpc.aio
 
@@ -19,16 +20,22 @@ from nyala.replica.base import (
     Refused,
     SystemClock,
 )
+from nyala.replica.copy import SessionFile
 from nyala.replica.host import Phase
+from nyala.replica.peers import Listener, Taker, frame
 from nyala.replica.raft import AppendEntries, ConfigEdit, EditKind, Message, RaftOptions
 from nyala.replica.rows import WriteMeta, crc32c, encode_batch
-from nyala.replica.rpc import SERVER_OPTIONS, add_copy_service
+from nyala.replica.rpc import SERVER_OPTIONS, pb_grpc
 from nyala.replica.server.channels import Channels
 from nyala.replica.server.copies import CopyJobs, CopyRequests
 from nyala.replica.server.copy_service import CopyServicer
+from nyala.replica.server.fetch_serving import FetchServing
 from nyala.replica.server.hosted import HostedTablet
+from nyala.replica.server.joins import Joins
 from nyala.replica.server.lanes import LoopPost
+from nyala.replica.server.maintenance import Maintenance
 from nyala.replica.server.manager import TabletManager
+from nyala.replica.server.memory import MemoryGuard
 from nyala.replica.server.options import ServerOptions
 from nyala.replica.server.remote_source import RemoteCopySource
 from tests.harness.copies import SOURCE_UUID, TABLET, TARGET_UUID, new_disk, superblock
@@ -51,18 +58,50 @@ async def until(condition: Callable[[], Any], what: str) -> Any:
     return value
 
 
-async def as_it_is(request: Any, chunk: bytes) -> bytes | None:
-    """A chunk arrives as it was sent."""
-    return chunk
+class Part(NamedTuple):
+    """A part of a file on its way: its message, serialised, and the bytes behind it."""
+
+    head: bytes
+    data: bytes
+
+
+def as_it_is(request: Any, part: Part) -> Part | None:
+    """A part arrives as it was sent."""
+    return part
+
+
+class _TracedFetches(FetchServing):
+    """The product's end of the connections; what it sends may be changed on its way. Called by its threads."""
+
+    def __init__(self, server: PairedServer, copies: CopyServicer) -> None:
+        super().__init__(server.manager, lambda session, why: server.manager.post(lambda: copies._lost(session, why)))
+        self._server = server
+
+    def _answer(self, sock: socket.socket, request: Any) -> None:
+        self._server.note("Fetch", request)
+        self._server.pair.on_request(request)
+        super()._answer(sock, request)
+
+    def _send(self, sock: socket.socket, request: Any, file: SessionFile, part: Any) -> None:
+        if self._server.pair.on_part is as_it_is:
+            super()._send(sock, request, file, part)
+            return
+        data = file.read(part.byte_offset, part.length_bytes)
+        on_its_way = self._server.pair.on_part(request, Part(part.SerializeToString(), data))
+        if on_its_way is None:
+            raise ConnectionError("cut by the test")
+        sock.sendall(b"".join(frame(on_its_way.head)) + on_its_way.data)
+        if len(on_its_way.data) < len(data):
+            raise ConnectionError("cut by the test")
 
 
 class _TracedCopies(CopyServicer):
     """The product's servicer, which also notes who was called."""
 
     def __init__(self, server: PairedServer) -> None:
-        super().__init__(server.manager, server.jobs)
+        super().__init__(server.manager, server.jobs, server.maintenance, server.admit)
+        self.fetches = _TracedFetches(server, self)
         self._note = server.note
-        self._pair = server.pair
 
     async def StartTabletCopy(self, request: Any, context: Any) -> Any:
         self._note("StartTabletCopy", request)
@@ -72,13 +111,9 @@ class _TracedCopies(CopyServicer):
         self._note("BeginCopy", request)
         return await super().BeginCopy(request, context)
 
-    async def Fetch(self, request: Any, context: Any) -> Any:
-        self._note("Fetch", request)
-        async for chunk in super().Fetch(request, context):
-            on_its_way = await self._pair.on_chunk(request, chunk)
-            if on_its_way is None:
-                return
-            yield on_its_way
+    async def OpenFetch(self, request: Any, context: Any) -> Any:
+        self._note("OpenFetch", request)
+        return await super().OpenFetch(request, context)
 
     async def EndCopy(self, request: Any, context: Any) -> Any:
         self._note("EndCopy", request)
@@ -120,16 +155,27 @@ class PairedServer:
         self.jobs = CopyJobs(self.manager, RemoteCopySource)
         self.listener = grpc.aio.server(options=SERVER_OPTIONS)
         self.address = Address("127.0.0.1", self.listener.add_insecure_port("127.0.0.1:0"))
-        self.requests = CopyRequests(self.manager, self.channels, self.address)
-        add_copy_service(_TracedCopies(self), self.listener)
+        self.requests = CopyRequests(
+            self.manager, self.channels, self.address, lambda member: next(iter(member.addresses), None)
+        )
+        self.maintenance = Maintenance(self.manager, MemoryGuard(1 << 40, lambda: 0))
+        self.joins = Joins(self.manager, self.jobs, lambda member: next(iter(member.addresses), None))
+        self.links = Listener(lambda sender, batch: False)
+        self.copies = _TracedCopies(self)
+        pb_grpc.add_CopyServiceServicer_to_server(self.copies, self.listener)  # type: ignore[no-untyped-call]
+
+    def admit(self, taker: Taker) -> tuple[int, bytes]:
+        return self.links.port, self.links.ticket(taker)
 
     def note(self, what: str, request: Any) -> None:
         self.pair.trace.append((self.name, what, request))
 
     async def start(self) -> None:
         await self.manager.start()
+        await self.links.start("127.0.0.1")
         await self.listener.start()
         self._ticking = asyncio.create_task(self.manager.ticker.run_forever(lambda: self.manager.stopping))
+        self._joining = asyncio.create_task(self.joins.run_forever())
         await asyncio.gather(*self.manager.open_all())
 
     async def stop(self) -> None:
@@ -138,14 +184,18 @@ class PairedServer:
             return
         self.manager.stopping = True
         await self.jobs.stop()
+        self.copies.close()
+        await self.links.close()
         await self.listener.stop(grace=0)
         self._ticking.cancel()
+        self._joining.cancel()
+        self.maintenance.close()
         await self.manager.stop()
         await self.channels.close()
         self.heavy.shutdown(wait=False)
 
-    def member(self, *, votes: bool = True, promote: bool = False) -> Member:
-        return Member(self.uuid, (self.address,), votes=votes, promote=promote)
+    def member(self, *, votes: bool = True, promote: bool = False, holds_data: bool = True) -> Member:
+        return Member(self.uuid, (self.address,), votes=votes, promote=promote, holds_data=holds_data)
 
     @property
     def hosted(self) -> HostedTablet:
@@ -175,8 +225,10 @@ class Pair:
         self.fatal: list[BaseException] = []
         self.cut = False
         """Raft messages between the two are lost."""
-        self.on_chunk: Callable[[Any, bytes], Coroutine[Any, Any, bytes | None]] = as_it_is
-        """What becomes of a chunk of a copy on its way; None ends the file there."""
+        self.on_request: Callable[[Any], None] = lambda request: None
+        """Runs before a request for bytes is answered, on the connection's thread; so does `on_part`."""
+        self.on_part: Callable[[Any, Part], Part | None] = as_it_is
+        """What becomes of a part of a file on its way; None, or fewer bytes, and the connection ends there."""
         self.leader = PairedServer(self, "leader", SOURCE_UUID, new_disk())
         self.other = PairedServer(self, "other", TARGET_UUID, new_disk())
 

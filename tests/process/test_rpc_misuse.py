@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-import grpc
 import pytest
 
 from nyala.replica.base import Code, DataState, new_uuid
 from nyala.replica.rpc import pb, pb_grpc
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
+from tests.harness.links import HandMadeLink
 from tests.harness.rows import batch, table_info, write_request
 
 pytestmark = pytest.mark.process
@@ -20,8 +20,6 @@ NOBODY, NOWHERE = "f" * 32, "e" * 32
 SERVICES = ("TabletService", "CopyService", "MasterService", "PeerService")
 DISCOVERY = {(s, "GetIdentity") for s in SERVICES} | {("MasterService", "ListServers"), ("MasterService", "Status")}
 """They name nobody and change nothing: how a caller learns whom to name."""
-STREAMS = {("TabletService", "WriteStream")}
-"""Each of its writes names its recipient; tested on its own."""
 METHODS = [(s, m.name) for s in SERVICES for m in pb.DESCRIPTOR.services_by_name[s].methods]
 
 
@@ -187,7 +185,7 @@ WRONG_TABLET = [
         tablet_of(NOWHERE, **FROM, current_state=int(DataState.READY), term=9),
     ),
     Misuse(C, "BeginCopy", MISSING, tablet_of(NOWHERE, requestor_uuid=NOBODY)),
-    Misuse(C, "Fetch", (Code.EXPIRED, Code.NOT_FOUND), lambda w: {"session_id": NOWHERE, "length_bytes": 1}),
+    Misuse(C, "OpenFetch", (Code.EXPIRED,), lambda w: {"session_id": NOWHERE}),
     Misuse(C, "EndCopy", (0, Code.EXPIRED, Code.NOT_FOUND), lambda w: {"session_id": NOWHERE}),
     Misuse(C, "CancelCopy", (Code.NOT_FOUND,), tablet_of(NOWHERE)),
     Misuse(M, "MoveReplica", MISSING, tablet_of(NOWHERE, from_uuid=NOBODY, to_uuid=NOWHERE)),
@@ -322,7 +320,7 @@ def test_every_call_that_names_nobody_or_somebody_else_is_refused(world: World) 
     for service, method in METHODS:
         descriptor = pb.DESCRIPTOR.services_by_name[service].methods_by_name[method]
         if "dest_uuid" not in descriptor.input_type.fields_by_name:
-            assert (service, method) in DISCOVERY | STREAMS, f"{service}.{method} does not say whom it is meant for"
+            assert (service, method) in DISCOVERY, f"{service}.{method} does not say whom it is meant for"
             continue
         for uuid in (new_uuid(), *([""] if service != M else [])):
             refused(world, Misuse(service, method, (Code.INVALID_NAME,), no_fields), dest_uuid=uuid)
@@ -413,9 +411,18 @@ def test_repeated_and_reordered_calls_have_their_effect_once(world: World) -> No
     assert master.CancelChange(cancel, timeout=5).error.code == Code.NOT_FOUND
 
 
-def test_streamed_writes_are_checked_one_by_one(world: World) -> None:
-    """Goal: the write stream is no way around the checks. Method: one bundle with writes for another server, an unknown
-    tablet and another table: each has its own answer, and the log has not moved."""
+def open_writes(server: ServerProcess) -> HandMadeLink:
+    """A write link that the server has taken."""
+    granted = server.tablets.OpenWrites(pb.OpenWritesRequest(dest_uuid=server.uuid), timeout=10)
+    assert not granted.error.code, granted.error
+    link = HandMadeLink(granted.port, granted.ticket)
+    assert link.receive() == b""
+    return link
+
+
+def test_writes_of_a_link_are_checked_one_by_one(world: World) -> None:
+    """Goal: a write link is no way around the checks. Method: one bundle with writes for another server, an unknown
+    tablet and another table: each has its own answer, and the log has not moved. The good one passes behind them."""
     leader = world.leader
     before = world.settled()
     bundle = pb.WriteBundle()
@@ -426,12 +433,41 @@ def test_streamed_writes_are_checked_one_by_one(world: World) -> None:
         for name, value in changes.items():
             setattr(request, name, value)
         bundle.writes.add(number=number, request=request)
-    stub: Any = pb_grpc.TabletServiceStub(leader.channel)  # type: ignore[no-untyped-call]
+    link = open_writes(leader)
+    link.send(bundle.SerializeToString())
     codes: dict[int, int] = {}
-    try:
-        for replies in stub.WriteStream(iter([bundle]), timeout=10):
-            codes |= {r.number: r.reply.error.code for r in replies.replies}
-    except grpc.RpcError as error:
-        pytest.fail(str(error))
+    while len(codes) < 3:
+        codes |= {r.number: r.reply.error.code for r in pb.ReplyBundle.FromString(link.receive()).replies}
     assert codes == {1: Code.INVALID_NAME, 2: Code.TABLET_NOT_FOUND, 3: Code.WRONG_TABLE}
     assert world.settled() == before
+    world.write.dest_uuid = leader.uuid
+    again = pb.WriteBundle()
+    again.writes.add(number=9, request=world.write)
+    link.send(again.SerializeToString())
+    [reply] = pb.ReplyBundle.FromString(link.receive()).replies
+    assert reply.number == 9 and not reply.reply.error.code
+    link.finish()
+
+
+def test_write_link_with_a_used_ticket_or_with_garbage_is_ended(world: World) -> None:
+    """Goal: hostile bytes end their connection and nothing else. Method: a ticket shown twice, a frame that is no
+    bundle, one longer than any message; a good link beside them still works."""
+    leader = world.leader
+    good = open_writes(leader)
+    granted = leader.tablets.OpenWrites(pb.OpenWritesRequest(dest_uuid=leader.uuid), timeout=10)
+    first = HandMadeLink(granted.port, granted.ticket)
+    assert first.receive() == b""
+    first.close()
+    HandMadeLink(granted.port, granted.ticket).wait_ended()
+    garbage, endless = open_writes(leader), open_writes(leader)
+    garbage.send(b"\xff" * 100)
+    garbage.wait_ended()
+    endless.send_bytes(b"\xff" * 8)
+    endless.wait_ended()
+    world.write.dest_uuid = leader.uuid
+    bundle = pb.WriteBundle()
+    bundle.writes.add(number=1, request=world.write)
+    good.send(bundle.SerializeToString())
+    [reply] = pb.ReplyBundle.FromString(good.receive()).replies
+    assert not reply.reply.error.code
+    good.finish()

@@ -10,7 +10,7 @@ import google_crc32c
 import pytest
 
 from nyala.replica.base import Corruption, DiskFailure
-from nyala.replica.copy import CopyFile, CopyManifest, FileKind
+from nyala.replica.copy import WHOLE, CopyFile, CopyManifest, CopyWanted, FileKind
 from nyala.replica.copy.downloads import SYNC_BYTES, Downloads
 from tests.harness.copies import new_disk
 from tests.harness.sim_disk import SimDisk
@@ -31,7 +31,9 @@ class Files:
         self.chunks = 0
         self.before: Callable[[str, int], None] = lambda name, byte_offset: None
 
-    def begin(self, tablet_id: str, requestor_uuid: str, allow_leaderless: bool) -> CopyManifest:
+    def begin(
+        self, tablet_id: str, requestor_uuid: str, allow_leaderless: bool, wanted: CopyWanted = WHOLE
+    ) -> CopyManifest:
         raise AssertionError("a download begins no session")
 
     def fetch(self, session_id: str, file: CopyFile, byte_offset: int, length_bytes: int) -> Iterator[bytes]:

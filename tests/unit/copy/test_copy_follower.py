@@ -11,9 +11,11 @@ import pytest
 from nyala.replica.base import Code, Corruption, DataState, OpId, Refused
 from nyala.replica.cmeta import ConsensusMeta
 from nyala.replica.copy import (
+    WHOLE,
     CopyFile,
     CopyManifest,
     CopyProgress,
+    CopyWanted,
     FollowerCopy,
     delete_replica,
     named_blocks,
@@ -140,8 +142,10 @@ class Damaging:
         self._door = door
         self._kind = kind
 
-    def begin(self, tablet_id: str, requestor_uuid: str, allow_leaderless: bool) -> CopyManifest:
-        manifest: CopyManifest = self._door.begin(tablet_id, requestor_uuid, allow_leaderless)
+    def begin(
+        self, tablet_id: str, requestor_uuid: str, allow_leaderless: bool, wanted: CopyWanted = WHOLE
+    ) -> CopyManifest:
+        manifest: CopyManifest = self._door.begin(tablet_id, requestor_uuid, allow_leaderless, wanted)
         return manifest
 
     def fetch(self, session_id: str, file: CopyFile, byte_offset: int, length_bytes: int) -> Iterator[bytes]:
@@ -174,8 +178,10 @@ class Dying:
         self._door = door
         self.left = chunks
 
-    def begin(self, tablet_id: str, requestor_uuid: str, allow_leaderless: bool) -> CopyManifest:
-        manifest: CopyManifest = self._door.begin(tablet_id, requestor_uuid, allow_leaderless)
+    def begin(
+        self, tablet_id: str, requestor_uuid: str, allow_leaderless: bool, wanted: CopyWanted = WHOLE
+    ) -> CopyManifest:
+        manifest: CopyManifest = self._door.begin(tablet_id, requestor_uuid, allow_leaderless, wanted)
         return manifest
 
     def fetch(self, session_id: str, file: CopyFile, byte_offset: int, length_bytes: int) -> Iterator[bytes]:

@@ -6,12 +6,13 @@ import random
 
 import pytest
 
-from nyala.replica.base import DataState, OpId
+from nyala.replica.base import ZERO_OPID, DataState, OpId
 from nyala.replica.cmeta import ConsensusMeta
 from nyala.replica.copy import (
     CopyProgress,
     FollowerCopy,
     delete_replica,
+    last_of_unopened,
     parse_superblock,
     settle_at_startup,
 )
@@ -60,6 +61,40 @@ def test_deletion_keeps_term_vote_and_last_opid_over_restarts() -> None:
     ):
         request = VoteRequest(to_uuid=TARGET_UUID, from_uuid=candidate, term=term, last=log_end)
         assert vote_reply(request, uuid=TARGET_UUID, cmeta=cmeta, last=last).granted is granted
+
+
+def test_copy_that_fails_leaves_a_tombstone_as_ignorant_as_it_was() -> None:
+    """Goal: TC-36, TC-61: a lower bound of what was acknowledged stays one until a copy is complete. Method: a replica
+    whose log could not be read is deleted; a copy dies after its first step, and a start takes it back; then a whole
+    copy, after which the end is known."""
+    disk = new_disk()
+    replica_that_voted(disk)
+    cmeta = ConsensusMeta.load(disk, TABLET)
+    bound = last_of_unopened(Superblock.load(disk, TABLET), cmeta)
+    assert not bound.known and bound.opid < OpId(4, 2) and cmeta.vote_floor_term == 5
+    deleted = delete_replica(disk, Superblock.load(disk, TABLET), bound.opid, lambda: None, known=bound.known)
+    assert not deleted.last_logged_known
+    source = source_in_term_six()
+
+    def copy(local: Superblock) -> None:
+        FollowerCopy(
+            disk=disk,
+            tablet_id=TABLET,
+            uuid=TARGET_UUID,
+            source=source.door,
+            kept_last_opid=local.last_logged or ZERO_OPID,
+            clear=lambda admit: local,
+        ).run()
+
+    disk.arm("copy.2")
+    with pytest.raises(SimCrash):
+        copy(deleted)
+    disk.restart()
+    settled = settle_at_startup(disk, Superblock.load(disk, TABLET))
+    assert settled.data_state is DataState.DELETED and not settled.last_logged_known
+    copy(settled)
+    assert Superblock.load(disk, TABLET).last_logged_known
+    source.replica.close()
 
 
 def test_superblock_of_a_tombstone_names_its_state_last_opid_and_quarantine() -> None:

@@ -60,6 +60,28 @@ def test_session_unused_for_its_time_to_live_is_gone() -> None:
     source.replica.close()
 
 
+def test_session_says_how_long_nobody_asked_and_ends_just_after_its_time_to_live() -> None:
+    """TC-10. Goal: an operator sees a session whose target is gone, and when it ends. Method: the clock up to the time
+    to live, over a question, and one past it; what another target asks for keeps only its own session."""
+    source = source_with_block()
+    ttl_us = source.sessions.ttl_us
+    manifest = source.door.begin(TABLET, "b" * 32, False)
+    began = source.clock.wall_us()
+    source.clock.now_us += ttl_us
+    source.sessions.expire()
+    (served,) = source.sessions.served()
+    assert (served.idle_us, served.started_us, served.session.requestor_uuid) == (ttl_us, began, "b" * 32)
+    read_all(source, manifest)
+    other = source.door.begin(TABLET, "c" * 32, False)
+    source.clock.now_us += ttl_us - 1
+    read_all(source, other)
+    assert sorted(s.idle_us for s in source.sessions.served()) == [0, ttl_us - 1]
+    source.clock.now_us += 2
+    source.sessions.expire()
+    assert [s.session.requestor_uuid for s in source.sessions.served()] == ["c" * 32]
+    source.replica.close()
+
+
 def test_sessions_are_bounded_and_a_restarted_follower_replaces_its_own() -> None:
     """Goal: nothing unbounded. Method: fill the sessions, ask for one more, then again as an earlier requestor."""
     source = source_with_block(sessions_max=2)

@@ -204,6 +204,7 @@ def test_lagging_follower_is_served_from_the_log_on_disk() -> None:
     for n in range(200):
         put(cluster, leader, b"value-%d" % n)
         cluster.run_for(500)
+    cluster.run_until(lambda: not leader.status().writes_pending, "all are applied")
     assert leader.status().cache_bytes < 8 << 10
     late.start()
     cluster.run_until(lambda: level(cluster), "everyone level")

@@ -105,6 +105,102 @@ def test_writes_that_arrive_together_share_one_sync_and_one_message_per_peer() -
     assert sorted(appends) == [("b", 50), ("c", 50)]
 
 
+def appends_of(cluster: SimCluster) -> list[tuple[str, list[bytes]]]:
+    """(receiver, payloads) of each append with entries that is sent from now on."""
+    appends: list[tuple[str, list[bytes]]] = []
+
+    def tap(sender: str, receiver: str, message: Any) -> None:
+        if isinstance(message, AppendEntries) and message.entries:
+            appends.append((receiver, [entry.payload for entry in message.entries]))
+
+    cluster.network.tap = tap
+    return appends
+
+
+def test_small_writes_wait_for_the_round_that_is_under_way_and_leave_together() -> None:
+    """CN-14. Goal: many writers share a round, one writer never waits. Method: a write leaves at once; five that come
+    one by one before it is applied leave in one append and one sync."""
+    cluster = SimCluster(5)
+    leader = started(cluster)
+    cluster.run_for(300_000)
+    before, appends = leader.last_logged.index, appends_of(cluster)
+    disk = node_of(cluster, leader).disk
+    answers = [put(cluster, leader, b"first")]
+    cluster.run_until(lambda: len(appends) == 2, "it leaves")
+    assert [payloads for _, payloads in appends] == [[b"first"]] * 2 and not answers[0].all
+    for n in range(5):
+        answers.append(put(cluster, leader, b"w%d" % n))
+    assert leader.last_logged.index == before + 1 and leader.status().writes_pending == 6
+    syncs = disk.count("datasync", f"{WAL_FOLDER}/*")
+    cluster.run_until(lambda: all(a.all for a in answers) and level(cluster), "answers, and everyone level")
+    together = [b"w%d" % n for n in range(5)]
+    assert [payloads for _, payloads in appends[2:]] == [together] * 2
+    assert disk.count("datasync", f"{WAL_FOLDER}/*") - syncs <= 2  # the first one's may have been under way
+    assert [a.one.opid.index for a in answers] == list(range(answers[0].one.opid.index, answers[0].one.opid.index + 6))
+
+
+def test_large_write_does_not_wait_and_does_not_overtake() -> None:
+    """CN-14. Goal: order of arrival, and no wait where nothing is won. Method: small ones under way and gathered, then
+    a large one: all hold an index at once, in order."""
+    cluster = SimCluster(5)
+    leader = started(cluster)
+    cluster.run_for(300_000)
+    before, appends = leader.last_logged.index, appends_of(cluster)
+    small = [put(cluster, leader, b"w0")]
+    cluster.run_until(lambda: bool(appends), "it leaves")
+    small += [put(cluster, leader, b"w%d" % n) for n in (1, 2)]
+    assert leader.last_logged.index == before + 1
+    large = put(cluster, leader, bytes(8 << 10))
+    assert leader.last_logged.index == before + 4
+    cluster.run_until(lambda: all(a.all for a in (*small, large)), "answers")
+    assert [a.one.opid.index for a in (*small, large)] == [before + 1 + n for n in range(4)]
+
+
+def test_round_takes_no_more_writes_than_are_applied_in_one_step() -> None:
+    """CN-14. Goal: what waits for a round is bounded. Method: without a quorum, so that no round ends, 66 small writes:
+    once a round is full the next write takes it along."""
+    cluster = SimCluster(5)
+    leader = started(cluster)
+    cluster.run_for(300_000)
+    before, appends = leader.last_logged.index, appends_of(cluster)
+    cluster.network.isolate(leader.uuid, cluster.names)
+    put(cluster, leader, b"first")
+    cluster.run_until(lambda: bool(appends), "it leaves")
+    for n in range(64):
+        put(cluster, leader, b"w%d" % n)
+    assert leader.last_logged.index == before + 1
+    put(cluster, leader, b"one more")
+    assert leader.last_logged.index == before + 66
+
+
+def test_gathered_writes_that_got_no_index_are_told_so() -> None:
+    """CN-26. Goal: NOT_APPLIED where it is certain. Method: a leader without a quorum has one write in its log and
+    gathers three; it steps down; later a leader that gathered is stopped. The first is unknown, the others are not."""
+    cluster = SimCluster(5)
+    leader = started(cluster)
+    cluster.run_for(300_000)
+    appends = appends_of(cluster)
+    cluster.network.isolate(leader.uuid, cluster.names)
+    first = put(cluster, leader, b"first")
+    cluster.run_until(lambda: bool(appends), "it leaves")
+    gathered = [put(cluster, leader, b"w%d" % n) for n in range(3)]
+    cluster.run_until(lambda: not leader.is_leader, "the old leader steps down")
+    assert (first.one.code, first.one.applied) == (Code.NOT_LEADER, Applied.UNKNOWN)
+    assert [(a.one.code, a.one.applied) for a in gathered] == [(Code.NOT_LEADER, Applied.NOT_APPLIED)] * 3
+    cluster.network.heal()
+    cluster.run_until(lambda: cluster.leader() is not None and level(cluster), "everyone level")
+    leader = cluster.leader()
+    assert leader is not None
+    appends.clear()
+    cluster.network.isolate(leader.uuid, cluster.names)
+    first = put(cluster, leader, b"first")
+    cluster.run_until(lambda: bool(appends), "it leaves")
+    gathered = [put(cluster, leader, b"w%d" % n) for n in range(3)]
+    on(cluster, leader, leader.stop)
+    assert (first.one.code, first.one.applied) == (Code.NOT_READY, Applied.UNKNOWN)
+    assert [(a.one.code, a.one.applied) for a in gathered] == [(Code.NOT_READY, Applied.NOT_APPLIED)] * 3
+
+
 def test_write_over_the_pending_bound_gets_no_index() -> None:
     """Goal: bounded memory, and OVERLOADED means nothing was reserved. Method: bound of 3, no quorum, 5 writes."""
     cluster = SimCluster(6, host_options=replace(HOST, writes_pending_max=3))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from nyala import schemas
 from nyala.replica.base import Address, Code, DataState, Member, OpId, RaftConfig, Refused
 from nyala.replica.master import Catalog, MasterOptions, desired, wishing
 from nyala.replica.master.draining import drain_of
+from nyala.replica.master.reporter import Reporter
 from nyala.replica.master.state import MasterState
 from nyala.replica.master.tables import TABLET, create_table
 from nyala.replica.master.view import RETIRED, WISH, cluster_view, wanted_voters
@@ -59,6 +62,7 @@ class Masters:
         self.members = [Member(u, (Address("h", 1),)) for u in S[:3]]
         self.index = 1
         self.servers = S[:servers]
+        self.limits: dict[str, int] = {}
         self.report()
 
     def lead(self) -> MasterState:
@@ -82,7 +86,11 @@ class Masters:
                     status.peers.add(uuid=member.uuid, health="OK")
                 replicas.append(status)
             beat = pb.HeartbeatRequest(
-                server_uuid=uuid, addresses=[pb.Address(host="h", port=1)], full_report=True, replicas=replicas
+                server_uuid=uuid,
+                addresses=[pb.Address(host="h", port=1)],
+                full_report=True,
+                replicas=replicas,
+                tablets_max=self.limits.get(uuid, 0),
             )
             self.state.soft.heartbeat(beat, self.clock.now_us)
 
@@ -178,6 +186,47 @@ def test_retirement_that_leaves_too_few_servers_or_meets_nobody_is_refused() -> 
     assert m.retire(S[3]) is True, "nothing stands on it"
 
 
+def test_what_full_servers_could_not_hold_is_refused_with_the_room_there_is() -> None:
+    """CN-03: the limit on tablets of a server holds for what is wanted. Method: a fourth server that holds a replica of
+    another table, and no more: it is named, or would be needed, for a move, a member, a retirement, five replicas, the
+    removal of a voter. The reports for the jobs say the limit."""
+    m = Masters(5)
+    hosts = [ServerView(uuid=u, member=Member(u, (Address("h", 1),))) for u in S[3:5]]
+    info = table_info("other", buckets=1, rf=1)
+    m.box.commit(create_table(m.box.catalog, pb.CreateTableRequest(table=info), hosts[:1], {}, 1))
+    m.limits = {S[3]: 1, S[0]: 1, S[1]: 1, S[2]: 1, S[4]: 1}
+    m.report()
+    before = m.box.index
+    request = pb.MoveReplicaRequest(tablet_id=m.tablet, from_uuid=S[2], to_uuid=S[3])
+    with pytest.raises(Refused, match=r"holds as many replicas as it may.*held=1, max=1") as refused:
+        wishing.move(m.state, request)
+    assert refused.value.code is Code.OVERLOADED
+    with pytest.raises(Refused, match=r"holds as many replicas as it may"):
+        m.want(wishing.add, S[3])
+    with pytest.raises(Refused, match=r"no room for so many more replicas.*needed=2, room=1"):
+        m.set(5)
+    assert wishing.remove(m.state, pb.ReplicaRequest(tablet_id=m.tablet, server_uuid=S[2]))[0], "the fifth takes it"
+    assert desired.retire(m.state, pb.RetireServerRequest(server_uuid=S[2]))[0]
+    m.limits[S[4]] = 0
+    m.report()
+    m.set(5)
+    m.set(3)
+    m.servers = S[:4]
+    m.lead()
+    m.report()
+    with pytest.raises(Refused, match=r"no room for its tablets.*needed=1, room=0"):
+        m.retire(S[2])
+    with pytest.raises(Refused, match=r"no other server could take its place.*as many replicas as they may"):
+        m.want(wishing.remove, S[2])
+    assert m.box.index == before + 2
+    view = cluster_view(m.box.catalog, m.state.soft, OPTIONS, m.clock.now_us, m.clock.now_us)
+    said = Reporter(m.state).changes(view)
+    assert [r["limits"] for k, r in sorted(said.items()) if k.startswith("server:") and r] == [{"tablets_max": 1}] * 4
+    assert all(
+        schemas.decode("report", schemas.encode("report", r))["limits"] == r["limits"] for r in said.values() if r
+    )
+
+
 def test_members_wanted_carelessly_are_refused_with_the_reason() -> None:
     """Goal: TC-03 and TC-04: AddReplica and RemoveReplica answer unknown tablets and servers, members that are there or
     not, and a removal that nobody could replace. Method: a table of requests, nothing written; then good ones."""
@@ -189,7 +238,7 @@ def test_members_wanted_carelessly_are_refused_with_the_reason() -> None:
         (wishing.add, "f" * 32, "", "", Code.NOT_FOUND),
         (wishing.add, S[0], "", "", Code.ALREADY_EXISTS),
         (wishing.add, S[3], "", "", Code.INVALID_ARGUMENT),
-        (wishing.add, S[0], "WITNESS", "", Code.INVALID_ARGUMENT),
+        (wishing.add, S[0], "OBSERVER", "", Code.INVALID_ARGUMENT),
         (wishing.remove, S[0], "", "elsewhere", Code.TABLET_NOT_FOUND),
         (wishing.remove, S[3], "", "", Code.NOT_FOUND),
         (wishing.remove, S[0], "", "", Code.INVALID_ARGUMENT),
@@ -293,3 +342,27 @@ def test_masters_derive_the_same_need_anew_and_never_a_second_add() -> None:
     assert m.decided() == []
     kinds = {k.partition("/")[0] for k, _ in m.box.catalog.items("")}
     assert kinds == {"name", "table", "tablet", "wish"}, "facts only"
+
+
+def test_witness_wanted_of_a_tablet_joins_without_data_after_a_failover_too() -> None:
+    """CC-47, CC-52. Goal: a witness wanted by command, and the masters' option, reach the policy. Method: want one on
+    the fourth server, read the catalog back: the decision adds a member without vote or data; asked as a voter it is
+    another wish. Masters that heal by witness say so of every tablet, others do not."""
+    m = Masters()
+    m.want(wishing.add, S[3], "WITNESS")
+    with pytest.raises(Refused) as refused:
+        m.want(wishing.add, S[3], "VOTER")
+    assert refused.value.code is Code.CHANGE_PENDING
+    m.box.catalog.flush()
+    m.box.catalog = Catalog.open(m.box.disk)
+    m.lead()
+    m.report()
+    for heal in (False, True):
+        options = replace(OPTIONS, heal_by_witness=heal)
+        view = cluster_view(m.box.catalog, m.state.soft, options, m.clock.now_us, m.clock.now_us)
+        assert [t.by_witness for t in view.tablets] == [heal]
+        (decision,) = decide(view, 1)
+        (edit,) = decision.edits
+        assert (edit.member.uuid, edit.member.votes, edit.member.promote, edit.member.holds_data) == (
+            S[3], False, True, False,
+        )  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import Address, DataState, Member, OpId, RaftConfig
+from nyala.replica.base import Address, DataState, Member, OpId, RaftConfig, limits
 from nyala.replica.master import MasterOptions
 from nyala.replica.master.orders import orders_for
 from nyala.replica.master.soft_state import SoftState
@@ -265,3 +265,15 @@ def test_orders_a_forced_config_of_a_lower_index_outranks_what_lost_members_comm
         assert m.soft.tablets[m.tablet].config == forced
         assert m.soft.tablets[m.tablet].leader_uuid == A
         assert [m.orders(u) for u in (A, B, C)] == [[], ["delete"], ["delete"]]
+
+
+def test_masters_tell_where_servers_are_and_of_no_more_than_were_asked_for() -> None:
+    """CN-34. Goal: who cannot be reached is found, where it said last. Method: a server that moves, one that nobody
+    heard of, one that did not say where it is, and more questions than are answered at once."""
+    soft = SoftState(0)
+    for port in (7, 8):
+        soft.heartbeat(pb.HeartbeatRequest(server_uuid=A, addresses=[pb.Address(host="h", port=port)]), 0)
+    soft.heartbeat(pb.HeartbeatRequest(server_uuid=B), 0)
+    assert soft.places([]) == []
+    assert soft.places([A, B, C]) == [pb.ServerPlace(uuid=A, addresses=[pb.Address(host="h", port=8)])]
+    assert soft.places([*([C] * limits.PEERS_SOUGHT_MAX), A]) == []

@@ -415,3 +415,32 @@ def test_pulse_is_an_empty_batch_that_names_the_process_and_only_where_nothing_e
             assert len(inbox.messages) == 2
 
     run(body)
+
+
+def test_server_that_is_nowhere_where_it_is_known_is_found_where_the_masters_say() -> None:
+    """CN-34. Goal: all servers moved at once, so nobody told anybody. Method: the config's address is another server's
+    now: lost. The masters' address is tried next, and found; calls go there; what it says itself comes first."""
+
+    async def body() -> None:
+        inbox, other, states = Inbox(), Inbox(), States()
+        async with serving("c", other) as stale, serving("b", inbox) as moved:
+            member = Member("b", (stale,))
+            network = PeerNetwork("a", HERE, QUICK, on_state=states)
+            network.learn_config(RaftConfig(OpId(1, 1), (member,)))
+            assert network.lost() == [] and network.place(member) == stale
+            network.send([("t1", vote(3))])
+            await states.until(lambda status: "INVALID_NAME" in status.error)
+            assert network.lost() == ["b"]
+            network.learn_listed("b", [moved])
+            assert network.addresses("b") == (moved, stale)
+            network.send([("t1", vote(4))])
+            await inbox.until(lambda: bool(inbox.messages))
+            assert network.lost() == [] and network.place(member) == moved and other.messages == []
+            network.learn("b", [HERE])
+            assert network.addresses("b") == (HERE, moved, stale)
+            assert network.place(Member("d", (stale,))) == stale and network.place(Member("d")) is None
+            network.send([("t1", vote(5, "d"))])
+            assert network.lost() == ["d"], "nobody knows where it is"
+            await network.close()
+
+    run(body)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 from nyala.replica.base import Address, Code, DataState, EntryKind, Member, OpId, RaftConfig
-from nyala.replica.copy import CopyFile, CopyManifest, CopyRequest
+from nyala.replica.copy import WHOLE, CopyFile, CopyManifest, CopyRequest, CopyWanted
 from nyala.replica.host import Phase
 from nyala.replica.raft import VoteRequest
 from nyala.replica.rows import WriteMeta, crc32c, encode_batch
@@ -38,8 +38,10 @@ class Door:
         self._begun = begun
         self.begins = 0
 
-    def begin(self, tablet_id: str, requestor_uuid: str, allow_leaderless: bool) -> CopyManifest:
-        manifest: CopyManifest = self._door.begin(tablet_id, requestor_uuid, allow_leaderless)
+    def begin(
+        self, tablet_id: str, requestor_uuid: str, allow_leaderless: bool, wanted: CopyWanted = WHOLE
+    ) -> CopyManifest:
+        manifest: CopyManifest = self._door.begin(tablet_id, requestor_uuid, allow_leaderless, wanted)
         self.begins += 1
         self._begun()
         return manifest

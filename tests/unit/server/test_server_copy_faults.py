@@ -7,18 +7,18 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-import google_crc32c
 import pytest
 
 from nyala.replica.base import ZERO_OPID, Address, Code, DataState, EntryKind, RaftConfig, Refused
 from nyala.replica.copy import CopyRequest, named_blocks
 from nyala.replica.host import Phase
 from nyala.replica.rows import WriteMeta, crc32c, encode_batch
-from nyala.replica.rpc import Chunk, chunk_from_wire, chunk_to_wire, pb
+from nyala.replica.rpc import pb
+from nyala.replica.server import manager as manager_module
 from nyala.replica.tablet import Superblock
 from tests.harness.copies import TABLET, superblock
 from tests.harness.rows import batch
-from tests.harness.server_pair import Pair, as_it_is, run_pair, until
+from tests.harness.server_pair import Pair, Part, as_it_is, run_pair, until
 from tests.harness.sim_disk import SimDisk
 
 NEIGHBOUR = "neighbour"
@@ -70,7 +70,7 @@ async def until_failed(pair: Pair, why: str) -> None:
 
 
 async def retry_works(pair: Pair) -> None:
-    pair.on_chunk = as_it_is
+    pair.on_part = as_it_is
     pair.cut = False
     await pair.voting()
     await until(lambda: pair.other.rows() == ROWS, "the member has applied every row")
@@ -78,72 +78,107 @@ async def retry_works(pair: Pair) -> None:
     assert neighbour_rows(pair) == [7]
 
 
-Tamper = Callable[[Pair, Any, Chunk], bytes | None]
+def _head(part: Part, **changes: int) -> bytes:
+    head = pb.FetchPart.FromString(part.head)
+    for name, by in changes.items():
+        setattr(head, name, getattr(head, name) + by)
+    return bytes(head.SerializeToString())
 
 
-def _expired(pair: Pair, request: Any, chunk: Chunk) -> bytes | None:
-    pair.leader.manager.sessions.end(request.session_id, False)
-    return chunk_to_wire(chunk)
+def _refusal(code: int) -> Part:
+    return Part(pb.FetchPart(error=pb.Error(code=code, message="new")).SerializeToString(), b"")
 
 
-def _stopped(pair: Pair, request: Any, chunk: Chunk) -> bytes | None:
-    pair.leader.manager.sessions.end_tablet(TABLET)
-    return chunk_to_wire(chunk)
-
-
-def _flipped(chunk: Chunk) -> bytes:
-    return bytes([chunk.data[0] ^ 1]) + chunk.data[1:]
-
-
-DAMAGED = "a chunk was damaged on its way"
 NOT_RECORDED = "a copied file is not what the source recorded"
-TAMPERS: dict[str, tuple[Tamper, str]] = {
-    "wrong checksum": (lambda p, r, c: chunk_to_wire(c._replace(crc=c.crc ^ 1)), DAMAGED),
-    "flipped on its way": (lambda p, r, c: chunk_to_wire(c._replace(data=_flipped(c))), DAMAGED),
-    "flipped at the source": (
-        lambda p, r, c: chunk_to_wire(Chunk(c.byte_offset, _flipped(c), google_crc32c.value(_flipped(c)))),
-        NOT_RECORDED,
-    ),
-    "wrong offset": (lambda p, r, c: chunk_to_wire(c._replace(byte_offset=c.byte_offset + 1)), DAMAGED),
-    "sent twice": (
-        lambda p, r, c: chunk_to_wire(Chunk(0, c.data * 2, google_crc32c.value(c.data * 2))),
-        NOT_RECORDED,
-    ),
-    "no chunk at all": (lambda p, r, c: b"\xff" * 30, "a chunk cannot be read"),
-    "cut short": (lambda p, r, c: None, NOT_RECORDED),
-    "an error of a newer build": (
-        lambda p, r, c: pb.FetchChunk(error=pb.Error(code=9999, message="new")).SerializeToString(),
-        "ILLEGAL_STATE",
-    ),
-    "session expired": (_expired, "EXPIRED"),
-    "source's replica stopped": (_stopped, "EXPIRED"),
+NOT_ASKED = "the source sent other bytes than it was asked for"
+SILENT = "the copy source does not answer"
+TAMPERS: dict[str, tuple[Callable[[Part], Part | None], str]] = {
+    "flipped on its way": (lambda p: p._replace(data=bytes([p.data[0] ^ 1]) + p.data[1:]), NOT_RECORDED),
+    "wrong offset": (lambda p: p._replace(head=_head(p, byte_offset=1)), NOT_ASKED),
+    "more than was asked for": (lambda p: Part(_head(p, length_bytes=len(p.data)), p.data * 2), NOT_ASKED),
+    "less than nothing": (lambda p: p._replace(head=_head(p, length_bytes=-len(p.data) - 1)), NOT_ASKED),
+    "no message at all": (lambda p: p._replace(head=b"\xff" * 30), "a message of a copy cannot be read"),
+    "a message without end": (lambda p: p._replace(head=bytes(1 << 20)), "a message of a copy is too long"),
+    "cut short": (lambda p: None, SILENT),
+    "cut within a part": (lambda p: Part(p.head, p.data[:-1]), SILENT),
+    "an error of a newer build": (lambda p: _refusal(9999), "ILLEGAL_STATE"),
 }
 
 
 @pytest.mark.parametrize("kind", [1, 2], ids=["block", "segment"])
 @pytest.mark.parametrize("fault", TAMPERS)
 def test_copy_whose_bytes_do_not_arrive_ends_as_a_tombstone_and_is_retried(fault: str, kind: int) -> None:
-    """Goal: TC-12, TC-51 over the wire. Method: each fault meets the first chunk of a block, or of a log segment: the
+    """Goal: TC-12, TC-51 over the wire. Method: each fault meets the first part of a block, or of a log segment: the
     job fails by its code, nothing is left over, the neighbour goes on; once it is healed the leader's retry works."""
     tamper, why = TAMPERS[fault]
 
     async def scenario(pair: Pair) -> None:
         await with_neighbour(pair)
 
-        async def on_chunk(request: Any, chunk: bytes) -> bytes | None:
+        def on_part(request: Any, part: Part) -> Part | None:
             if request.kind != kind:
-                return chunk
+                return part
             pair.cut = True
-            if fault in ("session expired", "source's replica stopped"):
-                # What is gone cannot be fetched any more: the next request or chunk finds that out.
-                tamper(pair, request, chunk_from_wire(chunk))
-                return pb.FetchChunk(error=pb.Error(code=int(Code.EXPIRED), message="gone")).SerializeToString()
-            return tamper(pair, request, chunk_from_wire(chunk))
+            return tamper(part)
 
-        pair.on_chunk = on_chunk
+        pair.on_part = on_part
         await pair.add_other()
         await until_failed(pair, why)
         await retry_works(pair)
+
+    run_pair(scenario)
+
+
+@pytest.mark.parametrize("kind", [1, 2], ids=["block", "segment"])
+@pytest.mark.parametrize("how", ["session expired", "replica stopped"])
+def test_copy_whose_session_ends_is_told_so_and_is_retried(how: str, kind: int) -> None:
+    """Goal: TC-12: a session holds for each request, and what is refused arrives with its code. Method: the session is
+    gone, or the source's replica stopped, when a block or a segment is asked for: EXPIRED, a tombstone, a retry."""
+
+    async def scenario(pair: Pair) -> None:
+        await with_neighbour(pair)
+
+        def on_request(request: Any) -> None:
+            if request.kind != kind or pair.cut:
+                return
+            pair.cut = True
+            sessions = pair.leader.manager.sessions
+            if how == "session expired":
+                sessions.end(request.session_id, False)
+            else:
+                sessions.end_tablet(TABLET)
+
+        pair.on_request = on_request
+        await pair.add_other()
+        await until_failed(pair, "EXPIRED")
+        pair.on_request = lambda request: None
+        await retry_works(pair)
+
+    run_pair(scenario)
+
+
+@pytest.mark.parametrize("gone", [False, True], ids=["unreadable", "gone"])
+def test_block_that_cannot_be_read_for_a_copy_is_told_and_fails_the_replica(gone: bool) -> None:
+    """Goal: TC-51: a source does not go on with a block that it has lost. Method: EIO as the source's disk sends a
+    block, or its file is not there: the target ends as a tombstone, the source's replica has FAILED, its server
+    lives."""
+
+    async def scenario(pair: Pair) -> None:
+        await with_neighbour(pair)
+        disk, replica = pair.leader.disk, pair.leader.hosted.replica
+
+        def on_request(request: Any) -> None:
+            if request.kind == 1 and not pair.cut:
+                pair.cut = True
+                if gone:
+                    disk.remove(f"data/{request.name}")
+                else:
+                    disk.fail_on("send_to", "data/*", "EIO")
+
+        pair.on_request = on_request
+        await pair.add_other()
+        await until_failed(pair, "is gone" if gone else SILENT)
+        await until(lambda: replica is None or replica.phase is Phase.FAILED, "the source's replica has failed")
 
     run_pair(scenario)
 
@@ -164,6 +199,24 @@ def test_copy_onto_a_full_disk_ends_as_a_tombstone_and_is_retried(operation: str
         await until_failed(pair, Code.NO_SPACE.name)
         pair.other.disk.hook = None
         await retry_works(pair)
+
+    run_pair(scenario)
+
+
+def test_copy_that_finds_no_room_for_its_tombstone_either_is_one_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: TC-12: a full disk leaves no copy under way for ever, which would refuse all that follow. Method: ENOSPC at
+    a segment, then twice at the tombstone's superblock; without a restart the tombstone is there, and a retry works."""
+    monkeypatch.setattr(manager_module, "REOPEN_AFTER_S", 0.0)
+
+    async def scenario(pair: Pair) -> None:
+        await with_neighbour(pair)
+        pair.other.disk.fail_on("pwrite", f"wals/{TABLET}/*", "ENOSPC")
+        pair.other.disk.fail_on("replace", f"tablet-meta/{TABLET}", "ENOSPC", skip=1, times=2)
+        await pair.add_other()
+        await until(lambda: pair.other.jobs.ended, "the copy ends")
+        assert Code.NO_SPACE.name in pair.other.jobs.ended[0].error
+        await retry_works(pair)
+        assert pair.other.disk.fired["replace", "ENOSPC"] == 2
 
     run_pair(scenario)
 
@@ -211,21 +264,21 @@ def test_copy_from_a_full_disk_needs_no_room_there() -> None:
 
 
 def test_deletion_during_a_copy_is_refused_and_so_is_a_copy_during_a_deletion() -> None:
-    """Goal: TC-27, TC-28: one transition at a time. Method: delete while a chunk is held on its way: refused, the copy
+    """Goal: TC-27, TC-28: one transition at a time. Method: delete while a part is held on its way: refused, the copy
     goes on and ends; then ask for a copy while a deletion holds the replica: refused, it ends as a tombstone."""
 
     async def scenario(pair: Pair) -> None:
         await with_neighbour(pair)
-        held, free = asyncio.Event(), asyncio.Event()
+        held, free = threading.Event(), threading.Event()
 
-        async def on_chunk(request: Any, chunk: bytes) -> bytes | None:
+        def on_part(request: Any, part: Part) -> Part | None:
             held.set()
-            await free.wait()
-            return chunk
+            free.wait(20)
+            return part
 
-        pair.on_chunk = on_chunk
+        pair.on_part = on_part
         await pair.add_other()
-        await asyncio.wait_for(held.wait(), 20)
+        await until(held.is_set, "a part is held")
         with pytest.raises(Refused) as refused:
             await asyncio.wait_for(pair.other.manager.delete(TABLET, None, "too early"), 20)
         assert refused.value.code is Code.ALREADY_INPROGRESS

@@ -16,6 +16,7 @@ from nyala.replica.raft import AppendEntries
 from nyala.replica.server import manager as manager_module
 from nyala.replica.server.copies import CopyJobs
 from nyala.replica.server.manager import TabletManager
+from nyala.replica.tablet import Superblock
 from tests.harness.copies import TABLET, TARGET_UUID, new_disk, superblock, write_entry
 from tests.harness.managers import new_manager
 from tests.harness.sim_disk import SimDisk
@@ -95,6 +96,36 @@ def test_tablet_that_found_no_room_to_start_tries_again(monkeypatch: pytest.Monk
 
         await asyncio.wait_for(again(), 20)
         assert manager.get(TABLET).running and manager.get(TABLET).error == ""
+
+    served(disk, look, fatal)
+    assert fatal == []
+
+
+@pytest.mark.parametrize("state", [DataState.COPYING, DataState.DELETED])
+def test_start_that_finds_no_room_for_a_tombstone_makes_it_later(
+    monkeypatch: pytest.MonkeyPatch, state: DataState
+) -> None:
+    """TC-12. Goal: a disk that is full at a start keeps no tablet offline until the next one. Method: a copy, or a
+    deletion, was cut off; no room for a while as the start goes on with it; without a restart it is a tombstone, which
+    knows its log's end. The other tablet runs all the time."""
+    monkeypatch.setattr(manager_module, "REOPEN_AFTER_S", 0.0)
+    disk, fatal = new_disk(), []  # type: ignore[var-annotated]
+    two_tablets(disk)
+    for step in (DataState.DELETED, state):
+        replace(Superblock.load(disk, TABLET), data_state=step, last_logged=OpId(1, 1)).save(disk)
+    disk.fail_on("replace", f"*{TABLET}*", "ENOSPC", times=3)
+
+    async def look(manager: TabletManager) -> None:
+        async def again() -> None:
+            while manager._later:
+                await asyncio.wait(manager._later)
+
+        await asyncio.wait_for(again(), 20)
+        hosted = manager.get(TABLET)
+        assert disk.fired["replace", "ENOSPC"] == 3
+        assert (hosted.error, hosted.data_state, hosted.last_opid) == ("", DataState.DELETED, OpId(1, 1))
+        assert hosted.cmeta is not None and manager.get(OTHER).running
+        assert not disk.exists(f"wals/{TABLET}")
 
     served(disk, look, fatal)
     assert fatal == []

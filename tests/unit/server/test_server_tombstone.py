@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from nyala.replica.base import OpId
+from nyala.replica.base import DataState, OpId
 from nyala.replica.cmeta import ConsensusMeta
 from nyala.replica.raft import VoteRequest
-from nyala.replica.server.tombstone import vote_reply
+from nyala.replica.server.tombstone import answer_without_replica, vote_reply
 from tests.harness.copies import CONFIG, SOURCE_UUID, TABLET, TARGET_UUID, close_disks, new_disk
 from tests.harness.server_pair import Pair, run_pair, until
 from tests.harness.sim_disk import SimDisk
@@ -118,5 +118,37 @@ def test_replica_whose_logs_end_is_damaged_keeps_that_end_as_a_tombstone() -> No
         request = VoteRequest(to_uuid=TARGET_UUID, from_uuid=SOURCE_UUID, term=99, last=below, pre_vote=False)
         reply = vote_reply(request, uuid=TARGET_UUID, cmeta=hosted.cmeta, last=hosted.last_opid)
         assert not reply.granted and "was acknowledged here" in reply.reason
+
+    run_pair(scenario)
+
+
+def test_replica_that_could_not_be_opened_gives_no_vote_as_a_tombstone() -> None:
+    """TC-36, TC-76. Goal: who cannot tell what it acknowledged elects nobody. Method: the other server's log is damaged
+    in its first block, so that its replica does not open; deleted, the tombstone has a lower bound and refuses whoever
+    asks, in any term, after a start too."""
+
+    async def scenario(pair: Pair) -> None:
+        await pair.add_other()
+        await pair.voting()
+        last = await pair.put(1, 2)
+        await until(lambda: pair.other.hosted.last_opid == last, "the other server has the entry")
+        await pair.other.stop()
+        disk = pair.other.disk
+        segment = f"wals/{TABLET}/{disk.listdir(f'wals/{TABLET}')[0]}"
+        disk.corrupt(segment, 4)
+        pair.cut = True
+        await pair.restart_other()
+        assert pair.other.hosted.replica is None and pair.other.hosted.error
+        await pair.other.manager.delete(TABLET, None, "cannot be read")
+        await pair.restart_other()
+        hosted, answers = pair.other.hosted, []
+        assert hosted.superblock.data_state is DataState.DELETED and hosted.last_opid < last
+        assert not hosted.superblock.last_logged_known
+        pair.other.manager.reply = lambda _, message: answers.append(message)  # type: ignore[method-assign]
+        pair.other.manager.owes_a_lease = lambda _: False  # type: ignore[method-assign]
+        for request in (ask(99, OpId(98, 1)), ask(99, OpId(98, 1), pre_vote=True)):
+            answer_without_replica(pair.other.manager, hosted, TABLET, request)
+        await until(lambda: len(answers) == 2, "both are answered")
+        assert not any(a.granted for a in answers) and "could not be read" in answers[0].reason
 
     run_pair(scenario)

@@ -6,10 +6,13 @@ from typing import Any
 
 import grpc
 
-from nyala.replica.base import ZERO_OPID, DataState, OpId
+from nyala.infra.cli.cluster import idle_text
+from nyala.replica.base import ZERO_OPID, DataState, OpId, limits
 from nyala.replica.copy import parse_superblock
 from nyala.replica.raft import EditKind
 from nyala.replica.rpc import pb, pb_grpc
+from nyala.replica.server.maintenance import GC_EVERY_S, Maintenance
+from nyala.replica.server.memory import MemoryGuard
 from nyala.replica.tablet import Superblock
 from tests.harness.copies import TABLET
 from tests.harness.server_pair import Pair, run_pair, until
@@ -26,7 +29,7 @@ def test_blank_member_is_copied_at_its_leaders_request() -> None:
         await pair.add_other()
         await pair.voting()
         assert pair.calls("other")[:2] == ["AppendEntries", "StartTabletCopy"]
-        assert pair.calls("leader") == ["BeginCopy", "Fetch", "EndCopy"]
+        assert pair.calls("leader") == ["BeginCopy", "OpenFetch", "Fetch", "EndCopy"]
         assert pair.other.rows() == [1, 2] and pair.other.serving
 
     run_pair(scenario)
@@ -177,6 +180,47 @@ def test_driver_sees_a_copy_begin_advance_and_end_at_the_new_server() -> None:
             assert last.phase == "DONE" and last.bytes_done == last.bytes_total > 0 and last.error == ""
             assert (last.tablet_id, last.source_uuid, last.target_uuid) == (TABLET, pair.leader.uuid, pair.other.uuid)
             assert [j.bytes_done for j in seen] == sorted(j.bytes_done for j in seen)
+
+    run_pair(scenario)
+
+
+def test_session_of_a_dead_target_is_seen_idle_and_let_go_although_nobody_asks() -> None:
+    """TC-10, CC-17. Goal: what a killed target left behind at its source holds no log and no blocks for good. Method: a
+    target opens a session and is not heard again; the source tells it as idle; its maintenance ends it after the time
+    to live, and log GC passes what the session held, with no other copy under way."""
+
+    async def scenario(pair: Pair) -> None:
+        clock, manager, log = [0.0], pair.leader.manager, pair.leader.hosted.log
+        maintenance = Maintenance(manager, MemoryGuard(1 << 30, lambda: 0), now=lambda: clock[0])
+        await pair.put(*range(50))
+        address = f"{pair.leader.address.host}:{pair.leader.address.port}"
+        try:
+            async with grpc.aio.insecure_channel(address) as channel:
+                stub: Any = pb_grpc.CopyServiceStub(channel)  # type: ignore[no-untyped-call]
+                request = pb.BeginCopyRequest(
+                    dest_uuid=pair.leader.uuid, tablet_id=TABLET, requestor_uuid=pair.other.uuid
+                )
+                assert not (await stub.BeginCopy(request, timeout=5)).error.code
+                reply = await stub.ListCopies(pb.ListCopiesRequest(dest_uuid=pair.leader.uuid), timeout=5)
+            (job,) = reply.jobs
+            assert (job.phase, job.target_uuid, job.ttl_us) == ("SERVING", pair.other.uuid, limits.COPY_SESSION_TTL_US)
+            assert job.started_us > 0 and 0 <= job.idle_us < job.ttl_us
+            assert idle_text(job).endswith("of 60 s") and not idle_text(pb.CopyJob(phase="DONE"))
+            clock[0] += GC_EVERY_S + 1
+            await maintenance.once()
+            assert manager.sessions.sessions(), "it may be asked again"
+            manager.sessions.ttl_us = 0
+            tablet = pair.leader.hosted.tablet
+            assert tablet is not None and log is not None
+            tablet.flush()
+            await pair.put(50)
+            assert log.gc(log.last.index) == 0, "held"
+            clock[0] += GC_EVERY_S + 1
+            await maintenance.once()
+            assert manager.sessions.sessions() == []
+            await until(lambda: log.first_index > 1, "log GC passed what was held")
+        finally:
+            maintenance.close()
 
     run_pair(scenario)
 

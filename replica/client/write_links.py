@@ -1,0 +1,365 @@
+"""Small writes of a process to one server: one connection for all its threads, on which those who wait do the work.
+
+A write that a thread waits for needs no other thread: it sends its own request and reads until its reply is there.
+Threads that come meanwhile leave their requests to whoever is sending, and their replies to whoever is reading. A call
+through gRPC would cost each of them several changes of thread on both sides, which is more than the write costs itself.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import threading
+import time
+from contextlib import suppress
+from typing import Any
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from nyala.replica.base import Address, Applied, Code, Refused, limits
+from nyala.replica.rpc import notice_silence, pb, raise_if_error
+
+from .retry import refusal_of_rpc_error
+
+_PAYLOAD_BYTES_MAX = 16 << 10
+"""Larger writes are calls of their own: they gain nothing and would hold up the small ones."""
+_BUNDLE_WRITES_MAX = 256
+_HEAD_BYTES = 4
+_READ_BYTES = 64 << 10
+_CONNECT_S = 2.0
+"""A wall may swallow what is sent to that port: then there is time left for a call."""
+_CALLS_INSTEAD_S = 30.0
+"""How long writes go as calls after the port for links could not be reached."""
+_SILENCE_MS = 15_000
+"""A server that is gone without a word is missed after so long, as by gRPC's keep-alive."""
+
+
+class _Waiting:
+    """One thread and the reply that it waits for. Except `sleep`, under the link's lock."""
+
+    __slots__ = ("_awake", "_ready", "error", "reply")
+
+    def __init__(self) -> None:
+        self._ready = threading.Lock()
+        self._ready.acquire()
+        self._awake = False
+        self.reply: Any = None
+        self.error: Exception | None = None
+
+    @property
+    def settled(self) -> bool:
+        return self.reply is not None or self.error is not None
+
+    def wake(self) -> None:
+        """It is settled, or there is something to do for it."""
+        if not self._awake:
+            self._awake = True
+            self._ready.release()
+
+    def woken(self) -> None:
+        """It looks around now."""
+        if self._awake:
+            self._awake = False
+            self._ready.acquire()
+
+    def sleep(self, timeout_s: float) -> None:
+        """Until it is woken, or long enough."""
+        if self._ready.acquire(timeout=timeout_s):
+            self._ready.release()
+
+
+class _Link:
+    """One connection, until it breaks.
+
+    Invariants: at most one thread sends and at most one reads; while something is queued or waited for, some thread
+    does so or has been woken to. Concurrency: any thread.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        """`sock`: connected, not blocking; the server has spoken."""
+        self._sock = sock
+        self._lock = threading.Lock()
+        self._queue: list[tuple[int, Any]] = []
+        self._waiting: dict[int, _Waiting] = {}
+        """Who is not settled, the oldest first."""
+        self._number = 0
+        self._sender: _Waiting | None = None
+        self._reader: _Waiting | None = None
+        self._buffer = bytearray()
+        self.broken = False
+
+    def write(self, request: Any, timeout_s: float) -> Any:
+        """The reply; None if the link was broken before, and nothing was sent.
+
+        Refused TIMED_OUT if it is late: UNKNOWN if the request has left, or is about to.
+        """
+        waiting, deadline = _Waiting(), time.monotonic() + timeout_s
+        with self._lock:
+            if self.broken:
+                return None
+            self._number += 1
+            number = self._number
+            self._waiting[number] = waiting
+            self._queue.append((number, request))
+        try:
+            self._work_until_settled(waiting, deadline)
+            taken = self._leave(number, waiting, deadline)
+        except BaseException:
+            self.fail(_lost("a thread was interrupted at its work"))  # perhaps amid a message
+            raise
+        if waiting.error is not None:
+            raise waiting.error
+        if waiting.reply is None:
+            applied = Applied.UNKNOWN if taken else Applied.NOT_APPLIED
+            raise Refused(Code.TIMED_OUT, "no answer in time", applied=applied)
+        return waiting.reply
+
+    def _leave(self, number: int, waiting: _Waiting, deadline: float) -> bool:
+        """Wait no more; whether the request was taken to be sent. What is still queued then never is."""
+        with self._lock:
+            self._waiting.pop(number, None)
+            queued = len(self._queue)
+            if not waiting.settled:
+                self._queue = [one for one in self._queue if one[0] != number]
+            taken = len(self._queue) == queued
+            send = self._pass_on(waiting)
+        while send:
+            self._send(deadline)
+            with self._lock:
+                send = self._pass_on(waiting)
+        return taken
+
+    def fail(self, error: Exception) -> None:
+        """The connection is of no use any more; nobody knows what became of what was sent."""
+        with self._lock:
+            if self.broken:
+                return
+            self.broken = True
+            self._queue.clear()
+            for waiting in self._waiting.values():
+                waiting.error = error
+                waiting.wake()
+            self._waiting.clear()
+            with suppress(OSError):
+                self._sock.shutdown(socket.SHUT_RDWR)  # wakes who sends or reads, and then closes
+            self._close_if_unused()
+
+    def _work_until_settled(self, waiting: _Waiting, deadline: float) -> None:
+        """Send what is queued, or read, if nobody else does; until `waiting` is settled or late."""
+        while (left := deadline - time.monotonic()) > 0:
+            with self._lock:
+                waiting.woken()
+                if waiting.settled:
+                    return
+                send = bool(self._queue) and self._sender is None
+                read = not send and self._reader is None
+                if send:
+                    self._sender = waiting
+                if read:
+                    self._reader = waiting
+            if send:
+                self._send(deadline)
+            elif read:
+                self._read(waiting, deadline)
+            else:
+                waiting.sleep(left)
+
+    def _pass_on(self, leaving: _Waiting) -> bool:
+        """Under the lock: somebody who still waits does what nobody does; whether `leaving` must send.
+
+        Who reads waits for the socket and cannot be woken. If nobody else is left, who leaves sends what is queued.
+        """
+        send = bool(self._queue) and self._sender is None
+        if not send and self._reader is not None:
+            return False
+        for waiting in self._waiting.values():
+            if waiting is not self._reader and waiting is not self._sender:
+                waiting.wake()
+                return False
+        if send:
+            self._sender = leaving
+        return send
+
+    def _send(self, deadline: float) -> None:
+        """Send what is queued, in one message."""
+        try:
+            with self._lock:
+                taken, self._queue = self._queue[:_BUNDLE_WRITES_MAX], self._queue[_BUNDLE_WRITES_MAX:]
+            bundle = pb.WriteBundle()
+            for number, request in taken:
+                bundle.writes.add(number=number, request=request)
+            body = bundle.SerializeToString()
+            _send_all(self._sock, len(body).to_bytes(_HEAD_BYTES) + body, deadline)
+        except OSError as error:
+            self.fail(_lost(error))  # a message that is half sent too
+        finally:
+            with self._lock:
+                self._sender = None
+                self._close_if_unused()
+
+    def _read(self, waiting: _Waiting, deadline: float) -> None:
+        """Settle whose replies come, until `waiting` is settled, something is to be sent, or it is late."""
+        try:
+            while not waiting.settled and not (self._queue and self._sender is None) and self._receive(deadline):
+                pass
+        except (OSError, ValueError, DecodeError) as error:
+            self.fail(_lost(error))
+        finally:
+            with self._lock:
+                self._reader = None
+                self._close_if_unused()
+
+    def _close_if_unused(self) -> None:
+        """Under the lock: a broken connection is closed by whoever uses it last."""
+        if self.broken and self._sender is None and self._reader is None:
+            self._sock.close()
+
+    def _receive(self, deadline: float) -> bool:
+        """Take what has arrived and settle those whose replies are whole; False if nothing came in time."""
+        data = _receive_some(self._sock, deadline)
+        if data is None:
+            return False
+        self._buffer += data
+        begin = 0
+        while len(self._buffer) - begin >= _HEAD_BYTES:
+            first = begin + _HEAD_BYTES
+            length = int.from_bytes(self._buffer[begin:first])
+            if length > limits.GRPC_MESSAGE_BYTES_MAX:
+                raise ValueError(f"a frame of {length} bytes")
+            if len(self._buffer) < first + length:
+                break
+            begin = first + length
+            self._settle(pb.ReplyBundle.FromString(bytes(self._buffer[first:begin])))
+        del self._buffer[:begin]
+        return True
+
+    def _settle(self, bundle: Any) -> None:
+        with self._lock:
+            for item in bundle.replies:
+                waiting = self._waiting.pop(item.number, None)
+                if waiting is not None:
+                    waiting.reply = item.reply
+                    waiting.wake()
+
+
+class SmallWrites:
+    """Writes to one server, each waited for by the thread that makes it. Concurrency: any thread."""
+
+    def __init__(self, stub: Any, address: Address) -> None:
+        self._stub = stub
+        self._address = address
+        self._lock = threading.Lock()
+        self._opening = threading.Lock()
+        self._link: _Link | None = None
+        self._calls_until = 0.0
+        self._closed = False
+        self.linked = 0
+        """Writes that went over a link."""
+        self.under_way = 0
+        """Threads that have a write under way here."""
+
+    def write(self, request: Any, timeout_s: float) -> Any:
+        """The pb.WriteReply. grpc.RpcError or Refused; the outcome is then unknown unless they say otherwise."""
+        with self._lock:
+            self.under_way += 1
+        try:
+            if len(request.payload) > _PAYLOAD_BYTES_MAX:
+                return self._stub.Write(request, timeout=timeout_s)
+            deadline = time.monotonic() + timeout_s
+            while (link := self._open(request.dest_uuid, deadline)) is not None:
+                reply = link.write(request, deadline - time.monotonic())
+                if reply is not None:
+                    self.linked += 1
+                    return reply
+            return self._stub.Write(request, timeout=max(0.001, deadline - time.monotonic()))
+        finally:
+            with self._lock:
+                self.under_way -= 1
+
+    def close(self) -> None:
+        """End the link; writes under way on it end with an unknown outcome."""
+        self._closed = True
+        if self._link is not None:
+            self._link.fail(_lost("the client was closed"))
+
+    def _open(self, dest_uuid: str, deadline: float) -> _Link | None:
+        """The link, opened if there is none; None if its port cannot be reached. Refused if the server refuses."""
+        link = self._link
+        if link is not None and not link.broken:
+            return link
+        with self._opening:
+            link = self._link
+            if link is not None and not link.broken:
+                return link
+            if self._closed or time.monotonic() < self._calls_until:
+                return None
+            left = max(0.001, deadline - time.monotonic())
+            try:
+                granted = self._stub.OpenWrites(pb.OpenWritesRequest(dest_uuid=dest_uuid), timeout=left)
+            except grpc.RpcError as error:
+                if isinstance(error, grpc.Call) and error.code() is grpc.StatusCode.UNIMPLEMENTED:
+                    self._calls_until = time.monotonic() + _CALLS_INSTEAD_S  # a server of an earlier build
+                    return None
+                raise refusal_of_rpc_error(error, mutates=False) from error
+            raise_if_error(granted.error)
+            try:
+                self._link = _Link(_connected(self._address, granted, deadline))
+            except OSError:
+                # A wall that lets only the server's own port through must not stop writes.
+                self._calls_until = time.monotonic() + _CALLS_INSTEAD_S
+                return None
+            if self._closed:
+                self.close()  # which came too early for this one
+            return self._link
+
+
+def _connected(address: Address, granted: Any, deadline: float) -> socket.socket:
+    """A connection whose ticket the server took; OSError if there is none in time."""
+    left = min(_CONNECT_S, max(0.001, deadline - time.monotonic()))
+    sock = socket.create_connection((address.host.strip("[]"), granted.port), timeout=left)
+    try:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        notice_silence(sock, _SILENCE_MS)
+        sock.sendall(len(granted.ticket).to_bytes(_HEAD_BYTES) + granted.ticket)
+        word = sock.recv(_HEAD_BYTES, socket.MSG_WAITALL)
+        if word != bytes(_HEAD_BYTES):
+            raise ConnectionError("the server did not take the ticket")
+        sock.setblocking(False)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _send_all(sock: socket.socket, data: bytes, deadline: float) -> None:
+    view = memoryview(data)
+    while view:
+        try:
+            view = view[sock.send(view) :]
+        except BlockingIOError:
+            if not _await(sock, select.POLLOUT, deadline):
+                raise TimeoutError("the server takes nothing") from None
+
+
+def _receive_some(sock: socket.socket, deadline: float) -> bytes | None:
+    """What has arrived, at least a byte; None if nothing did in time. ConnectionError at the end."""
+    if not _await(sock, select.POLLIN, deadline):
+        return None
+    try:
+        data = sock.recv(_READ_BYTES)
+    except BlockingIOError:
+        return b""
+    if not data:
+        raise ConnectionError("the server closed it")
+    return data
+
+
+def _await(sock: socket.socket, event: int, deadline: float) -> bool:
+    poll = select.poll()
+    poll.register(sock, event)
+    return bool(poll.poll(max(0.0, 1000 * (deadline - time.monotonic()))))
+
+
+def _lost(why: object) -> Refused:
+    return Refused(Code.UNAVAILABLE, f"the connection for writes was lost: {why}", applied=Applied.UNKNOWN)

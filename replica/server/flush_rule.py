@@ -1,0 +1,96 @@
+"""When a tablet is flushed: by what it holds, by the log that waits for it, by age. Pure; times are the caller's."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+
+from nyala.replica.base import ZERO_OPID, OpId, limits
+
+AGE_S = 120.0
+"""What waited for so long is flushed if it is worth a block, or if nothing has come since for as long."""
+SMALL_BYTES = 1 << 20
+"""A store below this is not worth a block yet."""
+SMALL_AGE_S = 900.0
+"""A trickle of rows writes one block in this time, whose like compaction folds four at a time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unflushed:
+    """What one tablet has applied and not flushed; bytes and seconds."""
+
+    memory_bytes: int
+    """Of its stores, and of what is remembered about rows of blocks."""
+    store_bytes: int
+    """Of its stores alone: what a flush makes a block of."""
+    log_bytes: int
+    """By how much its log has grown since the last flush."""
+    age_s: float
+    """Since the first entry that is not flushed."""
+    idle_s: float
+    """Since the last one."""
+    since_flush_s: float
+    """Since the last flush that was tried, infinite if there was none."""
+
+
+def urgency(held: Unflushed, *, flush_wal_bytes: int, pressed_bytes: int = 0) -> float:
+    """1.0 and above: flush, the highest first. Age alone is 1.0, so a full store or a long log goes before it.
+
+    `pressed_bytes`: the server's memory limit while memory is short, else 0: then any store may be flushed.
+    """
+    return max(
+        held.memory_bytes / limits.MEMSTORE_FLUSH_BYTES,
+        held.log_bytes / flush_wal_bytes,
+        1.0 + held.memory_bytes / pressed_bytes if pressed_bytes and held.memory_bytes else 0.0,
+        1.0 if held.memory_bytes and is_old(held) else 0.0,
+    )
+
+
+def is_old(held: Unflushed) -> bool:
+    """Whether age alone asks for a flush. What is small waits longer, unless no more is to be expected soon."""
+    if held.age_s >= SMALL_AGE_S:
+        return True
+    worth_a_block = held.store_bytes >= SMALL_BYTES
+    at_rest = held.idle_s >= AGE_S and held.since_flush_s >= SMALL_AGE_S
+    return held.age_s >= AGE_S and (worth_a_block or at_rest)
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What is remembered of one tablet from look to look. Seconds of one monotonic clock."""
+
+    log_least_bytes: int
+    """The log's smallest size since the last flush; at first what is kept for followers anyway."""
+    seen: OpId = ZERO_OPID
+    first_s: float | None = None
+    """When something was first seen that is not flushed; None: everything is."""
+    last_s: float = field(default=-math.inf)
+    flushed_s: float = field(default=-math.inf)
+
+    def looked(self, applied: OpId, flushed: OpId, log_bytes: int, now_s: float) -> Watch:
+        """After a look at the tablet."""
+        if applied <= flushed:
+            return replace(self, seen=applied, first_s=None, log_least_bytes=min(self.log_least_bytes, log_bytes))
+        return replace(
+            self,
+            log_least_bytes=min(self.log_least_bytes, log_bytes),
+            seen=applied,
+            first_s=now_s if self.first_s is None else self.first_s,
+            last_s=now_s if applied != self.seen else self.last_s,
+        )
+
+    def tried(self, log_bytes: int | None, now_s: float) -> Watch:
+        """After a flush; `log_bytes` is None if it failed: the age begins anew, the log's growth does not."""
+        least = self.log_least_bytes if log_bytes is None else log_bytes
+        return replace(self, log_least_bytes=least, first_s=None, flushed_s=now_s)
+
+    def unflushed(self, memory_bytes: int, store_bytes: int, log_bytes: int, now_s: float) -> Unflushed:
+        """What the rule is asked about, right after `looked`."""
+        return Unflushed(
+            memory_bytes=memory_bytes,
+            store_bytes=store_bytes,
+            log_bytes=max(0, log_bytes - self.log_least_bytes),
+            age_s=0.0 if self.first_s is None else now_s - self.first_s,
+            idle_s=now_s - self.last_s,
+            since_flush_s=now_s - self.flushed_s,
+        )

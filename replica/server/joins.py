@@ -1,0 +1,162 @@
+"""Witnesses of this server whose data is wanted: brought while they vote and log, and joined by a short restart.
+
+Level-triggered: what the config in force says is looked at again and again. A witness that is to become whole and has
+no job gets one, from its leader; a job of one that is not any more is cancelled. So a leader need not know of the job,
+and a new one need not be told. CC-52, CC-53.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+from nyala.replica.base import Address, Code, DataState, DiskFailure, InvariantViolation, Member, OpId, Refused
+from nyala.replica.copy import WitnessJoin, copy_cancelled
+from nyala.replica.tablet import Superblock
+
+from .copies import BACKOFF_FIRST_S, BACKOFF_MAX_S, CopyJobs
+from .hosted import CopyJob, HostedTablet
+from .manager import TabletManager
+from .scans import when
+
+_log = logging.getLogger("nyala.server")
+
+LOOK_S = 0.2
+LOG_WAIT_S = 60.0
+"""How long a join waits for its own log to hold what the blocks end with."""
+
+
+def wants_data(hosted: HostedTablet) -> bool:
+    """Whether the replica is a running witness that the config in force wants whole."""
+    if not hosted.superblock.witness or not hosted.running or hosted.copy is not None or hosted.replica is None:
+        return False
+    mine = hosted.replica.active_config.member(hosted.replica.uuid)
+    return mine is not None and (mine.promote or mine.holds_data)
+
+
+class Joins:
+    """Starts and cancels the jobs that make witnesses whole.
+
+    Concurrency: the loop's thread; each job runs on the pool of `CopyJobs`, within its bounds.
+    """
+
+    def __init__(self, manager: TabletManager, jobs: CopyJobs, place: Callable[[Member], Address | None]) -> None:
+        """`place(member)`: where to call it."""
+        self._manager = manager
+        self._place = place
+        self._jobs = jobs
+        self._running: dict[str, CopyJob] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._next: dict[str, tuple[float, float]] = {}
+        """When a tablet may try again, and after how long once more."""
+
+    async def run_forever(self) -> None:
+        """Look until the server stops."""
+        while not self._manager.stopping:
+            await asyncio.sleep(LOOK_S)
+            self.look()
+
+    def look(self) -> None:
+        """Start what is wanted, cancel what is not."""
+        tablets, now = self._manager.tablets, time.monotonic()
+        for tablet_id, job in self._running.items():
+            hosted = tablets.get(tablet_id)
+            # During the swap it does not run, and is past being cancelled.
+            if job.progress.phase != "JOIN.4" and (hosted is None or not wants_data(hosted)):
+                job.cancel()
+        self._next = {tablet_id: at for tablet_id, at in self._next.items() if tablet_id in tablets}
+        for hosted in list(tablets.values()):
+            if hosted.superblock.witness and hosted.tablet_id not in self._running and wants_data(hosted):
+                at, backoff = self._next.get(hosted.tablet_id, (0.0, BACKOFF_FIRST_S))
+                if now >= at and self._leader_of(hosted) is not None:
+                    self._next[hosted.tablet_id] = now + backoff, min(2 * backoff, BACKOFF_MAX_S)
+                    self._start(hosted)
+
+    def _leader_of(self, hosted: HostedTablet) -> Member | None:
+        replica = hosted.replica
+        if replica is None or not replica.leader_uuid or replica.leader_uuid == replica.uuid:
+            return None
+        leader = replica.active_config.member(replica.leader_uuid)
+        return leader if leader is not None and self._place(leader) is not None else None
+
+    def _start(self, hosted: HostedTablet) -> None:
+        leader = self._leader_of(hosted)
+        where = self._place(leader) if leader is not None else None
+        if leader is None or where is None or any(job.tablet_id == hosted.tablet_id for job in self._jobs.running()):
+            return
+        job = CopyJob(hosted.tablet_id, leader.uuid, self._manager.uuid, self._manager.clock.wall_us())
+        self._running[hosted.tablet_id] = job
+        task = asyncio.create_task(self._run(hosted, job, where))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _run(self, hosted: HostedTablet, job: CopyJob, where: Address) -> None:
+        manager, loop = self._manager, asyncio.get_running_loop()
+        prefix = f"T {job.tablet_id} P {manager.uuid}"
+        _log.info("%s is a witness: its data comes from %s", prefix, job.source_uuid)
+
+        def held(flushed: OpId) -> None:
+            asyncio.run_coroutine_threadsafe(self._held(hosted, flushed), loop).result()
+
+        def swap(whole: Superblock) -> None:
+            asyncio.run_coroutine_threadsafe(self.swap(hosted, job, whole), loop).result()
+
+        def work() -> None:
+            witness = Superblock.load(manager.disk, job.tablet_id)
+            if not witness.witness or witness.data_state is not DataState.READY:
+                raise copy_cancelled(job.tablet_id)
+            with self._jobs.source(job, [where]) as source:
+                WitnessJoin(
+                    disk=manager.disk,
+                    uuid=manager.uuid,
+                    witness=witness,
+                    source=source,
+                    await_log=held,
+                    swap=swap,
+                    streams=manager.options.copy_streams,
+                    pace=lambda length_bytes: self._jobs.pace(job, length_bytes),
+                    cancelled=job.cancelled.is_set,
+                    progress=job.progress,
+                ).run()
+
+        try:
+            error = await self._jobs.run_join(job, work)
+        finally:
+            del self._running[job.tablet_id]
+        if isinstance(error, (DiskFailure, InvariantViolation)):
+            manager.on_fatal(error)
+        elif error is None:
+            self._next.pop(job.tablet_id, None)
+            _log.info("%s has its data: %d bytes", prefix, job.progress.bytes_done)
+        else:
+            _log.info("%s stays a witness: %s", prefix, error)
+
+    async def _held(self, hosted: HostedTablet, flushed: OpId) -> None:
+        """Until the witness holds `flushed` as committed and durable: what it counts as applied is both."""
+        replica = hosted.replica
+        if replica is None or not hosted.superblock.witness:
+            raise copy_cancelled(hosted.tablet_id)
+        await when(lambda done: replica.wait_applied(flushed.index, done), LOG_WAIT_S, "the witness's log")
+
+    async def swap(self, hosted: HostedTablet, job: CopyJob, whole: Superblock) -> None:
+        """Stop the witness, make `whole` its superblock, start the replica. Its log and its promises stay as they are.
+
+        Refused if the witness is not wanted whole any more, or if the superblock found no room; it then runs on.
+        """
+        manager = self._manager
+        async with hosted.transition:
+            if job.cancelled.is_set() or manager.stopping or not wants_data(hosted):
+                raise copy_cancelled(hosted.tablet_id)
+            hosted.opening = True  # nobody is told that there is no replica here
+            try:
+                end = await manager.endings.halt(hosted)
+                if end < whole.flush_opid:
+                    what = "the log here ends below what the blocks hold"
+                    raise Refused(Code.ILLEGAL_STATE, what, end=end, flushed=whole.flush_opid)
+                await manager.in_thread(lambda: whole.save(manager.disk))
+            except Refused:
+                await manager.open(hosted)
+                raise
+            await manager.open(hosted)

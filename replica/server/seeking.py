@@ -1,0 +1,28 @@
+"""Which servers to ask a master for: those that this one does not reach, with back-off, some at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from nyala.replica.base import limits
+
+PAUSE_FIRST_S = 0.5
+PAUSE_MAX_S = 8.0
+
+
+class Seeker:
+    """What one master was asked. `now_s`: seconds of one clock that only grows. As large as what is lost."""
+
+    def __init__(self) -> None:
+        self._next: dict[str, tuple[float, float]] = {}
+        """By uuid: when to ask again, and how long to wait after that."""
+
+    def due(self, lost: Iterable[str], now_s: float) -> list[str]:
+        """Of the servers that are lost now, those to ask for in this heartbeat; who waited longest goes first."""
+        self._next = {uuid: self._next.get(uuid, (now_s, PAUSE_FIRST_S)) for uuid in lost}
+        ready = sorted((at, uuid) for uuid, (at, _) in self._next.items() if at <= now_s)
+        chosen = [uuid for _, uuid in ready[: limits.PEERS_SOUGHT_MAX]]
+        for uuid in chosen:
+            pause = self._next[uuid][1]
+            self._next[uuid] = now_s + pause, min(2 * pause, PAUSE_MAX_S)
+        return chosen

@@ -1,0 +1,336 @@
+"""Connections on which copies are fetched: who may have one, what is answered, and when either end gives up."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import google_crc32c
+import grpc
+import pytest
+
+from nyala.replica.base import Code, Refused, limits, new_uuid
+from nyala.replica.copy import CopyFile, CopyManifest
+from nyala.replica.peers import frame
+from nyala.replica.rpc import pb, pb_grpc
+from nyala.replica.server import fetch_serving
+from nyala.replica.server.fetch_wire import MESSAGE_BYTES_MAX, be_patient, receive, receive_message, send_message
+from nyala.replica.server.remote_source import RemoteCopySource
+from tests.harness.copies import TABLET, TestClock
+from tests.harness.server_pair import Pair, run_pair, until
+from tests.unit.server.test_server_copy_pace import Held
+
+REQUESTOR = "c" * 32
+
+
+@contextmanager
+def connection(port: int, ticket: bytes) -> Iterator[socket.socket]:
+    with socket.create_connection(("127.0.0.1", port), 20) as sock:
+        sock.settimeout(None)
+        be_patient(sock, 20)
+        sock.sendall(b"".join(frame(ticket)))
+        yield sock
+
+
+class Caller:
+    """Calls of one requestor to a server of a pair, from a thread."""
+
+    def __init__(self, pair: Pair) -> None:
+        self.uuid = pair.leader.uuid
+        self.source = RemoteCopySource(self.uuid, [pair.leader.address])
+        self.channel = grpc.insecure_channel(str(pair.leader.address))
+        self.stub = pb_grpc.CopyServiceStub(self.channel)  # type: ignore[no-untyped-call]
+        self.manifest: CopyManifest = self.source.begin(TABLET, REQUESTOR, False)
+
+    @property
+    def file(self) -> CopyFile:
+        return self.manifest.files[0]
+
+    def open_fetch(self, **changes: str) -> Any:
+        fields = {"dest_uuid": self.uuid, "session_id": self.manifest.session_id, **changes}
+        return self.stub.OpenFetch(pb.OpenFetchRequest(**fields), timeout=20)
+
+    @contextmanager
+    def connected(self) -> Iterator[socket.socket]:
+        granted = self.open_fetch()
+        assert not granted.error.code, granted.error
+        with connection(granted.port, granted.ticket) as sock:
+            assert receive_message(sock, pb.FetchPart) == pb.FetchPart()
+            yield sock
+
+    def request(self, **changes: Any) -> Any:
+        file = self.file
+        fields = {"dest_uuid": self.uuid, "session_id": self.manifest.session_id, "kind": int(file.kind)}
+        fields |= {"name": file.name, "byte_offset": 0, "length_bytes": file.length_bytes}
+        return pb.FetchRequest(**{**fields, **changes})
+
+    def fetched(self) -> bytes:
+        return b"".join(self.source.fetch(self.manifest.session_id, self.file, 0, self.file.length_bytes))
+
+    def close(self) -> None:
+        self.source.close()
+        self.channel.close()
+
+
+def run_caller(scenario: Callable[[Pair, Caller], None]) -> None:
+    """`scenario(pair, caller)` in a thread, with one session of a log segment at the leader."""
+
+    async def all_of_it(pair: Pair) -> None:
+        await pair.put(*range(1, 40))
+        caller = await asyncio.to_thread(Caller, pair)
+        try:
+            await asyncio.to_thread(scenario, pair, caller)
+        finally:
+            await asyncio.to_thread(caller.close)
+
+    run_pair(all_of_it)
+
+
+def test_request_that_is_not_for_this_session_here_is_refused_and_the_connection_goes_on() -> None:
+    """Goal: TC-73 for what is asked on a connection. Method: requests with another and an empty uuid, of another
+    session, for a file and for ranges that the session does not name: each by its code; then the right one."""
+
+    def scenario(pair: Pair, caller: Caller) -> None:
+        length = caller.file.length_bytes
+        with caller.connected() as sock:
+            for changes, code in (
+                ({"dest_uuid": new_uuid()}, Code.INVALID_NAME),
+                ({"dest_uuid": "", "session_id": "no"}, Code.INVALID_NAME),
+                ({"session_id": new_uuid()}, Code.EXPIRED),
+                ({"name": "../instance"}, Code.NOT_FOUND),
+                ({"kind": 9}, Code.NOT_FOUND),
+                ({"byte_offset": 1}, Code.INVALID_ARGUMENT),
+                ({"byte_offset": -1}, Code.INVALID_ARGUMENT),
+                ({"length_bytes": 1 << 62}, Code.INVALID_ARGUMENT),
+            ):
+                send_message(sock, caller.request(**changes))
+                part = receive_message(sock, pb.FetchPart)
+                assert (part.error.code, part.length_bytes) == (code, 0), (changes, part)
+            send_message(sock, caller.request())
+            assert receive_message(sock, pb.FetchPart) == pb.FetchPart(byte_offset=0, length_bytes=length)
+            assert google_crc32c.value(receive(sock, length)) == caller.file.crc
+
+    run_caller(scenario)
+
+
+def test_connection_is_given_to_who_names_this_server_and_a_session() -> None:
+    """Goal: TC-73 for OpenFetch. Method: another uuid, none, another session: refused by code, no ticket; a ticket that
+    nobody was given, and one that was used: not a byte comes back."""
+
+    def scenario(pair: Pair, caller: Caller) -> None:
+        for changes, code in (
+            ({"dest_uuid": new_uuid()}, Code.INVALID_NAME),
+            ({"dest_uuid": ""}, Code.INVALID_NAME),
+            ({"session_id": new_uuid()}, Code.EXPIRED),
+        ):
+            refused = caller.open_fetch(**changes)
+            assert refused.error.code == code and not refused.ticket and not refused.port
+        granted = caller.open_fetch()
+        with connection(granted.port, granted.ticket) as first:
+            assert receive_message(first, pb.FetchPart) == pb.FetchPart()
+            for ticket in (granted.ticket, bytes(16), b""):
+                with connection(granted.port, ticket) as sock:
+                    assert _comes(sock) == b""
+
+    run_caller(scenario)
+
+
+def _comes(sock: socket.socket) -> bytes:
+    """What comes until the other end ends the connection."""
+    data = b""
+    try:
+        while more := sock.recv(1 << 16):
+            data += more
+    except ConnectionError:
+        pass  # ended with what we sent unread
+    return data
+
+
+@pytest.mark.parametrize("noise", [b"\xff" * 40, (MESSAGE_BYTES_MAX + 1).to_bytes(4), b"\0\0\0\3\xff\xff\xff"])
+def test_bytes_that_are_no_request_end_their_connection_and_nothing_else(noise: bytes) -> None:
+    """Goal: a hostile caller costs its own connection. Method: frames too long, a message that is none; then the same
+    session is fetched whole on another connection."""
+
+    def scenario(pair: Pair, caller: Caller) -> None:
+        with caller.connected() as sock:
+            sock.sendall(noise)
+            assert _comes(sock) == b""
+        assert google_crc32c.value(caller.fetched()) == caller.file.crc
+
+    run_caller(scenario)
+
+
+def test_connections_are_bounded_and_their_places_are_given_back() -> None:
+    """Goal: nothing unbounded. Method: as many connections as there may be; one more is refused OVERLOADED; all close,
+    and a fetch works."""
+
+    def scenario(pair: Pair, caller: Caller) -> None:
+        granted = [caller.open_fetch() for _ in range(limits.COPY_FETCHES_MAX + 1)]
+        socks = []
+        for grant in granted[:-1]:
+            sock = socket.create_connection(("127.0.0.1", grant.port), 20)
+            sock.sendall(b"".join(frame(grant.ticket)))
+            assert receive_message(sock, pb.FetchPart) == pb.FetchPart()
+            socks.append(sock)
+        assert caller.open_fetch().error.code == Code.OVERLOADED
+        with connection(granted[-1].port, granted[-1].ticket) as late:
+            assert _comes(late) == b""
+        for sock in socks:
+            sock.close()
+        _wait(lambda: not pair.leader.copies.fetches.full, "places are free")
+        assert google_crc32c.value(caller.fetched()) == caller.file.crc
+
+    run_caller(scenario)
+
+
+def _wait(condition: Callable[[], bool], what: str) -> None:
+    pause = threading.Event()
+    for _ in range(4000):
+        if condition():
+            return
+        pause.wait(0.005)
+    raise AssertionError(f"gave up waiting until {what}")
+
+
+def test_files_one_after_the_other_share_a_connection_that_is_fresh() -> None:
+    """Goal: no ticket for each small file, and no connection that the source may just give up. Method: three fetches
+    take one connection; with no idle time allowed, each takes its own."""
+
+    def scenario(pair: Pair, caller: Caller) -> None:
+        def opened() -> int:
+            return sum(what == "OpenFetch" for _, what, _ in pair.trace)
+
+        for _ in range(3):
+            assert google_crc32c.value(caller.fetched()) == caller.file.crc
+        assert opened() == 1
+        caller.source.IDLE_S = -1.0  # type: ignore[misc]
+        for _ in range(3):
+            assert google_crc32c.value(caller.fetched()) == caller.file.crc
+        assert opened() == 4
+        assert len(caller.source._connections) == 1
+
+    run_caller(scenario)
+
+
+def test_source_that_waits_for_its_rate_is_not_taken_for_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: TC-11 and a bound on silence at once. Method: the source's rate stands still for many signs of life, longer
+    than the target bears silence; then it pays: the copy is whole."""
+    monkeypatch.setattr(fetch_serving, "SIGN_OF_LIFE_S", 0.1)
+    monkeypatch.setattr(RemoteCopySource, "SILENCE_S", 1)
+
+    async def scenario(pair: Pair) -> None:
+        await pair.put(1, 2)
+        held = pair.leader.manager.copy_rate = Held()
+        await pair.add_other()
+        await until(lambda: held.asked > 14, "the source has waited for longer than the target bears silence")
+        assert not pair.other.jobs.ended
+        held.clock.now_us += 86_400 * 1_000_000
+        await pair.voting()
+        assert pair.other.rows() == [1, 2]
+
+    run_pair(scenario)
+
+
+def test_source_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: TC-12: a source that hangs costs an attempt. Method: a source whose connection is let in and then stays
+    silent: UNAVAILABLE; so ends a fetch that is aborted, not because of the silence but at once."""
+
+    def scenario(pair: Pair, caller: Caller) -> None:
+        free, held = threading.Event(), threading.Event()
+
+        def on_request(request: Any) -> None:
+            held.set()
+            free.wait(20)
+
+        pair.on_request = on_request
+        monkeypatch.setattr(RemoteCopySource, "SILENCE_S", 1)
+        with pytest.raises(Refused, match="silent for 1 s") as refused:
+            caller.fetched()
+        assert refused.value.code is Code.UNAVAILABLE
+        monkeypatch.setattr(RemoteCopySource, "SILENCE_S", 10)
+        held.clear()
+        cutter = threading.Thread(target=lambda: held.wait(20) and caller.source.abort())
+        cutter.start()
+        with pytest.raises(Refused) as refused:
+            caller.fetched()
+        assert refused.value.code is Code.UNAVAILABLE and "silent" not in str(refused.value)
+        cutter.join()
+        with pytest.raises(Refused, match="cancelled"):
+            caller.fetched()
+        free.set()
+
+    run_caller(scenario)
+
+
+def test_server_that_stops_ends_its_connections() -> None:
+    """Goal: no thread outlives the server's stop. Method: one connection waits for a request, one for the rate: both
+    end when the servicer closes, and a later one is not let in."""
+
+    def scenario(pair: Pair, caller: Caller) -> None:
+        held = pair.leader.manager.copy_rate = Held()
+        with caller.connected() as idle, caller.connected() as waiting:
+            send_message(waiting, caller.request())
+            _wait(lambda: held.asked > 1, "it waits for the rate")
+            granted = caller.open_fetch()
+            pair.leader.copies.close()
+            assert _comes(idle) == b"" and _comes(waiting) == b""
+            with connection(granted.port, granted.ticket) as late:
+                assert _comes(late) == b""
+            _wait(lambda: not pair.leader.copies.fetches._connections, "its threads have let go")
+
+    run_caller(scenario)
+
+
+def test_long_download_keeps_its_session_and_an_expired_one_is_told() -> None:
+    """Goal: a session lives as long as somebody fetches. Method: requests apart by less than its time to live, longer
+    in all: served; then one later than that: EXPIRED on the same connection."""
+
+    def scenario(pair: Pair, caller: Caller) -> None:
+        clock = pair.leader.manager.sessions.clock = TestClock()
+        with caller.connected() as sock:
+            for _ in range(5):
+                clock.now_us += limits.COPY_SESSION_TTL_US * 2 // 3
+                send_message(sock, caller.request(length_bytes=10))
+                assert receive_message(sock, pb.FetchPart).length_bytes == 10
+                receive(sock, 10)
+            clock.now_us += limits.COPY_SESSION_TTL_US + 1
+            send_message(sock, caller.request(length_bytes=10))
+            assert receive_message(sock, pb.FetchPart).error.code == Code.EXPIRED
+
+    run_caller(scenario)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_messages_and_bytes_come_out_as_they_went_in_however_they_are_cut(seed: int) -> None:
+    """Goal: a stream has no boundaries but its frames. Method: parts with bytes behind them, sent in seeded pieces."""
+    rng = random.Random(seed)
+    given = [(offset, rng.randbytes(rng.choice([0, 1, 5, 70_000]))) for offset in (0, 1, 1 << 40)]
+    stream = b"".join(
+        b"".join(frame(pb.FetchPart(byte_offset=at, length_bytes=len(data)).SerializeToString())) + data
+        for at, data in given
+    )
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as left:
+        right, _ = server.accept()
+
+        def send() -> None:
+            pos = 0
+            while pos < len(stream):
+                cut = rng.choice([1, 2, 3, 40_000])
+                left.sendall(stream[pos : pos + cut])
+                pos += cut
+            left.close()
+
+        thread = threading.Thread(target=send)
+        thread.start()
+        with right:
+            be_patient(right, 20)
+            for at, data in given:
+                part = receive_message(right, pb.FetchPart)
+                assert (part.byte_offset, receive(right, part.length_bytes)) == (at, data)
+            assert receive_message(right, pb.FetchPart) is None
+        thread.join()

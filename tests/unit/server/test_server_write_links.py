@@ -1,0 +1,124 @@
+"""The server's end of write links: what ends one, and what that leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from nyala.replica.peers import Taker
+from nyala.replica.rpc import pb
+from nyala.replica.server.write_links import WriteLinks
+
+HEAD = 4
+LONG_S = 20.0
+
+
+class Client:
+    """The other end, over a pair of sockets."""
+
+    def __init__(self, answer: Callable[[Any], Awaitable[Any]]) -> None:
+        self._takers: list[Taker] = []
+        self.links = WriteLinks(self._admit, answer)
+
+    def _admit(self, taker: Taker) -> tuple[int, bytes]:
+        self._takers.append(taker)
+        return 1, b"t"
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A link, before its first word."""
+        here, there = socket.socketpair()
+        self.links.grant()
+        self._takers.pop()(there)
+        return await asyncio.open_connection(sock=here)
+
+    @staticmethod
+    def bundle(*rows: int) -> bytes:
+        """A message with one write for each."""
+        bundle = pb.WriteBundle()
+        for number, count in enumerate(rows):
+            bundle.writes.add(number=number, request=pb.WriteRequest(rows=count))
+        body = bundle.SerializeToString()
+        return len(body).to_bytes(HEAD) + body
+
+    @staticmethod
+    async def replies(reader: asyncio.StreamReader) -> list[Any]:
+        """Of the next message."""
+        length = int.from_bytes(await reader.readexactly(HEAD))
+        return list(pb.ReplyBundle.FromString(await reader.readexactly(length)).replies)
+
+
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    """To its end, in bounded time."""
+    asyncio.run(asyncio.wait_for(scenario, LONG_S))
+
+
+def test_write_that_raises_ends_the_link_and_takes_no_reply_with_it(caplog: pytest.LogCaptureFixture) -> None:
+    """CN-25. Goal: nobody waits for a reply that does not come. Method: of three writes that end in one turn one
+    raises: the others' replies come, then the end of the link; the error is in the log; the next link works."""
+
+    async def answer(request: Any) -> Any:
+        if request.rows == 2:
+            raise ZeroDivisionError("a bug")
+        return pb.WriteReply(rows_applied=request.rows)
+
+    async def scenario() -> None:
+        client = Client(answer)
+        reader, writer = await client.connect()
+        assert await client.replies(reader) == []
+        writer.write(client.bundle(1, 2, 3))
+        assert [r.reply.rows_applied for r in await client.replies(reader)] == [1, 3]
+        assert await reader.read() == b""
+        writer.close()
+        reader, writer = await client.connect()
+        assert await client.replies(reader) == []
+        writer.write(client.bundle(5))
+        assert [r.reply.rows_applied for r in await client.replies(reader)] == [5]
+        writer.close()
+        client.links.close()
+
+    run(scenario())
+    assert "an error that is ours" in caplog.text
+
+
+def test_bundle_of_too_many_writes_begins_none() -> None:
+    """CN-25. Goal: one message takes bounded memory. Method: a write more than may be under way: the link ends, and no
+    write has begun."""
+    begun = []
+
+    async def answer(request: Any) -> Any:
+        begun.append(request)
+        return pb.WriteReply()
+
+    async def scenario() -> None:
+        client = Client(answer)
+        reader, writer = await client.connect()
+        assert await client.replies(reader) == []
+        writer.write(client.bundle(*range(1025)))
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
+            await client.replies(reader)
+        writer.close()
+
+    run(scenario())
+    assert begun == []
+
+
+def test_link_that_was_granted_before_the_end_is_ended_after_it() -> None:
+    """CN-25. Goal: a server that stops leaves no link behind. Method: a connection is taken when all were closed."""
+
+    async def answer(request: Any) -> Any:
+        return pb.WriteReply()
+
+    async def scenario() -> None:
+        client = Client(answer)
+        client.links.close()
+        reader, writer = await client.connect()
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
+            await client.replies(reader)
+        assert not client.links.open
+        writer.close()
+
+    run(scenario())
