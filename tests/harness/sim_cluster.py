@@ -12,10 +12,24 @@ from contextlib import suppress
 from random import Random
 from typing import Any
 
-from nyala.replica.base import ZERO_OPID, Address, DataState, Entry, HybridClock, Member, OpId, RaftConfig
+from nyala.replica.base import (
+    ZERO_OPID,
+    Address,
+    Code,
+    Corruption,
+    DataState,
+    DiskFailure,
+    Entry,
+    HybridClock,
+    Member,
+    OpId,
+    RaftConfig,
+    Refused,
+)
 from nyala.replica.cmeta import ConsensusMeta
 from nyala.replica.host import HostOptions, Phase, Replica, absent_reply
 from nyala.replica.raft import Message, RaftOptions, lease
+from nyala.replica.server.opening import load_cmeta
 from nyala.replica.wal import Log, WalOptions, recovery
 from tests.harness.sim_copy import SimCopies
 from tests.harness.sim_disk import SimCrash, SimDisk
@@ -33,6 +47,10 @@ Flushed = Callable[[bool], None]
 HOST = HostOptions(log_cache_bytes_max=2 << 10, log_retain_entries=8, log_retain_bytes_max=8 << 10)
 
 
+class ProcessEnded(SimCrash):
+    """The host said that its process must end."""
+
+
 class SimNode:
     """One server with one replica. Work of an earlier life never runs in a later one."""
 
@@ -45,6 +63,8 @@ class SimNode:
         self._opened_at = ZERO_OPID
         self._leased = False
         self._torn_before = 0
+        self.outage_until_us = 0
+        """Until then its power may go at any moment, and stays away."""
         self.life = 0
         self.up = False
         self.replica: Replica | None = None
@@ -57,8 +77,17 @@ class SimNode:
         """Until then its process is stopped: nothing runs, nothing is lost, its clocks go on."""
         self.log_stuck_until_us = 0
         """Until then no sync of its log comes back."""
-        self.fatal: Callable[[BaseException], None] = self._unexpected
+        self.fatal: Callable[[BaseException], None] = self._end
         """What is done when the host says that its process must end."""
+        self.hurt = False
+        """What its disk holds may not be what was written: its replica may abstain, or fail."""
+        self.struck = 0
+        """How many writes of its disk went astray."""
+        self._struck_before = 0
+        self.failed = ""
+        """Why its replica could not be opened."""
+        self.gone = False
+        """Its disk was lost, and its identity with it."""
         self.hybrid_clock = HybridClock(self.clock)
 
     def create(self, config: RaftConfig) -> None:
@@ -66,19 +95,61 @@ class SimNode:
         ConsensusMeta.create(self.disk, TABLET, self.uuid, config)
 
     def start(self, *, campaign: bool = False) -> None:
-        """Open what the disk holds, replay, join; it may die on the way."""
+        """Open what the disk holds, replay, join; it may die on the way, or be unable to."""
         try:
-            self.open()
+            self.begin(campaign)
         except SimCrash as crash:
             self.died(crash)
-            return
+        except DiskFailure as error:
+            self.died(ProcessEnded(str(error)))
+        except Corruption as error:
+            self.cannot_open(error)
+        except Refused as error:
+            if error.code is not Code.NO_SPACE:
+                raise
+            self.cluster.marks["start without room"] += 1
+            self.crash(power=False)
+            self.world.after(50_000, self._again)
+
+    def begin(self, campaign: bool) -> None:
+        """The start itself."""
+        self.open()
         self.join(campaign=campaign)
+
+    def cannot_open(self, error: Corruption) -> None:
+        """This replica has failed; its server lives. Of a disk that did what it should, that is a bug."""
+        if not self.hurt:
+            raise error
+        self.failed = str(error)
+        self.cluster.marks["replica failed at its start"] += 1
+        for held in (self.log, self.machine):
+            if held is not None:
+                held.close()
+        self.cluster.verify.down(self.uuid)
+        self.replica = self.machine = self.log = None
+        self.cmeta = None
+        try:
+            self.cmeta = load_cmeta(self.disk, TABLET)
+        except DiskFailure as failure:
+            self.died(ProcessEnded(str(failure)))
+
+    @property
+    def whole(self) -> bool:
+        """Whether all that its replica was promised is there, as far as anybody can know."""
+        return self.exists() and not (self.hurt or self.failed or self.gone)
+
+    def replace(self) -> None:
+        """What is done about a replica that has failed: its server gets another disk."""
+        self.cluster.wipe(self, elsewhere=False)
 
     def join(self, *, campaign: bool = False) -> None:
         """Replay what `open` found, join, and tick from now on."""
         replica = self.replica
         assert replica is not None
         replica.bootstrap()
+        if self.hurt and replica.withheld is None and self.struck == self._struck_before:
+            self.hurt = False  # every byte was read, after whatever went wrong
+            self.disk.heal()
         replica.start(campaign=campaign)
         self.do(lambda: None)
         self.world.after(self.world.rng.randint(1, TICK_US), self._mine(self.tick))
@@ -94,6 +165,8 @@ class SimNode:
     def open(self) -> Replica:
         """Open what the disk holds; the replica is not bootstrapped yet."""
         self.up = True
+        self.failed = ""
+        self._struck_before = self.struck
         world, cluster = self.world, self.cluster
         self._lane_free_us = {"heavy": 0, "meta": 0}
         self._drain_scheduled = False
@@ -106,8 +179,10 @@ class SimNode:
             self._torn_before = self.disk.torn
             cluster.marks["torn tail"] += recovery.read_all(self.disk, WAL_FOLDER, TABLET)[1] is not None
         self.log, replay = Log.open(self.disk, WAL_FOLDER, TABLET, cluster.wal_options, threaded=False)
-        cluster.verify.log_found(self.uuid, self.log.last, self._opened_at)
-        cluster.marks["withheld tail"] += replay.withheld is not None
+        known_lost = replay.withheld if self.hurt and replay.withheld is not None else ZERO_OPID
+        cluster.verify.log_found(self.uuid, self.log.last, self._opened_at, known_lost)
+        if not self.hurt:
+            cluster.verify.tail_found(self.uuid, replay.withheld)
         cluster.marks["replay"] += replay.last.index > self._opened_at.index
         self.replica = Replica(
             tablet_id=TABLET,
@@ -132,8 +207,13 @@ class SimNode:
 
     @property
     def durable(self) -> OpId:
-        """Where the durable log ends."""
-        return self.log.last if self.log is not None else ZERO_OPID
+        """Where the durable log ends: if a leader's entries are to replace all that is left of it, with what log GC
+        removed."""
+        if self.log is None:
+            return ZERO_OPID
+        segments = self.log.segments()
+        below = self.cluster.verify.history.get(segments[0].first_index - 1) if segments else None
+        return self.log.last if self.log.last != ZERO_OPID or below is None else below.opid
 
     def _mine(self, function: Callable[[], None]) -> Callable[[], None]:
         """`function`, if this life is still the one that asked for it."""
@@ -163,10 +243,22 @@ class SimNode:
 
     def died(self, crash: SimCrash) -> None:
         """At a crash point, by kill or by power; between a write and its sync, mostly by power."""
-        power = bool(self.world.rng.randint(0, 7 if str(crash).startswith("datasync") else 1))
+        if isinstance(crash, ProcessEnded):
+            self.cluster.marks["process ended by its disk"] += 1
+            self.crash(power=False)
+            self.world.after(self.world.rng.randint(1_000, 60_000), self._again)
+            return
+        power = bool(self.world.rng.randint(0, 7 if str(crash).startswith("datasync") else 1)) or self.in_outage
         self.cluster.marks["crash point"] += 1
         self.cluster.marks["power loss" if power else "crash"] += 1
         self.crash(power=power)
+
+    def _again(self) -> None:
+        """Whoever supervises it starts it again."""
+        if self.in_outage:
+            self.world.at(self.outage_until_us, self._again)
+        elif not self.up and not self.gone:
+            self.start()
 
     def post(self, function: Callable[[], None]) -> None:
         self.world.after(self.world.rng.randint(0, 50), self._mine(function))
@@ -226,7 +318,7 @@ class SimNode:
             replica = self.replica
             self.do(lambda: replica.step(message))
         else:
-            self.receive_absent(message)
+            self.do(lambda: self.receive_absent(message))
 
     def receive_absent(self, message: Message) -> None:
         """A message while no replica runs here. One that is down says nothing."""
@@ -234,16 +326,29 @@ class SimNode:
             reply = absent_reply(message, uuid=self.uuid, data_state=DataState.DOES_NOT_EXIST)
             if reply is not None:
                 self.cluster.network.send(self.uuid, reply.to_uuid, reply)
+        elif self.up and self.failed:
+            self.answer_failed(message)
 
-    def _unexpected(self, error: BaseException) -> None:
-        raise AssertionError(f"{self.uuid} had to end its process: {error!r}") from error
+    def answer_failed(self, message: Message) -> None:
+        """As a server answers in the name of a replica that it could not open."""
+        term = self.cmeta.term if self.cmeta is not None else 0
+        reply = absent_reply(message, uuid=self.uuid, data_state=DataState.READY, kept_term=term, failed=True)
+        if reply is not None:
+            self.cluster.network.send(self.uuid, reply.to_uuid, reply)
+
+    def _end(self, error: BaseException) -> None:
+        if not isinstance(error, DiskFailure) or not any(kind == "EIO" for _, kind in self.disk.fired):
+            raise AssertionError(f"{self.uuid} had to end its process: {error!r}") from error
+        raise ProcessEnded(str(error))
+
+    @property
+    def in_outage(self) -> bool:
+        return self.world.now_us < self.outage_until_us
 
     @property
     def may_abstain(self) -> bool:
-        """Whether its log's damaged end keeps it, or may keep it once it is opened, from voting."""
-        return self.disk.torn > self._torn_before or (
-            self.disk.exists(WAL_FOLDER) and recovery.read_withheld(self.disk, WAL_FOLDER) is not None
-        )
+        """Whether what happened to its disk keeps it, or may keep it once it is opened, from voting."""
+        return self.hurt or bool(self.failed) or self.gone
 
     def crash(self, *, power: bool) -> None:
         """kill -9, or the plug: what was not synced may be gone."""
@@ -254,14 +359,17 @@ class SimNode:
             self.cluster.verify.down(self.uuid)
         self.replica = self.machine = self.log = self.cmeta = None
         if power:
-            self.disk.power_loss(self.world.rng, tear=self.cluster.may_tear(self))
+            self.disk.power_loss(self.world.rng)
         else:
             self.disk.restart()
 
     def flush_now(self) -> None:
         """Flush the state machine, and nothing else meanwhile."""
         if self.machine is not None:
-            self.machine.flush()
+            try:
+                self.machine.flush()
+            except DiskFailure as error:
+                self.fatal(error)
 
     def flush(self, done: Flushed = lambda moved: None) -> None:
         """Flush the state machine in the heavy lane, then collect log."""
@@ -270,7 +378,9 @@ class SimNode:
             return
         before = machine.flush_opid
 
-        def flushed(_: Any) -> None:
+        def flushed(result: Any) -> None:
+            if isinstance(result, DiskFailure):
+                self.fatal(result)
             self.cluster.verify.flushed(self.uuid, machine.flush_opid, self.durable, self._opened_at)
             done(machine.flush_opid > before)
             self.collect(replica)
@@ -303,6 +413,7 @@ class SimCluster:
         node_class: type[SimNode] = SimNode,
         copies_class: Callable[[SimCluster, str], Any] = SimCopies,
     ) -> None:
+        self.seed = seed
         self.world = World(seed)
         self.raft_options = raft_options
         self.wal_options = wal_options
@@ -317,6 +428,11 @@ class SimCluster:
         names = [chr(ord("a") + pos) for pos in range(voters + spares)]
         skew = self.world.rng.randint
         self.nodes = {name: node_class(self, name, skew(-skew_us_max, skew_us_max)) for name in names}
+        self.gone: list[SimNode] = []
+        """Servers that lost their disks, under the names that they had."""
+        self.replacing = False
+        """Whether one of them may still be a member that counts."""
+        self._address: dict[str, str] = {name: name for name in names}
         self.initial = RaftConfig(OpId(0, 0), tuple(member(name) for name in names[:voters]))
         for name in names[:voters]:
             self.nodes[name].create(self.initial)
@@ -324,6 +440,34 @@ class SimCluster:
     @property
     def names(self) -> list[str]:
         return list(self.nodes)
+
+    @property
+    def everybody(self) -> list[SimNode]:
+        """Every server that there is or was."""
+        return [*self.nodes.values(), *self.gone]
+
+    def wipe(self, node: SimNode, *, elsewhere: bool) -> SimNode:
+        """The server loses its disk for ever, and comes back blank under a new uuid, where it was or `elsewhere`."""
+        node.crash(power=False)
+        node.gone = True
+        node.disk.close()
+        self.gone.append(node)
+        self.replacing = True
+        del self.nodes[node.uuid]
+        home = self._address[node.uuid]
+        name = f"{home[0]}{len(self.gone)}"
+        self._address[name] = name if elsewhere else home
+        skew = node.clock.skew_us
+        self.nodes[name] = type(node)(self, name, skew)
+        self.network.rename(node.uuid, name)
+        self.marks["wipe"] += 1
+        return self.nodes[name]
+
+    def at(self, uuid: str) -> SimNode | None:
+        """The server that is found at the address where `uuid` was last known to be, whoever it is now."""
+        node = self.nodes.get(uuid)
+        home = self._address.get(uuid)
+        return node or next((n for n in self.nodes.values() if self._address[n.uuid] == home), None)
 
     @property
     def replicas(self) -> list[Replica]:
@@ -341,20 +485,12 @@ class SimCluster:
         leaders = [r for r in self.replicas if r.is_leader and r.phase is Phase.RUNNING]
         return max(leaders, key=lambda r: r.term, default=None)
 
-    def may_tear(self, node: SimNode) -> bool:
-        """Whether a power loss may leave torn writes on that disk: on one disk at a time.
-
-        A replica with a damaged end abstains until a leader heals it; with two of three, there is none for ever
-        (replica/raft/DESIGN.md), and no history could be asked to converge.
-        """
-        return not any(other.may_abstain for other in self.nodes.values() if other is not node)
-
     def close(self) -> None:
         """End every process, and let go of what the machine under the simulation gave."""
         for node in self.nodes.values():
             with suppress(AssertionError):  # what a piece of side work still had to say
                 node.crash(power=False)
-        for node in self.nodes.values():
+        for node in self.everybody:
             node.disk.close()
 
     def run_for(self, duration_us: int) -> None:
@@ -370,8 +506,9 @@ class SimCluster:
             raise AssertionError(f"not within {within_us} us: {what}\n{status}")
 
     def _deliver(self, sender: str, receiver: str, message: Message) -> None:
-        node = self.nodes.get(receiver)
+        node = self.at(receiver)
         if node is not None:
+            self.marks["meant for another"] += node.uuid != receiver
             node.receive(message)
 
 

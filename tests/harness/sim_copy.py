@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from nyala.replica.base import ZERO_OPID, DataState, OpId, Refused
+from nyala.replica.base import ZERO_OPID, Corruption, DataState, OpId, Refused
 from nyala.replica.cmeta import ConsensusMeta, term_of
 from nyala.replica.copy import CopyRequest, LocalReplica, source_refusal, start_tablet_copy_checks
 from nyala.replica.raft import CopyNeeded
-from tests.harness.sim_machine import CountingMachine
+from tests.harness.sim_machine import install
 
 if TYPE_CHECKING:
     from tests.harness.sim_cluster import SimCluster, SimNode
@@ -56,15 +57,18 @@ class SimCopies:
         self._after(30_000, request, self._asked)
 
     def _asked(self, request: CopyRequest) -> None:
-        target = self._cluster.nodes[request.dest_uuid]
-        if self._running.get(target.uuid) == target.life or not self._may(target, request):
+        target = self._cluster.at(request.dest_uuid)
+        if target is None or self._running.get(target.uuid) == target.life or not self._may(target, request):
             return
         self._running[target.uuid] = target.life
         self._after(QUEUED_US_MAX, request, self._begin)
 
     def _begin(self, request: CopyRequest) -> None:
         """The job's turn: checked again, then BEGIN at the source, when that is awake."""
-        source, target = self._cluster.nodes[request.from_uuid], self._cluster.nodes[request.dest_uuid]
+        source, target = self._cluster.nodes.get(request.from_uuid), self._cluster.nodes.get(request.dest_uuid)
+        if source is None or target is None:
+            self._running.pop(request.dest_uuid, None)
+            return
         if source.paused:
             self._cluster.world.at(source.paused_until_us, lambda: self._begin(request))
             return
@@ -73,11 +77,25 @@ class SimCopies:
             return
         with suppress(Refused):
             source.do(source.flush_now)
-        leads = source.replica is not None and source.replica.is_leader
-        if not leads or source.machine is None or source.cmeta is None or not source.machine.flush_opid.index:
+        if not source.up:
             self._over(target)
             return
-        manifest = Manifest(source.machine.encode(), source.cmeta.encode(), source.machine.flush_opid)
+        if (
+            source.replica is None
+            or not source.replica.is_leader
+            or source.machine is None
+            or source.cmeta is None
+            or not source.machine.flush_opid.index
+        ):
+            self._over(target)
+            return
+        try:
+            state = source.machine.encode()
+        except Corruption as error:
+            source.do(partial(source.replica.fail, error))
+            self._over(target)
+            return
+        manifest = Manifest(state, source.cmeta.encode(), source.machine.flush_opid)
         delay = self._cluster.world.rng.randint(1_000, DOWNLOAD_US_MAX)
         self._cluster.world.after(delay, lambda: self._install(target, manifest))
 
@@ -85,7 +103,7 @@ class SimCopies:
         """What the target has promised by now is compared with the session; then it becomes the copy."""
         mine = self._running.get(target.uuid) == target.life
         self._over(target)
-        if not mine:
+        if not mine or target.gone:
             return
         local = self._local(target)
         refusal = source_refusal(
@@ -102,12 +120,13 @@ class SimCopies:
         if target.up:
             target.crash(power=False)
         target.disk.heal()
+        target.hurt = False
         target.disk.disarm()  # crashes and full disks within a copy are tested where the real copy is
-        ConsensusMeta.adopt(target.disk, self._tablet_id, target.uuid, manifest.cmeta)
+        ConsensusMeta.adopt(target.disk, self._tablet_id, target.uuid, manifest.cmeta, lost=target.exists())
         if target.disk.exists("wals"):
             target.disk.remove_tree(f"wals/{self._tablet_id}")
             target.disk.sync_dir("wals")
-        CountingMachine(target.disk, self._tablet_id).install(manifest.state)
+        install(target.disk, self._tablet_id, manifest.state)
         self._cluster.copies += 1
         target.start()
 

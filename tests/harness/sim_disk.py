@@ -6,6 +6,7 @@ It keeps two versions of everything: what a running process sees, and what the p
 from __future__ import annotations
 
 import fnmatch
+import os
 import shutil
 import tempfile
 import threading
@@ -82,11 +83,8 @@ class _Inode:
         self.persist(self.dirty, len(self.current))
         self.dirty = set()
 
-    def lose_power(self, rng: Rng, *, tear: bool) -> bool:
-        """Any subset of the unsynced sectors survived, and the old length or the new one. Whether a write was torn.
-
-        Without `tear`, all of them or none.
-        """
+    def lose_power(self, rng: Rng) -> bool:
+        """Any subset of the unsynced sectors survived, and the old length or the new one. Whether a write was torn."""
         length = len(self.durable) if rng.random() < 0.5 else len(self.current)
         share, dirty = rng.random(), sorted(self.dirty)
         survivors = {sector for sector in dirty if rng.random() < share}
@@ -94,8 +92,6 @@ class _Inode:
             # All or nothing is the rare case of a write of many sectors.
             survivors = {dirty[rng.randint(0, len(dirty) - 1)]}
         torn = 0 < len(survivors) < len(self.dirty)
-        if torn and not tear:
-            survivors, torn = set(), False
         self.persist(survivors, length)
         self.current = bytearray(self.durable)
         self.dirty = set()
@@ -110,6 +106,7 @@ class SimFile:
         self._inode = inode
         self._life = disk.life
         self._open = True
+        disk.handles[inode.path] += 1
 
     @property
     def _path(self) -> str:
@@ -133,12 +130,19 @@ class SimFile:
             raise
         with self._disk.lock:
             self._disk.claim(byte_offset + len(data) - len(self._inode.current), self._path)
+            if self._disk.stray is not None and self._disk.stray(self._path, byte_offset, data):
+                self._inode.resize(max(byte_offset + len(data), len(self._inode.current)))
+                return
             self._inode.write(data, byte_offset)
 
     def pread(self, length_bytes: int, byte_offset: int) -> bytes:
         self._enter("pread", length_bytes)
         with self._disk.lock:
             return bytes(self._inode.current[byte_offset : byte_offset + length_bytes])
+
+    def send_to(self, fd: int, byte_offset: int, length_bytes: int) -> int:
+        self._enter("send_to", length_bytes)
+        return os.write(fd, self.pread(length_bytes, byte_offset))
 
     def datasync(self) -> None:
         self._sync("datasync")
@@ -171,6 +175,8 @@ class SimFile:
         return len(self._inode.current)
 
     def close(self) -> None:
+        if self._open and self._life == self._disk.life:
+            self._disk.handles[self._path] -= 1
         self._open = False
 
 
@@ -191,6 +197,10 @@ class SimDisk:
         self.calls: deque[Call] = deque(maxlen=100_000)
         self.crash_points_reached: deque[str] = deque(maxlen=100_000)
         self.hook: Callable[[str, str], None] | None = None
+        self.stray: Callable[[str, int, bytes], bool] | None = None
+        """Asked before each write of (path, byte offset, bytes): whether it took the bytes elsewhere."""
+        self.handles: Counter[str] = Counter()
+        """Open files by path, of the life that there is."""
         self.capacity_bytes = capacity_bytes
         self._names: dict[str, _Inode] = {}
         self._durable_names: dict[str, _Inode] = {}
@@ -217,9 +227,14 @@ class SimDisk:
         """
         self._faults.append(_Fault(operation, pattern, kind, skip, times))
 
+    def forget(self, kind: str) -> None:
+        """No more faults of that kind."""
+        self._faults = [fault for fault in self._faults if fault.kind != kind]
+
     def heal(self) -> None:
         """No more faults; the disk is as large as needed."""
         self._faults.clear()
+        self.stray = None
         self.capacity_bytes = None
 
     def restart(self) -> None:
@@ -227,8 +242,9 @@ class SimDisk:
         with self.lock:
             self.life += 1
             self._armed.clear()
+            self.handles.clear()
 
-    def power_loss(self, rng: Rng, *, tear: bool = True) -> None:
+    def power_loss(self, rng: Rng) -> None:
         """Unsynced sectors, lengths and names survive or not, as `rng` says; handles are gone."""
         with self.lock:
             self.restart()
@@ -241,7 +257,7 @@ class SimDisk:
             for name in sorted(self._names):
                 if id(self._names[name]) not in seen:
                     seen.add(id(self._names[name]))
-                    self.torn += self._names[name].lose_power(rng, tear=tear)
+                    self.torn += self._names[name].lose_power(rng)
 
     def corrupt(self, path: str, byte_offset: int, xor: int = 1) -> None:
         """Flip bits of one byte at rest."""
@@ -249,6 +265,19 @@ class SimDisk:
         inode.current[byte_offset] ^= xor
         if byte_offset < len(inode.durable):
             inode.durable[byte_offset] ^= xor
+
+    def strike(self, path: str, byte_offset: int, data: bytes) -> None:
+        """Bytes that were meant for another place land here, durably; the file stays as long as it is."""
+        with self.lock:
+            inode = self._names[path]
+            for content in (inode.current, inode.durable):
+                piece = data[: max(0, len(content) - byte_offset)]
+                content[byte_offset : byte_offset + len(piece)] = piece
+
+    @property
+    def files(self) -> dict[str, int]:
+        """Path -> length in bytes of each file, in order of path."""
+        return {path: len(self._names[path].current) for path in sorted(self._names)}
 
     def poke(self, path: str, data: bytes) -> None:
         """Make the file exactly `data`, durable."""
@@ -334,6 +363,8 @@ class SimDisk:
         with self.lock:
             self._need_folder(path)
             self.claim(len(data), path)
+            if self.stray is not None and self.stray(path, 0, data):
+                data = bytes(len(data))  # the new file has its length and its name, and never got its content
             inode = _Inode(path, bytearray(data), bytearray(data))
             self._names[path] = inode
             self._pending.append((path, inode))
@@ -357,6 +388,7 @@ class SimDisk:
                 inode = self._names.pop(name)
                 self._names[other] = inode
                 inode.path = other
+                self.handles[other] += self.handles.pop(name, 0)
                 # One journal entry in truth; the target first, so that no prefix of the two loses the file.
                 self._pending += [(other, inode), (name, None)]
                 changed += [other, name]

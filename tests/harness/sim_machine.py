@@ -33,7 +33,7 @@ class CountingMachine:
         self.applied_time = self.digest = 0
         if disk.exists(self._path):
             disk.sync_dir("tablet-meta")  # as a server does at its start
-            term, index, self.applied_time, self.digest = json.loads(disk.read(self._path))
+            term, index, self.applied_time, self.digest = json.loads(self.encode())
             self.applied_opid = self.flush_opid = OpId(term, index)
 
     def apply(self, entries: Sequence[Entry]) -> list[Counted]:
@@ -59,16 +59,22 @@ class CountingMachine:
         return self.flush_opid
 
     def encode(self) -> bytes:
-        """The durable file, for a copy to another server."""
-        return self._disk.read(self._path)
-
-    def install(self, data: bytes) -> None:
-        """Replace everything by another server's flushed state."""
-        self._disk.mkdir("tablet-meta")
-        self._disk.replace(self._path, data)
+        """The durable file, for a copy to another server too; Corruption if it is not what was written."""
+        data = self._disk.read(self._path)
+        try:
+            json.loads(data)
+        except ValueError as error:
+            raise Corruption("the flushed state cannot be read", path=self._path) from error
+        return data
 
     def wants_flush(self, wal_bytes: int = 0) -> float:
         return 0.0
 
     def close(self) -> None:
         """Nothing is held open."""
+
+
+def install(disk: Disk, tablet_id: str, data: bytes) -> None:
+    """Replace everything by another server's flushed state."""
+    disk.mkdir("tablet-meta")
+    disk.replace(f"tablet-meta/{tablet_id}", data)

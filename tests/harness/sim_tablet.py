@@ -6,19 +6,23 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-from nyala.replica.base import ZERO_OPID, Code, DataState, Entry, OpId, RaftConfig, Refused
+from nyala.replica.base import ZERO_OPID, Code, Corruption, DataState, DiskFailure, Entry, OpId, RaftConfig, Refused
 from nyala.replica.cmeta import ConsensusMeta
 from nyala.replica.copy import (
+    WHOLE,
     CopyFile,
     CopyManifest,
     CopyRequest,
     CopySourceSession,
+    CopyWanted,
     FollowerCopy,
+    LastLogged,
     LocalCopySource,
     LocalReplica,
     SourceSessions,
     capture_session,
     delete_replica,
+    last_of_unopened,
     settle_at_startup,
     start_tablet_copy_checks,
 )
@@ -29,6 +33,7 @@ from nyala.replica.rows import Column, ColumnType, TableSchema
 from nyala.replica.server.opening import create_files
 from nyala.replica.server.tombstone import vote_reply
 from nyala.replica.tablet import Superblock, Tablet, sweep_orphans
+from tests.harness import sim_leaks
 from tests.harness.sim_cluster import TABLET, TICK_US, Flushed, SimCluster, SimNode
 from tests.harness.sim_side import Side
 
@@ -102,10 +107,11 @@ class TabletNode(SimNode):
     def start(self, *, campaign: bool = False) -> None:
         """The startup rules, then a replica or a tombstone."""
         self.disk.hook = self._on_disk_call
-        self.do(lambda: self._start(campaign))
+        super().start(campaign=campaign)
 
-    def _start(self, campaign: bool) -> None:
+    def begin(self, campaign: bool) -> None:
         self.up = True
+        self.failed = ""
         self.tombstone = None
         self.sessions = SourceSessions(self.clock)
         if not self.exists():
@@ -130,7 +136,14 @@ class TabletNode(SimNode):
             return
         if not self.up:
             return
-        block = Superblock.load(self.disk, TABLET)
+        if self.failed:
+            self.answer_failed(message)
+            return
+        try:
+            block = Superblock.load(self.disk, TABLET)
+        except Corruption as error:
+            self.cannot_open(error)
+            return
         last, cmeta = block.last_logged or ZERO_OPID, self.cmeta
         reply: Any = absent_reply(
             message,
@@ -146,7 +159,17 @@ class TabletNode(SimNode):
             and block.data_state is DataState.DELETED
         ):
             owes = self.world.now_us - self.silent_since_us < self.cluster.raft_options.election_ticks_min * TICK_US
-            reply = vote_reply(message, uuid=self.uuid, cmeta=cmeta, last=last, owes_lease=owes)
+            try:
+                reply = vote_reply(
+                    message,
+                    uuid=self.uuid,
+                    cmeta=cmeta,
+                    last=last,
+                    last_known=block.last_logged_known,
+                    owes_lease=owes,
+                )
+            except Refused:
+                return  # no room for the vote: none is given
             self.cluster.marks["tombstone voted"] += reply.granted
         if reply is not None:
             self.cluster.network.send(self.uuid, reply.to_uuid, reply)
@@ -193,6 +216,11 @@ class TabletNode(SimNode):
                     machine.tablet.compact()
 
         def over(result: Any) -> None:
+            if isinstance(result, DiskFailure):
+                self.fatal(result)
+            if isinstance(result, Corruption) and self.hurt:
+                replica.fail(result)  # as a server's maintenance does: this replica only
+                return
             if isinstance(result, BaseException):
                 raise result
             if self.replica is replica:
@@ -201,6 +229,38 @@ class TabletNode(SimNode):
                 self.collect(replica)
 
         self.beside(work, over)
+
+    def replace(self) -> None:
+        """A tombstone in its place, which its leader copies over; or another disk."""
+        try:
+            block = Superblock.load(self.disk, TABLET)
+        except Corruption:
+            block = None
+        if block is None or block.data_state is not DataState.READY or self.world.rng.random() < 0.3:
+            super().replace()
+        else:
+            self.do(lambda: self._delete(block))
+
+    def _delete(self, block: Superblock) -> None:
+        """As an operator's word does it."""
+        replica = self.replica
+        try:
+            if replica is not None:
+                withheld = replica.withheld
+                last = LastLogged(max(self.halt(), withheld or ZERO_OPID), known=withheld is None)
+            else:
+                last = last_of_unopened(block, self.cmeta)
+            block = Superblock.load(self.disk, TABLET)  # a flush may have ended just now
+            self.tombstone = delete_replica(self.disk, block, last.opid, lambda: None, known=last.known)
+        except DiskFailure as error:
+            self.fatal(error)
+        except Refused as refusal:
+            self.failed = str(refusal)  # there was no room; it is tried again
+            return
+        self.failed = ""
+        self.cluster.marks["failed replica deleted"] += 1
+        if self.cmeta is not None:
+            sim_leaks.deleted(self.uuid, self.disk, TABLET)
 
     def halt(self) -> OpId:
         """Stop the replica as its deletion needs it, after the work beside it; the last OpId it logged."""
@@ -241,7 +301,9 @@ class Door:
         if not self._source.up or self._source.life != self._life:
             raise Refused(Code.NOT_READY, "the source does not answer")
 
-    def _capture(self, tablet_id: str, requestor: str, _: bool, session: str, ttl_us: int) -> CopySourceSession:
+    def _capture(
+        self, tablet_id: str, requestor: str, _: bool, session: str, ttl_us: int, wanted: CopyWanted
+    ) -> CopySourceSession:
         source = self._source
         replica, machine, log, cmeta = source.replica, source.machine, source.log, source.cmeta
         if replica is None or machine is None or log is None or cmeta is None or not replica.is_leader:
@@ -258,11 +320,14 @@ class Door:
             is_leader=True,
             config_index=replica.committed_config.opid.index,
             commit_index=replica.commit_index,
+            wanted=wanted,
         )
 
-    def begin(self, tablet_id: str, requestor_uuid: str, allow_leaderless: bool) -> CopyManifest:
+    def begin(
+        self, tablet_id: str, requestor_uuid: str, allow_leaderless: bool, wanted: CopyWanted = WHOLE
+    ) -> CopyManifest:
         self._wait()
-        return LocalCopySource(self._sessions, self._capture).begin(tablet_id, requestor_uuid, allow_leaderless)
+        return LocalCopySource(self._sessions, self._capture).begin(tablet_id, requestor_uuid, allow_leaderless, wanted)
 
     def fetch(self, session_id: str, file: CopyFile, byte_offset: int, length_bytes: int) -> Iterator[bytes]:
         door = LocalCopySource(self._sessions, self._capture)
@@ -298,14 +363,17 @@ class TabletCopies:
         self._cluster.world.after(self._cluster.world.rng.randint(1_000, 30_000), lambda: self._asked(request))
 
     def _node(self, uuid: str) -> TabletNode | None:
-        node = self._cluster.nodes.get(uuid)
+        node = self._cluster.at(uuid)
         return node if isinstance(node, TabletNode) else None
 
     def local(self, node: TabletNode) -> LocalReplica:
         """What the target knows of itself."""
         if not node.exists():
             return LocalReplica(uuid=node.uuid, data_state=DataState.DOES_NOT_EXIST)
-        block = Superblock.load(node.disk, TABLET)
+        try:
+            block = Superblock.load(node.disk, TABLET)
+        except Corruption:  # as a server holds it: a READY tablet that could not be started
+            return LocalReplica(uuid=node.uuid, data_state=DataState.READY)
         last = node.replica.last_logged if node.replica is not None else block.last_logged or ZERO_OPID
         term = node.cmeta.term if node.cmeta is not None else 0
         return LocalReplica(uuid=node.uuid, data_state=block.data_state, term=term, last_opid=last)
@@ -327,12 +395,15 @@ class TabletCopies:
 
     def _begin(self, request: CopyRequest) -> None:
         target, source = self._node(request.dest_uuid), self._node(request.from_uuid)
-        if target is None or source is None or self._running.get(target.uuid) != target.life:
+        if target is None or source is None or target.uuid != request.dest_uuid:
+            self._running.pop(request.dest_uuid, None)
+            return
+        if self._running.get(target.uuid) != target.life:
             return
         if not self._may(target, request):
             self._running.pop(target.uuid, None)
             return
-        local = self.local(target)
+        local, was_here = self.local(target), target.exists()
 
         def clear(admit: Callable[[OpId, int], None]) -> Superblock | None:
             if not target.exists():
@@ -341,18 +412,22 @@ class TabletCopies:
                 block = Superblock.load(target.disk, TABLET)
                 admit(block.last_logged or ZERO_OPID, target.cmeta.term if target.cmeta else 0)
                 return block
-            durable = target.durable
-            last, term = target.halt(), target.cmeta.term if target.cmeta else 0
+            durable, withheld = target.durable, target.replica.withheld
+            last, term = max(target.halt(), withheld or ZERO_OPID), target.cmeta.term if target.cmeta else 0
             admit(last, term)
             self._cluster.marks["copied over"] += 1
-            self._cluster.verify.deleted(target.uuid, last, durable)
-            return delete_replica(target.disk, Superblock.load(target.disk, TABLET), last, stop=lambda: None)
+            if not target.hurt:
+                self._cluster.verify.deleted(target.uuid, last, durable)
+            block = Superblock.load(target.disk, TABLET)
+            tombstone = delete_replica(target.disk, block, last, lambda: None, known=withheld is None)
+            sim_leaks.deleted(target.uuid, target.disk, TABLET)
+            return tombstone
 
         def merge(remote: bytes) -> None:
             if target.cmeta is not None:
                 target.cmeta.merge(remote)
             else:
-                target.cmeta = ConsensusMeta.adopt(target.disk, TABLET, target.uuid, remote)
+                target.cmeta = ConsensusMeta.adopt(target.disk, TABLET, target.uuid, remote, lost=was_here)
 
         copy = FollowerCopy(
             disk=target.disk,
@@ -371,8 +446,10 @@ class TabletCopies:
         self._running.pop(target.uuid, None)
         good = isinstance(result, Superblock)
         self._cluster.marks["tablet copy" if good else "copy failed"] += 1
+        if isinstance(result, DiskFailure):
+            target.fatal(result)
         if not good and not isinstance(result, Exception):
             raise result
         if target.replica is None and target.exists():
             target.life += 1
-            target._start(False)
+            target.start()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from nyala.replica.base import Applied, Entry, EntryKind, OpId, RaftConfig, Refused
+from nyala.replica.base import ZERO_OPID, Applied, Entry, EntryKind, OpId, RaftConfig, Refused
 from nyala.replica.cmeta import ConsensusMeta, decode_config
 from nyala.replica.host import Replica
 from nyala.replica.raft import AppendEntries, AppendReply, VoteReply, VoteRequest
@@ -45,10 +45,17 @@ class Verifiers:
         self.applied_by[uuid] = index
         self.reached[uuid] = max(self.reached.get(uuid, 0), index)
 
-    def log_found(self, uuid: str, last: OpId, flushed: OpId) -> None:
-        """V7: no replica goes back: a restart finds everything that was ever applied there."""
-        top, reached = max(last.index, flushed.index), self.reached.get(uuid, 0)
+    def log_found(self, uuid: str, last: OpId, flushed: OpId, withheld: OpId = ZERO_OPID) -> None:
+        """V7: no replica goes back: a restart finds everything that was ever applied there.
+
+        `withheld`: of a replica whose disk was damaged, what it knows to be lost of its log's end.
+        """
+        top, reached = max(last.index, flushed.index, withheld.index), self.reached.get(uuid, 0)
         assert top >= reached, f"{uuid} had applied {reached}, and comes back with {top}"
+
+    def tail_found(self, uuid: str, withheld: OpId | None) -> None:
+        """No disk here changes a byte; what a power cut tore was never synced, and keeps nobody from voting."""
+        assert withheld is None, f"{uuid} withholds {withheld} after a power cut"
 
     def log_holds(self, uuid: str, entries: Iterable[Entry], commit_index: int) -> None:
         """V1: what a replica's log on disk holds at a committed index is what was committed there."""

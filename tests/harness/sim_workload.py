@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 
 from google_crc32c import value as crc
@@ -13,13 +14,17 @@ from nyala.replica.cmeta import decode_config
 from nyala.replica.host import Phase, Replica
 from nyala.replica.raft import ConfigEdit, EditKind
 from nyala.replica.wal.reader import Survivors
-from tests.harness.sim_cluster import WAL_FOLDER, SimCluster, SimNode, member
+from tests.harness import sim_leaks
+from tests.harness.sim_cluster import TABLET, WAL_FOLDER, SimCluster, SimNode, member
+from tests.harness.sim_media import count as count_disks
+from tests.harness.sim_media import fail, stray
+from tests.harness.sim_repair import Repairs
 from tests.harness.sim_world import Faults
 
 MARKS = (
-    *("drop", "duplicate", "reorder", "partition", "one-way cut", "crash", "power loss", "torn write", "crash point"),
-    *("pause", "disk full", "metadata full", "slow disk", "slow network", "clock jump", "lease loss", "replay"),
-    *("flush during faults", "log GC", "transfer", "config change", "promotion", "tablet copy"),
+    *("drop", "duplicate", "reorder", "partition", "one-way cut", "crash", "power loss", "torn write", "outage"),
+    *("crash point", "pause", "disk full", "metadata full", "slow disk", "slow network", "clock jump", "lease loss"),
+    *("replay", "flush during faults", "log GC", "transfer", "config change", "promotion", "tablet copy"),
     *("read at once", "read waited", "read refused", "snapshot", "acknowledged", "unknown outcome"),
 )
 """What the histories of a run must come across, or they prove little."""
@@ -42,16 +47,21 @@ class Swarm:
     strand_period_us: int = 0
     jump_period_us: int = 0
     slow_network_period_us: int = 0
+    eio_period_us: int = 0
+    stray_period_us: int = 0
+    wipe_period_us: int = 0
     crash_point: str = ""
     padding: int = 0
     """Bytes that make each write longer: those of many sectors can be torn."""
+    outage_period_us: int = 0
+    """Power losses of all servers at once."""
 
     @classmethod
     def draw(cls, cluster: SimCluster) -> Swarm:
         """Some kinds on, others off, so that each seed is a different sort of bad day."""
-        rng = cluster.world.rng
+        rng, media = cluster.world.rng, Random(f"media/{cluster.world.seed}")
 
-        def maybe(low_us: int, high_us: int, odds: float) -> int:
+        def maybe(low_us: int, high_us: int, odds: float, rng: Random = rng) -> int:
             return rng.randint(low_us, high_us) if rng.random() < odds else 0
 
         faults = Faults(
@@ -59,6 +69,8 @@ class Swarm:
             duplicate=rng.choice([0.0, 0.05]),
             slow=rng.choice([0.0, 0.02, 0.1]),
         )
+        # Drawn apart, so that a history without one is what it is without this kind.
+        apart = Random(f"outage {cluster.seed}")
         return cls(
             faults=faults,
             crash_period_us=maybe(200_000, 900_000, 0.7),
@@ -73,8 +85,12 @@ class Swarm:
             strand_period_us=maybe(700_000, 1_000_000, 0.2),
             jump_period_us=maybe(200_000, 600_000, 0.3),
             slow_network_period_us=maybe(300_000, 700_000, 0.2),
+            eio_period_us=maybe(100_000, 400_000, 0.3, media),
+            stray_period_us=maybe(200_000, 500_000, 0.2, media),
+            wipe_period_us=maybe(200_000, 600_000, 0.2, media),
             crash_point=rng.choice(["", "cmeta.before_flush", "cmeta.after_flush", "disk.before_rename_sync"]),
             padding=rng.choice([0, 0, 300, 2_000]),
+            outage_period_us=apart.randint(300_000, 800_000) if apart.random() < 0.4 else 0,
         )
 
 
@@ -87,6 +103,7 @@ class Workload:
         self.write_period_us = write_period_us
         self.written = 0
         self.stopped = False
+        self.repairs = Repairs(cluster)
         cluster.network.faults = swarm.faults
 
     def begin(self) -> None:
@@ -95,6 +112,7 @@ class Workload:
         self._every(25_000, self.read)
         self._every(60_000, self.snapshot)
         self._every(self.swarm.crash_period_us, self.crash)
+        self._every(self.swarm.outage_period_us, self.outage)
         self._every(self.swarm.cut_period_us, self.cut)
         self._every(self.swarm.flush_period_us, self.flush)
         self._every(self.swarm.transfer_period_us, self.transfer)
@@ -105,14 +123,20 @@ class Workload:
         self._every(self.swarm.strand_period_us, self.strand)
         self._every(self.swarm.jump_period_us, self.jump)
         self._every(self.swarm.slow_network_period_us, self.slow_network)
+        self._every(self.swarm.eio_period_us, lambda: fail(self.cluster))
+        self._every(self.swarm.stray_period_us, lambda: stray(self.cluster))
+        self._every(self.swarm.wipe_period_us, self.repairs.wipe_one)
+        if self.swarm.eio_period_us or self.swarm.stray_period_us or self.swarm.wipe_period_us:
+            self.repairs.begin()
 
     def end(self) -> None:
         """No more clients, no more trouble: heal the network and boot every server that has data."""
-        self.stopped = True
+        self.stopped = self.repairs.hurried = True
         self.cluster.network.heal()
         for node in self.cluster.nodes.values():
             node.disk.disarm()
             node.disk.heal()
+            node.outage_until_us = 0
             node.log_stuck_until_us = 0
             if not node.up and node.exists():
                 node.start()
@@ -236,11 +260,36 @@ class Workload:
 
     def _boot(self, node: SimNode) -> None:
         """Start it again; at times it dies at its next promise."""
-        if node.up or self.stopped:
+        if node.up or node.gone or self.stopped or node.in_outage:
             return
         if self.swarm.crash_point and self.cluster.world.rng.random() < 0.5:
             node.disk.arm(self.swarm.crash_point, self.cluster.world.rng.randint(1, 2))
         node.start()
+
+    def outage(self) -> None:
+        """The power of all servers goes, or of all but one; most of them have just written, and not synced yet."""
+        world, marks = self.cluster.world, self.cluster.marks
+        struck = [n for n in self.cluster.nodes.values() if n.life or n.up]
+        if len(struck) > 2 and world.rng.random() < 0.2:
+            struck.remove(world.rng.choice(struck))
+        torn_before = [n.disk.torn for n in struck]
+        for node in struck:
+            node.outage_until_us = world.now_us + 20_000
+            if node.up:
+                node.disk.fail_on("datasync", f"{WAL_FOLDER}/*", "CRASH", skip=world.rng.randint(0, 1))
+
+        def dark() -> None:
+            if self.stopped:
+                return
+            for node in struck:
+                node.disk.forget("CRASH")
+                if node.up:
+                    node.crash(power=True)
+                world.after(world.rng.randint(1_000, 300_000), lambda node=node: self._boot(node))
+            marks["outage"] += 1
+            marks["torn outage"] += sum(n.disk.torn > t for n, t in zip(struck, torn_before, strict=True)) > 1
+
+        world.after(20_000, dark)
 
     def cut(self) -> None:
         """Isolate one server, one way or both, or heal."""
@@ -306,7 +355,7 @@ class Workload:
         config, rng = leader.committed_config, self.cluster.world.rng
         outside = [name for name in self.cluster.names if config.member(name) is None]
         if len(config.voters) > 3 or (outside == [] and len(config.members) > len(config.voters)):
-            # Never down to two voters: one of them with a damaged tail is a group that waits for ever (raft/DESIGN.md).
+            # Never down to two voters, of which none can do anything while the other is away.
             some = [m.uuid for m in config.members if len(config.voters) > 3 or not m.votes]
             edit = ConfigEdit(EditKind.REMOVE, member(rng.choice(some)))
         elif outside:
@@ -380,8 +429,9 @@ def converge(cluster: SimCluster, workload: Workload) -> None:
 
     def written() -> bool:
         leader = cluster.leader()
-        if leader is not None and not state["asked"] and not state["done"]:
-            state["asked"] = True
+        life = leader and (leader.uuid, cluster.nodes[leader.uuid].life)
+        if leader is not None and state["asked"] != life and not state["done"]:
+            state["asked"] = life  # a server that was scrubbed since answers nobody
 
             def done(result: Any) -> None:
                 state["asked"] = False
@@ -392,6 +442,7 @@ def converge(cluster: SimCluster, workload: Workload) -> None:
 
     cluster.run_until(written, "an acknowledged write after healing")
     cluster.run_until(workload.drained, "every client answered")
+    cluster.run_until(lambda: workload.repairs.done, "every server whole, and every lost one replaced")
     members = {m.uuid for m in cluster.leader().active_config.members}  # type: ignore[union-attr]
 
     def level() -> bool:
@@ -413,10 +464,16 @@ def converge(cluster: SimCluster, workload: Workload) -> None:
             on_disk = Survivors(node.log.read, node.log.first_index, node.log.last.index)
             verify.log_holds(node.uuid, on_disk, node.replica.commit_index)
     _count_marks(cluster)
+    count_disks(cluster)
     verify.configs_stand(cluster.initial)
     verify.writes_stand()
     verify.snapshots_stand()
     workload.at_end()
+    here = list(cluster.nodes.values())
+    cluster.run_until(lambda: all(sim_leaks.idle(n) for n in here), "V8: every caller answered, all work ended")
+    cluster.world.now_us += sim_leaks.LATE_US
+    for node in here:
+        sim_leaks.at_rest(node, TABLET)
 
 
 def network_trouble(cluster: SimCluster) -> bool:
@@ -429,10 +486,10 @@ def _count_marks(cluster: SimCluster) -> None:
     """Those that are seen in what is left at the end."""
     marks, verify = cluster.marks, cluster.verify
     marks.update(cluster.network.marks)
-    marks["torn write"] += sum(n.disk.torn for n in cluster.nodes.values())
+    marks["torn write"] += sum(n.disk.torn for n in cluster.everybody)
     marks["tablet copy"] += cluster.copies
     for mark, operation in (("disk full", "pwrite"), ("metadata full", "replace")):
-        marks[mark] += sum(n.disk.fired[operation, "ENOSPC"] for n in cluster.nodes.values())
+        marks[mark] += sum(n.disk.fired[operation, "ENOSPC"] for n in cluster.everybody)
     marks["snapshot"] += len(verify.snapshots)
     marks["acknowledged"] += len(verify.acknowledged)
     entries = [verify.history[index] for index in sorted(verify.history)]

@@ -17,6 +17,7 @@ class World:
     """Events in virtual microseconds. Events at one instant run in the order in which they were made."""
 
     def __init__(self, seed: int) -> None:
+        self.seed = seed
         self.rng = Random(seed)
         self.now_us = 0
         self.events = 0
@@ -127,6 +128,10 @@ class SimNetwork:
                     self.cuts.add((other, node))
                 if outbound:
                     self.cuts.add((node, other))
+
+    def rename(self, old: str, new: str) -> None:
+        """The server `old` is `new` from now on; whatever is cut stays cut."""
+        self.cuts |= {(new if s == old else s, new if r == old else r) for s, r in self.cuts if old in (s, r)}
 
     def heal(self) -> None:
         """Everything arrives again, once, soon."""

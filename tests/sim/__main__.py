@@ -94,7 +94,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("seeds", nargs="*", help="SIMULATOR:SEEDS, for instance host:17 or core:0-99")
     parser.add_argument("--share", type=float, default=1.0, help="of CI's number of seeds (default 1.0)")
-    parser.add_argument("--minutes", type=float, default=8.0, help="begin no seed after so long (default 8)")
+    parser.add_argument("--minutes", type=float, default=20.0, help="begin no seed after so long (default 20)")
     parser.add_argument("--jobs", type=int, default=2, help="processes (default 2)")
     parser.add_argument("--overnight", action="store_true", help="new seeds until stopped; failing ones go to --found")
     parser.add_argument("--first", type=int, default=100_000, help="first seed of --overnight")

@@ -12,13 +12,14 @@ DELIVERED_MIN = 2_000_000
 MARK_MIN = 20
 
 FAULTS = (
-    *("drop", "duplicate", "reorder", "one-way cut", "partition", "crash", "power loss", "torn write"),
+    *("drop", "duplicate", "reorder", "one-way cut", "partition", "crash", "power loss", "torn write", "outage"),
     *("pause", "disk full", "clock jump", "slow disk", "slow network"),
+    *("EIO of a read", "EIO of a write", "EIO of a sync", "misplaced write", "wipe"),
 )
 EVENTS = (
-    *("replay", "tablet copy", "promotion", "lease loss", "torn tail", "transfer", "config change"),
+    *("replay", "tablet copy", "promotion", "lease loss", "torn tail", "torn outage", "transfer", "config change"),
     *("flush during faults", "log GC", "ingest task retry", "zombie attempt", "idle tablet", "offset hole"),
-    "lost checkpoint",
+    *("lost checkpoint", "process ended by its disk", "replica failed at its start", "meant for another"),
 )
 DEMANDED = FAULTS + EVENTS
 """Each at least MARK_MIN times, in the simulators that run whole replicas (the cores alone do not count)."""

@@ -40,6 +40,10 @@ TOLD = r"AssertionError"
 """Of a scenario that is a test: what it asserts is its own."""
 FORGOT = r"AssertionError: \w+ (spoke in term|forgot its vote|voted twice|had applied)"
 DAMAGED = r"Corruption: (a segment is damaged|entries do not follow)|AssertionError: \w+ had applied"
+WITHHELD = r"AssertionError: \w+ withholds"
+LOST = r"Corruption: entries (are missing|do not follow)|AssertionError: \w+ had applied"
+FORKED = r"AssertionError: \w+ (applied .* where|had applied)"
+LEAK = r"AssertionError: V8: "
 DIFFER = r"AssertionError: level replicas differ"
 ROW_ERRORS = r"AssertionError: SourceKey.* (row errors .* were forgotten|errors )"
 
@@ -69,8 +73,22 @@ def one(target: str, old: str, new: str) -> tuple[Swap, ...]:
 
 
 PROMISES = {"crash_period_us": 120_000, "power": True, "crash_point": ""}
+OUTAGES = {"outage_period_us": 200_000, "padding": 2_000}
 COPIES = {"strand_period_us": 400_000, "flush_period_us": 60_000}
 FLUSHES = {"flush_period_us": 40_000, "crash_period_us": 150_000, "power": True, "crash_point": ""}
+
+TORN = {
+    "odds": {"crash": 0.12, "cut": 0.05, "config": 0, "compact": 0, "evict": 0, "transfer": 0, "pause": 0},
+    "disk": 0.7,
+}
+SOUND = {"eio_period_us": 0, "stray_period_us": 0, "wipe_period_us": 0}
+EIO = PROMISES | SOUND | {"eio_period_us": 60_000, "crash_period_us": 150_000, "padding": 2_000}
+STRAYS = SOUND | {
+    "stray_period_us": 100_000,
+    "crash_period_us": 250_000,
+    "cut_period_us": 300_000,
+    "crash_point": "",
+}
 
 QUIET = {"config": 0, "compact": 0, "evict": 0}
 LEASES = {
@@ -117,6 +135,18 @@ PLANTED = (
         tuned={"crash_period_us": 60_000, "crash_point": "disk.before_rename_sync"},
         says=FORGOT,
     ),
+    Planted(
+        "a block whose sync failed is trusted",
+        one(
+            "wal.recovery:_settle",
+            "write_last_block_again(file, out.headers[info.number], info.length_bytes)",
+            "pass",
+        ),
+        "host",
+        within=60,
+        tuned=EIO,
+        says=LOST,
+    ),
     # Elections.
     Planted(
         "second vote in a term",
@@ -139,7 +169,8 @@ PLANTED = (
     Planted(
         "damaged tail votes",
         one("raft.election:_why_not", "if not s.may_campaign:", "if False:"),
-        story="damaged_tail_neither_votes_nor_leads",
+        within=150,
+        tuned=TORN,
     ),
     # Commitment.
     Planted(
@@ -264,7 +295,30 @@ PLANTED = (
         tuned=PROMISES | {"padding": 2_000},
         says=DAMAGED,
     ),
+    Planted(
+        "tear taken for damage",
+        one("wal.scan:judge", "if unwritten or not full_length", "if not full_length"),
+        "host",
+        tuned=OUTAGES,
+        says=WITHHELD,
+    ),
+    Planted(
+        "a read of the log holds its segments for ever",
+        one("wal.log:Log.read", "self._release(numbers)", "pass"),
+        "host",
+        within=40,
+        tuned={"flush_period_us": 60_000},
+        says=LEAK,
+    ),
     # Tablets, copies, the ledger.
+    Planted(
+        "a tombstone of an unread log votes",
+        one("server.tombstone:vote_reply", "elif not last_known:", "elif False:"),
+        "tablet",
+        within=30,
+        tuned=STRAYS,
+        says=FORKED,
+    ),
     Planted(
         "superblock takes the live ledger",
         one("tablet.maintenance:Maintenance.flush", "frozen.ledger.to_avro()", "tablet._ledger.to_avro()"),

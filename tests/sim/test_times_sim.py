@@ -87,6 +87,7 @@ def test_stale_reads_that_trust_the_clocks_are_seen(monkeypatch: pytest.MonkeyPa
 
 
 def test_clock_that_follows_its_wall_back_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: times are watched. Method: observing what others say changes no clock."""
+    """Goal: times are watched. Method: observing what others say changes no clock. On most seeds the verifier of
+    snapshots hears of it first."""
     monkeypatch.setattr(HybridClock, "observe", lambda clock, hybrid_time: None)
-    assert complaint("is not later than", jumps=True, seeds=20)
+    assert complaint("is not later than", jumps=True, seeds=60)

@@ -10,7 +10,10 @@ import pytest
 
 from nyala.replica.base import Entry, EntryKind, OpId
 from nyala.replica.raft import AppendEntries
-from tests.harness.sim_cluster import SimCluster
+from tests.harness import sim_leaks
+from tests.harness.sim_cluster import TABLET, SimCluster
+from tests.harness.sim_disk import SimDisk
+from tests.harness.sim_start import started
 from tests.harness.sim_tablet_workload import TabletWorkload
 from tests.harness.sim_verify import Verifiers
 from tests.harness.sim_workload import Swarm
@@ -75,3 +78,31 @@ def test_v5_sees_rows_that_are_missing_doubled_or_linked_twice() -> None:
             workload.linked(table(*rows), None)
     with pytest.raises(AssertionError, match="is there twice"):
         workload.linked(table((1, None), (1, None)), None)
+
+
+def test_v8_sees_what_a_deletion_or_a_history_leaves_behind() -> None:
+    """Goal: V8 looks at handles, files, anchors and holds. Method: a deletion that leaves a file open, or an orphaned
+    block; a server at rest with an anchor, and then with a held segment; and sound ones."""
+    disk = SimDisk()
+    for folder in ("wals", "wals/t", "data"):
+        disk.mkdir(folder)
+    sim_leaks.deleted("a", disk, "t")
+    held = disk.open("data/t-000001.arrow", create=True)
+    with pytest.raises(AssertionError, match="V8: a still has open files"):
+        sim_leaks.deleted("a", disk, "t")
+    held.close()
+    with pytest.raises(AssertionError, match="V8: a still has orphaned blocks"):
+        sim_leaks.deleted("a", disk, "t")
+    cluster = SimCluster(1)
+    leader = started(cluster)
+    node = cluster.nodes[leader.uuid]
+    sim_leaks.at_rest(node, TABLET)
+    anchor = leader.anchor(1)
+    with pytest.raises(AssertionError, match="V8: a still has anchors"):
+        sim_leaks.at_rest(node, TABLET)
+    anchor.release()
+    sim_leaks.at_rest(node, TABLET)
+    assert node.log is not None
+    node.log._retention.hold([1])
+    with pytest.raises(AssertionError, match="V8: a still has held segments"):
+        sim_leaks.at_rest(node, TABLET)

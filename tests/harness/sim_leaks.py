@@ -1,0 +1,70 @@
+"""V8, no leak: after a deletion and at the end, nothing is held open, waited for, anchored or left lying about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nyala.replica.copy import wal_folder
+from nyala.replica.copy.blocks import named_blocks
+from nyala.replica.tablet import Superblock
+from tests.harness.sim_disk import SimDisk
+
+LATE_US = 600_000_000
+"""After which every copy session, and whatever lingers of one, has expired."""
+
+
+def deleted(name: str, disk: SimDisk, tablet_id: str) -> None:
+    """A tombstone was made: no handle, no log, no block that no superblock names."""
+    _none(name, "open files", [path for path, count in disk.handles.items() if count > 0])
+    _none(name, "files of the log", [path for path in disk.files if path.startswith(f"{wal_folder(tablet_id)}/")])
+    block = Superblock.load(disk, tablet_id) if Superblock.exists(disk, tablet_id) else None
+    again = f"data/{tablet_id}-{block.next_block:06d}" if block is not None else ""
+    _none(name, "orphaned blocks", orphans(disk, again))
+
+
+def orphans(disk: SimDisk, but: str = "") -> list[str]:
+    """Files of `data/` that no superblock names, live or quarantined, and that do not begin with `but`."""
+    named = named_blocks(disk)
+    return [p for p in disk.files if p.startswith("data/") and p not in named and not (but and p.startswith(but))]
+
+
+def idle(node: Any) -> bool:
+    """Whether no work is under way here and no caller waits, but for reads, which time ends (`at_rest`)."""
+    replica = node.replica
+    if replica is None or any(not side.over for side in getattr(node, "sides", ())):
+        return replica is None
+    waits = (len(replica._writes), len(replica._changes), replica._transfer.waiting)
+    return not any(waits) and not replica._gc_running
+
+
+def at_rest(node: Any, tablet_id: str) -> None:
+    """A server at the end of a history, all healed, long after the last copy."""
+    name, disk, log, replica = node.uuid, node.disk, node.log, node.replica
+    if replica is None or log is None:
+        return
+    sessions = getattr(node, "sessions", None)
+    if sessions is not None:
+        sessions.expire()
+        _none(name, "copy sessions", sessions.sessions())
+        _none(name, "lingering anchors", sessions._lingering)
+    retention = log._retention
+    _none(name, "anchors", sorted(anchor.index for anchor in retention.anchors))
+    _none(name, "held segments", sorted(number for number, count in retention._holds.items() if count > 0))
+    replica._reads.expire(replica._tick + replica.options.wait_ticks_max + 1)
+    _none(name, "callers that nobody answered", ["a read"] * bool(replica._reads.waiting))
+    _none(name, "reads of the log under way", sorted(replica._loading))
+    listed = {f"{wal_folder(tablet_id)}/{info.name}" for info in log.segments()}
+    open_ones = [path for path, count in disk.handles.items() for _ in range(count)]
+    ours = [path for path in open_ones if path in listed or path.endswith(".tmp")]
+    _none(name, "open files", open_ones if len(open_ones) > len(ours) or len(ours) > 2 else [])
+    begun = {max(listed, default=""), f"{wal_folder(tablet_id)}/withheld"}
+    strays = [p for p in disk.files if p.startswith("wals/") and p not in listed | begun and not p.endswith(".tmp")]
+    _none(name, "files of the log that it does not list", [p for p in strays if p not in open_ones])
+    if Superblock.exists(disk, tablet_id) and sessions is not None:
+        # A flush that found no room wrote a block, and the next one writes it again.
+        block = Superblock.load(disk, tablet_id)
+        _none(name, "orphaned blocks", orphans(disk, f"data/{tablet_id}-{block.next_block:06d}"))
+
+
+def _none(name: str, what: str, left: list[Any]) -> None:
+    assert not left, f"V8: {name} still has {what}: {left[:3]}"

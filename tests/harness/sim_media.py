@@ -1,0 +1,108 @@
+"""Disks that fail with EIO, and disks that put a write in the wrong place; which server may be hurt, and when.
+
+A disk that only fails harms nobody who ends his process at once. One that loses what was durable harms its replica: so
+such faults fall on one server at a time, while the others are a sound majority. Whatever is wrong in a history then is
+the product's fault.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.harness.sim_disk import SECTOR_BYTES
+
+if TYPE_CHECKING:
+    from tests.harness.sim_cluster import SimCluster, SimNode
+
+WALS, METAS, DATA = "wals/*", ("consensus-meta/*", "tablet-meta/*"), "data/*"
+HARMLESS = (
+    *(("datasync", WALS), ("datasync", WALS), ("sync", WALS), ("pread", WALS)),
+    *(("replace", METAS[0]), ("replace", METAS[1]), ("read", METAS[0]), ("sync_dir", "*-meta")),
+)
+"""EIO of these ends the process, and the next one finds all that was promised."""
+HARMFUL = (("pwrite", WALS), ("pwrite", DATA), ("sync", DATA), ("pread", DATA))
+"""EIO of these may leave a replica that abstains, or one that has failed."""
+MARKS = {
+    "EIO of a read": ("pread", "read"),
+    "EIO of a write": ("pwrite", "replace"),
+    "EIO of a sync": ("datasync", "sync", "sync_dir"),
+}
+"""Mark -> the calls of the disk that are counted under it."""
+
+
+def sound(cluster: SimCluster, *, but: SimNode | None = None) -> bool:
+    """Whether every member that anybody knows of, except `but`, is a voter with a whole replica, and they are three."""
+    configs = [config for r in cluster.replicas for config in (r.committed_config, r.active_config)]
+    leader = cluster.leader()
+    if leader is None or len(leader.committed_config.voters) < 3:
+        return False
+    for uuid in {m.uuid for config in configs for m in config.members if but is None or m.uuid != but.uuid}:
+        node = cluster.nodes.get(uuid)
+        if node is None or not node.whole or node.may_abstain or leader.committed_config.member(uuid) is None:
+            return False
+    return not (cluster.replacing and but is not None) and all(
+        not n.hurt and not n.failed for n in cluster.nodes.values() if n is not but
+    )
+
+
+def fail(cluster: SimCluster) -> None:
+    """One call of one server's disk will end in EIO."""
+    rng = cluster.world.rng
+    node = rng.choice(list(cluster.nodes.values()))
+    harmful = rng.random() < 0.3
+    if harmful:
+        if not node.up or not node.whole or not sound(cluster, but=node):
+            return
+        node.hurt = True
+    operation, pattern = rng.choice(HARMFUL if harmful else HARMLESS)
+    node.disk.fail_on(operation, pattern, skip=rng.randint(0, 2))
+
+
+def stray(cluster: SimCluster) -> None:
+    """One write of one server's disk will land somewhere else: in the same file, or, of a whole small file, in another.
+
+    The log's writes stray within their segment, so that something that was durable is hit. What lands where nobody
+    ever looks is a write that never happened, under a sync that said otherwise: of the last group commit no log can
+    know that.
+    """
+    rng = cluster.world.rng
+    node = rng.choice(list(cluster.nodes.values()))
+    if not node.up or not node.whole or not sound(cluster, but=node):
+        return
+    node.hurt = True
+    room = rng.choice(("wals/", "wals/", "data/", "consensus-meta/", "tablet-meta/"))
+
+    def taken(path: str, byte_offset: int, data: bytes) -> bool:
+        if not path.startswith(room) or not data:
+            return False
+        within = _within(node, path, byte_offset, data) if room in ("wals/", "data/") else _elsewhere(node, path)
+        if not within:
+            return False
+        node.disk.stray = None
+        node.struck += 1
+        node.disk.strike(*rng.choice(within), data)
+        cluster.marks["misplaced write"] += 1
+        return True
+
+    node.disk.stray = taken
+
+
+def _within(node: SimNode, path: str, byte_offset: int, data: bytes) -> list[tuple[str, int]]:
+    """Places in the same file, whole sectors away."""
+    size, step = node.disk.files.get(path, 0), SECTOR_BYTES
+    places = range(byte_offset % step, max(size - len(data), 0) + 1, step)
+    return [(path, place) for place in places if place != byte_offset]
+
+
+def _elsewhere(node: SimNode, path: str) -> list[tuple[str, int]]:
+    """The beginnings of all sectors of other files that are in use."""
+    rooms = ("wals/", "data/", "consensus-meta/", "tablet-meta/")
+    files = {name: size for name, size in node.disk.files.items() if name.startswith(rooms) and name != path}
+    return [(name, start) for name, size in files.items() for start in range(0, size, SECTOR_BYTES)]
+
+
+def count(cluster: SimCluster) -> None:
+    """What the disks ran into, as marks."""
+    for mark, operations in MARKS.items():
+        fired = [n.disk.fired[operation, "EIO"] for n in cluster.everybody for operation in operations]
+        cluster.marks[mark] += sum(fired)
