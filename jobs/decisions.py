@@ -11,13 +11,12 @@ import sys
 
 from nyala.pipeline import (
     DecisionsOptions,
-    DecisionsQuery,
     QueryInterrupted,
     QueryRefused,
-    RestartOptions,
     end_in_order,
     kafka_options,
-    run_with_restarts,
+    restart_options,
+    run_decisions,
     spark_session,
 )
 from nyala.replica.base import ReplicaError
@@ -30,7 +29,10 @@ def main() -> int:
     parser.add_argument("--kafka", required=True, help="bootstrap servers")
     parser.add_argument("--checkpoint", required=True, help="folder for Spark's checkpoint")
     parser.add_argument("--available-now", action="store_true", help="end when everything that is there has been done")
-    parser.add_argument("--restarts-max", type=int, default=20)
+    parser.add_argument(
+        "--patience-s", type=float, help="without progress; then give up (default: a day; 600 with --available-now)"
+    )
+    parser.add_argument("--restarts-max", type=int, help="give up after so many restarts without progress, too")
     parser.add_argument("--topic-prefix", default="", help="of the masters' topics")
     parser.add_argument("--kafka-timeout-s", type=float, default=60.0, help="patience with a broker; then start again")
     parser.add_argument("--kafka-option", action="append", default=[], metavar="NAME=VALUE", help="for Spark's source")
@@ -51,15 +53,10 @@ def main() -> int:
             kafka_timeout_s=given.kafka_timeout_s,
             kafka=kafka_options(given.kafka_option, given.kafka_properties),
         )
+        restarts = restart_options(given.patience_s, given.restarts_max, catches_up=given.available_now)
         end_in_order()
         spark = spark_session("nyala decisions")
-        run_with_restarts(
-            lambda: DecisionsQuery(
-                spark, options, lambda done: tell(f"tablet {done.tablet_id}: {done.result} {done.message}".rstrip())
-            ).run(),
-            RestartOptions(restarts_max=given.restarts_max),
-            tell,
-        )
+        run_decisions(spark, options, restarts, tell=tell)
     except (QueryRefused, QueryInterrupted, ReplicaError) as error:
         tell(f"nyala decisions: {error}")
         return 1

@@ -16,9 +16,9 @@ from nyala.pipeline import (
     Progress,
     QueryInterrupted,
     QueryRefused,
-    RestartOptions,
     end_in_order,
     kafka_options,
+    restart_options,
     run_ingest,
     security_of,
     spark_session,
@@ -46,7 +46,10 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--isolation", choices=["read_committed", "read_uncommitted"], default="read_committed")
     parser.add_argument("--lease-s", type=float, default=30.0)
     parser.add_argument("--owner-wait-s", type=float, default=40.0, help="patience with another query's lease")
-    parser.add_argument("--restarts-max", type=int, default=20)
+    parser.add_argument(
+        "--patience-s", type=float, help="without progress; then give up (default: a day; 600 with --available-now)"
+    )
+    parser.add_argument("--restarts-max", type=int, help="give up after so many restarts without progress, too")
     parser.add_argument("--kafka-timeout-s", type=float, default=60.0, help="patience with a broker; then start again")
     parser.add_argument("--kafka-option", action="append", default=[], metavar="NAME=VALUE", help="for Spark's source")
     parser.add_argument("--kafka-properties", default="", metavar="FILE", help="Java client properties: how to log in")
@@ -101,9 +104,9 @@ def main() -> int:
             kafka_timeout_s=given.kafka_timeout_s,
             kafka=kafka_options(given.kafka_option, given.kafka_properties),
         )
+        restarts = restart_options(given.patience_s, given.restarts_max, catches_up=given.available_now)
         end_in_order()
         spark = spark_session(f"nyala ingest {given.table}")
-        restarts = RestartOptions(restarts_max=given.restarts_max)
         decisions = decisions_options(given, options) if given.decisions_checkpoint else None
         run_ingest(spark, options, restarts, tell=tell, show=show, decisions=decisions)
     except (QueryRefused, QueryInterrupted, ReplicaError, ValueError) as error:

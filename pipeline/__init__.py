@@ -21,8 +21,8 @@ from .rebalance import RebalanceOptions, Rebalancer
 from .row_schema import encode_key, key_schema_json, row_schema_json
 from .session import spark_session
 from .submit import submit_command, submit_environment
-from .supervise import RestartOptions, run_with_restarts
-from .together import run_ingest
+from .supervise import RestartOptions, restart_options, run_with_restarts
+from .together import run_decisions, run_ingest
 from .topics import TopicIdentity, Topics, dead_letter_topic, writes_topic
 from .verify import read_checksums
 
@@ -59,7 +59,9 @@ __all__ = [
     "read_letters",
     "release_run",
     "replay_letters",
+    "restart_options",
     "row_schema_json",
+    "run_decisions",
     "run_ingest",
     "run_with_restarts",
     "security_of",

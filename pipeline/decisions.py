@@ -6,6 +6,7 @@ that runs again does no harm, and a decision that fails is left to the masters, 
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +24,7 @@ from nyala.replica.steer import Outcome, Result, execute
 from .errors import QueryInterrupted, QueryRefused, of_refusal, of_spark
 from .kafka_security import security_of
 from .patience import CLOSE_TIMEOUT_S, KAFKA_TIMEOUT_S, check_reachable, producer_options, spark_options
-from .session import raise_if_ended, stop_query
+from .session import interrupted_in_order, stop_query
 from .topics import Topics
 
 DECISIONS_TOPIC = "decisions"
@@ -115,6 +116,7 @@ class DecisionsQuery:
         self._report = report
         self._query: Any = None
         self._failure: BaseException | None = None
+        self._stopping = threading.Event()
         self._security = security_of(options.kafka)
         self._client = Client(parse_masters(options.masters))
         self._producer: Any = None
@@ -122,31 +124,32 @@ class DecisionsQuery:
     def run(self) -> None:
         """Run until the query ends. QueryRefused or QueryInterrupted, as for ingest."""
         try:
-            self._ensure_topics()
-            self._producer = self._new_producer()
-            self._query = self._start()
-            self._query.awaitTermination()
-            if self._failure is not None:
-                raise of_spark(self._failure)
-        except QueryRefused:
-            raise
-        except QueryInterrupted as error:
-            raise_if_ended(self._spark, error)
-            raise
-        except Refused as error:
-            raise of_refusal(error) from error
-        except Exception as error:
-            ended = of_spark(self._failure or error)
-            if isinstance(ended, QueryInterrupted):
-                raise_if_ended(self._spark, ended)
-            raise ended from error
+            with interrupted_in_order(self._spark, self._stopping):
+                self._run()
         finally:
             self.stop()
             self._close_producer()
             self._client.close()
 
+    def _run(self) -> None:
+        try:
+            self._ensure_topics()
+            self._producer = self._new_producer()
+            self._query = self._start()
+            if not self._stopping.is_set():
+                self._query.awaitTermination()
+            if self._failure is not None:
+                raise of_spark(self._failure)
+        except (QueryRefused, QueryInterrupted):
+            raise
+        except Refused as error:
+            raise of_refusal(error) from error
+        except Exception as error:
+            raise of_spark(self._failure or error) from error
+
     def stop(self) -> None:
-        """End the query after the micro-batch that is running."""
+        """End the query; a micro-batch that is running is finished or runs again."""
+        self._stopping.set()
         if self._query is not None:
             stop_query(self._query)
 

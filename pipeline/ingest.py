@@ -27,7 +27,7 @@ from .lease import SourceLease
 from .owner import new_owner_run
 from .patience import KAFKA_TIMEOUT_S, spark_options
 from .progress import Progress
-from .session import raise_if_ended, stop_query
+from .session import interrupted_in_order, stop_query
 from .task import KAFKA_COLUMNS, RESULT_SCHEMA, SEND_DEADLINE_S, TaskPlan, run_task
 from .topics import TopicIdentity, Topics, dead_letter_topic, grown_text, reset_to_new_topic, writes_topic
 
@@ -130,10 +130,8 @@ class IngestQuery:
         query in order: a query writes only under its lease.
         """
         try:
-            self._run()
-        except QueryInterrupted as error:
-            raise_if_ended(self._spark, error)
-            raise
+            with interrupted_in_order(self._spark, self._stopping):
+                self._run()
         finally:
             self._stopping.set()
             self._end_query()

@@ -18,7 +18,17 @@ from kafka.errors import KafkaError
 
 from nyala import schemas
 from nyala.replica.base import check, new_uuid
-from nyala.replica.policy import Caps, ClusterView, Move, MoveKind, plan_rebalance, skew, view_of_reports
+from nyala.replica.policy import (
+    Caps,
+    ClusterView,
+    Move,
+    MoveKind,
+    plan_rebalance,
+    replica_load,
+    room_left,
+    skew,
+    view_of_reports,
+)
 
 from .errors import QueryInterrupted, QueryRefused, of_spark
 from .kafka_security import security_of
@@ -112,12 +122,13 @@ class Rebalancer:
     def plan(self) -> Plan:
         """What should move now; no moves when the cluster is even, or when nothing is known of it.
 
-        QueryRefused if a server to empty is not known.
+        QueryRefused if a server to empty is not known, or nobody has room for what is on it.
         """
         reports = self.reports()
         drained = servers_of(self._options.drain, {each["server_uuid"] for each in reports} - {""})
         view = view_of_reports(reports, time.time_ns() // 1000, drained)
         names = {each["table_id"]: each["table_name"] for each in reports if each["tablet_id"]}
+        check_room(view)
         moves = (replace(m, reason=named(m, names)) for m in plan_rebalance(view, self._options.caps))
         return Plan(new_uuid(), view, tuple(moves), names)
 
@@ -214,6 +225,18 @@ def servers_of(prefixes: Iterable[str], uuids: Iterable[str]) -> tuple[str, ...]
     return tuple(found)
 
 
+def check_room(view: ClusterView) -> None:
+    """QueryRefused if servers are to be emptied and none of the others takes one more replica."""
+    load = replica_load(view)
+    leaving = [s.uuid for s in view.servers if s.draining and load[s.uuid]]
+    if leaving and room_left(view.servers, load) == 0:
+        raise QueryRefused(
+            f"no other server has room for the {sum(load[u] for u in leaving)} replicas of {', '.join(leaving)}: each "
+            "that is alive holds as many as it may (--tablets-max), or none is alive. Nothing was proposed: add "
+            "servers, or drop tables"
+        )
+
+
 def ends_or_accepts(record: Mapping[str, Any]) -> bool:
     """Whether an outcome speaks of the proposal as a whole: a decision's is only one step of a move."""
     return bool(record["subject"] == "PROPOSAL")
@@ -250,7 +273,8 @@ def describe(plan: Plan) -> str:
     for server in view.servers:
         replicas = sum(1 for t in view.tablets if t.config.member(server.uuid))
         leaders = sum(1 for t in view.tablets if t.leader_uuid == server.uuid)
-        state = "draining" if server.draining else "alive" if server.alive else "silent"
+        full = server.alive and not server.has_room(replicas)
+        state = "draining" if server.draining else "full" if full else "alive" if server.alive else "silent"
         lines.append(f"{server.uuid[:8]:<10} {replicas:>8} {leaders:>7}  {state}")
     lines += ["", f"replica skew over the cluster: {skew(view)}"]
     lines += [f"replica skew of table {name}: {skew(view, table)}" for table, name in sorted(plan.names.items())]

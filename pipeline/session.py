@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from .errors import QueryInterrupted, QueryRefused
@@ -64,9 +66,19 @@ def stop_query(query: Any, within_s: float = STOP_QUERY_WITHIN_S) -> None:
     stopping.join(within_s)
 
 
-def raise_if_ended(spark: Any, error: QueryInterrupted) -> None:
-    """QueryRefused if Spark's JVM is gone: no restart in this process can help. Else nothing."""
+@contextmanager
+def interrupted_in_order(spark: Any, stopping: threading.Event) -> Iterator[None]:
+    """What a QueryInterrupted of the run inside means: it goes through if another run can help.
+
+    QueryRefused if Spark's JVM is gone: no restart in this process can help. Nothing if the query was stopped: whoever
+    did so interrupted a micro-batch, perhaps, and that is no cause to begin again.
+    """
     try:
-        spark.sparkContext._jvm.java.lang.System.nanoTime()
-    except Exception:  # noqa: BLE001 - whatever a broken gateway raises
-        raise QueryRefused("Spark has ended under the query: start the job again") from error
+        yield
+    except QueryInterrupted as error:
+        try:
+            spark.sparkContext._jvm.java.lang.System.nanoTime()
+        except Exception:  # noqa: BLE001 - whatever a broken gateway raises
+            raise QueryRefused("Spark has ended under the query: start the job again") from error
+        if not stopping.is_set():
+            raise

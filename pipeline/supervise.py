@@ -11,18 +11,27 @@ from nyala.replica.base import check
 
 from .errors import QueryInterrupted, QueryRefused
 
+PATIENCE_S = 24 * 3600.0
+PATIENCE_TO_CATCH_UP_S = 600.0
+"""Of a run that ends by itself when it has caught up: somebody, or a schedule, waits for it."""
+CALM_S = 300.0
+
 
 @dataclass(frozen=True, kw_only=True)
 class RestartOptions:
-    """Stable. A run longer than `calm_s` resets the count: it was not the same trouble."""
+    """Stable. A run that got on, or lasted longer than `calm_s`, ends the trouble before it: its own is another one."""
 
-    restarts_max: int = 20
+    patience_s: float = PATIENCE_S
+    """How long trouble may last without progress: an outage of hours is waited out, one that nobody ends is told."""
+    restarts_max: int | None = None
+    """How many restarts one trouble may take besides; None: only time counts."""
     backoff_s_min: float = 1.0
     backoff_s_max: float = 30.0
-    calm_s: float = 300.0
+    calm_s: float = CALM_S
 
     def __post_init__(self) -> None:
-        check(self.restarts_max >= 0, "restarts_max is not negative")
+        check(self.patience_s > 0, "patience_s is positive", patience_s=self.patience_s)
+        check(self.restarts_max is None or self.restarts_max >= 0, "restarts_max is not negative")
         check(0 < self.backoff_s_min <= self.backoff_s_max, "back-off grows")
 
     def pause_s(self, restarts: int) -> float:
@@ -30,26 +39,79 @@ class RestartOptions:
         return min(self.backoff_s_max, self.backoff_s_min * 2.0 ** min(restarts - 1, 30))
 
 
+@dataclass(frozen=True)
+class Trouble:
+    """Runs that ended one after the other without getting anywhere: since when (seconds), and which start is next."""
+
+    since_s: float
+    start: int
+
+    def given_up(self, now_s: float, options: RestartOptions) -> bool:
+        """Whether nobody is to be kept waiting any longer."""
+        too_often = options.restarts_max is not None and self.start > options.restarts_max
+        return too_often or now_s - self.since_s >= options.patience_s
+
+
+def trouble_after(
+    before: Trouble | None, began_s: float, ended_s: float, *, got_on: bool, options: RestartOptions
+) -> Trouble:
+    """What a run from `began_s` to `ended_s` makes of the trouble before it, if there was any. Pure."""
+    if got_on or ended_s - began_s > options.calm_s:
+        return Trouble(ended_s, 1)
+    return Trouble(began_s, 1) if before is None else Trouble(before.since_s, before.start + 1)
+
+
+def restart_options(patience_s: float | None, restarts_max: int | None, *, catches_up: bool) -> RestartOptions:
+    """Options as a command line says them; `catches_up`: the run ends when it has read what is there."""
+    usual = PATIENCE_TO_CATCH_UP_S if catches_up else PATIENCE_S
+    patience_s = usual if patience_s is None else patience_s
+    # Such a run never lasts because there is nothing to do: a writer that waits for a leader may take minutes to fail.
+    calm_s = max(CALM_S, patience_s) if catches_up else CALM_S
+    return RestartOptions(patience_s=patience_s, restarts_max=restarts_max, calm_s=calm_s)
+
+
+class Pulse:
+    """Counts what a query got done; `beat` may be called by any thread, with whatever is told of it."""
+
+    def __init__(self) -> None:
+        self.beats = 0
+
+    def beat(self, *_: object) -> None:
+        """Something was done for good."""
+        self.beats += 1
+
+
 def run_with_restarts(
     run: Callable[[], None],
     options: RestartOptions,
     tell: Callable[[str], None],
     *,
+    pulse: Pulse | None = None,
     sleep: Callable[[float], object] = time.sleep,
     now: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Call `run` until it returns. QueryInterrupted starts it again; anything else, and the last one, is raised."""
-    restarts = 0
+    """Call `run` until it returns. QueryInterrupted starts it again; anything else, and the last one, is raised.
+
+    `pulse` tells whether a run got on.
+    """
+    pulse = pulse or Pulse()
+    trouble: Trouble | None = None
     while True:
-        started = now()
+        began, beats = now(), pulse.beats
         try:
             return run()
         except QueryInterrupted as error:
-            restarts = 1 if now() - started > options.calm_s else restarts + 1
-            if restarts > options.restarts_max:
-                raise
-            pause = options.pause_s(restarts)
-            tell(f"the query ended: {error}; start {restarts} of {options.restarts_max} in {pause:g} s")
+            ended = now()
+            trouble = trouble_after(trouble, began, ended, got_on=pulse.beats != beats, options=options)
+            waited = ended - trouble.since_s
+            if trouble.given_up(ended, options):
+                raise QueryInterrupted(
+                    f"{error}; given up after {waited:.0f} s without progress and {trouble.start} runs: start the job "
+                    "again when the cause is gone, it goes on where it was"
+                ) from error
+            pause = options.pause_s(trouble.start)
+            left = options.patience_s - waited
+            tell(f"the query ended: {error}; start {trouble.start} in {pause:g} s; given up in {left:.0f} s")
             sleep(pause)
 
 

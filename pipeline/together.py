@@ -6,10 +6,33 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from nyala.replica.steer import Outcome
+
 from .decisions import DecisionsOptions, DecisionsQuery
 from .ingest import IngestOptions, IngestQuery
 from .progress import Progress
-from .supervise import RestartOptions, run_beside, run_with_restarts
+from .supervise import Pulse, RestartOptions, run_beside, run_with_restarts
+
+
+def run_decisions(
+    spark: Any,
+    options: DecisionsOptions,
+    restarts: RestartOptions,
+    *,
+    tell: Callable[[str], None],
+    show: Callable[[str], None] | None = None,
+) -> None:
+    """Run the decisions query, restarted as `restarts` says, until it ends: as `run_ingest`.
+
+    `show` gets a line for each outcome; they are told unless it is given.
+    """
+    pulse, line = Pulse(), show or tell
+
+    def shown(done: Outcome) -> None:
+        pulse.beat()
+        line(f"tablet {done.tablet_id}: {done.result} {done.message}".rstrip())
+
+    run_with_restarts(lambda: DecisionsQuery(spark, options, shown).run(), restarts, tell, pulse=pulse)
 
 
 def run_ingest(
@@ -28,13 +51,19 @@ def run_ingest(
     ending = threading.Event()
     running: list[IngestQuery] = []
 
+    pulse = Pulse()
+
+    def shown(progress: Progress) -> None:
+        pulse.beat()
+        show(progress)
+
     def once() -> None:
-        running[:] = [IngestQuery(spark, options, show)]
+        running[:] = [IngestQuery(spark, options, shown)]
         if not ending.is_set():
             running[0].run()
 
     def ingest() -> None:
-        run_with_restarts(once, restarts, tell, sleep=ending.wait)
+        run_with_restarts(once, restarts, tell, pulse=pulse, sleep=ending.wait)
 
     def end_ingest() -> None:
         ending.set()
@@ -46,6 +75,6 @@ def run_ingest(
         return
 
     def decide(wanted: DecisionsOptions = decisions) -> None:
-        run_with_restarts(lambda: DecisionsQuery(spark, wanted).run(), restarts, tell)
+        run_decisions(spark, wanted, restarts, tell=tell, show=lambda _: None)
 
     run_beside(ingest, end_ingest, decide, "decisions")

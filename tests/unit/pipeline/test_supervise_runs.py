@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,26 +14,40 @@ from nyala.pipeline.decisions import newest
 from nyala.pipeline.errors import QueryInterrupted, QueryRefused
 from nyala.pipeline.ingest import IngestOptions
 from nyala.pipeline.rebalance import named
-from nyala.pipeline.session import raise_if_ended
+from nyala.pipeline.session import interrupted_in_order
 from nyala.pipeline.submit import JOBS, job_script, submit_environment
-from nyala.pipeline.supervise import RestartOptions, run_with_restarts
+from nyala.pipeline.supervise import Pulse, RestartOptions, restart_options, run_with_restarts
 from nyala.replica.base import OpId, Refused, limits
 from nyala.replica.policy import Move, MoveKind
 
+HOUR = 3600.0
 
-def run(ends: list[Exception | None], options: RestartOptions, durations: list[float] | None = None) -> list[float]:
-    """Run with scripted ends; returns the pauses."""
+
+def run(
+    ends: list[Exception | None],
+    options: RestartOptions,
+    durations: list[float] | None = None,
+    got_on: list[bool] | None = None,
+) -> list[float]:
+    """Run with scripted ends; returns the pauses, in which the clock goes on too."""
     pauses: list[float] = []
     clock = [0.0]
     left = list(ends)
-    times = list(durations or [0.0] * len(ends))
+    times, beats = list(durations or [0.0] * len(ends)), list(got_on or [False] * len(ends))
+    pulse = Pulse()
 
     def once() -> None:
         clock[0] += times.pop(0)
+        if beats.pop(0):
+            pulse.beat("a micro-batch")
         if (end := left.pop(0)) is not None:
             raise end
 
-    run_with_restarts(once, options, lambda _: None, sleep=pauses.append, now=lambda: clock[0])
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        clock[0] += seconds
+
+    run_with_restarts(once, options, lambda _: None, pulse=pulse, sleep=sleep, now=lambda: clock[0])
     return pauses
 
 
@@ -48,6 +63,56 @@ def test_restarts_end_at_their_limit_and_start_anew_after_calm() -> None:
         run([QueryInterrupted("x")] * 3, RestartOptions(restarts_max=2))
     ends: list[Exception | None] = [QueryInterrupted("x")] * 4 + [None]
     assert run(ends, RestartOptions(restarts_max=2), [0, 0, 1000, 0, 0]) == [1.0, 2.0, 1.0, 2.0]
+
+
+def test_outage_of_hours_is_waited_out_with_capped_pauses() -> None:
+    """Goal: Kafka away for twelve hours, or no leader for as long, costs pauses and no operator. Method: runs that fail
+    at once, and runs that fail after two minutes each; the last one returns."""
+    for lasts in (0.0, 120.0):
+        count = int(12 * HOUR / (lasts + 30.0))
+        ends: list[Exception | None] = [*([QueryInterrupted("Kafka does not answer")] * count), None]
+        pauses = run(ends, RestartOptions(), [lasts] * (count + 1))
+        assert len(pauses) == count and max(pauses) == 30.0
+
+
+def test_outage_that_nobody_ends_is_told_with_how_long_it_was() -> None:
+    """Goal: a job does not wait for ever, and says what to do. Method: runs that fail at once, for an hour of patience;
+    with the patience of a run that is to catch up."""
+    for options, least in (
+        (RestartOptions(patience_s=HOUR), 3600),
+        (restart_options(None, None, catches_up=True), 600),
+    ):
+        with pytest.raises(
+            QueryInterrupted, match=r"away; given up after \d+ s without progress.*start the job again"
+        ) as e:
+            run([QueryInterrupted("away")] * 1000, options)
+        waited = int(str(e.value).partition("given up after ")[2].split()[0])
+        assert least <= waited <= least + 30
+    assert restart_options(None, 3, catches_up=False) == RestartOptions(restarts_max=3)
+    assert restart_options(7.0, None, catches_up=True).patience_s == 7.0
+
+
+def test_run_that_is_to_catch_up_and_takes_long_to_fail_is_no_calm() -> None:
+    """Goal: whoever waits for a run to catch up is told in time. Method: runs that each fail after 310 s, longer than a
+    stream's calm, with the patience of such a run; a run of hours between two troubles is calm there too."""
+    options = restart_options(None, None, catches_up=True)
+    with pytest.raises(QueryInterrupted, match="given up after") as e:
+        run([QueryInterrupted("no leader")] * 10, options, [310.0] * 10)
+    assert 600 <= int(str(e.value).partition("given up after ")[2].split()[0]) <= 700
+    assert len(run([*([QueryInterrupted("x")] * 2), None], options, [HOUR, HOUR, 0.0])) == 2
+
+
+def test_job_that_gets_on_has_all_its_patience_back() -> None:
+    """Goal: a year of small troubles is no trouble. Method: a thousand runs that end after one micro-batch; then runs
+    that do nothing, which use the patience up from there; then a day of calm between two of them."""
+    year: list[Exception | None] = [*([QueryInterrupted("x")] * 1000), None]
+    assert run(year, RestartOptions(patience_s=HOUR), [100.0] * 1001, [True] * 1001) == [1.0] * 1000
+    trouble = [QueryInterrupted("x")] * 300
+    with pytest.raises(QueryInterrupted, match="given up after"):
+        run([*year[:1000], *trouble], RestartOptions(patience_s=HOUR), [100.0] * 1300, [True] * 1000 + [False] * 300)
+    calm = [0.0] * 100 + [86_400.0] + [0.0] * 100
+    ends: list[Exception | None] = [*trouble[:200], None]
+    assert len(run(ends, RestartOptions(patience_s=HOUR), calm)) == 200
 
 
 def test_refused_query_is_not_restarted() -> None:
@@ -96,7 +161,8 @@ def test_plan_reasons_name_the_table() -> None:
 def test_spark_that_has_ended_is_not_restarted() -> None:
     """Goal: a driver whose JVM was killed ends at once. Method: a session whose gateway answers nothing."""
     with pytest.raises(QueryRefused, match="start the job again"):
-        raise_if_ended(object(), QueryInterrupted("x"))
+        with interrupted_in_order(object(), threading.Event()):
+            raise QueryInterrupted("x")
 
 
 def test_launch_uses_this_interpreter() -> None:
