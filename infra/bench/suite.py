@@ -14,7 +14,7 @@ from typing import Any
 from nyala.infra import local
 from nyala.infra.jars import cache_folder
 
-from . import copying, failover, idle, pipeline, sides
+from . import copying, failover, idle, loss, pipeline, sides
 from .failed import BenchFailed
 from .peers import kudu_sides
 from .peers.kudu import KuduCluster, KuduMissing, binaries
@@ -28,7 +28,7 @@ ROWS = 2_000_000
 WRITES = 1000
 FAILOVER_WRITES = 4000
 """One-row writes of Kudu's tool in a failover round; it is killed half-way."""
-LOCAL_ONLY = ("pipeline", "copy", "failover", "idle")
+LOCAL_ONLY = ("pipeline", "copy", "failover", "idle", "witness")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +101,7 @@ def run(name: str, options: BenchOptions, note: Note) -> Outcome:
             except KuduMissing as missing:
                 outcome.notes.append(str(missing))
         note("starting a local stack" if not options.masters else "connecting")
-        target = stack.enter_context(_target(options, note, kafka=name == "pipeline"))
+        target = stack.enter_context(_target(name, options, note))
         setting = _Setting(options, target, kudu, stack, note)
         ours, theirs = _BENCHES[name](setting)
         measures = [(OURS, ours)] + ([("kudu", theirs)] if theirs is not None else [])
@@ -114,9 +114,12 @@ def peer_cache() -> Path:
     return cache_folder() / "peers"
 
 
-def _target(options: BenchOptions, note: Note, *, kafka: bool) -> Any:
+def _target(name: str, options: BenchOptions, note: Note) -> Any:
+    if name == "witness":
+        arguments = loss.MASTER_ARGUMENTS, loss.SERVER_ARGUMENTS
+        return local_stack(note, servers=4, master_arguments=arguments[0], server_arguments=arguments[1])
     if not options.masters:
-        return local_stack(note, kafka=kafka)
+        return local_stack(note, kafka=name == "pipeline")
     return running_cluster(options.masters, _local_state())
 
 
@@ -204,6 +207,13 @@ def _idle(s: _Setting) -> tuple[Measure, Measure | None]:
     return lambda n: idle.idle_round(s.target, tablets, watch_s, n, s.note), None
 
 
+def _witness(s: _Setting) -> tuple[Measure, Measure | None]:
+    s.note("loading the table that loses replicas")
+    rows = loss.rows_for(s.options.mb)
+    loaded = sides.loaded_table(s.target, rows, tablets=1, string_bytes=copying.STRING_BYTES)
+    return loss.Losses(s.target, s.target.client.get_table(s.stack.enter_context(loaded))).round, None
+
+
 _BENCHES: dict[str, Callable[[_Setting], tuple[Measure, Measure | None]]] = {
     "load": _load,
     "write": _write,
@@ -212,6 +222,7 @@ _BENCHES: dict[str, Callable[[_Setting], tuple[Measure, Measure | None]]] = {
     "copy": _copy,
     "failover": _failover,
     "idle": _idle,
+    "witness": _witness,
 }
-NAMES = tuple(name for name in _BENCHES if name != "idle")
-"""What `bench all` runs; idleness has no peer to stand beside, and takes minutes."""
+NAMES = tuple(name for name in _BENCHES if name not in ("idle", "witness"))
+"""What `bench all` runs; idleness and witnesses have no peer to stand beside, and take minutes."""

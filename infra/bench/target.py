@@ -57,10 +57,23 @@ class Target:
 
 
 @contextmanager
-def local_stack(note: Callable[[str], None], *, kafka: bool = False) -> Iterator[Target]:
+def local_stack(
+    note: Callable[[str], None],
+    *,
+    kafka: bool = False,
+    servers: int = 3,
+    master_arguments: tuple[str, ...] = (),
+    server_arguments: tuple[str, ...] = (),
+) -> Iterator[Target]:
     """A stack of our own: started here, ended and removed at the end. The master carries decisions out."""
     folder = Path(tempfile.mkdtemp(prefix="nyala-bench-"))
-    options = StackOptions(servers=3, kafka=kafka, execute_decisions="master")
+    options = StackOptions(
+        servers=servers,
+        kafka=kafka,
+        execute_decisions="master",
+        master_arguments=master_arguments,
+        server_arguments=server_arguments,
+    )
     supervisor = Supervisor(folder, options)
     try:
         supervisor.start(progress=lambda what: note(f"waiting for {what}"))

@@ -151,6 +151,16 @@ def idle(
     _measure(["idle"], options, as_json)
 
 
+@app.command()
+def witness(local: Local = False, rounds: Rounds = 3, mb: Mb = 256, as_json: Json = False) -> None:
+    """Kill -9 a server that holds a follower: seconds until one more loss is tolerated, by a witness and by a learner.
+
+    Copies run at 32 MiB/s, as they do beside writes; `whole` is when the rows are there too.
+    """
+    _need_local(local)
+    _measure(["witness"], replace(_options(local, "", rounds, ""), mb=mb), as_json)
+
+
 @app.command("all")
 def everything(
     local: Local = False, rounds: Rounds = 5, rows: Rows = suite.ROWS, writes: Writes = suite.WRITES, mb: Mb = 256,

@@ -34,15 +34,24 @@ def add(
     tablet: Tablet,
     server: Server,
     non_voter: Annotated[bool, typer.Option("--non-voter", help="a copy that never votes")] = False,
+    witness: Annotated[
+        bool, typer.Option("--witness", help="votes at once, without data, which is copied after")
+    ] = False,
     wait: Wait = True,
     timeout_s: Timeout = 300,
     masters: Masters = "",
     as_json: Json = False,
 ) -> None:
-    """Add a replica: it copies first, and votes once it has caught up."""
+    """Add a replica: it copies first, and votes once it has caught up.
+
+    With --witness it votes first: it holds only a log, leads nobody and serves no reads until its data is copied. It is
+    for a tablet that has lost a voter; where nobody is lost it is not needed, and leaves again.
+    """
+    if witness and non_voter:
+        raise Refused(Code.INVALID_ARGUMENT, "a witness votes: give --witness or --non-voter")
     with client(masters) as connected:
         table, tablet_id, uuid = *find_tablet(connected, tablet), find_server(connected, server).uuid
-        connected.add_replica(tablet_id, uuid, "NON_VOTER" if non_voter else "VOTER")
+        connected.add_replica(tablet_id, uuid, "NON_VOTER" if non_voter else "WITNESS" if witness else "VOTER")
         holds = _is_member(uuid) if non_voter else _votes(uuid)
         _follow(connected, table, tablet_id, f"add {uuid[:8]}", holds, wait, timeout_s, as_json)
 

@@ -18,6 +18,9 @@ tablet_app = typer.Typer(help="tablets and their replicas", no_args_is_help=True
 copy_app = typer.Typer(help="tablet copies under way", no_args_is_help=True)
 
 REPLICA_HEADINGS = ("table", "tablet", "server", "role", "phase", "state", "term", "commit", "lag", "rows", "disk")
+SPARE = ("commit", "term", "rows", "disk", "phase")
+SERVERS_SPARE = ("location", "wanted of it", "memory", "leaders", "disk", "kind")
+"""What is left out on a narrow terminal, the least useful first."""
 
 
 def _replica_rows(view: tools.ClusterView, *, tombstones: bool = False) -> list[tuple[object, ...]]:
@@ -33,7 +36,8 @@ def _replica_rows(view: tools.ClusterView, *, tombstones: bool = False) -> list[
             lag: object = "" if tombstone else ahead - s.applied_index
             commit: object = "" if tombstone else s.commit_index
             rows.append(
-                (names.get(tablet_id, s.table_name or "?"), tablet_id[:8], replica.server_uuid[:8], s.role, s.phase,
+                (names.get(tablet_id, s.table_name or "?"), tablet_id[:8], replica.server_uuid[:8],
+                 "WITNESS" if s.witness else s.role, s.phase,
                  DataState(s.data_state).name, s.term, commit, lag, s.rows, size_text(s.bytes_on_disk))
             )  # fmt: skip
     return rows
@@ -55,7 +59,7 @@ def check(
     if as_json:
         print_json(tools.as_json(view, findings))
     else:
-        print_table(f"cluster {view.cluster_id}", REPLICA_HEADINGS, _replica_rows(view))
+        print_table(f"cluster {view.cluster_id}", REPLICA_HEADINGS, _replica_rows(view), SPARE)
         for finding in findings:
             colour = "red" if finding.severity is tools.Severity.ERROR else "yellow"
             console.print(f"[{colour}]{finding.severity}[/] {finding.subject}: {finding.what}", highlight=False)
@@ -86,7 +90,7 @@ def list_servers(masters: Masters = "", as_json: Json = False) -> None:
         for kind, s in everyone
     ]  # fmt: skip
     headings = ("kind", "uuid", "address", "", "replicas", "leaders", "disk", "memory", "location", "wanted of it")
-    print_table("servers", headings, rows)
+    print_table("servers", headings, rows, SERVERS_SPARE)
 
 
 def _address(server: pb.ServerInfo) -> str:
@@ -132,7 +136,7 @@ def list_tablets(
     if as_json:
         print_json(tools.as_json(view, [])["tablets"])
         return
-    print_table("tablets", REPLICA_HEADINGS, _replica_rows(view, tombstones=everything))
+    print_table("tablets", REPLICA_HEADINGS, _replica_rows(view, tombstones=everything), SPARE)
     draining = frozenset(s.uuid for s in view.servers if s.draining)
     names = {t.tablet_id: handle.name for handle in view.tables for t in handle.tablets}
     changes = [
@@ -176,7 +180,10 @@ def cancel_copy(
 
 @copy_app.command("list")
 def list_copies(masters: Masters = "", as_json: Json = False) -> None:
-    """List tablet copies under way and lately ended, with their progress in bytes."""
+    """List tablet copies under way and lately ended, with their progress in bytes.
+
+    SERVING is the source's side of a copy: idle for as long as its target asks for nothing, it ends by itself.
+    """
     with client(masters) as connected:
         jobs = tools.list_copies(connected)
     if as_json:
@@ -189,12 +196,21 @@ def list_copies(masters: Masters = "", as_json: Json = False) -> None:
             "bytes_total",
             "started_us",
             "error",
+            "idle_us",
+            "ttl_us",
         )
         print_json([{f: getattr(j, f) for f in fields} for j in jobs])
         return
     rows = [
         (j.tablet_id[:8], j.source_uuid[:8], j.target_uuid[:8], j.phase, size_text(j.bytes_done),
-         size_text(j.bytes_total), f"{100 * j.bytes_done / j.bytes_total:.0f} %" if j.bytes_total else "", j.error)
+         size_text(j.bytes_total), f"{100 * j.bytes_done / j.bytes_total:.0f} %" if j.bytes_total else "",
+         idle_text(j), j.error)
         for j in jobs
     ]  # fmt: skip
-    print_table("tablet copies", ("tablet", "from", "to", "phase", "done", "of", "", "error"), rows)
+    headings = ("tablet", "from", "to", "phase", "done", "of", "", "idle", "error")
+    print_table("tablet copies", headings, rows, ("of", "idle"))
+
+
+def idle_text(job: pb.CopyJob) -> str:
+    """How long a source's session was of no use, and when it ends for that; empty for the target's side."""
+    return f"{job.idle_us / 1e6:.0f} s of {job.ttl_us / 1e6:.0f} s" if job.phase == "SERVING" else ""

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 
 import nyala
@@ -24,12 +25,17 @@ Masters = Annotated[
     typer.Option("--masters", envvar="NYALA_MASTERS", help="host:port[,host:port]; default: the stack in ./.nyala"),
 ]
 
-WIDTH_OF_FILES = 200
-"""Of a table that goes to no terminal: cells cut to 80 columns would be lost for good."""
+WIDTH_OF_FILES = 100_000
+"""Of what goes to no terminal: each row on its line, as wide as it is; what is cut there is lost for scripts."""
 
-console = Console()
-if not console.is_terminal and "COLUMNS" not in os.environ:
-    console = Console(width=WIDTH_OF_FILES)
+
+def new_console() -> Console:
+    """Standard output: a terminal as wide as it is, or as COLUMNS says; anything else without an end to its lines."""
+    found = Console()
+    return found if found.is_terminal or "COLUMNS" in os.environ else Console(width=WIDTH_OF_FILES)
+
+
+console = new_console()
 
 
 def masters_of(given: str) -> str:
@@ -96,14 +102,43 @@ def print_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2, default=str))
 
 
-def print_table(title: str, headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """A table for people."""
-    table = Table(title=title, title_justify="left")
-    for heading in headings:
-        table.add_column(heading, no_wrap=len(heading) < 10)
-    for row in rows:
-        table.add_row(*(str(cell) for cell in row))
+def print_table(
+    title: str, headings: Sequence[str], rows: Sequence[Sequence[object]], spare: Sequence[str] = ()
+) -> None:
+    """A table for people. Nothing in it is cut: where it does not fit, columns `spare` go, then cells are folded.
+
+    Of `spare`, the least useful first; those that are empty before all. What was left out is said.
+    """
+    cells = [[str(cell) for cell in row] for row in rows]
+    empty = [h for h in spare if not any(row[headings.index(h)] for row in cells)]
+    going = empty + [h for h in spare if h not in empty]
+    for count in range(len(going) + 1):
+        kept = [pos for pos, heading in enumerate(headings) if heading not in going[:count]]
+        table = _table(title, [headings[p] for p in kept], [[row[p] for p in kept] for row in cells], whole_words=True)
+        if _least_width(table) <= console.width:
+            break
+    else:
+        kept_rows = [[row[p] for p in kept] for row in cells]
+        table = _table(title, [headings[p] for p in kept], kept_rows, whole_words=False)
     console.print(table)
+    if len(kept) < len(headings):
+        left_out = ", ".join(heading for pos, heading in enumerate(headings) if pos not in kept)
+        console.print(f"too narrow for: {left_out} (a wider terminal, a pipe or --json has them)", highlight=False)
+
+
+def _table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], *, whole_words: bool) -> Table:
+    """Wrapped between words only, such as ids and addresses; or, when that cannot be, anywhere."""
+    table = Table(title=title, title_justify="left")
+    for pos, heading in enumerate(headings):
+        words = not any(" " in row[pos] for row in rows)
+        table.add_column(heading, overflow="fold", no_wrap=whole_words and words and " " not in heading)
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _least_width(table: Table) -> int:
+    return Measurement.get(console, console.options.update(width=WIDTH_OF_FILES), table).minimum
 
 
 def size_text(count_bytes: int) -> str:

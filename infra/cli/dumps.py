@@ -147,7 +147,7 @@ def dump_superblock(
     rows = [
         ("tablet", superblock.tablet_id),
         ("table", f"{superblock.table_name} ({superblock.table_id})"),
-        ("data state", superblock.data_state.name),
+        ("data state", superblock.data_state.name + (", a witness: no rows" if superblock.witness else "")),
         ("last logged OpId", superblock.last_logged or ""),
         ("quarantine", superblock.quarantine),
         ("flushed", superblock.flush_opid),

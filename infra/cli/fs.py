@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn
 
 from nyala.replica import tools
 from nyala.replica.disk import RealDisk, lock_root
 
 from .context import Json, console, print_json, print_table, size_text
-from .offline import Root, Yes, ask, print_findings, replica_cells, stopped
+from .offline import Root, Yes, ask, changeable, print_findings, reading, replica_cells, stopped
 
 app = typer.Typer(help="directories of stopped servers", no_args_is_help=True)
 
@@ -59,20 +58,11 @@ def check(
 ) -> None:
     """Check every superblock, metadata file, log segment and block; exit status 1 if something is lost or damaged.
 
-    What the next start puts in order by itself is a WARNING, and no failure. Nothing is changed without --repair.
+    What the next start puts in order by itself is a WARNING, and no failure. Nothing is changed without --repair, and
+    with it nothing either while an unsafe recovery of the directory is unfinished: files that nobody names may be its.
     """
-    with stopped(root) as disk:
-        with Progress(
-            TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[read]}"),
-            console=console, transient=True, disable=as_json or not console.is_terminal,
-        ) as bar:  # fmt: skip
-            task, read = bar.add_task("reading", total=None, read=""), 0
-
-            def step(path: str, size_bytes: int) -> None:
-                nonlocal read
-                read += size_bytes
-                bar.update(task, description=path[:60], read=size_text(read))
-
+    with changeable(root) if repair else stopped(root) as disk:
+        with reading(quiet=as_json) as step:
             view = tools.check_directory(disk, blocks=blocks, progress=step)
         removed = tools.remove_orphans(disk) if repair else []
     if as_json:

@@ -57,7 +57,8 @@ def _print_replica(found: tools.TabletFiles) -> None:
     superblock, cmeta, log = found.superblock, found.cmeta, found.log
     if superblock is not None:
         console.print(
-            f"{superblock.data_state.name} replica of {superblock.table_name}, flushed to {superblock.flush_opid}, "
+            f"{superblock.data_state.name} {'witness' if superblock.witness else 'replica'} of "
+            f"{superblock.table_name}, {'log from' if superblock.witness else 'flushed to'} {superblock.flush_opid}, "
             f"last logged {found.last_opid or '?'}"
             + (f", earlier data in {superblock.quarantine}" if superblock.quarantine else ""),
             highlight=False,

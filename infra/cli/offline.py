@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn
 
 from nyala.replica import tools
 from nyala.replica.disk import RealDisk, lock_stopped, refuse_fenced
 
-from .context import console
+from .context import console, size_text
 
 Root = Annotated[Path, typer.Argument(help="directory of a stopped server, e.g. .nyala/server-1")]
 Tablet = Annotated[str, typer.Argument(help="tablet id")]
 Yes = Annotated[bool, typer.Option("--yes", help="do not ask")]
+PATH_SHOWN_LENGTH_MAX = 60
 _COLOURS = {"ERROR": "red", "WARNING": "yellow"}
 
 
@@ -35,6 +37,24 @@ def changeable(root: Path) -> Iterator[RealDisk]:
     with stopped(root) as disk:
         refuse_fenced(disk)
         yield disk
+
+
+@contextmanager
+def reading(*, quiet: bool, total_bytes: int | None = None) -> Iterator[Callable[[str, int], None]]:
+    """`step(path, bytes read)`, drawn on a terminal while the context lasts; with `quiet`, and elsewhere, not."""
+    with Progress(
+        TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[read]}"),
+        console=console, transient=True, disable=quiet or not console.is_terminal,
+    ) as bar:  # fmt: skip
+        task, read = bar.add_task("reading", total=total_bytes, read=""), 0
+
+        def step(path: str, size_bytes: int) -> None:
+            nonlocal read
+            read += size_bytes
+            of = "" if total_bytes is None else f" of {size_text(total_bytes)}"
+            bar.update(task, description=path[:PATH_SHOWN_LENGTH_MAX], completed=read, read=size_text(read) + of)
+
+        yield step
 
 
 def ask(question: str, yes: bool) -> None:

@@ -48,7 +48,12 @@ def list_sources(
         )
         for p in positions
     ]
-    print_table("sources", ("table", "topic", "partition", "generation", "start", "done", "owner", "topic id"), rows)
+    print_table(
+        "sources",
+        ("table", "topic", "partition", "generation", "start", "done", "owner", "topic id"),
+        rows,
+        ("topic id", "start"),
+    )
 
 
 @app.command()

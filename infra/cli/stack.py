@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
 from nyala.infra import local
+
+from .context import new_console
 
 DEFAULT_FOLDER = Path(".nyala")
 Folder = Annotated[Path, typer.Option("--dir", envvar="NYALA_DIR", help="where the stack keeps its state and logs")]
@@ -26,7 +27,7 @@ def children_table(status: dict[str, Any]) -> Table:
     """The children of a stack as a table."""
     table = Table(title=f"nyala stack in {status['folder']}", title_justify="left")
     for heading in ("process", "state", "address", "pid", "restarts", "uuid"):
-        table.add_column(heading)
+        table.add_column(heading, overflow="fold")
     for child in status["children"]:
         colour = _COLOURS.get(child["state"], "white")
         table.add_row(
@@ -51,7 +52,7 @@ def up(
     ] = "master",
 ) -> None:
     """Start a Kafka broker, a master and tablet servers on this machine, and keep them alive."""
-    console = Console()
+    console = new_console()
     if local.is_running(local.read_state(folder)):
         raise typer.BadParameter(f"a stack runs in {folder} already: `nyala status`, or `nyala down` first")
     options = local.StackOptions(
@@ -108,7 +109,7 @@ def status(
     elif state is None or not running:
         typer.echo(f"no stack runs in {folder}: start one with `nyala up`", err=True)
     else:
-        Console().print(children_table(state))
+        new_console().print(children_table(state))
     if not running or state is None or any(c["state"] != "READY" for c in state["children"]):
         raise typer.Exit(1)
 
@@ -120,7 +121,7 @@ def down(
     """Stop the stack."""
     import shutil
 
-    console = Console()
+    console = new_console()
     with console.status("stopping"):
         stopped = local.stop(folder)
     console.print("stopped" if stopped else f"no stack was running in {folder}")

@@ -17,7 +17,7 @@ from nyala.replica.client import Client
 from nyala.replica.disk import RealDisk
 
 from .context import Json, Masters, client, console, print_json, print_table
-from .offline import stopped
+from .offline import reading, stopped
 
 app = typer.Typer(help="after a catastrophe: no promise holds any more", no_args_is_help=True)
 WARNING = (
@@ -87,7 +87,7 @@ def recover(
             plan = unfinished
         else:
             targets = [p.resolve() for p in copy_to]
-            plan = _plan(roots, connected, tablet, table, targets, despite_majority=despite_majority)
+            plan = _plan(roots, connected, tablet, table, targets, despite_majority=despite_majority, quiet=as_json)
         if as_json and not yes_i_lose_data:
             print_json({"carried_out": False, "unfinished": unfinished is not None, **tools.plan_json(plan)})
         elif not as_json:
@@ -165,8 +165,14 @@ def _plan(
     targets: Sequence[Path],
     *,
     despite_majority: bool,
+    quiet: bool,
 ) -> tools.RecoveryPlan:
-    found = [e for uuid, r in roots.items() for e in tools.of_directory(r.disk, uuid, str(r.path), blocks=False)]
+    with reading(quiet=quiet) as step:
+        found = [
+            evidence
+            for uuid, r in roots.items()
+            for evidence in tools.of_directory(r.disk, uuid, str(r.path), blocks=False, progress=step)
+        ]
     addresses: dict[str, tuple[Address, ...]] = {}
     positions = []
     catalog: dict[str, list[str]] = {}
@@ -190,7 +196,7 @@ def _plan(
                 raise Refused(Code.NOT_FOUND, what, server=uuid, root=str(opened.path))
             members.append(tools.Target(uuid=uuid, addresses=where))
     return tools.make_plan(
-        _whole_evidence(roots, found, wanted),
+        _whole_evidence(roots, found, wanted, quiet=quiet),
         wanted,
         targets=members,
         positions=positions,
@@ -205,16 +211,22 @@ def _catalog(connected: Client, tables: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _whole_evidence(
-    roots: Mapping[str, _Root], found: Sequence[tools.ReplicaEvidence], wanted: Collection[str]
+    roots: Mapping[str, _Root], found: Sequence[tools.ReplicaEvidence], wanted: Collection[str], *, quiet: bool
 ) -> dict[str, list[tools.ReplicaEvidence]]:
     """Of the wanted tablets only, for every byte of their blocks is read."""
     running = [e for e in found if e.running]
-    resting = [
-        e
-        for uuid, r in roots.items()
-        if (here := [f.tablet_id for f in found if not f.running and f.server_uuid == uuid and f.tablet_id in wanted])
-        for e in tools.of_directory(r.disk, uuid, str(r.path), here)
-    ]
+    here = {
+        uuid: [f.tablet_id for f in found if not f.running and f.server_uuid == uuid and f.tablet_id in wanted]
+        for uuid in roots
+    }
+    total = sum(tools.block_bytes(r.disk, here[uuid]) for uuid, r in roots.items())
+    with reading(quiet=quiet, total_bytes=total) as step:
+        resting = [
+            evidence
+            for uuid, r in roots.items()
+            if here[uuid]
+            for evidence in tools.of_directory(r.disk, uuid, str(r.path), here[uuid], progress=step)
+        ]
     return tools.by_tablet([*resting, *running])
 
 
@@ -252,7 +264,7 @@ def _print_plan(plan: tools.RecoveryPlan, *, unfinished: bool) -> None:
             for t in plan.tablets
         ]
         headings = ("tablet", "table", "survivor", "last", "may be lost", "known lost", "given up", "new config")
-        print_table(title, headings, rows)
+        print_table(title, headings, rows, ("last", "new config", "given up", "table"))
     for uuid in sorted({u for t in plan.tablets for u in t.unseen}):
         count = sum(uuid in t.unseen for t in plan.tablets)
         console.print(

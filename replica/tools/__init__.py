@@ -12,7 +12,7 @@ from .check import (
     judge,
     replica_json,
 )
-from .evidence import ReplicaEvidence, SourceMark, by_tablet, of_directory, of_running
+from .evidence import ReplicaEvidence, SourceMark, block_bytes, by_tablet, of_directory, of_running
 from .forced_config import Rewritten, force_config, raise_term, rewrite_config
 from .fs import KINDS, WipePlan, format_root, identity, need_server_directory, plan_wipe, wipe
 from .fs_check import DirectoryView, check_directory, directory_json, remove_orphans, tablet_json
@@ -60,6 +60,7 @@ __all__ = [
     "abandon",
     "as_json",
     "ask_masters",
+    "block_bytes",
     "by_tablet",
     "change_words",
     "check_directory",

@@ -118,7 +118,7 @@ def _add_checksums(client: Client, view: ClusterView) -> None:
 
 
 def _with_checksum(client: Client, server: pb.ServerInfo, replica: ReplicaView, at: int) -> ReplicaView:
-    if replica.status.data_state != DataState.READY:
+    if replica.status.data_state != DataState.READY or replica.status.witness:
         return replica
     try:
         return ReplicaView(replica.server_uuid, replica.status, client.checksum(server, replica.status.tablet_id, at))
@@ -186,6 +186,10 @@ def _judge_tablet(table: TableHandle, tablet_id: str, replicas: Iterable[Replica
         found.append(Finding(Severity.ERROR, subject, f"voters without a replica: {', '.join(absent)}"))
     if len(voters) < wanted:
         found.append(Finding(Severity.ERROR, subject, f"{len(voters)} voters of {wanted} wanted"))
+    standing_in = sorted(r.server_uuid for r in live if r.status.witness and r.server_uuid in voters)
+    if standing_in:
+        what = f"{', '.join(standing_in)} votes as a witness: fewer than {wanted} replicas have the rows"
+        found.append(Finding(Severity.WARNING, subject, what))
     extra = [u for u in present if config.member(u) is None]
     if extra:
         found.append(Finding(Severity.WARNING, subject, f"replicas outside the config: {', '.join(sorted(extra))}"))
@@ -235,6 +239,7 @@ def replica_json(replica: ReplicaView) -> dict[str, Any]:
     return {
         "server": replica.server_uuid,
         "role": status.role,
+        "witness": status.witness,
         "data_state": DataState(status.data_state).name,
         "phase": status.phase,
         "term": status.term,

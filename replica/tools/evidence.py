@@ -5,7 +5,7 @@ Reading only. Whatever cannot be read is evidence too: it says where, and why.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from nyala.replica.base import (
@@ -63,6 +63,8 @@ class ReplicaEvidence:
     sources: tuple[SourceMark, ...] = ()
     problem: str = ""
     """Why this replica cannot be built upon."""
+    witness: bool = False
+    """Its disk has a log and no rows."""
     unreadable: bool = False
     """Its superblock, metadata or log cannot be read: what it promised is not known, and no copy goes over it."""
 
@@ -83,18 +85,41 @@ class ReplicaEvidence:
 
 
 def of_directory(
-    disk: Disk, uuid: str, place: str, tablets: Sequence[str] = (), *, blocks: bool = True
+    disk: Disk,
+    uuid: str,
+    place: str,
+    tablets: Sequence[str] = (),
+    *,
+    blocks: bool = True,
+    progress: Callable[[str, int], None] = lambda path, size: None,
 ) -> Iterator[ReplicaEvidence]:
     """Each replica in the directory of a stopped server, of the named tablets or of all. The caller holds its lock.
 
-    Every byte of its blocks is read; without `blocks` nobody may build upon what is found.
+    Every byte of its blocks is read; without `blocks` nobody may build upon what is found. `progress(path, bytes)`
+    before each tablet's log and after each file of its blocks.
     """
     for tablet_id in Superblock.list_tablets(disk):
         if not tablets or tablet_id in tablets:
-            yield _of_tablet(disk, uuid, place, tablet_id, blocks)
+            progress(wal_folder(tablet_id), 0)
+            yield _of_tablet(disk, uuid, place, tablet_id, progress if blocks else None)
 
 
-def _of_tablet(disk: Disk, uuid: str, place: str, tablet_id: str, blocks: bool) -> ReplicaEvidence:
+def block_bytes(disk: Disk, tablets: Sequence[str]) -> int:
+    """Bytes of the blocks of these tablets in a directory; a superblock that cannot be read has none."""
+    total = 0
+    for tablet_id in tablets:
+        try:
+            blocks = Superblock.load(disk, tablet_id).blocks
+        except (Corruption, DiskFailure, Refused, FileNotFoundError):
+            continue
+        total += sum(length for block in blocks for _, length, _ in block.files)
+    return total
+
+
+def _of_tablet(
+    disk: Disk, uuid: str, place: str, tablet_id: str, blocks_read: Callable[[str, int], None] | None
+) -> ReplicaEvidence:
+    """`blocks_read(path, bytes)` after each file of a block; None: they are not read."""
     base = ReplicaEvidence(tablet_id=tablet_id, server_uuid=uuid, place=place)
     try:
         superblock = Superblock.load(disk, tablet_id)
@@ -106,13 +131,14 @@ def _of_tablet(disk: Disk, uuid: str, place: str, tablet_id: str, blocks: bool) 
         table_id=superblock.table_id,
         table_name=superblock.table_name,
         data_state=superblock.data_state,
+        witness=superblock.witness,
         term=meta.term,
         config=meta.config,
         commit_index=max(superblock.flush_opid.index, meta.config.opid.index),
     )
     if superblock.data_state is not DataState.READY:
         return _changed(base, last=superblock.last_logged or ZERO_OPID, commit_index=0)
-    problem = _block_problem(disk, superblock) if blocks else ""
+    problem = _block_problem(disk, superblock, blocks_read) if blocks_read else ""
     try:
         return _changed(_with_log(disk, base, superblock), problem=problem)
     except (Corruption, DiskFailure) as error:
@@ -120,7 +146,7 @@ def _of_tablet(disk: Disk, uuid: str, place: str, tablet_id: str, blocks: bool) 
         return _changed(base, last=superblock.flush_opid, problem=problem, unreadable=True)
 
 
-def _block_problem(disk: Disk, superblock: Superblock) -> str:
+def _block_problem(disk: Disk, superblock: Superblock, read: Callable[[str, int], None]) -> str:
     """Why a server would not open these blocks; empty if all are as they were written."""
     for block in superblock.blocks:
         for path, length_bytes, crc in block.files:
@@ -128,6 +154,7 @@ def _block_problem(disk: Disk, superblock: Superblock) -> str:
                 verify_file(disk, path, length_bytes, crc)
             except (Corruption, DiskFailure) as error:
                 return f"a block cannot be read: {error}"
+            read(path, length_bytes)
     return ""
 
 
@@ -141,9 +168,9 @@ def _with_log(disk: Disk, base: ReplicaEvidence, superblock: Superblock) -> Repl
         last_time = max(last_time, entry.hybrid_time)
         if entry.kind is EntryKind.CONFIG and pending is not None and entry.opid.index > pending.opid.index:
             pending = decode_config(entry.meta).with_opid(entry.opid)
+    known = () if superblock.witness else source_positions(superblock, replay.entries)
     marks = tuple(
-        SourceMark(source=s.source, generation=s.generation, position=max(s.last_offset + 1, s.done))
-        for s in source_positions(superblock, replay.entries)
+        SourceMark(source=s.source, generation=s.generation, position=max(s.last_offset + 1, s.done)) for s in known
     )
     return _changed(
         base,
@@ -185,6 +212,7 @@ def _of_status(uuid: str, place: str, status: pb.ReplicaStatus) -> ReplicaEviden
         place=place,
         running=True,
         data_state=DataState(status.data_state),
+        witness=status.witness,
         term=status.term,
         last=opid_from_pb(status.last_logged),
         commit_index=status.commit_index,

@@ -114,6 +114,7 @@ def tablet_json(tablet: TabletFiles) -> dict[str, Any]:
         "tablet_id": tablet.tablet_id,
         "table": superblock.table_name if superblock else None,
         "data_state": superblock.data_state.name if superblock else None,
+        "witness": superblock.witness if superblock else None,
         "last_logged": str(tablet.last_opid) if tablet.last_opid is not None else None,
         "flushed": str(superblock.flush_opid) if superblock else None,
         "quarantine": superblock.quarantine if superblock else None,

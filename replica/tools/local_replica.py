@@ -25,7 +25,9 @@ from nyala.replica.copy import (
     CopyProgress,
     CopySource,
     FollowerCopy,
+    LastLogged,
     delete_replica,
+    last_of_unopened,
     named_blocks,
     purge_quarantine,
     settle_at_startup,
@@ -48,32 +50,30 @@ def make_tombstone(disk: Disk, tablet_id: str) -> Superblock:
     superblock = settle_at_startup(disk, Superblock.load(disk, tablet_id))
     if superblock.data_state is DataState.DELETED:
         return superblock
-    superblock = delete_replica(disk, superblock, last_promised(disk, superblock), stop=lambda: None)
+    last = last_promised(disk, superblock)
+    superblock = delete_replica(disk, superblock, last.opid, stop=lambda: None, known=last.known)
     ReplayWatch(disk).forget(tablet_id)
     return superblock
 
 
-def last_promised(disk: Disk, superblock: Superblock) -> OpId:
+def last_promised(disk: Disk, superblock: Superblock) -> LastLogged:
     """The last OpId that a replica at rest may have acknowledged; a log's torn end is cut, as at a start.
 
-    Of a log that cannot be read, the flush and the committed config are lower bounds; a vote floor at the present term
-    then keeps the tombstone from voting on a log it may have forgotten.
+    Of a log that cannot be read, a lower bound (`last_of_unopened`).
     """
     if superblock.data_state is not DataState.READY:
-        return superblock.last_logged or ZERO_OPID
-    tablet_id, flushed = superblock.tablet_id, superblock.flush_opid
+        return LastLogged(superblock.last_logged or ZERO_OPID, superblock.last_logged_known)
+    tablet_id = superblock.tablet_id
     try:
         if not disk.exists(wal_folder(tablet_id)):
             raise Corruption("the log's folder is missing", tablet=tablet_id)
         log, replay = Log.open(disk, wal_folder(tablet_id), tablet_id, threaded=False)
         log.close()
-        return max(superblock.end_of(replay.last), replay.withheld or ZERO_OPID)
+        end = max(superblock.end_of(replay.last), replay.withheld or ZERO_OPID)
+        return LastLogged(end, known=replay.withheld is None)
     except Corruption:
-        if not ConsensusMeta.exists(disk, tablet_id):
-            return flushed
-        cmeta = ConsensusMeta.load(disk, tablet_id)
-        cmeta.raise_vote_floor(cmeta.term)
-        return max(flushed, cmeta.committed_config.opid)
+        cmeta = ConsensusMeta.load(disk, tablet_id) if ConsensusMeta.exists(disk, tablet_id) else None
+        return last_of_unopened(superblock, cmeta)
 
 
 def erase(disk: Disk, tablet_id: str) -> list[str]:
@@ -140,8 +140,8 @@ def copy_replica(
         if current is None:
             return None
         last = last_promised(disk, current)
-        admit(last, _term(disk, tablet_id))
-        return delete_replica(disk, current, last, stop=lambda: None)
+        admit(last.opid, _term(disk, tablet_id))
+        return delete_replica(disk, current, last.opid, stop=lambda: None, known=last.known)
 
     before = local()
     ready = FollowerCopy(
@@ -149,7 +149,7 @@ def copy_replica(
         tablet_id=tablet_id,
         uuid=uuid,
         source=source,
-        kept_last_opid=last_promised(disk, before) if before is not None else ZERO_OPID,
+        kept_last_opid=last_promised(disk, before).opid if before is not None else ZERO_OPID,
         kept_term=_term(disk, tablet_id),
         clear=clear,
         allow_leaderless=allow_leaderless,

@@ -12,7 +12,14 @@ from dataclasses import dataclass
 
 from nyala.replica.base import Code, DataState, Disk, Refused, SystemClock, check
 from nyala.replica.cmeta import ConsensusMeta, path_of
-from nyala.replica.copy import CopySourceSession, LocalCopySource, SourceSessions, capture_session, wal_folder
+from nyala.replica.copy import (
+    CopySourceSession,
+    CopyWanted,
+    LocalCopySource,
+    SourceSessions,
+    capture_session,
+    wal_folder,
+)
 from nyala.replica.disk import FENCE
 from nyala.replica.tablet import Superblock
 from nyala.replica.wal import Log, glance
@@ -217,7 +224,9 @@ class _AtRest:
 def _source_at_rest(disk: Disk) -> LocalCopySource:
     """A copy source over a stopped server's directory. It has no leader, and says so."""
 
-    def capture(tablet_id: str, requestor: str, leaderless: bool, session: str, ttl_us: int) -> CopySourceSession:
+    def capture(
+        tablet_id: str, requestor: str, leaderless: bool, session: str, ttl_us: int, wanted: CopyWanted
+    ) -> CopySourceSession:
         if not leaderless:
             raise Refused(Code.NOT_LEADER, "a replica at rest leads nobody", tablet=tablet_id)
         log, _ = Log.open(disk, wal_folder(tablet_id), tablet_id, threaded=False)
@@ -231,6 +240,7 @@ def _source_at_rest(disk: Disk) -> LocalCopySource:
             cmeta=ConsensusMeta.load(disk, tablet_id),
             log=log,
             is_leader=False,
+            wanted=wanted,
         )
 
     return LocalCopySource(SourceSessions(SystemClock()), capture)

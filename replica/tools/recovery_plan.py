@@ -199,16 +199,11 @@ def decide(
 def most_up_to_date(replicas: Iterable[ReplicaEvidence]) -> ReplicaEvidence | None:
     """The survivor to build upon: by (term, index) of its last entry, as an election would choose [raft §5.4.1].
 
-    A longer log that ends in an older term loses: its end was never committed, or a later leader's log has it.
+    A longer log that ends in an older term loses: its end was never committed, or a later leader's log has it. A
+    witness is no survivor; its disk tells who is one, for the config may not say yet that the rows are there.
     """
-    usable = [r for r in replicas if r.usable and _holds_data(r)]
+    usable = [r for r in replicas if r.usable and not r.witness]
     return max(usable, key=lambda r: (r.last, r.commit_index, not r.running, r.server_uuid), default=None)
-
-
-def _holds_data(replica: ReplicaEvidence) -> bool:
-    """Whether it is no witness, which has no rows; who is in no config here may be a learner of a later one."""
-    members = [m for c in replica.configs if (m := c.member(replica.server_uuid)) is not None]
-    return all(m.holds_data for m in members)
 
 
 def living_majority(replicas: Sequence[ReplicaEvidence]) -> tuple[RaftConfig, tuple[str, ...]] | None:

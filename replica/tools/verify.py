@@ -40,7 +40,9 @@ def readable(view: ClusterView) -> list[tuple[pb.ServerInfo, str]]:
         (servers[replica.server_uuid], tablet_id)
         for tablet_id, found in sorted(view.replicas.items())
         for replica in found
-        if replica.status.data_state == DataState.READY and replica.server_uuid in servers
+        if replica.status.data_state == DataState.READY
+        and not replica.status.witness
+        and replica.server_uuid in servers
     ]
 
 
@@ -68,7 +70,7 @@ def unread(view: ClusterView) -> dict[str, str]:
                 found[tablet.tablet_id] = "nobody leads it, so nobody says who its voters are"
                 continue
             config = config_from_pb(max(leaders, key=lambda status: status.term).committed_config)
-            if missing := sorted(m.uuid for m in config.members if m.votes and m.uuid not in read):
+            if missing := sorted(m.uuid for m in config.members if m.votes and m.holds_data and m.uuid not in read):
                 found[tablet.tablet_id] = f"{len(missing)} voters were not compared: {', '.join(missing)}"
     return found
 

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from nyala.infra.cli import offline
 from nyala.infra.cli.app import main
-from nyala.infra.cli.context import console
+from nyala.infra.cli.context import console, size_text
 from nyala.replica.base import SystemClock, generation_of
 from nyala.replica.cmeta import ConsensusMeta
 from nyala.replica.disk import FENCE, RealDisk, lock_root
@@ -48,9 +50,11 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
     close_disks()
 
 
-def directory(root: Path, name: str, terms: tuple[int, ...] = (1, 1, 2), voters: str = "abc") -> Path:
+def directory(
+    root: Path, name: str, terms: tuple[int, ...] = (1, 1, 2), voters: str = "abc", *, flush_at: int = 0
+) -> Path:
     """A stopped server's directory with a replica of these voters."""
-    made, disk = RealDisk(root / name), stopped_server(name, terms, voters)
+    made, disk = RealDisk(root / name), stopped_server(name, terms, voters, flush_at=flush_at)
     format_directory(made, SystemClock(), uuid=UUIDS[name])
     for folder in FOLDERS:
         made.mkdir(folder)
@@ -80,6 +84,24 @@ def test_recovery_by_hand_is_printed_first_and_carried_out_by_its_fingerprint_on
     assert ConsensusMeta.load(RealDisk(root), TABLET).committed_config.voters == (UUIDS["a"],)
     status, text = run(*recover, "--all")
     assert status == 0 and "nothing to recover" in text, text
+
+
+def test_recovery_by_hand_shows_what_it_reads_on_a_terminal_only(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: who waits for gigabytes of blocks sees how far it is, and a program reads nothing but JSON. Method: the
+    plan of a replica with a block on a terminal, as JSON, and into a pipe."""
+    root = directory(tmp_path, "a", flush_at=2)
+    recover = ("unsafe", "recover", "--root", root, "--no-masters", "--all")
+    size = size_text(sum(file.stat().st_size for file in (root / "data").iterdir()))
+    assert f"of {size}" not in run(*recover)[1]
+    drawn = io.StringIO()
+    monkeypatch.setattr(offline, "console", Console(file=drawn, width=200, force_terminal=True))
+    run(*recover, "--json")
+    assert not drawn.getvalue()
+    status, text = run(*recover)
+    assert status == 0 and "after index 3" in text
+    assert f"wals/{TABLET}" in drawn.getvalue() and f"{size} of {size}" in drawn.getvalue()
 
 
 def test_recovery_by_hand_with_wrong_directories_or_tablets_says_what_is_wrong(tmp_path: Path, run: Run) -> None:
@@ -132,11 +154,13 @@ def test_recovery_by_hand_is_abandoned_by_its_fingerprint(tmp_path: Path, run: R
 
 
 def test_directory_in_the_midst_of_a_recovery_is_changed_by_no_other_command(tmp_path: Path, run: Run) -> None:
-    """CC-43. Goal: what a recovery found is what it goes on from. Method: a fenced directory; every command that
-    changes one replica is refused and leaves superblock and metadata; looking is not refused, a wipe ends it all."""
+    """CC-43. Goal: what a recovery found is what it goes on from. Method: a fenced directory with a block that nobody
+    names yet; every command that changes a replica or removes files is refused and leaves superblock, metadata and
+    block; looking is not refused, a wipe ends it all."""
     root = directory(tmp_path, "a")
     (root / FENCE).write_bytes(b"of a recovery")
-    kept = [root / folder / TABLET for folder in ("tablet-meta", "consensus-meta")]
+    kept = [root / folder / TABLET for folder in ("tablet-meta", "consensus-meta")] + [root / "data" / "copied"]
+    kept[-1].write_bytes(b"of a copy that was cut off")
     before = [path.read_bytes() for path in kept]
     for words in (
         ("local-replica", "delete", root, TABLET, "--yes"),
@@ -144,11 +168,14 @@ def test_directory_in_the_midst_of_a_recovery_is_changed_by_no_other_command(tmp
         ("local-replica", "copy-from", root, TABLET, "127.0.0.1:1", "--yes"),
         ("cmeta", "rewrite", root, TABLET, "--peer", f"{UUIDS['a']}=h:1", "--yes"),
         ("cmeta", "set-term", root, TABLET, 7),
+        ("fs", "check", root, "--repair"),
     ):
         status, text = run(*words)
         assert status == 1 and "unsafe recovery of this directory is not finished" in text, (words, text)
     assert [path.read_bytes() for path in kept] == before
     assert run("local-replica", "list", root)[0] == 0
+    status, text = run("fs", "check", root)
+    assert status == 1 and FENCE in text and "data/copied" in text and kept[-1].exists(), text
     assert run("fs", "wipe", root, "--yes")[0] == 0 and not (root / FENCE).exists()
 
 

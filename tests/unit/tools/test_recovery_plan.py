@@ -20,6 +20,7 @@ from nyala.replica.tools import (
     TabletPlan,
     Target,
     Why,
+    block_bytes,
     chosen_tablets,
     make_plan,
     of_directory,
@@ -88,6 +89,9 @@ def test_evidence_of_a_directory_names_what_tombstones_kept_and_what_cannot_be_r
 
     whole = stopped_server("a", (1, 1, 2, 2), flush_at=2)
     names = {n: whole.read(f"{wal_folder(TABLET)}/{n}") for n in whole.listdir(wal_folder(TABLET))}
+    read: list[tuple[str, int]] = []
+    list(of_directory(whole, UUIDS["a"], "/data/a", progress=lambda *step: read.append(step)))
+    assert sum(size for _, size in read) == block_bytes(whole, [TABLET]) > 0 and len(read) == 3
     found = look(whole)
     assert found.usable and (found.last, found.term, found.last_time) == (OpId(2, 4), 2, 4 << 12)
     assert {n: whole.read(f"{wal_folder(TABLET)}/{n}") for n in whole.listdir(wal_folder(TABLET))} == names
@@ -127,13 +131,21 @@ def test_tablet_without_a_survivor_is_refused_with_what_is_left_of_it() -> None:
         seen("b", (2, 14), data_state=DataState.DELETED),
         seen("c", (0, 0), data_state=DataState.COPYING),
         seen("a", (2, 9), problem="its log cannot be read: x"),
-        seen("d", (2, 15), config=witness),
+        seen("d", (2, 15), config=witness, witness=True),
     ]
     found = left(*remains, despite_majority=True)
     assert found.why is Why.NO_SURVIVOR
     for text in ("once had 2.14", "COPYING", "its log cannot be read", "a witness"):
         assert text in found.what
     assert left().why is Why.UNKNOWN
+
+
+def test_witness_whose_rows_are_there_is_built_upon() -> None:
+    """CC-39. Goal: rows are a survivor, whatever the config calls their holder. Method: the only one left is called a
+    witness by its config and has its rows by its disk: the plan goes on from it, as a whole member."""
+    before = RaftConfig(OpId(1, 1), (Member(UUIDS["a"]), Member(UUIDS["d"], promote=True, holds_data=False)))
+    found = recovered(seen("d", (2, 15), config=before))
+    assert (found.survivor, found.last, found.config.members) == (UUIDS["d"], OpId(2, 15), (Member(UUIDS["d"]),))
 
 
 def test_tablet_whose_majority_is_whole_is_left_alone_and_the_majority_named() -> None:
