@@ -100,7 +100,7 @@ def test_witness_restores_tolerance_before_the_data_and_leaves_if_the_original_r
             lost.start()
             wait_until(lambda: set(street.members()) == {s.uuid for s in cluster.servers[:3]}, "as it was", 40)
             assert all(m.votes and m.holds_data for m in street.members().values())
-            assert "CANCELLED" in {j.phase for j in street.jobs()}
+            wait_until(lambda: "CANCELLED" in {j.phase for j in street.jobs()}, "the copy is called off", 40)
             gone = DataState.DELETED
             wait_until(lambda: cluster.status(street.spare, street.tablet_id).data_state == gone, "a tombstone", 40)
 
