@@ -160,9 +160,9 @@ def test_plan_reasons_name_the_table() -> None:
 
 def test_spark_that_has_ended_is_not_restarted() -> None:
     """Goal: a driver whose JVM was killed ends at once. Method: a session whose gateway answers nothing."""
-    with pytest.raises(QueryRefused, match="start the job again"):
-        with interrupted_in_order(object(), threading.Event()):
-            raise QueryInterrupted("x")
+    refused = pytest.raises(QueryRefused, match="start the job again")
+    with refused, interrupted_in_order(object(), threading.Event()):
+        raise QueryInterrupted("x")
 
 
 def test_launch_uses_this_interpreter() -> None:
