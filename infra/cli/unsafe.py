@@ -57,7 +57,7 @@ def recover(
         typer.Option(metavar="FINGERPRINT", help="give this unfinished recovery up, as long as no config is rewritten"),
     ] = "",
     despite_majority: Annotated[
-        bool, typer.Option("--despite-majority", help="unsafe: also tablets of which a majority is whole")
+        bool, typer.Option("--despite-majority", help="unsafe: also tablets whose majority is whole and can go on")
     ] = False,
     masters: Masters = "",
     as_json: Json = False,
@@ -265,6 +265,13 @@ def _print_plan(plan: tools.RecoveryPlan, *, unfinished: bool) -> None:
         ]
         headings = ("tablet", "table", "survivor", "last", "may be lost", "known lost", "given up", "new config")
         print_table(title, headings, rows, ("last", "new config", "given up", "table"))
+    for tablet in plan.tablets:
+        if tablet.stuck:
+            console.print(
+                f"[red]cannot go on by itself[/] tablet {tablet.tablet_id}: {tablet.stuck}. If a lost server "
+                "with rows may return, wait for it",
+                highlight=False,
+            )
     for uuid in sorted({u for t in plan.tablets for u in t.unseen}):
         count = sum(uuid in t.unseen for t in plan.tablets)
         console.print(

@@ -52,7 +52,7 @@ class ReplicaEvidence:
     term: int = 0
     last: OpId = ZERO_OPID
     withheld: OpId = ZERO_OPID
-    """Highest OpId of a damaged end, which may have been acknowledged and is gone."""
+    """Highest OpId of a damaged end, which may have been acknowledged and is gone; a running server does not say."""
     commit_index: int = 0
     """Known to be committed at least; a stopped server does not keep more."""
     last_time: int = 0
@@ -65,6 +65,8 @@ class ReplicaEvidence:
     """Why this replica cannot be built upon."""
     witness: bool = False
     """Its disk has a log and no rows."""
+    leads: bool = False
+    """It runs, and says that it leads."""
     unreadable: bool = False
     """Its superblock, metadata or log cannot be read: what it promised is not known, and no copy goes over it."""
 
@@ -213,6 +215,7 @@ def _of_status(uuid: str, place: str, status: pb.ReplicaStatus) -> ReplicaEviden
         running=True,
         data_state=DataState(status.data_state),
         witness=status.witness,
+        leads=status.role == "LEADER",
         term=status.term,
         last=opid_from_pb(status.last_logged),
         commit_index=status.commit_index,

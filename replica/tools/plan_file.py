@@ -64,6 +64,7 @@ def plan_json(plan: RecoveryPlan) -> dict[str, Any]:
                 "opid_before": list(t.before.opid),
                 "given_up": list(t.given_up),
                 "unseen": list(t.unseen),
+                "stuck": t.stuck,
                 "highest_known": list(t.known),
                 "entries_known_lost": t.entries_lost,
             }
@@ -96,6 +97,7 @@ def plan_of_json(document: dict[str, Any]) -> RecoveryPlan:
             before=RaftConfig(OpId(*t["opid_before"]), tuple(_member(m) for m in t["members_before"])),
             known=OpId(*t["highest_known"]),
             unseen=tuple(t.get("unseen", ())),
+            stuck=t.get("stuck", ""),
         )
         for t in document["tablets"]
     )

@@ -21,13 +21,13 @@ from nyala.replica.base import (
     OpId,
     RaftConfig,
     Refused,
-    generation_of,
     next_generation,
 )
 from nyala.replica.rows import SourceKey
 from nyala.replica.rpc import pb
 
 from .evidence import ReplicaEvidence, SourceMark
+from .living import LivingMajority, living_majority
 
 
 class Why(StrEnum):
@@ -38,7 +38,7 @@ class Why(StrEnum):
     NO_SURVIVOR = "NO_SURVIVOR"
     """Nothing is left that a group could go on from."""
     MAJORITY = "MAJORITY"
-    """It needs no recovery."""
+    """It needs no recovery: a majority lives, and one of it leads or can be elected by it."""
     RUNNING = "RUNNING"
     """The server of the most up-to-date replica has to be stopped first, and its directory named."""
     TARGET = "TARGET"
@@ -81,6 +81,8 @@ class TabletPlan:
     """The highest OpId that anything which was seen has, or once had."""
     unseen: tuple[str, ...] = ()
     """Members of known configs of which nothing was seen, neither running nor in a directory: they may live."""
+    stuck: str = ""
+    """Why a majority that lives cannot go on by itself; empty if none lives."""
     sources: tuple[SourceMark, ...] = ()
 
     @property
@@ -176,14 +178,13 @@ def decide(
     if best is None:
         seen = "; ".join(f"{r.server_uuid} in {r.place}: {_remains(r)}" for r in replicas)
         return left(Why.NO_SURVIVOR, f"no replica is left to go on from: {seen}")
-    healthy = None if despite_majority else living_majority(replicas)
-    if healthy is not None:
-        config, present = healthy
-        what = f"{len(present)} of {len(config.voters)} voters are whole, a majority: {', '.join(present)}"
-        return left(Why.MAJORITY, f"{what}; start their servers instead")
+    living = None if despite_majority else living_majority(replicas)
+    if living is not None and living.goes_on:
+        return left(Why.MAJORITY, f"{living.what}; start their servers instead")
     if best.running:
-        what = f"the most up-to-date replica is on {best.server_uuid}, which runs at {best.place}"
-        return left(Why.RUNNING, f"{what}: stop that server and name its directory with --root")
+        what = f"the most up-to-date replica with rows is on {best.server_uuid}, which runs at {best.place}"
+        stuck = f"; {living.what}" if living is not None else ""
+        return left(Why.RUNNING, f"{what}: stop that server and name its directory with --root{stuck}")
     named = {t.uuid for t in targets} - {best.server_uuid}
     receiving = [r for r in replicas if r.server_uuid in named]
     for replica in receiving:
@@ -193,7 +194,7 @@ def decide(
         if _known(replica) > best.last:
             what = f"{replica.server_uuid} once knew of {_known(replica)}, the survivor ends at {best.last}"
             return left(Why.TARGET, f"{what}: copy to another server")
-    return _plan_of(tablet_id, name, best, replicas, targets)
+    return _plan_of(tablet_id, name, best, replicas, targets, living)
 
 
 def most_up_to_date(replicas: Iterable[ReplicaEvidence]) -> ReplicaEvidence | None:
@@ -206,24 +207,13 @@ def most_up_to_date(replicas: Iterable[ReplicaEvidence]) -> ReplicaEvidence | No
     return max(usable, key=lambda r: (r.last, r.commit_index, not r.running, r.server_uuid), default=None)
 
 
-def living_majority(replicas: Sequence[ReplicaEvidence]) -> tuple[RaftConfig, tuple[str, ...]] | None:
-    """A config whose majority is whole, running or at rest, and those voters; None if there is none.
-
-    Every config that a replica of the newest generation knows counts: rather a recovery too few than two groups.
-    """
-    usable = [r for r in replicas if r.usable]
-    newest = max((generation_of(c.opid.term) for r in usable for c in r.configs), default=0)
-    for config in sorted((c for r in usable for c in r.configs), key=lambda c: c.opid, reverse=True):
-        if generation_of(config.opid.term) < newest:
-            continue
-        present = tuple(u for u in config.voters if any(r.server_uuid == u for r in usable))
-        if len(present) >= config.majority:
-            return config, present
-    return None
-
-
 def _plan_of(
-    tablet_id: str, name: str, best: ReplicaEvidence, replicas: Sequence[ReplicaEvidence], targets: Sequence[Target]
+    tablet_id: str,
+    name: str,
+    best: ReplicaEvidence,
+    replicas: Sequence[ReplicaEvidence],
+    targets: Sequence[Target],
+    living: LivingMajority | None,
 ) -> TabletPlan:
     before = best.configs[-1]
     own = before.member(best.server_uuid)
@@ -244,6 +234,7 @@ def _plan_of(
         before=before,
         known=max((_known(r) for r in replicas), default=ZERO_OPID),
         unseen=_unseen(replicas),
+        stuck=living.what if living is not None else "",
         sources=best.sources,
     )
 

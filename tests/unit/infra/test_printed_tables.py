@@ -68,7 +68,8 @@ def test_wide_terminal_gets_everything_although_a_column_is_empty(narrow: io.Str
 
 @pytest.mark.parametrize("narrow", [80], indirect=True)
 def test_recovery_plan_names_whole_tablets_at_80_columns(narrow: io.StringIO) -> None:
-    """Goal: what is typed after --tablet can be read. Method: a plan of two tablets; what may be lost is there."""
+    """Goal: what is typed after --tablet can be read. Method: a plan of two tablets; what may be lost is there,
+    and why a majority that lives cannot go on."""
     after, before = (RaftConfig(OpId(1, 3), tuple(Member(u) for u in group)) for group in (UUIDS[:1], UUIDS))
     at = hybrid_from_us(1_763_765_190_000_000)
     tablets = tuple(
@@ -83,6 +84,7 @@ def test_recovery_plan_names_whole_tablets_at_80_columns(narrow: io.StringIO) ->
             config=after,
             before=before,
             known=OpId(1, 10),
+            stuck="nobody has rows" if u == UUIDS[0] else "",
         )
         for u in UUIDS[:2]
     )
@@ -90,6 +92,7 @@ def test_recovery_plan_names_whole_tablets_at_80_columns(narrow: io.StringIO) ->
     said = narrow.getvalue()
     assert all(u in said for u in UUIDS[:2]) and "…" not in said
     assert "2025-11-" in said and "22:46:30" in said
+    assert said.count("cannot go on by itself") == said.count("nobody has rows") == 1
 
 
 @pytest.mark.parametrize("variables", [{}, {"COLUMNS": "60"}])

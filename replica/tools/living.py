@@ -1,0 +1,107 @@
+"""Whether a tablet can go on by itself: a pure function of the evidence of its replicas.
+
+Votes alone do not make a leader. It needs rows, a log that no voter it needs is ahead of [raft §5.4.1], and both on one
+server: a majority that lives may have nobody to elect, and then no waiting brings one forth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nyala.replica.base import OpId, RaftConfig, generation_of
+
+from .evidence import ReplicaEvidence
+
+
+@dataclass(frozen=True, kw_only=True)
+class LivingMajority:
+    """A majority of one config's voters that is whole, running or at rest."""
+
+    config: RaftConfig
+    present: tuple[str, ...]
+    leader: str = ""
+    """One of them who leads already, or wins an election by their votes alone; empty if nobody does."""
+    obstacles: tuple[str, ...] = ()
+    """Why each of them cannot lead, in words for an operator; empty if one can."""
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether nothing but a start of their servers is needed."""
+        return bool(self.leader)
+
+    @property
+    def what(self) -> str:
+        """Who is there, and why that is not enough, if it is not."""
+        count = f"{len(self.present)} of {len(self.config.voters)} voters are whole, a majority"
+        if self.goes_on:
+            return f"{count}: {', '.join(self.present)}"
+        return f"{count}, but none of them can be elected: {'; '.join(self.obstacles)}"
+
+
+def living_majority(replicas: Sequence[ReplicaEvidence]) -> LivingMajority | None:
+    """The newest config whose majority lives and can go on; else the newest whose majority lives; else None.
+
+    Every config that a replica of the newest generation knows counts: rather a recovery too few than two groups.
+    """
+    usable = [r for r in replicas if r.usable]
+    newest = max((generation_of(c.opid.term) for r in usable for c in r.configs), default=0)
+    stuck = None
+    for config in sorted((c for r in usable for c in r.configs), key=lambda c: c.opid, reverse=True):
+        if generation_of(config.opid.term) < newest:
+            continue
+        present = [r for u in config.voters for r in usable if r.server_uuid == u]
+        if len(present) < config.majority:
+            continue
+        uuids = tuple(r.server_uuid for r in present)
+        leader = _leader(config, present)
+        if leader is not None:
+            return LivingMajority(config=config, present=uuids, leader=leader.server_uuid)
+        obstacles = tuple(_obstacle(config, r, present) for r in present)
+        stuck = stuck or LivingMajority(config=config, present=uuids, obstacles=obstacles)
+    return stuck
+
+
+def _leader(config: RaftConfig, present: Sequence[ReplicaEvidence]) -> ReplicaEvidence | None:
+    """Who leads in the highest term that was seen, or who is granted a majority's votes, its own among them.
+
+    A leader needs no votes, and statuses asked one after the other may show a follower ahead of it.
+    """
+    leading = [r for r in present if r.leads and r.term == max(p.term for p in present)]
+    able = [r for r in present if _may_lead(config, r) and len(_votes_for(r, present)) >= config.majority]
+    return next(iter([*leading, *able]), None)
+
+
+def _may_lead(config: RaftConfig, replica: ReplicaEvidence) -> bool:
+    """Rows by its disk and by the config, which a leader must have told: nobody makes itself whole."""
+    member = config.member(replica.server_uuid)
+    return member is not None and member.holds_data and not replica.witness and not _silenced(replica)
+
+
+def _votes_for(candidate: ReplicaEvidence, present: Sequence[ReplicaEvidence]) -> list[ReplicaEvidence]:
+    """Whose logs it is not behind, of those that vote at all."""
+    return [r for r in present if r.last <= candidate.last and not _silenced(r)]
+
+
+def _silenced(replica: ReplicaEvidence) -> bool:
+    """Its log's end is damaged: it neither votes nor campaigns until a leader has brought that end back."""
+    return replica.withheld > replica.last
+
+
+def _obstacle(config: RaftConfig, replica: ReplicaEvidence, present: Sequence[ReplicaEvidence]) -> str:
+    who = replica.server_uuid
+    if replica.witness:
+        return f"{who} is a witness, which votes up to {replica.last} and holds no rows"
+    if _silenced(replica):
+        return f"{who} has lost the end of its log up to {replica.withheld}, and does not vote before a leader sends it"
+    if not _may_lead(config, replica):
+        return f"{who} has rows, but no leader has made it whole, and it is a witness until then"
+    ahead = [r for r in present if r.last > replica.last]
+    if not ahead:
+        return f"{who} lacks the votes of those that have lost the end of their logs"
+    return f"{who} has rows up to {replica.last} only, behind {_ends(ahead)}"
+
+
+def _ends(replicas: Sequence[ReplicaEvidence]) -> str:
+    ends: list[tuple[str, OpId]] = [(r.server_uuid, r.last) for r in replicas]
+    return " and ".join(f"{uuid} at {last}" for uuid, last in ends)
