@@ -1,12 +1,14 @@
 """A whole server's directory of each format version: what today's server makes of it, and of one from the future.
 
-`python -m tests.formats.test_server_directory` writes the directory if it is missing, and never touches one that is.
+`python -m tests.formats.test_server_directory` writes the directory and the superblocks beside it where they are
+missing, and never touches one that is there.
 """
 
 from __future__ import annotations
 
 import asyncio
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,12 +20,16 @@ from nyala.replica.disk import RealDisk
 from nyala.replica.server import INSTANCE, format_directory, need_promises, open_or_format
 from nyala.replica.tablet import Superblock, superblock_path
 from nyala.replica.tools import check_directory
-from nyala.schemas import frame, unframe
+from nyala.schemas import frame, loader, unframe
 from tests.harness.copies import CONFIG, TABLET, TARGET_UUID, RestingReplica, TestClock, new_disk, superblock
 from tests.harness.managers import new_manager
 from tests.harness.sim_disk import SimDisk
 
 GOLDEN = Path(__file__).parent / "golden" / "server_v1"
+WITNESS = GOLDEN.parent / "superblock_witness_v1.bin"
+"""Of a witness of the golden directory's replica, its log beginning at the same position."""
+LOWER_BOUND = GOLDEN.parent / "superblock_lower_bound_v1.bin"
+"""Of the golden directory's tombstone, had its log been unreadable."""
 TOMBSTONE = "tablet-2"
 KEPT = OpId(3, 14)
 LAST = OpId(4, 3)
@@ -89,13 +95,69 @@ def test_server_starts_on_a_directory_of_version_1() -> None:
     disk.close()
 
 
+def featured() -> dict[Path, Superblock]:
+    """What the golden superblocks with a feature hold."""
+    disk = golden()
+    return {
+        WITNESS: Superblock.load(disk, TABLET).without_rows(),
+        LOWER_BOUND: replace(Superblock.load(disk, TOMBSTONE), last_logged_known=False),
+    }
+
+
+@pytest.mark.parametrize(("path", "feature"), [(WITNESS, "witness"), (LOWER_BOUND, "last-logged-unknown")])
+def test_superblock_with_a_feature_is_read_and_written_for_ever_and_refused_where_it_is_unknown(
+    path: Path, feature: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CC-47. Goal: a later build takes neither a witness for a replica with rows nor a lower bound for an OpId, and a
+    build of before them starts on neither. Method: the golden file is loaded and saved anew, byte for byte; then read
+    by a build that knows no features, which says which one it lacks."""
+    expected, disk = featured()[path], golden()
+    disk.poke(expected.path, path.read_bytes())
+    assert Superblock.load(disk, expected.tablet_id) == expected
+    assert (expected.witness, expected.last_logged_known) == (feature == "witness", feature == "witness")
+    expected.save(disk)
+    assert disk.read(expected.path) == path.read_bytes()
+    monkeypatch.setattr(loader, "_KNOWN_FEATURES", {})
+    with pytest.raises(Corruption, match=f"does not know: {feature}"):
+        Superblock.load(disk, expected.tablet_id)
+    disk.close()
+
+
+def test_server_starts_on_a_witness_of_version_1() -> None:
+    """CC-47, CC-48. Goal: what was written as a witness stays one for ever. Method: the golden directory with the
+    golden witness' superblock: it has the log, the term and the vote, opens no tablet, is no replica with rows, and its
+    record stays as it is; `fs check` finds nothing but the blocks that are nobody's, which the start removes."""
+    disk = golden()
+    disk.poke(superblock_path(TABLET), WITNESS.read_bytes())
+    assert check_directory(disk).healthy and check_directory(disk).orphans
+    need_promises(disk, open_or_format(disk, TestClock()))
+
+    async def start() -> None:
+        fatal: list[BaseException] = []
+        manager = new_manager(disk, fatal.append)
+        await manager.start()
+        await asyncio.gather(*manager.open_all())
+        hosted = manager.get(TABLET)
+        assert (hosted.error, hosted.last_opid, hosted.term, hosted.tablet) == ("", LAST, 5, None)
+        with pytest.raises(Refused) as refused:
+            hosted.serving()
+        assert refused.value.code is Code.NOT_LEADER
+        await manager.stop()
+        assert not fatal
+
+    asyncio.run(start())
+    assert disk.read(superblock_path(TABLET)) == WITNESS.read_bytes()
+    assert disk.listdir("data") == [] and ConsensusMeta.load(disk, TABLET).voted_for == "c" * 32
+    disk.close()
+
+
 def _later_version(data: bytes) -> bytes:
     """The frame's version, behind the magic, is one more than any that was written."""
     return data[:4] + struct.pack("<I", struct.unpack_from("<I", data, 4)[0] + 1) + data[8:]
 
 
-def _unknown_feature(data: bytes) -> bytes:
-    return frame("instance", unframe("instance", data) | {"incompatible_features": ["time-travel"]})
+def _unknown_feature(data: bytes, schema: str = "instance") -> bytes:
+    return frame(schema, unframe(schema, data) | {"incompatible_features": ["time-travel"]})
 
 
 @pytest.mark.parametrize("later", [_later_version, _unknown_feature], ids=["version", "feature"])
@@ -113,11 +175,18 @@ def test_server_refuses_a_directory_of_a_later_format_with_the_reason(later: obj
 
 
 def test_tablet_of_a_later_format_is_refused_with_the_reason_and_the_others_start() -> None:
-    """Goal: a tablet that a newer build wrote fails alone. Method: its superblock, then its metadata, in version 2."""
-    for path in (superblock_path(TABLET), path_of(TABLET)):
+    """Goal: a tablet that a newer build wrote fails alone. Method: its superblock, then its metadata, in version 2, and
+    each with a feature that nobody knows."""
+    superblock_data, meta = golden().read(superblock_path(TABLET)), golden().read(path_of(TABLET))
+    for path, data, reason in (
+        (superblock_path(TABLET), _later_version(superblock_data), "version 2"),
+        (superblock_path(TABLET), _unknown_feature(superblock_data, "superblock"), "time-travel"),
+        (path_of(TABLET), _later_version(meta), "version 2"),
+        (path_of(TABLET), _unknown_feature(meta, "consensus_metadata"), "time-travel"),
+    ):
         disk = golden()
-        disk.poke(path, _later_version(disk.read(path)))
-        with pytest.raises(Corruption, match=rf"{path}.*version 2"):
+        disk.poke(path, data)
+        with pytest.raises(Corruption, match=rf"{path}.*{reason}"):
             ConsensusMeta.load(disk, TABLET)
             Superblock.load(disk, TABLET)
         assert ConsensusMeta.load(disk, TOMBSTONE).term == 3
@@ -125,8 +194,14 @@ def test_tablet_of_a_later_format_is_refused_with_the_reason_and_the_others_star
 
 
 def _write_missing() -> None:
-    if GOLDEN.exists():
-        return
+    if not GOLDEN.exists():
+        _write_golden_directory()
+    for path, record in featured().items():
+        if not path.exists():
+            path.write_bytes(frame("superblock", record.to_avro()))
+
+
+def _write_golden_directory() -> None:
     disk = SimDisk()
     write_directory(disk)
     disk.restart()
