@@ -45,7 +45,7 @@ def add(
     """Add a replica: it copies first, and votes once it has caught up.
 
     With --witness it votes first: it holds only a log, leads nobody and serves no reads until its data is copied. It is
-    for a tablet that has lost a voter; where nobody is lost it is not needed, and leaves again.
+    for a tablet that has lost a voter; where nobody is lost, one voter too many leaves once its data is there.
     """
     if witness and non_voter:
         raise Refused(Code.INVALID_ARGUMENT, "a witness votes: give --witness or --non-voter")

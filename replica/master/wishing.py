@@ -56,18 +56,21 @@ def _asks_for(record: Record) -> tuple[str, str, str, bool, bool]:
 
 
 def _may_join(state: MasterState, uuid: str) -> None:
-    """Refused if the server can be no tablet's new member: unknown, silent, being retired or full."""
+    """Refused if the server can be no tablet's new member: unknown, silent, being retired or full.
+
+    With codes that are told at once: whoever asks again as of a call that was lost would make an operator wait for it.
+    """
     view = next((s for s in state.servers() if s.uuid == uuid), None)
     if view is None:
         raise Refused(Code.NOT_FOUND, "no such tablet server", server=uuid)
     if not view.alive:
-        raise Refused(Code.UNAVAILABLE, "this tablet server is not alive", server=uuid)
+        raise Refused(Code.ILLEGAL_STATE, "this tablet server is not alive", server=uuid)
     if view.draining:
         raise Refused(Code.INVALID_ARGUMENT, "this tablet server is being retired", server=uuid)
     held = state.replica_load().get(uuid, 0)
     if not view.has_room(held):
         what = "this tablet server holds as many replicas as it may (--tablets-max): name another one, or add servers"
-        raise Refused(Code.OVERLOADED, what, server=uuid, held=held, max=view.tablets_max)
+        raise Refused(Code.ILLEGAL_STATE, what, server=uuid, held=held, max=view.tablets_max)
 
 
 def _deadline(state: MasterState, deadline_us: int) -> int:

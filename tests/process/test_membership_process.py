@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,6 +23,8 @@ from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wa
 pytestmark = pytest.mark.process
 
 FAST = ("--server-dead-ms=4000", "--rereplicate-after-ms=90000", "--policy-ms=100", "--execute-decisions=master")
+ASK_AGAIN_S = 20
+"""Less than the time for which a client asks again where it may help."""
 
 
 class Load:
@@ -291,6 +294,64 @@ def test_voter_added_directly_that_is_silent_is_taken_back_by_the_leader(town: T
     wait_until(lambda: sum(s.alive for s in town.client.list_servers().servers) == 5, "it is back")
 
 
+def test_witness_is_added_by_command_shown_as_one_and_becomes_whole(town: Town) -> None:
+    """CC-47, CC-48, CC-54. Goal: an operator's witness is what the help says. Method: three voters that live and 4 MB;
+    the fourth, slow at copies, is added with --witness: it votes without a row, and tables, JSON and the cluster check
+    call it WITNESS; another one, a silent one, or the same again, is refused at once; writes go on. Started without the
+    bound it becomes whole, is called a follower, and since nobody was lost another voter leaves."""
+    town.nyala.create_table("w", {"id": "int64", "v": "string"}, key="id", hash_buckets=1)
+    wait_until(lambda: all(t.running for t in town.client.tablet_infos("w")), "it has a leader", 30)
+    table, (info,) = town.nyala.table("w"), town.client.tablet_infos("w")
+    for part in range(4):
+        first = part * 5_000
+        table.upsert([{"id": i, "v": f"{i * 7919**30:0200d}"[:200]} for i in range(first, first + 5_000)])
+    members = {m.uuid for m in info.config.members}
+    new, other = (s for s in town.cluster.servers if s.uuid not in members)
+    command = f"tablet change-config add {info.tablet_id}"
+
+    def shown(uuid: str) -> dict[str, Any]:
+        (tablet,) = json.loads(town.run("tablet list --table w --json"))
+        return next((r for r in tablet["replicas"] if r["server"] == uuid), {})
+
+    def row(line: str) -> str:
+        rows = [text for text in town.run(line).splitlines() if info.tablet_id[:8] in text and new.uuid[:8] in text]
+        return next((text for text in rows if "READY" in text), "")
+
+    usual = new.extra
+    restart(town, new, (*usual, "--copy-rate-bytes-per-s", "131072"))
+    assert "done" in town.run(f"{command} {new.uuid[:12]} --witness")
+    assert "WITNESS" in row("tablet list --table w") and "WITNESS" in row("cluster check")
+    assert (shown(new.uuid)["witness"], shown(new.uuid)["rows"]) == (True, 0)
+    assert "a member already" in town.refused(f"{command} {new.uuid} --witness")
+    assert f"add {new.uuid[:8]}" in town.run("tablet list --table w")
+    assert "wanted already" in town.refused(f"{command} {other.uuid} --witness")
+    other.stop()
+    alive = lambda: {s.uuid for s in town.client.list_servers().servers if s.alive}  # noqa: E731
+    wait_until(lambda: other.uuid not in alive(), "the other one is away")
+    asked = time.monotonic()
+    assert "not alive" in town.refused(f"{command} {other.uuid} --witness")
+    assert time.monotonic() - asked < ASK_AGAIN_S, "told at once"
+    other.start()
+    table.upsert([{"id": 20_000, "v": "one more"}])
+
+    restart(town, new, usual)
+    wait_until(lambda: shown(new.uuid).get("witness") is False, "it is whole", 60)
+    voters = lambda: {m.uuid for m in town.client.tablet_infos("w")[0].config.members if m.votes}  # noqa: E731
+    wait_until(lambda: len(voters()) == 3, "one too many has left", 60)
+    assert new.uuid in voters() and "WITNESS" not in row("tablet list --table w")
+    wait_until(lambda: shown(new.uuid)["rows"] == 20_001, "it has every row")
+    town.well()
+    town.nyala.drop_table("w")
+
+
+def restart(town: Town, server: ServerProcess, options: tuple[str, ...]) -> None:
+    """Start a server again, with other options, until the master knows it."""
+    server.stop()
+    server.extra = options
+    server.start()
+    wait_until(lambda: sum(s.alive for s in town.client.list_servers().servers) == 5, "all are alive")
+
+
 def test_careless_membership_lines_get_one_line_and_change_nothing(town: Town) -> None:
     """Goal: each mistake is named, and no config moves. Method: a table of lines against a live cluster."""
     tablet = town.infos()[0].tablet_id
@@ -307,6 +368,11 @@ def test_careless_membership_lines_get_one_line_and_change_nothing(town: Town) -
         (f"tablet change-config add {tablet} zz", "0 servers begin with 'zz'"),
         (f"tablet change-config add zz {outside}", "0 tablets begin with 'zz'"),
         (f"tablet change-config add {tablet} {inside}", "a member already"),
+        (f"tablet change-config add {tablet} {outside} --witness --non-voter", "a witness votes"),
+        (f"tablet change-config add {tablet} {inside} --witness", "a member already"),
+        (f"tablet change-config add {tablet} zz --witness", "0 servers begin with 'zz'"),
+        (f"tablet change-config add zz {outside} --witness", "0 tablets begin with 'zz'"),
+        (f"tablet change-config add {tablet} {outside} --witnes", "No such option"),
         (f"tablet change-config remove {tablet} {outside}", "no member"),
         (f"tablet change-config promote {tablet} {inside}", "this role already"),
         (f"tablet change-config demote {tablet} {outside}", "no member"),

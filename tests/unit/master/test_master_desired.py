@@ -200,7 +200,7 @@ def test_what_full_servers_could_not_hold_is_refused_with_the_room_there_is() ->
     request = pb.MoveReplicaRequest(tablet_id=m.tablet, from_uuid=S[2], to_uuid=S[3])
     with pytest.raises(Refused, match=r"holds as many replicas as it may.*held=1, max=1") as refused:
         wishing.move(m.state, request)
-    assert refused.value.code is Code.OVERLOADED
+    assert refused.value.code is Code.ILLEGAL_STATE
     with pytest.raises(Refused, match=r"holds as many replicas as it may"):
         m.want(wishing.add, S[3])
     with pytest.raises(Refused, match=r"no room for so many more replicas.*needed=2, room=1"):
