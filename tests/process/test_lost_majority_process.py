@@ -18,6 +18,7 @@ from nyala.replica.disk import FENCE
 from nyala.replica.rows import RowOp
 from nyala.replica.tools import gather, judge
 from tests.harness.cluster import wait_until
+from tests.harness.source_load import SourceLoad
 from tests.harness.stack import InsertLoad, Stack, running_stack
 
 pytestmark = pytest.mark.process
@@ -44,15 +45,17 @@ def refused(*words: object, says: str, masters: str = "") -> None:
     assert "Traceback" not in err, err
 
 
-def test_two_of_three_servers_lost_for_good_the_third_goes_on_and_a_returning_one_is_harmless(tmp_path: Path) -> None:
+def test_two_of_three_servers_lost_for_good_the_third_goes_on_and_returning_ones_are_harmless(tmp_path: Path) -> None:
     """CC-38, CC-43, CC-44, CC-46. Goal: item by item what the steps of a catastrophe promise, on real processes.
-    Method: rows on three tablets; kill -9 two servers, one with its directory; a running directory, a majority
-    that is whole and a wrong fingerprint are refused; a recovery that dies half-way keeps its server from starting and
-    is run again; every row is there, writes go on, two new servers make three replicas; then a lost server comes back
-    with its old directory and is emptied, while writes go on."""
+    Method: rows on three tablets, and an ingest that never stops; the survivor dies first and misses what the other two
+    acknowledge, then they die; a running directory, a majority that is whole and a wrong fingerprint are refused; a
+    recovery that dies half-way keeps its server from starting and is run again; the source goes back to what the
+    survivor has, and the ingest reads the rest again; writes go on, two new servers make three replicas; then both lost
+    ones, a majority of before, come back with their old directories at once, and are emptied while the ingest goes on:
+    every record is there exactly once."""
     with running_stack(tmp_path / "stack", execute_decisions="master") as stack:
         supervisor, masters = stack.supervisor, stack.supervisor.masters
-        handle = stack.new_table("lost")
+        handle, fed = stack.new_table("lost"), stack.new_table("fed", 2)
         with InsertLoad(stack, handle) as load:
             load.progress()
             load.finish()
@@ -60,46 +63,64 @@ def test_two_of_three_servers_lost_for_good_the_third_goes_on_and_a_returning_on
         rows = stack.count(handle)
         survivor, old = supervisor.folder / "server-1", supervisor.folder / "server-2"
         recover = ("unsafe", "recover", "--root", survivor)
+        wanted = ("--table", "lost", "--table", "fed")
 
-        supervisor.kill_for_good("server-2")
-        refused(*recover, "--table", "lost", masters=masters, says="works on this directory")
-        status, out, err = nyala("unsafe", "recover", "--root", old, "--table", "lost", masters=masters)
-        assert status == 0 and "left alone" in out and "nothing to recover" in out, (out, err)
-        supervisor.wipe_child("server-3")
-        supervisor.kill_for_good("server-1")
+        with SourceLoad(masters, fed) as ingest:
+            ingest.progress()
+            supervisor.kill_for_good("server-1")
+            ingest.progress()
+            for name in ("server-2", "server-3"):
+                supervisor.kill_for_good(name)
+            supervisor.start_child("server-1")
+            refused(*recover, *wanted, masters=masters, says="works on this directory")
+            status, out, err = nyala("unsafe", "recover", "--root", old, *wanted, masters=masters)
+            assert status == 0 and "left alone" in out and "nothing to recover" in out, (out, err)
+            supervisor.kill_for_good("server-1")
 
-        status, out, err = nyala(*recover, "--table", "lost", "--json", masters=masters)
-        plan = json.loads(out)
-        assert status == 0 and not plan["carried_out"] and len(plan["tablets"]) == 3, (out, err)
-        uuid = supervisor.children["server-1"].ready["uuid"]
-        assert {t["survivor"] for t in plan["tablets"]} == {uuid} and not any(
-            t["entries_known_lost"] for t in plan["tablets"]
-        )
-        refused(*recover, "--table", "lost", "--yes-i-lose-data=0123456789ab", masters=masters, says="not this plan's")
-        confirmed = (*recover, "--table", "lost", f"--yes-i-lose-data={plan['fingerprint']}")
-        status, out, err = nyala(*confirmed, masters=masters, NYALA_CRASH_POINT="recover.rewritten")
-        assert status not in (0, 1) and (survivor / FENCE).exists(), (status, out, err)
-        server = [sys.executable, "-m", "nyala.replica.server", "--root", str(survivor), "--masters", masters]
-        tried = subprocess.run(server, capture_output=True, text=True, timeout=60, check=False)
-        assert tried.returncode == 1 and "unsafe recovery" in tried.stderr, tried
-        status, out, err = nyala(*confirmed, masters=masters)
-        assert status == 0 and "3 tablets recovered" in out, (status, out, err)
+            status, out, err = nyala(*recover, *wanted, "--json", masters=masters)
+            plan = json.loads(out)
+            assert status == 0 and not plan["carried_out"] and len(plan["tablets"]) == 5, (out, err)
+            uuid = supervisor.children["server-1"].ready["uuid"]
+            assert {t["survivor"] for t in plan["tablets"]} == {uuid} and not any(
+                t["entries_known_lost"] for t in plan["tablets"]
+            )
+            (lowered,) = plan["sources"]
+            assert 0 < lowered["to"] < lowered["done"] and lowered["done"] >= ingest.done, lowered
+            refused(*recover, *wanted, "--yes-i-lose-data=0123456789ab", masters=masters, says="not this plan's")
+            confirmed = (*recover, *wanted, f"--yes-i-lose-data={plan['fingerprint']}")
+            status, out, err = nyala(*confirmed, masters=masters, NYALA_CRASH_POINT="recover.rewritten")
+            assert status not in (0, 1) and (survivor / FENCE).exists(), (status, out, err)
+            server = [sys.executable, "-m", "nyala.replica.server", "--root", str(survivor), "--masters", masters]
+            tried = subprocess.run(server, capture_output=True, text=True, timeout=60, check=False)
+            assert tried.returncode == 1 and "unsafe recovery" in tried.stderr, tried
+            status, out, err = nyala(*confirmed, masters=masters)
+            assert status == 0 and "5 tablets recovered" in out, (status, out, err)
+            assert stack.client.list_sources("fed")[0].done == lowered["to"]
 
-        supervisor.start_child("server-1")
-        assert stack.count(handle) == rows
-        insert(stack, handle, 1)
-        for _ in range(2):
-            supervisor.add_server()
-        wait_until(lambda: sound(stack), "three equal replicas of each tablet", 90)
-        insert(stack, handle, 2)
+            supervisor.start_child("server-1")
+            assert stack.count(handle) == rows
+            insert(stack, handle, 1)
+            ingest.progress()
+            assert lowered["to"] in ingest.begun, "read again from what the survivor had"
+            for _ in range(2):
+                supervisor.add_server()
+            wait_until(lambda: sound(stack), "three equal replicas of each tablet", 90)
+            insert(stack, handle, 2)
 
-        supervisor.start_child("server-2")
-        wait_until(lambda: tombstones(stack, "server-2") == 3, "what came back is emptied", 60)
-        insert(stack, handle, 3)
-        wait_until(lambda: sound(stack), "the group is as it was before the return", 60)
-        assert stack.count(handle) == rows + 3 * MORE
-        for tablet in handle.tablets:
-            assert generation_of(stack.statuses(tablet.tablet_id)[stack.leader(tablet.tablet_id)].term) == 1
+            gone = {supervisor.children[n].ready["uuid"] for n in ("server-2", "server-3")}
+            for name in ("server-2", "server-3"):
+                supervisor.start_child(name)
+            for name in ("server-2", "server-3"):
+                wait_until(lambda n=name: tombstones(stack, n) == 5, "what came back is emptied", 60)  # type: ignore[misc]
+            insert(stack, handle, 3)
+            ingest.progress()
+            wait_until(lambda: sound(stack), "the group is as it was before the return", 60)
+            assert stack.count(handle) == rows + 3 * MORE
+            assert ingest.finish(stack.client) >= lowered["done"]
+        for tablet in (*handle.tablets, *fed.tablets):
+            leader = stack.statuses(tablet.tablet_id)[stack.leader(tablet.tablet_id)]
+            assert generation_of(leader.term) == 1
+            assert not gone & {m.uuid for m in leader.committed_config.members}
 
 
 def insert(stack: Stack, handle: TableHandle, part: int) -> None:
