@@ -247,7 +247,8 @@ class TabletServicer(pb_grpc.TabletServiceServicer):  # type: ignore[misc]
 
 
 async def create_tablet(manager: TabletManager, request: Any) -> Any:
-    """Carry out a CreateTabletRequest, from whoever sent it; Refused as `TabletManager.create`."""
+    """Carry out a CreateTabletRequest, from whoever sent it; Refused as `TabletManager.create`. A tablet that is being
+    copied here is as good as created."""
     if not request.tablet_id or "/" in request.tablet_id or request.tablet_id.startswith("."):
         raise Refused(Code.INVALID_ARGUMENT, "no possible tablet id", tablet=request.tablet_id)
     table = request.table
@@ -266,7 +267,8 @@ async def create_tablet(manager: TabletManager, request: Any) -> Any:
     )
     config = config_from_pb(request.config).with_opid(OpId(0, 0))
     hosted = await manager.create(superblock, config, campaign=request.leader_hint == manager.uuid)
-    if hosted.replica is None and not hosted.opening:
+    # The others may have elected already, and found this replica missing: then their leader is bringing it.
+    if hosted.replica is None and not hosted.opening and hosted.copy is None:
         raise Refused(Code.TABLET_FAILED, hosted.error or "the tablet could not be started", tablet=request.tablet_id)
     return pb.CreateTabletReply()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import grpc
@@ -10,11 +11,13 @@ from nyala.infra.cli.cluster import idle_text
 from nyala.replica.base import ZERO_OPID, DataState, OpId, limits
 from nyala.replica.copy import parse_superblock
 from nyala.replica.raft import EditKind
-from nyala.replica.rpc import pb, pb_grpc
+from nyala.replica.rpc import member_to_pb, pb, pb_grpc
 from nyala.replica.server.maintenance import GC_EVERY_S, Maintenance
 from nyala.replica.server.memory import MemoryGuard
+from nyala.replica.server.service import create_tablet
 from nyala.replica.tablet import Superblock
 from tests.harness.copies import TABLET
+from tests.harness.rows import table_info
 from tests.harness.server_pair import Pair, run_pair, until
 
 
@@ -30,6 +33,36 @@ def test_blank_member_is_copied_at_its_leaders_request() -> None:
         await pair.voting()
         assert pair.calls("other")[:2] == ["AppendEntries", "StartTabletCopy"]
         assert pair.calls("leader") == ["BeginCopy", "OpenFetch", "Fetch", "EndCopy"]
+        assert pair.other.rows() == [1, 2] and pair.other.serving
+
+    run_pair(scenario)
+
+
+def test_tablet_that_is_being_copied_is_as_good_as_created() -> None:
+    """TC-27: a replica is created or copied, never both at once, and who creates is not told of a failure. Method: the
+    others have elected and copy to a server whose own creation comes late, while the copy is held up: it is answered
+    well and adds nothing, and the copy's replica serves."""
+
+    async def scenario(pair: Pair) -> None:
+        held, go = threading.Event(), threading.Event()
+
+        def on_request(request: Any) -> None:
+            held.set()
+            assert go.wait(60)
+
+        await pair.put(1, 2)
+        pair.on_request = on_request
+        await pair.add_other()
+        await until(held.is_set, "the copy asks for bytes")
+        members = [member_to_pb(server.member()) for server in (pair.leader, pair.other)]
+        config = pb.RaftConfig(members=members)
+        late = pb.CreateTabletRequest(dest_uuid=pair.other.uuid, tablet_id=TABLET, table=table_info(), config=config)
+        try:
+            assert not (await create_tablet(pair.other.manager, late)).error.code
+            assert pair.other.hosted.data_state is DataState.COPYING
+        finally:
+            go.set()
+        await pair.voting()
         assert pair.other.rows() == [1, 2] and pair.other.serving
 
     run_pair(scenario)
@@ -165,7 +198,7 @@ def test_driver_sees_a_copy_begin_advance_and_end_at_the_new_server() -> None:
             stub: Any = pb_grpc.CopyServiceStub(channel)  # type: ignore[no-untyped-call]
 
             async def jobs() -> list[Any]:
-                reply = await stub.ListCopies(pb.ListCopiesRequest(dest_uuid=pair.other.uuid), timeout=5)
+                reply = await stub.ListCopies(pb.ListCopiesRequest(dest_uuid=pair.other.uuid), timeout=30)
                 assert not reply.error.code
                 return list(reply.jobs)
 
@@ -200,8 +233,8 @@ def test_session_of_a_dead_target_is_seen_idle_and_let_go_although_nobody_asks()
                 request = pb.BeginCopyRequest(
                     dest_uuid=pair.leader.uuid, tablet_id=TABLET, requestor_uuid=pair.other.uuid
                 )
-                assert not (await stub.BeginCopy(request, timeout=5)).error.code
-                reply = await stub.ListCopies(pb.ListCopiesRequest(dest_uuid=pair.leader.uuid), timeout=5)
+                assert not (await stub.BeginCopy(request, timeout=30)).error.code
+                reply = await stub.ListCopies(pb.ListCopiesRequest(dest_uuid=pair.leader.uuid), timeout=30)
             (job,) = reply.jobs
             assert (job.phase, job.target_uuid, job.ttl_us) == ("SERVING", pair.other.uuid, limits.COPY_SESSION_TTL_US)
             assert job.started_us > 0 and 0 <= job.idle_us < job.ttl_us
