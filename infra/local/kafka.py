@@ -23,8 +23,9 @@ from typing import Any
 from nyala.infra.jars import JarsMissing, broker_class_path, java
 
 from .leash import leashed
+from .state import free_port
 
-START_WAIT_S = 60.0
+START_WAIT_S = 120.0
 STOP_WAIT_S = 20.0
 READY_LINE = b"Kafka Server started"
 _POLL_S = 0.05
@@ -246,14 +247,14 @@ class KafkaBroker:
 
 def _free_ports(wanted: int) -> tuple[int, int]:
     """Two different ports that nobody listens on at this moment; KafkaFailed when the wanted one is taken."""
-    with socket.socket() as first, socket.socket() as second:
+    port = wanted or free_port()
+    with socket.socket() as first:
         first.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            first.bind(("127.0.0.1", wanted))
+            first.bind(("127.0.0.1", port))
         except OSError as error:
-            raise KafkaFailed(f"port {wanted} is taken ({error.strerror}): choose another for Kafka") from error
-        second.bind(("127.0.0.1", 0))
-        return int(first.getsockname()[1]), int(second.getsockname()[1])
+            raise KafkaFailed(f"port {port} is taken ({error.strerror}): choose another for Kafka") from error
+    return port, next(other for other in iter(free_port, 0) if other != port)
 
 
 def _new_cluster_id() -> str:

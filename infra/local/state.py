@@ -5,10 +5,14 @@ from __future__ import annotations
 import errno
 import json
 import os
+import random
 import re
 import socket
 from pathlib import Path
 from typing import Any
+
+PORT_MIN = 12_000
+PORTS_TRIED = 50
 
 
 class StackError(RuntimeError):
@@ -62,10 +66,26 @@ def is_running(state: dict[str, Any] | None) -> bool:
 
 
 def free_port() -> int:
-    """A port that was free a moment ago; the child that takes it says so if somebody else was faster."""
+    """A port that nobody listens at, to be taken by a child that starts in a while.
+
+    It lies below those that the system gives to whoever asks for any, so that none of its connections and no other
+    child gets it meanwhile. Where there is no such port it is one of them, and the child says so if it came too late.
+    """
+    below = range(PORT_MIN, max(PORT_MIN, first_given_port()))
+    for port in random.sample(below, min(PORTS_TRIED, len(below))):
+        if not is_taken(f"127.0.0.1:{port}"):
+            return port
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def first_given_port() -> int:
+    """Of those that the system chooses from."""
+    try:
+        return int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        return PORT_MIN
 
 
 def is_taken(address: str) -> bool:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nyala.infra.local import StackError, StackOptions, Supervisor, supervisor
-from nyala.infra.local.state import earlier_addresses, is_taken
+from nyala.infra.local import StackError, StackOptions, Supervisor, state, supervisor
+from nyala.infra.local.state import earlier_addresses, free_port, is_taken
 
 
 def test_addresses_come_from_the_children_when_the_state_is_lost(tmp_path: Path) -> None:
@@ -37,3 +37,25 @@ def test_stack_whose_port_is_taken_says_whose_and_changes_nothing(
             Supervisor(tmp_path, StackOptions(kafka=False)).start()
     assert not is_taken(address)
     assert (tmp_path / "state.json").read_text() == state
+
+
+def test_free_port_is_none_that_the_system_gives_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a child that starts in a while still finds the port free that was chosen for it. Method: ports below those
+    that the system gives to whoever asks for any, also by its own word; one that is listened at is passed over; where
+    the system gives all away, one of them is taken."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        assert not state.first_given_port() >= state.PORT_MIN or state.first_given_port() <= other.getsockname()[1]
+    monkeypatch.setattr(state, "first_given_port", lambda: state.PORT_MIN + 1000)
+    ports = {free_port() for _ in range(20)}
+    assert len(ports) > 1 and all(0 <= port - state.PORT_MIN < 1000 for port in ports)
+    some = min(ports)
+    monkeypatch.setattr(state, "PORT_MIN", some)
+    monkeypatch.setattr(state, "first_given_port", lambda: some + 1)
+    assert free_port() == some
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", some))
+        other.listen()
+        assert free_port() != some
+    monkeypatch.setattr(state, "first_given_port", lambda: 1024)
+    assert free_port() != some
