@@ -139,7 +139,7 @@ def test_thread_that_gives_up_hands_reading_over(peer: Peer, writes: SmallWrites
     """Goal: nobody waits for ever because the one who read has left. Method: a thread reads and is late; the others'
     replies come after that. A reply that is too late for its thread is nobody's."""
     with ThreadPoolExecutor(3) as pool:
-        late = begin(pool, writes, 1, timeout_s=1.0)
+        late = begin(pool, writes, 1, timeout_s=3.0)
         peer.accepted()
         seen = peer.read()
         others = [begin(pool, writes, n) for n in (2, 3)]
@@ -281,7 +281,7 @@ def test_sender_that_leaves_leaves_nothing_unsent(
         first = begin(pool, writes, 1)
         peer.accepted()
         gate.wait()
-        second = begin(pool, writes, 2, timeout_s=2.0 if others_leave else LONG_S)
+        second = begin(pool, writes, 2, timeout_s=5.0 if others_leave else LONG_S)
         link = writes._link
         assert link is not None
         wait_until(lambda: link._reader is not None, "the second to read")
@@ -352,7 +352,7 @@ def test_interrupted_thread_leaves_a_client_that_works(peer: Peer, writes: Small
     finally:
         signal.signal(signal.SIGUSR1, before)
     with ThreadPoolExecutor(1) as pool:
-        again = begin(pool, writes, 2, timeout_s=5.0)
+        again = begin(pool, writes, 2)
         peer.accepted()
         peer.reply(*peer.read())
         assert again.result(LONG_S).rows_applied == 2 and peer.opened == 2

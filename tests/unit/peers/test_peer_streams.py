@@ -40,7 +40,7 @@ class Inbox:
         self._news.set()
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not condition():
                 self._news.clear()
                 await self._news.wait()
@@ -89,7 +89,7 @@ class States:
         self._news.set()
 
     async def until(self, condition: Callable[[PeerChannelStatus], bool]) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while self.last is None or not condition(self.last):
                 self._news.clear()
                 await self._news.wait()
@@ -292,7 +292,7 @@ def test_slow_receiver_holds_back_the_sender_and_loses_nothing() -> None:
         [status] = network.status()
         assert status.queued_messages > 20 and status.dropped_messages == 0
         go_on.set()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await done.wait()
         assert network.status()[0].queued_messages == 0
         await network.close()

@@ -21,12 +21,12 @@ end_in_order(within_s=float(sys.argv[2]))
 said = Path(sys.argv[1])
 try:
     said.write_text(str(os.getpid()))
-    threading.Event().wait(60)
+    threading.Event().wait(900)
 finally:
     os.kill(os.getpid(), signal.SIGTERM)
     said.with_suffix(".released").touch()
     if sys.argv[3] == "hang":
-        threading.Event().wait(60)
+        threading.Event().wait(900)
 """
 PARENT = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', *sys.argv[1:]]).wait()"
 
@@ -39,22 +39,22 @@ def started(said: Path) -> int:
 def test_driver_ends_in_order_once_however_often_it_is_told(tmp_path: Path) -> None:
     """Goal: what it holds is given back, though the JVM's death follows SIGTERM. Method: SIGTERM, twice."""
     said = tmp_path / "said"
-    process = subprocess.Popen([sys.executable, "-c", DRIVER, str(said), "60", "end"])
+    process = subprocess.Popen([sys.executable, "-c", DRIVER, str(said), "900", "end"])
     started(said)
     process.terminate()
-    assert process.wait(30) == 0
+    assert process.wait(90) == 0
     assert said.with_suffix(".released").exists()
 
 
 def test_driver_that_cannot_end_is_cut_off(tmp_path: Path) -> None:
-    """Goal: a stop is bounded, whatever hangs. Method: a driver that waits for a minute on its way out."""
+    """Goal: a stop is bounded, whatever hangs. Method: a driver that waits for minutes on its way out."""
     said = tmp_path / "said"
     process = subprocess.Popen(
-        [sys.executable, "-c", DRIVER, str(said), "0.2", "hang"], stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", DRIVER, str(said), "1.5", "hang"], stderr=subprocess.PIPE, text=True
     )
     started(said)
     process.terminate()
-    assert "did not end within 0.2 s" in process.communicate(timeout=30)[1]
+    assert "did not end within 1.5 s" in process.communicate(timeout=120)[1]
     assert process.returncode == 1 and said.with_suffix(".released").exists()
 
 
@@ -64,7 +64,7 @@ def test_driver_ends_with_its_jvm_and_with_no_other_parent(tmp_path: Path, *, sp
     said = tmp_path / "said"
     environment = {k: v for k, v in os.environ.items() if k != "PYSPARK_GATEWAY_PORT"}
     parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT, DRIVER, str(said), "60", "end"],
+        [sys.executable, "-c", PARENT, DRIVER, str(said), "900", "end"],
         env=environment | ({"PYSPARK_GATEWAY_PORT": "1"} if spark else {}),
     )
     driver = started(said)
@@ -74,7 +74,7 @@ def test_driver_ends_with_its_jvm_and_with_no_other_parent(tmp_path: Path, *, sp
         assert not is_gone(driver) and not said.with_suffix(".released").exists()
         os.kill(driver, signal.SIGTERM)
     try:
-        wait_until(lambda: is_gone(driver), "the driver has ended", 20)
+        wait_until(lambda: is_gone(driver), "the driver has ended")
         assert said.with_suffix(".released").exists()
     finally:
         if not is_gone(driver):

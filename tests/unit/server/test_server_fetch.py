@@ -220,14 +220,14 @@ def test_files_one_after_the_other_share_a_connection_that_is_fresh() -> None:
 def test_source_that_waits_for_its_rate_is_not_taken_for_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: TC-11 and a bound on silence at once. Method: the source's rate stands still for many signs of life, longer
     than the target bears silence; then it pays: the copy is whole."""
-    monkeypatch.setattr(fetch_serving, "SIGN_OF_LIFE_S", 0.1)
-    monkeypatch.setattr(RemoteCopySource, "SILENCE_S", 1)
+    monkeypatch.setattr(fetch_serving, "SIGN_OF_LIFE_S", 0.05)
+    monkeypatch.setattr(RemoteCopySource, "SILENCE_S", 2)
 
     async def scenario(pair: Pair) -> None:
         await pair.put(1, 2)
         held = pair.leader.manager.copy_rate = Held()
         await pair.add_other()
-        await until(lambda: held.asked > 14, "the source has waited for longer than the target bears silence")
+        await until(lambda: held.asked > 50, "the source has waited for longer than the target bears silence")
         assert not pair.other.jobs.ended
         held.clock.now_us += 86_400 * 1_000_000
         await pair.voting()
