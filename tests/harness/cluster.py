@@ -19,12 +19,16 @@ from typing import Any, TypeVar
 
 import grpc
 
-from nyala.replica.base import limits
+from nyala.replica.base import Refused, limits
 from nyala.replica.rpc import pb, pb_grpc
 
 T = TypeVar("T")
 
-START_TIMEOUT_S = 30.0
+PATIENCE_S = 90.0
+"""How long a test waits for what must come: on a machine as slow as any, for only a red test waits so long."""
+CALL_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 60.0
 LOG_TAIL_BYTES = 6000
 _CHANNEL_OPTIONS = [
     ("grpc.max_receive_message_length", limits.GRPC_MESSAGE_BYTES_MAX),
@@ -34,10 +38,10 @@ _CHANNEL_OPTIONS = [
 ]
 
 
-def wait_until(condition: Callable[[], T | None], what: str, timeout_s: float = 20.0) -> T:
+def wait_until(condition: Callable[[], T | None], what: str, timeout_s: float = PATIENCE_S) -> T:
     """The first truthy value of `condition`; AssertionError naming `what` and the last trouble after the deadline.
 
-    RPC errors of the condition count as "not yet".
+    RPC errors and refusals of the condition count as "not yet".
     """
     deadline = time.monotonic() + timeout_s
     pause = threading.Event()
@@ -48,7 +52,7 @@ def wait_until(condition: Callable[[], T | None], what: str, timeout_s: float = 
             if value:
                 return value
             trouble = value
-        except grpc.RpcError as error:
+        except (grpc.RpcError, Refused) as error:
             trouble = error
         pause.wait(0.02)
     raise AssertionError(f"gave up after {timeout_s:g} s waiting until {what}; last: {trouble}")
@@ -122,18 +126,18 @@ class ServerProcess:
         """kill -9, and reap."""
         self._end(signal.SIGKILL)
 
-    def stop(self, timeout_s: float = 15.0) -> int:
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
         """SIGTERM, and the exit code; kill -9 if it does not end in time."""
         return self._end(signal.SIGTERM, timeout_s)
 
-    def wait_exit(self, timeout_s: float = 20.0) -> int:
+    def wait_exit(self, timeout_s: float = PATIENCE_S) -> int:
         """The exit code of a process that should end by itself."""
         assert self.process is not None
         code = self.process.wait(timeout_s)
         self._close_channel()
         return code
 
-    def _end(self, number: int, timeout_s: float = 15.0) -> int:
+    def _end(self, number: int, timeout_s: float = STOP_TIMEOUT_S) -> int:
         if self.process is None:
             return 0
         if self.process.poll() is None:
@@ -142,7 +146,7 @@ class ServerProcess:
                 self.process.wait(timeout_s)
             except subprocess.TimeoutExpired:
                 self.process.kill()
-                self.process.wait(10)
+                self.process.wait(PATIENCE_S)
         self._close_channel()
         return self.process.returncode
 
@@ -214,12 +218,13 @@ class LocalCluster:
     def status(self, server: ServerProcess, tablet_id: str) -> Any | None:
         """The replica's status as its server tells it, or None."""
         reply = server.tablets.ListTablets(
-            pb.ListTabletsRequest(dest_uuid=server.uuid, tablet_ids=[tablet_id]), timeout=5
+            pb.ListTabletsRequest(dest_uuid=server.uuid, tablet_ids=[tablet_id]), timeout=CALL_TIMEOUT_S
         )
         return reply.replicas[0] if reply.replicas else None
 
-    def leader(self, tablet_id: str, timeout_s: float = 20.0) -> ServerProcess:
-        """The server that leads the tablet in the highest term that any live server knows, once there is one."""
+    def leader(self, tablet_id: str, timeout_s: float = PATIENCE_S) -> ServerProcess:
+        """The server that leads the tablet in the highest term that any live server knows, once there is one whose term
+        is open: who was just elected says that it leads, and takes no writes yet."""
 
         def found() -> ServerProcess | None:
             best: tuple[int, ServerProcess] | None = None
@@ -232,7 +237,10 @@ class LocalCluster:
                     continue
                 if status and status.role == "LEADER" and (best is None or status.term > best[0]):
                     best = (status.term, server)
-            return best[1] if best else None
+            if best is None:
+                return None
+            barrier = pb.LedgerRequest(dest_uuid=best[1].uuid, tablet_id=tablet_id)
+            return best[1] if not best[1].tablets.Ledger(barrier, timeout=CALL_TIMEOUT_S).error.code else None
 
         return wait_until(found, f"{tablet_id} has a leader", timeout_s)
 

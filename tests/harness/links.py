@@ -10,7 +10,7 @@ from nyala.replica.base import Address
 from nyala.replica.peers.frames import HEAD_BYTES, frame
 from nyala.replica.rpc import address_to_pb, pb, pb_grpc
 
-WAIT_S = 10
+WAIT_S = 60
 
 
 def ask_for_link(channel: Any, sender: str, dest_uuid: str) -> Any:
@@ -37,8 +37,17 @@ class HandMadeLink:
 
     def receive(self) -> bytes:
         """The next frame that comes back."""
-        length = int.from_bytes(self._socket.recv(HEAD_BYTES, socket.MSG_WAITALL))
-        return self._socket.recv(length, socket.MSG_WAITALL) if length else b""
+        return self._exactly(int.from_bytes(self._exactly(HEAD_BYTES)))
+
+    def _exactly(self, length: int) -> bytes:
+        """So many bytes, in however many pieces they come: a socket with a timeout does not wait for all of them."""
+        found = b""
+        while len(found) < length:
+            piece = self._socket.recv(length - len(found))
+            if not piece:
+                raise ConnectionError("the server has closed its end within a frame")
+            found += piece
+        return found
 
     def close(self) -> None:
         """Leave without a word."""

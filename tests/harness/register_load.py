@@ -62,7 +62,7 @@ class RegisterLoad:
     def stop(self) -> None:
         self._stop.set()
         for thread in self._threads:
-            thread.join(60)
+            thread.join(180)
             assert not thread.is_alive(), "a client hangs"
 
     def progress(self, what: str, each: int) -> None:
@@ -73,7 +73,7 @@ class RegisterLoad:
             assert not self.surprises, self.surprises
             return all(self.done[kind] >= before[kind] + each for kind in ("write", "read"))
 
-        wait_until(advanced, f"{each} more writes and reads: {what}", 60)
+        wait_until(advanced, f"{each} more writes and reads: {what}", 240)
 
     def _run(self, body: Callable[[], None]) -> None:
         try:

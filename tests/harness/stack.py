@@ -19,7 +19,7 @@ from nyala.replica.base import Refused
 from nyala.replica.client import Client, ScanSpec, TableHandle, wire_batches
 from nyala.replica.disk import RealDisk
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, RowOp, TableSchema
-from nyala.replica.tools import Severity, gather, judge
+from nyala.replica.tools import ClusterView, Severity, gather, judge
 from nyala.replica.wal import Log
 from tests.harness.cluster import wait_until
 
@@ -82,7 +82,7 @@ class Stack:
                 children[n].state is ChildState.READY and children[n].pid not in (None, before[n]) for n in names
             )
 
-        wait_until(replaced, f"{', '.join(names)} serve again", 40)
+        wait_until(replaced, f"{', '.join(names)} serve again")
 
     def leader(self, tablet_id: str) -> str:
         """Name of the server that leads the tablet in the highest term that any server knows."""
@@ -94,7 +94,7 @@ class Stack:
                     best = max(best, (status.term, name))
             return best[1] or None
 
-        return wait_until(found, f"{tablet_id} has a leader", 30)
+        return wait_until(found, f"{tablet_id} has a leader")
 
     def followers(self, tablet_id: str) -> list[str]:
         leader = self.leader(tablet_id)
@@ -124,9 +124,16 @@ class Stack:
             view = gather(self.client)
             return [f"{f.subject}: {f.what}" for f in judge(view) if f.severity is Severity.ERROR]
 
-        wait_until(lambda: not sound(), "no replica is in trouble", 40)
-        view = gather(self.client, checksum=True)
-        assert [f for f in judge(view) if f.severity is Severity.ERROR] == []
+        wait_until(lambda: not sound(), "no replica is in trouble")
+
+        def compared() -> ClusterView | None:
+            """Once everybody was asked in time and somebody led; what then differs, differs for good."""
+            view = gather(self.client, checksum=True)
+            wrong = [f for f in judge(view) if f.severity is Severity.ERROR]
+            assert not [f for f in wrong if "replicas differ" in f.what], wrong
+            return None if wrong else view
+
+        view = wait_until(compared, "all replicas tell their checksums")
         for table in view.tables:
             for tablet in table.tablets:
                 assert len([r for r in view.replicas[tablet.tablet_id] if r.checksum]) == table.replication_factor
@@ -134,11 +141,12 @@ class Stack:
     def verify_logs(self, handle: TableHandle, scratch: Path) -> None:
         """V1: no index that two disks hold has two terms, or two contents, up to what is committed."""
         for tablet in handle.tablets:
+            found = lambda t=tablet: len(s := self.statuses(t.tablet_id)) == handle.replication_factor and s  # noqa: E731
+            statuses: dict[str, Any] = wait_until(found, "all replicas tell where they are")  # type: ignore[arg-type]
             logs = {
                 name: self._log(name, tablet.tablet_id, status.commit_index, scratch)
-                for name, status in self.statuses(tablet.tablet_id).items()
+                for name, status in statuses.items()
             }
-            assert len(logs) == handle.replication_factor
             seen: dict[int, tuple[Any, ...]] = {}
             for name, entries in logs.items():
                 assert entries, f"{name} has no log of {tablet.tablet_id}"
@@ -148,7 +156,18 @@ class Stack:
     def _log(self, name: str, tablet_id: str, commit_index: int, scratch: Path) -> dict[int, tuple[Any, ...]]:
         """What the disk of one server holds, read from a copy: opening a log settles its tail."""
         root = scratch / f"{name}-{tablet_id}"
-        shutil.copytree(self.supervisor.folder / name / "wals" / tablet_id, root / "wals" / tablet_id)
+        source = self.supervisor.folder / name / "wals" / tablet_id
+
+        def copied() -> bool:
+            """Segments that are renamed or collected while they are listed make it begin anew."""
+            shutil.rmtree(root, ignore_errors=True)
+            try:
+                shutil.copytree(source, root / "wals" / tablet_id)
+            except shutil.Error:
+                return False
+            return True
+
+        wait_until(copied, f"the log of {name} stands still")
         log, replay = Log.open(RealDisk(root), f"wals/{tablet_id}", tablet_id, threaded=False)
         try:
             return {
@@ -209,7 +228,7 @@ class InsertLoad:
         """Acknowledged by now."""
         return sum(map(len, self.acknowledged))
 
-    def progress(self, batches: int = 5, timeout_s: float = 60.0) -> None:
+    def progress(self, batches: int = 5, timeout_s: float = 180.0) -> None:
         """Until each thread has had as many more batches acknowledged."""
         before = [len(a) for a in self.acknowledged]
 
@@ -223,7 +242,7 @@ class InsertLoad:
         """V4: every acknowledged row is there exactly once, every other attempted one at most once, and no other."""
         self._stop.set()
         for thread in self._threads:
-            thread.join(90)
+            thread.join(180)
             assert not thread.is_alive(), "a writer hangs"
         assert self.surprises == []
         parts = [b["k"] for p in self._stack.client.scan(self._handle, ScanSpec(columns=("k",))) for b in p.batches]
@@ -244,7 +263,7 @@ class InsertLoad:
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         for thread in self._threads:
-            thread.join(90)
+            thread.join(180)
 
 
 def log_ends(supervisor: Supervisor) -> str:

@@ -21,7 +21,7 @@ def stack(whole_stack: Stack, request: pytest.FixtureRequest) -> Iterator[Stack]
     """The shared stack with all its servers, and without the tables of the tests before."""
     client = whole_stack.client
     alive = lambda: sum(s.alive for s in client.list_servers().servers) == 3  # noqa: E731
-    wait_until(alive, "three servers are alive", 40)
+    wait_until(alive, "three servers are alive")
     failed_before = request.session.testsfailed
     yield whole_stack
     if request.session.testsfailed > failed_before:

@@ -35,7 +35,7 @@ def nyala(*words: object, masters: str = "", **environment: str) -> tuple[int, s
         *(["--masters", masters] if masters else []),
     ]
     known = {**os.environ, "COLUMNS": "240", **environment}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=known, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, env=known, check=False)
     return done.returncode, done.stdout, done.stderr
 
 
@@ -91,7 +91,7 @@ def test_two_of_three_servers_lost_for_good_the_third_goes_on_and_returning_ones
             status, out, err = nyala(*confirmed, masters=masters, NYALA_CRASH_POINT="recover.rewritten")
             assert status not in (0, 1) and (survivor / FENCE).exists(), (status, out, err)
             server = [sys.executable, "-m", "nyala.replica.server", "--root", str(survivor), "--masters", masters]
-            tried = subprocess.run(server, capture_output=True, text=True, timeout=60, check=False)
+            tried = subprocess.run(server, capture_output=True, text=True, timeout=240, check=False)
             assert tried.returncode == 1 and "unsafe recovery" in tried.stderr, tried
             status, out, err = nyala(*confirmed, masters=masters)
             assert status == 0 and "5 tablets recovered" in out, (status, out, err)
@@ -104,17 +104,17 @@ def test_two_of_three_servers_lost_for_good_the_third_goes_on_and_returning_ones
             assert lowered["to"] in ingest.begun, "read again from what the survivor had"
             for _ in range(2):
                 supervisor.add_server()
-            wait_until(lambda: sound(stack), "three equal replicas of each tablet", 90)
+            wait_until(lambda: sound(stack), "three equal replicas of each tablet")
             insert(stack, handle, 2)
 
             gone = {supervisor.children[n].ready["uuid"] for n in ("server-2", "server-3")}
             for name in ("server-2", "server-3"):
                 supervisor.start_child(name)
             for name in ("server-2", "server-3"):
-                wait_until(lambda n=name: tombstones(stack, n) == 5, "what came back is emptied", 60)  # type: ignore[misc]
+                wait_until(lambda n=name: tombstones(stack, n) == 5, "what came back is emptied")  # type: ignore[misc]
             insert(stack, handle, 3)
             ingest.progress()
-            wait_until(lambda: sound(stack), "the group is as it was before the return", 60)
+            wait_until(lambda: sound(stack), "the group is as it was before the return")
             assert stack.count(handle) == rows + 3 * MORE
             assert ingest.finish(stack.client) >= lowered["done"]
         for tablet in (*handle.tablets, *fed.tablets):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 import time
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from nyala.infra.local.state import free_port
 from nyala.replica.base import Code, DataState, Member, Refused
 from nyala.replica.client import Client, ClientOptions
 from nyala.replica.disk import RealDisk
@@ -18,13 +18,15 @@ from nyala.replica.rows import Column, ColumnType, PartitionSpec, TableSchema
 from nyala.replica.rpc import pb, pb_grpc
 from nyala.replica.steer import Result, execute
 from nyala.replica.tablet import Superblock
-from nyala.replica.tools import Severity, gather, judge
+from nyala.replica.tools import Finding, Severity, gather, judge
 from tests.harness.catalogs import table_info
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
 
 pytestmark = pytest.mark.process
 
-FAST = ("--server-dead-ms=2500", "--rereplicate-after-ms=4000", "--policy-ms=200")
+POLICY = "--policy-ms=200"
+IMPATIENT = ("--server-dead-ms=2500", "--rereplicate-after-ms=4000")
+"""Where servers are lost; elsewhere one that is slow for seconds must not be taken for one."""
 
 
 class Stack:
@@ -32,7 +34,7 @@ class Stack:
 
     def __init__(self, cluster: LocalCluster, *master_args: str, servers: int = 3) -> None:
         self.cluster = cluster
-        self.master = cluster.add_master(*FAST, *master_args)
+        self.master = cluster.add_master(POLICY, *master_args)
         for _ in range(servers):
             cluster.add_server(start=False)
         for server in cluster.servers:
@@ -47,26 +49,26 @@ class Stack:
 
     def wait_for_servers(self, count: int) -> None:
         def alive() -> bool:
-            reply = self.stub.ListServers(pb.Empty(), timeout=5)
+            reply = self.stub.ListServers(pb.Empty(), timeout=30)
             return sum(s.alive for s in reply.servers) == count
 
         wait_until(alive, f"{count} servers are alive")
 
     def create(self, *, buckets: int = 2, request_id: str = "r") -> pb.CreateTableReply:
         request = pb.CreateTableRequest(table=table_info(buckets=buckets), request_id=request_id)
-        reply = self.stub.CreateTable(request, timeout=10)
+        reply = self.stub.CreateTable(request, timeout=30)
         assert reply.error.code == 0, reply.error
         return reply
 
     def table(self) -> pb.TableReply:
-        return self.stub.GetTable(pb.TableRequest(name="flights", with_tablets=True), timeout=5)
+        return self.stub.GetTable(pb.TableRequest(name="flights", with_tablets=True), timeout=30)
 
     def wait_formed(self) -> list[pb.TabletInfo]:
         def formed() -> list[pb.TabletInfo] | None:
             reply = self.table()
             return list(reply.tablets) if reply.tablets and all(t.running for t in reply.tablets) else None
 
-        return wait_until(formed, "every tablet has a leader", 60)
+        return wait_until(formed, "every tablet has a leader")
 
     def tablet(self, tablet_id: str) -> pb.TabletInfo:
         return next(t for t in self.table().tablets if t.tablet_id == tablet_id)
@@ -82,27 +84,16 @@ class Stack:
         request = pb.MoveReplicaRequest(tablet_id=tablet_id, from_uuid=source, to_uuid=target)
 
         def taken() -> bool:
-            reply = self.stub.MoveReplica(request, timeout=5)
+            reply = self.stub.MoveReplica(request, timeout=30)
             assert reply.error.code in (0, Code.NOT_READY), reply.error
             return bool(reply.error.code == 0)
 
         wait_until(taken, "the move is wanted")
 
 
-def reserve_addresses(count: int) -> list[str]:
-    """Addresses on loopback that were free a moment ago: masters must know each other's before they start."""
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    addresses = [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
-    for each in sockets:
-        each.close()
-    return addresses
-
-
 def master_status(master: ServerProcess) -> pb.MasterStatusReply:
     """What one master says of itself."""
-    return pb_grpc.MasterServiceStub(master.channel).Status(pb.Empty(), timeout=5)
+    return pb_grpc.MasterServiceStub(master.channel).Status(pb.Empty(), timeout=30)
 
 
 def master_leader(cluster: LocalCluster) -> str:
@@ -112,7 +103,13 @@ def master_leader(cluster: LocalCluster) -> str:
         replies = [master_status(m) for m in cluster.masters if m.alive]
         return next((r.uuid for r in replies if r.replica.role == "LEADER"), "")
 
-    return wait_until(found, "a master leads", 30)
+    return wait_until(found, "a master leads")
+
+
+def wait_said(server: ServerProcess, words: str) -> None:
+    """Until a live server has logged `words`, which it does when it has heard what its master knows already; once."""
+    wait_until(lambda: server.alive and words in server.log_path.read_text(), f"{server.name} says: {words}")
+    assert server.log_path.read_text().count(words) == 1
 
 
 @pytest.fixture
@@ -129,7 +126,7 @@ def test_master_killed_and_restarted_keeps_its_catalog_and_deletes_nothing(clust
     stack = Stack(cluster)
     first = stack.create()
     tablets = stack.wait_formed()
-    term = stack.stub.Status(pb.Empty()).catalog_term
+    term = stack.stub.Status(pb.Empty(), timeout=30).catalog_term
     stack.master.kill()
     stack.master.start()
     again = stack.create()
@@ -155,17 +152,15 @@ def test_master_that_lost_everything_deletes_no_replica(cluster: LocalCluster) -
     stack.master.start()
 
     def refused() -> bool:
-        reply = stack.stub.ListServers(pb.Empty(), timeout=5)
+        reply = stack.stub.ListServers(pb.Empty(), timeout=30)
         assert not reply.servers
         return {s.uuid for s in reply.foreign} == {s.uuid for s in cluster.servers}
 
     wait_until(refused, "the strange master shows every server as another cluster's")
     for server in cluster.servers:
-        assert server.alive and server.log_tail().count("its orders are ignored") == 1
+        wait_said(server, "its orders are ignored")
         assert Superblock.load(RealDisk(server.root), tablet.tablet_id).data_state is DataState.READY
-    leader = cluster.leader(tablet.tablet_id)
-    barrier = pb.LedgerRequest(dest_uuid=leader.uuid, tablet_id=tablet.tablet_id)
-    assert not leader.tablets.Ledger(barrier, timeout=10).error.code, "the group goes on without masters"
+    assert cluster.leader(tablet.tablet_id), "the group goes on without masters: a read barrier passes"
     stack.master.kill()
     stack.master.root.rename(stack.master.root.with_name("strange"))
     lost.rename(stack.master.root)
@@ -173,14 +168,15 @@ def test_master_that_lost_everything_deletes_no_replica(cluster: LocalCluster) -
     stack.wait_for_servers(3)
     assert stack.wait_formed()[0].tablet_id == tablet.tablet_id
     assert stack.table().table.table_id == created.table.table_id
-    assert all(s.log_tail().count("belongs to our cluster again") == 1 for s in cluster.servers)
+    for server in cluster.servers:
+        wait_said(server, "belongs to our cluster again")
 
 
 def test_master_second_process_on_one_directory_refuses_to_start(cluster: LocalCluster) -> None:
     """Goal: one server per directory. Method: start another on the same root; it ends and names the first."""
     master = cluster.add_master()
     command = [sys.executable, "-m", "nyala.replica.master", "--root", str(master.root)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert ended.returncode == 1
     assert "another server runs on this directory" in ended.stderr
     assert master.process is not None and str(master.process.pid) in ended.stderr
@@ -197,7 +193,7 @@ def test_master_requests_for_another_uuid_are_refused(cluster: LocalCluster) -> 
             "GetTable": pb.TableRequest,
         }.get(method, getattr(pb, f"{method}Request", None))
         assert request_type is not None
-        reply = getattr(stub, method)(request_type(dest_uuid=wrong), timeout=5)
+        reply = getattr(stub, method)(request_type(dest_uuid=wrong), timeout=30)
         assert reply.error.code == Code.INVALID_NAME, method
 
 
@@ -220,7 +216,7 @@ def test_master_moves_the_leaders_replica_and_the_old_one_ends_as_tombstone(clus
         seen.add(len(voters))
         return source not in voters and fourth.uuid in voters
 
-    wait_until(moved, "the replica has moved", 30)
+    wait_until(moved, "the replica has moved")
     assert seen <= {3, 4}
     old = cluster.server(source)
     wait_until(lambda: stack.data_state(old, tablet.tablet_id) == DataState.DELETED, "the old replica is a tombstone")
@@ -231,7 +227,7 @@ def test_master_moves_the_leaders_replica_and_the_old_one_ends_as_tombstone(clus
 
 def test_master_replaces_the_replicas_of_a_killed_server(cluster: LocalCluster) -> None:
     """Goal: 3-4-3 healing by the executor in the master. Method: four servers, kill one, all tablets get 3 others."""
-    stack = Stack(cluster, "--execute-decisions=master", servers=4)
+    stack = Stack(cluster, *IMPATIENT, "--execute-decisions=master", servers=4)
     stack.create(buckets=3)
     tablets = stack.wait_formed()
     victim = next(s for s in cluster.servers if any(s.uuid in stack.voters(t.tablet_id) for t in tablets))
@@ -243,7 +239,7 @@ def test_master_replaces_the_replicas_of_a_killed_server(cluster: LocalCluster) 
             sum(m.votes for m in c.members) == 3 and victim.uuid not in {m.uuid for m in c.members} for c in configs
         )
 
-    wait_until(healed, "every tablet has three voters elsewhere", 40)
+    wait_until(healed, "every tablet has three voters elsewhere")
 
 
 def test_master_restarted_in_mid_move_lets_it_end(cluster: LocalCluster) -> None:
@@ -265,7 +261,7 @@ def test_master_restarted_in_mid_move_lets_it_end(cluster: LocalCluster) -> None
         voters = {m.uuid for m in reply.tablets[0].config.members if m.votes}
         return fourth.uuid in voters and source not in voters and len(voters) == 3
 
-    wait_until(moved, "the replica has moved", 40)
+    wait_until(moved, "the replica has moved")
 
 
 def test_masters_three_of_them_go_on_without_their_leader(cluster: LocalCluster) -> None:
@@ -273,9 +269,9 @@ def test_masters_three_of_them_go_on_without_their_leader(cluster: LocalCluster)
 
     Method: create at the leader, kill -9 it, check, create again, bring it back.
     """
-    addresses = reserve_addresses(3)
+    addresses = [f"127.0.0.1:{free_port()}" for _ in range(3)]  # masters must know each other's before they start
     for address in addresses:
-        master = cluster.add_master(*FAST, f"--peers={','.join(addresses)}", start=False)
+        master = cluster.add_master(POLICY, f"--peers={','.join(addresses)}", start=False)
         master.address = address
         master.start(wait=False)
     for master in cluster.masters:
@@ -283,7 +279,7 @@ def test_masters_three_of_them_go_on_without_their_leader(cluster: LocalCluster)
     for _ in range(3):
         cluster.add_server()
     with Client(addresses, ClientOptions(connect_timeout_s=30)) as client:
-        wait_until(lambda: sum(s.alive for s in client.list_servers().servers) == 3, "all servers report", 60)
+        wait_until(lambda: sum(s.alive for s in client.list_servers().servers) == 3, "all servers report")
         columns = (Column(id=1, name="id", type=ColumnType.INT64, nullable=False),)
         schema, spec = TableSchema(1, columns, ("id",)), PartitionSpec(("id",), 2)
         first = client.create_table("one", schema, spec)
@@ -291,9 +287,13 @@ def test_masters_three_of_them_go_on_without_their_leader(cluster: LocalCluster)
         leader = next(m for m in cluster.masters if m.uuid == leader_uuid)
         leader.kill()
         assert client.get_table("one").table_id == first.table_id
-        judged = {f.subject: f for f in judge(gather(client))}
-        assert (silent := judged[f"master {leader_uuid}"]).severity is Severity.ERROR and "not answer" in silent.what
-        assert sum(subject.startswith("master") for subject in judged) == 1
+
+        def judged() -> dict[str, Finding]:
+            return {f.subject: f for f in judge(gather(client)) if f.subject.startswith("master")}
+
+        wait_until(lambda: judged().keys() == {f"master {leader_uuid}"}, "of the masters the dead one is named alone")
+        silent = judged()[f"master {leader_uuid}"]
+        assert silent.severity is Severity.ERROR and "not answer" in silent.what
 
         def made() -> bool:
             try:
@@ -302,10 +302,10 @@ def test_masters_three_of_them_go_on_without_their_leader(cluster: LocalCluster)
                 assert error.code in (Code.INVALID_ARGUMENT, Code.NOT_READY, Code.UNAVAILABLE), error
                 return False
 
-        wait_until(made, "the new leader has heard of the servers", 60)
+        wait_until(made, "the new leader has heard of the servers")
         leader.start()
         index = max(master_status(m).replica.commit_index for m in cluster.masters)
-        wait_until(lambda: master_status(leader).replica.applied_index >= index, "the old leader has caught up", 60)
+        wait_until(lambda: master_status(leader).replica.applied_index >= index, "the old leader has caught up")
         assert {t.name for t in client.list_tables()} == {"one", "two"}
 
 
@@ -317,17 +317,16 @@ def test_master_dropped_table_ends_as_tombstones_everywhere(cluster: LocalCluste
     tablets = stack.wait_formed()
     away = cluster.servers[0]
     away.kill()
-    assert stack.stub.DropTable(pb.TableRequest(name="flights"), timeout=10).error.code == 0
+    assert stack.stub.DropTable(pb.TableRequest(name="flights"), timeout=30).error.code == 0
     away.start()
     for server in cluster.servers:
         for tablet in tablets:
             wait_until(
                 lambda s=server, t=tablet: stack.data_state(s, t.tablet_id) == DataState.DELETED,
                 "it is a tombstone",
-                30,
             )
     assert stack.table().error.code == Code.NOT_FOUND
-    wait_until(lambda: "forgot" in stack.master.log_tail(), "the dropped tablets are forgotten", 30)
+    wait_until(lambda: "forgot" in stack.master.log_tail(), "the dropped tablets are forgotten")
 
 
 def test_steer_carries_a_decision_out_once_however_often_it_is_sent(cluster: LocalCluster) -> None:
@@ -340,7 +339,7 @@ def test_steer_carries_a_decision_out_once_however_often_it_is_sent(cluster: Loc
     (tablet,) = stack.wait_formed()
     fourth = cluster.add_server()
     stack.wait_for_servers(4)
-    leader = cluster.server(tablet.leader_uuid)
+    leader = cluster.leader(tablet.tablet_id)
     follower = next(s for s in cluster.servers if s.uuid not in (leader.uuid, fourth.uuid))
     member = Member(fourth.uuid, votes=False, promote=True)
     host, _, port = fourth.address.rpartition(":")
@@ -365,7 +364,7 @@ def test_steer_carries_a_decision_out_once_however_often_it_is_sent(cluster: Loc
         ],
         "target_uuid": "",
         "config_opid": {"term": tablet.config.opid.term, "index": tablet.config.opid.index},
-        "deadline_us": time.time_ns() // 1000 + 60_000_000,
+        "deadline_us": time.time_ns() // 1000 + 600_000_000,
         "reason": "test",
         "plan_id": "",
         "leader_uuid": follower.uuid,
@@ -388,4 +387,4 @@ def test_steer_carries_a_decision_out_once_however_often_it_is_sent(cluster: Loc
             return outcome.result is Result.DONE
 
         wait_until(transferred, "leadership has moved")
-        assert cluster.leader(tablet.tablet_id).uuid == follower.uuid
+        wait_until(lambda: cluster.leader(tablet.tablet_id) is follower, "the follower leads")

@@ -45,11 +45,11 @@ def test_cluster_whose_servers_all_moved_at_once_elects_and_heals(cluster: Local
             server.wait_ready()
         assert all(before[s.uuid] != s.address for s in cluster.servers)
         for tablet in table.handle.tablets:
-            cluster.leader(tablet.tablet_id, 40.0)
+            cluster.leader(tablet.tablet_id)
         assert table.insert([{"k": k, "v": "after"} for k in range(100, 200)]).applied == 100
         assert table.scan().count() == 200
 
         def whole() -> bool:
             return not [f for f in judge(gather(client, checksum=True)) if f.severity is Severity.ERROR]
 
-        wait_until(whole, "every tablet has three live replicas with the same rows", 40.0)
+        wait_until(whole, "every tablet has three live replicas with the same rows")

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.process
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     out = tmp_path_factory.mktemp("partitions") / "found.json"
-    ended = contained("tests.harness.partition_drive", str(out), timeout_s=400)
+    ended = contained("tests.harness.partition_drive", str(out), timeout_s=1500)
     assert ended.returncode == 0, f"{ended.stdout[-4000:]}\n{ended.stderr[-12000:]}"
     result: dict[str, Any] = json.loads(out.read_text())
     return result

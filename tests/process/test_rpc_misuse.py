@@ -41,33 +41,36 @@ class World:
         self.cluster = cluster
         self.master = cluster.add_master("--execute-decisions=none")
         for _ in range(3):
-            cluster.add_server(start=False)
+            server = cluster.add_server(start=False)
+            server.module = "tests.harness.steady_server"  # an election here would look like an effect of a call
         for server in cluster.servers:
             server.start(wait=False)
         for server in cluster.servers:
             server.wait_ready()
         self.stubs: dict[str, Any] = {"MasterService": pb_grpc.MasterServiceStub(self.master.channel)}
         ask = self.stubs["MasterService"]
-        wait_until(lambda: sum(s.alive for s in ask.ListServers(pb.Empty(), timeout=5).servers) == 3, "three are alive")
+        wait_until(
+            lambda: sum(s.alive for s in ask.ListServers(pb.Empty(), timeout=30).servers) == 3, "three are alive"
+        )
         info = table_info()
         info.table_id = ""
         self.request = pb.CreateTableRequest(table=info, request_id="once")
-        made = ask.CreateTable(self.request, timeout=10)
+        made = ask.CreateTable(self.request, timeout=30)
         assert not made.error.code, made.error
         self.table_id, self.tablet = made.table.table_id, made.tablets[0].tablet_id
-        wait_until(lambda: all(t.running for t in self.table().tablets), "it has a leader", 30)
+        wait_until(lambda: all(t.running for t in self.table().tablets), "it has a leader")
         rows = batch(list(range(40)), ["v"] * 40)
         probe = pb.ReplicaRequest(tablet_id=self.tablet, server_uuid=NOBODY)
-        formed = lambda: ask.AddReplica(probe, timeout=5).error.code == Code.NOT_FOUND  # noqa: E731
+        formed = lambda: ask.AddReplica(probe, timeout=30).error.code == Code.NOT_FOUND  # noqa: E731
         wait_until(formed, "the master has noted that the tablet was formed")
         self.write = write_request(self.leader.uuid, self.tablet, rows, table_id=self.table_id)
-        assert not self.leader.tablets.Write(self.write, timeout=10).error.code
+        assert not self.leader.tablets.Write(self.write, timeout=30).error.code
         for kind in ("add", "remove"):
             self.change(kind)
         open_ = pb.OpenSourcesRequest(table="things", owner_run="run-1", lease_us=600_000_000)
         self.source = pb.SourceKey(cluster_id="k", topic_id="t", kafka_partition=0)
         open_.opens.add(source=self.source, topic="writes.things")
-        reply = ask.OpenSources(open_, timeout=5)
+        reply = ask.OpenSources(open_, timeout=30)
         assert not reply.error.code, reply.error
 
     @property
@@ -83,12 +86,12 @@ class World:
         """Add or remove a member that nobody is, so that the first config is an old one."""
         edit = pb.ConfigEdit(kind=kind, member=pb.Member(uuid=NOBODY, holds_data=True))
         request = pb.ChangeConfigRequest(dest_uuid=self.leader.uuid, tablet_id=self.tablet, edits=[edit])
-        reply = self.leader.tablets.ChangeConfig(request, timeout=20)
+        reply = self.leader.tablets.ChangeConfig(request, timeout=30)
         assert not reply.error.code, reply.error
 
     def table(self) -> Any:
         request = pb.TableRequest(name="things", with_tablets=True)
-        return self.stubs["MasterService"].GetTable(request, timeout=5)
+        return self.stubs["MasterService"].GetTable(request, timeout=30)
 
     def committed(self) -> Any:
         status = self.cluster.status(self.leader, self.tablet)
@@ -108,7 +111,7 @@ class World:
             stub = stub_class(server.channel)
             if "dest_uuid" in descriptor.input_type.fields_by_name:
                 fields.setdefault("dest_uuid", server.uuid)
-        answer = getattr(stub, misuse.method)(request_class(**fields), timeout=15)
+        answer = getattr(stub, misuse.method)(request_class(**fields), timeout=30)
         return next(iter(answer)) if descriptor.server_streaming else answer
 
     def state(self) -> Any:
@@ -117,14 +120,14 @@ class World:
         replicas = []
         for server in self.cluster.servers:
             assert server.alive
-            reply = server.tablets.ListTablets(pb.ListTabletsRequest(dest_uuid=server.uuid), timeout=5)
+            reply = server.tablets.ListTablets(pb.ListTabletsRequest(dest_uuid=server.uuid), timeout=30)
             replicas += [
                 (server.uuid, r.tablet_id, r.data_state, r.term, r.role, (r.last_logged.term, r.last_logged.index),
                  (r.committed_config.opid.term, r.committed_config.opid.index), r.rows)
                 for r in reply.replicas
             ]  # fmt: skip
-        master = self.stubs["MasterService"].Status(pb.Empty(), timeout=5)
-        sources = self.stubs["MasterService"].ListSources(pb.ListSourcesRequest(), timeout=5).positions
+        master = self.stubs["MasterService"].Status(pb.Empty(), timeout=30)
+        sources = self.stubs["MasterService"].ListSources(pb.ListSourcesRequest(), timeout=30).positions
         return (sorted(replicas), master.replica.commit_index, master.moves_active, self.table().table, list(sources))
 
     def settled(self) -> Any:
@@ -360,24 +363,24 @@ def test_repeated_and_reordered_calls_have_their_effect_once(world: World) -> No
     again; a decision twice, then an older one: each answers as the first time or says what it met."""
     master = world.stubs[M]
     world.settled()
-    again = master.CreateTable(world.request, timeout=10)
+    again = master.CreateTable(world.request, timeout=30)
     assert (again.error.code, again.table.table_id) == (0, world.table_id)
     other = pb.CreateTableRequest(table=world.request.table, request_id="another")
-    assert master.CreateTable(other, timeout=10).error.code == Code.ALREADY_EXISTS
+    assert master.CreateTable(other, timeout=30).error.code == Code.ALREADY_EXISTS
     before = world.settled()
     leader = world.leader
     config = pb.RaftConfig(members=[s.member() for s in world.cluster.servers])
     create = pb.CreateTabletRequest(
         dest_uuid=leader.uuid, tablet_id=world.tablet, table=world.table().table, config=config
     )
-    assert leader.tablets.CreateTablet(create, timeout=10).error.code in (0, Code.ALREADY_EXISTS)
+    assert leader.tablets.CreateTablet(create, timeout=30).error.code in (0, Code.ALREADY_EXISTS)
     assert world.settled() == before, "neither made a second one"
 
     write = pb.WriteRequest()
     write.CopyFrom(world.write)
     write.client_id, write.sequence, write.dest_uuid = "client", 1, leader.uuid
-    first = leader.tablets.Write(write, timeout=10)
-    second = leader.tablets.Write(write, timeout=10)
+    first = leader.tablets.Write(write, timeout=30)
+    second = leader.tablets.Write(write, timeout=30)
     assert (first.error.code, second.error.code) == (0, 0), (first, second)
     assert (second.rows_applied, second.hybrid_time >= first.hybrid_time) == (first.rows_applied, True)
     rows = {row[-1] for row in world.settled()[0]}
@@ -389,31 +392,31 @@ def test_repeated_and_reordered_calls_have_their_effect_once(world: World) -> No
             dest_uuid=leader.uuid, tablet_id=world.tablet, has_cas=True, committed_config_id=world.committed(),
             edits=[pb.ConfigEdit(kind="add", member=member)], decision_term=5, decision_version=version,
         )  # fmt: skip
-        return int(leader.tablets.ChangeConfig(request, timeout=20).error.code)
+        return int(leader.tablets.ChangeConfig(request, timeout=30).error.code)
 
     assert [decided(7, "1"), decided(7, "1"), decided(6, "2"), decided(7, "3")] == [
         0, Code.STALE_DECISION, Code.STALE_DECISION, Code.STALE_DECISION,
     ]  # fmt: skip
     gone = pb.ConfigEdit(kind="remove", member=pb.Member(uuid="1" * 32))
     request = pb.ChangeConfigRequest(dest_uuid=leader.uuid, tablet_id=world.tablet, edits=[gone])
-    assert [leader.tablets.ChangeConfig(request, timeout=20).error.code for _ in range(2)] == [0, Code.NOT_FOUND]
+    assert [leader.tablets.ChangeConfig(request, timeout=30).error.code for _ in range(2)] == [0, Code.NOT_FOUND]
 
     target = world.follower.uuid
     wait_until(lambda: len(world.table().tablets[0].config.members) == 3, "the master has heard")
     lead = pb.MoveReplicaRequest(tablet_id=world.tablet, to_uuid=target)
-    assert [master.MoveReplica(lead, timeout=5).error.code for _ in range(2)] == [0, 0]
+    assert [master.MoveReplica(lead, timeout=30).error.code for _ in range(2)] == [0, 0]
     conflicting = pb.ReplicaRequest(tablet_id=world.tablet, server_uuid=target, role="NON_VOTER")
-    assert master.ChangeRole(conflicting, timeout=5).error.code in (Code.CHANGE_PENDING, Code.INVALID_ARGUMENT)
-    assert master.Status(pb.Empty(), timeout=5).moves_active == 1
+    assert master.ChangeRole(conflicting, timeout=30).error.code in (Code.CHANGE_PENDING, Code.INVALID_ARGUMENT)
+    assert master.Status(pb.Empty(), timeout=30).moves_active == 1
     cancel = pb.ReplicaRequest(tablet_id=world.tablet)
-    assert master.CancelChange(cancel, timeout=5).error.code == 0
-    wait_until(lambda: master.Status(pb.Empty(), timeout=5).moves_active == 0, "it is given up")
-    assert master.CancelChange(cancel, timeout=5).error.code == Code.NOT_FOUND
+    assert master.CancelChange(cancel, timeout=30).error.code == 0
+    wait_until(lambda: master.Status(pb.Empty(), timeout=30).moves_active == 0, "it is given up")
+    assert master.CancelChange(cancel, timeout=30).error.code == Code.NOT_FOUND
 
 
 def open_writes(server: ServerProcess) -> HandMadeLink:
     """A write link that the server has taken."""
-    granted = server.tablets.OpenWrites(pb.OpenWritesRequest(dest_uuid=server.uuid), timeout=10)
+    granted = server.tablets.OpenWrites(pb.OpenWritesRequest(dest_uuid=server.uuid), timeout=30)
     assert not granted.error.code, granted.error
     link = HandMadeLink(granted.port, granted.ticket)
     assert link.receive() == b""
@@ -454,7 +457,7 @@ def test_write_link_with_a_used_ticket_or_with_garbage_is_ended(world: World) ->
     bundle, one longer than any message; a good link beside them still works."""
     leader = world.leader
     good = open_writes(leader)
-    granted = leader.tablets.OpenWrites(pb.OpenWritesRequest(dest_uuid=leader.uuid), timeout=10)
+    granted = leader.tablets.OpenWrites(pb.OpenWritesRequest(dest_uuid=leader.uuid), timeout=30)
     first = HandMadeLink(granted.port, granted.ticket)
     assert first.receive() == b""
     first.close()

@@ -43,7 +43,7 @@ class Target:
             config=pb.RaftConfig(members=[self.server.member(), *peers]),
             leader_hint="" if peers else self.server.uuid,
         )
-        reply = self.server.tablets.CreateTablet(request, timeout=10)
+        reply = self.server.tablets.CreateTablet(request, timeout=30)
         assert not reply.error.code, reply.error
         if not peers:
             cluster.leader(tablet_id)
@@ -70,13 +70,13 @@ class Target:
                 request.column_ids.extend(value)
             else:
                 setattr(request, name, value)
-        return self.server.tablets.Write(request, timeout=10)
+        return self.server.tablets.Write(request, timeout=30)
 
     def rows(self) -> dict[int, str | None]:
         request = pb.ScanRequest(
             dest_uuid=self.server.uuid, tablet_id=self.tablet_id, table_id="t1", all_columns=True, timeout_us=5_000_000
         )
-        return read_rows(self.server.tablets.Scan(request, timeout=10))[0]
+        return read_rows(self.server.tablets.Scan(request, timeout=30))[0]
 
     def link(self, sender: str) -> HandMadeLink:
         """A link of that sender."""
@@ -120,7 +120,7 @@ def test_hostile_arrow_bytes_are_refused_and_leave_no_trace(cluster: LocalCluste
     before = target.rows()
     assert set(range(40)) <= set(before)
     flush = pb.FlushRequest(dest_uuid=target.server.uuid, tablet_id=target.tablet_id, compact=True)
-    assert not target.server.tablets.Flush(flush, timeout=20).error.code
+    assert not target.server.tablets.Flush(flush, timeout=30).error.code
     assert target.rows() == before
     target.server.kill()
     target.server.start()
@@ -133,7 +133,7 @@ def test_requests_that_disagree_with_the_tablet_are_refused_by_code(cluster: Loc
     target = Target(cluster, "disagreeing")
     last = target.last
     huge = bytes(limits.BATCH_SIZE_BYTES_MAX + 1)
-    now = target.server.tablets.ServerTime(pb.ServerTimeRequest(dest_uuid=target.server.uuid), timeout=5).hybrid_time
+    now = target.server.tablets.ServerTime(pb.ServerTimeRequest(dest_uuid=target.server.uuid), timeout=30).hybrid_time
     cases: list[tuple[dict[str, Any], Code]] = [
         ({"column_ids": (1, 99)}, Code.SCHEMA_MISMATCH),
         ({"column_ids": (1, 1)}, Code.SCHEMA_MISMATCH),
@@ -173,7 +173,7 @@ def test_callers_cannot_push_the_servers_clock_away(cluster: LocalCluster) -> No
     tablets, uuid = target.server.tablets, target.server.uuid
 
     def server_time(seen: int = 0) -> Any:
-        return tablets.ServerTime(pb.ServerTimeRequest(dest_uuid=uuid, propagated_time=seen), timeout=5)
+        return tablets.ServerTime(pb.ServerTimeRequest(dest_uuid=uuid, propagated_time=seen), timeout=30)
 
     now = server_time().hybrid_time
     far, near = now + hybrid_from_us(HOUR_US), now + hybrid_from_us(2_000_000)
@@ -184,8 +184,8 @@ def test_callers_cannot_push_the_servers_clock_away(cluster: LocalCluster) -> No
         request = pb.ScanRequest()
         request.CopyFrom(scan)
         setattr(request, name, far)
-        scans.append(next(iter(tablets.Scan(request, timeout=5))))
-    for reply in (server_time(far), tablets.Checksum(checksum, timeout=5), target.write(propagated_time=far), *scans):
+        scans.append(next(iter(tablets.Scan(request, timeout=30))))
+    for reply in (server_time(far), tablets.Checksum(checksum, timeout=30), target.write(propagated_time=far), *scans):
         assert reply.error.code == Code.INVALID_ARGUMENT and "future" in reply.error.message, reply
     assert server_time().hybrid_time < now + hybrid_from_us(60_000_000)
     assert target.write(propagated_time=near).hybrid_time > near
@@ -205,7 +205,7 @@ def test_appends_of_a_peer_with_bad_bytes_or_a_wild_clock_are_dropped(cluster: L
     target = Target(cluster, "played", *peers)
     rows = encode_batch(batch([1], ["a"]))
     meta = WriteMeta((1, 2), 1, client_id="c", sequence=1).encode()
-    now = target.server.tablets.ServerTime(pb.ServerTimeRequest(dest_uuid=target.server.uuid), timeout=5).hybrid_time
+    now = target.server.tablets.ServerTime(pb.ServerTimeRequest(dest_uuid=target.server.uuid), timeout=30).hybrid_time
     entry = Entry(OpId(50, 1), EntryKind.WRITE, now, 1, meta, rows, crc32c(rows))
     bad = [
         append_of(leader, target, entry._replace(payload_crc=entry.payload_crc ^ 1)),
@@ -221,7 +221,7 @@ def test_appends_of_a_peer_with_bad_bytes_or_a_wild_clock_are_dropped(cluster: L
     assert target.status.leader_uuid == leader
     log = target.server.log_path.read_text()
     assert log.count("does not have its CRC") == 2 and "compare the clocks of both servers" in log
-    again = target.server.tablets.ServerTime(pb.ServerTimeRequest(dest_uuid=target.server.uuid), timeout=5)
+    again = target.server.tablets.ServerTime(pb.ServerTimeRequest(dest_uuid=target.server.uuid), timeout=30)
     assert again.hybrid_time < now + hybrid_from_us(60_000_000)
 
 

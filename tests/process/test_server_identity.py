@@ -13,7 +13,7 @@ import pytest
 from nyala.replica.base import Code, new_uuid
 from nyala.replica.rpc import pb
 from tests.harness.cluster import ServerProcess, local_cluster
-from tests.harness.one_tablet import TABLET, create
+from tests.harness.one_tablet import TABLET, create, wait_equal, write
 from tests.harness.rows import batch, write_request
 
 pytestmark = pytest.mark.process
@@ -32,7 +32,7 @@ def call(server: ServerProcess, service: str, method: str, **fields: Any) -> Any
     request_class = getattr(pb, descriptor.input_type.name)
     known = {k: v for k, v in fields.items() if k in descriptor.input_type.fields_by_name}
     stub = server.tablets if service == "TabletService" else server.copies
-    answer = getattr(stub, method)(request_class(**known), timeout=5)
+    answer = getattr(stub, method)(request_class(**known), timeout=30)
     return next(iter(answer)) if descriptor.server_streaming else answer
 
 
@@ -79,12 +79,12 @@ def test_bad_writes_are_refused_and_leave_no_trace() -> None:
             request.CopyFrom(base)
             for name, value in changes.items():
                 setattr(request, name, value)
-            reply = server.tablets.Write(request, timeout=5)
+            reply = server.tablets.Write(request, timeout=30)
             assert reply.error.code == code, (changes.keys(), reply.error)
             assert not reply.error.outcome_unknown
         assert last() == before
-        assert not server.tablets.Write(good, timeout=5).error.code
-        assert not server.tablets.Write(big, timeout=5).error.code
+        assert not server.tablets.Write(good, timeout=30).error.code
+        assert not server.tablets.Write(big, timeout=30).error.code
 
 
 def test_second_server_on_one_directory_is_refused_in_one_line(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_second_server_on_one_directory_is_refused_in_one_line(tmp_path: Path) -
     with local_cluster(1) as cluster:
         first = cluster.servers[0]
         command = [sys.executable, "-m", "nyala.replica.server", "--root", str(first.root)]
-        second = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+        second = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
         assert second.returncode == 1
         assert len(second.stderr.strip().splitlines()) == 1
         assert "another server runs on this directory" in second.stderr and str(first.process.pid) in second.stderr
@@ -138,7 +138,9 @@ def test_planned_stop_hands_leadership_over() -> None:
     """Goal: a planned stop is no failover. Method: SIGTERM the leader of three: it names its heir
     in its log, ends by itself, and another server leads."""
     with local_cluster(3) as cluster:
-        leader = create(cluster)
+        create(cluster)
+        wait_equal(cluster.servers, write(cluster, 0, 1))  # whoever is to lead next has everything
+        leader = cluster.leader(TABLET)
         assert leader.stop() == 0
         assert "handed leadership" in leader.log_tail()
         assert cluster.leader(TABLET) is not leader

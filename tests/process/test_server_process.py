@@ -9,6 +9,7 @@ import pytest
 from nyala.replica.base import Code, DataState
 from nyala.replica.rpc import pb
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
+from tests.harness.one_tablet import at_leader, wait_equal
 from tests.harness.rows import batch, read_rows, table_info, write_request
 
 pytestmark = pytest.mark.process
@@ -28,39 +29,42 @@ def create(cluster: LocalCluster, servers: list[ServerProcess]) -> None:
                 config=config,
                 leader_hint=servers[0].uuid,
             ),
-            timeout=10,
+            timeout=30,
         )
         assert not reply.error.code, reply.error
 
 
-def write(cluster: LocalCluster, rows: Any, timeout_s: float = 20.0, **fields: Any) -> Any:
+def write(cluster: LocalCluster, rows: Any, **fields: Any) -> Any:
     """Write at whoever leads, again until it is acknowledged. Only for rows that may be written twice."""
 
     def once() -> Any:
-        leader = cluster.leader(TABLET, timeout_s)
-        reply = leader.tablets.Write(write_request(leader.uuid, TABLET, rows, **fields), timeout=5)
+        leader = cluster.leader(TABLET)
+        reply = leader.tablets.Write(write_request(leader.uuid, TABLET, rows, **fields), timeout=30)
         return reply if not reply.error.code else None
 
-    return wait_until(once, "a write is acknowledged", timeout_s)
+    return wait_until(once, "a write is acknowledged")
 
 
 def scan(server: ServerProcess, **fields: Any) -> tuple[dict[int, str | None], int]:
     request = pb.ScanRequest(dest_uuid=server.uuid, tablet_id=TABLET, table_id="t1", all_columns=True, **fields)
-    return read_rows(server.tablets.Scan(request, timeout=20))
+    return read_rows(server.tablets.Scan(request, timeout=30))
 
 
-def checksums(servers: list[ServerProcess], snapshot_time: int) -> set[tuple[int, int]]:
-    found = set()
-    for server in servers:
-        reply = server.tablets.Checksum(
-            pb.ChecksumRequest(
-                dest_uuid=server.uuid, tablet_id=TABLET, snapshot_time=snapshot_time, timeout_us=15_000_000
-            ),
-            timeout=20,
-        )
-        assert not reply.error.code, (server.name, reply.error)
-        found.add((reply.checksum, reply.rows))
-    return found
+def scan_leader(cluster: LocalCluster, **fields: Any) -> dict[int, str | None]:
+    """The rows as whoever leads has them; asked again while leadership is on its way."""
+
+    def once() -> list[Any] | None:
+        leader = cluster.leader(TABLET)
+        request = pb.ScanRequest(dest_uuid=leader.uuid, tablet_id=TABLET, table_id="t1", all_columns=True, **fields)
+        chunks = list(leader.tablets.Scan(request, timeout=30))
+        return None if chunks[-1].error.code in (Code.NOT_LEADER, Code.NOT_READY) else chunks
+
+    return read_rows(wait_until(once, "a leader answers"))[0]
+
+
+def change(leader: ServerProcess, edit: Any, **cas: Any) -> Any:
+    request = pb.ChangeConfigRequest(dest_uuid=leader.uuid, tablet_id=TABLET, edits=[edit], **cas)
+    return leader.tablets.ChangeConfig(request, timeout=60)
 
 
 def config_of(cluster: LocalCluster, server: ServerProcess) -> Any:
@@ -90,21 +94,28 @@ def test_three_servers_survive_the_leaders_death_and_agree() -> None:
     with local_cluster(3) as cluster:
         create(cluster, cluster.servers)
         write(cluster, batch([1, 2, 3], ["a", "b", "c"]))
+        assert scan_leader(cluster) == {1: "a", 2: "b", 3: "c"}
         leader = cluster.leader(TABLET)
-        assert scan(leader)[0] == {1: "a", 2: "b", 3: "c"}
         leader.kill()
         reply = write(cluster, batch([3, 4], ["C", "d"]))
         second = cluster.leader(TABLET)
         assert second is not leader
         leader.start()
         expected = {1: "a", 2: "b", 3: "C", 4: "d"}
-        rows, _ = scan(cluster.leader(TABLET), snapshot_time=reply.hybrid_time, timeout_us=10_000_000)
-        assert rows == expected
-        assert len(wait_until(lambda: checksums(cluster.servers, reply.hybrid_time), "replicas agree")) == 1
-        follower = next(s for s in cluster.servers if s is not cluster.leader(TABLET))
-        refused = follower.tablets.Write(write_request(follower.uuid, TABLET, batch([9], ["z"])), timeout=5)
-        assert refused.error.code == Code.NOT_LEADER
-        assert refused.error.detail == f"{cluster.leader(TABLET).uuid}@{cluster.leader(TABLET).address}"
+        assert scan_leader(cluster, snapshot_time=reply.hybrid_time, timeout_us=10_000_000) == expected
+        wait_equal(cluster.servers, reply.hybrid_time)
+
+        def hinted() -> bool:
+            """Of the leader as it was before and after the follower was asked."""
+            leader = cluster.leader(TABLET)
+            follower = next(s for s in cluster.servers if s is not leader)
+            refused = follower.tablets.Write(write_request(follower.uuid, TABLET, batch([9], ["z"])), timeout=30)
+            if cluster.leader(TABLET) is not leader or not refused.error.detail:
+                return False
+            assert refused.error.code == Code.NOT_LEADER
+            return bool(refused.error.detail == f"{leader.uuid}@{leader.address}")
+
+        wait_until(hinted, "a follower names the leader")
 
 
 def test_blank_server_is_copied_promoted_and_the_removed_one_is_a_tombstone() -> None:
@@ -115,50 +126,40 @@ def test_blank_server_is_copied_promoted_and_the_removed_one_is_a_tombstone() ->
         create(cluster, old)
         write(cluster, batch(list(range(500)), [f"v{i}" for i in range(500)]))
         leader = cluster.leader(TABLET)
-        flushed = leader.tablets.Flush(pb.FlushRequest(dest_uuid=leader.uuid, tablet_id=TABLET), timeout=20)
+        flushed = leader.tablets.Flush(pb.FlushRequest(dest_uuid=leader.uuid, tablet_id=TABLET), timeout=30)
         assert not flushed.error.code and flushed.flush_opid.index > 0
         write(cluster, batch([500, 501], ["x", "y"]))
         new = cluster.add_server()
-        committed = config_of(cluster, leader)
-        reply = leader.tablets.ChangeConfig(
-            pb.ChangeConfigRequest(
-                dest_uuid=leader.uuid,
-                tablet_id=TABLET,
-                edits=[pb.ConfigEdit(kind="add", member=new.member(votes=False, promote=True))],
-                committed_config_id=committed.opid,
-                has_cas=True,
-            ),
-            timeout=20,
-        )
+        committed = config_of(cluster, cluster.leader(TABLET))
+        edit = pb.ConfigEdit(kind="add", member=new.member(votes=False, promote=True))
+        cas = {"committed_config_id": committed.opid, "has_cas": True}
+        reply = at_leader(cluster, lambda leader: change(leader, edit, **cas))
         assert not reply.error.code, reply.error
 
         def voter() -> bool:
             config = config_of(cluster, cluster.leader(TABLET))
             return any(m.uuid == new.uuid and m.votes for m in config.members)
 
-        wait_until(voter, "the new server is a voter", 30)
+        wait_until(voter, "the new server is a voter")
         status = cluster.status(new, TABLET)
         assert status is not None and status.data_state == DataState.READY
-        jobs = new.copies.ListCopies(pb.ListCopiesRequest(dest_uuid=new.uuid), timeout=5).jobs
-        assert [j.phase for j in jobs if j.target_uuid == new.uuid] == ["DONE"]
 
-        leader = cluster.leader(TABLET)
-        doomed = next(s for s in old if s is not leader)
-        reply = leader.tablets.ChangeConfig(
-            pb.ChangeConfigRequest(
-                dest_uuid=leader.uuid,
-                tablet_id=TABLET,
-                edits=[pb.ConfigEdit(kind="remove", member=doomed.member())],
-            ),
-            timeout=20,
-        )
+        def phases() -> list[str]:
+            jobs = new.copies.ListCopies(pb.ListCopiesRequest(dest_uuid=new.uuid), timeout=30).jobs
+            return [j.phase for j in jobs if j.target_uuid == new.uuid]
+
+        wait_until(lambda: phases() == ["DONE"], "one copy, which is done")
+
+        doomed = next(s for s in old if s is not cluster.leader(TABLET))
+        gone = pb.ConfigEdit(kind="remove", member=doomed.member())
+        reply = at_leader(cluster, lambda leader: change(leader, gone))
         assert not reply.error.code, reply.error
         before = cluster.status(doomed, TABLET)
         deleted = doomed.tablets.DeleteTablet(
             pb.DeleteTabletRequest(
                 dest_uuid=doomed.uuid, tablet_id=TABLET, committed_config_id=reply.config.opid, has_cas=True
             ),
-            timeout=20,
+            timeout=30,
         )
         assert not deleted.error.code, deleted.error
         doomed.kill()
@@ -170,8 +171,7 @@ def test_blank_server_is_copied_promoted_and_the_removed_one_is_a_tombstone() ->
 
         last = write(cluster, batch([502], ["z"]))
         live = [s for s in cluster.servers if s is not doomed]
-        found = wait_until(lambda: checksums(live, last.hybrid_time), "replicas agree")
-        assert len(found) == 1 and next(iter(found))[1] == 503
+        assert wait_equal(live, last.hybrid_time)[1] == 503
 
 
 def test_entry_that_kills_the_server_twice_costs_one_replica() -> None:
@@ -195,10 +195,10 @@ def test_entry_that_kills_the_server_twice_costs_one_replica() -> None:
             request = pb.CreateTabletRequest(
                 dest_uuid=server.uuid, tablet_id=tablet, table=table_info(), config=config, leader_hint=server.uuid
             )
-            assert not server.tablets.CreateTablet(request, timeout=10).error.code
+            assert not server.tablets.CreateTablet(request, timeout=30).error.code
             wait_until(lambda tablet=tablet: serves(tablet), "it serves")  # type: ignore[misc]
             for key in range(5):
-                reply = server.tablets.Write(write_request(server.uuid, tablet, batch([key], ["v"])), timeout=5)
+                reply = server.tablets.Write(write_request(server.uuid, tablet, batch([key], ["v"])), timeout=30)
                 assert not reply.error.code, reply.error
         server.kill()
         server.env["NYALA_CRASH_POINT"] = f"replay.{TABLET}.4"
@@ -211,21 +211,21 @@ def test_entry_that_kills_the_server_twice_costs_one_replica() -> None:
             assert failed.phase == "FAILED" and "died twice" in failed.error and "index=4" in failed.error
             wait_until(lambda: serves("tablet-2"), "the neighbour serves")
             more = write_request(server.uuid, "tablet-2", batch([9], ["more"]))
-            assert not server.tablets.Write(more, timeout=5).error.code
+            assert not server.tablets.Write(more, timeout=30).error.code
             assert server.stop() == 0
             server.env.clear()
         server.start()
         delete = pb.DeleteTabletRequest(dest_uuid=server.uuid, tablet_id=TABLET)
-        assert not server.tablets.DeleteTablet(delete, timeout=10).error.code
+        assert not server.tablets.DeleteTablet(delete, timeout=30).error.code
         assert cluster.status(server, TABLET).data_state == DataState.DELETED
         wait_until(lambda: not list((server.root / "replay").iterdir()), "no marker is left")
 
         kept = pb.QuarantineRequest(dest_uuid=server.uuid, tablet_id=TABLET)
-        (item,) = server.tablets.ListQuarantine(kept, timeout=10).items
+        (item,) = server.tablets.ListQuarantine(kept, timeout=30).items
         assert (item.tablet_id, item.table_name) == (TABLET, "things") and item.wal_bytes > 0
         nowhere = pb.QuarantineRequest(dest_uuid=server.uuid, tablet_id="nowhere")
-        assert server.tablets.PurgeQuarantine(nowhere, timeout=10).error.code == Code.TABLET_NOT_FOUND
-        purged = server.tablets.PurgeQuarantine(kept, timeout=10)
+        assert server.tablets.PurgeQuarantine(nowhere, timeout=30).error.code == Code.TABLET_NOT_FOUND
+        purged = server.tablets.PurgeQuarantine(kept, timeout=30)
         assert list(purged.removed) == [item.path] and purged.bytes_freed == item.wal_bytes
-        assert not server.tablets.ListQuarantine(pb.QuarantineRequest(dest_uuid=server.uuid), timeout=10).items
+        assert not server.tablets.ListQuarantine(pb.QuarantineRequest(dest_uuid=server.uuid), timeout=30).items
         assert cluster.status(server, TABLET).data_state == DataState.DELETED

@@ -68,7 +68,9 @@ def test_known_tables_are_read_and_written_while_the_master_is_dead(stack: Stack
             stack.client.create_table("later", handle.schema, handle.partition, timeout_s=1.0)
         stack.supervisor.start_child("master-1")
         load.finish()
-    wait_until(lambda: len(stack.client.list_servers().servers) == 3, "the master knows its servers again")
+    wait_until(
+        lambda: sum(s.alive for s in stack.client.list_servers().servers) == 3, "the master knows its servers again"
+    )
     stack.new_table("later", 1)
 
 
@@ -85,14 +87,14 @@ def test_quiet_tablets_outlive_the_server_of_their_leaders(stack: Stack, tmp_pat
     with InsertLoad(stack, handle, threads=1) as load:
         load.progress()
         load.finish()
-    wait_until(lambda: resting(3), "all tablets are quiet", 60)
+    wait_until(lambda: resting(3), "all tablets are quiet")
     victim = stack.leader(handle.tablets[0].tablet_id)
     stack.supervisor.kill_for_good(victim)
     with InsertLoad(stack, handle, threads=1, first=1) as load:
         load.progress()
-    wait_until(lambda: resting(2), "the tablets are quiet without one", 60)
+    wait_until(lambda: resting(2), "the tablets are quiet without one")
     stack.supervisor.start_child(victim)
-    wait_until(lambda: resting(3), "all tablets are quiet again", 60)
+    wait_until(lambda: resting(3), "all tablets are quiet again")
     stack.verify_replicas()
     stack.verify_logs(handle, tmp_path)
 
@@ -104,4 +106,4 @@ def test_checksum_of_an_idle_follower_answers_for_a_fresh_time(stack: Stack) -> 
     tablet = handle.tablets[0].tablet_id
     for name in stack.followers(tablet):
         at = stack.client.snapshot_time(handle)
-        assert stack.client.checksum(stack.info(name), tablet, at, timeout_s=20) == (0, 0)
+        assert stack.client.checksum(stack.info(name), tablet, at, timeout_s=90) == (0, 0)

@@ -10,8 +10,9 @@ import pytest
 
 from nyala.replica.base import Code, DataState
 from nyala.replica.rpc import pb
+from nyala.replica.server.remote_source import RemoteCopySource
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
-from tests.harness.one_tablet import TABLET, create, flush, rows_of, write
+from tests.harness.one_tablet import TABLET, at_leader, create, flush, wait_equal, write
 from tests.harness.rows import batch, read_rows, table_info, write_request
 
 pytestmark = pytest.mark.process
@@ -19,11 +20,15 @@ pytestmark = pytest.mark.process
 NO_RETAINED_LOG = ("--log-retain-entries", "0", "--log-retain-bytes", "0")
 
 
-def change(server: ServerProcess, kind: str, member: Any) -> Any:
-    request = pb.ChangeConfigRequest(
-        dest_uuid=server.uuid, tablet_id=TABLET, edits=[pb.ConfigEdit(kind=kind, member=member)]
-    )
-    reply = server.tablets.ChangeConfig(request, timeout=30)
+def change(cluster: LocalCluster, kind: str, member: Any) -> Any:
+    """One committed config change, at whoever leads."""
+    edit = pb.ConfigEdit(kind=kind, member=member)
+
+    def ask(leader: ServerProcess) -> Any:
+        request = pb.ChangeConfigRequest(dest_uuid=leader.uuid, tablet_id=TABLET, edits=[edit])
+        return leader.tablets.ChangeConfig(request, timeout=60)
+
+    reply = at_leader(cluster, ask)
     assert not reply.error.code, reply.error
     return reply.config
 
@@ -48,7 +53,7 @@ def start_copy(source: ServerProcess, target: ServerProcess, term: int, believed
         term=term,
         current_state=int(believed),
     )
-    return target.copies.StartTabletCopy(request, timeout=10)
+    return target.copies.StartTabletCopy(request, timeout=30)
 
 
 def test_many_copy_requests_at_once_run_one_copy() -> None:
@@ -59,7 +64,7 @@ def test_many_copy_requests_at_once_run_one_copy() -> None:
         source = create(cluster, cluster.servers[:1])
         time = write(cluster, 0, 20_000)
         flush(source)
-        target = cluster.add_server("--copy-rate-bytes-per-s", "4000000")
+        target = cluster.add_server("--copy-rate-bytes-per-s", "400000")  # five seconds, for 30 requests
         term = cluster.status(source, TABLET).term
         with ThreadPoolExecutor(8) as pool:
             replies = list(pool.map(lambda _: start_copy(source, target, term, DataState.DOES_NOT_EXIST), range(30)))
@@ -67,7 +72,7 @@ def test_many_copy_requests_at_once_run_one_copy() -> None:
         assert codes.count(0) == 1 and codes.count(Code.ALREADY_INPROGRESS) == 29
 
         def progress() -> Any:
-            jobs = target.copies.ListCopies(pb.ListCopiesRequest(dest_uuid=target.uuid), timeout=5).jobs
+            jobs = target.copies.ListCopies(pb.ListCopiesRequest(dest_uuid=target.uuid), timeout=30).jobs
             return [j for j in jobs if 0 < j.bytes_done < j.bytes_total and j.phase.startswith("COPY.")]
 
         wait_until(progress, "the copy shows its progress in bytes")
@@ -86,7 +91,7 @@ def cancel(target: ServerProcess, **fields: Any) -> Any:
 
 
 def copies(server: ServerProcess) -> list[Any]:
-    return list(server.copies.ListCopies(pb.ListCopiesRequest(dest_uuid=server.uuid), timeout=5).jobs)
+    return list(server.copies.ListCopies(pb.ListCopiesRequest(dest_uuid=server.uuid), timeout=30).jobs)
 
 
 def test_cancelled_copy_leaves_a_tombstone_and_a_later_one_succeeds() -> None:
@@ -97,7 +102,7 @@ def test_cancelled_copy_leaves_a_tombstone_and_a_later_one_succeeds() -> None:
         source = create(cluster, cluster.servers[:1])
         time = write(cluster, 0, 20_000)
         flush(source)
-        target = cluster.add_server("--copy-rate-bytes-per-s", "500000")
+        target = cluster.add_server("--copy-rate-bytes-per-s", "300000")
         term = cluster.status(source, TABLET).term
         assert cancel(target).error.code == Code.NOT_FOUND
 
@@ -137,7 +142,7 @@ def test_source_that_dies_during_a_copy_leaves_a_tombstone_that_a_later_copy_rev
     """Goal: TC-12, TC-51: a dead source costs an attempt and nothing else. Method: kill -9 the source in the middle of
     the blocks, twice: at a target that hosts another tablet, which goes on answering; each time the target ends as a
     tombstone without a file; then the source is back, and a copy at full speed brings every row."""
-    with local_cluster(1, "--copy-rate-bytes-per-s", "500000") as cluster:
+    with local_cluster(1, "--copy-rate-bytes-per-s", "300000") as cluster:
         source = create(cluster, cluster.servers[:1])
         write(cluster, 0, 20_000)
         flush(source)
@@ -149,23 +154,24 @@ def test_source_that_dies_during_a_copy_leaves_a_tombstone_that_a_later_copy_rev
             config=pb.RaftConfig(members=[target.member()]),
             leader_hint=target.uuid,
         )
-        assert not target.tablets.CreateTablet(neighbour, timeout=10).error.code
+        assert not target.tablets.CreateTablet(neighbour, timeout=30).error.code
         row = write_request(target.uuid, "neighbour", batch([7], ["kept"]))
-        wait_until(lambda: not target.tablets.Write(row, timeout=5).error.code, "the neighbour has its row")
+        wait_until(lambda: not target.tablets.Write(row, timeout=30).error.code, "the neighbour has its row")
 
         for believed in (DataState.DOES_NOT_EXIST, DataState.DELETED):
             term = cluster.status(source, TABLET).term
             assert not start_copy(source, target, term, believed).error.code
             wait_until(lambda: [j for j in copies(target) if j.phase == "COPY.4" and j.bytes_done], "it copies")
             source.kill()
-            wait_until(lambda: [j for j in copies(target) if j.phase == "FAILED"][:1], "the copy fails")
+            told = RemoteCopySource.SILENCE_S - 5  # at once, and not because nothing is heard for long
+            wait_until(lambda: [j for j in copies(target) if j.phase == "FAILED"][:1], "the copy fails", told)
             # A job that has failed still tells its source, which is dead, before it ends.
             wait_until(lambda: cluster.status(target, TABLET).data_state != DataState.COPYING, "no copy runs")
             status = cluster.status(target, TABLET)
             assert (status.data_state, status.last_logged.index) == (DataState.DELETED, 0)
             assert not list((target.root / "data").iterdir()) and not (target.root / "wals" / TABLET).exists()
             request = pb.ScanRequest(dest_uuid=target.uuid, tablet_id="neighbour", all_columns=True)
-            assert read_rows(target.tablets.Scan(request, timeout=10))[0] == {7: "kept"}
+            assert read_rows(target.tablets.Scan(request, timeout=30))[0] == {7: "kept"}
             source.extra = () if believed is DataState.DELETED else source.extra
             source.start()
             cluster.leader(TABLET)
@@ -192,13 +198,18 @@ def test_follower_left_behind_is_copied_anew() -> None:
                 flush(server)
                 first = server.root / "wals" / TABLET / "wal-000000001"
                 wait_until(lambda first=first: not first.exists(), "the log is collected")  # type: ignore[misc]
-        leader.kill()  # and with it the appends that waited in its memory for the follower
-        leader.start()
+        for server in cluster.servers:
+            server.kill()  # and with it what waited in its memory for the follower, whoever leads next
+        for server in cluster.servers:
+            if server is not behind:
+                server.start(wait=False)
+        for server in cluster.servers:
+            if server is not behind:
+                server.wait_ready()
         cluster.leader(TABLET)
         behind.start()
-        wait_until(lambda: cluster.status(behind, TABLET).flush_index > 0, "the follower was copied", 30)
-        everyone = wait_until(lambda: {rows_of(s, time) for s in cluster.servers}, "replicas agree", 30)
-        assert len(everyone) == 1 and next(iter(everyone))[1] == 20_000
+        wait_until(lambda: cluster.status(behind, TABLET).flush_index > 0, "the follower was copied")
+        assert wait_equal(cluster.servers, time)[1] == 20_000
         kept = list((behind.root / "quarantine").iterdir())
         assert len(kept) == 1 and {p.name for p in kept[0].iterdir()} == {"superblock", "cmeta", "wal"}
 
@@ -213,15 +224,14 @@ def test_server_that_dies_while_copying_is_copied_again(point: str) -> None:
         flush(leader)
         time = write(cluster, 5000, 10)
         target = cluster.add_server(env={"NYALA_CRASH_POINT": point})
-        change(leader, "add", target.member(votes=False, promote=True))
+        change(cluster, "add", target.member(votes=False, promote=True))
         assert target.wait_exit() == 85
         target.env.clear()
         target.start()
-        wait_until(lambda: is_voter(cluster, target), "the new server is a voter", 40)
-        assert rows_of(target, time) == rows_of(cluster.leader(TABLET), time)
-        orphans = {p.name for p in (target.root / "data").iterdir()}
-        status = cluster.status(target, TABLET)
-        assert status.bytes_on_disk == sum((target.root / "data" / name).stat().st_size for name in orphans)
+        wait_until(lambda: is_voter(cluster, target), "the new server is a voter")
+        assert wait_equal(cluster.servers, time)[1] == 5010
+        on_disk = sum(path.stat().st_size for path in (target.root / "data").iterdir())
+        assert cluster.status(target, TABLET).bytes_on_disk == on_disk
 
 
 def test_removed_server_that_is_added_again_is_revived_by_a_copy() -> None:
@@ -231,19 +241,18 @@ def test_removed_server_that_is_added_again_is_revived_by_a_copy() -> None:
         leader = create(cluster, cluster.servers)
         write(cluster, 0, 100)
         doomed = next(s for s in cluster.servers if s is not leader)
-        without = change(leader, "remove", doomed.member())
+        without = change(cluster, "remove", doomed.member())
         delete = pb.DeleteTabletRequest(
             dest_uuid=doomed.uuid, tablet_id=TABLET, committed_config_id=without.opid, has_cas=True
         )
-        assert not doomed.tablets.DeleteTablet(delete, timeout=10).error.code
+        assert not doomed.tablets.DeleteTablet(delete, timeout=30).error.code
         term = cluster.status(doomed, TABLET).term
-        write(cluster, 100, 100)
-        change(leader, "add", doomed.member(votes=False, promote=True))
-        wait_until(lambda: is_voter(cluster, doomed), "the revived server is a voter", 30)
+        time = write(cluster, 100, 100)
+        change(cluster, "add", doomed.member(votes=False, promote=True))
+        wait_until(lambda: is_voter(cluster, doomed), "the revived server is a voter")
         wait_until(lambda: cluster.status(doomed, TABLET).committed_config.opid.index > without.opid.index, "it knows")
-        late = doomed.tablets.DeleteTablet(delete, timeout=10)
+        late = doomed.tablets.DeleteTablet(delete, timeout=30)
         assert late.error.code == Code.CAS_FAILED
         status = cluster.status(doomed, TABLET)
         assert status.data_state == DataState.READY and status.term >= term
-        request = pb.ScanRequest(dest_uuid=leader.uuid, tablet_id=TABLET, all_columns=True)
-        assert len(read_rows(leader.tablets.Scan(request, timeout=10))[0]) == 200
+        assert wait_equal(cluster.servers, time)[1] == 200

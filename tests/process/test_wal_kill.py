@@ -49,7 +49,7 @@ def test_process_killed_at_a_crash_point_keeps_what_it_called_durable(point: str
     for countdown in (2, 3, 1):
         environment = {"PATH": "/usr/bin:/bin", "NYALA_CRASH_POINT": f"{point}:{countdown}"}
         command = [sys.executable, "-c", WRITER, str(tmp_path)]
-        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240)
         assert done.returncode == CRASH_EXIT_CODE, done.stderr
         lines = [line.split() for line in done.stdout.splitlines() if line.endswith(tuple("0123456789"))]
         assert int(lines[0][1]) >= durable
