@@ -346,6 +346,8 @@ class RaftCore:
         s.truncations = [t for t in s.truncations if t[0] > ready.number]
         if ready.entries:
             s.note_persisted(ready.entries[-1].opid.index, through_bundle=ready.number)
+            if s.witnesses and s.role is Role.LEADER:
+                s.sends_wanted = True  # a witness is sent what is durable here
         election.own_vote_durable(s)
         advance_commit(s)
 

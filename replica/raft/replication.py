@@ -126,11 +126,13 @@ def send_entries(s: State, p: Progress) -> None:
 
 def _sent_through(s: State, p: Progress) -> int:
     """How far the peer is sent our log. A witness is sent what the others who vote hold, as long as they keep up: if
-    we die, one of them must lead, and none can whose log is shorter than the witness's. CC-51."""
+    we die, one of them must lead, and none can whose log is shorter than the witness's. Where nobody keeps up, what is
+    durable here at least: we may be the one that must lead again, with what our disk has. CC-51."""
     if p.uuid not in s.witnesses:
         return s.last.index
-    held = [q.match for u, q in s.progress.items() if u in s.voters and u not in s.witnesses and _keeps_up(s, q)]
-    return min(held, default=s.last.index)
+    whole = [q for u, q in s.progress.items() if u in s.voters and u not in s.witnesses]
+    durable = max([s.persisted, *(q.match for q in whole)])
+    return min([durable, *(q.match for q in whole if _keeps_up(s, q))])
 
 
 def _keeps_up(s: State, p: Progress) -> bool:

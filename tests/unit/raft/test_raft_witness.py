@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from nyala.replica.base import Code, EntryKind, Member, OpId, RaftConfig
+from nyala.replica.base import ZERO_OPID, Code, EntryKind, Member, OpId, RaftConfig
 from nyala.replica.raft import AppendEntries, AppendReply, ConfigEdit, EditKind, Message, Role, TimeoutNow, VoteRequest
 from tests.harness.raft_net import OPTIONS, Net, config_of, refused
 from tests.harness.raft_solo import Solo, entry
@@ -100,6 +100,38 @@ def test_witness_is_never_ahead_of_who_may_lead_next() -> None:
     net.isolate("b")
     assert commits(net, b"slow") and commits(net, b"and again")
     assert net.nodes["d"].core.last == net.nodes["a"].core.last
+
+
+def test_witness_is_never_ahead_of_every_disk_with_rows() -> None:
+    """CC-51. Goal: no power loss of the only replica with rows leaves a witness with a longer log, whose vote it needs.
+    Method: a and the witness d; a's disk stalls, a write is proposed, and d is not sent it; a loses power, starts, and
+    leads again. With a whole b that keeps up a's disk holds nothing up: d has the write as soon as b has it. Neither
+    does it hold up for ever: once the disk goes on, d has what it has."""
+    net = Net(RaftConfig(ZERO_OPID, (Member("a"), Member("d", holds_data=False))))
+    net.elect("a")
+    assert commits(net, b"x")
+    net.stalled.add("a")
+    net.write("a", b"y")
+    net.settle()
+    assert net.nodes["d"].core.last < net.nodes["a"].core.last
+    net.crash("a")
+    net.stalled.clear()
+    net.restart("a")
+    net.tick(6 * OPTIONS.election_ticks_max)
+    assert net.nodes["a"].core.role is Role.LEADER and commits(net, b"z")
+    net.stalled.add("a")
+    net.write("a", b"later")
+    net.settle()
+    net.stalled.clear()
+    net.settle()
+    assert net.nodes["d"].core.last == net.nodes["a"].core.last
+    net = Net(RaftConfig(ZERO_OPID, (Member("a"), Member("b"), Member("d", holds_data=False))))
+    net.elect("a")
+    assert commits(net, b"x")
+    net.stalled.add("a")
+    net.write("a", b"y")
+    net.settle()
+    assert net.nodes["d"].core.last == net.nodes["b"].core.last == net.nodes["a"].core.last
 
 
 def test_witness_does_not_wait_for_who_catches_up() -> None:
