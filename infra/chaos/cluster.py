@@ -207,7 +207,7 @@ class Patient:
     def _all_ready(self) -> bool:
         return all(child.state is ChildState.READY for child in self.supervisor.children.values())
 
-    def _wait(self, condition: Callable[[], bool], what: str, timeout_s: float = 60.0) -> None:
+    def _wait(self, condition: Callable[[], bool], what: str, timeout_s: float = 180.0) -> None:
         deadline = time.monotonic() + timeout_s
         tick = threading.Event()
         while not condition():

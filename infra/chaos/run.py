@@ -24,7 +24,7 @@ MASTER_ARGUMENTS = ("--server-dead-ms=2000", "--rereplicate-after-ms=6000", "--p
 SERVER_ARGUMENTS = ("--log-retain-entries=100", "--log-retain-bytes=1000000")
 """Little log is kept, so that who was away is copied to, not only caught up."""
 TICK_S = 0.1
-START_WAIT_S = 60.0
+START_WAIT_S = 180.0
 PATIENCE_S = 12.0
 """How long an event waits that the cluster does not allow yet."""
 

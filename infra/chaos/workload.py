@@ -219,7 +219,7 @@ class Workload:
             thread.start()
 
     def wait_acknowledged(
-        self, batches: int, done: Callable[[], bool] = lambda: False, timeout_s: float = 90.0
+        self, batches: int, done: Callable[[], bool] = lambda: False, timeout_s: float = 240.0
     ) -> bool:
         """Until each writer has had so many more batches acknowledged; False if not in time, or at a fault."""
         goals = [(w, w.batches + batches) for w in self.writers]
@@ -231,7 +231,7 @@ class Workload:
             tick.wait(0.05)
         return True
 
-    def stop(self, wait_s: float = 90.0) -> list[str]:
+    def stop(self, wait_s: float = 180.0) -> list[str]:
         """End all threads; names of those that hang."""
         self._stop_writing.set()
         self._stop_reading.set()

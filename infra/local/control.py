@@ -20,7 +20,7 @@ from .state import StackError, is_running, read_state
 from .supervisor import StackOptions, Supervisor, make_folder
 
 CALL_WAIT_S = 120.0
-DETACH_WAIT_S = 150.0
+DETACH_WAIT_S = 240.0
 
 
 def serve(supervisor: Supervisor) -> Callable[[], None]:

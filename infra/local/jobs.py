@@ -65,12 +65,12 @@ class JobProcess:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.wait()
 
-    def stop(self) -> None:
-        """SIGTERM to the whole job, SIGKILL after STOP_WAIT_S."""
+    def stop(self, wait_s: float = STOP_WAIT_S) -> None:
+        """SIGTERM to the whole job, SIGKILL after `wait_s`."""
         if self.process and self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGTERM)
             try:
-                self.process.wait(STOP_WAIT_S)
+                self.process.wait(wait_s)
             except subprocess.TimeoutExpired:
                 os.killpg(self.process.pid, signal.SIGKILL)
         self.wait()

@@ -24,7 +24,7 @@ from .children import Child, ChildState, python_module
 from .state import StackError, earlier_addresses, free_port, is_taken
 
 POLL_S = 0.05
-START_WAIT_S = 90.0
+START_WAIT_S = 180.0
 SERVERS_MAX = 32
 STARTS_MAX = 3
 """Deaths of a child while the stack is starting; then the start is given up."""
