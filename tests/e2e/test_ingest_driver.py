@@ -36,7 +36,7 @@ def test_driver_killed_between_apply_and_letter_comes_back_at_once_and_tells_it_
         dead = lane.position().owner_run
         assert dead.split("/")[1] == str(first.python_pid)
         first.job.kill()
-        wait_until(lambda: is_gone(worker), "the worker ends with its driver", 30)
+        wait_until(lambda: is_gone(worker), "the worker ends with its driver")
     monkeypatch.delenv("NYALA_PAUSE_POINT")
     assert lane.rows() == {k: row(k) for k in range(200)} and lane.letter_count() == 0
     assert lane.position().owner_run == dead and lane.position().done == 0
@@ -45,13 +45,13 @@ def test_driver_killed_between_apply_and_letter_comes_back_at_once_and_tells_it_
         assert (second.total("applied"), second.total("replayed"), second.total("dead_letters")) == (0, 201, 1)
         (letter,) = lane.letters()
         assert (letter.record["reason"], letter.record["kafka_offset"]) == ("ALREADY_PRESENT", 200)
-        wait_until(lambda: lane.position().done == 201, "done is said", 30)
+        wait_until(lambda: lane.position().done == 201, "done is said")
         with pytest.raises(QueryRefused, match=f"another query owns this source.*owner={lane.position().owner_run}"):
             lane.run()
         with road.kafka_held():
-            second.job.stop()
+            second.job.stop(90)
             assert second.job.wait() != -signal.SIGKILL, "it ended by itself"
-            wait_until(lambda: not lane.position().owner_run, "the lease is given back", 20)
+            wait_until(lambda: not lane.position().owner_run, "the lease is given back")
     assert lane.rows() == {k: row(k) for k in range(200)} and lane.letter_count() == 1
 
 
@@ -64,10 +64,10 @@ def test_driver_half_that_is_left_ends_and_gives_the_lease_back(road: Road) -> N
         ingest.wait_records(1)
         interpreter = ingest.python_pid
         kill(ingest.jvm_pid)
-        wait_until(lambda: is_gone(interpreter), "the interpreter ends with its JVM", 30)
-        wait_until(lambda: not lane.position().owner_run, "the lease is given back", 10)
+        wait_until(lambda: is_gone(interpreter), "the interpreter ends with its JVM")
+        wait_until(lambda: not lane.position().owner_run, "the lease is given back")
         kill(decisions.python_pid)
-        assert decisions.job.wait(30) not in (0, -signal.SIGKILL)
+        assert decisions.job.wait(240) not in (0, -signal.SIGKILL)
 
 
 def test_driver_killed_twice_under_load_every_event_counts_once(road: Road, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +92,7 @@ def test_driver_killed_twice_under_load_every_event_counts_once(road: Road, monk
     with Driver.of_lane(lane, *small) as third:
         third.wait_records(2000)
         events = load.finish()
-        wait_until(lambda: sum(lane.position(p).done for p in (0, 1)) == events, "every event is done", 120)
+        wait_until(lambda: sum(lane.position(p).done for p in (0, 1)) == events, "every event is done", 240)
         assert third.total("replayed") > 0, "the micro-batch of the second driver was applied, and not committed"
     assert lane.rows() == load.rows
     letters = lane.letters()

@@ -125,7 +125,7 @@ def test_letters_of_somebody_else_are_shown_and_left_out_of_a_replay(road: Road)
     lane.publish_raw(b"no key", b"no row")
     lane.run()
     producer = KafkaProducer(bootstrap_servers=road.kafka, acks="all")
-    producer.send("dead-letters.foreign", key=b"who", value=b"cares").get(timeout=30)
+    producer.send("dead-letters.foreign", key=b"who", value=b"cares").get(timeout=120)
     producer.close()
     said = CliRunner().invoke(app, ["dead-letter", "list", "foreign", "--json", "--kafka", road.kafka])
     assert {(one["reason"], one["topic"]) for one in json.loads(said.output)} == {

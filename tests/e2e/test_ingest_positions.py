@@ -30,14 +30,14 @@ def test_ingest_second_live_query_is_refused_until_the_first_ends(road: Road) ->
     """
     lane = road.lane("owned")
     lane.publish([row(1)])
-    with lane.running(lease_s=3.0) as first:
+    with lane.running(lease_s=9.0) as first:
         first.wait_done(1)
         position = lane.position()
         refusal = f"another query owns this source.*nyala source release owned.*{position.owner_run}"
         with pytest.raises(QueryRefused, match=refusal):
             lane.run(checkpoint=str(road.folder / "second"))
         with pytest.raises(QueryRefused, match=refusal):
-            lane.run(lease_s=3.0, owner_wait_s=600.0)
+            lane.run(lease_s=9.0, owner_wait_s=600.0)
         assert lane.position().owner_deadline_us > position.owner_deadline_us
     lane.publish([row(2)])
     assert sum(p.applied for p in lane.run(checkpoint=str(road.folder / "second"))) == 1
@@ -202,7 +202,7 @@ def test_ingest_topic_grown_is_refused_until_accepted(road: Road) -> None:
     with pytest.raises(QueryRefused, match=r"--accept-partitions 2"):
         lane.run()
     with lane.running(accept_partitions=2, starting="latest") as query:
-        wait_until(lambda: len(lane.rows()) == 40, "both partitions are read", 60)
+        wait_until(lambda: len(lane.rows()) == 40, "both partitions are read")
         admin.grow(lane.topic, 3)
         lane.publish([row(k) for k in range(40, 80)])
         error = query.wait_error()
@@ -277,7 +277,7 @@ class KafkaAdminClientOf:
         admin = KafkaAdminClient(bootstrap_servers=self._bootstrap)
         try:
             admin.delete_topics([topic])
-            wait_until(lambda: topic not in admin.list_topics(), f"{topic} is gone", 20)
+            wait_until(lambda: topic not in admin.list_topics(), f"{topic} is gone")
         finally:
             admin.close()
 
@@ -286,7 +286,7 @@ class KafkaAdminClientOf:
         admin = KafkaAdminClient(bootstrap_servers=self._bootstrap)
         try:
             admin.create_partitions({topic: partitions})
-            wait_until(lambda: len(admin.describe_topics([topic])[0]["partitions"]) == partitions, "grown", 20)
+            wait_until(lambda: len(admin.describe_topics([topic])[0]["partitions"]) == partitions, "grown")
         finally:
             admin.close()
 

@@ -45,12 +45,12 @@ def test_masters_log_in_by_a_file_of_properties(road: Road, tmp_path: Path) -> N
     with local_cluster() as cluster:
         known = cluster.add_master(kafka, "--topic-prefix=known.", f"--kafka-properties={properties}")
         status = pb_grpc.MasterServiceStub(known.channel).Status
-        wait_until(lambda: status(pb.Empty(), timeout=5).kafka_connected, "the master is connected to Kafka", 60)
+        wait_until(lambda: status(pb.Empty(), timeout=30).kafka_connected, "the master is connected to Kafka")
     topics = Topics(road.kafka_login, 30.0, KafkaSecurity.of(LOGIN))
     assert topics.identity("known.decisions").partitions == 4
     topics.close()
     with local_cluster() as cluster:
         stranger = cluster.add_master(kafka, "--topic-prefix=stranger.")
-        wait_until(lambda: "kafka kafka-out" in stranger.log_path.read_text(), "the refusal is logged", 60)
+        wait_until(lambda: "kafka kafka-out" in stranger.log_path.read_text(), "the refusal is logged")
         status = pb_grpc.MasterServiceStub(stranger.channel).Status
-        assert not status(pb.Empty(), timeout=5).kafka_connected
+        assert not status(pb.Empty(), timeout=30).kafka_connected

@@ -23,7 +23,7 @@ def checkout(tmp_path: Path) -> Iterator[Path]:
     """A folder as a fresh checkout after `make setup`; its stack is ended, whatever happened."""
     (tmp_path / ".venv").symlink_to(Path(sys.executable).parents[1])
     yield tmp_path
-    subprocess.run([tmp_path / ".venv/bin/nyala", "down"], cwd=tmp_path, capture_output=True, timeout=120, check=False)
+    subprocess.run([tmp_path / ".venv/bin/nyala", "down"], cwd=tmp_path, capture_output=True, timeout=300, check=False)
     shutil.rmtree(tmp_path / ".nyala", ignore_errors=True)
 
 
@@ -40,7 +40,7 @@ def test_readme_walk_through_works_as_it_stands(checkout: Path) -> None:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("NYALA_") or k == "NYALA_CACHE"}
     command = ["bash", "-c", script()]
     ran = subprocess.run(
-        command, cwd=checkout, env=environment, capture_output=True, text=True, timeout=300, check=False
+        command, cwd=checkout, env=environment, capture_output=True, text=True, timeout=1500, check=False
     )
     said = ran.stdout + ran.stderr
     assert ran.returncode == 0, said

@@ -52,7 +52,7 @@ def test_verify_job_compares_replicas_and_fails_when_one_cannot_be_read(
     uuid = stack.info(victim).uuid
     road.stack.kill_for_good(victim)
     try:
-        wait_until(lambda: all(stack.leader(t.tablet_id) != victim for t in lane.handle.tablets), "others lead", 30)
+        wait_until(lambda: all(stack.leader(t.tablet_id) != victim for t in lane.handle.tablets), "others lead")
         status, told = verify(road, capsys, *only, "--timeout-s", "5")
     finally:
         road.stack.start_child(victim)

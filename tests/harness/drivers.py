@@ -44,7 +44,7 @@ class Driver:
         def found() -> int:
             return next((p for p in children_of(self.jvm_pid) if b"/jobs/" in command_of(p)), 0)
 
-        return wait_until(found, "the driver's interpreter runs", 60)
+        return wait_until(found, "the driver's interpreter runs")
 
     def total(self, name: str) -> int:
         """Sum of one number over the micro-batches that were told."""
@@ -57,7 +57,7 @@ class Driver:
             assert self.job.running, self.job.messages
             return self.total("records") >= records
 
-        wait_until(there, f"the job has read {records} records", 120)
+        wait_until(there, f"the job has read {records} records", 240)
 
 
 def wait_paused(file: Path) -> int:
@@ -66,6 +66,6 @@ def wait_paused(file: Path) -> int:
     def paused() -> int:
         return int(file.read_text() or 0) if file.exists() else 0
 
-    pid = wait_until(paused, "a worker pauses", 120)
+    pid = wait_until(paused, "a worker pauses", 240)
     assert not is_gone(pid)
     return pid

@@ -57,6 +57,6 @@ class EventLoad:
     def finish(self) -> int:
         """Stop; how many events Kafka has acknowledged."""
         self._stop.set()
-        self._thread.join(60)
+        self._thread.join(240)
         assert not self._thread.is_alive()
         return self.events

@@ -27,6 +27,7 @@ from nyala.pipeline import (
     IngestQuery,
     Letter,
     Progress,
+    QueryInterrupted,
     QueryRefused,
     RestartOptions,
     RowPublisher,
@@ -102,7 +103,7 @@ def spark_in_process(folder: Path) -> Iterator[Any]:
             spark.stop()
             gateway.shutdown()
             gateway.proc.stdin.close()
-            gateway.proc.wait(30)
+            gateway.proc.wait(180)
             SparkContext._gateway = SparkContext._jvm = None
     finally:
         os.environ.clear()
@@ -142,7 +143,7 @@ class Road:
             try:
                 topics.ensure(topic, partitions, configs=settings)
                 return topics.identity(topic).partitions == partitions
-            except QueryRefused:
+            except (QueryRefused, QueryInterrupted):
                 return False
 
         wait_until(there, f"topic {topic} is there")
@@ -176,7 +177,7 @@ class Road:
     def kafka_away(self) -> Iterator[None]:
         """kill -9 of the broker, which is back at the end."""
         self.stack.kill_for_good("kafka")
-        wait_until(lambda: self.stack.children["kafka"].pid is None, "the broker is gone", 20)
+        wait_until(lambda: self.stack.children["kafka"].pid is None, "the broker is gone")
         try:
             yield
         finally:
@@ -193,6 +194,18 @@ class Road:
             yield
         finally:
             os.kill(jvm, signal.SIGCONT)
+            # Its own controller took it for dead meanwhile: its topics have no leader until it has said that it lives.
+            wait_until(self._kafka_serves, "the broker serves again")
+
+    def _kafka_serves(self) -> bool:
+        topics = Topics(self.kafka)
+        try:
+            topics.ensure("probe", 1)
+            return len(topics.offsets("probe", 1)) == 1
+        except (QueryRefused, QueryInterrupted):
+            return False
+        finally:
+            topics.close()
 
     @contextmanager
     def workers_die_at(self, point: str) -> Iterator[None]:
@@ -240,7 +253,7 @@ class Lane:
         producer = KafkaProducer(bootstrap_servers=self.road.kafka, acks="all", max_request_size=8 << 20)
         try:
             sent = producer.send(self.topic, key=key, value=value, headers=list(headers), partition=partition)
-            return int(sent.get(timeout=30).offset)
+            return int(sent.get(timeout=120).offset)
         finally:
             producer.close()
 
@@ -355,7 +368,7 @@ class RunningQuery:
         except BaseException as error:  # noqa: BLE001 - what it ended with is what the test asks for
             self.error = error
 
-    def wait_error(self, timeout_s: float = 60.0) -> BaseException:
+    def wait_error(self, timeout_s: float = 240.0) -> BaseException:
         """What the query ended with by itself."""
         self._thread.join(timeout_s)
         assert not self._thread.is_alive() and self.error is not None, self.told
@@ -365,8 +378,8 @@ class RunningQuery:
         self._ending = True
         if self._query is not None:
             self._query.stop()
-        self._thread.join(60)
-        assert not self._thread.is_alive()
+        self._thread.join(240)
+        assert not self._thread.is_alive(), self.told
 
 
 class Running(RunningQuery):
@@ -383,7 +396,7 @@ class Running(RunningQuery):
         """Records of all micro-batches that were told of."""
         return sum(each.records for each in list(self.progress))
 
-    def wait_done(self, done: int, timeout_s: float = 90.0, partition: int = 0) -> None:
+    def wait_done(self, done: int, timeout_s: float = 240.0, partition: int = 0) -> None:
         """Until the catalog's `done` of the partition is there."""
 
         def there() -> bool:

@@ -74,7 +74,7 @@ class SourceLoad:
         finally:
             writer.abandon()
 
-    def progress(self, batches: int = 5, timeout_s: float = 60.0) -> None:
+    def progress(self, batches: int = 5, timeout_s: float = 180.0) -> None:
         """Until `done` was moved so many times more, wherever it stands."""
         goal = self.done + batches * ROWS
 
