@@ -18,6 +18,7 @@ from dataclasses import replace
 from nyala.replica.base import DataState, Member, OpId, Refused, ReplicaError
 from nyala.replica.raft import ConfigEdit, EditKind, RaftCore, Role, lease
 from nyala.replica.raft.options import CLOCK_DRIFT_PERCENT
+from tests.harness.raft_days import bad_day
 from tests.harness.raft_net import OPTIONS, Net, Node, config_of
 from tests.harness.raft_verify import Violation
 
@@ -28,6 +29,7 @@ MARKS = (
     *("drop", "duplicate", "reorder", "partition", "one-way cut", "pause", "power loss", "torn write", "torn tail"),
     *("woke leading", "lease loss", "healed", "truncated", "log GC", "evicted", "tablet copy", "config change"),
     *("promotion", "rolled back", "transfer", "two leaders", "read by lease", "read by a round", "read refused"),
+    *("leader fell", "links frayed", "outnumbered"),
 )
 PATIENT = replace(OPTIONS, heartbeat_ticks=2, election_ticks_min=12, election_ticks_max=24)
 """Time enough for a leader to be elected over slow disks and ways, and for a stale one to go on beside it."""
@@ -49,9 +51,16 @@ class SimNet(Net):
         rng = random.Random(f"swarm/{seed}")
         voters = rng.choice([1, 2, 3, 3, 3, 4, 5])
         options = replace(PATIENT, append_gather_bytes=rng.choice([0, 0, 200, 64 << 10]))
+        self.day = day = bad_day(seed)
+        learners = 0
+        if day is not None:
+            voters, learners = day.voters, day.learners
+            options = replace(day.options, append_gather_bytes=options.append_gather_bytes)
         options = replace(options, quiet_after_ticks=self.quiet_after_ticks)
-        super().__init__(config_of(NAMES[:voters]), seed=seed, options=options)
-        self.fresh = voters
+        super().__init__(config_of(NAMES[:voters], NAMES[voters : voters + learners]), seed=seed, options=options)
+        self.fresh = voters + learners
+        self.later: list[tuple[int, int, Callable[[], None]]] = []
+        """What this day has in store, by the tick in which it happens."""
         self.paused: dict[str, int] = {}
         self.writes = 0
         self.healed = False
@@ -76,6 +85,13 @@ class SimNet(Net):
             self.odds.update(
                 crash=rng.choice([0, 0.02]), cut=rng.choice([0, 0.03]), pause=0.04, transfer=0.03, campaign=0
             )
+        self.lull_until = 0
+        """Until then clients write nothing."""
+        self.late_odds, self.late_ticks = 0.02, 15
+        if day is not None:
+            self.loss, self.double, self.delay, self.disk = 0, 0, day.delay, day.disk
+            self.leases, self.late_odds, self.late_ticks = day.leases, day.late_odds, day.late_ticks
+            self.odds.update(day.odds)
         spread = CLOCK_DRIFT_PERCENT / 2.1 / 100
         self.speed = {name: rng.uniform(1 - spread, 1 + spread) for name in NAMES}
         """How fast each server's clock runs."""
@@ -91,8 +107,8 @@ class SimNet(Net):
             self.marks["duplicate"] += copies - 1
         for _ in range(copies):
             late = 0 if self.healed or not self.delay else self.rng.randint(0, self.delay)
-            if not self.healed and self.delay and self.rng.random() < 0.02:
-                late += 15
+            if not self.healed and self.delay and self.rng.random() < self.late_odds:
+                late += self.late_ticks
                 self.marks["reorder"] += 1
             self.order += 1
             heapq.heappush(self.due, (self.clock + 1 + late, self.order, msg))
@@ -156,8 +172,17 @@ class SimNet(Net):
 
     # -------------------------------------------------------------------------------------------------- faults
 
+    def at(self, clock: int, function: Callable[[], None]) -> None:
+        """Do this in that tick, unless everything is healed by then."""
+        self.order += 1
+        heapq.heappush(self.later, (clock, self.order, function))
+
     def disturb(self) -> None:
         """Draw this tick's faults and load."""
+        while self.later and self.later[0][0] <= self.clock:
+            heapq.heappop(self.later)[2]()
+        if self.day is not None:
+            self.day.strike(self, self.day.rng)
         actions: list[tuple[str, Callable[[], None]]] = [
             ("crash", self._crash_or_restart),
             ("cut", self._cut_or_heal),
@@ -183,7 +208,7 @@ class SimNet(Net):
 
     def _load(self, uuid: str) -> None:
         try:
-            for _ in range(self.rng.randint(1, 3)):
+            for _ in range(self.rng.randint(1, 3) if self.clock >= self.lull_until else 0):
                 self.writes += 1
                 self.write(uuid, b"w%d" % self.writes)
         except Refused:

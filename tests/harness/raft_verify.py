@@ -29,6 +29,8 @@ class Verifiers:
         self.acked_index = 0
         self.hard: dict[str, HardState] = {}
         self.configs: list[RaftConfig] = []
+        self.config_at: dict[int, OpId] = {}
+        """Index -> the config that somebody took for committed there."""
 
     def on_send(self, msg: Message) -> None:
         """V2: one (group, term) has one sender of appends."""
@@ -48,6 +50,7 @@ class Verifiers:
             raise Violation("V1", f"index {index}: committed as {known.opid} and, on {uuid}, as {entry.opid}")
         if known.payload != entry.payload or known.kind != entry.kind:
             raise Violation("V3", f"{uuid} applies other bytes at {entry.opid}")
+        self._config_is_entry(index)
 
     def on_restart(self, uuid: str, applied_index: int) -> None:
         """A replica came back with its state machine at applied_index."""
@@ -66,7 +69,12 @@ class Verifiers:
         self.hard[uuid] = hard
 
     def on_config(self, config: RaftConfig) -> None:
-        """I4: consecutive committed configs differ by at most one voter."""
+        """I4: consecutive committed configs differ by at most one voter, and each is a committed entry."""
+        if config.opid.index:
+            self.config_at.setdefault(config.opid.index, config.opid)
+            if self.config_at[config.opid.index] != config.opid:
+                raise Violation("I4", f"configs {self.config_at[config.opid.index]} and {config.opid} are committed")
+            self._config_is_entry(config.opid.index)
         if self.configs and config.opid <= self.configs[-1].opid:
             return
         if self.configs:
@@ -74,6 +82,11 @@ class Verifiers:
             if len(moved) > 1:
                 raise Violation("I4", f"config {config.opid} changes voters {sorted(moved)} at once")
         self.configs.append(config)
+
+    def _config_is_entry(self, index: int) -> None:
+        config, entry = self.config_at.get(index), self.canonical.get(index)
+        if config and entry and (config != entry.opid or entry.kind is not EntryKind.CONFIG):
+            raise Violation("I4", f"config {config} counts as committed, where {entry.kind.name} {entry.opid} is")
 
     def on_read(self, index: int, acked_before: int) -> None:
         """READ: a strong read sees every write acknowledged before it began."""

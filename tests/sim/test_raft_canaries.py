@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import ZERO_OPID, Member, OpId, RaftConfig, ReplicaError
+from nyala.replica.base import ZERO_OPID, Entry, EntryKind, Member, OpId, RaftConfig, ReplicaError
 from nyala.replica.raft import HardState, commitment, election, lease, reads, replication
 from nyala.replica.raft.quorum import VoteResult
 from nyala.replica.raft.state import State
@@ -95,6 +95,29 @@ def test_i4_sees_two_voters_moved_at_once() -> None:
     verify.on_config(RaftConfig(OpId(1, 1), (Member("a"),)))
     with pytest.raises(Violation, match="I4"):
         verify.on_config(RaftConfig(OpId(1, 2), (Member("a"), Member("b"), Member("c"))))
+
+
+def test_i4_sees_a_config_that_counts_as_committed_and_is_no_entry() -> None:
+    """Goal: I4 compares configs with what was committed. Method: a config of an older term than the entry there, told
+    before and after it; one where a write is; two at one index; and a sound one."""
+    write = Entry(OpId(2, 3), EntryKind.WRITE, 1, 1, b"", b"x", 0)
+    change = Entry(OpId(2, 3), EntryKind.CONFIG, 1, 0, b"", b"", 0)
+    for term, entry in ((1, change), (2, write)):
+        early, late = Verifiers(), Verifiers()
+        early.on_config(RaftConfig(OpId(term, 3), (Member("a"),)))
+        for verify in (early, late):
+            verify.applied["a"] = 2
+        with pytest.raises(Violation, match="counts as committed"):
+            early.on_apply("a", entry)
+        late.on_apply("a", entry)
+        with pytest.raises(Violation, match="counts as committed"):
+            late.on_config(RaftConfig(OpId(term, 3), (Member("a"),)))
+    verify = Verifiers()
+    verify.applied["a"] = 2
+    verify.on_apply("a", change)
+    verify.on_config(RaftConfig(OpId(2, 3), (Member("a"),)))
+    with pytest.raises(Violation, match=r"configs 2\.3 and 1\.3 are committed"):
+        verify.on_config(RaftConfig(OpId(1, 3), (Member("a"),)))
 
 
 def test_read_sees_a_read_without_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
