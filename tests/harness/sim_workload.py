@@ -55,6 +55,8 @@ class Swarm:
     """Bytes that make each write longer: those of many sectors can be torn."""
     outage_period_us: int = 0
     """Power losses of all servers at once."""
+    flap: bool = False
+    """Whether a server that comes back may lose its power within moments: what it found was not yet its own."""
 
     @classmethod
     def draw(cls, cluster: SimCluster) -> Swarm:
@@ -70,8 +72,8 @@ class Swarm:
             slow=rng.choice([0.0, 0.02, 0.1]),
         )
         # Drawn apart, so that a history without one is what it is without this kind.
-        apart = Random(f"outage {cluster.seed}")
-        return cls(
+        apart, sort = Random(f"outage {cluster.seed}"), Random(f"sort {cluster.seed}")
+        swarm = cls(
             faults=faults,
             crash_period_us=maybe(200_000, 900_000, 0.7),
             power=rng.random() < 0.7,
@@ -92,6 +94,19 @@ class Swarm:
             padding=rng.choice([0, 0, 300, 2_000]),
             outage_period_us=apart.randint(300_000, 800_000) if apart.random() < 0.4 else 0,
         )
+        draw = sort.random()
+        if draw < 0.2:
+            swarm.flap, swarm.power = True, True
+            swarm.crash_period_us = sort.randint(60_000, 200_000)
+            swarm.crash_point = sort.choice(["disk.before_rename_sync", "disk.before_rename_sync", "cmeta.after_flush"])
+        elif draw < 0.35:
+            # One rotten disk after the other, and elections meanwhile: whoever forgot something is asked about it.
+            swarm.eio_period_us = swarm.wipe_period_us = 0
+            swarm.stray_period_us = sort.randint(80_000, 150_000)
+            swarm.crash_period_us = sort.randint(200_000, 300_000)
+            swarm.cut_period_us = sort.randint(200_000, 350_000)
+            swarm.crash_point = ""
+        return swarm
 
 
 class Workload:
@@ -104,6 +119,7 @@ class Workload:
         self.written = 0
         self.stopped = False
         self.repairs = Repairs(cluster)
+        self._flaps = Random(f"flaps {cluster.seed}")
         cluster.network.faults = swarm.faults
 
     def begin(self) -> None:
@@ -265,6 +281,17 @@ class Workload:
         if self.swarm.crash_point and self.cluster.world.rng.random() < 0.5:
             node.disk.arm(self.swarm.crash_point, self.cluster.world.rng.randint(1, 2))
         node.start()
+        if self.swarm.flap and self._flaps.random() < 0.5:
+            life = node.life
+            self.cluster.world.after(self._flaps.randint(5_000, 150_000), lambda: self._flap(node, life))
+
+    def _flap(self, node: SimNode, life: int) -> None:
+        """The power of a server that came back a moment ago goes again."""
+        if self.stopped or not node.up or node.life != life or node.gone:
+            return
+        node.crash(power=True)
+        self.cluster.marks["power loss"] += 1
+        self.cluster.world.after(self._flaps.randint(1_000, 60_000), lambda: self._boot(node))
 
     def outage(self) -> None:
         """The power of all servers goes, or of all but one; most of them have just written, and not synced yet."""
