@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from nyala.replica.base import EntryKind, Refused, RowCode
+from nyala.replica.base import Code, EntryKind, Refused, RowCode
 from nyala.replica.host import Replica
 from nyala.replica.rows import RowOp, SourceKey, WriteMeta, crc32c, encode_batch
 from tests.harness.sim_cluster import SimCluster
@@ -89,6 +89,7 @@ class Ingest:
         self._newest: int | None = None
         self._fresh = 0
         self._attempt: Attempt | None = None
+        self._haste = Random(f"haste {cluster.seed} {number}")
 
     # ---- the topic
 
@@ -178,6 +179,11 @@ class Ingest:
         if replica is None:
             self._again(attempt, 20_000)
             return
+        if self._haste.random() < 0.05:
+            self._ahead(attempt, replica)
+            if self.cluster.nodes[replica.uuid].replica is not replica:
+                self._again(attempt, 20_000)
+                return
         rows = attempt.rows[attempt.pos : attempt.pos + attempt.size]
         meta = WriteMeta(COLUMNS, len(rows), self.key, after=attempt.after, done=attempt.done)
         payload = payload_of(rows)
@@ -206,6 +212,27 @@ class Ingest:
 
         node.do(lambda: replica.write(EntryKind.WRITE, 1, meta.encode(), payload, crc32c(payload), answered))
         self.cluster.world.after(50_000, look)
+
+    def _ahead(self, attempt: Attempt, replica: Replica) -> None:
+        """The batch after the next one, from a sender that takes the next one for acknowledged, as one does whose table
+        was set back: it is refused whole, unless the next one is there already, by another attempt."""
+        end = attempt.pos + attempt.size
+        rows = attempt.rows[end : end + attempt.size]
+        if not rows:
+            return
+        meta = WriteMeta(COLUMNS, len(rows), self.key, after=attempt.rows[end - 1].offset, done=attempt.done)
+        payload = payload_of(rows)
+
+        def answered(result: Any) -> None:
+            if isinstance(result, Refused):
+                return
+            if isinstance(result.error, Refused) and result.error.code is Code.GAP:
+                self.cluster.marks["gap refused"] += 1
+            else:
+                self._check(rows, meta, result)
+
+        node = self.cluster.nodes[replica.uuid]
+        node.do(lambda: replica.write(EntryKind.WRITE, 1, meta.encode(), payload, crc32c(payload), answered))
 
     def _go_on(self, attempt: Attempt, rows: list[Record], result: Any) -> None:
         if isinstance(result, Refused):

@@ -123,6 +123,7 @@ class TabletNode(SimNode):
             self.join(campaign=campaign)
         else:
             self.tombstone = found
+            self.cluster.verify.tombstone(self.uuid, found.last_logged or ZERO_OPID)
             self.cmeta = ConsensusMeta.load(self.disk, TABLET) if ConsensusMeta.exists(self.disk, TABLET) else None
             self.cluster.marks["tombstone at a start"] += 1
 
@@ -251,7 +252,9 @@ class TabletNode(SimNode):
             else:
                 last = last_of_unopened(block, self.cmeta)
             block = Superblock.load(self.disk, TABLET)  # a flush may have ended just now
+            self.cluster.verify.kept[self.uuid] = last.opid
             self.tombstone = delete_replica(self.disk, block, last.opid, lambda: None, known=last.known)
+            self.cluster.verify.tombstone(self.uuid, self.tombstone.last_logged or ZERO_OPID)
         except DiskFailure as error:
             self.fatal(error)
         except Refused as refusal:
@@ -420,6 +423,8 @@ class TabletCopies:
                 self._cluster.verify.deleted(target.uuid, last, durable)
             block = Superblock.load(target.disk, TABLET)
             tombstone = delete_replica(target.disk, block, last, lambda: None, known=withheld is None)
+            self._cluster.verify.kept[target.uuid] = last
+            self._cluster.verify.tombstone(target.uuid, tombstone.last_logged or ZERO_OPID)
             sim_leaks.deleted(target.uuid, target.disk, TABLET)
             return tombstone
 

@@ -30,6 +30,8 @@ class Verifiers:
         self.reads = 0
         self.appenders: dict[int, str] = {}
         self.reached: dict[str, int] = {}
+        self.kept: dict[str, OpId] = {}
+        """Server -> what its tombstone must keep, as long as there is one."""
 
     # ---- applied sequences are prefixes of each other
 
@@ -77,6 +79,12 @@ class Verifiers:
     def deleted(self, uuid: str, last: OpId, durable: OpId) -> None:
         """A replica becomes a tombstone that keeps `last`."""
         assert last >= durable, f"{uuid} is deleted as of {last}, its log was durable up to {durable}"
+
+    def tombstone(self, uuid: str, last: OpId) -> None:
+        """What a tombstone keeps never falls, over restarts and over copies that do not end."""
+        kept = self.kept.get(uuid, ZERO_OPID)
+        assert last >= kept, f"the tombstone of {uuid} keeps {last}, it had to keep {kept}"
+        self.kept[uuid] = last
 
     # ---- acknowledged writes survive; refused ones never appear
 
@@ -141,6 +149,7 @@ class Verifiers:
         voted = self.votes.get((uuid, cmeta.term))
         assert voted is None or cmeta.voted_for == voted, f"{uuid} forgot its vote for {voted} in term {cmeta.term}"
         self.applied_by[uuid] = machine.applied_opid.index
+        self.kept.pop(uuid, None)
 
     def down(self, uuid: str) -> None:
         """The server's memory is gone."""

@@ -63,6 +63,18 @@ def test_v7_sees_a_replica_that_comes_back_with_less() -> None:
         verify.log_found("a", OpId(0, 0), OpId(0, 0))
 
 
+def test_tombstone_that_keeps_less_than_it_was_told_is_seen() -> None:
+    """Goal: what a deletion keeps is looked at. Method: a tombstone with an older OpId, at once and after a restart;
+    a sound one; and one after a copy began a new log."""
+    verify = Verifiers()
+    verify.tombstone("a", OpId(2, 5))
+    verify.tombstone("a", OpId(2, 5))
+    with pytest.raises(AssertionError, match=r"keeps 0\.0, it had to keep 2\.5"):
+        verify.tombstone("a", OpId(0, 0))
+    verify.reopened("a", SimpleNamespace(term=2, voted_for=None), SimpleNamespace(applied_opid=OpId(2, 5)))  # type: ignore[arg-type]
+    verify.tombstone("a", OpId(2, 4))
+
+
 def table(*rows: tuple[int, int | None]) -> Any:
     """What a scan of these (key, before) yields."""
     columns = {"k": [k for k, _ in rows], "before": [b for _, b in rows], "v": [0 for _ in rows]}
