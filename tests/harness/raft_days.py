@@ -212,7 +212,8 @@ def _outnumber(net: SimNet, rng: Random) -> None:
     """A leader is cut off with fewer than half of the voters; there it is asked to remove and demote the others."""
     leaders = [n for _, n in sorted(net.nodes.items()) if n.core.role is Role.LEADER and n.uuid not in net.copying]
     for node in leaders:
-        if net.cuts and rng.random() < 0.3:
+        # Without config changes tails may be damaged, of which a small group does not recover, by decision.
+        if net.cuts and net.odds["config"] and rng.random() < 0.3:
             _shrink(node, rng)
     leader = net.leader()
     if net.cuts or net.later or leader is None or not leader.core.term_committed or rng.random() >= 0.05:

@@ -88,9 +88,10 @@ def stray(cluster: SimCluster) -> None:
 
 
 def _within(node: SimNode, path: str, byte_offset: int, data: bytes) -> list[tuple[str, int]]:
-    """Places in the same file, whole sectors away."""
+    """Places in the same file, whole sectors away; in a log, among what is written: behind its end nobody looks."""
     size, step = node.disk.files.get(path, 0), SECTOR_BYTES
-    places = range(byte_offset % step, max(size - len(data), 0) + 1, step)
+    end = byte_offset if path.startswith("wals/") else max(size - len(data), 0) + 1
+    places = range(byte_offset % step, end, step)
     return [(path, place) for place in places if place != byte_offset]
 
 

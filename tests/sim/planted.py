@@ -47,6 +47,7 @@ LEAK = r"AssertionError: V8: "
 DIFFER = r"AssertionError: level replicas differ"
 STUCK = r"AssertionError: the healed group does not converge"
 KEPT_LESS = r"AssertionError: the tombstone of \w+ keeps"
+DANGLING = r"AssertionError: at \d+, rows name"
 ROW_ERRORS = r"AssertionError: SourceKey.* (row errors .* were forgotten|errors )"
 
 
@@ -178,7 +179,7 @@ PLANTED = (
     Planted(
         "damaged tail votes",
         one("raft.election:_why_not", "if not s.may_campaign:", "if False:"),
-        within=150,
+        within=400,
         tuned=TORN,
         plain=1_500,
     ),
@@ -304,7 +305,7 @@ PLANTED = (
         "truncated config stays in force",
         one("raft.following:_take", "roll_back_configs(s, index - 1)", "pass"),
         story="pending_config_rolls_back",
-        says=SCRIPT,
+        says=f"{SCRIPT}|{VERIFIED}",
         plain_says=VERIFIED,
         plain=300,
     ),
@@ -362,6 +363,7 @@ PLANTED = (
         tuned=FLUSHES,
         says=ROW_ERRORS,
         plain=20,
+        plain_says=f"{ROW_ERRORS}|{DIFFER}|{DANGLING}",
     ),
     Planted(
         "replay starts before the flush index",
