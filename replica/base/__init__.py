@@ -7,7 +7,7 @@ from .errors import Applied, Code, Corruption, DiskFailure, InvariantViolation, 
 from .generation import generation_of, next_generation, offset_in_generation
 from .ids import ZERO_OPID, Address, DataState, Entry, EntryKind, Member, OpId, RaftConfig, is_uuid, new_uuid
 from .kafka_security import PLAINTEXT, KafkaSecurity
-from .protocols import Clock, Disk, DiskFile, Post, Rng
+from .protocols import Clock, Disk, DiskFile, Post, Rng, Timer
 from .time import (
     LOGICAL_BITS,
     MAX_HYBRID_TIME,
@@ -48,6 +48,7 @@ __all__ = [
     "Rng",
     "RowCode",
     "SystemClock",
+    "Timer",
     "check",
     "generation_of",
     "hybrid_from_us",

@@ -30,6 +30,18 @@ Post = Callable[[Callable[[], None]], None]
 """Runs a function on the owner's thread, soon, in order; may be called from any thread."""
 
 
+class Timer(Protocol):
+    """The owner's thread later, for waits that are shorter than a tick."""
+
+    def now_us(self) -> int:
+        """Microseconds of an arbitrary origin; never goes back."""
+        ...
+
+    def after(self, delay_us: int, function: Callable[[], None]) -> None:
+        """Run `function` on the owner's thread, that much later or a little more."""
+        ...
+
+
 class DiskFile(Protocol):
     """An open file. Offsets and lengths in bytes."""
 

@@ -15,6 +15,7 @@ from nyala.replica.base import (
     Post,
     Refused,
     Rng,
+    Timer,
 )
 from nyala.replica.cmeta import ConsensusMeta
 from nyala.replica.raft import (
@@ -78,6 +79,7 @@ class Carrier:
         on_change: Callable[[str], None] = lambda tablet_id: None,
         run_meta: RunHeavy | None = None,
         soon: Post | None = None,
+        timer: Timer | None = None,
         ticks_now: Callable[[], int] | None = None,
         on_awake: Callable[[str], None] = lambda tablet_id: None,
         no_data: bool = False,
@@ -87,10 +89,11 @@ class Carrier:
 
         `on_fatal`: a DiskFailure or InvariantViolation, after which the process must end. `on_change(tablet_id)`: role,
         term, leader, config or phase changed. `run_meta`: the ordered lane of consensus metadata, so that a vote never
-        waits for an apply; by default `run_heavy`. `soon`: a cheaper `post` for the owner's own thread. `ticks_now`:
-        the monotonic clock, pauses and suspends included, in ticks; leases are judged by it, and without it every
-        strong read takes a round. `on_awake(tablet_id)`: a replica that `rest` was true of must be ticked again.
-        `no_data`: a witness, whose state machine only counts; it never leads.
+        waits for an apply; by default `run_heavy`. `soon`: a cheaper `post` for the owner's own thread. `timer`:
+        without it, a round of small writes waits for nobody who was just answered. `ticks_now`: the monotonic clock,
+        pauses and suspends included, in ticks; leases are judged by it, and without it every strong read takes a
+        round. `on_awake(tablet_id)`: a replica that `rest` was true of must be ticked again. `no_data`: a witness,
+        whose state machine only counts; it never leads.
         """
         self.tablet_id = tablet_id
         self.uuid = uuid
@@ -106,6 +109,7 @@ class Carrier:
         self._rng = rng
         self._post = post
         self._soon = soon or post
+        self._timer = timer
         self._ticks_now = ticks_now or _no_clock
         self._run_heavy = run_heavy
         self._run_meta = run_meta or run_heavy
@@ -232,9 +236,26 @@ class Carrier:
         self._cache.trim(self.applied_index)
         self._reads.applied(self.applied_index, self._applied_time)
         if self._serving:
-            if self._gathering.applied(self.applied_index) and (gathered := self._gathering.take()):
-                self._propose(gathered)
+            if self._gathering.applied(self.applied_index):
+                self._round_ended()
             self._apply_committed()
+
+    def _round_ended(self) -> None:
+        """What waits goes now, or with those who were just answered and come again."""
+        timer = self._timer
+        wait = self._gathering.end(timer.now_us() if timer is not None else None)
+        if wait is None or timer is None:
+            self._propose_gathered()
+        else:
+            timer.after(wait.limit_us, lambda: self._waited_for_company(wait.number))
+
+    def _waited_for_company(self, number: int) -> None:
+        if self._gathering.waited(number):
+            self._propose_gathered()
+
+    def _propose_gathered(self) -> None:
+        if gathered := self._gathering.take():
+            self._propose(gathered)
 
     def _propose(self, writes: Sequence[Write]) -> None:
         """Give each write its index and time, in order; what gets none is answered soon. They leave together."""
@@ -252,7 +273,7 @@ class Carrier:
                     self._last_time = time
                     self._writes.add(opid, write.size_bytes, write.done)
                     if write.size_bytes <= WRITE_BYTES_MAX:
-                        self._gathering.proposed(opid.index)
+                        self._gathering.proposed(opid.index, self._timer.now_us() if self._timer else 0)
                     continue
             self._soon(lambda done=write.done, refusal=refusal: done(refusal))  # type: ignore[misc]
         self._pump_soon()
@@ -308,7 +329,7 @@ class Carrier:
 
     def _leadership_lost(self) -> None:
         hint = self._leader_hint()
-        for write in self._gathering.take():
+        for write in self._gathering.abandon():
             write.done(Refused(Code.NOT_LEADER, "leadership was lost before the write got an index", detail=hint))
         for pending in (self._writes, self._changes):
             pending.leadership_lost(self._core.commit_index, self._cache.term_at, hint)
@@ -332,7 +353,7 @@ class Carrier:
         if self._started:
             self._persister.stop()
             self._applier.stop()
-        for write in self._gathering.take():
+        for write in self._gathering.abandon():
             write.done(Refused(code, what))
         self._writes.fail_all(code, what)
         self._changes.fail_all(code, what)

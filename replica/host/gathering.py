@@ -2,7 +2,8 @@
 
 A proposal costs three servers a bundle, a group commit, a message and an answer each, whatever it carries. A writer
 that is alone never waits. Many writers wait for one another's round, as they would for the disk, and each round takes
-all that came meanwhile.
+all that came meanwhile. At its end its writers are answered, and most of them come again at once: if the next round left
+without them, half of the writers would miss the other half for ever.
 """
 
 from __future__ import annotations
@@ -17,6 +18,17 @@ WRITE_BYTES_MAX = 4 << 10
 """Larger writes are not held back: they gain nothing from company."""
 ROUND_BYTES_MAX = 64 << 10
 ROUND_WRITES_MAX = 64
+_WRITERS_MIN = 2
+_WAIT_US_MAX = 10_000
+_LONELY_ROUNDS_MAX = 64
+"""Rounds that wait for nobody, at most, after waits in which nobody came."""
+
+
+class Wait(NamedTuple):
+    """A wait for the writers of the round that has ended."""
+
+    number: int
+    limit_us: int
 
 
 class Write(NamedTuple):
@@ -32,35 +44,53 @@ class Write(NamedTuple):
 
 
 class Gathering:
-    """What waits for the round that is under way.
+    """What waits for the round that is under way, or for company.
 
-    Invariants: writes leave in the order in which they came; nothing waits unless a round has left, so whatever ends
-    the round (it is applied, leadership is lost, the replica falls silent) takes or answers all of them; what waits is
-    bounded by one round. Concurrency: the owner's thread.
+    A round is made of small writes that are proposed until it leaves; it ends when the last of them is applied. The next
+    one waits for as many writers as were seen, those who were answered and those who wait, but no longer than the last
+    one took. After a wait in which nobody came the next round waits for nobody, then the next two, four and so on.
+    Invariants: writes leave in the order in which they came; nothing waits unless a round is under way or writers are
+    expected, so whatever ends that (the round is applied, the time is over, leadership is lost, the replica falls
+    silent) takes or answers all of them; what waits is bounded by one round. Concurrency: the owner's thread.
     """
 
     def __init__(self) -> None:
         self._writes: list[Write] = []
         self._round_end: int | None = None
+        self._round_writes = 0
+        self._began_us = 0
         self._left = False
+        self._expected = 0
+        """Writers that the next round waits for; 0 while it waits for nobody."""
+        self._wait_number = 0
+        self._somebody_came = False
+        self._lonely = self._lonely_left = 0
         self.bytes = 0
 
     def __len__(self) -> int:
         return len(self._writes)
 
     def holds_back(self, write: Write) -> bool:
-        """Take `write` if it is small, a round has left, and there is room in the next one; whether it was taken."""
-        if not self._left or write.size_bytes > WRITE_BYTES_MAX:
+        """Take `write` if it is small, has something to wait for, and there is room; whether it was taken.
+
+        If not, what was taken before goes with it.
+        """
+        if not (self._left or self._expected) or write.size_bytes > WRITE_BYTES_MAX:
             return False
-        if len(self._writes) >= ROUND_WRITES_MAX or self.bytes + write.size_bytes > ROUND_BYTES_MAX:
+        self._somebody_came = True
+        full = len(self._writes) >= ROUND_WRITES_MAX or self.bytes + write.size_bytes > ROUND_BYTES_MAX
+        if full or 0 < self._expected <= len(self._writes) + 1:
             return False
         self._writes.append(write)
         self.bytes += write.size_bytes
         return True
 
-    def proposed(self, index: int) -> None:
+    def proposed(self, index: int, now_us: int) -> None:
         """A small write got `index`: the round lasts until that is applied. Until it leaves, others may join it."""
+        if self._round_end is None:
+            self._began_us = now_us
         self._round_end, self._left = index, False
+        self._round_writes += 1
 
     def leave(self) -> None:
         """What was proposed is on its way."""
@@ -70,8 +100,35 @@ class Gathering:
         """Entries up to `index` are applied; whether the round has ended with that."""
         return self._round_end is not None and index >= self._round_end
 
+    def end(self, now_us: int | None) -> Wait | None:
+        """The round has ended: begin to wait for its writers, or None if what waits shall be taken; without a clock too."""
+        seen = self._round_writes + len(self._writes)
+        took_us = 0 if now_us is None else now_us - self._began_us
+        self._round_end, self._round_writes, self._left = None, 0, False
+        if now_us is None or seen < _WRITERS_MIN:
+            return None
+        if self._lonely_left:
+            self._lonely_left -= 1
+            return None
+        self._expected, self._somebody_came = seen, False
+        self._wait_number += 1
+        return Wait(self._wait_number, min(took_us, _WAIT_US_MAX))
+
+    def waited(self, number: int) -> bool:
+        """The time of wait `number` is over; whether it was still going on, so that what waits shall be taken."""
+        if not self._expected or number != self._wait_number:
+            return False
+        self._lonely = 0 if self._somebody_came else min(max(1, 2 * self._lonely), _LONELY_ROUNDS_MAX)
+        self._lonely_left = self._lonely
+        return True
+
     def take(self) -> list[Write]:
-        """All that waits, in order; no round is under way then."""
+        """All that waits, in order, to be proposed; nobody is expected then."""
         writes, self._writes = self._writes, []
-        self._round_end, self._left, self.bytes = None, False, 0
+        self._expected, self.bytes = 0, 0
         return writes
+
+    def abandon(self) -> list[Write]:
+        """All that waits, to be answered; no round is under way then. Its own writes are told by others."""
+        self._round_end, self._round_writes, self._left = None, 0, False
+        return self.take()

@@ -56,6 +56,21 @@ class LoopPost:
                 self._on_error(error)
 
 
+class LoopTimer:
+    """Functions that run on the loop's thread later. Concurrency: the loop's thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def now_us(self) -> int:
+        """Microseconds of the loop's clock."""
+        return int(self._loop.time() * 1_000_000)
+
+    def after(self, delay_us: int, function: Callable[[], None]) -> None:
+        """Run `function` that much later."""
+        self._loop.call_later(delay_us / 1_000_000, function)
+
+
 class Lane:
     """One tablet's heavy work, one task at a time, in order; results are posted in order.
 

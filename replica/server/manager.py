@@ -34,7 +34,7 @@ from nyala.replica.tablet import Superblock
 from .copy_rate import CopyRate
 from .ending import Endings
 from .hosted import HostedTablet
-from .lanes import Lane, LoopPost, drained
+from .lanes import Lane, LoopPost, LoopTimer, drained
 from .opening import Opener, create_files, load_cmeta, settle_all
 from .options import ServerOptions
 from .replay_watch import ReplayWatch
@@ -110,6 +110,7 @@ class TabletManager:
             hybrid_clock=hybrid_clock,
             post=post,
             soon=self._soon,
+            timer=LoopTimer(self._loop),
             send=send,
             on_copy_needed=on_copy_needed,
             on_fatal=on_fatal,

@@ -16,6 +16,7 @@ from nyala.replica.base import (
     HybridClock,
     RaftConfig,
     Refused,
+    Timer,
 )
 from nyala.replica.cmeta import ConsensusMeta
 from nyala.replica.copy import named_blocks, settle_at_startup, wal_folder
@@ -58,6 +59,7 @@ class Opener:
         hybrid_clock: HybridClock,
         post: LoopPost,
         soon: Callable[[Callable[[], None]], None],
+        timer: Timer,
         send: Callable[[list[tuple[str, Message]]], None],
         on_copy_needed: Callable[[str, Any], None],
         on_fatal: Callable[[BaseException], None],
@@ -75,6 +77,7 @@ class Opener:
         self._hybrid_clock = hybrid_clock
         self._post = post
         self._soon = soon
+        self._timer = timer
         self._send = send
         self._on_copy_needed = on_copy_needed
         self._on_fatal = on_fatal
@@ -130,6 +133,7 @@ class Opener:
                 on_awake=self._on_awake,
                 run_meta=hosted.meta_lane.run,
                 soon=self._soon,
+                timer=self._timer,
                 no_data=superblock.witness,
                 options=HostOptions(
                     log_cache_bytes_max=options.log_cache_bytes,

@@ -195,6 +195,7 @@ class SimNode:
             raft_options=cluster.raft_options,
             rng=Random(world.rng.getrandbits(32)),
             post=self.post,
+            timer=self,
             run_heavy=lambda function, done: self.run_lane("heavy", function, done),
             run_meta=lambda function, done: self.run_lane("meta", function, done),
             send=self.send,
@@ -259,6 +260,12 @@ class SimNode:
             self.world.at(self.outage_until_us, self._again)
         elif not self.up and not self.gone:
             self.start()
+
+    def now_us(self) -> int:
+        return self.world.now_us
+
+    def after(self, delay_us: int, function: Callable[[], None]) -> None:
+        self.world.after(delay_us + self.world.rng.randint(0, 50), self._mine(function))
 
     def post(self, function: Callable[[], None]) -> None:
         self.world.after(self.world.rng.randint(0, 50), self._mine(function))
