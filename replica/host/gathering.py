@@ -2,8 +2,8 @@
 
 A proposal costs three servers a bundle, a group commit, a message and an answer each, whatever it carries. A writer
 that is alone never waits. Many writers wait for one another's round, as they would for the disk, and each round takes
-all that came meanwhile. At its end its writers are answered, and most of them come again at once: if the next round left
-without them, half of the writers would miss the other half for ever.
+all that came meanwhile. At its end its writers are answered, and most of them come again at once: if the next round
+left without them, half of the writers would miss the other half for ever.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class Write(NamedTuple):
 class Gathering:
     """What waits for the round that is under way, or for company.
 
-    A round is made of small writes that are proposed until it leaves; it ends when the last of them is applied. The next
-    one waits for as many writers as were seen, those who were answered and those who wait, but no longer than the last
-    one took. After a wait in which nobody came the next round waits for nobody, then the next two, four and so on.
+    A round is made of small writes that are proposed until it leaves; it ends when the last of them is applied. The
+    next one waits for as many writers as were seen, those who were answered and those who wait, but no longer than the
+    last one took. After a wait in which nobody came the next round waits for nobody, then the next two, four and so on.
     Invariants: writes leave in the order in which they came; nothing waits unless a round is under way or writers are
     expected, so whatever ends that (the round is applied, the time is over, leadership is lost, the replica falls
     silent) takes or answers all of them; what waits is bounded by one round. Concurrency: the owner's thread.
@@ -101,7 +101,7 @@ class Gathering:
         return self._round_end is not None and index >= self._round_end
 
     def end(self, now_us: int | None) -> Wait | None:
-        """The round has ended: begin to wait for its writers, or None if what waits shall be taken; without a clock too."""
+        """The round has ended: begin to wait for its writers. None, as without a clock: what waits shall be taken."""
         seen = self._round_writes + len(self._writes)
         took_us = 0 if now_us is None else now_us - self._began_us
         self._round_end, self._round_writes, self._left = None, 0, False
