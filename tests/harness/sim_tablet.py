@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from nyala.replica.base import ZERO_OPID, Code, Corruption, DataState, DiskFailure, Entry, OpId, RaftConfig, Refused
@@ -330,14 +330,29 @@ class Door:
         self, tablet_id: str, requestor_uuid: str, allow_leaderless: bool, wanted: CopyWanted = WHOLE
     ) -> CopyManifest:
         self._wait()
-        return LocalCopySource(self._sessions, self._capture).begin(tablet_id, requestor_uuid, allow_leaderless, wanted)
+        door = LocalCopySource(self._sessions, self._capture)
+        with self._source_process():
+            return door.begin(tablet_id, requestor_uuid, allow_leaderless, wanted)
 
     def fetch(self, session_id: str, file: CopyFile, byte_offset: int, length_bytes: int) -> Iterator[bytes]:
         door = LocalCopySource(self._sessions, self._capture)
         half = length_bytes // 2
         for start, length in ((0, half), (half, length_bytes - half)):
             self._wait()
-            yield from door.fetch(session_id, file, byte_offset + start, length)
+            with self._source_process():
+                chunks = list(door.fetch(session_id, file, byte_offset + start, length))
+            yield from chunks
+
+    @contextmanager
+    def _source_process(self) -> Iterator[None]:
+        """What runs there: a disk that fails ends that process, and then nobody answers."""
+        source = self._source
+        try:
+            yield
+        except DiskFailure as failure:
+            error = failure
+            source.do(lambda: source.fatal(error))
+            raise Refused(Code.NOT_READY, "the source does not answer") from error
 
     def end(self, session_id: str, success: bool) -> None:
         if self._source.up and self._source.life == self._life:
