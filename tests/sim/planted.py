@@ -110,14 +110,14 @@ PLANTED = (
     Planted(
         "vote not synced",
         one("raft.state:State.send", "promise or not self.hard_state_durable", "promise and self.term < 0"),
-        plain=20,
+        plain=600,
     ),
     Planted(
         "append acknowledged before durable",
         one("raft.following:_acknowledge", ", promise=True", ""),
         tuned=None,
         within=200,
-        plain=400,
+        plain=1_000,
     ),
     Planted(
         "group commit not synced",
@@ -160,7 +160,7 @@ PLANTED = (
     Planted(
         "second vote in a term",
         one("raft.election:_why_not_in_this_term", "(None, m.from_uuid)", "(s.voted_for,)"),
-        plain=20,
+        plain=60,
     ),
     Planted(
         "vote for a shorter log",
@@ -174,7 +174,7 @@ PLANTED = (
     Planted(
         "majority of four is two",
         one("raft.quorum:majority", "count // 2 + 1", "(count + 1) // 2 if count else 1"),
-        plain=20,
+        plain=60,
     ),
     Planted(
         "damaged tail votes",
@@ -196,9 +196,9 @@ PLANTED = (
         "learner counted",
         one("raft.commitment:advance_commit", "reached(s.voters, marks)", "reached(sorted(marks), marks)"),
         story="learner_ack_is_not_a_quorum",
-        plain=600,
         says=SCRIPT,
         plain_says=VERIFIED,
+        plain=1_500,
     ),
     Planted(
         "log truncated below commit",
@@ -207,12 +207,12 @@ PLANTED = (
             ("raft.following:_take", "if s.log.term_at(index) == entry.opid.term:", "if index != s.commit_index:"),
             ("raft.state:State.truncate_after", "index >= self.commit_index", "True"),
         ),
-        plain=20,
+        plain=60,
     ),
     Planted(
         "tail entry lost silently",
         one("raft.following:_take", "fresh = m.entries[pos:]", "fresh = m.entries[pos:][:2]"),
-        plain=400,
+        plain=800,
     ),
     Planted(
         "commit beyond what was sent",
@@ -221,7 +221,7 @@ PLANTED = (
             "min(m.commit_index, end.index, s.last.index)",
             "min(m.commit_index, s.last.index)",
         ),
-        plain=20,
+        plain=60,
     ),
     # Leases and reads.
     Planted(
@@ -362,8 +362,8 @@ PLANTED = (
         "tablet",
         tuned=FLUSHES,
         says=ROW_ERRORS,
-        plain=20,
         plain_says=f"{ROW_ERRORS}|{DIFFER}|{DANGLING}",
+        plain=20,
     ),
     Planted(
         "replay starts before the flush index",
