@@ -85,6 +85,8 @@ class Durable:
     flushed: int = 0
     """Index the state machine is durable through; replay begins after it."""
     withheld: OpId | None = None
+    no_data: bool = False
+    """A witness: no rows are here, and its log is kept from `flushed` on until they are."""
 
     def write(self, ready: Ready) -> None:
         """The WAL part of a bundle."""
@@ -116,6 +118,7 @@ class Node:
             hybrid_now=net.hybrid_now,
             withhold_votes=restarted,
             withheld=durable.withheld,
+            no_data=durable.no_data,
         )
         self.clock = 0
         """This server's monotonic clock, in ticks. It goes on while the process is stopped."""
@@ -381,6 +384,8 @@ class Net:
     def compact(self, uuid: str, index: int) -> None:
         """Flush and log GC through index, as far as it is applied and durable here."""
         node = self.nodes[uuid]
+        if node.durable.no_data:
+            return
         index = min(index, self.verify.applied.get(uuid, 0), node.durable_last.index)
         if index < node.log.first_index or index <= node.durable.boundary.index:
             return
@@ -392,6 +397,10 @@ class Net:
 
     def on_copy_needed(self, source: str, target: str, state: DataState, last: OpId) -> None:
         self.copies.append((source, target, state, last))
+
+    def copies_rows(self, source: str, target: str) -> bool:
+        """Whether a copy brings rows, or makes a witness."""
+        return True
 
     def copy(self, source: str, target: str) -> bool:
         """A whole tablet copy at once: data through the source's applied index, its durable log, merged election
@@ -418,6 +427,7 @@ class Net:
                 src.durable.boundary,
                 list(src.durable.entries),
                 max(applied, src.durable.boundary.index),
+                no_data=not self.copies_rows(source, target),
             ),
         )
         return True

@@ -31,6 +31,8 @@ MARKS = (
     *("promotion", "rolled back", "transfer", "two leaders", "read by lease", "read by a round", "read refused"),
     *("leader fell", "links frayed", "outnumbered"),
 )
+WITNESS_MARKS = ("witness votes", "witness whole", "lost voter demoted", "demoted voter restored", "witness left")
+"""What becomes of witnesses; a third of the seeds that are no bad day has any."""
 PATIENT = replace(OPTIONS, heartbeat_ticks=2, election_ticks_min=12, election_ticks_max=24)
 """Time enough for a leader to be elected over slow disks and ways, and for a stale one to go on beside it."""
 
@@ -77,7 +79,10 @@ class SimNet(Net):
             "compact": rng.choice([0, 0.1]),
             "campaign": rng.choice([0, 0, 0.04]),
             "evict": rng.choice([0, 0.1]),
+            "witness": random.Random(f"witness/{seed}").choice([0, 0, 0.3]),
         }
+        self.joining = 0.3
+        """Share of what is done about witnesses that brings one its data."""
         self.leases = rng.random() < 0.7
         if rng.random() < 0.25:
             # Quiet but for leaders that are stopped, cut off or asked to hand over: what leases are about.
@@ -91,7 +96,7 @@ class SimNet(Net):
         if day is not None:
             self.loss, self.double, self.delay, self.disk = 0, 0, day.delay, day.disk
             self.leases, self.late_odds, self.late_ticks = day.leases, day.late_odds, day.late_ticks
-            self.odds.update(day.odds)
+            self.odds.update({"witness": 0} | day.odds)
         spread = CLOCK_DRIFT_PERCENT / 2.1 / 100
         self.speed = {name: rng.uniform(1 - spread, 1 + spread) for name in NAMES}
         """How fast each server's clock runs."""
@@ -138,6 +143,8 @@ class SimNet(Net):
             self._tick(node)
             if self.healed or self.rng.random() < self.disk:
                 node.persist(None if self.healed else self.rng.randint(1, 4))
+            if node.durable.no_data and node.core.role is Role.LEADER:
+                raise Violation("ROWS", f"{uuid} leads term {node.core.term} without rows")
         self.carry_out_copies()
         self.marks["two leaders"] += sum(n.core.role is Role.LEADER for n in self.nodes.values()) > 1
 
@@ -192,6 +199,7 @@ class SimNet(Net):
             ("compact", self._compact),
             ("campaign", self._campaign),
             ("evict", self._evict),
+            ("witness", self._witness),
         ]
         for name, action in actions:
             if self.odds[name] and self.rng.random() < self.odds[name]:
@@ -244,7 +252,7 @@ class SimNet(Net):
         if uuid is not None:
             node = self.nodes[uuid]
             applied = min(self.verify.applied.get(uuid, 0), node.durable_last.index)
-            if self.rng.random() < 0.5:
+            if self.rng.random() < 0.5 and not node.durable.no_data:
                 node.durable.flushed = max(node.durable.flushed, self.rng.randint(0, applied))
             torn = self.rng.random() < 0.3
             self.crash(uuid, written=self.rng.randint(0, len(node.pending)), torn=torn)
@@ -252,7 +260,8 @@ class SimNet(Net):
             self.marks["torn write"] += torn
             held = [d for d in [*self.crashed.values(), *(n.durable for n in self.nodes.values())] if d.withheld]
             # One damaged tail at a time, and a majority without one: more is a loss that nobody can make good.
-            if not held and not self.odds["config"] and len(self.first_config.voters) >= 3 and self.rng.random() < 0.3:
+            calm = not (self.odds["config"] or self.odds["witness"])
+            if not held and calm and len(self.first_config.voters) >= 3 and self.rng.random() < 0.3:
                 self.marks["torn tail"] += self.damage(uuid)
 
     def _cut_or_heal(self) -> None:
@@ -334,12 +343,101 @@ class SimNet(Net):
             self.fresh += 1
         leader.drain()
 
+    # ----------------------------------------------------------------------------------------------- witnesses
+
+    def copies_rows(self, source: str, target: str) -> bool:
+        """As the leader's config calls the target."""
+        member = self.nodes[source].core.active_config.member(target)
+        return member is None or member.holds_data
+
+    def _witness(self) -> None:
+        """Data arrives at a witness, or the leader is told the next step of the policy's table, right or wrong."""
+        if self.rng.random() < self.joining:
+            self._join()
+            return
+        leader = self.leader()
+        if leader is None or self.paused.get(leader.uuid, 0) > self.clock:
+            return
+        steps = self._steps(leader)
+        if not steps:
+            return
+        edits = steps[self.rng.randint(0, len(steps) - 1)]
+        try:
+            leader.core.propose_config(edits, leader.core.committed_config.opid)
+        except Refused:
+            return
+        self.marks["config change"] += 1
+        self.fresh += edits[0].kind is EditKind.ADD
+        leader.drain()
+
+    def _steps(self, leader: Node) -> list[list[ConfigEdit]]:
+        """What the policy's table (`replica/policy/DESIGN.md`) could want of this config, if anybody was lost."""
+        members = leader.core.active_config.members
+        others = [m for m in members if m.uuid != leader.uuid]
+        stand_ins = [m for m in others if not m.holds_data]
+        parked = [m for m in others if m.holds_data and not m.votes and m.replace]
+        returning = [m for m in others if m.holds_data and not m.votes and m.promote]
+        steps: list[list[ConfigEdit]] = []
+        if not stand_ins:
+            steps += [[ConfigEdit(EditKind.REMOVE, m)] for m in parked]
+            if self.fresh < len(NAMES) and not parked:
+                joining = Member(NAMES[self.fresh], votes=False, promote=True, holds_data=False)
+                steps.append([ConfigEdit(EditKind.ADD, joining)])
+        for stand_in in stand_ins:
+            if stand_in.votes and stand_in.promote and not parked:
+                for m in (m for m in others if m.votes and m.holds_data):
+                    lost = replace(m, votes=False, promote=False, replace=True)
+                    steps.append([ConfigEdit(EditKind.CHANGE, lost)])
+            away = replace(stand_in, promote=False, replace=True)
+            for m in parked:
+                back = replace(m, promote=True, replace=False)
+                steps.append([ConfigEdit(EditKind.CHANGE, back), ConfigEdit(EditKind.CHANGE, away)])
+            for m in returning:
+                lost = replace(m, promote=False, replace=True)
+                here = replace(stand_in, promote=True, replace=False)
+                steps.append([ConfigEdit(EditKind.CHANGE, lost), ConfigEdit(EditKind.CHANGE, here)])
+            if not returning and not parked and (stand_in.replace or not stand_in.votes):
+                steps.append([ConfigEdit(EditKind.REMOVE, stand_in)])
+        return steps
+
+    def _join(self) -> None:
+        """A leader's flush is brought to a witness, which has that position as committed in its log, and starts with
+        it: what follows there is replayed (`replica/copy/DESIGN.md`)."""
+        leader = self.leader()
+        waiting = [n for n in self._up() if n.durable.no_data]
+        if leader is None or not waiting:
+            return
+        node = waiting[self.rng.randint(0, len(waiting) - 1)]
+        member = node.core.active_config.member(node.uuid)
+        flush = self.verify.applied.get(leader.uuid, 0)
+        if member is None or not (member.promote or member.holds_data):
+            return
+        if not node.durable.flushed <= flush <= min(self.verify.applied.get(node.uuid, 0), node.durable_last.index):
+            return
+        self.crash(node.uuid, written=len(node.pending))
+        self.crashed[node.uuid].no_data = False
+        self.crashed[node.uuid].flushed = flush
+        self.restart(node.uuid)
+
     def count_marks(self) -> None:
         """Those that are seen in what the cores handed out."""
         self.marks["read by a round"] += len(self.reads_done) - self.marks["read by lease"]
         self.marks["read refused"] += len(self.reads_failed)
         voters = [config.voters for config in self.verify.configs]
         self.marks["promotion"] += sum(len(after) > len(before) for before, after in itertools.pairwise(voters))
+        parked: set[str] = set()
+        for before, after in itertools.pairwise(self.verify.configs):
+            for old in before.members:
+                new = after.member(old.uuid)
+                self.marks["witness left"] += new is None and old.votes and not old.holds_data
+                if new is None:
+                    continue
+                self.marks["witness votes"] += new.votes and not old.votes and not new.holds_data
+                self.marks["witness whole"] += new.holds_data and not old.holds_data
+                self.marks["demoted voter restored"] += new.votes and not old.votes and new.uuid in parked
+                if old.votes and not new.votes and new.replace:
+                    parked.add(new.uuid)
+                    self.marks["lost voter demoted"] += 1
 
     # ------------------------------------------------------------------------------------------------ liveness
 
@@ -370,7 +468,7 @@ def run_seed(
 ) -> SimNet:
     """Run one seed; raises Violation, InvariantViolation, or AssertionError for a group that does not recover.
 
-    `tuned` (loss, double, delay, disk, leases) and `odds` replace what the seed draws.
+    `tuned` (loss, double, delay, disk, leases, joining) and `odds` replace what the seed draws.
     """
     net = (net_class or SimNet)(seed, core_class)
     net.odds.update(odds or {})

@@ -10,7 +10,7 @@ from nyala.replica.raft import AppendEntries, HardState, Message
 
 
 class Violation(AssertionError):
-    """A verifier saw a broken promise. `verifier` names it: V1, V2, V3, V4, I1, I4, READ."""
+    """A verifier saw a broken promise. `verifier` names it: V1, V2, V3, V4, I1, I4, READ, ROWS."""
 
     def __init__(self, verifier: str, text: str) -> None:
         super().__init__(f"{verifier}: {text}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Table
 
+from tests.harness.raft_sim import WITNESS_MARKS
 from tests.sim.runs import Tally
 
 SEEDS_MIN = 1_500
@@ -24,6 +25,8 @@ EVENTS = (
 DEMANDED = FAULTS + EVENTS
 """Each at least MARK_MIN times, in the simulators that run whole replicas (the cores alone do not count)."""
 WHOLE = ("host", "stranded", "tablet")
+OF_CORES = WITNESS_MARKS
+"""Each at least MARK_MIN times in the simulator of cores, which alone draws witnesses."""
 
 
 def seen(tally: Tally, mark: str) -> int:
@@ -35,6 +38,8 @@ def shortfalls(tally: Tally) -> list[str]:
     """Why the run proves too little; empty if it proves enough."""
     found = [f"{mark}: seen {seen(tally, mark)} times, wanted {MARK_MIN}" for mark in DEMANDED]
     found = [text for mark, text in zip(DEMANDED, found, strict=True) if seen(tally, mark) < MARK_MIN]
+    cores = tally.marks["core"]
+    found += [f"{mark}: seen {cores[mark]} times, wanted {MARK_MIN}" for mark in OF_CORES if cores[mark] < MARK_MIN]
     seeds, delivered = tally.seeds.total(), tally.delivered.total()
     if seeds < SEEDS_MIN:
         found.append(f"{seeds:,} seeds, wanted {SEEDS_MIN:,}")
@@ -56,7 +61,10 @@ def show(tally: Tally, console: Console) -> None:
         for mark in group:
             row = mark if seen(tally, mark) >= MARK_MIN else f"[red]{mark}[/red]"
             table.add_row(row, *(f"{tally.marks[n][mark]:,}" for n in names), end_section=mark == group[-1])
-    others = sorted({m for marks in tally.marks.values() for m in marks} - set(DEMANDED))
+    for mark in OF_CORES:
+        row = mark if tally.marks["core"][mark] >= MARK_MIN else f"[red]{mark}[/red]"
+        table.add_row(row, *(f"{tally.marks[n][mark]:,}" for n in names), end_section=mark == OF_CORES[-1])
+    others = sorted({m for marks in tally.marks.values() for m in marks} - set(DEMANDED) - set(OF_CORES))
     for mark in others:
         table.add_row(f"[dim]{mark}[/dim]", *(f"{tally.marks[n][mark]:,}" for n in names))
     console.print(table)

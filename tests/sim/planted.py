@@ -35,6 +35,8 @@ Swap = tuple[str, str, str]
 VERIFIED = r"Violation: [VI]\d|InvariantViolation: "
 """A verifier of the cores, or a check of the product's own."""
 STALE_READ = r"Violation: READ"
+ROWLESS = r"Violation: ROWS"
+STUCK = r"AssertionError: the healed group does not converge"
 SCRIPT = r"AssertionError: the script prints something else"
 TOLD = r"AssertionError"
 """Of a scenario that is a test: what it asserts is its own."""
@@ -45,7 +47,6 @@ LOST = r"Corruption: entries (are missing|do not follow)|AssertionError: \w+ had
 FORKED = r"AssertionError: \w+ (applied .* where|had applied)"
 LEAK = r"AssertionError: V8: "
 DIFFER = r"AssertionError: level replicas differ"
-STUCK = r"AssertionError: the healed group does not converge"
 KEPT_LESS = r"AssertionError: the tombstone of \w+ keeps"
 DANGLING = r"AssertionError: at \d+, rows name"
 ROW_ERRORS = r"AssertionError: SourceKey.* (row errors .* were forgotten|errors )"
@@ -82,10 +83,6 @@ OUTAGES = {"outage_period_us": 200_000, "padding": 2_000}
 COPIES = {"strand_period_us": 400_000, "flush_period_us": 60_000}
 FLUSHES = {"flush_period_us": 40_000, "crash_period_us": 150_000, "power": True, "crash_point": ""}
 
-TORN = {
-    "odds": {"crash": 0.12, "cut": 0.05, "config": 0, "compact": 0, "evict": 0, "transfer": 0, "pause": 0},
-    "disk": 0.7,
-}
 SOUND = {"eio_period_us": 0, "stray_period_us": 0, "wipe_period_us": 0}
 EIO = PROMISES | SOUND | {"eio_period_us": 60_000, "crash_period_us": 150_000, "padding": 2_000}
 STRAYS = SOUND | {
@@ -95,7 +92,17 @@ STRAYS = SOUND | {
     "crash_point": "",
 }
 
-QUIET = {"config": 0, "compact": 0, "evict": 0}
+QUIET = {"config": 0, "compact": 0, "evict": 0, "witness": 0}
+WITNESSES = {
+    "odds": {"witness": 0.3, "config": 0, "crash": 0.03, "cut": 0.05, "compact": 0, "campaign": 0.04},
+    "joining": 0.05,
+    "delay": 0,
+    "loss": 0,
+    "double": 0,
+    "disk": 0.7,
+}
+"""Witnesses for long, and disks that are behind what was sent when the power goes."""
+TORN = {"odds": QUIET | {"crash": 0.12, "cut": 0.05, "transfer": 0, "pause": 0}, "disk": 0.7}
 LEASES = {
     "odds": QUIET | {"crash": 0, "cut": 0.03, "pause": 0.04, "transfer": 0.03, "campaign": 0},
     "delay": 0,
@@ -300,6 +307,26 @@ PLANTED = (
         says=SCRIPT,
         plain_says=VERIFIED,
         plain=100,
+    ),
+    Planted(
+        "witness leads",
+        one(
+            "raft.roles:config_in_force",
+            "member is not None and member.holds_data and not s.no_data",
+            "member is not None",
+        ),
+        within=60,
+        tuned=WITNESSES,
+        says=ROWLESS,
+        plain=1_000,
+    ),
+    Planted(
+        "witness ahead of every disk with rows",
+        one("raft.replication:_sent_through", "max([s.persisted, *(q.match for q in whole)])", "s.last.index"),
+        within=150,
+        tuned=WITNESSES,
+        says=STUCK,
+        plain=1_000,
     ),
     Planted(
         "truncated config stays in force",

@@ -30,7 +30,7 @@ def full_tally() -> Tally:
     """As much as CI demands, and no more."""
     tally = Tally()
     for name, seeds in (("core", 1_000), ("host", 500)):
-        marks = Counter(dict.fromkeys(coverage.DEMANDED, coverage.MARK_MIN))
+        marks = Counter(dict.fromkeys(coverage.DEMANDED + coverage.OF_CORES, coverage.MARK_MIN))
         tally.add(Outcome(name, 0, 1_000_000, marks))
         tally.seeds[name] = seeds
     return tally
@@ -42,6 +42,10 @@ def test_run_that_saw_enough_is_green_and_any_lack_is_red() -> None:
     for mark in coverage.DEMANDED:
         tally = full_tally()
         tally.marks["host"][mark] -= 1
+        assert [text for text in coverage.shortfalls(tally) if mark in text], mark
+    for mark in coverage.OF_CORES:
+        tally = full_tally()
+        tally.marks["core"][mark] -= 1
         assert [text for text in coverage.shortfalls(tally) if mark in text], mark
     tally = full_tally()
     tally.seeds["core"] -= 1

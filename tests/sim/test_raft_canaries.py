@@ -12,7 +12,7 @@ from nyala.replica.raft import HardState, commitment, election, lease, reads, re
 from nyala.replica.raft.quorum import VoteResult
 from nyala.replica.raft.state import State
 from tests.harness.raft_net import Net, Node
-from tests.harness.raft_sim import run_seed
+from tests.harness.raft_sim import SimNet, run_seed
 from tests.harness.raft_verify import Verifiers, Violation
 
 
@@ -118,6 +118,18 @@ def test_i4_sees_a_config_that_counts_as_committed_and_is_no_entry() -> None:
     verify.on_config(RaftConfig(OpId(2, 3), (Member("a"),)))
     with pytest.raises(Violation, match=r"configs 2\.3 and 1\.3 are committed"):
         verify.on_config(RaftConfig(OpId(1, 3), (Member("a"),)))
+
+
+def test_rows_sees_a_witness_that_leads() -> None:
+    """Goal: ROWS watches, and witnesses come about. Method: call the disk of a leader, under the eyes of a seed, a
+    witness' one."""
+    net = SimNet(3)
+    while net.leader() is None:
+        net.run_tick()
+    for node in net.nodes.values():
+        node.durable.no_data = True
+    with pytest.raises(Violation, match="ROWS"):
+        net.run_tick()
 
 
 def test_read_sees_a_read_without_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
