@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from nyala.replica.base import Address
+from nyala.replica.base import Address, InvariantViolation
 
 from .options import ServerOptions
 from .process import main
@@ -60,27 +60,27 @@ def parse(arguments: Sequence[str]) -> ServerOptions:
         host, colon, port = given.listen.rpartition(":")
         if not colon or not host or not port.isdigit():
             raise ValueError(f"{given.listen!r} is not an address of the form host:port")
-    except ValueError as error:
+        return ServerOptions(
+            root=given.root,
+            listen=given.listen,
+            advertise=given.advertise,
+            peer_port=given.peer_port,
+            masters=masters,
+            ready_file=given.ready_file,
+            parent_fd=given.parent_fd,
+            location=given.location,
+            metrics_port=given.metrics_port,
+            copy_jobs_max=given.copy_jobs_max,
+            copy_rate_bytes_per_s=given.copy_rate_bytes_per_s,
+            copy_busy_rate_bytes_per_s=given.copy_busy_rate_bytes_per_s,
+            memory_soft_bytes=given.memory_soft_bytes,
+            tablets_max=given.tablets_max,
+            log_retain_bytes=given.log_retain_bytes,
+            log_retain_entries=given.log_retain_entries,
+            wal_sync=not given.unsafe_no_wal_sync,
+        )
+    except (ValueError, InvariantViolation) as error:
         parser.error(str(error))
-    return ServerOptions(
-        root=given.root,
-        listen=given.listen,
-        advertise=given.advertise,
-        peer_port=given.peer_port,
-        masters=masters,
-        ready_file=given.ready_file,
-        parent_fd=given.parent_fd,
-        location=given.location,
-        metrics_port=given.metrics_port,
-        copy_jobs_max=given.copy_jobs_max,
-        copy_rate_bytes_per_s=given.copy_rate_bytes_per_s,
-        copy_busy_rate_bytes_per_s=given.copy_busy_rate_bytes_per_s,
-        memory_soft_bytes=given.memory_soft_bytes,
-        tablets_max=given.tablets_max,
-        log_retain_bytes=given.log_retain_bytes,
-        log_retain_entries=given.log_retain_entries,
-        wal_sync=not given.unsafe_no_wal_sync,
-    )
 
 
 if __name__ == "__main__":

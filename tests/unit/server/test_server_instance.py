@@ -86,13 +86,23 @@ def test_server_joins_one_cluster_only() -> None:
 
 
 def test_command_line_becomes_options(capsys: pytest.CaptureFixture[str]) -> None:
-    """Goal: a wrong address is one clear line. Method: good and bad arguments."""
+    """Goal: a wrong address, rate or limit is one clear line. Method: good and bad arguments."""
     options = parse(["--root", "/r", "--listen", "h:0", "--masters", "a:1, b:2", "--location", "/z/r"])
     assert [str(m) for m in options.masters] == ["a:1", "b:2"] and options.wal_sync
     for bad in (["--masters", "nowhere"], ["--listen", "5"]):
         with pytest.raises(SystemExit):
             parse(["--root", "/r", *bad])
         assert "is not an address of the form host:port" in capsys.readouterr().err
+    for option, value, why in (
+        ("--copy-rate-bytes-per-s", "65536", "a slower copy never ends"),
+        ("--copy-busy-rate-bytes-per-s", "-1", "a rate is 0 or more"),
+        ("--copy-jobs-max", "0", "at least one copy"),
+        ("--memory-soft-bytes", "0", "memory must be bounded"),
+        ("--tablets-max", "0", "a server holds a tablet"),
+    ):
+        with pytest.raises(SystemExit):
+            parse(["--root", "/r", option, value])
+        assert why in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_options_validate_relations() -> None:
