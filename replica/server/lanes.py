@@ -57,18 +57,33 @@ class LoopPost:
 
 
 class LoopTimer:
-    """Functions that run on the loop's thread later. Concurrency: the loop's thread."""
+    """Functions that run on the loop's thread soon or later, of whoever is on it already.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    What they raise goes to `on_error`: the loop would only log it, and go on with what was half done.
+    Concurrency: the loop's thread.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, on_error: Callable[[BaseException], None]) -> None:
         self._loop = loop
+        self._on_error = on_error
 
     def now_us(self) -> int:
         """Microseconds of the loop's clock."""
         return int(self._loop.time() * 1_000_000)
 
+    def soon(self, function: Callable[[], None]) -> None:
+        """Run `function` in the loop's next turn, in order."""
+        self._loop.call_soon(self._guarded, function)
+
     def after(self, delay_us: int, function: Callable[[], None]) -> None:
         """Run `function` that much later."""
-        self._loop.call_later(delay_us / 1_000_000, function)
+        self._loop.call_later(delay_us / 1_000_000, self._guarded, function)
+
+    def _guarded(self, function: Callable[[], None]) -> None:
+        try:
+            function()
+        except BaseException as error:  # noqa: BLE001 - the root of what nobody awaits
+            self._on_error(error)
 
 
 class Lane:

@@ -97,7 +97,7 @@ class TabletManager:
             silent_ticks_max=self._raft_options.election_ticks_min,
             pulse=pulse,
         )
-        self._loop = asyncio.get_running_loop()
+        timer = LoopTimer(asyncio.get_running_loop(), on_fatal)
         self.stopping = False
         self._later: set[asyncio.Task[None]] = set()
         """At most one for each tablet that found no room to start."""
@@ -109,8 +109,8 @@ class TabletManager:
             clock=clock,
             hybrid_clock=hybrid_clock,
             post=post,
-            soon=self._soon,
-            timer=LoopTimer(self._loop),
+            soon=timer.soon,
+            timer=timer,
             send=send,
             on_copy_needed=on_copy_needed,
             on_fatal=on_fatal,
@@ -162,9 +162,6 @@ class TabletManager:
             raise
 
     # ------------------------------------------------------------------------------------------------------- look-up
-
-    def _soon(self, function: Callable[[], None]) -> None:
-        self._loop.call_soon(function)
 
     def get(self, tablet_id: str) -> HostedTablet:
         """The tablet; Refused TABLET_NOT_FOUND if it never was here."""

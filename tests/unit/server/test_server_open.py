@@ -10,7 +10,17 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import Address, Code, DataState, Member, OpId, RaftConfig, Refused
+from nyala.replica.base import (
+    Address,
+    Code,
+    DataState,
+    EntryKind,
+    InvariantViolation,
+    Member,
+    OpId,
+    RaftConfig,
+    Refused,
+)
 from nyala.replica.copy import CopyRequest
 from nyala.replica.raft import AppendEntries
 from nyala.replica.server import manager as manager_module
@@ -78,6 +88,27 @@ def test_server_with_one_unreadable_block_serves_its_other_tablets() -> None:
 
     served(disk, look, fatal)
     assert fatal == []
+
+
+def test_what_breaks_in_a_later_turn_of_the_loop_is_fatal() -> None:
+    """Goal: a broken invariant ends the process, whoever ran into it; the loop would only log it. Method: a tablet
+    without a leader refuses a write in a later turn, and the caller's answer raises."""
+    disk, fatal = new_disk(), []  # type: ignore[var-annotated]
+    broken = InvariantViolation("broken")
+
+    def answered(_: Any) -> None:
+        raise broken
+
+    async def use(manager: TabletManager) -> None:
+        group = RaftConfig(OpId(0, 0), (*ALONE.members, Member("c" * 32, (Address("127.0.0.1", 3),))))
+        hosted = await manager.create(superblock(), group, campaign=False)
+        assert hosted.replica is not None
+        hosted.replica.write(EntryKind.WRITE, 1, b"", b"x", 0, answered)
+        assert fatal == []
+        await asyncio.sleep(0)
+
+    served(disk, use, fatal)
+    assert fatal == [broken]
 
 
 def test_tablet_that_found_no_room_to_start_tries_again(monkeypatch: pytest.MonkeyPatch) -> None:
