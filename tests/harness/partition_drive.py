@@ -138,7 +138,7 @@ class Drive:
         refusal = wait_until(too_old, "the follower's data is too old")
         fresh = get(2)
         self.network.heal()
-        wait_until(lambda: too_old() is None, "the follower is fresh again")
+        wait_until(lambda: read_at(2_000_000), "the follower is fresh again")
         return {
             "answered": answered,
             "own": own,
