@@ -175,7 +175,7 @@ def test_kafka_a_proposal_becomes_decisions_and_is_answered(broker: KafkaBroker)
 
 
 def test_kafka_away_nothing_stops_and_on_return_one_decision_per_need(broker: KafkaBroker) -> None:
-    """Goal: scenario 125. Method: broker killed, tablet server killed, the master restarted; then the broker returns.
+    """Goal: scenario 125. Method: broker killed, tablet server killed; then the broker returns.
 
     Meanwhile tables are created and no config changes; afterwards each sick tablet has exactly one decision. In the end
     the broker hangs, and the master is told to end.

@@ -300,7 +300,7 @@ def test_witness_is_added_by_command_shown_as_one_and_becomes_whole(town: Town) 
     call it WITNESS; another one, a silent one, or the same again, is refused at once; writes go on. Started without the
     bound it becomes whole, is called a follower, and since nobody was lost another voter leaves."""
     town.nyala.create_table("w", {"id": "int64", "v": "string"}, key="id", hash_buckets=1)
-    wait_until(lambda: all(t.running for t in town.client.tablet_infos("w")), "it has a leader", 30)
+    wait_until(lambda: all(t.running for t in town.client.tablet_infos("w")), "it has a leader")
     table, (info,) = town.nyala.table("w"), town.client.tablet_infos("w")
     for part in range(4):
         first = part * 5_000
@@ -335,9 +335,9 @@ def test_witness_is_added_by_command_shown_as_one_and_becomes_whole(town: Town) 
     table.upsert([{"id": 20_000, "v": "one more"}])
 
     restart(town, new, usual)
-    wait_until(lambda: shown(new.uuid).get("witness") is False, "it is whole", 60)
+    wait_until(lambda: shown(new.uuid).get("witness") is False, "it is whole")
     voters = lambda: {m.uuid for m in town.client.tablet_infos("w")[0].config.members if m.votes}  # noqa: E731
-    wait_until(lambda: len(voters()) == 3, "one too many has left", 60)
+    wait_until(lambda: len(voters()) == 3, "one too many has left")
     assert new.uuid in voters() and "WITNESS" not in row("tablet list --table w")
     wait_until(lambda: shown(new.uuid)["rows"] == 20_001, "it has every row")
     town.well()
