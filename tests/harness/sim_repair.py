@@ -70,8 +70,10 @@ class Repairs:
         if self._has_failed(node):
             self._seen_us.pop(node.uuid, None)
             node.replace()
-        elif node.replica is None:
-            self._seen_us.pop(node.uuid, None)  # a tombstone: its leader copies
+        elif node.replica is None or node.replica.withheld is not None:
+            # A tombstone, or a log whose end is lost: its leader copies, or sends what is missing. To start it again
+            # would end the copy, and show the same.
+            self._seen_us.pop(node.uuid, None)
         elif world.now_us - since >= (0 if self.hurried else SCRUB_AFTER_US):
             self._seen_us.pop(node.uuid, None)
             node.crash(power=False)

@@ -143,11 +143,15 @@ class Verifiers:
         self.promised_term[voter] = max(self.promised_term.get(voter, 0), term)
 
     def reopened(self, uuid: str, cmeta: ConsensusMeta, machine: Any) -> None:
-        """No amnesia: the metadata knows every term that this server spoke in, and its vote."""
+        """No amnesia: the metadata knows every term that this server spoke in, and its vote.
+
+        Metadata that was lost has a vote floor instead: at or below it, nobody gets a vote who asks.
+        """
         promised = self.promised_term.get(uuid, 0)
         assert cmeta.term >= promised, f"{uuid} spoke in term {promised} and remembers {cmeta.term}"
         voted = self.votes.get((uuid, cmeta.term))
-        assert voted is None or cmeta.voted_for == voted, f"{uuid} forgot its vote for {voted} in term {cmeta.term}"
+        given = cmeta.voted_for == voted or cmeta.vote_floor_term >= cmeta.term
+        assert voted is None or given, f"{uuid} forgot its vote for {voted} in term {cmeta.term}"
         self.applied_by[uuid] = machine.applied_opid.index
         self.kept.pop(uuid, None)
 

@@ -378,7 +378,7 @@ PLANTED = (
         "a tombstone of an unread log votes",
         one("server.tombstone:vote_reply", "elif not last_known:", "elif False:"),
         "tablet",
-        within=30,
+        within=80,
         tuned=STRAYS,
         says=FORKED,
         plain=400,

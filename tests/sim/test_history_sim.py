@@ -27,14 +27,14 @@ BLOCKS = 5
 
 
 def history(seed: int, swarm: Swarm | None = None) -> Counter[str]:
-    """One bad day of 1.5 virtual seconds; what its clients saw is linearizable, or NotLinearizable."""
+    """One bad day of two virtual seconds; what its clients saw is linearizable, or NotLinearizable."""
     cluster = SimCluster(seed, voters=5 if seed % 7 == 0 else 3, spares=seed % 3)
     workload = Workload(cluster, swarm or Swarm.draw(cluster), write_period_us=60_000)
     clients = RegisterClients(cluster)
     cluster.start(hinted="a" if seed % 2 else None)
     workload.begin()
     clients.begin()
-    cluster.run_for(1_500_000)
+    cluster.run_for(2_000_000)
     clients.stopped = True
     converge(cluster, workload)
     judged = clients.history.verify()
@@ -55,7 +55,7 @@ def test_clients_of_a_group_under_random_faults_see_a_linearizable_history(block
             raise AssertionError(f"seed {seed}; replay: NYALA_SIM_FIRST={seed} NYALA_SIM_SEEDS=1") from error
     print(f"block {block}: " + ", ".join(f"{count} {what}" for what, count in sorted(seen.items())))
     if SEEDS >= 100:
-        assert seen["judged"] > 1_000 and seen["reads"] > 300 and min(seen["lost"], seen["refused"]) > 20, seen
+        assert seen["judged"] > 700 and seen["reads"] > 300 and min(seen["lost"], seen["refused"]) > 20, seen
 
 
 @pytest.fixture
