@@ -259,6 +259,36 @@ def test_members_wanted_carelessly_are_refused_with_the_reason() -> None:
         m.want(wishing.remove, S[1])
 
 
+def test_silent_server_is_refused_with_a_code_that_nobody_waits_for() -> None:
+    """TC-03. Goal: an operator is told at once, and a proposal holds up none behind it: with UNAVAILABLE a client asks
+    again and a proposal is read again. Method: the fourth server falls silent; it is added, moved to, and proposed."""
+    m = Masters()
+    m.clock.now_us += 3_600_000_000
+    m.servers = S[:3]
+    m.report()
+    before = m.box.index
+    proposal = {
+        "proposal_id": "p",
+        "plan_id": "",
+        "tablet_id": m.tablet,
+        "wanted": "MOVE_REPLICA",
+        "from_uuid": S[2],
+        "to_uuid": S[3],
+        "config_opid": {"term": 1, "index": m.index},
+        "deadline_us": 0,
+        "reason": "",
+    }
+    move = pb.MoveReplicaRequest(tablet_id=m.tablet, from_uuid=S[2], to_uuid=S[3])
+    for ask in (
+        lambda: m.want(wishing.add, S[3]),
+        lambda: wishing.move(m.state, move),
+        lambda: wishing.propose(m.state, proposal),
+    ):
+        with pytest.raises(Refused, match="not alive") as refused:
+            ask()
+        assert refused.value.code is Code.ILLEGAL_STATE and m.box.index == before
+
+
 def test_cancelled_wish_is_taken_back_unless_the_new_replica_votes() -> None:
     """Goal: TC-79, what is wanted can be given up at any time before it is too late, and what it began goes. Method: an
     added learner whose server is silent; a move whose target votes; nothing wanted at all."""
