@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from .state import StackError, is_running, read_state
-from .supervisor import StackOptions, Supervisor, make_folder
+from .supervisor import START_WAIT_S, StackOptions, Supervisor, make_folder
 
-CALL_WAIT_S = 120.0
-DETACH_WAIT_S = 240.0
+CALL_WAIT_S = START_WAIT_S + 60.0
+"""Longer than what is asked for may take, so that whoever asks is told what the supervisor says."""
+DETACH_WAIT_S = START_WAIT_S + 60.0
 
 
 def serve(supervisor: Supervisor) -> Callable[[], None]:
