@@ -72,7 +72,9 @@ class Topics:
             ends = consumer.end_offsets(partitions)
             found: list[tuple[str, dict[str, Any] | None]] = []
             deadline = time.monotonic() + 60
-            while any(consumer.position(p) < ends[p] for p in partitions) and time.monotonic() < deadline:
+            while any(consumer.position(p) < ends[p] for p in partitions):
+                if time.monotonic() > deadline:
+                    raise KafkaError(f"{topic} could not be read to its end")
                 for records in consumer.poll(timeout_ms=200).values():
                     for r in records:
                         schema = name.removesuffix("s")
