@@ -48,7 +48,8 @@ class Gathering:
 
     A round is made of small writes that are proposed until it leaves; it ends when the last of them is applied. The
     next one waits for as many writers as were seen, those who were answered and those who wait, but no longer than the
-    last one took. After a wait in which nobody came the next round waits for nobody, then the next two, four and so on.
+    last one took. After a wait in which nobody came the next round waits for nobody, then the next two, four and so on,
+    until somebody comes in a wait.
     Invariants: writes leave in the order in which they came; nothing waits unless a round is under way or writers are
     expected, so whatever ends that (the round is applied, the time is over, leadership is lost, the replica falls
     silent) takes or answers all of them; what waits is bounded by one round. Concurrency: the owner's thread.
@@ -77,7 +78,8 @@ class Gathering:
         """
         if not (self._left or self._expected) or write.size_bytes > WRITE_BYTES_MAX:
             return False
-        self._somebody_came = True
+        if self._expected:
+            self._somebody_came, self._lonely = True, 0
         full = len(self._writes) >= ROUND_WRITES_MAX or self.bytes + write.size_bytes > ROUND_BYTES_MAX
         if full or 0 < self._expected <= len(self._writes) + 1:
             return False
@@ -118,7 +120,8 @@ class Gathering:
         """The time of wait `number` is over; whether it was still going on, so that what waits shall be taken."""
         if not self._expected or number != self._wait_number:
             return False
-        self._lonely = 0 if self._somebody_came else min(max(1, 2 * self._lonely), _LONELY_ROUNDS_MAX)
+        if not self._somebody_came:
+            self._lonely = min(max(1, 2 * self._lonely), _LONELY_ROUNDS_MAX)
         self._lonely_left = self._lonely
         return True
 

@@ -7,7 +7,7 @@ from typing import Any
 from google_crc32c import value as crc
 
 from nyala.replica.base import Applied, Code, EntryKind, Refused
-from nyala.replica.host.gathering import ROUND_WRITES_MAX, Gathering, Write
+from nyala.replica.host.gathering import ROUND_WRITES_MAX, Gathering, Wait, Write
 from nyala.replica.host.pending import Done
 from nyala.replica.raft import AppendEntries
 from tests.harness.sim_cluster import SimCluster
@@ -153,6 +153,29 @@ def test_rounds_stop_waiting_where_nobody_comes_again() -> None:
         wait = gathering.end(4_000)
         assert wait is not None and gathering.holds_back(small())
         assert gathering.waited(wait.number) and len(gathering.take()) == 1
+
+
+def test_wait_that_everybody_ends_counts_as_one_in_which_somebody_came() -> None:
+    """CN-14. Goal: one burst that ends does not cost the next hundred rounds their company. Method: three waits in
+    which nobody comes, one that the last expected writer ends; after the next lonely one a single round waits for
+    nobody."""
+    gathering = Gathering()
+
+    def waits() -> tuple[Wait, int]:
+        """The next wait, and how many rounds waited for nobody before it."""
+        for skipped in range(100):
+            ended(gathering, 2)
+            if (wait := gathering.end(4_000)) is not None:
+                return wait, skipped
+            gathering.take()
+        raise AssertionError("no round waits any more")
+
+    for _ in range(3):
+        assert gathering.waited(waits()[0].number) and not gathering.take()
+    assert waits()[1] == 4
+    assert gathering.holds_back(small()) and not gathering.holds_back(small()) and len(gathering.take()) == 1
+    assert gathering.waited(waits()[0].number) and not gathering.take()
+    assert waits()[1] == 1
 
 
 def test_round_never_waits_for_more_writers_than_fit_into_it() -> None:
