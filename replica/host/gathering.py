@@ -91,6 +91,8 @@ class Gathering:
         """A small write got `index`: the round lasts until that is applied. Until it leaves, others may join it."""
         if self._round_end is None:
             self._began_us = now_us
+        if self._left:
+            self._round_writes = 0  # it goes on with others: who left with it before may be back by its end
         self._round_end, self._left = index, False
         self._round_writes += 1
 

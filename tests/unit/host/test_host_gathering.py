@@ -178,6 +178,21 @@ def test_wait_that_everybody_ends_counts_as_one_in_which_somebody_came() -> None
     assert waits()[1] == 1
 
 
+def test_round_that_goes_on_with_others_counts_nobody_twice() -> None:
+    """CN-14. Goal: nobody is waited for who waits already. Method: a round of two has left when the one that waits is
+    taken along by a large write; by its end both of the first are back: the next round expects three, not five."""
+    gathering = Gathering()
+    gathering.proposed(1, 0)
+    gathering.proposed(2, 0)
+    gathering.leave()
+    assert gathering.holds_back(small()) and len(gathering.take()) == 1
+    gathering.proposed(3, 1_000)
+    gathering.leave()
+    assert gathering.holds_back(small()) and gathering.holds_back(small())
+    assert gathering.applied(3) and gathering.end(4_000) is not None
+    assert not gathering.holds_back(small()), "the third of three"
+
+
 def test_round_never_waits_for_more_writers_than_fit_into_it() -> None:
     """CN-14. Goal: what waits is bounded. Method: a full round ends while another full one waits: one more write would
     be too many, and all leave."""
