@@ -140,7 +140,7 @@ def _evict(tablet: TabletView, keep: frozenset[str], leaving: Set[str], load: Ma
     if len(tablet.config.voters) <= tablet.replication_factor:
         return _NOTHING
     for member in sorted((m for m in tablet.config.members if m.votes), key=order):
-        if not may_leave(tablet, member) or (stands_in(member) and member.uuid in keep):
+        if not may_leave(tablet, member) or (member.uuid in keep and _is_awaited(tablet, member)):
             continue
         if is_lost(tablet, member) and stand_in(tablet) is not None:
             return Advice(Need.DEMOTE, member.uuid, "it is lost, and a witness votes in its place")
@@ -154,6 +154,12 @@ def _evict(tablet: TabletView, keep: frozenset[str], leaving: Set[str], load: Ma
             Advice(Need.TRANSFER, target, f"the leader {member.uuid} is marked for replacement") if target else _NOTHING
         )
     return _NOTHING
+
+
+def _is_awaited(tablet: TabletView, member: Member) -> bool:
+    """Whether somebody else may leave as soon as more is known of this voter: its data comes, or it has not been heard
+    yet, as after its restart. Without it, the others do not suffice; with it, nobody would ask it to leave."""
+    return stands_in(member) or (tablet.health_of(member.uuid) is Health.UNKNOWN and not member.replace)
 
 
 def _why_evict_non_voter(tablet: TabletView, member: Member, kept: bool) -> str:

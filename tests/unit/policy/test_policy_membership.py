@@ -121,6 +121,16 @@ def test_advise_kept_members_leave_last_unless_lost() -> None:
     assert advise(tablet("a:H* b:H c:H d:Fp"), keep=frozenset("d")).uuid == "d"
 
 
+def test_advise_a_kept_voter_that_was_not_heard_yet_is_waited_for() -> None:
+    """CC-47. Goal: a restart of a replica that was just asked for does not make it the surplus one. Method: as a
+    voter not heard yet it stays, and so does everybody else; heard, another leaves; lost or marked, it leaves."""
+    kept = frozenset("d")
+    assert advise(tablet("a:H* b:H c:H d:U"), keep=kept).need is Need.NOTHING
+    assert advise(tablet("a:H* b:H c:H d:U")).uuid == "d"
+    assert advise(tablet("a:H* b:H c:H d:H"), keep=kept).uuid == "b"
+    assert {advise(tablet(f"a:H* b:H c:H d:{mark}"), keep=kept).uuid for mark in ("F", "X", "Ur")} == {"d"}
+
+
 _MARKS = st.sampled_from(["", "r"])
 _MEMBER = st.tuples(st.sampled_from("HUFX"), st.sampled_from(["", "r", "p", "n"]))
 
