@@ -75,7 +75,8 @@ class HostedTablet:
     """Why it could not be opened."""
     transition: asyncio.Lock = field(default_factory=asyncio.Lock)
     write_tail: asyncio.Future[None] | None = None
-    """Done when the latest write to arrive has its index: writes keep their order of arrival."""
+    """Done when the latest write to arrive and all before it have their indexes, or will never have one: writes keep
+    their order of arrival."""
     promises: threading.Lock = field(default_factory=threading.Lock)
     """A tombstone's votes and the merge of a copied consensus metadata exclude each other."""
     unattended: asyncio.Event = field(default_factory=_set_event)

@@ -94,7 +94,11 @@ class Writes:
                 lambda result: None if done.done() else done.set_result(result),
             )
         finally:
-            mine.set_result(None)
+            # Also for a write that gets no index, and so did not wait: those behind it wait for those before it.
+            if before is None or before.done():
+                mine.set_result(None)
+            else:
+                before.add_done_callback(lambda _: mine.set_result(None))
         result = await done
         if isinstance(result, Refused):
             raise result
