@@ -14,7 +14,6 @@ import grpc.aio
 
 from nyala.replica.base import (
     Address,
-    Code,
     InvariantViolation,
     Member,
     OpId,
@@ -25,7 +24,7 @@ from nyala.replica.base import (
 )
 from nyala.replica.disk import RealDisk, lock_root
 from nyala.replica.peers import PeerNetwork, PeerServicer
-from nyala.replica.rpc import SERVER_OPTIONS, pb_grpc
+from nyala.replica.rpc import SERVER_OPTIONS, listen_on, pb_grpc
 
 from .forming import form
 from .governor import Governor
@@ -134,13 +133,10 @@ class MasterProcess:
 
     async def _listen(self) -> Address:
         self._server = grpc.aio.server(options=SERVER_OPTIONS)
-        host, _, port = self.options.listen.rpartition(":")
-        bound = self._server.add_insecure_port(self.options.listen)
-        if not bound:
-            raise Refused(Code.ILLEGAL_STATE, "the address cannot be listened on", listen=self.options.listen)
+        port = listen_on(self._server, self.options.listen)
         if self.options.advertise:
             return Address.parse(self.options.advertise)
-        return Address(host, bound or int(port))
+        return Address(self.options.listen.rpartition(":")[0], port)
 
     def _start_parts(self, state: MasterState, governor: Governor) -> None:
         """Kafka and the executor, if asked for; they are closed in the order in which they were started."""

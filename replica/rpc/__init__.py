@@ -2,7 +2,7 @@
 
 from . import nyala_pb2 as pb
 from . import nyala_pb2_grpc as pb_grpc
-from .channel import CHANNEL_OPTIONS, COPY_CHANNEL_OPTIONS, SERVER_OPTIONS, notice_silence
+from .channel import CHANNEL_OPTIONS, COPY_CHANNEL_OPTIONS, SERVER_OPTIONS, listen_on, notice_silence
 from .errors import error_from_pb, error_to_pb, raise_if_error
 from .messages import message_from_pb, message_to_pb
 from .tables import (
@@ -48,6 +48,7 @@ __all__ = [
     "entry_to_pb",
     "error_from_pb",
     "error_to_pb",
+    "listen_on",
     "member_from_pb",
     "member_to_pb",
     "message_from_pb",

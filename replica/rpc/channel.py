@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from typing import Any
 
-from nyala.replica.base import limits
+from nyala.replica.base import Code, Refused, limits
 
 _SIZES: tuple[tuple[str, int], ...] = (
     ("grpc.max_send_message_length", limits.GRPC_MESSAGE_BYTES_MAX),
@@ -42,6 +42,14 @@ SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_ping_strikes", 0),
 )
+
+
+def listen_on(server: Any, address: str) -> int:
+    """The port at which gRPC `server` will answer, of `address` as host:port; Refused ILLEGAL_STATE if it cannot."""
+    try:
+        return int(server.add_insecure_port(address))
+    except RuntimeError as error:
+        raise Refused(Code.ILLEGAL_STATE, "cannot listen; is the port taken?", address=address) from error
 
 
 def notice_silence(sock: Any, silence_ms: int) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
+from nyala.replica.base import Code, Refused
+
 from .copies import CopyJobs
 from .gil_watch import GilWatch
 from .maintenance import Maintenance
@@ -37,10 +39,13 @@ class Metrics:
         self.port = -1
 
     def serve(self, port: int) -> None:
-        """Serve `/metrics` on loopback."""
+        """Serve `/metrics` on loopback; Refused ILLEGAL_STATE if the port is taken."""
         registry = CollectorRegistry()
         registry.register(self)  # type: ignore[arg-type]
-        self._server, _ = start_http_server(port, addr="127.0.0.1", registry=registry)
+        try:
+            self._server, _ = start_http_server(port, addr="127.0.0.1", registry=registry)
+        except OSError as error:
+            raise Refused(Code.ILLEGAL_STATE, "cannot listen for metrics; is the port taken?", port=port) from error
         self.port = self._server.server_port
 
     def collect(self) -> list[Any]:

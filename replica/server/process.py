@@ -17,7 +17,6 @@ import grpc.aio
 
 from nyala.replica.base import (
     Address,
-    Code,
     Corruption,
     DiskFailure,
     HybridClock,
@@ -28,7 +27,7 @@ from nyala.replica.base import (
 from nyala.replica.disk import FolderWatch, RealDisk, lock_root, raise_open_files_limit, refuse_fenced
 from nyala.replica.host import Replica
 from nyala.replica.peers import PeerNetwork, PeerServicer
-from nyala.replica.rpc import SERVER_OPTIONS, pb_grpc
+from nyala.replica.rpc import SERVER_OPTIONS, listen_on, pb_grpc
 
 from .allocator import keep_memory_low
 from .channels import Channels
@@ -81,10 +80,7 @@ class TabletServer:
             loop.add_reader(options.parent_fd, self._parent_spoke)
         server = grpc.aio.server(options=SERVER_OPTIONS)
         host, _, _ = options.listen.rpartition(":")
-        try:
-            port = server.add_insecure_port(options.listen)
-        except RuntimeError as error:
-            raise Refused(Code.ILLEGAL_STATE, "cannot listen; is the port taken?", address=options.listen) from error
+        port = listen_on(server, options.listen)
         address = Address.parse(options.advertise or f"{host}:{port}")
 
         post = LoopPost(loop, self._fatal)
@@ -150,6 +146,8 @@ class TabletServer:
         )
         metrics = Metrics(manager, memory, writes, maintenance, jobs, gil)
 
+        if options.metrics_port >= 0:
+            metrics.serve(options.metrics_port)
         await manager.start()
         await peers.listen(host, options.peer_port)
         await server.start()
@@ -161,8 +159,6 @@ class TabletServer:
         self._spawn(joins.run_forever())
         if options.masters:
             self._spawn(heartbeats.run_forever())
-        if options.metrics_port >= 0:
-            metrics.serve(options.metrics_port)
         await self._until_open(manager.open_all())
         heartbeats.booting = False
         await self._stop.wait()

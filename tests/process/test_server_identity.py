@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -154,3 +155,26 @@ def test_taken_port_is_one_clear_line() -> None:
         second.start(wait=False)
         assert second.wait_exit() == 1
         assert "cannot listen" in second.log_tail()
+
+
+@pytest.mark.parametrize(
+    ("module", "option"),
+    [
+        ("nyala.replica.server", "--listen"),
+        ("nyala.replica.server", "--peer-port"),
+        ("nyala.replica.server", "--metrics-port"),
+        ("nyala.replica.master", "--listen"),
+        ("nyala.replica.master", "--peer-port"),
+    ],
+)
+def test_each_port_that_is_taken_is_one_clear_line(module: str, option: str, tmp_path: Path) -> None:
+    """Goal: what is wrong with a start is one line, last and without a traceback, whichever port it is. Method: another
+    socket listens there."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        where = f"127.0.0.1:{port}" if option == "--listen" else str(port)
+        command = [sys.executable, "-m", module, "--root", str(tmp_path), option, where]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 1 and "Traceback" not in ended.stderr, ended.stderr
+    last = ended.stderr.strip().splitlines()[-1]
+    assert "cannot listen" in last and "is the port taken?" in last and str(port) in last, last
