@@ -141,14 +141,12 @@ class TabletCalls:
         self, address: Address, uuid: str, method: str, request: Any, *, timeout_s: float | None = None
     ) -> Any:
         """One call to one server, not repeated. Refused with what the server or the network said."""
-        if "dest_uuid" in request.DESCRIPTOR.fields_by_name:
-            request.dest_uuid = uuid
-        mutates = method not in ("GetIdentity", "ListTablets", "Checksum", "ServerTime", "Ledger")
+        request.dest_uuid = uuid
+        mutates = method not in ("ListTablets", "Checksum", "ListQuarantine")
         try:
             stub = self.channels.tablet_server(address)
             reply = getattr(stub, method)(request, timeout=timeout_s or self.options.timeout_s)
         except grpc.RpcError as e:
             raise refusal_of_rpc_error(e, mutates=mutates) from e
-        if "error" in reply.DESCRIPTOR.fields_by_name:
-            raise_if_error(reply.error)
+        raise_if_error(reply.error)
         return reply

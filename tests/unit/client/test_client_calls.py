@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Any
 
 import pytest
 
-from nyala.replica.base import Address, Code, Refused
+from nyala.replica.base import Address, Applied, Code, Refused
 from nyala.replica.client import ClientOptions, NotApplied
 from nyala.replica.client.calls import TabletCalls
 from nyala.replica.client.channels import Channels
 from nyala.replica.client.locator import Locator
 from nyala.replica.client.retry import Deadline
 from nyala.replica.client.tables import Location
+from nyala.replica.rpc import pb
 
 MEMBERS = {name: Address("h", port) for port, name in enumerate("abc", 1)}
 
@@ -76,3 +78,19 @@ def test_call_that_ends_at_a_silent_leader_makes_the_next_one_ask_another() -> N
         made.at_leader("table", "t", asked, deadline=Deadline(0.0))
     assert made.at_leader("table", "t", asked, deadline=Deadline(20)) in "bc"
     assert asked.uuids[0] == "a" and asked.uuids[1] != "a"
+
+
+@pytest.mark.parametrize("method", ["ListTablets", "Checksum", "ListQuarantine", "Flush", "PurgeQuarantine"])
+def test_look_that_found_nobody_is_no_unknown_outcome(method: str) -> None:
+    """Goal: only what may have been carried out is called unknown. Method: each method that an operator's tools ask of
+    one server, at an address where nobody listens."""
+    with socket.socket() as kept:
+        kept.bind(("127.0.0.1", 0))
+        nobody = Address("127.0.0.1", kept.getsockname()[1])
+        request = {"ListTablets": pb.ListTabletsRequest, "Checksum": pb.ChecksumRequest, "Flush": pb.FlushRequest}
+        made = calls()
+        with pytest.raises(Refused) as caught:
+            made.at_server(nobody, "a", method, request.get(method, pb.QuarantineRequest)(), timeout_s=5)
+        made.channels.close()
+    changes = method in ("Flush", "PurgeQuarantine")
+    assert caught.value.applied is (Applied.UNKNOWN if changes else Applied.NOT_APPLIED)
