@@ -19,6 +19,7 @@ from nyala.replica.base import RowCode
 
 I64 = npt.NDArray[np.int64]
 _VARINT_BYTES_MAX = 10
+_DECIMAL_BYTES = 16
 
 
 class Field(NamedTuple):
@@ -270,16 +271,16 @@ def gather(data: Any, starts: I64, lengths: I64, valid: npt.NDArray[np.bool_]) -
     return taken.cast(pa.binary())
 
 
-def unscaled_words(data: npt.NDArray[np.uint8], values: Values, size_max: int = 16) -> npt.NDArray[np.uint8]:
+def unscaled_words(data: npt.NDArray[np.uint8], values: Values) -> npt.NDArray[np.uint8]:
     """Big-endian two's complement spans as (rows, 16) little-endian sign-extended bytes, as decimal128 stores them."""
     starts, lengths = values.starts, values.lengths
     if starts is None or lengths is None:
         raise TypeError("only byte spans hold decimals")
-    out = np.empty((starts.size, size_max), np.uint8)
+    out = np.empty((starts.size, _DECIMAL_BYTES), np.uint8)
     last = data.size - 1
     lead = data[np.clip(starts, 0, last)]
     filler = np.where((lead & 0x80).astype(bool) & (lengths > 0), 0xFF, 0).astype(np.uint8)
-    for pos in range(size_max):
+    for pos in range(_DECIMAL_BYTES):
         at = starts + lengths - 1 - pos
         out[:, pos] = np.where(pos < lengths, data[np.clip(at, 0, last)], filler)
     return out

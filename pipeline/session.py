@@ -32,13 +32,12 @@ SETTINGS: dict[str, str] = {
 """What the queries need or are faster with; a launcher may override all but the first two lines' meaning."""
 
 
-def spark_session(name: str, settings: dict[str, str] | None = None) -> Any:
-    """The session of a job under spark-submit, or a new one. Settings given win over ours, the launcher's over both."""
+def spark_session(name: str) -> Any:
+    """The session of a job under spark-submit, or a new one. The launcher's settings win over ours."""
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
-    launched = dict(SparkConf().getAll())
-    wanted = {**SETTINGS, **(settings or {}), **launched}
+    wanted = {**SETTINGS, **dict(SparkConf().getAll())}
     builder = SparkSession.builder.appName(name)
     for key, value in wanted.items():
         builder = builder.config(key, value)
@@ -47,8 +46,8 @@ def spark_session(name: str, settings: dict[str, str] | None = None) -> Any:
     return session
 
 
-def stop_query(query: Any, within_s: float = STOP_QUERY_WITHIN_S) -> None:
-    """Stop a streaming query and wait for it at most so long; what it is doing is replayed by the next run.
+def stop_query(query: Any) -> None:
+    """Stop a streaming query and wait for it, not for long; what it is doing is replayed by the next run.
 
     On a thread, and so a connection to the JVM, of its own: SIGTERM interrupts the caller in the middle of a call, and
     another call on that connection would wait for the first one's answer, which comes when the query has ended.
@@ -63,7 +62,7 @@ def stop_query(query: Any, within_s: float = STOP_QUERY_WITHIN_S) -> None:
 
     stopping = threading.Thread(target=stop, name="stop", daemon=True)
     stopping.start()
-    stopping.join(within_s)
+    stopping.join(STOP_QUERY_WITHIN_S)
 
 
 @contextmanager

@@ -137,18 +137,9 @@ class Topics:
             raise QueryInterrupted(f"Kafka at {self._bootstrap} does not answer: {error}") from error
         return {each.partition: int(offset) for each, offset in found.items()}
 
-    def ensure(
-        self,
-        topic: str,
-        partitions: int = 1,
-        *,
-        replication: int = AS_THE_BROKERS_WILL,
-        configs: Mapping[str, str] | None = None,
-    ) -> None:
+    def ensure(self, topic: str, partitions: int = 1, *, configs: Mapping[str, str] | None = None) -> None:
         """Create the topic unless it exists; an existing one is left as it is."""
-        new = NewTopic(
-            topic, num_partitions=partitions, replication_factor=replication, topic_configs=dict(configs or {})
-        )
+        new = NewTopic(topic, partitions, AS_THE_BROKERS_WILL, topic_configs=dict(configs or {}))
         try:
             self._call(lambda admin: admin.create_topics([new]))
         except QueryInterrupted as error:

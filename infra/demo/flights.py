@@ -18,7 +18,6 @@ COLUMNS = [
     "sched_arr_time", "arr_time", "arr_delay", "air_time", "distance",
 ]  # fmt: skip
 EVENTS_TOTAL = 1_001_615
-ROWS_FINAL = 328_521
 
 _INT32 = [
     "flight",

@@ -108,11 +108,6 @@ class Admin:
         reply: pb.ListServersReply = self._masters.call("ListServers", pb.Empty())
         return reply
 
-    def master_status(self) -> pb.MasterStatusReply:
-        """Status of the master that is asked."""
-        reply: pb.MasterStatusReply = self._masters.call("Status", pb.Empty())
-        return reply
-
     def status_of_master(self, address: Address, *, timeout_s: float = 5.0) -> pb.MasterStatusReply:
         """Status of the master at this address, whether it leads or not; Refused if it does not answer."""
         reply: pb.MasterStatusReply = self._masters.ask(address, "Status", pb.Empty(), timeout_s)
@@ -155,15 +150,13 @@ class Admin:
         request = pb.ListCopiesRequest(dest_uuid=server.uuid)
         return list(self._copier(server, "ListCopies", request, mutates=False, timeout_s=timeout_s).jobs)
 
-    def cancel_copy(
-        self, server: pb.ServerInfo, tablet_id: str, *, started_us: int = 0, timeout_s: float = 30.0
-    ) -> pb.CancelCopyReply:
+    def cancel_copy(self, server: pb.ServerInfo, tablet_id: str, *, started_us: int = 0) -> pb.CancelCopyReply:
         """End the copy of a tablet into a server; returns when it has ended, with the job and the state it left.
 
         `started_us` names the job meant, so that repeating is safe; 0 means whichever runs. NOT_FOUND if none does.
         """
         request = pb.CancelCopyRequest(dest_uuid=server.uuid, tablet_id=tablet_id, started_us=started_us)
-        reply: pb.CancelCopyReply = self._copier(server, "CancelCopy", request, mutates=True, timeout_s=timeout_s)
+        reply: pb.CancelCopyReply = self._copier(server, "CancelCopy", request, mutates=True, timeout_s=30.0)
         return reply
 
     def _copier(self, server: pb.ServerInfo, method: str, request: Any, *, mutates: bool, timeout_s: float) -> Any:
@@ -237,25 +230,9 @@ class Admin:
 
     # ---- placement, by way of the masters
 
-    def move_replica(
-        self,
-        tablet_id: str,
-        from_uuid: str,
-        to_uuid: str,
-        *,
-        plan_id: str = "",
-        deadline_us: int = 0,
-        reason: str = "",
-    ) -> None:
+    def move_replica(self, tablet_id: str, from_uuid: str, to_uuid: str, *, reason: str = "") -> None:
         """Ask for one replica to stand elsewhere; an empty `from_uuid` moves the leadership. Desired state."""
-        request = pb.MoveReplicaRequest(
-            tablet_id=tablet_id,
-            from_uuid=from_uuid,
-            to_uuid=to_uuid,
-            plan_id=plan_id,
-            deadline_us=deadline_us,
-            reason=reason,
-        )
+        request = pb.MoveReplicaRequest(tablet_id=tablet_id, from_uuid=from_uuid, to_uuid=to_uuid, reason=reason)
         self._masters.call("MoveReplica", request)
 
     def add_replica(self, tablet_id: str, server_uuid: str, role: str) -> None:
@@ -294,8 +271,6 @@ class Admin:
         edits: Sequence[tuple[str, Member]],
         *,
         cas: OpId | None = None,
-        decision: tuple[int, int] = (0, 0),
-        deadline_us: int = 0,
         timeout_s: float | None = None,
     ) -> RaftConfig:
         """Propose one config change at the leader; edits are (add | remove | change, member).
@@ -308,49 +283,23 @@ class Admin:
             edits=[pb.ConfigEdit(kind=kind, member=member_to_pb(member)) for kind, member in edits],
             committed_config_id=None if cas is None else opid_to_pb(cas),
             has_cas=cas is not None,
-            decision_term=decision[0],
-            decision_version=decision[1],
-            deadline_us=deadline_us,
         )
         reply = self._at_leader(table_name, tablet_id, "ChangeConfig", request, cas is not None, timeout_s)
         return config_from_pb(reply.config)
 
-    def abort_change(self, table_name: str, tablet_id: str, *, pending: OpId | None = None) -> RaftConfig:
-        """Have the leader take back a config change that it could not commit; the config that holds again.
+    def abort_change(self, table_name: str, tablet_id: str) -> RaftConfig:
+        """Have the leader take back the config change that it could not commit; the config that holds again.
 
-        `pending` names the change; NOT_FOUND if none is under way, CAS_FAILED if another one is.
+        NOT_FOUND if none is under way.
         """
-        request = pb.ChangeConfigRequest(
-            tablet_id=tablet_id,
-            abort=True,
-            committed_config_id=None if pending is None else opid_to_pb(pending),
-            has_cas=pending is not None,
-        )
-        reply = self._at_leader(table_name, tablet_id, "ChangeConfig", request, pending is not None, None)
+        request = pb.ChangeConfigRequest(tablet_id=tablet_id, abort=True)
+        reply = self._at_leader(table_name, tablet_id, "ChangeConfig", request, False, None)
         return config_from_pb(reply.config)
 
-    def transfer_leadership(
-        self,
-        table_name: str,
-        tablet_id: str,
-        target_uuid: str = "",
-        *,
-        cas: OpId | None = None,
-        decision: tuple[int, int] = (0, 0),
-        deadline_us: int = 0,
-        timeout_s: float | None = None,
-    ) -> str:
+    def transfer_leadership(self, table_name: str, tablet_id: str, target_uuid: str = "") -> str:
         """Hand leadership to a member, or to the most up-to-date one; the uuid of the new leader."""
-        request = pb.TransferRequest(
-            tablet_id=tablet_id,
-            target_uuid=target_uuid,
-            committed_config_id=None if cas is None else opid_to_pb(cas),
-            has_cas=cas is not None,
-            decision_term=decision[0],
-            decision_version=decision[1],
-            deadline_us=deadline_us,
-        )
-        reply = self._at_leader(table_name, tablet_id, "TransferLeadership", request, bool(target_uuid), timeout_s)
+        request = pb.TransferRequest(tablet_id=tablet_id, target_uuid=target_uuid)
+        reply = self._at_leader(table_name, tablet_id, "TransferLeadership", request, bool(target_uuid), None)
         return str(reply.new_leader_uuid)
 
     def ledger(self, table_name: str, tablet_id: str) -> list[pb.LedgerSource]:

@@ -56,10 +56,9 @@ class TabletCalls:
         deadline: Deadline,
         mutates: bool = False,
         retry_safe: bool = True,
-        attempts: Attempts | None = None,
     ) -> T:
         """`ask` at the tablet's leader, repeated as the table of reactions says. NotApplied or OutcomeUnknown."""
-        attempts = attempts or Attempts(self.options, deadline, self.rng)
+        attempts = Attempts(self.options, deadline, self.rng)
         while True:
             version = self.locator.version(table_name)
             uuid = ""

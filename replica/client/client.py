@@ -5,17 +5,13 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from nyala.replica.base import Address, Code, Refused
-from nyala.replica.rows import RowOp, SourceKey, WriteMeta
+from nyala.replica.rows import SourceKey, WriteMeta
 from nyala.replica.rpc import pb, source_to_pb
 
 from .admin import Admin
-from .batching import WireBatch, wire_batches
+from .batching import WireBatch
 from .calls import TabletCalls
 from .channels import Channels
 from .identities import Identities
@@ -59,16 +55,6 @@ class Client(Admin):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def at_server(
-        self, address: Address, uuid: str, method: str, request: Any, *, timeout_s: float | None = None
-    ) -> Any:
-        """TabletService.`method` at one server, asked once; what the executor of decisions needs. Refused."""
-        return self.calls.at_server(address, uuid, method, request, timeout_s=timeout_s)
-
-    def master(self, method: str, request: Any, *, timeout_s: float | None = None) -> Any:
-        """MasterService.`method` at the leading master. NotApplied or OutcomeUnknown."""
-        return self._all_masters.call(method, request, timeout_s=timeout_s)
 
     def ensure_located(self, handle: TableHandle) -> None:
         """Know where the table's tablets are; a handle that came from another process brings no locations."""
@@ -118,16 +104,6 @@ class Client(Admin):
         window.drain()
         return outcomes[0]
 
-    def wire_batches(
-        self,
-        handle: TableHandle,
-        columns: Any,
-        ops: RowOp | npt.NDArray[np.uint8],
-        offsets: npt.NDArray[np.int64] | None = None,
-    ) -> Iterator[WireBatch]:
-        """See `batching.wire_batches`."""
-        return wire_batches(handle, columns, ops, offsets)
-
     # ---- reads
 
     def scan(self, handle: TableHandle, spec: ScanSpec) -> Iterator[TabletPart]:
@@ -169,10 +145,10 @@ _shared: dict[tuple[int, tuple[Address, ...]], Client] = {}
 _shared_lock = threading.Lock()
 
 
-def shared_client(masters: str | Sequence[str | Address], options: ClientOptions | None = None) -> Client:
+def shared_client(masters: str | Sequence[str | Address]) -> Client:
     """The one client of this process for these masters: Spark workers run many tasks and look leaders up once.
 
-    Keyed by process id, so that a forked worker makes its own. Never closed; `options` count for the first caller.
+    Keyed by process id, so that a forked worker makes its own. Never closed.
     """
     given = parse_masters(masters) if isinstance(masters, str) else masters
     addresses = tuple(m if isinstance(m, Address) else _address(m) for m in given)
@@ -180,7 +156,7 @@ def shared_client(masters: str | Sequence[str | Address], options: ClientOptions
     with _shared_lock:
         client = _shared.get(key)
         if client is None:
-            client = _shared[key] = Client(addresses, options)
+            client = _shared[key] = Client(addresses)
         return client
 
 

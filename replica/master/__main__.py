@@ -26,7 +26,6 @@ def _options(argv: list[str]) -> MasterOptions:
     )
     parser.add_argument("--peers", default="", help="addresses of all masters, comma separated")
     parser.add_argument("--ready-file", default="", help="written when the master listens")
-    parser.add_argument("--ready-fd", type=int, default=-1)
     parser.add_argument("--parent-fd", type=int, default=-1, help="end when this pipe closes")
     parser.add_argument("--kafka", default="", help="bootstrap servers; empty: no Kafka")
     parser.add_argument("--kafka-properties", default="", help="file of Java client properties that say how to log in")

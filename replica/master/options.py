@@ -23,7 +23,6 @@ class MasterOptions:
     peers: tuple[Address, ...] = ()
     """Addresses of all masters, this one included; empty: a single master."""
     ready_file: str = ""
-    ready_fd: int = -1
     parent_fd: int = -1
     kafka: str = ""
     kafka_security: KafkaSecurity = PLAINTEXT

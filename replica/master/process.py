@@ -160,9 +160,6 @@ class MasterProcess:
             draft = target.with_name(target.name + ".tmp")
             draft.write_text(text)
             draft.replace(target)
-        if self.options.ready_fd >= 0:
-            os.write(self.options.ready_fd, text.encode() + b"\n")
-            os.close(self.options.ready_fd)
         print(text, flush=True)
 
     async def _tick(self, group: CatalogGroup) -> None:

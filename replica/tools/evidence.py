@@ -189,13 +189,13 @@ def _changed(base: ReplicaEvidence, **fields: object) -> ReplicaEvidence:
     return replace(base, **fields)  # type: ignore[arg-type]
 
 
-def of_running(client: Client, tablets: Sequence[str] = ()) -> tuple[list[ReplicaEvidence], dict[str, str]]:
+def of_running(client: Client) -> tuple[list[ReplicaEvidence], dict[str, str]]:
     """Each replica of each server that answers, and why the others do not, by uuid."""
     found: list[ReplicaEvidence] = []
     silent: dict[str, str] = {}
     for server in client.list_servers().servers:
         try:
-            statuses = client.list_tablets(server, list(tablets))
+            statuses = client.list_tablets(server)
         except Refused as error:
             silent[server.uuid] = str(error)
             continue
