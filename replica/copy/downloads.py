@@ -2,6 +2,9 @@
 
 A sync at the end of each file would leave the network idle while the disk works. So what has arrived is synced in
 steps, by a thread of its own, and so is the rest of a file when its last byte is there; `run` waits for all of it.
+
+What is synced leaves the page cache, and its pages take the next bytes: a copy needs a few steps' worth of memory, not
+a page for each page of the tablet, neither from what others have cached nor from a host that is slow to give one.
 """
 
 from __future__ import annotations
@@ -99,6 +102,11 @@ def _damaged(file: CopyFile, length_bytes: int, crc: int) -> Corruption:
     )
 
 
+def _sync_step(file: DiskFile) -> None:
+    file.datasync()
+    file.uncache()
+
+
 class _Inline:
     """Each file is synced at its end, by the thread that wrote it."""
 
@@ -113,6 +121,7 @@ class _Inline:
         """Sync and close."""
         try:
             file.sync()
+            file.uncache()
         finally:
             file.close()
 
@@ -150,7 +159,7 @@ class _Beside(_Inline):
             before = self._latest.get(file)
             if before is not None and not before.done():
                 return False
-            self._latest[file] = self._thread.submit(file.datasync)
+            self._latest[file] = self._thread.submit(_sync_step, file)
         if before is not None:
             before.result()
         return True
@@ -175,6 +184,7 @@ class _Beside(_Inline):
             if before is not None:
                 before.result()
             file.sync()
+            file.uncache()
         finally:
             self._close(file)
 

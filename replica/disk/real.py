@@ -140,6 +140,11 @@ class RealFile:
         with _sync_translated("sync", self._path):
             os.fsync(self._fd)
 
+    def uncache(self) -> None:
+        """The page cache gives back the pages of this file that are clean."""
+        with _translated("uncache", self._path):
+            os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
     def truncate(self, length_bytes: int) -> None:
         with _translated("truncate", self._path):
             os.ftruncate(self._fd, length_bytes)

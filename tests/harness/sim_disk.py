@@ -150,6 +150,9 @@ class SimFile:
     def sync(self) -> None:
         self._sync("sync")
 
+    def uncache(self) -> None:
+        self._enter("uncache")
+
     def _sync(self, operation: str) -> None:
         try:
             self._enter(operation)

@@ -64,6 +64,19 @@ def test_downloads_are_whole_and_durable_on_return(streams: int, power_seed: int
     assert {name: disk.read(f"data/{name}") for name in files.content} == files.content
 
 
+@pytest.mark.parametrize("streams", [1, 3])
+def test_what_is_synced_leaves_the_cache(streams: int) -> None:
+    """TC-51. Goal: a copy needs little memory beside its own. Method: the disk's operations of files above and below
+    the step of syncs: each sync is followed by the hint, and no file is closed without one behind its last write."""
+    files, disk, seen = Files(1, SYNC_BYTES + CHUNK), new_disk(), [("", "")]
+    disk.hook = lambda operation, path: seen.append((operation, path))
+    files.download(disk, streams)
+    for path in ("data/f0", "data/f1"):
+        mine = [what for what, where in seen if where == path and what in ("sync", "datasync", "uncache")]
+        assert mine[-2:] == ["sync", "uncache"]
+        assert mine[1::2] == ["uncache"] * (len(mine) // 2)
+
+
 def test_long_file_is_synced_while_it_arrives() -> None:
     """Goal: the disk works while the network does. Method: the last chunk is handed out only once a sync of what came
     before has begun; without that the download would end with a refusal to hand it out."""

@@ -35,6 +35,8 @@ def test_file_written_at_offsets_reads_back_with_zeros_between(disk: Disk) -> No
     assert (file.size(), disk.size("a/b/f")) == (8, 8)
     file.datasync()
     file.sync()
+    file.uncache()
+    assert file.pread(2, 1) == b"23"
     file.close()
     file.close()
     assert disk.read("a/b/f") == b"123\0\0xyz"
