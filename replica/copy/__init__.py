@@ -1,9 +1,10 @@
 """Tablet copy and deletion: tombstones, quarantine, copy sessions, the follower's steps. No gRPC, no asyncio."""
 
+from .attempt import CopyAttempt, CopyProgress, copy_cancelled
 from .blocks import named_blocks, parse_superblock, quarantined_superblocks, superblock_bytes
 from .checks import CopyDecision, CopyRequest, LocalReplica, source_refusal, start_tablet_copy_checks
 from .deletion import LastLogged, delete_replica, last_of_unopened, redo_deletion, wal_folder
-from .follower import CopyProgress, FollowerCopy, copy_cancelled
+from .follower import FollowerCopy
 from .joining import WitnessJoin
 from .manifest import ANYTHING, WHOLE, CopyFile, CopyManifest, CopySource, CopyWanted, FileKind
 from .quarantine import Quarantined, list_quarantine, purge_quarantine
@@ -22,6 +23,7 @@ from .startup import settle_at_startup
 __all__ = [
     "ANYTHING",
     "WHOLE",
+    "CopyAttempt",
     "CopyDecision",
     "CopyFile",
     "CopyManifest",

@@ -8,41 +8,20 @@ whatever happens; everything the READY superblock names is checked and synced be
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 
-from nyala.replica.base import ZERO_OPID, Code, DataState, Disk, OpId, Refused, check
+from nyala.replica.base import ZERO_OPID, Code, DataState, OpId, Refused, check
 from nyala.replica.cmeta import ConsensusMeta, term_of
-from nyala.replica.tablet import Superblock, data_trouble
+from nyala.replica.tablet import Superblock
 
-from .blocks import parse_superblock, rename_blocks
+from .attempt import CopyAttempt
+from .blocks import parse_superblock
 from .checks import source_refusal
 from .deletion import delete_replica, fresh_quarantine, wal_folder
-from .downloads import Downloads
-from .manifest import ANYTHING, WHOLE, CopyManifest, CopySource, CopyWanted, FileKind
+from .manifest import ANYTHING, WHOLE, CopyManifest, CopyWanted
 
 _log = logging.getLogger(__name__)
-
-
-class CopyProgress:
-    """What an operator sees of a running copy. Concurrency: any thread."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.phase = "WAITING"
-        self.bytes_done = 0
-        self.bytes_total = 0
-
-    def add(self, length_bytes: int) -> None:
-        """So many more bytes are here."""
-        with self._lock:
-            self.bytes_done += length_bytes
-
-
-def copy_cancelled(tablet_id: str) -> Refused:
-    """How a cancelled copy ends."""
-    return Refused(Code.ILLEGAL_STATE, "the copy was cancelled", tablet=tablet_id)
 
 
 class FollowerCopy:
@@ -57,73 +36,54 @@ class FollowerCopy:
     for the tablet take too; without it the file is merged directly.
     `log_only`: the replica becomes a witness, which has no rows; see DESIGN.md, "Witnesses". `kept_known`: whether
     `kept_last_opid` is the last OpId that was acknowledged, not only one below it.
-    `pace(bytes)` may block to hold a rate; `cancelled()` true ends the copy at the next chunk or step, unless COPY.5 is
-    done. Before COPY.1 that leaves everything as it was, afterwards a tombstone.
+    Cancelled before COPY.1 it leaves everything as it was, later a tombstone; after COPY.5 it is too late.
 
     Durability: `run` returns only when the READY superblock and all it names are durable.
     """
 
     def __init__(
         self,
+        attempt: CopyAttempt,
         *,
-        disk: Disk,
-        tablet_id: str,
-        uuid: str,
-        source: CopySource,
         kept_last_opid: OpId,
         kept_term: int = 0,
         clear: Callable[[Callable[[OpId, int], None]], Superblock | None],
-        streams: int = 1,
         allow_leaderless: bool = False,
         log_only: bool = False,
         kept_known: bool = True,
         merge: Callable[[bytes], None] | None = None,
-        pace: Callable[[int], None] = lambda length_bytes: None,
-        cancelled: Callable[[], bool] = lambda: False,
-        progress: CopyProgress | None = None,
     ) -> None:
-        self._disk = disk
-        self._tablet_id = tablet_id
-        self._uuid = uuid
-        self._source = source
+        self._attempt = attempt
+        self._disk = attempt.disk
+        self._tablet_id = attempt.tablet_id
+        self._uuid = attempt.uuid
+        self._progress = attempt.progress
         self._kept = kept_last_opid, kept_term
         self._clear = clear
-        self._streams = streams
         self._allow_leaderless = allow_leaderless
         acknowledged = kept_last_opid if kept_known else ANYTHING
         self._wanted = CopyWanted(log_only=True, acknowledged=acknowledged) if log_only else WHOLE
         self._merge = merge or self._merge_on_disk
-        self._pace = pace
-        self._cancelled = cancelled
-        self.progress = progress or CopyProgress()
-        self._written: list[str] = []
         self._was_here = False
 
     def run(self) -> Superblock:
         """The READY superblock. Refused or Corruption if the copy failed; the replica then is a tombstone again."""
-        self.progress.phase = "BEGIN"
-        self._check_cancelled()
-        manifest = self._source.begin(self._tablet_id, self._uuid, self._allow_leaderless, self._wanted)
-        success = False
-        try:
+        self._progress.phase = "BEGIN"
+        with self._attempt.session(self._wanted, allow_leaderless=self._allow_leaderless) as manifest:
             remote = self._accept(manifest)
-            self.progress.bytes_total = manifest.size_bytes
-            self._check_cancelled()
+            self._progress.bytes_total = manifest.size_bytes
+            self._attempt.check_cancelled()
             local = self._clear(lambda last, term: self._admit(manifest, last, term))
             self._was_here = local is not None
             if local is not None:
                 self._check_base(manifest, remote, local)
             try:
                 copying = self._mark_copying(remote, local)
-                ready = self._copy(manifest, remote, copying)
+                return self._copy(manifest, remote, copying)
             except Exception as error:
                 self._back_to_deleted(error)
-                self.progress.phase = "FAILED"
+                self._progress.phase = "FAILED"
                 raise
-            success = True
-            return ready
-        finally:
-            self._end(manifest.session_id, success)
 
     def _accept(self, manifest: CopyManifest) -> Superblock:
         """The source's superblock, if this server may copy from it; nothing has been changed yet."""
@@ -161,7 +121,7 @@ class FollowerCopy:
 
     def _mark_copying(self, remote: Superblock, local: Superblock | None) -> Superblock:
         """COPY.1: the quarantine path is cleared, the last logged OpId is kept."""
-        self.progress.phase = "COPY.1"
+        self._progress.phase = "COPY.1"
         disk, tablet_id = self._disk, self._tablet_id
         check(local is None or local.data_state is DataState.DELETED, "a copy starts over a tombstone or over nothing")
         copying = replace(
@@ -188,83 +148,35 @@ class FollowerCopy:
         return copying
 
     def _copy(self, manifest: CopyManifest, remote: Superblock, copying: Superblock) -> Superblock:
-        disk, tablet_id = self._disk, self._tablet_id
-        self.progress.phase = "COPY.2"
+        disk = self._disk
+        self._progress.phase = "COPY.2"
         self._merge(manifest.cmeta)
         disk.crash_point("copy.2")
 
-        self.progress.phase = "COPY.3"
-        disk.mkdir(wal_folder(tablet_id))
-        segments = [f for f in manifest.files if f.kind is FileKind.WAL_SEGMENT]
-        downloads = Downloads(
-            disk=disk,
-            source=self._source,
-            session_id=manifest.session_id,
-            streams=self._streams,
-            arrived=self._arrived,
-        )
-        downloads.run(segments, {f.name: f"{wal_folder(tablet_id)}/{f.name}" for f in segments})
-        disk.sync_dir(wal_folder(tablet_id))
+        self._progress.phase = "COPY.3"
+        self._attempt.bring_log(manifest)
         disk.crash_point("copy.3")
 
-        self.progress.phase = "COPY.4"
-        renamed = rename_blocks(remote.blocks, tablet_id, copying.next_block, disk.listdir("data"))
-        files = [f for f in manifest.files if f.kind is FileKind.BLOCK and f.name in renamed.names]
-        missing = sorted(renamed.names.keys() - {f.name for f in files})
-        if missing:
-            raise Refused(Code.CORRUPTION, "the source does not offer a block its superblock names", missing=missing)
-        targets = {f.name: f"data/{renamed.names[f.name]}" for f in files}
-        self._written = sorted(targets.values())
-        with data_trouble("data"):
-            disk.mkdir("data")
-            downloads.run(files, targets)
-            disk.sync_dir("data")
+        self._progress.phase = "COPY.4"
+        ready = self._attempt.bring_blocks(manifest, remote, copying)
         disk.crash_point("copy.4")
 
-        self._check_cancelled()
-        self.progress.phase = "COPY.5"
-        ready = replace(
-            remote,
-            last_logged=None,
-            last_logged_known=True,
-            quarantine="",
-            blocks=renamed.blocks,
-            next_block=renamed.next_block,
-            wal_generation=copying.wal_generation,
-        )
+        self._attempt.check_cancelled()
+        self._progress.phase = "COPY.5"
         ready.save(disk)
-        self._written = []
         disk.crash_point("copy.5")
         return ready
-
-    def _arrived(self, length_bytes: int) -> None:
-        self._check_cancelled()
-        self._pace(length_bytes)
-        self.progress.add(length_bytes)
-
-    def _check_cancelled(self) -> None:
-        if self._cancelled():
-            raise copy_cancelled(self._tablet_id)
 
     def _merge_on_disk(self, remote: bytes) -> None:
         ConsensusMeta.adopt(self._disk, self._tablet_id, self._uuid, remote, lost=self._was_here)
 
     def _back_to_deleted(self, error: Exception) -> None:
         """A copy that failed ends as a tombstone with the last logged OpId it had; its blocks are named by nobody."""
-        _log.warning("T %s P %s copy failed in %s: %s", self._tablet_id, self._uuid, self.progress.phase, error)
+        _log.warning("T %s P %s copy failed in %s: %s", self._tablet_id, self._uuid, self._progress.phase, error)
         if not Superblock.exists(self._disk, self._tablet_id):
             return
         current = Superblock.load(self._disk, self._tablet_id)
         if current.data_state is not DataState.COPYING:
             return
         delete_replica(self._disk, current, current.last_logged or ZERO_OPID, stop=lambda: None)
-        for path in self._written:
-            if self._disk.exists(path):
-                self._disk.remove(path)
-
-    def _end(self, session_id: str, success: bool) -> None:
-        try:
-            self._source.end(session_id, success)
-        except Refused as error:
-            # The session ends by itself when its time to live is over.
-            _log.info("T %s P %s could not end copy session: %s", self._tablet_id, self._uuid, error)
+        self._attempt.remove_blocks()

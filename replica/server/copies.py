@@ -27,6 +27,7 @@ from nyala.replica.base import (
 )
 from nyala.replica.cmeta import ConsensusMeta
 from nyala.replica.copy import (
+    CopyAttempt,
     CopyRequest,
     CopySource,
     FollowerCopy,
@@ -229,25 +230,18 @@ class CopyJobs:
                     was_here = hosted.superblock.data_state is not DataState.DOES_NOT_EXIST
                     hosted.cmeta = ConsensusMeta.adopt(manager.disk, job.tablet_id, manager.uuid, remote, lost=was_here)
 
-        with self.source(job, addresses) as source:
+        with self.attempt(job, addresses) as attempt:
             FollowerCopy(
-                disk=manager.disk,
-                tablet_id=job.tablet_id,
-                uuid=manager.uuid,
-                source=source,
+                attempt,
                 kept_last_opid=local.last_opid,
                 kept_term=local.term,
                 clear=clear,
-                streams=manager.options.copy_streams,
                 log_only=request.log_only,
                 kept_known=hosted.last_opid_known,
                 merge=merge,
-                pace=lambda length_bytes: self.pace(job, length_bytes),
-                cancelled=job.cancelled.is_set,
-                progress=job.progress,
             ).run()
 
-    def pace(self, job: CopyJob, length_bytes: int) -> None:
+    def _pace(self, job: CopyJob, length_bytes: int) -> None:
         """Hold this server's rate for so many bytes, unless the job is cancelled. In the job's threads."""
         rate = self._manager.copy_rate
         ticket = rate.ticket(length_bytes)
@@ -255,11 +249,21 @@ class CopyJobs:
             pass
 
     @contextmanager
-    def source(self, job: CopyJob, addresses: list[Address]) -> Iterator[CopySource]:
-        """The door to the job's source, which a cancel reaches. In the job's thread."""
+    def attempt(self, job: CopyJob, addresses: list[Address]) -> Iterator[CopyAttempt]:
+        """The job's attempt at its source, which a cancel reaches. In the job's thread."""
+        manager = self._manager
         job.source = source = self._make_source(job.source_uuid, addresses)
         try:
-            yield source
+            yield CopyAttempt(
+                disk=manager.disk,
+                tablet_id=job.tablet_id,
+                uuid=manager.uuid,
+                source=source,
+                streams=manager.options.copy_streams,
+                pace=lambda length_bytes: self._pace(job, length_bytes),
+                cancelled=job.cancelled.is_set,
+                progress=job.progress,
+            )
         finally:
             job.source = None
             close = getattr(source, "close", None)

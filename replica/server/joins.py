@@ -107,19 +107,8 @@ class Joins:
             witness = Superblock.load(manager.disk, job.tablet_id)
             if not witness.witness or witness.data_state is not DataState.READY:
                 raise copy_cancelled(job.tablet_id)
-            with self._jobs.source(job, [where]) as source:
-                WitnessJoin(
-                    disk=manager.disk,
-                    uuid=manager.uuid,
-                    witness=witness,
-                    source=source,
-                    await_log=held,
-                    swap=swap,
-                    streams=manager.options.copy_streams,
-                    pace=lambda length_bytes: self._jobs.pace(job, length_bytes),
-                    cancelled=job.cancelled.is_set,
-                    progress=job.progress,
-                ).run()
+            with self._jobs.attempt(job, [where]) as attempt:
+                WitnessJoin(attempt, witness=witness, await_log=held, swap=swap).run()
 
         try:
             error = await self._jobs.run_join(job, work)

@@ -22,6 +22,7 @@ from nyala.replica.base import (
 )
 from nyala.replica.cmeta import ConsensusMeta, path_of
 from nyala.replica.copy import (
+    CopyAttempt,
     CopyProgress,
     CopySource,
     FollowerCopy,
@@ -145,15 +146,11 @@ def copy_replica(
 
     before = local()
     ready = FollowerCopy(
-        disk=disk,
-        tablet_id=tablet_id,
-        uuid=uuid,
-        source=source,
+        CopyAttempt(disk=disk, tablet_id=tablet_id, uuid=uuid, source=source, progress=progress),
         kept_last_opid=last_promised(disk, before).opid if before is not None else ZERO_OPID,
         kept_term=_term(disk, tablet_id),
         clear=clear,
         allow_leaderless=allow_leaderless,
-        progress=progress,
     ).run()
     ReplayWatch(disk).forget(tablet_id)
     return ready

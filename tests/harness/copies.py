@@ -5,11 +5,25 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from nyala.replica.base import Address, Code, DataState, Entry, EntryKind, Member, OpId, RaftConfig, Refused
+from nyala.replica.base import (
+    ZERO_OPID,
+    Address,
+    Code,
+    DataState,
+    Disk,
+    Entry,
+    EntryKind,
+    Member,
+    OpId,
+    RaftConfig,
+    Refused,
+)
 from nyala.replica.cmeta import ConsensusMeta, path_of
 from nyala.replica.copy import (
+    CopyAttempt,
     CopySourceSession,
     CopyWanted,
+    FollowerCopy,
     LocalCopySource,
     SourceSessions,
     capture_session,
@@ -165,6 +179,17 @@ class Source:
             committed=self.committed,
             wanted=wanted,
         )
+
+
+def attempt(disk: Disk, door: Any, **options: Any) -> CopyAttempt:
+    """The target's attempt to bring the tablet's files through a source's door."""
+    return CopyAttempt(disk=disk, tablet_id=TABLET, uuid=TARGET_UUID, source=door, **options)
+
+
+def copy_over(local: Superblock | None, made: CopyAttempt, **options: Any) -> FollowerCopy:
+    """A copy over a tombstone, by what it kept, or over nothing; other options as given."""
+    options.setdefault("kept_last_opid", (local.last_logged if local else None) or ZERO_OPID)
+    return FollowerCopy(made, **{"clear": lambda admit: local, **options})
 
 
 def data_files(disk: SimDisk) -> list[str]:

@@ -11,11 +11,21 @@ from typing import Any
 
 from nyala.replica.base import ZERO_OPID, DataState, Disk, OpId
 from nyala.replica.cmeta import ConsensusMeta
-from nyala.replica.copy import FollowerCopy, delete_replica, named_blocks, settle_at_startup
+from nyala.replica.copy import delete_replica, named_blocks, settle_at_startup
 from nyala.replica.server import format_directory
 from nyala.replica.tablet import Superblock, sweep_orphans
 from nyala.replica.tools import check_directory
-from tests.harness.copies import SOURCE_UUID, TABLET, TARGET_UUID, RestingReplica, Source, TestClock, new_disk
+from tests.harness.copies import (
+    SOURCE_UUID,
+    TABLET,
+    TARGET_UUID,
+    RestingReplica,
+    Source,
+    TestClock,
+    attempt,
+    copy_over,
+    new_disk,
+)
 
 OWN_TERM, OWN_VOTE = 5, "c" * 32
 OWN_LAST = OpId(4, 2)
@@ -93,15 +103,8 @@ def copy_to(disk: Disk, source: Source) -> None:
     """One run of the follower's copy."""
     exists = Superblock.exists(disk, TABLET)
     local = Superblock.load(disk, TABLET) if exists else None
-    FollowerCopy(
-        disk=disk,
-        tablet_id=TABLET,
-        uuid=TARGET_UUID,
-        source=source.door,
-        kept_last_opid=(local.last_logged if local else None) or ZERO_OPID,
-        kept_term=ConsensusMeta.load(disk, TABLET).term if ConsensusMeta.exists(disk, TABLET) else 0,
-        clear=lambda admit: local,
-    ).run()
+    kept_term = ConsensusMeta.load(disk, TABLET).term if ConsensusMeta.exists(disk, TABLET) else 0
+    copy_over(local, attempt(disk, source.door), kept_term=kept_term).run()
 
 
 def start(disk: Disk) -> Superblock:

@@ -10,6 +10,7 @@ from nyala.replica.base import ZERO_OPID, Code, Corruption, DataState, DiskFailu
 from nyala.replica.cmeta import ConsensusMeta
 from nyala.replica.copy import (
     WHOLE,
+    CopyAttempt,
     CopyFile,
     CopyManifest,
     CopyRequest,
@@ -450,10 +451,7 @@ class TabletCopies:
                 target.cmeta = ConsensusMeta.adopt(target.disk, TABLET, target.uuid, remote, lost=was_here)
 
         copy = FollowerCopy(
-            disk=target.disk,
-            tablet_id=TABLET,
-            uuid=target.uuid,
-            source=Door(source, target),
+            CopyAttempt(disk=target.disk, tablet_id=TABLET, uuid=target.uuid, source=Door(source, target)),
             kept_last_opid=local.last_opid,
             kept_term=local.term,
             clear=clear,

@@ -405,7 +405,7 @@ PLANTED = (
     ),
     Planted(
         "a copy mixes two superblocks",
-        one("copy.follower:FollowerCopy._copy", "last_logged=None", "last_logged=None, ledger=copying.ledger"),
+        one("copy.follower:FollowerCopy._copy", "ready.save(disk)", "replace(ready, ledger=copying.ledger).save(disk)"),
         "tablet",
         tuned=COPIES,
         says=DIFFER,

@@ -18,9 +18,12 @@ from nyala.replica.copy import (
 from nyala.replica.tablet import Superblock, block_names, sweep_orphans
 from tests.harness.copies import (
     TABLET,
+    TARGET_UUID,
     RestingReplica,
     Source,
+    attempt,
     cmeta_bytes,
+    copy_over,
     data_files,
     new_disk,
     superblock,
@@ -31,7 +34,7 @@ from tests.harness.sim_disk import SimCrash, SimDisk
 
 def replica_with_rows(disk: SimDisk, *, flush: bool = True) -> OpId:
     """A closed replica with a block, a log and a vote; returns the last OpId of its log."""
-    replica = RestingReplica(disk)
+    replica = RestingReplica(disk, TARGET_UUID)
     replica.write([1, 2], "a")
     if flush:
         replica.tablet.flush()
@@ -139,8 +142,6 @@ def test_deletion_of_an_unfinished_copy_refuses_another_last_opid() -> None:
 def test_purge_removes_only_what_the_quarantine_alone_names() -> None:
     """Goal: rows TC-45 and TC-46. Method: delete, copy again, purge: the new copy's rows, the tombstone's promises and
     the other quarantine-less files stay; the old blocks are gone."""
-    from nyala.replica.copy import FollowerCopy
-
     source_disk, disk = new_disk(), new_disk()
     source = RestingReplica(source_disk)
     source.write([7], "new", term=9)
@@ -148,10 +149,7 @@ def test_purge_removes_only_what_the_quarantine_alone_names() -> None:
     last = replica_with_rows(disk)
     tombstone = delete_replica(disk, Superblock.load(disk, TABLET), last, stop=lambda: None)
     old_blocks = set(data_files(disk))
-    FollowerCopy(
-        disk=disk, tablet_id=TABLET, uuid="a" * 32, source=Source(source).door, kept_last_opid=last,
-        clear=lambda admit: tombstone,
-    ).run()  # fmt: skip
+    copy_over(tombstone, attempt(disk, Source(source).door)).run()
     assert old_blocks < set(data_files(disk)), "a copy never takes a quarantined block's name"
     assert sweep_orphans(disk, named_blocks(disk)) == []
     term = ConsensusMeta.load(disk, TABLET).term

@@ -16,7 +16,6 @@ from nyala.replica.copy import (
     CopyManifest,
     CopyProgress,
     CopyWanted,
-    FollowerCopy,
     delete_replica,
     named_blocks,
     settle_at_startup,
@@ -28,6 +27,8 @@ from tests.harness.copies import (
     TARGET_UUID,
     RestingReplica,
     Source,
+    attempt,
+    copy_over,
     data_files,
     new_disk,
     superblock,
@@ -62,18 +63,6 @@ def tombstone(disk: SimDisk) -> Superblock:
     return delete_replica(disk, superblock(), OLD_LAST, stop=lambda: None)
 
 
-def copy(disk: SimDisk, source: Any, local: Superblock | None, **options: Any) -> FollowerCopy:
-    return FollowerCopy(
-        disk=disk,
-        tablet_id=TABLET,
-        uuid=TARGET_UUID,
-        source=source,
-        kept_last_opid=(local.last_logged if local else None) or OpId(0, 0),
-        clear=lambda admit: local,
-        **options,
-    )
-
-
 def assert_equals_source(disk: SimDisk) -> None:
     replica = RestingReplica(disk, TARGET_UUID)
     assert replica.rows() == ROWS
@@ -89,7 +78,7 @@ def test_copy_ends_ready_and_equal_to_its_source(source: Source, streams: int, o
     disk = new_disk()
     local = tombstone(disk) if over_tombstone else None
     progress = CopyProgress()
-    ready = copy(disk, source.door, local, streams=streams, progress=progress).run()
+    ready = copy_over(local, attempt(disk, source.door, streams=streams, progress=progress)).run()
     assert (ready.data_state, ready.last_logged, ready.quarantine) == (DataState.READY, None, "")
     assert Superblock.load(disk, TABLET) == ready
     assert progress.bytes_done == progress.bytes_total > 0
@@ -110,7 +99,7 @@ def test_copy_cut_off_at_any_step(source: Source, step: int, over_tombstone: boo
     kept = local.last_logged if local else OpId(0, 0)
     disk.arm(f"copy.{step}")
     with pytest.raises(SimCrash):
-        copy(disk, source.door, local).run()
+        copy_over(local, attempt(disk, source.door)).run()
     if step == 1:
         marked = Superblock.load(disk, TABLET)
         assert (marked.data_state, marked.last_logged, marked.quarantine) == (DataState.COPYING, kept, "")
@@ -131,7 +120,7 @@ def test_copy_cut_off_at_any_step(source: Source, step: int, over_tombstone: boo
         assert ConsensusMeta.load(disk, TABLET).voted_for == ("c" * 32 if step == 1 else None)
     assert f"wals/{TABLET}" not in wal_places(disk)
     assert data_files(disk) == [], "blocks that nobody names are reclaimed"
-    copy(disk, source.door, settled).run()
+    copy_over(settled, attempt(disk, source.door)).run()
     assert_equals_source(disk)
 
 
@@ -163,11 +152,11 @@ def test_copy_with_a_flipped_byte_ends_deleted(source: Source, kind: int) -> Non
     disk = new_disk()
     local = tombstone(disk)
     with pytest.raises(Corruption):
-        copy(disk, Damaging(source.door, kind), local).run()
+        copy_over(local, attempt(disk, Damaging(source.door, kind))).run()
     settled = Superblock.load(disk, TABLET)
     assert (settled.data_state, settled.last_logged) == (DataState.DELETED, OLD_LAST)
     assert data_files(disk) == []
-    copy(disk, source.door, settled).run()
+    copy_over(settled, attempt(disk, source.door)).run()
     assert_equals_source(disk)
 
 
@@ -203,12 +192,12 @@ def test_copy_whose_source_dies_starts_again_from_the_beginning(source: Source, 
     disk = new_disk()
     local = tombstone(disk)
     with pytest.raises(Refused, match="connection refused"):
-        copy(disk, Dying(source.door, chunks), local).run()
+        copy_over(local, attempt(disk, Dying(source.door, chunks))).run()
     settled = Superblock.load(disk, TABLET)
     assert (settled.data_state, settled.last_logged) == (DataState.DELETED, OLD_LAST)
     assert data_files(disk) == [] and f"wals/{TABLET}" not in wal_places(disk)
     progress = CopyProgress()
-    copy(disk, source.door, settled, progress=progress).run()
+    copy_over(settled, attempt(disk, source.door, progress=progress)).run()
     assert progress.bytes_done == progress.bytes_total > 0
     assert_equals_source(disk)
 
@@ -224,9 +213,9 @@ def test_copy_cancelled_at_any_moment_ends_as_before_or_deleted(source: Source) 
         before = Superblock.load(disk, TABLET)
         asked = iter(range(1, 1000))
         cancelled = lambda asked=asked, moment=moment: next(asked) >= moment  # noqa: E731
-        follower = copy(disk, source.door, before, cancelled=cancelled)
+        made = attempt(disk, source.door, cancelled=cancelled)
         try:
-            follower.run()
+            copy_over(before, made).run()
         except Refused as refused:
             assert refused.what == "the copy was cancelled"
         else:
@@ -234,7 +223,7 @@ def test_copy_cancelled_at_any_moment_ends_as_before_or_deleted(source: Source) 
         settled = Superblock.load(disk, TABLET)
         assert (settled.data_state, settled.last_logged) == (DataState.DELETED, OLD_LAST)
         assert data_files(disk) == [] and source.sessions.sessions() == []
-        seen.append((follower.progress.phase, settled == before))
+        seen.append((made.progress.phase, settled == before))
     assert local.last_logged == OLD_LAST
     assert seen[:2] == [("BEGIN", True), ("BEGIN", True)]
     assert {phase for phase, _ in seen[2:]} == {"FAILED"} and not any(same for _, same in seen[2:])
@@ -251,16 +240,9 @@ def test_copy_from_a_lagging_or_leaderless_source_touches_nothing(source: Source
     replica.write([8], "mine")
     source.is_leader = leader
     cleared: list[bool] = []
-    follower = FollowerCopy(
-        disk=disk,
-        tablet_id=TABLET,
-        uuid=TARGET_UUID,
-        source=source.door,
-        kept_last_opid=kept,
-        clear=lambda admit: cleared.append(True),  # type: ignore[func-returns-value]
-    )
+    clear = lambda admit: cleared.append(True)  # noqa: E731
     with pytest.raises(Refused) as refused:
-        follower.run()
+        copy_over(None, attempt(disk, source.door), kept_last_opid=kept, clear=clear).run()
     assert refused.value.code is (Code.ILLEGAL_STATE if leader else Code.NOT_LEADER)
     assert not cleared and Superblock.load(disk, TABLET).data_state is DataState.READY
     assert replica.rows() == {8: "mine"}
@@ -285,17 +267,8 @@ def test_copy_over_a_replica_that_promised_more_meanwhile_touches_nothing(
         deleted.append(True)
         raise AssertionError("the replica would have been deleted")
 
-    follower = FollowerCopy(
-        disk=disk,
-        tablet_id=TABLET,
-        uuid=TARGET_UUID,
-        source=source.door,
-        kept_last_opid=OpId(6, 3),
-        kept_term=6,
-        clear=clear,
-    )
     with pytest.raises(Refused) as refused:
-        follower.run()
+        copy_over(None, attempt(disk, source.door), kept_last_opid=OpId(6, 3), kept_term=6, clear=clear).run()
     assert refused.value.code is code
     assert not deleted and Superblock.load(disk, TABLET).data_state is DataState.READY
     assert source.sessions.sessions() == []
@@ -306,10 +279,10 @@ def test_source_whose_own_log_ends_below_what_is_committed_serves_no_copy(source
     disk. Method: the leader knows 6.4 to be committed, its log ends at 6.3: refused, to be tried again."""
     source.commit_index = 4
     with pytest.raises(Refused) as refused:
-        copy(new_disk(), source.door, None).run()
+        copy_over(None, attempt(new_disk(), source.door)).run()
     assert refused.value.code is Code.NOT_READY
     source.commit_index = 3
-    copy(new_disk(), source.door, None).run()
+    copy_over(None, attempt(new_disk(), source.door)).run()
 
 
 @pytest.mark.parametrize("at_the_source", [True, False])
@@ -321,10 +294,10 @@ def test_copy_of_a_block_that_a_disk_cannot_read_or_write_ends_deleted(source: S
     broken, operation = (source.replica.disk, "pread") if at_the_source else (disk, "sync")
     broken.fail_on(operation, "data/*", "EIO")
     with pytest.raises(Corruption, match="cannot be read or written"):
-        copy(disk, source.door, local).run()
+        copy_over(local, attempt(disk, source.door)).run()
     settled = Superblock.load(disk, TABLET)
     assert (settled.data_state, settled.last_logged, data_files(disk)) == (DataState.DELETED, OLD_LAST, [])
-    copy(disk, source.door, settled).run()
+    copy_over(settled, attempt(disk, source.door)).run()
     assert_equals_source(disk)
 
 
@@ -334,7 +307,7 @@ def test_full_disk_during_a_copy_ends_deleted(source: Source) -> None:
     local = tombstone(disk)
     disk.fail_on("pwrite", "data/*", "ENOSPC")
     with pytest.raises(Refused) as refused:
-        copy(disk, source.door, local).run()
+        copy_over(local, attempt(disk, source.door)).run()
     assert refused.value.code is Code.NO_SPACE
     settled = Superblock.load(disk, TABLET)
     assert (settled.data_state, settled.last_logged) == (DataState.DELETED, OLD_LAST)
@@ -345,7 +318,7 @@ def test_copy_of_a_wholly_flushed_source_brings_no_log(source: Source) -> None:
     opens at the flush index with all rows and takes the entry that follows."""
     disk = new_disk()
     source.replica.tablet.flush()
-    copy(disk, source.door, None).run()
+    copy_over(None, attempt(disk, source.door)).run()
     assert disk.listdir(f"wals/{TABLET}") == []
     replica = RestingReplica(disk, TARGET_UUID)
     assert (replica.tablet.flush_opid, replica.rows()) == (OpId(6, 3), ROWS)

@@ -6,11 +6,10 @@ import random
 
 import pytest
 
-from nyala.replica.base import ZERO_OPID, DataState, OpId
+from nyala.replica.base import DataState, OpId
 from nyala.replica.cmeta import ConsensusMeta
 from nyala.replica.copy import (
     CopyProgress,
-    FollowerCopy,
     delete_replica,
     last_of_unopened,
     parse_superblock,
@@ -19,7 +18,16 @@ from nyala.replica.copy import (
 from nyala.replica.raft import VoteRequest
 from nyala.replica.server.tombstone import vote_reply
 from nyala.replica.tablet import Superblock
-from tests.harness.copies import TABLET, TARGET_UUID, RestingReplica, Source, cmeta_bytes, new_disk
+from tests.harness.copies import (
+    TABLET,
+    TARGET_UUID,
+    RestingReplica,
+    Source,
+    attempt,
+    cmeta_bytes,
+    copy_over,
+    new_disk,
+)
 from tests.harness.sim_disk import SimCrash, SimDisk
 
 VOTED = "c" * 32
@@ -76,23 +84,13 @@ def test_copy_that_fails_leaves_a_tombstone_as_ignorant_as_it_was() -> None:
     assert not deleted.last_logged_known
     source = source_in_term_six()
 
-    def copy(local: Superblock) -> None:
-        FollowerCopy(
-            disk=disk,
-            tablet_id=TABLET,
-            uuid=TARGET_UUID,
-            source=source.door,
-            kept_last_opid=local.last_logged or ZERO_OPID,
-            clear=lambda admit: local,
-        ).run()
-
     disk.arm("copy.2")
     with pytest.raises(SimCrash):
-        copy(deleted)
+        copy_over(deleted, attempt(disk, source.door)).run()
     disk.restart()
     settled = settle_at_startup(disk, Superblock.load(disk, TABLET))
     assert settled.data_state is DataState.DELETED and not settled.last_logged_known
-    copy(settled)
+    copy_over(settled, attempt(disk, source.door)).run()
     assert Superblock.load(disk, TABLET).last_logged_known
     source.replica.close()
 
@@ -148,16 +146,8 @@ def test_death_right_after_the_merge_finds_the_merged_promises(over_tombstone: b
     if over_tombstone:
         local = delete(disk, replica_that_voted(disk))
     disk.arm("copy.2")
-    follower = FollowerCopy(
-        disk=disk,
-        tablet_id=TABLET,
-        uuid=TARGET_UUID,
-        source=source.door,
-        kept_last_opid=(local.last_logged if local else None) or OpId(0, 0),
-        clear=lambda admit: local,
-    )
     with pytest.raises(SimCrash):
-        follower.run()
+        copy_over(local, attempt(disk, source.door)).run()
     disk.restart()
     merged = ConsensusMeta.load(disk, TABLET)
     assert (merged.uuid, merged.term, merged.voted_for) == (TARGET_UUID, 6, None)
@@ -171,16 +161,10 @@ def test_copy_progress_tells_phase_and_bytes() -> None:
     bytes rise to the total and no further."""
     source, disk, progress = source_in_term_six(), new_disk(), CopyProgress()
     seen: list[tuple[str, int]] = []
-    FollowerCopy(
-        disk=disk,
-        tablet_id=TABLET,
-        uuid=TARGET_UUID,
-        source=source.door,
-        kept_last_opid=OpId(0, 0),
-        clear=lambda admit: None,
-        pace=lambda length: seen.append((progress.phase, progress.bytes_done)),
-        progress=progress,
-    ).run()
+    paced = attempt(
+        disk, source.door, progress=progress, pace=lambda length: seen.append((progress.phase, progress.bytes_done))
+    )
+    copy_over(None, paced).run()
     assert [phase for phase, _ in seen] == ["COPY.3", "COPY.4", "COPY.4"]
     done = [count for _, count in seen]
     assert done[0] == 0 and done == sorted(set(done)) and done[-1] < progress.bytes_done == progress.bytes_total

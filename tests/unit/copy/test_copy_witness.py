@@ -13,7 +13,6 @@ from nyala.replica.cmeta import ConsensusMeta
 from nyala.replica.copy import (
     CopyWanted,
     FileKind,
-    FollowerCopy,
     WitnessJoin,
     delete_replica,
     named_blocks,
@@ -29,6 +28,8 @@ from tests.harness.copies import (
     TARGET_UUID,
     RestingReplica,
     Source,
+    attempt,
+    copy_over,
     data_files,
     new_disk,
     superblock,
@@ -65,16 +66,8 @@ def vivify(
     local: Superblock | None = None,
 ) -> Superblock:
     """Make a witness of nothing, or of the tombstone `local`."""
-    return FollowerCopy(
-        disk=disk,
-        tablet_id=TABLET,
-        uuid=TARGET_UUID,
-        source=source.door,
-        kept_last_opid=kept,
-        clear=lambda admit: local,
-        log_only=True,
-        kept_known=kept_known,
-    ).run()
+    made = attempt(disk, source.door)
+    return copy_over(local, made, kept_last_opid=kept, log_only=True, kept_known=kept_known).run()
 
 
 def log_of(disk: SimDisk) -> Log:
@@ -94,9 +87,7 @@ def join(disk: SimDisk, source: Source, **options: Any) -> WitnessJoin:
     """One run; the log is there already, and the swap is the rewrite."""
     options.setdefault("await_log", lambda flushed: None)
     options.setdefault("swap", lambda whole: whole.save(disk))
-    return WitnessJoin(
-        disk=disk, uuid=TARGET_UUID, witness=Superblock.load(disk, TABLET), source=source.door, **options
-    )
+    return WitnessJoin(attempt(disk, source.door), witness=Superblock.load(disk, TABLET), **options)
 
 
 def restart(disk: SimDisk, power_seed: int | None) -> Superblock:

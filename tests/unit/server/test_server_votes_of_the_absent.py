@@ -9,12 +9,23 @@ import pytest
 
 from nyala.replica.base import Code, DataState, OpId, next_generation
 from nyala.replica.cmeta import ConsensusMeta
-from nyala.replica.copy import FollowerCopy, delete_replica
+from nyala.replica.copy import delete_replica
 from nyala.replica.raft import AppendEntries, Message, VoteReply, VoteRequest
 from nyala.replica.server.manager import TabletManager
 from nyala.replica.server.tombstone import answer_without_replica
 from nyala.replica.tablet import Superblock
-from tests.harness.copies import CONFIG, SOURCE_UUID, TABLET, TARGET_UUID, RestingReplica, Source, new_disk, superblock
+from tests.harness.copies import (
+    CONFIG,
+    SOURCE_UUID,
+    TABLET,
+    TARGET_UUID,
+    RestingReplica,
+    Source,
+    attempt,
+    copy_over,
+    new_disk,
+    superblock,
+)
 from tests.harness.managers import new_manager
 from tests.harness.server_pair import until
 from tests.harness.sim_disk import SimCrash, SimDisk
@@ -83,14 +94,7 @@ def test_voter_that_died_in_its_copy_still_votes_by_what_it_kept(step: int) -> N
     replica.write([3], "b")
     disk.arm(f"copy.{step}")
     with pytest.raises(SimCrash):
-        FollowerCopy(
-            disk=disk,
-            tablet_id=TABLET,
-            uuid=TARGET_UUID,
-            source=Source(replica).door,
-            kept_last_opid=KEPT,
-            clear=lambda admit: local,
-        ).run()
+        copy_over(local, attempt(disk, Source(replica).door)).run()
     disk.restart()
 
     async def use(manager: TabletManager, ask: Ask) -> None:

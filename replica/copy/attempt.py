@@ -1,0 +1,151 @@
+"""One attempt to bring a tablet's files here: what a copy and a join have in common.
+
+How to reach the source, how fast to go, how far it is, whether it is to end; a session at the source for as long as it
+takes; files brought durably, blocks under names of their own.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from nyala.replica.base import Code, Disk, Refused
+from nyala.replica.tablet import Superblock, data_trouble
+
+from .blocks import rename_blocks
+from .deletion import wal_folder
+from .downloads import Downloads
+from .manifest import WHOLE, CopyFile, CopyManifest, CopySource, CopyWanted, FileKind
+
+_log = logging.getLogger(__name__)
+
+
+class CopyProgress:
+    """What an operator sees of a running copy. Concurrency: any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.phase = "WAITING"
+        self.bytes_done = 0
+        self.bytes_total = 0
+
+    def add(self, length_bytes: int) -> None:
+        """So many more bytes are here."""
+        with self._lock:
+            self.bytes_done += length_bytes
+
+
+def copy_cancelled(tablet_id: str) -> Refused:
+    """How a cancelled copy ends."""
+    return Refused(Code.ILLEGAL_STATE, "the copy was cancelled", tablet=tablet_id)
+
+
+class CopyAttempt:
+    """One attempt of the server `uuid` to bring files of one tablet from `source` to `disk`.
+
+    `streams` files at once. `pace(bytes)` may block to hold a rate; `cancelled()` true ends the attempt at the next
+    chunk, or at the next step that calls `check_cancelled`.
+    Concurrency: one thread; `pace` and `cancelled` are called from any stream.
+    """
+
+    def __init__(
+        self,
+        *,
+        disk: Disk,
+        tablet_id: str,
+        uuid: str,
+        source: CopySource,
+        streams: int = 1,
+        pace: Callable[[int], None] = lambda length_bytes: None,
+        cancelled: Callable[[], bool] = lambda: False,
+        progress: CopyProgress | None = None,
+    ) -> None:
+        self.disk = disk
+        self.tablet_id = tablet_id
+        self.uuid = uuid
+        self.progress = progress or CopyProgress()
+        self._source = source
+        self._streams = streams
+        self._pace = pace
+        self._cancelled = cancelled
+        self._block_paths: list[str] = []
+
+    def check_cancelled(self) -> None:
+        """Refused if nobody wants it any more."""
+        if self._cancelled():
+            raise copy_cancelled(self.tablet_id)
+
+    @contextmanager
+    def session(self, wanted: CopyWanted = WHOLE, *, allow_leaderless: bool = False) -> Iterator[CopyManifest]:
+        """A session at the source, which is told in the end whether the body succeeded. Raises what `begin` does."""
+        self.check_cancelled()
+        manifest = self._source.begin(self.tablet_id, self.uuid, allow_leaderless, wanted)
+        success = False
+        try:
+            yield manifest
+            success = True
+        finally:
+            self._end(manifest.session_id, success)
+
+    def bring_log(self, manifest: CopyManifest) -> None:
+        """The session's WAL segments, durable in the tablet's folder, which is made."""
+        segments = [f for f in manifest.files if f.kind is FileKind.WAL_SEGMENT]
+        self._bring(manifest, segments, wal_folder(self.tablet_id), {f.name: f.name for f in segments})
+
+    def bring_blocks(self, manifest: CopyManifest, remote: Superblock, local: Superblock) -> Superblock:
+        """The blocks that the source's superblock names, durable under numbers that no superblock here names.
+
+        Returns the superblock of the replica that they make together with the log of `local`: to be saved. Until then
+        nothing names the files. Refused or Corruption if they are not all here, some of them perhaps.
+        """
+        renamed = rename_blocks(remote.blocks, self.tablet_id, local.next_block, self.disk.listdir("data"))
+        files = [f for f in manifest.files if f.kind is FileKind.BLOCK and f.name in renamed.names]
+        missing = sorted(renamed.names.keys() - {f.name for f in files})
+        if missing:
+            raise Refused(Code.CORRUPTION, "the source does not offer a block its superblock names", missing=missing)
+        self._block_paths = [f"data/{name}" for name in sorted(renamed.names.values())]
+        with data_trouble("data"):
+            self._bring(manifest, files, "data", renamed.names)
+        return replace(
+            remote,
+            last_logged=None,
+            last_logged_known=True,
+            quarantine="",
+            blocks=renamed.blocks,
+            next_block=renamed.next_block,
+            wal_generation=local.wal_generation,
+        )
+
+    def remove_blocks(self) -> None:
+        """Remove what `bring_blocks` brought. The caller knows that no superblock names it."""
+        for path in self._block_paths:
+            if self.disk.exists(path):
+                self.disk.remove(path)
+
+    def _bring(self, manifest: CopyManifest, files: Sequence[CopyFile], folder: str, names: dict[str, str]) -> None:
+        """`files` into `folder`, each under the name that `names` has for its name at the source."""
+        downloads = Downloads(
+            disk=self.disk,
+            source=self._source,
+            session_id=manifest.session_id,
+            streams=self._streams,
+            arrived=self._arrived,
+        )
+        self.disk.mkdir(folder)
+        downloads.run(files, {f.name: f"{folder}/{names[f.name]}" for f in files})
+        self.disk.sync_dir(folder)
+
+    def _arrived(self, length_bytes: int) -> None:
+        self.check_cancelled()
+        self._pace(length_bytes)
+        self.progress.add(length_bytes)
+
+    def _end(self, session_id: str, success: bool) -> None:
+        try:
+            self._source.end(session_id, success)
+        except Refused as error:
+            # The session ends by itself when its time to live is over.
+            _log.info("T %s P %s could not end copy session: %s", self.tablet_id, self.uuid, error)
