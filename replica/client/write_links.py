@@ -18,14 +18,13 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from nyala.replica.base import Address, Applied, Code, Refused, limits
-from nyala.replica.rpc import notice_silence, pb, raise_if_error
+from nyala.replica.rpc import HEAD_BYTES, body_length, frame, notice_silence, pb, raise_if_error
 
 from .retry import refusal_of_rpc_error
 
 _PAYLOAD_BYTES_MAX = 16 << 10
 """Larger writes are calls of their own: they gain nothing and would hold up the small ones."""
 _BUNDLE_WRITES_MAX = 256
-_HEAD_BYTES = 4
 _READ_BYTES = 64 << 10
 _CONNECT_S = 2.0
 """A wall may swallow what is sent to that port: then there is time left for a call."""
@@ -189,8 +188,7 @@ class _Link:
             bundle = pb.WriteBundle()
             for number, request in taken:
                 bundle.writes.add(number=number, request=request)
-            body = bundle.SerializeToString()
-            _send_all(self._sock, len(body).to_bytes(_HEAD_BYTES) + body, deadline)
+            _send_all(self._sock, frame(bundle.SerializeToString()), deadline)
         except OSError as error:
             self.fail(_lost(error))  # a message that is half sent too
         finally:
@@ -222,9 +220,9 @@ class _Link:
             return False
         self._buffer += data
         begin = 0
-        while len(self._buffer) - begin >= _HEAD_BYTES:
-            first = begin + _HEAD_BYTES
-            length = int.from_bytes(self._buffer[begin:first])
+        while len(self._buffer) - begin >= HEAD_BYTES:
+            first = begin + HEAD_BYTES
+            length = body_length(self._buffer[begin:first])
             if length > limits.GRPC_MESSAGE_BYTES_MAX:
                 raise ValueError(f"a frame of {length} bytes")
             if len(self._buffer) < first + length:
@@ -321,9 +319,8 @@ def _connected(address: Address, granted: Any, deadline: float) -> socket.socket
     try:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         notice_silence(sock, _SILENCE_MS)
-        sock.sendall(len(granted.ticket).to_bytes(_HEAD_BYTES) + granted.ticket)
-        word = sock.recv(_HEAD_BYTES, socket.MSG_WAITALL)
-        if word != bytes(_HEAD_BYTES):
+        sock.sendall(frame(granted.ticket))
+        if sock.recv(HEAD_BYTES, socket.MSG_WAITALL) != frame(b""):
             raise ConnectionError("the server did not take the ticket")
         sock.setblocking(False)
     except BaseException:

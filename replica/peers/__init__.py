@@ -1,7 +1,7 @@
 """Raft messages between servers: one link for each ordered pair, shared by all tablets."""
 
 from .channel import PeerChannelStatus
-from .frames import HEAD_BYTES, FrameReader, frame
+from .frame_reader import FrameReader
 from .links import LinkChange, Links
 from .listener import Listener, Taker
 from .network import PeerNetwork
@@ -9,7 +9,6 @@ from .options import PeerOptions
 from .servicer import PeerServicer
 
 __all__ = [
-    "HEAD_BYTES",
     "FrameReader",
     "LinkChange",
     "Links",
@@ -19,5 +18,4 @@ __all__ = [
     "PeerOptions",
     "PeerServicer",
     "Taker",
-    "frame",
 ]

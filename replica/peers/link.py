@@ -8,9 +8,8 @@ from collections.abc import Callable
 import grpc.aio
 
 from nyala.replica.base import Address, Refused
-from nyala.replica.rpc import CHANNEL_OPTIONS, address_to_pb, error_from_pb, notice_silence, pb, pb_grpc
+from nyala.replica.rpc import CHANNEL_OPTIONS, address_to_pb, error_from_pb, frame_parts, notice_silence, pb, pb_grpc
 
-from .frames import frame
 from .options import PeerOptions
 
 
@@ -34,7 +33,7 @@ class Link(asyncio.Protocol):
     def send(self, body: bytes) -> None:
         """Write one frame; what the network does not take at once waits in memory."""
         if self._transport is not None:
-            for part in frame(body):
+            for part in frame_parts(body):
                 self._transport.write(part)
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from nyala.replica.base import limits
 from nyala.replica.rpc import notice_silence
 
-from .frames import FrameReader
+from .frame_reader import FrameReader
 from .options import PeerOptions
 
 _log = logging.getLogger("nyala.peers")

@@ -4,6 +4,7 @@ from . import nyala_pb2 as pb
 from . import nyala_pb2_grpc as pb_grpc
 from .channel import CHANNEL_OPTIONS, COPY_CHANNEL_OPTIONS, SERVER_OPTIONS, listen_on, notice_silence
 from .errors import error_from_pb, error_to_pb, raise_if_error
+from .frames import HEAD_BYTES, body_length, frame, frame_parts
 from .messages import message_from_pb, message_to_pb
 from .tables import (
     column_from_pb,
@@ -36,10 +37,12 @@ from .values import (
 __all__ = [
     "CHANNEL_OPTIONS",
     "COPY_CHANNEL_OPTIONS",
+    "HEAD_BYTES",
     "SERVER_OPTIONS",
     "address_from_pb",
     "address_to_pb",
     "addresses_from_pb",
+    "body_length",
     "column_from_pb",
     "column_to_pb",
     "config_from_pb",
@@ -48,6 +51,8 @@ __all__ = [
     "entry_to_pb",
     "error_from_pb",
     "error_to_pb",
+    "frame",
+    "frame_parts",
     "listen_on",
     "member_from_pb",
     "member_to_pb",

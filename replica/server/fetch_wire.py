@@ -13,8 +13,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from nyala.replica.base import Code, Refused
-from nyala.replica.peers import HEAD_BYTES, frame
-from nyala.replica.rpc import notice_silence
+from nyala.replica.rpc import HEAD_BYTES, body_length, frame, notice_silence
 
 MESSAGE_BYTES_MAX = 16 << 10
 """Nothing longer is taken for a message: requests name a file, and an error's text is bounded."""
@@ -33,7 +32,7 @@ def be_patient(sock: socket.socket, patience_s: int) -> None:
 
 def send_message(sock: socket.socket, message: Any, *, bytes_follow: bool = False) -> None:
     """One message; `bytes_follow`: the bytes that it announces are sent next."""
-    sock.sendall(b"".join(frame(message.SerializeToString())), _MORE if bytes_follow else 0)
+    sock.sendall(frame(message.SerializeToString()), _MORE if bytes_follow else 0)
 
 
 def receive_message(sock: socket.socket, kind: Any) -> Any:
@@ -44,7 +43,7 @@ def receive_message(sock: socket.socket, kind: Any) -> Any:
     head = sock.recv(HEAD_BYTES, socket.MSG_WAITALL)
     if not head:
         return None
-    length = int.from_bytes(head + receive(sock, HEAD_BYTES - len(head)))
+    length = body_length(head + receive(sock, HEAD_BYTES - len(head)))
     if length > MESSAGE_BYTES_MAX:
         raise Refused(Code.CORRUPTION, "a message of a copy is too long", bytes=length, limit=MESSAGE_BYTES_MAX)
     try:

@@ -12,8 +12,7 @@ import grpc
 
 from nyala.replica.base import Address, Applied, Code, Refused, limits
 from nyala.replica.copy import WHOLE, CopyFile, CopyManifest, CopyWanted, FileKind
-from nyala.replica.peers import frame
-from nyala.replica.rpc import COPY_CHANNEL_OPTIONS, opid_from_pb, opid_to_pb, pb, pb_grpc, raise_if_error
+from nyala.replica.rpc import COPY_CHANNEL_OPTIONS, frame, opid_from_pb, opid_to_pb, pb, pb_grpc, raise_if_error
 
 from .fetch_serving import hang_up
 from .fetch_wire import be_patient, receive, receive_message, send_message
@@ -155,7 +154,7 @@ class RemoteCopySource:
                 raise _cancelled()
             sock.settimeout(None)
             be_patient(sock, self.SILENCE_S)
-            sock.sendall(b"".join(frame(granted.ticket)))
+            sock.sendall(frame(granted.ticket))
             if receive_message(sock, pb.FetchPart) is None:
                 raise ConnectionError("the source did not let the connection in")
         except BaseException as error:

@@ -11,8 +11,8 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from nyala.replica.base import limits
-from nyala.replica.peers import FrameReader, Taker, frame
-from nyala.replica.rpc import notice_silence, pb
+from nyala.replica.peers import FrameReader, Taker
+from nyala.replica.rpc import frame_parts, notice_silence, pb
 
 _log = logging.getLogger("nyala.server")
 _WRITES_MAX = 1024
@@ -149,7 +149,7 @@ class WriteLink(FrameReader):
 
     def _write(self, bundle: Any) -> None:
         if self.transport is not None and not self.transport.is_closing():
-            for part in frame(bundle.SerializeToString()):
+            for part in frame_parts(bundle.SerializeToString()):
                 self.transport.write(part)
 
     def _regulate(self) -> None:

@@ -7,8 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from nyala.replica.base import Address
-from nyala.replica.peers.frames import HEAD_BYTES, frame
-from nyala.replica.rpc import address_to_pb, pb, pb_grpc
+from nyala.replica.rpc import HEAD_BYTES, address_to_pb, body_length, frame, pb, pb_grpc
 
 WAIT_S = 60
 
@@ -29,7 +28,7 @@ class HandMadeLink:
 
     def send(self, body: bytes) -> None:
         """One frame."""
-        self.send_bytes(b"".join(frame(body)))
+        self.send_bytes(frame(body))
 
     def send_bytes(self, data: bytes) -> None:
         """Bytes that need not be a frame."""
@@ -37,7 +36,7 @@ class HandMadeLink:
 
     def receive(self) -> bytes:
         """The next frame that comes back."""
-        return self._exactly(int.from_bytes(self._exactly(HEAD_BYTES)))
+        return self._exactly(body_length(self._exactly(HEAD_BYTES)))
 
     def _exactly(self, length: int) -> bytes:
         """So many bytes, in however many pieces they come: a socket with a timeout does not wait for all of them."""

@@ -22,10 +22,10 @@ from nyala.replica.base import (
 )
 from nyala.replica.copy import SessionFile
 from nyala.replica.host import Phase
-from nyala.replica.peers import Listener, Taker, frame
+from nyala.replica.peers import Listener, Taker
 from nyala.replica.raft import AppendEntries, ConfigEdit, EditKind, Message, RaftOptions
 from nyala.replica.rows import WriteMeta, crc32c, encode_batch
-from nyala.replica.rpc import SERVER_OPTIONS, pb_grpc
+from nyala.replica.rpc import SERVER_OPTIONS, frame, pb_grpc
 from nyala.replica.server.channels import Channels
 from nyala.replica.server.copies import CopyJobs, CopyRequests
 from nyala.replica.server.copy_service import CopyServicer
@@ -90,7 +90,7 @@ class _TracedFetches(FetchServing):
         on_its_way = self._server.pair.on_part(request, Part(part.SerializeToString(), data))
         if on_its_way is None:
             raise ConnectionError("cut by the test")
-        sock.sendall(b"".join(frame(on_its_way.head)) + on_its_way.data)
+        sock.sendall(frame(on_its_way.head) + on_its_way.data)
         if len(on_its_way.data) < len(data):
             raise ConnectionError("cut by the test")
 

@@ -16,10 +16,9 @@ import pytest
 from nyala.replica.base import Address, Applied, Code, Refused
 from nyala.replica.client import write_links
 from nyala.replica.client.write_links import SmallWrites
-from nyala.replica.rpc import pb
+from nyala.replica.rpc import HEAD_BYTES, body_length, frame, pb
 from tests.harness.cluster import wait_until
 
-HEAD = 4
 LONG_S = 30.0
 
 
@@ -47,9 +46,10 @@ class Peer:
     def _accept(self) -> None:
         connection, _ = self.listening.accept()
         connection.settimeout(LONG_S)
-        assert connection.recv(HEAD + 16, socket.MSG_WAITALL)[HEAD:] == b"t" * 16
+        shown = frame(b"t" * 16)
+        assert connection.recv(len(shown), socket.MSG_WAITALL) == shown
         self._all.append(connection)
-        connection.sendall(bytes(HEAD))
+        connection.sendall(frame(b""))
         self._accepted.put(connection)
 
     def accepted(self) -> socket.socket:
@@ -63,7 +63,7 @@ class Peer:
 
     def read(self) -> list[Any]:
         """The numbered writes of the next message."""
-        length = int.from_bytes(self.connection.recv(HEAD, socket.MSG_WAITALL))
+        length = body_length(self.connection.recv(HEAD_BYTES, socket.MSG_WAITALL))
         return list(pb.WriteBundle.FromString(self.connection.recv(length, socket.MSG_WAITALL)).writes)
 
     def reply(self, *writes: Any, pieces: int = 1) -> None:
@@ -71,8 +71,7 @@ class Peer:
         bundle = pb.ReplyBundle()
         for write in writes:
             bundle.replies.add(number=write.number, reply=pb.WriteReply(rows_applied=write.request.rows))
-        body = bundle.SerializeToString()
-        data = len(body).to_bytes(HEAD) + body
+        data = frame(bundle.SerializeToString())
         cut = max(1, -(-len(data) // pieces))
         for at in range(0, len(data), cut):
             self.connection.sendall(data[at : at + cut])
@@ -165,9 +164,9 @@ def test_broken_link_leaves_every_outcome_unknown_and_the_next_write_opens_anoth
         while len(seen) < 3:
             seen += peer.read()
         if end == "garbage":
-            first.sendall((3).to_bytes(HEAD) + b"\xff\xff\xff")
+            first.sendall(frame(b"\xff\xff\xff"))
         elif end == "endless":
-            first.sendall(b"\xff" * HEAD)
+            first.sendall(b"\xff" * HEAD_BYTES)
         else:
             first.close()
         for future in futures:

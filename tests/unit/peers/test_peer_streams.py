@@ -13,10 +13,10 @@ import pytest
 from nyala.replica.base import Address, Entry, EntryKind, Member, OpId, RaftConfig
 from nyala.replica.peers import PeerChannelStatus, PeerNetwork, PeerOptions, PeerServicer
 from nyala.replica.peers.encode import add_message
-from nyala.replica.peers.frames import BUFFER_BYTES, FrameReader, frame
+from nyala.replica.peers.frame_reader import BUFFER_BYTES, FrameReader
 from nyala.replica.raft import AppendEntries, AppendReply, Message, VoteRequest
 from nyala.replica.rows import crc32c
-from nyala.replica.rpc import SERVER_OPTIONS, message_to_pb, pb, pb_grpc
+from nyala.replica.rpc import SERVER_OPTIONS, frame, frame_parts, message_to_pb, pb, pb_grpc
 
 HERE = Address("127.0.0.1", 1)
 QUICK = PeerOptions(backoff_first_ms=5, backoff_max_ms=20)
@@ -221,7 +221,7 @@ def test_message_from_another_sender_than_its_batch_is_dropped() -> None:
             messages = [message_to_pb("t1", forged), message_to_pb("t1", vote(1))]
             batch = pb.PeerBatch(from_uuid="a", dest_uuid="b", messages=messages)
             for body in (granted.ticket, batch.SerializeToString()):
-                writer.writelines(frame(body))
+                writer.write(frame(body))
             await inbox.until(lambda: bool(inbox.messages))
             assert inbox.messages == [("t1", vote(1))]
             writer.close()
@@ -237,7 +237,7 @@ def test_frames_come_out_as_they_went_in_however_they_are_cut(seed: int) -> None
     sizes = [0, 1, 3, 4, BUFFER_BYTES - 4, BUFFER_BYTES, BUFFER_BYTES + 1, 3 * BUFFER_BYTES, 17, 0, 200_000]
     random.shuffle(sizes)
     given = [random.randbytes(size) for size in sizes]
-    stream = b"".join(part for body in given for part in frame(body))
+    stream = b"".join(part for body in given for part in frame_parts(body))
     taken: list[bytes] = []
     reader = FrameReader(taken.append, 3 * BUFFER_BYTES)
     pos, cut_max = 0, 1 << random.randrange(10, 20)
@@ -372,7 +372,7 @@ def test_connections_that_show_no_ticket_keep_nobody_out() -> None:
 def pb_batch(item: tuple[str, Message]) -> bytes:
     batch = pb.PeerBatch(from_uuid="a", dest_uuid="b")
     add_message(batch, *item)
-    return b"".join(frame(batch.SerializeToString()))
+    return frame(batch.SerializeToString())
 
 
 class LiveTransport(asyncio.Transport):

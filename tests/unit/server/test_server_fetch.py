@@ -16,8 +16,7 @@ import pytest
 
 from nyala.replica.base import Code, Refused, limits, new_uuid
 from nyala.replica.copy import CopyFile, CopyManifest
-from nyala.replica.peers import frame
-from nyala.replica.rpc import pb, pb_grpc
+from nyala.replica.rpc import frame, pb, pb_grpc
 from nyala.replica.server import fetch_serving
 from nyala.replica.server.fetch_wire import MESSAGE_BYTES_MAX, be_patient, receive, receive_message, send_message
 from nyala.replica.server.remote_source import RemoteCopySource
@@ -33,7 +32,7 @@ def connection(port: int, ticket: bytes) -> Iterator[socket.socket]:
     with socket.create_connection(("127.0.0.1", port), 20) as sock:
         sock.settimeout(None)
         be_patient(sock, 20)
-        sock.sendall(b"".join(frame(ticket)))
+        sock.sendall(frame(ticket))
         yield sock
 
 
@@ -174,7 +173,7 @@ def test_connections_are_bounded_and_their_places_are_given_back() -> None:
         socks = []
         for grant in granted[:-1]:
             sock = socket.create_connection(("127.0.0.1", grant.port), 20)
-            sock.sendall(b"".join(frame(grant.ticket)))
+            sock.sendall(frame(grant.ticket))
             assert receive_message(sock, pb.FetchPart) == pb.FetchPart()
             socks.append(sock)
         assert caller.open_fetch().error.code == Code.OVERLOADED
@@ -311,8 +310,7 @@ def test_messages_and_bytes_come_out_as_they_went_in_however_they_are_cut(seed: 
     rng = random.Random(seed)
     given = [(offset, rng.randbytes(rng.choice([0, 1, 5, 70_000]))) for offset in (0, 1, 1 << 40)]
     stream = b"".join(
-        b"".join(frame(pb.FetchPart(byte_offset=at, length_bytes=len(data)).SerializeToString())) + data
-        for at, data in given
+        frame(pb.FetchPart(byte_offset=at, length_bytes=len(data)).SerializeToString()) + data for at, data in given
     )
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as left:
         right, _ = server.accept()

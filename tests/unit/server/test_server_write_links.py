@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from nyala.replica.peers import Taker
-from nyala.replica.rpc import pb
+from nyala.replica.rpc import HEAD_BYTES, body_length, frame, pb
 from nyala.replica.server.write_links import WriteLinks
 
-HEAD = 4
 LONG_S = 20.0
 
 
@@ -41,13 +40,12 @@ class Client:
         bundle = pb.WriteBundle()
         for number, count in enumerate(rows):
             bundle.writes.add(number=number, request=pb.WriteRequest(rows=count))
-        body = bundle.SerializeToString()
-        return len(body).to_bytes(HEAD) + body
+        return frame(bundle.SerializeToString())
 
     @staticmethod
     async def replies(reader: asyncio.StreamReader) -> list[Any]:
         """Of the next message."""
-        length = int.from_bytes(await reader.readexactly(HEAD))
+        length = body_length(await reader.readexactly(HEAD_BYTES))
         return list(pb.ReplyBundle.FromString(await reader.readexactly(length)).replies)
 
 

@@ -1,11 +1,12 @@
-"""Frames on a byte stream: four bytes of length, big-endian, then as many bytes."""
+"""The receiving end of frames on a connection of asyncio."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 
-HEAD_BYTES = 4
+from nyala.replica.rpc import HEAD_BYTES, body_length
+
 BUFFER_BYTES = 256 << 10
 
 
@@ -39,7 +40,7 @@ class FrameReader(asyncio.BufferedProtocol):
         needed = HEAD_BYTES
         while self._end - self._begin >= HEAD_BYTES:
             first = self._begin + HEAD_BYTES
-            length = int.from_bytes(self._buffer[self._begin : first])
+            length = body_length(self._buffer[self._begin : first])
             if length > self.frame_bytes_max:
                 self.fail(ValueError(f"a frame of {length} bytes, more than {self.frame_bytes_max}"))
                 return
@@ -68,9 +69,3 @@ class FrameReader(asyncio.BufferedProtocol):
         self.error = error
         if self.transport is not None:
             self.transport.abort()
-
-
-def frame(body: bytes) -> tuple[bytes, ...]:
-    """What to write for one frame: joined if that is cheaper than a second write."""
-    head = len(body).to_bytes(HEAD_BYTES)
-    return (head + body,) if len(body) < BUFFER_BYTES else (head, body)
