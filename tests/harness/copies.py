@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,10 +29,13 @@ from nyala.replica.copy import (
     LocalCopySource,
     SourceSessions,
     capture_session,
+    delete_replica,
+    named_blocks,
+    settle_at_startup,
     wal_folder,
 )
 from nyala.replica.rows import WriteMeta, crc32c, encode_batch
-from nyala.replica.tablet import Superblock, Tablet
+from nyala.replica.tablet import Superblock, Tablet, sweep_orphans
 from nyala.replica.wal import Log, WalOptions
 from tests.harness.rows import PARTITION, SCHEMA, batch
 from tests.harness.sim_disk import SimDisk
@@ -181,6 +186,30 @@ class Source:
         )
 
 
+Writes = Sequence[tuple[list[int], str]]
+"""Keys and the value that all of them get, for one entry each."""
+
+
+def leading_source(term: int = 6, flushed: Writes = (([1, 2], "a"),), logged: Writes = (([3], "b"),)) -> Source:
+    """A leader that voted for itself: `flushed` is in one block, `logged` behind it in the log."""
+    replica = RestingReplica(new_disk(), term=term)
+    replica.cmeta.save_hard_state(term, SOURCE_UUID)
+    for keys, value in flushed:
+        replica.write(keys, value)
+    replica.tablet.flush()
+    for keys, value in logged:
+        replica.write(keys, value)
+    return Source(replica)
+
+
+def tombstone(disk: SimDisk, last: OpId, *, term: int, voted_for: str | None = None, known: bool = True) -> Superblock:
+    """The target's replica, deleted with what it promised; `known`: `last` is not only a lower bound."""
+    ConsensusMeta.create(disk, TABLET, TARGET_UUID, CONFIG, term).save_hard_state(term, voted_for)
+    disk.mkdir(wal_folder(TABLET))
+    superblock().save(disk)
+    return delete_replica(disk, superblock(), last, stop=lambda: None, known=known)
+
+
 def attempt(disk: Disk, door: Any, **options: Any) -> CopyAttempt:
     """The target's attempt to bring the tablet's files through a source's door."""
     return CopyAttempt(disk=disk, tablet_id=TABLET, uuid=TARGET_UUID, source=door, **options)
@@ -190,6 +219,21 @@ def copy_over(local: Superblock | None, made: CopyAttempt, **options: Any) -> Fo
     """A copy over a tombstone, by what it kept, or over nothing; other options as given."""
     options.setdefault("kept_last_opid", (local.last_logged if local else None) or ZERO_OPID)
     return FollowerCopy(made, **{"clear": lambda admit: local, **options})
+
+
+def die(disk: SimDisk, power_seed: int | None) -> None:
+    """By kill, or by a power loss."""
+    if power_seed is None:
+        disk.restart()
+    else:
+        disk.power_loss(random.Random(power_seed))
+
+
+def start(disk: Disk) -> Superblock:
+    """What a server does with the tablet when it starts, blocks that nobody names included."""
+    settled = settle_at_startup(disk, Superblock.load(disk, TABLET))
+    sweep_orphans(disk, named_blocks(disk))
+    return settled
 
 
 def data_files(disk: SimDisk) -> list[str]:

@@ -11,9 +11,9 @@ from typing import Any
 
 from nyala.replica.base import ZERO_OPID, DataState, Disk, OpId
 from nyala.replica.cmeta import ConsensusMeta
-from nyala.replica.copy import delete_replica, named_blocks, settle_at_startup
+from nyala.replica.copy import delete_replica
 from nyala.replica.server import format_directory
-from nyala.replica.tablet import Superblock, sweep_orphans
+from nyala.replica.tablet import Superblock
 from nyala.replica.tools import check_directory
 from tests.harness.copies import (
     SOURCE_UUID,
@@ -25,6 +25,7 @@ from tests.harness.copies import (
     attempt,
     copy_over,
     new_disk,
+    start,
 )
 
 OWN_TERM, OWN_VOTE = 5, "c" * 32
@@ -105,13 +106,6 @@ def copy_to(disk: Disk, source: Source) -> None:
     local = Superblock.load(disk, TABLET) if exists else None
     kept_term = ConsensusMeta.load(disk, TABLET).term if ConsensusMeta.exists(disk, TABLET) else 0
     copy_over(local, attempt(disk, source.door), kept_term=kept_term).run()
-
-
-def start(disk: Disk) -> Superblock:
-    """What a server does with the tablet when it starts, blocks that nobody names included."""
-    settled = settle_at_startup(disk, Superblock.load(disk, TABLET))
-    sweep_orphans(disk, named_blocks(disk))
-    return settled
 
 
 def judge(disk: Any, cell: Cell, settled: Superblock, source: Source, restart: Callable[[], None]) -> None:

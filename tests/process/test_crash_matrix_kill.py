@@ -18,7 +18,8 @@ import os, signal, sys
 from pathlib import Path
 from nyala.replica.disk import CrashPoints, RealDisk
 from tests.harness.copies import close_disks
-from tests.harness.crash_matrix import CELLS, act, judge, make_source, prepare, start
+from tests.harness.copies import start
+from tests.harness.crash_matrix import CELLS, act, judge, make_source, prepare
 
 class Killed(CrashPoints):
     def __init__(self, point):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
 from nyala.replica.base import DataState
-from tests.harness.copies import new_disk
-from tests.harness.crash_matrix import CELLS, Cell, act, judge, make_source, prepare, start
+from tests.harness.copies import die, new_disk, start
+from tests.harness.crash_matrix import CELLS, Cell, act, judge, make_source, prepare
 from tests.harness.sim_disk import SimCrash
 
 
@@ -26,10 +24,7 @@ def test_replica_that_dies_in_a_cell_of_the_matrix_ends_as_the_matrix_says(cell:
     def restart() -> None:
         nonlocal lives
         lives += 1
-        if power_seed is None:
-            disk.restart()
-        else:
-            disk.power_loss(random.Random(1000 * power_seed + lives))
+        die(disk, None if power_seed is None else 1000 * power_seed + lives)
 
     for number, point in enumerate(cell.deaths):
         disk.disarm()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
 from nyala.replica.base import DataState, InvariantViolation, OpId
@@ -25,7 +23,9 @@ from tests.harness.copies import (
     cmeta_bytes,
     copy_over,
     data_files,
+    die,
     new_disk,
+    start,
     superblock,
     wal_places,
 )
@@ -44,14 +44,6 @@ def replica_with_rows(disk: SimDisk, *, flush: bool = True) -> OpId:
     return last
 
 
-def restart(disk: SimDisk, power_seed: int | None) -> Superblock:
-    if power_seed is None:
-        disk.restart()
-    else:
-        disk.power_loss(random.Random(power_seed))
-    return settle_at_startup(disk, Superblock.load(disk, TABLET))
-
-
 @pytest.mark.parametrize("power_seed", [None, 1, 2, 3])
 @pytest.mark.parametrize("step", [1, 2, 3, 4, 5, 6])
 def test_deletion_cut_off_at_any_step_goes_one_way(step: int, power_seed: int | None) -> None:
@@ -63,7 +55,8 @@ def test_deletion_cut_off_at_any_step_goes_one_way(step: int, power_seed: int | 
     disk.arm(f"delete.{step}")
     with pytest.raises(SimCrash):
         delete_replica(disk, Superblock.load(disk, TABLET), last, stop=lambda: None)
-    settled = restart(disk, power_seed)
+    die(disk, power_seed)
+    settled = start(disk)
     assert cmeta_bytes(disk) == promises
     if step < 4:
         assert settled.data_state is DataState.READY
@@ -90,7 +83,8 @@ def test_redo_of_a_deletion_that_dies_again_still_ends(step: int) -> None:
     disk.arm(f"delete.{step}")
     with pytest.raises(SimCrash):
         settle_at_startup(disk, Superblock.load(disk, TABLET))
-    settled = restart(disk, 7)
+    die(disk, 7)
+    settled = start(disk)
     assert (settled.data_state, settled.last_logged) == (DataState.DELETED, last)
     assert wal_places(disk) == [f"{settled.quarantine}/wal"]
 
@@ -125,7 +119,8 @@ def test_tombstone_deleted_again_keeps_its_last_opid() -> None:
     assert again.last_logged == last
     promises = cmeta_bytes(disk)
     for seed in range(5):
-        assert restart(disk, seed) == tombstone
+        die(disk, seed)
+        assert start(disk) == tombstone
         assert cmeta_bytes(disk) == promises
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,11 +15,8 @@ from nyala.replica.copy import (
     CopyManifest,
     CopyProgress,
     CopyWanted,
-    delete_replica,
-    named_blocks,
-    settle_at_startup,
 )
-from nyala.replica.tablet import Superblock, sweep_orphans
+from nyala.replica.tablet import Superblock
 from tests.harness.copies import (
     CONFIG,
     TABLET,
@@ -30,8 +26,12 @@ from tests.harness.copies import (
     attempt,
     copy_over,
     data_files,
+    die,
+    leading_source,
     new_disk,
+    start,
     superblock,
+    tombstone,
     wal_places,
 )
 from tests.harness.sim_disk import SimCrash, SimDisk
@@ -43,24 +43,14 @@ ROWS = {1: "a", 2: "b", 3: "b", 4: "c"}
 @pytest.fixture
 def source() -> Iterator[Source]:
     """A leader in term 6 with one block, entries after it, and a vote for itself."""
-    disk = new_disk()
-    replica = RestingReplica(disk, term=6)
-    replica.cmeta.save_hard_state(6, "a" * 32)
-    replica.write([1, 2], "a")
-    replica.write([2, 3], "b")
-    replica.tablet.flush()
-    replica.write([4], "c")
-    yield Source(replica)
-    replica.close()
+    made = leading_source(flushed=[([1, 2], "a"), ([2, 3], "b")], logged=[([4], "c")])
+    yield made
+    made.replica.close()
 
 
-def tombstone(disk: SimDisk) -> Superblock:
+def old_tombstone(disk: SimDisk) -> Superblock:
     """A replica that was deleted with last OpId 5.90, term 5 and a vote."""
-    cmeta = ConsensusMeta.create(disk, TABLET, TARGET_UUID, CONFIG.with_opid(OpId(1, 1)), 5)
-    cmeta.save_hard_state(5, "c" * 32)
-    disk.mkdir(f"wals/{TABLET}")
-    superblock().save(disk)
-    return delete_replica(disk, superblock(), OLD_LAST, stop=lambda: None)
+    return tombstone(disk, OLD_LAST, term=5, voted_for="c" * 32)
 
 
 def assert_equals_source(disk: SimDisk) -> None:
@@ -76,7 +66,7 @@ def test_copy_ends_ready_and_equal_to_its_source(source: Source, streams: int, o
     """Goal: rows TC-50, TC-53, TC-55, TC-56. Method: copy over nothing and over a tombstone; rows, log end and merged
     metadata are the source's, its vote is not taken, quarantine path and last logged OpId are dropped."""
     disk = new_disk()
-    local = tombstone(disk) if over_tombstone else None
+    local = old_tombstone(disk) if over_tombstone else None
     progress = CopyProgress()
     ready = copy_over(local, attempt(disk, source.door, streams=streams, progress=progress)).run()
     assert (ready.data_state, ready.last_logged, ready.quarantine) == (DataState.READY, None, "")
@@ -95,7 +85,7 @@ def test_copy_cut_off_at_any_step(source: Source, step: int, over_tombstone: boo
     """Goal: rows TC-47, TC-49, TC-60, TC-61. Method: die after each step, by kill or power loss: before step 5 the
     replica is DELETED with the last OpId it had and a new quarantine, and can be copied again; after it, READY."""
     disk = new_disk()
-    local = tombstone(disk) if over_tombstone else None
+    local = old_tombstone(disk) if over_tombstone else None
     kept = local.last_logged if local else OpId(0, 0)
     disk.arm(f"copy.{step}")
     with pytest.raises(SimCrash):
@@ -103,12 +93,8 @@ def test_copy_cut_off_at_any_step(source: Source, step: int, over_tombstone: boo
     if step == 1:
         marked = Superblock.load(disk, TABLET)
         assert (marked.data_state, marked.last_logged, marked.quarantine) == (DataState.COPYING, kept, "")
-    if power_seed is None:
-        disk.restart()
-    else:
-        disk.power_loss(random.Random(power_seed))
-    settled = settle_at_startup(disk, Superblock.load(disk, TABLET))
-    sweep_orphans(disk, named_blocks(disk))
+    die(disk, power_seed)
+    settled = start(disk)
     if step == 5:
         assert settled.data_state is DataState.READY
         assert_equals_source(disk)
@@ -150,7 +136,7 @@ def test_copy_with_a_flipped_byte_ends_deleted(source: Source, kind: int) -> Non
     """Goal: rows TC-51 and TC-12. Method: flip one bit of a block or a segment on its way: Corruption, the replica is
     DELETED with its last OpId, blocks are gone, and the next copy succeeds without a restart."""
     disk = new_disk()
-    local = tombstone(disk)
+    local = old_tombstone(disk)
     with pytest.raises(Corruption):
         copy_over(local, attempt(disk, Damaging(source.door, kind))).run()
     settled = Superblock.load(disk, TABLET)
@@ -190,7 +176,7 @@ def test_copy_whose_source_dies_starts_again_from_the_beginning(source: Source, 
     source that is gone after so many chunks: DELETED, last OpId kept, no block left; then a copy from a healthy source
     fetches every byte and ends READY."""
     disk = new_disk()
-    local = tombstone(disk)
+    local = old_tombstone(disk)
     with pytest.raises(Refused, match="connection refused"):
         copy_over(local, attempt(disk, Dying(source.door, chunks))).run()
     settled = Superblock.load(disk, TABLET)
@@ -207,7 +193,7 @@ def test_copy_cancelled_at_any_moment_ends_as_before_or_deleted(source: Source) 
     COPY.1 nothing has changed, later there is a tombstone with the last OpId it had and no block; the source holds no
     session; each following attempt starts from what the one before left, and the last one succeeds."""
     disk = new_disk()
-    local = tombstone(disk)
+    local = old_tombstone(disk)
     seen = []
     for moment in range(1, 100):
         before = Superblock.load(disk, TABLET)
@@ -290,7 +276,7 @@ def test_copy_of_a_block_that_a_disk_cannot_read_or_write_ends_deleted(source: S
     """Goal: a bad data folder ends a copy or a replica, no server. Method: EIO on a block, read there or written here:
     Corruption, not DiskFailure; the target is a tombstone that a later copy revives."""
     disk = new_disk()
-    local = tombstone(disk)
+    local = old_tombstone(disk)
     broken, operation = (source.replica.disk, "pread") if at_the_source else (disk, "sync")
     broken.fail_on(operation, "data/*", "EIO")
     with pytest.raises(Corruption, match="cannot be read or written"):
@@ -304,7 +290,7 @@ def test_copy_of_a_block_that_a_disk_cannot_read_or_write_ends_deleted(source: S
 def test_full_disk_during_a_copy_ends_deleted(source: Source) -> None:
     """Goal: row TC-12: an I/O refusal ends on the delete path. Method: ENOSPC on the first block write."""
     disk = new_disk()
-    local = tombstone(disk)
+    local = old_tombstone(disk)
     disk.fail_on("pwrite", "data/*", "ENOSPC")
     with pytest.raises(Refused) as refused:
         copy_over(local, attempt(disk, source.door)).run()

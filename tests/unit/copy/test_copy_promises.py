@@ -22,10 +22,10 @@ from tests.harness.copies import (
     TABLET,
     TARGET_UUID,
     RestingReplica,
-    Source,
     attempt,
     cmeta_bytes,
     copy_over,
+    leading_source,
     new_disk,
 )
 from tests.harness.sim_disk import SimCrash, SimDisk
@@ -82,8 +82,7 @@ def test_copy_that_fails_leaves_a_tombstone_as_ignorant_as_it_was() -> None:
     assert not bound.known and bound.opid < OpId(4, 2) and cmeta.vote_floor_term == 5
     deleted = delete_replica(disk, Superblock.load(disk, TABLET), bound.opid, lambda: None, known=bound.known)
     assert not deleted.last_logged_known
-    source = source_in_term_six()
-
+    source = leading_source()
     disk.arm("copy.2")
     with pytest.raises(SimCrash):
         copy_over(deleted, attempt(disk, source.door)).run()
@@ -128,20 +127,11 @@ def test_quarantine_is_durable_before_the_deletion_commits(step: int) -> None:
         assert disk.listdir(f"{settled.quarantine}/wal") and not disk.listdir(f"wals/{TABLET}")
 
 
-def source_in_term_six() -> Source:
-    replica = RestingReplica(new_disk(), term=6)
-    replica.cmeta.save_hard_state(6, "a" * 32)
-    replica.write([1, 2], "a")
-    replica.tablet.flush()
-    replica.write([3], "b")
-    return Source(replica)
-
-
 @pytest.mark.parametrize("over_tombstone", [False, True])
 def test_death_right_after_the_merge_finds_the_merged_promises(over_tombstone: bool) -> None:
     """Goal: TC-48: COPY.2 adopts the source's metadata, or merges it into what is here, before any data comes. Method:
     die after COPY.2, over nothing and over a tombstone of term 5: term 6, no vote, the source's config, no log."""
-    source, disk = source_in_term_six(), new_disk()
+    source, disk = leading_source(), new_disk()
     local = None
     if over_tombstone:
         local = delete(disk, replica_that_voted(disk))
@@ -159,7 +149,7 @@ def test_death_right_after_the_merge_finds_the_merged_promises(over_tombstone: b
 def test_copy_progress_tells_phase_and_bytes() -> None:
     """Goal: TC-10: an operator sees how far a copy is. Method: look at each chunk: the phase is the step under way,
     bytes rise to the total and no further."""
-    source, disk, progress = source_in_term_six(), new_disk(), CopyProgress()
+    source, disk, progress = leading_source(), new_disk(), CopyProgress()
     seen: list[tuple[str, int]] = []
     paced = attempt(
         disk, source.door, progress=progress, pace=lambda length: seen.append((progress.phase, progress.bytes_done))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,16 +13,12 @@ from nyala.replica.copy import (
     CopyWanted,
     FileKind,
     WitnessJoin,
-    delete_replica,
-    named_blocks,
     parse_superblock,
-    settle_at_startup,
     wal_folder,
 )
-from nyala.replica.tablet import Superblock, Tablet, Witness, sweep_orphans
+from nyala.replica.tablet import Superblock, Tablet, Witness
 from nyala.replica.wal import Log, WalOptions
 from tests.harness.copies import (
-    CONFIG,
     TABLET,
     TARGET_UUID,
     RestingReplica,
@@ -31,8 +26,12 @@ from tests.harness.copies import (
     attempt,
     copy_over,
     data_files,
+    die,
+    leading_source,
     new_disk,
+    start,
     superblock,
+    tombstone,
     write_entry,
 )
 from tests.harness.sim_disk import SimCrash, SimDisk
@@ -44,17 +43,10 @@ TERM = 7
 @pytest.fixture
 def source() -> Iterator[Source]:
     """A leader in term 6 with a block, entries after it, 6.3 of them known to be committed, and one that is not."""
-    replica = RestingReplica(new_disk(), term=6)
-    replica.cmeta.save_hard_state(6, "a" * 32)
-    replica.write([1, 2], "a")
-    replica.tablet.flush()
-    replica.write([3], "b")
-    replica.write([4], "c")
-    replica.write([5], "d")
-    made = Source(replica)
+    made = leading_source(logged=[([3], "b"), ([4], "c"), ([5], "d")])
     made.committed, made.commit_index, made.config_index = BASE, BASE.index, 1
     yield made
-    replica.close()
+    made.replica.close()
 
 
 def vivify(
@@ -88,17 +80,6 @@ def join(disk: SimDisk, source: Source, **options: Any) -> WitnessJoin:
     options.setdefault("await_log", lambda flushed: None)
     options.setdefault("swap", lambda whole: whole.save(disk))
     return WitnessJoin(attempt(disk, source.door), witness=Superblock.load(disk, TABLET), **options)
-
-
-def restart(disk: SimDisk, power_seed: int | None) -> Superblock:
-    """The process or the machine dies, and the start's rules run."""
-    if power_seed is None:
-        disk.restart()
-    else:
-        disk.power_loss(random.Random(power_seed))
-    settled = settle_at_startup(disk, Superblock.load(disk, TABLET))
-    sweep_orphans(disk, named_blocks(disk))
-    return settled
 
 
 def witness_with_a_promise(source: Source) -> SimDisk:
@@ -159,11 +140,8 @@ def test_witness_of_who_cannot_tell_its_acknowledgements_gets_the_log_too(source
     """CC-47, TC-61. Goal: an unknown acknowledgement counts as any. Method: a tombstone whose last logged OpId is only
     a lower bound: the log comes along; one that turns out to be such when the session was fixed already is refused."""
     disk = new_disk()
-    cmeta = ConsensusMeta.create(disk, TABLET, TARGET_UUID, CONFIG, 6)
-    disk.mkdir(wal_folder(TABLET))
-    superblock().save(disk)
-    unknown = delete_replica(disk, superblock(), OpId(6, 1), stop=lambda: None, known=False)
-    assert cmeta.term == 6 and not unknown.last_logged_known
+    unknown = tombstone(disk, OpId(6, 1), term=6, known=False)
+    assert not unknown.last_logged_known
     with pytest.raises(Refused, match="the log of the source is needed too"):
         vivify(disk, source, kept=OpId(6, 1), local=unknown)
     assert Superblock.load(disk, TABLET) == unknown
@@ -182,7 +160,8 @@ def test_making_of_a_witness_cut_off_at_any_step(source: Source, step: int, powe
     disk.arm(f"copy.{step}")
     with pytest.raises(SimCrash):
         vivify(disk, source)
-    settled = restart(disk, power_seed)
+    die(disk, power_seed)
+    settled = start(disk)
     if step == 5:
         assert settled.witness and settled.flush_opid == BASE
         return
@@ -205,7 +184,8 @@ def test_join_cut_off_at_any_step_leaves_a_witness_or_a_whole_replica(
     disk.arm(f"join.{step}")
     with pytest.raises(SimCrash):
         join(disk, source).run()
-    settled = restart(disk, power_seed)
+    die(disk, power_seed)
+    settled = start(disk)
     assert_promises(disk)
     assert settled.witness == (step < 4)
     if step < 4:

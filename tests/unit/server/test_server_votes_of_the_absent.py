@@ -9,22 +9,19 @@ import pytest
 
 from nyala.replica.base import Code, DataState, OpId, next_generation
 from nyala.replica.cmeta import ConsensusMeta
-from nyala.replica.copy import delete_replica
 from nyala.replica.raft import AppendEntries, Message, VoteReply, VoteRequest
 from nyala.replica.server.manager import TabletManager
 from nyala.replica.server.tombstone import answer_without_replica
 from nyala.replica.tablet import Superblock
 from tests.harness.copies import (
-    CONFIG,
     SOURCE_UUID,
     TABLET,
     TARGET_UUID,
-    RestingReplica,
-    Source,
     attempt,
     copy_over,
+    leading_source,
     new_disk,
-    superblock,
+    tombstone,
 )
 from tests.harness.managers import new_manager
 from tests.harness.server_pair import until
@@ -83,18 +80,11 @@ def test_voter_that_died_in_its_copy_still_votes_by_what_it_kept(step: int) -> N
     it votes by the last OpId that it kept, never by the half-copied log. Method: over a tombstone of 5.90, die after
     each step; restart: a candidate at 5.89 is refused, one at 5.90 in a new term elected; the vote is on disk."""
     disk = new_disk()
-    cmeta = ConsensusMeta.create(disk, TABLET, TARGET_UUID, CONFIG.with_opid(OpId(1, 1)), 5)
-    cmeta.save_hard_state(5, "c" * 32)
-    disk.mkdir(f"wals/{TABLET}")
-    superblock().save(disk)
-    local = delete_replica(disk, superblock(), KEPT, stop=lambda: None)
-    replica = RestingReplica(new_disk(), term=6)
-    replica.write([1, 2], "a")
-    replica.tablet.flush()
-    replica.write([3], "b")
+    local = tombstone(disk, KEPT, term=5, voted_for="c" * 32)
+    source = leading_source()
     disk.arm(f"copy.{step}")
     with pytest.raises(SimCrash):
-        copy_over(local, attempt(disk, Source(replica).door)).run()
+        copy_over(local, attempt(disk, source.door)).run()
     disk.restart()
 
     async def use(manager: TabletManager, ask: Ask) -> None:
@@ -110,7 +100,7 @@ def test_voter_that_died_in_its_copy_still_votes_by_what_it_kept(step: int) -> N
     with_server(disk, use)
     kept = ConsensusMeta.load(disk, TABLET)
     assert (kept.term, kept.voted_for) == (9, SOURCE_UUID)
-    replica.close()
+    source.replica.close()
 
 
 def test_tombstone_of_a_recovered_group_tells_a_lost_member_nothing() -> None:
@@ -119,10 +109,7 @@ def test_tombstone_of_a_recovered_group_tells_a_lost_member_nothing() -> None:
     answer comes first."""
     disk = new_disk()
     term = next_generation(5)
-    ConsensusMeta.create(disk, TABLET, TARGET_UUID, CONFIG.with_opid(OpId(1, 1)), term)
-    disk.mkdir(f"wals/{TABLET}")
-    superblock().save(disk)
-    delete_replica(disk, superblock(), OpId(term, 90), stop=lambda: None)
+    tombstone(disk, OpId(term, 90), term=term)
 
     async def use(manager: TabletManager, ask: Ask) -> None:
         answers: list[Message] = []
