@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import grpc
 import grpc.aio
@@ -17,6 +17,7 @@ from nyala.replica.base import (
     Address,
     Applied,
     Code,
+    Corruption,
     DataState,
     DiskFailure,
     InvariantViolation,
@@ -43,6 +44,7 @@ from .channels import Channels
 from .hosted import CopyJob, HostedTablet
 from .manager import TabletManager
 from .opening import load_cmeta
+from .tasks import Tasks
 
 _log = logging.getLogger("nyala.server")
 
@@ -64,7 +66,7 @@ class CopyJobs:
         self._make_source = make_source
         self._pool = ThreadPoolExecutor(manager.options.copy_jobs_max, thread_name_prefix="copy-job")
         self.ended: deque[CopyJob] = deque(maxlen=JOBS_REMEMBERED)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks(manager.on_fatal)
         self._jobs: dict[str, CopyJob] = {}
 
     def running(self) -> list[CopyJob]:
@@ -92,9 +94,7 @@ class CopyJobs:
             hosted = manager.blank(request.tablet_id)
         job = CopyJob(request.tablet_id, request.from_uuid, manager.uuid, manager.clock.wall_us())
         hosted.copy = self._jobs[request.tablet_id] = job
-        task = asyncio.create_task(self._run(hosted, job, request, addresses))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.start(self._run(hosted, job, request, addresses))
         return local
 
     def local(self, tablet_id: str) -> LocalReplica:
@@ -132,8 +132,8 @@ class CopyJobs:
         """Cancel all jobs and wait until none runs."""
         for job in self.running():
             job.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=5)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._tasks.ended(), 5)
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def _run(self, hosted: HostedTablet, job: CopyJob, request: CopyRequest, addresses: list[Address]) -> None:
@@ -176,12 +176,19 @@ class CopyJobs:
 
     async def _settle(self, hosted: HostedTablet) -> None:
         """After a failed copy: what the disk says holds. A replica that was not touched runs on."""
+        try:
+            await self._settle_as_found(hosted)
+        except (Corruption, Refused) as error:
+            hosted.error = str(error)
+            _log.error("T %s P %s after a failed copy: %s", hosted.tablet_id, self._manager.uuid, error)
+
+    async def _settle_as_found(self, hosted: HostedTablet) -> None:
         manager, tablet_id = self._manager, hosted.tablet_id
         if not await manager.in_thread(lambda: Superblock.exists(manager.disk, tablet_id)):
             manager.tablets.pop(tablet_id, None)
             return
         hosted.superblock = await manager.in_thread(lambda: Superblock.load(manager.disk, tablet_id))
-        if hosted.cmeta is None and ConsensusMeta.exists(manager.disk, tablet_id):
+        if hosted.cmeta is None:
             hosted.cmeta = await manager.in_thread(lambda: load_cmeta(manager.disk, tablet_id))
         if hosted.superblock.data_state is DataState.COPYING:
             # There was no room to say that it failed. No copy would be taken until it is said.
@@ -314,7 +321,7 @@ class CopyRequests:
         self._place = place
         self._busy: set[str] = set()
         self._next: dict[tuple[str, str], tuple[float, float]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks(manager.on_fatal)
 
     def needed(self, tablet_id: str, need: CopyNeeded) -> None:
         """A leader here found that a peer needs a copy; asks again by itself, so dropping it is harmless."""
@@ -326,9 +333,7 @@ class CopyRequests:
             backoff = BACKOFF_FIRST_S
         self._next[key] = (now + backoff, min(2 * backoff, BACKOFF_MAX_S))
         self._busy.add(need.peer_uuid)
-        task = asyncio.create_task(self._send(tablet_id, need))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.start(self._send(tablet_id, need))
         if len(self._next) > 10_000:
             self._next = {k: v for k, v in self._next.items() if now - v[0] < 2 * BACKOFF_MAX_S}
 

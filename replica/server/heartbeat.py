@@ -20,9 +20,11 @@ from .channels import Channels
 from .gil_watch import GilWatch
 from .manager import TabletManager
 from .memory import MemoryGuard
+from .refusals import as_refusal
 from .seeking import Seeker
 from .service import VERSION, create_tablet, delete_tablet
 from .status import replica_status
+from .tasks import Tasks
 
 _log = logging.getLogger("nyala.server")
 
@@ -66,7 +68,7 @@ class Heartbeats:
         self._found = found
         self._changed: dict[Address, set[str]] = {m: set() for m in manager.options.masters}
         self._orders: set[str] = set()
-        self._order_tasks: set[asyncio.Task[None]] = set()
+        self._order_tasks = Tasks(manager.on_fatal)
         self.booting = True
 
     async def run_forever(self) -> None:
@@ -191,9 +193,7 @@ class Heartbeats:
                 continue
             self._orders.add(request.tablet_id)
             act = create_tablet if order.HasField("create") else delete_tablet
-            task = asyncio.create_task(self._order(request, act))
-            self._order_tasks.add(task)
-            task.add_done_callback(self._order_tasks.discard)
+            self._order_tasks.start(self._order(request, act))
 
     async def _order(self, request: Any, act: Callable[[TabletManager, Any], Awaitable[Any]]) -> None:
         manager = self._manager
@@ -203,7 +203,8 @@ class Heartbeats:
                 return
             await act(manager, request)
         except ReplicaError as error:
-            _log.info("T %s P %s could not carry out an order: %s", request.tablet_id, manager.uuid, error)
+            refusal = as_refusal(error, manager.on_fatal)
+            _log.info("T %s P %s could not carry out an order: %s", request.tablet_id, manager.uuid, refusal)
         finally:
             self._orders.discard(request.tablet_id)
             manager.changed.add(request.tablet_id)

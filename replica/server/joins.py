@@ -20,6 +20,7 @@ from .copies import BACKOFF_FIRST_S, BACKOFF_MAX_S, CopyJobs
 from .hosted import CopyJob, HostedTablet
 from .manager import TabletManager
 from .scans import when
+from .tasks import Tasks
 
 _log = logging.getLogger("nyala.server")
 
@@ -48,7 +49,7 @@ class Joins:
         self._place = place
         self._jobs = jobs
         self._running: dict[str, CopyJob] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks(manager.on_fatal)
         self._next: dict[str, tuple[float, float]] = {}
         """When a tablet may try again, and after how long once more."""
 
@@ -88,9 +89,7 @@ class Joins:
             return
         job = CopyJob(hosted.tablet_id, leader.uuid, self._manager.uuid, self._manager.clock.wall_us())
         self._running[hosted.tablet_id] = job
-        task = asyncio.create_task(self._run(hosted, job, where))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.start(self._run(hosted, job, where))
 
     async def _run(self, hosted: HostedTablet, job: CopyJob, where: Address) -> None:
         manager, loop = self._manager, asyncio.get_running_loop()

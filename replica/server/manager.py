@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
@@ -38,6 +38,7 @@ from .lanes import Lane, LoopPost, LoopTimer, drained
 from .opening import Opener, create_files, load_cmeta, settle_all
 from .options import ServerOptions
 from .replay_watch import ReplayWatch
+from .tasks import Tasks
 from .ticking import Ticker
 from .tombstone import answer_without_replica
 
@@ -99,7 +100,7 @@ class TabletManager:
         )
         timer = LoopTimer(asyncio.get_running_loop(), on_fatal)
         self.stopping = False
-        self._later: set[asyncio.Task[None]] = set()
+        self._later = Tasks(on_fatal)
         """At most one for each tablet that found no room to start."""
         self.endings = Endings(disk, self.sessions, self.replays, heavy, self.in_thread)
         self._opener = Opener(
@@ -147,8 +148,7 @@ class TabletManager:
     async def stop(self) -> None:
         """Stop every replica and close its files; nothing is handed over any more."""
         self.stopping = True
-        for task in self._later:
-            task.cancel()
+        self._later.cancel()
         await asyncio.gather(*(self.endings.halt(h) for h in list(self.tablets.values())))
         self._open_pool.shutdown(wait=False, cancel_futures=True)
         self._meta_pool.shutdown(wait=False)
@@ -286,7 +286,7 @@ class TabletManager:
         except ReplicaError as error:
             self._fail(hosted, error)
             if isinstance(error, Refused) and error.code is Code.NO_SPACE:
-                self._do_later(self._open_later(hosted))
+                self._later.start(self._open_later(hosted))
             return
         finally:
             hosted.opening = False
@@ -316,9 +316,9 @@ class TabletManager:
         try:
             hosted.superblock = await self.in_thread(lambda: settle_at_startup(self.disk, hosted.superblock))
             self.changed.add(hosted.tablet_id)
-        except Refused as error:
+        except (Corruption, Refused) as error:
             _log.warning("T %s P %s no tombstone after a copy yet: %s", hosted.tablet_id, self.uuid, error)
-            self._do_later(self._settle_later(hosted))
+            self._later.start(self._settle_later(hosted))
 
     async def _settle_later(self, hosted: HostedTablet) -> None:
         await asyncio.sleep(REOPEN_AFTER_S)
@@ -332,7 +332,7 @@ class TabletManager:
         hosted.error = str(error)
         _log.error("T %s P %s cannot start: %s", hosted.tablet_id, self.uuid, error)
         if isinstance(error, Refused) and error.code is Code.NO_SPACE:
-            self._do_later(self._start_later(hosted, hosted.superblock))
+            self._later.start(self._start_later(hosted, hosted.superblock))
 
     async def _start_later(self, hosted: HostedTablet, blank: Superblock) -> None:
         """What `start` does with one tablet, unless it was deleted or copied anew meanwhile: then it is not `blank`."""
@@ -353,11 +353,6 @@ class TabletManager:
             self.changed.add(hosted.tablet_id)
             if settled.data_state is DataState.READY:
                 await self.open(hosted)
-
-    def _do_later(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._later.add(task)
-        task.add_done_callback(self._later.discard)
 
     def _fail(self, hosted: HostedTablet, error: ReplicaError) -> None:
         hosted.error = str(error)

@@ -8,7 +8,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,7 @@ from .options import ServerOptions
 from .remote_source import RemoteCopySource
 from .scans import Scans, when
 from .service import TabletServicer
+from .tasks import Tasks
 from .warm import warm_up, without_pandas
 from .writes import Writes
 
@@ -69,7 +70,7 @@ class TabletServer:
         self._clock = SystemClock()
         self._hybrid_clock = HybridClock(self._clock)
         self._stop = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks(self._fatal)
 
     async def run(self) -> int:
         """Serve until SIGTERM, SIGINT or the parent's death."""
@@ -153,12 +154,12 @@ class TabletServer:
         await server.start()
         self._announce(address)
         gil.start()
-        self._spawn(manager.ticker.run_forever(lambda: manager.stopping))
-        self._spawn(self._watch_folders(manager))
-        self._spawn(maintenance.run_forever())
-        self._spawn(joins.run_forever())
+        self._tasks.start(manager.ticker.run_forever(lambda: manager.stopping))
+        self._tasks.start(self._watch_folders(manager))
+        self._tasks.start(maintenance.run_forever())
+        self._tasks.start(joins.run_forever())
         if options.masters:
-            self._spawn(heartbeats.run_forever())
+            self._tasks.start(heartbeats.run_forever())
         await self._until_open(manager.open_all())
         heartbeats.booting = False
         await self._stop.wait()
@@ -170,9 +171,8 @@ class TabletServer:
         service.write_links.close()
         await server.stop(grace=0.2)
         copies.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.cancel()
+        await self._tasks.ended()
         await self._bounded(manager.stop(), STOP_S, "replicas to stop")
         post.close()
         for part in (scans, maintenance, metrics, gil):
@@ -184,18 +184,6 @@ class TabletServer:
         return 0
 
     # --------------------------------------------------------------------------------------------------------- parts
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run `work` as long as the server; its failure is the server's."""
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-
-        def ended(done: asyncio.Task[None]) -> None:
-            self._tasks.discard(done)
-            if not done.cancelled() and (error := done.exception()) is not None:
-                self._fatal(error)
-
-        task.add_done_callback(ended)
 
     async def _until_open(self, opening: list[asyncio.Task[None]]) -> None:
         """Wait until every tablet is open or has failed, or until the server is told to stop."""

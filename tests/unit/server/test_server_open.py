@@ -22,10 +22,16 @@ from nyala.replica.base import (
     Refused,
 )
 from nyala.replica.copy import CopyRequest
+from nyala.replica.host import Replica
 from nyala.replica.raft import AppendEntries
+from nyala.replica.rpc import pb
 from nyala.replica.server import manager as manager_module
+from nyala.replica.server.channels import Channels
 from nyala.replica.server.copies import CopyJobs
+from nyala.replica.server.gil_watch import GilWatch
+from nyala.replica.server.heartbeat import Heartbeats
 from nyala.replica.server.manager import TabletManager
+from nyala.replica.server.memory import MemoryGuard
 from nyala.replica.tablet import Superblock
 from tests.harness.copies import TABLET, TARGET_UUID, new_disk, superblock, write_entry
 from tests.harness.managers import new_manager
@@ -121,15 +127,59 @@ def test_tablet_that_found_no_room_to_start_tries_again(monkeypatch: pytest.Monk
     async def look(manager: TabletManager) -> None:
         assert "the disk is full" in manager.get(TABLET).error and manager.get(OTHER).running
 
-        async def again() -> None:
-            while manager._later:
-                await asyncio.wait(manager._later)
-
-        await asyncio.wait_for(again(), 20)
+        await asyncio.wait_for(manager._later.ended(), 20)
         assert manager.get(TABLET).running and manager.get(TABLET).error == ""
 
     served(disk, look, fatal)
     assert fatal == []
+
+
+def test_later_try_that_breaks_an_invariant_is_fatal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: nothing that nobody awaits goes on with what is half done. Method: no room at a start, and what breaks an
+    invariant when the tablet tries again."""
+    monkeypatch.setattr(manager_module, "REOPEN_AFTER_S", 0.0)
+    disk, fatal, broken = new_disk(), [], InvariantViolation("broken")  # type: ignore[var-annotated]
+    two_tablets(disk)
+    disk.fail_on("open", f"wals/{TABLET}/*", "ENOSPC", times=1)
+
+    def start(*_: Any, **__: Any) -> None:
+        raise broken
+
+    async def look(manager: TabletManager) -> None:
+        assert manager.get(TABLET).error and fatal == []
+        monkeypatch.setattr(Replica, "start", start)
+        await asyncio.wait_for(manager._later.ended(), 20)
+        await asyncio.sleep(0)
+        assert fatal == [broken]
+
+    served(disk, look, fatal)
+
+
+def test_order_that_breaks_an_invariant_is_fatal_and_one_that_is_refused_is_not() -> None:
+    """Goal: an order of a master costs no more than the same request of anybody else. Method: both ways to fail."""
+    disk, fatal, broken = new_disk(), [], InvariantViolation("broken")  # type: ignore[var-annotated]
+
+    async def use(manager: TabletManager) -> None:
+        async def join(_: str) -> None:
+            return
+
+        address = Address("127.0.0.1", 2)
+        doors: dict[str, Any] = {"cluster_id": str, "lost": list, "found": lambda uuid, places: None}
+        beats = Heartbeats(
+            manager, Channels(), MemoryGuard(1 << 30, lambda: 0), GilWatch(), address, join=join, **doors
+        )
+        for number, error in enumerate((Refused(Code.OVERLOADED, "full"), broken)):
+
+            async def act(_: TabletManager, __: Any, error: Exception = error) -> None:
+                raise error
+
+            beats._order_tasks.start(beats._order(pb.CreateTabletRequest(dest_uuid=TARGET_UUID), act))
+            await beats._order_tasks.ended()
+            await asyncio.sleep(0)
+            assert bool(fatal) is bool(number)
+        assert set(fatal) == {broken}
+
+    served(disk, use, fatal)
 
 
 @pytest.mark.parametrize("state", [DataState.COPYING, DataState.DELETED])
@@ -147,11 +197,7 @@ def test_start_that_finds_no_room_for_a_tombstone_makes_it_later(
     disk.fail_on("replace", f"*{TABLET}*", "ENOSPC", times=3)
 
     async def look(manager: TabletManager) -> None:
-        async def again() -> None:
-            while manager._later:
-                await asyncio.wait(manager._later)
-
-        await asyncio.wait_for(again(), 20)
+        await asyncio.wait_for(manager._later.ended(), 20)
         hosted = manager.get(TABLET)
         assert disk.fired["replace", "ENOSPC"] == 3
         assert (hosted.error, hosted.data_state, hosted.last_opid) == ("", DataState.DELETED, OpId(1, 1))
