@@ -80,6 +80,8 @@ class Supervisor:
         self._extra: dict[str, Any] = {}
         self._addresses: dict[str, str] | None = None
         """Where each child was or is, also those that did not start this time; None until that is known."""
+        self._writing = threading.Lock()
+        """Held by who writes `state.json`: the thread that owns the children, or one that notes something."""
 
     # ------------------------------------------------------------------------------------------------- addresses
 
@@ -280,12 +282,14 @@ class Supervisor:
         return earlier
 
     def _write_state(self, running: bool = True) -> None:
-        addresses = {**(self._addresses or {}), **{n: c.address for n, c in self.children.items() if c.address}}
         path = self.folder / "state.json"
         temp = path.with_suffix(".tmp")
-        temp.touch(mode=0o600)
-        temp.write_text(json.dumps({**self.status(), "addresses": addresses, "running": running}, indent=2))
-        temp.replace(path)
+        with self._writing:
+            now = {n: c.address for n, c in list(self.children.items()) if c.address}
+            state = {**self.status(), "addresses": {**(self._addresses or {}), **now}, "running": running}
+            temp.touch(mode=0o600)
+            temp.write_text(json.dumps(state, indent=2))
+            temp.replace(path)
 
     def _paths(self, name: str) -> tuple[Path, Path]:
         return self.folder / f"{name}.ready", self.folder / "logs" / f"{name}.log"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,23 @@ def test_stack_whose_port_is_taken_says_whose_and_changes_nothing(
             Supervisor(tmp_path, StackOptions(kafka=False)).start()
     assert not is_taken(address)
     assert (tmp_path / "state.json").read_text() == state
+
+
+def test_state_is_written_whole_whoever_notes_something_meanwhile(tmp_path: Path) -> None:
+    """Goal: the thread that owns the children does not end over its state. Method: several threads note things; each
+    gets through, and the file has the last word of each."""
+    stack = Supervisor(tmp_path, StackOptions(kafka=False))
+    notes = 200
+
+    def note(name: str) -> None:
+        for number in range(notes):
+            stack.note(**{name: number})
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(note, "abcd"))
+    written = json.loads((tmp_path / "state.json").read_text())
+    assert [written[name] for name in "abcd"] == [notes - 1] * 4
+    stack.stop()
 
 
 def test_free_port_is_none_that_the_system_gives_away(monkeypatch: pytest.MonkeyPatch) -> None:
