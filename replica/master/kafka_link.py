@@ -31,6 +31,8 @@ WAIT_S = 2.0
 KEY_SHOWN_MAX = 64
 PARTITIONS = {"decisions": 4, "reports": 4, "proposals": 1, "outcomes": 1}
 COMPACTED = ("decisions", "reports")
+_AWAY = (KafkaError, OSError, ValueError, RuntimeError, AssertionError)
+"""By any of these kafka-python reports a broker that is away, or going away."""
 
 Consider = Callable[[dict[str, Any]], dict[str, Any] | None]
 """Answers a proposal with an outcome; None: not ours to answer now, ask again later."""
@@ -110,9 +112,10 @@ class KafkaLink:
             try:
                 work()
                 wait_s = RETRY_FIRST_S
-            except (KafkaError, OSError, ValueError, RuntimeError, AssertionError) as error:
-                # kafka-python reports a broker that is away, or going away, by any of these.
+            except _AWAY as error:
                 _log.info("kafka %s: %s %s", threading.current_thread().name, type(error).__name__, error)
+            except Exception:  # noqa: BLE001 - the root of this thread: without it a master would be deaf or dumb unseen
+                _log.exception("kafka %s failed, and begins anew", threading.current_thread().name)
             self._closing.wait(wait_s)
             wait_s = min(wait_s * 2, RETRY_MAX_S)
 
@@ -142,7 +145,7 @@ class KafkaLink:
         for item in items:
             try:
                 waiting.append((item, producer.send(item.topic, key=item.key, value=item.value)))
-            except (KafkaError, OSError, ValueError, RuntimeError, AssertionError) as refused:
+            except _AWAY as refused:
                 failed.append(item)
                 error = refused
         for item, future in waiting:
