@@ -9,105 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nyala.replica.base import Address, Member, OpId, RaftConfig
 from nyala.replica.policy import (
     Action,
     Caps,
-    ClusterView,
-    Decision,
     EditKind,
-    Health,
-    ServerView,
     TabletView,
     Wish,
     WishKind,
-    WishState,
     decide,
-    wish_state,
 )
-
-
-def cluster(names: str, *tablets: TabletView, draining: str = "", dead: str = "") -> ClusterView:
-    """Servers named by letters."""
-    servers = tuple(
-        ServerView(uuid=n, member=Member(n, (Address("h", 1),)), alive=n not in dead, draining=n in draining)
-        for n in names
-    )
-    return ClusterView(servers=servers, tablets=tablets)
-
-
-def tablet(words: str, leader: str, *, rf: int = 3, wish: Wish | None = None, name: str = "t") -> TabletView:
-    """Members from words such as `a b c:n d:p`: n non-voter, p waits for promotion, r marked; all healthy."""
-    members = []
-    for word in words.split():
-        uuid, _, marks = word.partition(":")
-        learner = "n" in marks or "p" in marks
-        members.append(Member(uuid, votes=not learner, promote="p" in marks, replace="r" in marks))
-    return TabletView(
-        tablet_id=name,
-        table_id="T",
-        replication_factor=rf,
-        config=RaftConfig(OpId(1, 1), tuple(members)),
-        leader_uuid=leader,
-        health={m.uuid: Health.HEALTHY for m in members},
-        wish=wish,
-    )
-
-
-def words_of(view: TabletView) -> str:
-    """The config in the words of `tablet`, sorted."""
-    marks = {
-        m.uuid: ("" if m.votes else "p" if m.promote else "n") + ("r" if m.replace else "") for m in view.config.members
-    }
-    return " ".join(f"{u}:{k}" if k else u for u, k in sorted(marks.items()))
-
-
-def obey(view: ClusterView, decision: Decision, low: dict[str, int]) -> ClusterView:
-    """The view after the leader carried `decision` out and promoted healthy learners; `low` notes the fewest voters."""
-    tablets = list(view.tablets)
-    for pos, t in enumerate(tablets):
-        if t.tablet_id != decision.tablet_id:
-            continue
-        assert decision.config_opid == t.config.opid
-        members, before = {m.uuid: m for m in t.config.members}, set(t.config.voters)
-        for edit in decision.edits:
-            assert edit.kind is not EditKind.REMOVE or edit.member.uuid != t.leader_uuid
-            if edit.kind is EditKind.REMOVE:
-                del members[edit.member.uuid]
-            else:
-                assert (edit.member.uuid in members) == (edit.kind is EditKind.CHANGE)
-                members[edit.member.uuid] = edit.member
-        assert len(before ^ {u for u, m in members.items() if m.votes}) <= 1, "one voter at a time"
-        members = {u: replace(m, votes=True, promote=False) if m.promote else m for u, m in members.items()}
-        config = RaftConfig(OpId(1, t.config.opid.index + 1), tuple(members.values()))
-        low[t.tablet_id] = min(low.get(t.tablet_id, 99), len(config.voters))
-        tablets[pos] = replace(
-            t,
-            config=config,
-            health={u: t.health.get(u, Health.HEALTHY) for u in members},
-            leader_uuid=decision.target_uuid or t.leader_uuid,
-        )
-    return replace(view, tablets=tuple(tablets))
-
-
-def settle(view: ClusterView) -> tuple[ClusterView, list[Decision], dict[str, int]]:
-    """Obey one decision after another until there are none; wishes that hold are dropped, as the master does."""
-    trail: list[Decision] = []
-    low: dict[str, int] = {}
-    for _ in range(200):
-        kept = [
-            replace(t, wish=None)
-            if t.wish and wish_state(t, t.wish, view.now_us) in (WishState.DONE, WishState.FAILED)
-            else t
-            for t in view.tablets
-        ]
-        view = replace(view, tablets=tuple(kept))
-        decisions = decide(view, 1)
-        if not decisions:
-            return view, trail, low
-        view = obey(view, decisions[0], low)
-        trail.append(decisions[0])
-    raise AssertionError([d.reason for d in trail[-5:]])
+from tests.harness.policy_views import cluster, obey, settle, tablet, words_of
 
 
 @pytest.mark.parametrize("leader", ["a", "c"])
@@ -211,11 +122,8 @@ def test_decide_a_cancelled_wish_takes_back_what_it_began(
 def test_decide_an_added_member_that_stays_silent_leaves_by_itself() -> None:
     """Goal: TC-80: without any command, a learner silent beyond the delay is taken back, and another is tried. Method:
     UNKNOWN waits; FAILED is evicted though a wish asks for it; then a free server gets the replica."""
-    t = tablet("a b d:p", "a")
-    waiting = replace(t, health={"a": Health.HEALTHY, "b": Health.HEALTHY})
-    assert decide(cluster("abde", waiting, dead="d"), 1) == []
-    wish = Wish(kind=WishKind.ADD, wish_id="w", to_uuid="d")
-    failed = replace(t, health={**waiting.health, "d": Health.FAILED}, wish=wish)
+    assert decide(cluster("abde", tablet("a b d:pU", "a"), dead="d"), 1) == []
+    failed = tablet("a b d:pF", "a", wish=Wish(kind=WishKind.ADD, wish_id="w", to_uuid="d"))
     (evict,) = decide(cluster("abde", failed, dead="d"), 1)
     assert [(e.kind, e.member.uuid) for e in evict.edits] == [(EditKind.REMOVE, "d")]
     view, _, _ = settle(cluster("abde", failed, dead="d"))
@@ -228,9 +136,9 @@ def test_decide_each_purpose_of_a_change_is_served_by_the_same_rules(purpose: st
     replicas. Method: one tablet and a spare server for each; the end is as wanted, never fewer voters than before."""
     t = tablet("a b c", "a")
     if purpose == "replace":
-        t = replace(t, health={**t.health, "c": Health.FAILED})
+        t = tablet("a b c:F", "a")
     elif purpose == "grow":
-        t = replace(tablet("a", "a"), replication_factor=3)
+        t = tablet("a", "a")
     elif purpose == "level":
         t = replace(t, wish=Wish(kind=WishKind.MOVE, wish_id="w", from_uuid="c", to_uuid="d"))
     else:
@@ -258,13 +166,13 @@ def test_decide_random_desires_settle_with_as_many_voters_as_wanted(seed: int) -
         if sum(v in dead for v in voters) * 2 >= len(voters):
             continue
         leader = next(v for v in voters if v not in dead)
-        t = tablet(" ".join(voters), leader, rf=rng.choice([1, 3, 5]), name=f"t{number}")
-        tablets.append(replace(t, health={v: Health.FAILED if v in dead else Health.HEALTHY for v in voters}))
+        words = " ".join(f"{v}:F" if v in dead else v for v in voters)
+        tablets.append(tablet(words, leader, rf=rng.choice([1, 3, 5]), name=f"t{number}"))
     first = replace(view, tablets=tuple(_wished(rng, t, names, dead) for t in tablets))
     for _ in range(rng.randint(0, 6)):
         decisions = decide(first, 1)
         if decisions:
-            first = obey(first, rng.choice(decisions), {})
+            first = obey(first, rng.choice(decisions))
     draining = "".join(rng.sample(names, rng.randint(0, 2)))
     second = cluster(names, *first.tablets, draining=draining, dead="".join(dead))
     second = replace(second, tablets=tuple(replace(t, wish=None) for t in second.tablets))

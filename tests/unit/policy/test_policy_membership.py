@@ -3,37 +3,17 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nyala.replica.base import Member, OpId, RaftConfig
-from nyala.replica.policy import Health, Need, TabletView, advise, can_commit
+from nyala.replica.policy import Health, Need, advise, can_commit
+from tests.harness.policy_views import tablet
 
 H, U, F, X = Health.HEALTHY, Health.UNKNOWN, Health.FAILED, Health.FAILED_UNRECOVERABLE
-_HEALTH = {"H": H, "U": U, "F": F, "X": X}
-
-
-def tablet(words: str, rf: int = 3, pending: bool = False) -> TabletView:
-    """A tablet from words such as `a:H* b:Fr c:Hp d:Hn`: * leads, r replace, p promote, n non-voter."""
-    members, health, leader = [], {}, ""
-    for word in words.split():
-        name, marks = word.split(":")
-        learner = "p" in marks or "n" in marks
-        members.append(Member(name, votes=not learner, promote="p" in marks, replace="r" in marks))
-        health[name] = _HEALTH[marks[0]]
-        leader = name if "*" in marks else leader
-    return TabletView(
-        tablet_id="t",
-        table_id="T",
-        replication_factor=rf,
-        config=RaftConfig(OpId(1, 1), tuple(members)),
-        leader_uuid=leader,
-        pending=pending,
-        health=health,
-    )
-
 
 TABLE = [
     # nothing to do
@@ -101,7 +81,7 @@ TABLE = [
 @pytest.mark.parametrize(("words", "rf", "expected"), TABLE, ids=[f"{w} rf{r}" for w, r, _ in TABLE])
 def test_advise_each_row_of_the_table_gives_its_need(words: str, rf: int, expected: str) -> None:
     """Goal: scenario 106, the add/evict table. Method: one row a config, spelled as health and marks."""
-    got = advise(tablet(words, rf))
+    got = advise(tablet(words, rf=rf))
     assert f"{got.need} {got.uuid}".strip() == expected, got.reason
 
 
@@ -139,7 +119,7 @@ _MEMBER = st.tuples(st.sampled_from("HUFX"), st.sampled_from(["", "r", "p", "n"]
 def test_advise_any_config_is_never_harmed(rest: list[tuple[str, str]], mark: str, rf: int) -> None:
     """Goal: no advice can lose a majority, the leader or a voter without replacement. Method: random configs."""
     words = [f"a:H{mark}*", *(f"{name}:{h}{m}" for name, (h, m) in zip("bcdefg", rest, strict=False))]
-    view = tablet(" ".join(words), rf)
+    view = tablet(" ".join(words), rf=rf)
     got = advise(view)
     if got.need is Need.ADD:
         assert can_commit(view)
@@ -173,14 +153,7 @@ def test_advise_every_small_config_settles() -> None:
                 health[f"n{step:02}"] = H
             else:
                 members = [m for m in members if m.uuid != got.uuid]
-            view = TabletView(
-                tablet_id="t",
-                table_id="T",
-                replication_factor=3,
-                config=RaftConfig(OpId(1, step + 2), tuple(members)),
-                leader_uuid="a",
-                health=health,
-            )
+            view = replace(view, config=RaftConfig(OpId(1, step + 2), tuple(members)), health=health)
         good = [u for u in view.config.voters if view.health_of(u) is H]
         if sum(s == "H" for s in (states[0], states[2])) >= 1:
             assert len(view.config.voters) == 3 == len(good), words

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from nyala import schemas
 from nyala.pipeline import QueryRefused
 from nyala.pipeline.rebalance import Plan, check_room, describe
-from nyala.replica.base import Address, Member, OpId, RaftConfig, Refused
+from nyala.replica.base import Address, Refused
 from nyala.replica.policy import (
     Caps,
     ClusterView,
@@ -33,29 +33,19 @@ from nyala.replica.policy import (
     skew,
     view_of_reports,
 )
+from tests.harness.policy_views import server, tablet
 
 WIDE = Caps(moves_max=10_000, moves_per_server_max=10_000)
 
 
 def servers(n: int, locations: int = 1) -> tuple[ServerView, ...]:
     """`n` servers over `locations` locations."""
-    return tuple(
-        ServerView(uuid=f"s{i:02}", member=Member(f"s{i:02}", (Address("h", i + 1),)), location=f"l{i % locations}")
-        for i in range(n)
-    )
+    return tuple(server(f"s{i:02}", location=f"l{i % locations}") for i in range(n))
 
 
-def tablet(name: str, table: str, voters: list[str], leader: str) -> TabletView:
-    """A settled, healthy tablet."""
-    return TabletView(
-        tablet_id=name,
-        table_id=table,
-        replication_factor=len(voters),
-        config=RaftConfig(OpId(1, 1), tuple(Member(v) for v in voters)),
-        leader_uuid=leader,
-        health=dict.fromkeys(voters, Health.HEALTHY),
-        bytes_on_disk=100,
-    )
+def settled(name: str, table: str, voters: list[str], leader: str) -> TabletView:
+    """A healthy tablet that needs nothing."""
+    return tablet(" ".join(voters), leader, rf=len(voters), name=name, table=table, bytes_on_disk=100)
 
 
 def random_view(seed: int) -> ClusterView:
@@ -69,7 +59,7 @@ def random_view(seed: int) -> ClusterView:
         pool = names[: rng.randint(rf, len(names))]
         for pos in range(rng.randint(1, 12)):
             voters = rng.sample(pool, rf)
-            tablets.append(tablet(f"T{table}-{pos:02}", f"T{table}", voters, min(voters)))
+            tablets.append(settled(f"T{table}-{pos:02}", f"T{table}", voters, min(voters)))
     return ClusterView(servers=hosts, tablets=tuple(tablets))
 
 
@@ -85,7 +75,7 @@ def carry_out(view: ClusterView, moves: list[Move]) -> ClusterView:
         assert move.from_uuid in t.config.voters and move.to_uuid not in t.config.voters
         voters = [move.to_uuid if v == move.from_uuid else v for v in t.config.voters]
         leader = t.leader_uuid if t.leader_uuid != move.from_uuid else min(voters)
-        tablets[t.tablet_id] = tablet(t.tablet_id, t.table_id, voters, leader)
+        tablets[t.tablet_id] = settled(t.tablet_id, t.table_id, voters, leader)
     return replace(view, tablets=tuple(tablets.values()))
 
 
@@ -133,7 +123,7 @@ def test_plan_a_fourth_server_gets_its_share() -> None:
     """Goal: the demo's case. Method: 12 tablets of 3 replicas on 3 servers, a fourth joins, plan and carry out."""
     hosts = servers(4)
     names = [s.uuid for s in hosts][:3]
-    view = ClusterView(servers=hosts, tablets=tuple(tablet(f"t{i:02}", "T", names, names[0]) for i in range(12)))
+    view = ClusterView(servers=hosts, tablets=tuple(settled(f"t{i:02}", "T", names, names[0]) for i in range(12)))
     for _ in range(5):
         view = carry_out(view, plan_rebalance(view, WIDE))
     held = Counter(u for t in view.tablets for u in t.config.voters)
@@ -145,7 +135,7 @@ def test_plan_a_draining_server_ends_empty_and_sick_tablets_stay() -> None:
     """Goal: drain, and hands off what is not settled. Method: one server draining, one tablet half known."""
     hosts = servers(5)
     names = [s.uuid for s in hosts]
-    tablets = [tablet(f"t{i}", "T", names[:3], names[0]) for i in range(4)]
+    tablets = [settled(f"t{i}", "T", names[:3], names[0]) for i in range(4)]
     tablets[3] = replace(tablets[3], health={names[0]: Health.HEALTHY})
     view = ClusterView(servers=(replace(hosts[0], draining=True), *hosts[1:]), tablets=tuple(tablets))
     moves = plan_rebalance(view, WIDE)
@@ -212,7 +202,7 @@ def test_plan_without_room_moves_nothing_and_the_job_says_so() -> None:
     ones and one that is silent; then one of them has room for one of the two replicas."""
     hosts = tuple(replace(s, tablets_max=2) for s in servers(4))
     names = [s.uuid for s in hosts]
-    tablets = tuple(tablet(f"t{i}", "T", names[:3], names[0]) for i in range(2))
+    tablets = tuple(settled(f"t{i}", "T", names[:3], names[0]) for i in range(2))
     view = ClusterView(
         servers=(replace(hosts[0], draining=True), *hosts[1:3], replace(hosts[3], alive=False)), tablets=tablets
     )

@@ -7,19 +7,19 @@ from dataclasses import replace
 
 import pytest
 
-from nyala.replica.base import Address, Member, OpId, RaftConfig
+from nyala.replica.base import Member, OpId, RaftConfig
 from nyala.replica.policy import (
     Caps,
     ClusterView,
     Decision,
     EditKind,
     Health,
-    ServerView,
     TabletView,
     Wish,
     WishKind,
     decide,
 )
+from tests.harness.policy_views import edited, server
 
 NAMES = "abcde"
 
@@ -55,15 +55,7 @@ class Group:
             wish=self.wish,
             by_witness=self.by_witness,
         )
-        servers = tuple(
-            ServerView(
-                uuid=s,
-                member=Member(s, (Address("h", 1),)),
-                alive=not self.health[s].failed,
-                draining=s in self.draining,
-            )
-            for s in self.health
-        )
+        servers = tuple(server(s, alive=not self.health[s].failed, draining=s in self.draining) for s in self.health)
         return ClusterView(servers=servers, tablets=(tablet,))
 
     @property
@@ -87,18 +79,9 @@ class Group:
         if not found:
             return None
         (decision,) = found
-        voters = {u for u, m in self.members.items() if m.votes}
-        for edit in decision.edits:
-            if edit.kind is EditKind.REMOVE:
-                assert edit.member.uuid != self.leader
-                del self.members[edit.member.uuid]
-                self.data.discard(edit.member.uuid)
-            else:
-                assert (edit.member.uuid in self.members) == (edit.kind is EditKind.CHANGE)
-                self.members[edit.member.uuid] = edit.member
+        self.members = edited(self.members, decision, self.leader)
+        self.data &= self.members.keys()
         self.index += 1
-        now = {u for u, m in self.members.items() if m.votes}
-        assert len(voters ^ now) <= 1, "one voter at a time"
         assert any(m.votes and m.holds_data for m in self.members.values())
         self.said.append(decision.reason)
         self.lead()
