@@ -17,7 +17,7 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
 from nyala import schemas
-from nyala.replica.base import Refused, check
+from nyala.replica.base import Refused, check, kafka_topics
 from nyala.replica.client import Client, parse_masters
 from nyala.replica.steer import Outcome, Result, execute
 
@@ -27,9 +27,6 @@ from .patience import CLOSE_TIMEOUT_S, KAFKA_TIMEOUT_S, check_reachable, produce
 from .session import interrupted_in_order, stop_query
 from .topics import Topics
 
-DECISIONS_TOPIC = "decisions"
-OUTCOMES_TOPIC = "outcomes"
-DECISIONS_PARTITIONS = 4
 PARALLEL_MAX = 8
 RETRY_PAUSE_S = 0.5
 RETRY_FOR_S = 20.0
@@ -59,12 +56,12 @@ class DecisionsOptions:
     @property
     def decisions_topic(self) -> str:
         """Topic that is read."""
-        return self.topic_prefix + DECISIONS_TOPIC
+        return self.topic_prefix + kafka_topics.DECISIONS
 
     @property
     def outcomes_topic(self) -> str:
         """Topic that is written."""
-        return self.topic_prefix + OUTCOMES_TOPIC
+        return self.topic_prefix + kafka_topics.OUTCOMES
 
 
 def newest(records: Iterable[tuple[bytes | None, bytes | None, int]]) -> list[Mapping[str, Any]]:
@@ -170,9 +167,9 @@ class DecisionsQuery:
     def _ensure_topics(self) -> None:
         topics = Topics(self._options.bootstrap, self._options.kafka_timeout_s, self._security)
         try:
-            # As the masters make them; whoever is first.
-            topics.ensure(self._options.decisions_topic, DECISIONS_PARTITIONS, configs={"cleanup.policy": "compact"})
-            topics.ensure(self._options.outcomes_topic, configs={"cleanup.policy": "delete"})
+            for name in (kafka_topics.DECISIONS, kafka_topics.OUTCOMES):
+                topic, settings = self._options.topic_prefix + name, kafka_topics.settings_of(name)
+                topics.ensure(topic, kafka_topics.PARTITIONS[name], configs=settings)
         finally:
             topics.close()
 

@@ -17,7 +17,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
 from nyala import schemas
-from nyala.replica.base import check, new_uuid
+from nyala.replica.base import check, kafka_topics, new_uuid
 from nyala.replica.policy import (
     Caps,
     ClusterView,
@@ -35,9 +35,6 @@ from .kafka_security import security_of
 from .patience import CLOSE_TIMEOUT_S, KAFKA_TIMEOUT_S, check_reachable, client_options, producer_options, spark_options
 from .topics import Topics
 
-REPORTS_TOPIC = "reports"
-PROPOSALS_TOPIC = "proposals"
-OUTCOMES_TOPIC = "outcomes"
 _NEWEST = "key string, value binary, kafka_offset bigint"
 
 
@@ -108,9 +105,11 @@ class Rebalancer:
         QueryRefused if there is no such topic, QueryInterrupted if Kafka does not answer.
         """
         options = self._options
-        self._partitions_of(options.topic_prefix + REPORTS_TOPIC)
+        self._partitions_of(options.topic_prefix + kafka_topics.REPORTS)
         reader = self._spark.read.format("kafka").option("kafka.bootstrap.servers", options.bootstrap)
-        reader = reader.option("subscribe", options.topic_prefix + REPORTS_TOPIC).option("startingOffsets", "earliest")
+        reader = reader.option("subscribe", options.topic_prefix + kafka_topics.REPORTS).option(
+            "startingOffsets", "earliest"
+        )
         reader = reader.options(**{**spark_options(options.kafka_timeout_s), **options.kafka})
         records = reader.option("failOnDataLoss", "false").load().select("key", "value", "offset")
         try:
@@ -142,7 +141,7 @@ class Rebalancer:
             try:
                 sent = [
                     producer.send(
-                        self._options.topic_prefix + PROPOSALS_TOPIC,
+                        self._options.topic_prefix + kafka_topics.PROPOSALS,
                         key=move.tablet_id.encode(),
                         value=schemas.encode("proposal", proposal_of(plan.plan_id, move, deadline_us)),
                     )
@@ -183,7 +182,7 @@ class Rebalancer:
 
     def _outcomes(self, deadline: float) -> Iterator[dict[str, Any]]:
         """Records of `outcomes` from its beginning, until the monotonic `deadline`; what is none is left out."""
-        topic = self._options.topic_prefix + OUTCOMES_TOPIC
+        topic = self._options.topic_prefix + kafka_topics.OUTCOMES
         places = [TopicPartition(topic, number) for number in range(self._partitions_of(topic))]
         options = client_options(self._options.kafka_timeout_s) | self._security.python()
         try:

@@ -16,7 +16,7 @@ from kafka.admin import NewTopic
 from kafka.errors import KafkaError, TopicAlreadyExistsError
 from kafka.structs import OffsetAndMetadata
 
-from nyala.replica.base import PLAINTEXT, Code, KafkaSecurity
+from nyala.replica.base import PLAINTEXT, Code, KafkaSecurity, kafka_topics
 from nyala.schemas import decode, encode
 
 from .outbox import Item, Outbox
@@ -29,8 +29,6 @@ RETRY_FIRST_S = 0.5
 RETRY_MAX_S = 5.0
 WAIT_S = 2.0
 KEY_SHOWN_MAX = 64
-PARTITIONS = {"decisions": 4, "reports": 4, "proposals": 1, "outcomes": 1}
-COMPACTED = ("decisions", "reports")
 _AWAY = (KafkaError, OSError, ValueError, RuntimeError, AssertionError)
 """By any of these kafka-python reports a broker that is away, or going away."""
 
@@ -104,7 +102,9 @@ class KafkaLink:
     def tell_outcome(self, outcome: dict[str, Any], done: Callable[[], None] | None = None) -> None:
         """Publish an outcome; `done` runs once it is acknowledged."""
         key = str(outcome["tablet_id"]).encode()
-        self._outbox.put(Item(self._prefix + "outcomes", key, encode("outcome", outcome), event=True, done=done))
+        self._outbox.put(
+            Item(self._prefix + kafka_topics.OUTCOMES, key, encode("outcome", outcome), event=True, done=done)
+        )
 
     def _forever(self, work: Callable[[], None]) -> None:
         wait_s = RETRY_FIRST_S
@@ -165,11 +165,11 @@ class KafkaLink:
         admin = KafkaAdminClient(**self._common)
         try:
             there = set(admin.list_topics())
-            for name, partitions in PARTITIONS.items():
+            for name, partitions in kafka_topics.PARTITIONS.items():
                 if self._prefix + name in there:
                     continue
-                config = {"cleanup.policy": "compact"} if name in COMPACTED else {"cleanup.policy": "delete"}
-                topic = NewTopic(self._prefix + name, partitions, -1, topic_configs=config)
+                settings = kafka_topics.settings_of(name)
+                topic = NewTopic(self._prefix + name, partitions, -1, topic_configs=settings)
                 try:
                     admin.create_topics([topic], timeout_ms=5_000)
                 except TopicAlreadyExistsError:
@@ -181,7 +181,7 @@ class KafkaLink:
         """While this master leads: read from the committed offsets, answer, commit."""
         if not (self._leads() and self.connected):
             return
-        topic = self._prefix + "proposals"
+        topic = self._prefix + kafka_topics.PROPOSALS
         consumer = KafkaConsumer(
             group_id=f"{self._prefix}nyala-masters",
             enable_auto_commit=False,

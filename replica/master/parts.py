@@ -7,7 +7,7 @@ import concurrent.futures
 import logging
 from typing import Any
 
-from nyala.replica.base import Refused
+from nyala.replica.base import Refused, kafka_topics
 from nyala.replica.client import Client
 from nyala.replica.policy import ClusterView
 from nyala.replica.steer import Outcome
@@ -62,7 +62,7 @@ class Parts:
 
         def say(decisions: dict[str, DecisionRecord | None]) -> None:
             for tablet_id, record in decisions.items():
-                link.say("decisions", tablet_id, record)
+                link.say(kafka_topics.DECISIONS, tablet_id, record)
 
         def on_view(view: ClusterView) -> None:
             now = {"connection": link.connection, "term": state.led_term}
@@ -72,7 +72,7 @@ class Parts:
                 was.update(now)
                 reporter.forget()
             for key, report in reporter.changes(view).items():
-                link.say("reports", key, report)
+                link.say(kafka_topics.REPORTS, key, report)
 
         self._governor.add_voice(say, lambda: link.connection)
         self._governor.on_view = on_view
