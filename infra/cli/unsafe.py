@@ -15,6 +15,7 @@ from nyala.replica import tools
 from nyala.replica.base import Address, Code, Corruption, DiskFailure, Refused, us_of_hybrid
 from nyala.replica.client import Client
 from nyala.replica.disk import RealDisk
+from nyala.replica.rpc import addresses_from_pb
 
 from .context import Json, Masters, client, console, print_json, print_table
 from .offline import reading, stopped
@@ -179,7 +180,7 @@ def _plan(
     if connected is not None:
         listing = connected.list_servers()
         _check_cluster(roots, listing.cluster_id)
-        addresses = {s.uuid: tuple(Address(a.host, a.port) for a in s.addresses) for s in listing.servers}
+        addresses = {s.uuid: addresses_from_pb(s.addresses) for s in listing.servers}
         running, silent = tools.of_running(connected)
         found += running
         positions = connected.list_sources()

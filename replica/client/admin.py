@@ -10,6 +10,7 @@ import grpc
 from nyala.replica.base import Address, Applied, Code, Member, OpId, RaftConfig, Refused, new_uuid
 from nyala.replica.rows import PartitionSpec, SourceKey, TableSchema
 from nyala.replica.rpc import (
+    address_from_pb,
     config_from_pb,
     member_to_pb,
     opid_from_pb,
@@ -326,7 +327,7 @@ class Admin:
 def _address(server: pb.ServerInfo) -> Address:
     if not server.addresses:
         raise Refused(Code.UNAVAILABLE, "no address of this server is known", uuid=server.uuid)
-    return Address(server.addresses[0].host, server.addresses[0].port)
+    return address_from_pb(server.addresses[0])
 
 
 def _writer_schema(schema: WriterSchemaInfo) -> pb.WriterSchema:

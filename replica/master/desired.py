@@ -15,8 +15,8 @@ from nyala.replica.rpc import pb
 from .catalog import Record
 from .draining import tablets_on
 from .state import MasterState
-from .tables import REPLICAS_MAX, TABLE, TABLET, Change, find_table
-from .view import RETIRED, retired_servers, wanted_voters
+from .tables import REPLICAS_MAX, RETIRED, TABLE, TABLET, Change, find_table
+from .view import retired_servers, wanted_voters
 
 RETIRED_MAX = 1_000
 REASON_LENGTH_MAX = 200

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nyala.replica.base import DataState, RaftConfig
+from nyala.replica.base import RaftConfig
 
 from .catalog import Catalog, Record
-from .soft_state import SoftState
+from .soft_state import LIVE, SoftState
 from .tables import TABLET, first_config
 
 
@@ -25,7 +25,7 @@ def tablets_on(catalog: Catalog, soft: SoftState, uuid: str) -> list[str]:
             continue
         config = _config_of(record, soft, tablet_id) or (None if record.get("formed") else first_config(record))
         replica = server.replicas.get(tablet_id) if server is not None else None
-        live = replica is not None and replica.data_state in (DataState.READY, DataState.COPYING)
+        live = replica is not None and replica.data_state in LIVE
         if live or (config is not None and config.member(uuid) is not None):
             found.append(tablet_id)
     return found

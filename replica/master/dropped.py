@@ -6,13 +6,10 @@ knows its tablet as dropped. Forgetting too early costs disk space on one server
 
 from __future__ import annotations
 
-from nyala.replica.base import DataState
-
 from .catalog import Catalog, Record
-from .soft_state import SoftState
+from .soft_state import LIVE, SoftState
 from .tables import TABLET
 
-LIVE = (DataState.READY, DataState.COPYING)
 CHANGES_MAX = 500
 """Tablets in one catalog change; the rest follows with the next one."""
 

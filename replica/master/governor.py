@@ -14,8 +14,8 @@ from .catalog import Record
 from .decision_book import DecisionBook, DecisionRecord, Versions
 from .dropped import settle_dropped
 from .state import MasterState
-from .tables import TABLET
-from .view import WISH, cluster_view, wish_from_record
+from .tables import TABLET, WISH
+from .view import cluster_view, wish_from_record
 
 _log = logging.getLogger("nyala.master")
 Say = Callable[[dict[str, DecisionRecord | None]], None]

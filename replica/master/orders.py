@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from nyala.replica.base import DataState, OpId
+from nyala.replica.base import OpId
 from nyala.replica.rpc import opid_from_pb, opid_to_pb, pb
 
 from .catalog import Catalog
-from .soft_state import SoftState, newer
+from .soft_state import LIVE, SoftState, newer
 from .tables import TABLET, create_order
 
 ORDERS_MAX = 200
@@ -41,7 +41,7 @@ def orders_for(catalog: Catalog, soft: SoftState, server_uuid: str) -> list[pb.T
 
 def _delete_order(catalog: Catalog, soft: SoftState, server_uuid: str, tablet_id: str) -> pb.DeleteTabletRequest | None:
     replica = soft.servers[server_uuid].replicas[tablet_id]
-    if replica.data_state not in (DataState.READY, DataState.COPYING):
+    if replica.data_state not in LIVE:
         return None
     record = catalog.get(TABLET + tablet_id)
     if record is None:

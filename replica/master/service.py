@@ -10,14 +10,13 @@ from typing import Any, TypeVar
 
 from nyala.replica.base import Applied, Code, DataState, Refused, ReplicaError
 from nyala.replica.raft import Message
-from nyala.replica.rpc import config_to_pb, error_to_pb, opid_to_pb, pb, pb_grpc
+from nyala.replica.rpc import address_to_pb, config_to_pb, error_to_pb, opid_to_pb, pb, pb_grpc
 
 from . import desired, sources, tables, wishing
 from .catalog import CATALOG_ID
 from .dropped import holders_of
 from .orders import orders_for
 from .state import MasterState
-from .view import WISH
 
 _log = logging.getLogger("nyala.master")
 _Request = TypeVar("_Request")
@@ -159,7 +158,7 @@ class MasterService(pb_grpc.MasterServiceServicer):  # type: ignore[misc]
         masters = [
             pb.ServerInfo(
                 uuid=m.uuid,
-                addresses=[pb.Address(host=a.host, port=a.port) for a in m.addresses],
+                addresses=[address_to_pb(a) for a in m.addresses],
                 alive=True,
                 leaders=int(m.uuid == self.state.uuid),
                 version=VERSION,
@@ -286,6 +285,6 @@ class MasterService(pb_grpc.MasterServiceServicer):  # type: ignore[misc]
             catalog_term=status.term,
             replica=replica,
             decisions_published=state.decisions_published,
-            moves_active=sum(1 for _ in state.catalog.items(WISH)),
+            moves_active=sum(1 for _ in state.catalog.items(tables.WISH)),
             kafka_connected=state.kafka_connected(),
         )

@@ -7,10 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 
-from nyala.replica.base import Address, Member, OpId, RaftConfig, ReplicaError, limits
+from nyala.replica.base import Address, DataState, Member, OpId, RaftConfig, ReplicaError, limits
 from nyala.replica.rpc import address_to_pb, addresses_from_pb, config_from_pb, pb
 
 _log = logging.getLogger("nyala.master")
+
+LIVE = (DataState.READY, DataState.COPYING)
+"""States of a replica that has data, or is getting it."""
 
 
 @dataclass

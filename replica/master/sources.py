@@ -13,9 +13,8 @@ from nyala.replica.base import Code, Refused
 from nyala.replica.rpc import pb
 
 from .catalog import Catalog, Record
-from .tables import Change, find_table
+from .tables import SOURCE, Change, find_table
 
-SOURCE = "source/"
 LEASE_US_MAX = 60 * 60 * 1_000_000
 LEASE_US_DEFAULT = 60 * 1_000_000
 

@@ -6,17 +6,17 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
-from nyala.replica.base import Address, Clock, DataState, RaftConfig, new_uuid
+from nyala.replica.base import Address, Clock, RaftConfig, new_uuid
 from nyala.replica.policy import ServerView
-from nyala.replica.rpc import config_to_pb, pb
+from nyala.replica.rpc import address_to_pb, config_to_pb, pb
 
 from .catalog import Catalog, Record
 from .draining import drain_of
 from .group import CatalogGroup
 from .options import MasterOptions
-from .soft_state import Foreigners, SoftState
-from .tables import TABLET, first_config
-from .view import RETIRED, WISH, leader_of, retired_servers, server_views, wanted_voters
+from .soft_state import LIVE, Foreigners, SoftState
+from .tables import RETIRED, TABLET, WISH, first_config
+from .view import leader_of, retired_servers, server_views, wanted_voters
 
 _log = logging.getLogger("nyala.master")
 CLUSTER = "cluster/id"
@@ -126,11 +126,11 @@ class MasterState:
         infos = []
         for view in self.servers():
             server = self.soft.servers[view.uuid]
-            live = [r for r in server.replicas.values() if r.data_state in (DataState.READY, DataState.COPYING)]
+            live = [r for r in server.replicas.values() if r.data_state in LIVE]
             infos.append(
                 pb.ServerInfo(
                     uuid=server.uuid,
-                    addresses=[pb.Address(host=a.host, port=a.port) for a in server.addresses],
+                    addresses=[address_to_pb(a) for a in server.addresses],
                     last_heartbeat_us_ago=max(0, self.mono_us - server.last_heard_us),
                     alive=view.alive,
                     location=server.location,

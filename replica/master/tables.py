@@ -25,6 +25,7 @@ from nyala.replica.rpc import config_to_pb, partition_from_pb, pb, schema_from_p
 from .catalog import Catalog, Record
 
 TABLE, NAME, TABLET, REQUEST = "table/", "name/", "tablet/", "request/"
+WISH, RETIRED, SOURCE = "wish/", "retired/", "source/"
 TABLETS_PER_TABLE_MAX = 1024
 REPLICAS_MAX = 7
 HISTORY_RETENTION_DEFAULT_US = 15 * 60 * 1_000_000
@@ -156,8 +157,8 @@ def drop_table(
             puts[TABLET + tablet_id] = {**tablet, "dropped_us": now_us}
             if holders is not None:
                 puts[TABLET + tablet_id]["holders"] = holders(tablet, tablet_id)
-            deletes.append(f"wish/{tablet_id}")
-    deletes.extend(f"source/{found}/{k}" for k, _ in catalog.items(f"source/{found}/"))
+            deletes.append(WISH + tablet_id)
+    deletes.extend(f"{SOURCE}{found}/{k}" for k, _ in catalog.items(f"{SOURCE}{found}/"))
     deletes.extend(k for k in (REQUEST + r for r, v in catalog.items(REQUEST) if v.get("table_id") == found))
     return puts, deletes, "", found
 

@@ -9,10 +9,7 @@ from nyala.replica.rpc import pb
 from .catalog import Catalog, Record
 from .options import MasterOptions
 from .soft_state import SoftState, TabletState
-from .tables import TABLE, TABLET
-
-WISH = "wish/"
-RETIRED = "retired/"
+from .tables import RETIRED, TABLE, TABLET, WISH
 
 
 def wish_from_record(record: Record) -> Wish:

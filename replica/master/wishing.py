@@ -11,8 +11,8 @@ from nyala.replica.rpc import pb
 
 from .catalog import Record
 from .state import MasterState
-from .tables import TABLET, Change
-from .view import WISH, wanted_voters, wish_from_record, wish_to_record
+from .tables import TABLET, WISH, Change
+from .view import wanted_voters, wish_from_record, wish_to_record
 
 WISHES_MAX = 10_000
 ADMIN_DEADLINE_US = 30 * 60 * 1_000_000

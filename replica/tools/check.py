@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from nyala.replica.base import Address, Code, DataState, Refused
+from nyala.replica.base import Code, DataState, Refused
 from nyala.replica.client import Client, TableHandle
-from nyala.replica.rpc import config_from_pb, pb
+from nyala.replica.rpc import address_from_pb, config_from_pb, pb
 
 from .wanted import wish_json
 
@@ -99,7 +99,7 @@ def ask_masters(client: Client, listing: pb.ListServersReply) -> list[MasterView
         try:
             if not master.addresses:
                 raise Refused(Code.UNAVAILABLE, "the masters' config has no address of it")
-            status = client.status_of_master(Address(master.addresses[0].host, master.addresses[0].port))
+            status = client.status_of_master(address_from_pb(master.addresses[0]))
             found.append(MasterView(master.uuid, status))
         except Refused as error:
             found.append(MasterView(master.uuid, None, str(error)))
