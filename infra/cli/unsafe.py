@@ -14,7 +14,7 @@ import typer
 from nyala.replica import tools
 from nyala.replica.base import Address, Code, Corruption, DiskFailure, Refused, us_of_hybrid
 from nyala.replica.client import Client
-from nyala.replica.disk import RealDisk
+from nyala.replica.disk import TABLET_SERVER, RealDisk
 from nyala.replica.rpc import addresses_from_pb
 
 from .context import Json, Masters, client, console, print_json, print_table
@@ -130,7 +130,7 @@ def _open_all(held: ExitStack, paths: Sequence[Path]) -> dict[str, _Root]:
     for path in dict.fromkeys(p.resolve() for p in paths):
         disk = held.enter_context(_readable(path))
         instance = tools.identity(disk)
-        if instance.kind != "TABLET_SERVER":
+        if instance.kind != TABLET_SERVER:
             raise Refused(
                 Code.INVALID_ARGUMENT, "this is no tablet server's directory", root=str(path), kind=instance.kind
             )

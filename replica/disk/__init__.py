@@ -5,18 +5,42 @@ from nyala.replica.base import CRASH_EXIT_CODE, CrashPoints
 from .descriptors import raise_open_files_limit
 from .fence import FENCE, refuse_fenced
 from .folder_watch import FolderWatch
+from .instance import (
+    FOLDERS,
+    INSTANCE,
+    MASTER,
+    PROMISES,
+    TABLET_SERVER,
+    Instance,
+    format_directory,
+    join_cluster,
+    lost_promises,
+    open_or_format,
+    read_instance,
+)
 from .real import RealDisk
 from .root_lock import RootLock, lock_root, lock_stopped
 
 __all__ = [
     "CRASH_EXIT_CODE",
     "FENCE",
+    "FOLDERS",
+    "INSTANCE",
+    "MASTER",
+    "PROMISES",
+    "TABLET_SERVER",
     "CrashPoints",
     "FolderWatch",
+    "Instance",
     "RealDisk",
     "RootLock",
+    "format_directory",
+    "join_cluster",
     "lock_root",
     "lock_stopped",
+    "lost_promises",
+    "open_or_format",
     "raise_open_files_limit",
+    "read_instance",
     "refuse_fenced",
 ]

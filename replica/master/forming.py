@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import grpc.aio
 
 from nyala.replica.base import Address, Member, OpId, RaftConfig, is_uuid
+from nyala.replica.disk import MASTER
 from nyala.replica.rpc import CHANNEL_OPTIONS, pb, pb_grpc
 
 _log = logging.getLogger("nyala.master")
@@ -34,7 +35,7 @@ async def _identity(address: Address) -> tuple[str, Address]:
         while True:
             try:
                 reply = await stub.GetIdentity(pb.Empty(), timeout=ASK_TIMEOUT_S)
-                if reply.kind == "MASTER" and is_uuid(reply.uuid):
+                if reply.kind == MASTER and is_uuid(reply.uuid):
                     return reply.uuid, address
             except grpc.aio.AioRpcError as error:
                 if not waiting:

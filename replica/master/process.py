@@ -22,14 +22,13 @@ from nyala.replica.base import (
     ReplicaError,
     SystemClock,
 )
-from nyala.replica.disk import RealDisk, lock_root
+from nyala.replica.disk import MASTER, RealDisk, lock_root, open_or_format
 from nyala.replica.peers import PeerNetwork, PeerServicer
 from nyala.replica.rpc import SERVER_OPTIONS, listen_on, pb_grpc
 
 from .forming import form
 from .governor import Governor
 from .group import CatalogGroup
-from .identity import open_identity
 from .options import MasterOptions
 from .parts import Parts
 from .service import MasterService
@@ -65,7 +64,7 @@ class MasterProcess:
         """Serve until told to stop; the exit code."""
         with lock_root(self.options.root):
             disk = RealDisk(self.options.root)
-            uuid = open_identity(disk, self.clock)
+            uuid = open_or_format(disk, self.clock, kind=MASTER).uuid
             address = await self._listen()
             service = MasterService(uuid)
             network = PeerNetwork(uuid, address)

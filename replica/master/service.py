@@ -9,6 +9,7 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from nyala.replica.base import Applied, Code, DataState, Refused, ReplicaError
+from nyala.replica.disk import MASTER
 from nyala.replica.raft import Message
 from nyala.replica.rpc import address_to_pb, config_to_pb, error_to_pb, opid_to_pb, pb, pb_grpc
 
@@ -76,7 +77,7 @@ class MasterService(pb_grpc.MasterServiceServicer):  # type: ignore[misc]
     async def GetIdentity(self, _request: Any, _context: Any) -> pb.IdentityReply:
         """Who this is; answered by any master, at any time."""
         cluster_id = self._state.cluster_id if self._state else ""
-        return pb.IdentityReply(uuid=self.uuid, kind="MASTER", cluster_id=cluster_id, version=VERSION, pid=os.getpid())
+        return pb.IdentityReply(uuid=self.uuid, kind=MASTER, cluster_id=cluster_id, version=VERSION, pid=os.getpid())
 
     async def Heartbeat(self, request: pb.HeartbeatRequest, _context: Any) -> pb.HeartbeatReply:
         """Take a server's report in; answer with what it has to do."""

@@ -24,7 +24,17 @@ from nyala.replica.base import (
     ReplicaError,
     SystemClock,
 )
-from nyala.replica.disk import FolderWatch, RealDisk, lock_root, raise_open_files_limit, refuse_fenced
+from nyala.replica.disk import (
+    PROMISES,
+    FolderWatch,
+    Instance,
+    RealDisk,
+    join_cluster,
+    lock_root,
+    open_or_format,
+    raise_open_files_limit,
+    refuse_fenced,
+)
 from nyala.replica.host import Replica
 from nyala.replica.peers import PeerNetwork, PeerServicer
 from nyala.replica.rpc import SERVER_OPTIONS, listen_on, pb_grpc
@@ -35,7 +45,6 @@ from .copies import CopyJobs, CopyRequests
 from .copy_service import CopyServicer
 from .gil_watch import GilWatch
 from .heartbeat import Heartbeats
-from .instance import PROMISES, Instance, join_cluster, need_promises, open_or_format
 from .joins import Joins
 from .lanes import LoopPost
 from .leaders import LeaderTime
@@ -44,6 +53,7 @@ from .manager import TabletManager
 from .memory import MemoryGuard
 from .metrics import Metrics
 from .options import ServerOptions
+from .promises import need_promises
 from .remote_source import RemoteCopySource
 from .scans import Scans, when
 from .service import TabletServicer

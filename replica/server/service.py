@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from nyala.replica.base import Code, DataState, HybridClock, OpId, Refused, ReplicaError
+from nyala.replica.disk import TABLET_SERVER
 from nyala.replica.peers import Taker
 from nyala.replica.raft import ConfigEdit, EditKind
 from nyala.replica.rows import SourceKey
@@ -72,7 +73,7 @@ class TabletServicer(pb_grpc.TabletServiceServicer):  # type: ignore[misc]
         """Who listens here."""
         return pb.IdentityReply(
             uuid=self._manager.uuid,
-            kind="TABLET_SERVER",
+            kind=TABLET_SERVER,
             cluster_id=self._cluster_id(),
             version=VERSION,
             pid=os.getpid(),

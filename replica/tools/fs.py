@@ -7,12 +7,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nyala.replica.base import Code, Corruption, Disk, Refused, SystemClock, is_uuid
-from nyala.replica.disk import FENCE, RealDisk
-from nyala.replica.server import FOLDERS, INSTANCE, Instance, format_directory, read_instance
+from nyala.replica.disk import (
+    FENCE,
+    FOLDERS,
+    INSTANCE,
+    MASTER,
+    TABLET_SERVER,
+    Instance,
+    RealDisk,
+    format_directory,
+    read_instance,
+)
 
 from .forced_config import UNDO
 
-KINDS = {"tablet-server": "TABLET_SERVER", "master": "MASTER"}
+KINDS = {"tablet-server": TABLET_SERVER, "master": MASTER}
 """As commands spell them -> as the file `instance` does."""
 
 

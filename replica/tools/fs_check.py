@@ -10,8 +10,7 @@ from nyala.replica.base import Corruption, Disk, DiskFailure, Refused
 from nyala.replica.cmeta import FOLDER as CMETA
 from nyala.replica.cmeta import cmeta_json
 from nyala.replica.copy import list_quarantine, named_blocks, wal_folder
-from nyala.replica.disk import FENCE
-from nyala.replica.server import FOLDERS, INSTANCE, PROMISES, Instance, read_instance
+from nyala.replica.disk import FENCE, FOLDERS, INSTANCE, PROMISES, Instance, read_instance
 from nyala.replica.tablet import Superblock, sweep_orphans
 
 from .check import Severity

@@ -16,8 +16,8 @@ import pytest
 from nyala.replica.base import Code, Corruption, DataState, OpId, Refused
 from nyala.replica.cmeta import ConsensusMeta, path_of
 from nyala.replica.copy import delete_replica
-from nyala.replica.disk import RealDisk
-from nyala.replica.server import INSTANCE, format_directory, need_promises, open_or_format
+from nyala.replica.disk import INSTANCE, RealDisk, format_directory, open_or_format
+from nyala.replica.server import need_promises
 from nyala.replica.tablet import Superblock, superblock_path
 from nyala.replica.tools import check_directory
 from nyala.schemas import frame, loader, unframe

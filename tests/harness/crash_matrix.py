@@ -12,7 +12,7 @@ from typing import Any
 from nyala.replica.base import ZERO_OPID, DataState, Disk, OpId
 from nyala.replica.cmeta import ConsensusMeta
 from nyala.replica.copy import delete_replica
-from nyala.replica.server import format_directory
+from nyala.replica.disk import format_directory
 from nyala.replica.tablet import Superblock
 from nyala.replica.tools import check_directory
 from tests.harness.copies import (

@@ -19,8 +19,7 @@ from nyala.infra.cli.app import main
 from nyala.infra.cli.context import console, size_text
 from nyala.replica.base import SystemClock, generation_of
 from nyala.replica.cmeta import ConsensusMeta
-from nyala.replica.disk import FENCE, RealDisk, lock_root
-from nyala.replica.server import format_directory
+from nyala.replica.disk import FENCE, RealDisk, format_directory, lock_root
 from tests.harness.copies import TABLET, close_disks
 from tests.harness.lost_majority import UUIDS, stopped_server
 

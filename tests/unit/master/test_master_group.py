@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -11,9 +12,8 @@ from typing import Any, TypeVar
 import pytest
 
 from nyala.replica.base import Address, Code, Corruption, Member, OpId, RaftConfig, Refused, SystemClock
-from nyala.replica.disk import RealDisk
+from nyala.replica.disk import MASTER, PROMISES, RealDisk, open_or_format
 from nyala.replica.master.group import CatalogGroup
-from nyala.replica.master.identity import open_identity
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ def with_group(
     async def run() -> T:
         clock = SystemClock()
         disk = RealDisk(root)
-        uuid = open_identity(disk, clock)
+        uuid = open_or_format(disk, clock, kind=MASTER).uuid
         failures: list[BaseException] = []
         alone = RaftConfig(OpId(0, 0), (Member(uuid, (Address("h", 1),)),))
         group = CatalogGroup(disk, clock, uuid, alone, send=lambda messages: None, on_fatal=failures.append)
@@ -180,3 +180,20 @@ def test_group_without_its_metadata_refuses_to_start(tmp_path: Path) -> None:
     next((tmp_path / "consensus-meta").iterdir()).unlink()
     with pytest.raises(Corruption, match="metadata is missing"):
         with_group(tmp_path, use)
+
+
+@pytest.mark.parametrize("folder", PROMISES)
+def test_master_that_lost_a_folder_of_promises_does_not_start(folder: str, tmp_path: Path) -> None:
+    """TC-72. Goal: no amnesia: a master under its own uuid knows what it promised. Method: a folder is gone, as by a
+    disk that is not mounted; nothing is made anew in its place, and the refusal says what to do."""
+
+    async def use(group: CatalogGroup) -> None:
+        await group.change(lambda: put("k/1", 1))
+
+    with_group(tmp_path, use)
+    gone = ["tablet-meta", "consensus-meta", "wals"] if folder == "tablet-meta" else [folder]
+    for name in gone:
+        shutil.rmtree(tmp_path / name)
+    with pytest.raises(Corruption, match=rf"mount its disk again.*nyala fs wipe.*{folder}"):
+        with_group(tmp_path, use)
+    assert not any((tmp_path / name).exists() for name in gone)

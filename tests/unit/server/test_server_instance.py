@@ -8,9 +8,9 @@ import pytest
 
 from nyala.replica.base import Code, Corruption, InvariantViolation, Refused, is_uuid
 from nyala.replica.cmeta import ConsensusMeta
-from nyala.replica.server import PROMISES, ServerOptions, join_cluster, need_promises, open_or_format
+from nyala.replica.disk import FOLDERS, PROMISES, join_cluster, open_or_format
+from nyala.replica.server import ServerOptions, need_promises
 from nyala.replica.server.__main__ import parse
-from nyala.replica.server.instance import FOLDERS
 from tests.harness.copies import CONFIG, SOURCE_UUID, RestingReplica, TestClock, new_disk
 from tests.harness.sim_disk import SimDisk
 

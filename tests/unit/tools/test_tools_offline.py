@@ -11,7 +11,7 @@ import pytest
 from nyala.replica.base import Code, Corruption, DataState, OpId, Refused
 from nyala.replica.cmeta import ConsensusMeta, path_of
 from nyala.replica.copy import delete_replica, wal_folder
-from nyala.replica.server import FOLDERS, INSTANCE, format_directory, open_or_format, read_instance
+from nyala.replica.disk import FOLDERS, INSTANCE, format_directory, open_or_format, read_instance
 from nyala.replica.tablet import Superblock
 from nyala.replica.tools import (
     DirectoryView,

@@ -1,15 +1,14 @@
-"""A server's identity and directory: written once, at the first start, and never changed."""
+"""A server's identity and directory, a master's too: written once, at the first start, and never changed."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nyala.replica.base import Clock, Code, Corruption, DataState, Disk, Refused, new_uuid
-from nyala.replica.tablet import Superblock
+from nyala.replica.base import Clock, Code, Corruption, Disk, Refused, new_uuid
 from nyala.schemas import NewerFormat, frame, unframe
 
 INSTANCE = "instance"
-TABLET_SERVER = "TABLET_SERVER"
+TABLET_SERVER, MASTER = "TABLET_SERVER", "MASTER"
 PROMISES = ("tablet-meta", "consensus-meta", "wals")
 """Folders without which a server does not know what it has promised."""
 FOLDERS = (*PROMISES, "data", "quarantine", "replay")
@@ -74,36 +73,14 @@ def open_or_format(disk: Disk, clock: Clock, *, kind: str = TABLET_SERVER, uuid:
         raise Corruption("the directory belongs to a server of another kind", kind=instance.kind, wanted=kind)
     lost = [folder for folder in PROMISES if not disk.exists(folder)]
     if lost:
-        raise _lost(instance, lost)
+        raise lost_promises(instance, lost)
     for folder in FOLDERS:
         disk.mkdir(folder)
     return instance
 
 
-def need_promises(disk: Disk, instance: Instance) -> None:
-    """Corruption if this server has lost what it promised: its folder of superblocks, metadata or logs is empty.
-
-    That is what an unmounted or a new disk looks like; a single file that is missing is its own replica's trouble. A
-    tablet that was cut off while it was made has metadata and an empty log, and no superblock yet.
-    """
-    tablets = Superblock.list_tablets(disk)
-    ready = [t for t in tablets if _is_ready(disk, t)]
-    logs = disk.listdir("wals")
-    lost = [folder for folder in ("consensus-meta", "wals") if ready and not disk.listdir(folder)]
-    if not tablets and any(disk.listdir(f"wals/{log}") for log in logs):
-        lost = ["tablet-meta"]
-    if lost:
-        raise _lost(instance, lost)
-
-
-def _is_ready(disk: Disk, tablet_id: str) -> bool:
-    try:
-        return Superblock.load(disk, tablet_id).data_state is DataState.READY
-    except Corruption:
-        return False
-
-
-def _lost(instance: Instance, folders: list[str]) -> Corruption:
+def lost_promises(instance: Instance, folders: list[str]) -> Corruption:
+    """What to say of a server whose folders of promises are gone or empty."""
     return Corruption(
         "a folder that held promises is gone or empty: mount its disk again, or end this server's identity with "
         "`nyala fs wipe`",

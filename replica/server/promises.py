@@ -1,0 +1,30 @@
+"""Whether a server's directory still has what the server promised."""
+
+from __future__ import annotations
+
+from nyala.replica.base import Corruption, DataState, Disk
+from nyala.replica.disk import Instance, lost_promises
+from nyala.replica.tablet import Superblock
+
+
+def need_promises(disk: Disk, instance: Instance) -> None:
+    """Corruption if this server has lost what it promised: its folder of superblocks, metadata or logs is empty.
+
+    That is what an unmounted or a new disk looks like; a single file that is missing is its own replica's trouble. A
+    tablet that was cut off while it was made has metadata and an empty log, and no superblock yet.
+    """
+    tablets = Superblock.list_tablets(disk)
+    ready = [t for t in tablets if _is_ready(disk, t)]
+    logs = disk.listdir("wals")
+    lost = [folder for folder in ("consensus-meta", "wals") if ready and not disk.listdir(folder)]
+    if not tablets and any(disk.listdir(f"wals/{log}") for log in logs):
+        lost = ["tablet-meta"]
+    if lost:
+        raise lost_promises(instance, lost)
+
+
+def _is_ready(disk: Disk, tablet_id: str) -> bool:
+    try:
+        return Superblock.load(disk, tablet_id).data_state is DataState.READY
+    except Corruption:
+        return False
