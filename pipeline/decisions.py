@@ -79,7 +79,7 @@ def newest(records: Iterable[tuple[bytes | None, bytes | None, int]]) -> list[Ma
             continue
         try:
             found.append(schemas.decode("decision", value))
-        except (ValueError, EOFError, IndexError, TypeError):
+        except ValueError:
             continue
     return found
 

@@ -6,7 +6,6 @@ plan itself is the policy's pure function over that view, the same that masters 
 
 from __future__ import annotations
 
-import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -205,7 +204,7 @@ def _decoded(name: str, values: Iterable[bytes | None]) -> Iterator[dict[str, An
         if value is not None:
             try:
                 yield schemas.decode(name, value)
-            except (ValueError, EOFError, IndexError, KeyError, TypeError, OverflowError, struct.error):
+            except ValueError:
                 continue
 
 

@@ -20,6 +20,10 @@ _MAGIC = b"NYLA"
 _VERSION = 1
 
 
+_NO_DATUM = (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError, MemoryError, struct.error)
+"""What the reader of data raises over bytes that are none."""
+
+
 class NewerFormat(ValueError):
     """Whole bytes that a later build wrote: no damage, but not for this build to read."""
 
@@ -76,8 +80,12 @@ def encode(name: str, value: dict[str, Any]) -> bytes:
 
 
 def decode(name: str, data: bytes) -> dict[str, Any]:
-    """The dict of one bare Avro datum; EOFError, ValueError or a struct error if `data` is no such datum."""
-    value: dict[str, Any] = fastavro.schemaless_reader(io.BytesIO(data), record(name), None)
+    """The dict of one bare Avro datum; ValueError if `data` is no such datum, whatever else it is."""
+    schema = record(name)
+    try:
+        value: dict[str, Any] = fastavro.schemaless_reader(io.BytesIO(data), schema, None)
+    except _NO_DATUM as error:
+        raise ValueError(f"{name}: {len(data)} bytes are no such datum: {type(error).__name__} {error}") from error
     return value
 
 

@@ -65,6 +65,6 @@ def decode_config(meta: bytes) -> RaftConfig:
     """The config of a CONFIG entry's `meta`; Corruption if it is no such datum."""
     try:
         value = decode("config_change", meta)
-    except (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError, MemoryError) as error:
+    except ValueError as error:
         raise Corruption("a CONFIG entry does not decode", cause=repr(error), length_bytes=len(meta)) from error
     return config_from_avro(value["config"])

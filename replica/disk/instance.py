@@ -36,7 +36,7 @@ def read_instance(disk: Disk) -> Instance | None:
     except NewerFormat as error:
         what = "the directory is of a later format than this build reads: start the build that wrote it, or a newer one"
         raise Refused(Code.ILLEGAL_STATE, what, path=disk.real_path(INSTANCE), why=str(error)) from error
-    except (ValueError, EOFError) as error:
+    except ValueError as error:
         raise Corruption("the instance file is damaged", path=disk.real_path(INSTANCE), error=str(error)) from error
     return Instance(value["uuid"], value["kind"], value["cluster_id"], value["created_us"])
 

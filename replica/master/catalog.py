@@ -119,7 +119,7 @@ class Catalog:
         try:
             change = decode("catalog_change", entry.meta)
             puts = {p["key"]: json.loads(p["value"]) for p in change["puts"]}
-        except (EOFError, ValueError, KeyError, IndexError, TypeError) as error:
+        except ValueError as error:
             raise Corruption(
                 "a committed catalog change does not decode", opid=entry.opid, reason=str(error)
             ) from error

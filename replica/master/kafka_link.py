@@ -211,7 +211,7 @@ class KafkaLink:
         """Answer one proposal; False: not now, it is read again."""
         try:
             proposal = decode("proposal", record.value)
-        except (EOFError, ValueError, IndexError, KeyError, TypeError) as error:
+        except ValueError as error:
             _log.warning("proposal %s[%d]@%d cannot be read: %s", record.topic, record.partition, record.offset, error)
             outcome: dict[str, Any] | None = unreadable(record, error)
         else:

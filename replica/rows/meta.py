@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -78,7 +77,7 @@ class WriteMeta:
         """The inverse of `encode`; Corruption if `data` is no such datum, for only we write them."""
         try:
             raw = schemas.decode("write_meta", data)
-        except (EOFError, ValueError, IndexError, struct.error, OverflowError, MemoryError) as e:
+        except ValueError as e:
             raise Corruption("a WRITE entry's meta cannot be decoded", bytes=len(data), reason=str(e)) from e
         if raw["reserved"] not in (b"", _IGNORE_NULL):
             raise Corruption("a WRITE entry's meta carries fields of a newer build", bytes=len(raw["reserved"]))

@@ -54,7 +54,7 @@ class ReplayMarker:
             return None
         try:
             value = unframe("replay_marker", disk.read(path))
-        except (ValueError, EOFError) as error:
+        except ValueError as error:
             _log.info("T %s a replay marker cannot be read and is not counted: %s", tablet_id, error)
             return None
         names = ("wal_generation", "first", "last", "suspect_first", "suspect_last")
