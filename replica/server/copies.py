@@ -142,14 +142,9 @@ class CopyJobs:
         _log.info("%s tablet copy from %s begins (was %s)", prefix, job.source_uuid, request.current_state.name)
         try:
             async with hosted.transition:
-                if not job.cancelled.is_set():
-                    job.work = self._pool.submit(self._copy, hosted, job, request, addresses, loop)
-                    work = asyncio.wrap_future(job.work)
-                    await asyncio.wait([work])
-                    work.cancelled() or work.exception()  # told below, by the job's own result
-                if job.work is None or job.work.cancelled():
-                    raise copy_cancelled(job.tablet_id)
-                job.work.result()
+                failure = await self._on_pool(job, lambda: self._copy(hosted, job, request, addresses, loop))
+                if failure is not None:
+                    raise failure
                 job.progress.phase = "COPY.6"
                 hosted.superblock = await manager.in_thread(lambda: Superblock.load(manager.disk, job.tablet_id))
                 hosted.copy = None
@@ -160,19 +155,35 @@ class CopyJobs:
         except (DiskFailure, InvariantViolation) as error:
             manager.on_fatal(error)
         except (ReplicaError, grpc.RpcError, OSError) as error:
-            # A cancel cuts calls to the source short; what that looks like there is not why the copy ended.
-            job.error = str(copy_cancelled(job.tablet_id) if job.cancelled.is_set() else error)
-            job.progress.phase = "CANCELLED" if job.cancelled.is_set() else "FAILED"
+            self._failed(job, error)
             _log.warning("%s tablet copy failed: %s", prefix, job.error)
             await self._settle(hosted)
         except Exception as error:  # noqa: BLE001 - the root of the job's task
             manager.on_fatal(error)
         finally:
             hosted.copy = None
-            del self._jobs[job.tablet_id]
-            self.ended.append(job)
-            manager.changed.add(job.tablet_id)
-            job.ended.set()
+            self._over(job)
+
+    async def _on_pool(self, job: CopyJob, work: Callable[[], None]) -> BaseException | None:
+        """How `work` ended in a thread of the pool; if a cancel came before it began, as any cancelled copy."""
+        if job.cancelled.is_set():
+            return copy_cancelled(job.tablet_id)
+        job.work = self._pool.submit(work)
+        running = asyncio.wrap_future(job.work)
+        await asyncio.wait([running])
+        return copy_cancelled(job.tablet_id) if running.cancelled() else running.exception()
+
+    def _failed(self, job: CopyJob, error: BaseException) -> None:
+        # A cancel cuts calls to the source short; what that looks like there is not why the copy ended.
+        cancelled = job.cancelled.is_set()
+        job.error = str(copy_cancelled(job.tablet_id) if cancelled else error)
+        job.progress.phase = "CANCELLED" if cancelled else "FAILED"
+
+    def _over(self, job: CopyJob) -> None:
+        del self._jobs[job.tablet_id]
+        self.ended.append(job)
+        self._manager.changed.add(job.tablet_id)
+        job.ended.set()
 
     async def _settle(self, hosted: HostedTablet) -> None:
         """After a failed copy: what the disk says holds. A replica that was not touched runs on."""
@@ -282,22 +293,14 @@ class CopyJobs:
         if job.tablet_id in self._jobs:
             return Refused(Code.ALREADY_INPROGRESS, "the tablet is being copied here", tablet=job.tablet_id)
         self._jobs[job.tablet_id] = job
-        error: BaseException | None = None
         try:
-            if not job.cancelled.is_set():
-                job.work = self._pool.submit(work)
-                running = asyncio.wrap_future(job.work)
-                await asyncio.wait([running])
-                error = copy_cancelled(job.tablet_id) if running.cancelled() else running.exception()
+            error = await self._on_pool(job, work)
+            if error is None:
+                job.progress.phase = "DONE"
             else:
-                error = copy_cancelled(job.tablet_id)
-            job.progress.phase = "DONE" if error is None else "CANCELLED" if job.cancelled.is_set() else "FAILED"
-            job.error = "" if error is None else str(copy_cancelled(job.tablet_id) if job.cancelled.is_set() else error)
+                self._failed(job, error)
         finally:
-            del self._jobs[job.tablet_id]
-            self.ended.append(job)
-            self._manager.changed.add(job.tablet_id)
-            job.ended.set()
+            self._over(job)
         return error
 
 
