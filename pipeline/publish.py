@@ -111,7 +111,8 @@ class _Failures:
 
     def raise_any(self) -> None:
         if self.count:
-            failed, self.count = PublishFailed(self.count, self.first), 0
+            failed = PublishFailed(self.count, self.first)
+            self.count, self.first = 0, ""
             raise failed
 
 
