@@ -25,6 +25,9 @@ from .calls import TabletCalls
 from .retry import Deadline, refusal_of_rpc_error
 from .tables import TableHandle, TabletHandle
 
+_NEVER = threading.Event()
+"""Never set."""
+
 
 @dataclass(frozen=True)
 class ScanSpec:
@@ -103,14 +106,14 @@ class Scans:
 
     def tablet(self, handle: TableHandle, tablet: TabletHandle, spec: ScanSpec, slice_pos: int = 0) -> TabletPart:
         """One part of one tablet, complete. NotApplied when the tablet cannot be read before the deadline."""
-        return self._whole(handle, tablet, self._request(handle, tablet, spec, slice_pos), spec)
+        return self._whole(handle, tablet, self._request(handle, tablet, spec, slice_pos), spec, _NEVER)
 
     def count(self, handle: TableHandle, tablet: TabletHandle, spec: ScanSpec) -> TabletPart:
         """The number of matching rows of one tablet; no batches."""
         request = self._request(handle, tablet, spec, 0)
         request.count_only, request.slice_count, request.all_columns = True, 1, False
         del request.columns[:]
-        part = self._whole(handle, tablet, request, spec)
+        part = self._whole(handle, tablet, request, spec, _NEVER)
         # The answer is a batch of one int64 column, `count`.
         rows = sum(sum(batch.column(0).to_pylist()) for batch in part.batches)
         return TabletPart(part.tablet_id, (), rows, part.snapshot_time)
@@ -190,9 +193,8 @@ class Scans:
     def _unless(
         self, stop: threading.Event, handle: TableHandle, tablet: TabletHandle, spec: ScanSpec, slice_pos: int
     ) -> TabletPart:
-        if stop.is_set():
-            return TabletPart(tablet.tablet_id, (), 0, spec.snapshot_time)
-        return self.tablet(handle, tablet, spec, slice_pos)
+        """One part; an empty one, soon, once nobody waits for it any more."""
+        return self._whole(handle, tablet, self._request(handle, tablet, spec, slice_pos), spec, stop)
 
     def _request(self, handle: TableHandle, tablet: TabletHandle, spec: ScanSpec, slice_pos: int) -> pb.ScanRequest:
         return pb.ScanRequest(
@@ -208,15 +210,20 @@ class Scans:
             staleness_us=spec.staleness_us,
         )
 
-    def _whole(self, handle: TableHandle, tablet: TabletHandle, request: pb.ScanRequest, spec: ScanSpec) -> TabletPart:
+    def _whole(
+        self, handle: TableHandle, tablet: TabletHandle, request: pb.ScanRequest, spec: ScanSpec, stop: threading.Event
+    ) -> TabletPart:
+        """All of one part, unless `stop` is set meanwhile."""
         deadline = Deadline(self._calls.options.scan_timeout_s)
 
         def ask(stub: Any, uuid: str, timeout_s: float) -> TabletPart:
+            if stop.is_set():
+                return _nothing(tablet, spec)
             request.dest_uuid = uuid
             request.propagated_time = self._calls.time_seen
             request.timeout_us = int(deadline.left_s * 1e6)
             # A long scan is no dead server: keepalive pings tell the two apart, not the attempt's time limit.
-            return self._collect(tablet, stub.Scan(request, timeout=max(0.001, deadline.left_s)), spec)
+            return self._collect(tablet, stub.Scan(request, timeout=max(0.001, deadline.left_s)), spec, stop)
 
         if spec.staleness_us:
             # The scan may take long, but not finding a replica that is fresh enough for it.
@@ -224,11 +231,13 @@ class Scans:
             return self._calls.at_any(handle.name, tablet.tablet_id, ask, deadline=fresh_by)
         return self._calls.at_leader(handle.name, tablet.tablet_id, ask, deadline=deadline)
 
-    def _collect(self, tablet: TabletHandle, stream: Any, spec: ScanSpec) -> TabletPart:
-        """Read a stream to its end; Refused or grpc.RpcError if it has no end."""
+    def _collect(self, tablet: TabletHandle, stream: Any, spec: ScanSpec, stop: threading.Event) -> TabletPart:
+        """Read a stream to its end, or until `stop`; Refused if it has no end."""
         batches, rows, time_of, last, schema = [], 0, spec.snapshot_time, False, None
         try:
             for chunk in stream:
+                if stop.is_set():
+                    return _nothing(tablet, spec)
                 raise_if_error(chunk.error)
                 if chunk.arrow_schema:
                     schema = pa.ipc.read_schema(pa.py_buffer(chunk.arrow_schema))
@@ -246,3 +255,8 @@ class Scans:
         if time_of and not spec.snapshot_time:
             self._calls.observe(time_of)
         return TabletPart(tablet.tablet_id, tuple(batches), rows, time_of)
+
+
+def _nothing(tablet: TabletHandle, spec: ScanSpec) -> TabletPart:
+    """In the place of a part that nobody takes."""
+    return TabletPart(tablet.tablet_id, (), 0, spec.snapshot_time)
