@@ -12,6 +12,7 @@ from .decisions import DecisionsOptions, DecisionsQuery
 from .ingest import IngestOptions, IngestQuery
 from .progress import Progress
 from .supervise import Pulse, RestartOptions, run_beside, run_with_restarts
+from .warm import warm_workers
 
 
 def run_decisions(
@@ -48,6 +49,7 @@ def run_ingest(
 
     With `decisions` that query runs too, restarted likewise; if it ends, ingest is ended.
     """
+    warm_workers(spark)
     ending = threading.Event()
     running: list[IngestQuery] = []
 
