@@ -29,6 +29,8 @@ from .catalog import CATALOG_ID, Catalog, Record, encode_change
 
 _log = logging.getLogger("nyala.master")
 T = TypeVar("T")
+FLUSH_PAUSE_S = 5.0
+"""After a flush that found no room: the next one writes the whole catalog again."""
 
 
 class CatalogGroup:
@@ -56,6 +58,7 @@ class CatalogGroup:
         self._lane = ThreadPoolExecutor(max_workers=1, thread_name_prefix="catalog")
         self._lock = asyncio.Lock()
         self._ready_term = -1
+        self._flushing, self._flush_after_s = False, 0.0
         self.led = asyncio.Event()
         """Set once this master has led."""
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -192,13 +195,16 @@ class CatalogGroup:
             raise error
 
     def maintain(self, flush_entries: int) -> None:
-        """Flush when the catalog is `flush_entries` behind its log, then let old segments go."""
-        if self.catalog.applied_opid.index - self.catalog.flush_opid.index < flush_entries:
-            return
-        self._run_heavy(self.catalog.flush, self._flushed)
+        """Flush when the catalog is `flush_entries` behind its log, then let old segments go; one flush at a time."""
+        behind = self.catalog.applied_opid.index - self.catalog.flush_opid.index
+        if behind >= flush_entries and not self._flushing and self._loop.time() >= self._flush_after_s:
+            self._flushing = True
+            self._run_heavy(self.catalog.flush, self._flushed)
 
     def _flushed(self, result: Any) -> None:
+        self._flushing = False
         if isinstance(result, Refused):
+            self._flush_after_s = self._loop.time() + FLUSH_PAUSE_S
             _log.warning("T %s the catalog could not be flushed: %s", CATALOG_ID, result)
         elif isinstance(result, BaseException):
             self._on_fatal(result)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import threading
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 import pytest
 
 from nyala.replica.base import Address, Code, Corruption, Member, OpId, RaftConfig, Refused, SystemClock
 from nyala.replica.disk import MASTER, PROMISES, RealDisk, open_or_format
+from nyala.replica.master import group as group_module
 from nyala.replica.master.group import CatalogGroup
 
 T = TypeVar("T")
@@ -180,6 +184,41 @@ def test_group_without_its_metadata_refuses_to_start(tmp_path: Path) -> None:
     next((tmp_path / "consensus-meta").iterdir()).unlink()
     with pytest.raises(Corruption, match="metadata is missing"):
         with_group(tmp_path, use)
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_group_flushes_one_at_a_time_and_pauses_while_there_is_no_room(
+    full: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TC-65. Goal: a slow or full disk gets no queue of flushes, each of the whole catalog. Method: ticks go on while
+    a flush is held up; when it found no room, the next one comes after a pause."""
+    monkeypatch.setattr(group_module, "FLUSH_PAUSE_S", 0.5)
+
+    async def use(group: CatalogGroup) -> None:
+        begun: SimpleQueue[float] = SimpleQueue()
+        go, flush = threading.Event(), group.catalog.flush
+
+        def slow() -> bool:
+            begun.put(time.monotonic())
+            assert go.wait(20)
+            if full:
+                raise Refused(Code.NO_SPACE, "the disk is full")
+            return flush()
+
+        monkeypatch.setattr(group.catalog, "flush", slow)
+        for number in range(3):
+            await group.change(lambda number=number: put(f"k/{number}", number))  # type: ignore[misc]
+        first = await asyncio.to_thread(begun.get, True, 20)
+        for _ in range(20):
+            group.maintain(1)
+        go.set()
+        if full:
+            assert await asyncio.to_thread(begun.get, True, 20) - first >= 0.5
+        await asyncio.sleep(0.2)
+        assert begun.empty()
+        monkeypatch.undo()
+
+    with_group(tmp_path, use, flush_entries=3)
 
 
 @pytest.mark.parametrize("folder", PROMISES)
