@@ -29,7 +29,6 @@ from nyala.replica.disk import (
     FolderWatch,
     Instance,
     RealDisk,
-    join_cluster,
     lock_root,
     open_or_format,
     raise_open_files_limit,
@@ -45,6 +44,7 @@ from .copies import CopyJobs, CopyRequests
 from .copy_service import CopyServicer
 from .gil_watch import GilWatch
 from .heartbeat import Heartbeats
+from .identity import Identity
 from .joins import Joins
 from .lanes import LoopPost
 from .leaders import LeaderTime
@@ -76,7 +76,7 @@ class TabletServer:
     def __init__(self, options: ServerOptions, disk: RealDisk, instance: Instance) -> None:
         self._options = options
         self._disk = disk
-        self._instance = instance
+        self._identity = Identity(disk, instance)
         self._clock = SystemClock()
         self._hybrid_clock = HybridClock(self._clock)
         self._stop = asyncio.Event()
@@ -84,7 +84,7 @@ class TabletServer:
 
     async def run(self) -> int:
         """Serve until SIGTERM, SIGINT or the parent's death."""
-        options, uuid, loop = self._options, self._instance.uuid, asyncio.get_running_loop()
+        options, uuid, loop = self._options, self._identity.uuid, asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
         if options.parent_fd >= 0:
@@ -137,7 +137,7 @@ class TabletServer:
             maintenance=maintenance,
             hybrid_clock=self._hybrid_clock,
             admit=peers.admit,
-            cluster_id=lambda: self._instance.cluster_id,
+            cluster_id=lambda: self._identity.cluster_id,
         )
         pb_grpc.add_TabletServiceServicer_to_server(service, server)  # type: ignore[no-untyped-call]
         pb_grpc.add_PeerServiceServicer_to_server(peers, server)  # type: ignore[no-untyped-call]
@@ -150,8 +150,8 @@ class TabletServer:
             memory,
             gil,
             address,
-            join=self._join,
-            cluster_id=lambda: self._instance.cluster_id,
+            join=self._identity.join,
+            cluster_id=lambda: self._identity.cluster_id,
             lost=network.lost,
             found=network.learn_listed,
         )
@@ -231,24 +231,17 @@ class TabletServer:
             async with asyncio.timeout(seconds):
                 await work
         except TimeoutError:
-            _log.warning("P %s gave up after %g s waiting for %s", self._instance.uuid, seconds, what)
-
-    async def _join(self, cluster_id: str) -> None:
-        if cluster_id != self._instance.cluster_id:
-            instance = self._instance
-            self._instance = await asyncio.get_running_loop().run_in_executor(
-                None, lambda: join_cluster(self._disk, instance, cluster_id)
-            )
+            _log.warning("P %s gave up after %g s waiting for %s", self._identity.uuid, seconds, what)
 
     def _announce(self, address: Address) -> None:
-        ready = {"uuid": self._instance.uuid, "address": str(address), "pid": os.getpid()}
+        ready = {"uuid": self._identity.uuid, "address": str(address), "pid": os.getpid()}
         print(json.dumps(ready), flush=True)
         if self._options.ready_file:
             target = Path(self._options.ready_file)
             temporary = target.with_name(target.name + ".tmp")
             temporary.write_text(json.dumps(ready))
             temporary.replace(target)
-        _log.info("P %s listens on %s, directory %s", self._instance.uuid, address, self._options.root)
+        _log.info("P %s listens on %s, directory %s", self._identity.uuid, address, self._options.root)
 
     def _parent_spoke(self) -> None:
         """The parent's end of the pipe is only ever closed: it has died."""
@@ -258,12 +251,12 @@ class TabletServer:
             return
         if not data:
             asyncio.get_running_loop().remove_reader(self._options.parent_fd)
-            _log.info("P %s the parent is gone", self._instance.uuid)
+            _log.info("P %s the parent is gone", self._identity.uuid)
             self._stop.set()
 
     def _fatal(self, error: BaseException) -> None:
         """The end of the process, at once: after a failed sync or a broken invariant nothing may be promised."""
-        _log.critical("P %s ends: %s", self._instance.uuid, error, exc_info=error)
+        _log.critical("P %s ends: %s", self._identity.uuid, error, exc_info=error)
         logging.shutdown()
         os._exit(EXIT_FATAL)
 

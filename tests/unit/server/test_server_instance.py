@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 import pytest
@@ -11,6 +12,7 @@ from nyala.replica.cmeta import ConsensusMeta
 from nyala.replica.disk import FOLDERS, PROMISES, join_cluster, open_or_format
 from nyala.replica.server import ServerOptions, need_promises
 from nyala.replica.server.__main__ import parse
+from nyala.replica.server.identity import Identity
 from tests.harness.copies import CONFIG, SOURCE_UUID, RestingReplica, TestClock, new_disk
 from tests.harness.sim_disk import SimDisk
 
@@ -83,6 +85,21 @@ def test_server_joins_one_cluster_only() -> None:
     with pytest.raises(Refused, match="another cluster") as refused:
         join_cluster(disk, joined, "c2")
     assert refused.value.code is Code.WRONG_CLUSTER and open_or_format(disk, TestClock()).cluster_id == "c1"
+
+
+def test_two_clusters_that_answer_at_once_get_a_new_server_once() -> None:
+    """Goal: the first cluster keeps it, in memory and on disk, the second is refused. Method: join both at once."""
+
+    async def join_both() -> None:
+        disk = new_disk()
+        identity = Identity(disk, open_or_format(disk, TestClock()))
+        assert identity.cluster_id == ""
+        first, second = await asyncio.gather(identity.join("c1"), identity.join("c2"), return_exceptions=True)
+        assert first is None
+        assert isinstance(second, Refused) and second.code is Code.WRONG_CLUSTER
+        assert identity.cluster_id == open_or_format(disk, TestClock()).cluster_id == "c1"
+
+    asyncio.run(join_both())
 
 
 def test_command_line_becomes_options(capsys: pytest.CaptureFixture[str]) -> None:

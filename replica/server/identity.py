@@ -1,0 +1,36 @@
+"""Who this server is, and which cluster it belongs to."""
+
+from __future__ import annotations
+
+import asyncio
+
+from nyala.replica.base import Disk
+from nyala.replica.disk import Instance, join_cluster
+
+
+class Identity:
+    """The identity of the directory. A server belongs to the first cluster that it joins, for ever.
+
+    Concurrency: the loop's thread; what is written to disk is written in a thread, one join at a time: masters of two
+    clusters that answer a new server at once do not both get it.
+    """
+
+    def __init__(self, disk: Disk, instance: Instance) -> None:
+        self._disk = disk
+        self._instance = instance
+        self._joining = asyncio.Lock()
+
+    @property
+    def uuid(self) -> str:
+        return self._instance.uuid
+
+    @property
+    def cluster_id(self) -> str:
+        """Empty as long as no master of a cluster has answered."""
+        return self._instance.cluster_id
+
+    async def join(self, cluster_id: str) -> None:
+        """Belong to that cluster from now on, durably; Refused WRONG_CLUSTER if to another already."""
+        async with self._joining:
+            if cluster_id != self.cluster_id:
+                self._instance = await asyncio.to_thread(join_cluster, self._disk, self._instance, cluster_id)
