@@ -17,7 +17,7 @@ from kafka.errors import (
     for_code,
 )
 
-from nyala.replica.base import PLAINTEXT, KafkaSecurity
+from nyala.replica.base import KAFKA_AWAY, PLAINTEXT, KafkaSecurity
 
 from .errors import QueryInterrupted, QueryRefused
 from .patience import KAFKA_TIMEOUT_S, check_reachable, client_options
@@ -133,7 +133,7 @@ class Topics:
                 found = consumer.end_offsets(asked) if latest else consumer.beginning_offsets(asked)
             finally:
                 consumer.close()
-        except KafkaError as error:
+        except (KafkaError, *KAFKA_AWAY) as error:
             raise QueryInterrupted(f"Kafka at {self._bootstrap} does not answer: {error}") from error
         return {each.partition: int(offset) for each, offset in found.items()}
 
@@ -160,7 +160,7 @@ class Topics:
             return ask(self._kept)
         except TopicAlreadyExistsError as error:
             raise QueryInterrupted(str(error)) from error
-        except (KafkaError, OSError) as error:
+        except (KafkaError, *KAFKA_AWAY) as error:
             self.close()
             raise QueryInterrupted(f"Kafka at {self._bootstrap} does not answer: {error}") from error
 

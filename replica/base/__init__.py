@@ -6,7 +6,7 @@ from .crash_points import CRASH_EXIT_CODE, CrashPoints
 from .errors import Applied, Code, Corruption, DiskFailure, InvariantViolation, Refused, ReplicaError, RowCode
 from .generation import generation_of, next_generation, offset_in_generation
 from .ids import ZERO_OPID, Address, DataState, Entry, EntryKind, Member, OpId, RaftConfig, is_uuid, new_uuid
-from .kafka_security import PLAINTEXT, KafkaSecurity
+from .kafka_security import KAFKA_AWAY, PLAINTEXT, KafkaSecurity
 from .protocols import Clock, Disk, DiskFile, Post, Rng, Timer
 from .time import (
     LOGICAL_BITS,
@@ -20,6 +20,7 @@ from .time import (
 
 __all__ = [
     "CRASH_EXIT_CODE",
+    "KAFKA_AWAY",
     "LOGICAL_BITS",
     "MAX_HYBRID_TIME",
     "PLAINTEXT",

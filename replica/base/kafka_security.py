@@ -27,6 +27,9 @@ NAMES = (
 )
 _LOGIN = re.compile(r'\b(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
 
+KAFKA_AWAY = (OSError, ValueError, RuntimeError, AssertionError)
+"""By any of these kafka-python reports a broker that is away, or going away, beside its own KafkaError."""
+
 
 @dataclass(frozen=True, repr=False)
 class KafkaSecurity:

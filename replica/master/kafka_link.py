@@ -16,7 +16,7 @@ from kafka.admin import NewTopic
 from kafka.errors import KafkaError, TopicAlreadyExistsError
 from kafka.structs import OffsetAndMetadata
 
-from nyala.replica.base import PLAINTEXT, Code, KafkaSecurity, kafka_topics
+from nyala.replica.base import KAFKA_AWAY, PLAINTEXT, Code, KafkaSecurity, kafka_topics
 from nyala.schemas import decode, encode
 
 from .outbox import Item, Outbox
@@ -29,8 +29,6 @@ RETRY_FIRST_S = 0.5
 RETRY_MAX_S = 5.0
 WAIT_S = 2.0
 KEY_SHOWN_MAX = 64
-_AWAY = (KafkaError, OSError, ValueError, RuntimeError, AssertionError)
-"""By any of these kafka-python reports a broker that is away, or going away."""
 
 Consider = Callable[[dict[str, Any]], dict[str, Any] | None]
 """Answers a proposal with an outcome; None: not ours to answer now, ask again later."""
@@ -112,7 +110,7 @@ class KafkaLink:
             try:
                 work()
                 wait_s = RETRY_FIRST_S
-            except _AWAY as error:
+            except (KafkaError, *KAFKA_AWAY) as error:
                 _log.info("kafka %s: %s %s", threading.current_thread().name, type(error).__name__, error)
             except Exception:  # noqa: BLE001 - the root of this thread: without it a master would be deaf or dumb unseen
                 _log.exception("kafka %s failed, and begins anew", threading.current_thread().name)
@@ -145,7 +143,7 @@ class KafkaLink:
         for item in items:
             try:
                 waiting.append((item, producer.send(item.topic, key=item.key, value=item.value)))
-            except _AWAY as refused:
+            except (KafkaError, *KAFKA_AWAY) as refused:
                 failed.append(item)
                 error = refused
         for item, future in waiting:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from kafka.errors import (
     LeaderNotAvailableError,
+    NodeNotReadyError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
@@ -24,7 +25,7 @@ class Admin:
 
     def __init__(self, *answers: dict[str, Any]) -> None:
         self._answers = list(answers)
-        self.asked = 0
+        self.asked = self.closed = 0
         self.created: list[Any] = []
 
     def describe_topics(self, _: list[str]) -> list[dict[str, Any]]:
@@ -33,6 +34,9 @@ class Admin:
 
     def describe_cluster(self) -> dict[str, Any]:
         return {"cluster_id": "c"}
+
+    def close(self) -> None:
+        self.closed += 1
 
     def create_topics(self, new: list[Any]) -> None:
         self.created += new
@@ -81,6 +85,29 @@ def test_topic_without_partitions_goes_away_or_not_by_its_code(
         failing.identity("t")
     with pytest.raises(kind, match=says):
         failing.check_unchanged(seen, "t")
+
+
+@pytest.mark.parametrize(
+    "error", [NodeNotReadyError("n"), OSError("o"), ValueError("fd -1"), RuntimeError("no id"), AssertionError("a")]
+)
+def test_broker_that_is_away_is_away_in_all_words_of_its_client(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: no error of Kafka's client ends the thread that watches the topic. Method: what it raises of a broker that
+    is going away; the connection that failed is not used again."""
+    admin = Admin(FOUND)
+    asked = asking(monkeypatch, admin)
+    seen = asked.identity("t")
+
+    def away() -> None:
+        raise error
+
+    with monkeypatch.context() as broken:
+        broken.setattr(admin, "describe_cluster", away)
+        with pytest.raises(QueryInterrupted, match="Kafka at h:1 does not answer"):
+            asked.check_unchanged(seen, "t")
+    assert admin.closed == 1
+    asked.check_unchanged(seen, "t")
 
 
 def test_own_topics_are_kept_as_the_brokers_keep_theirs_and_letters_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
