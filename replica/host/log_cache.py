@@ -27,6 +27,11 @@ class LogCache(MemoryLogView):
         oldest = self.entries(lo, hi, over)
         self.evict_below(oldest[-1].opid.index + 1)
 
+    def clear(self) -> None:
+        """Keep no entry, durable or not: nobody will ask again."""
+        self.evict_below(self.last.index + 1)
+        self.drop_loaded()
+
     def collected(self, first_index: int) -> None:
         """The log on disk begins at `first_index` now; the term right before it stays known."""
         if first_index > self.first_index:

@@ -127,6 +127,8 @@ class Replica(Carrier):
         """Answer all who wait with unknown outcomes and go silent. The log and the state machine are the caller's."""
         if self.phase is not Phase.STOPPED:
             self._fall_silent(Phase.STOPPED, Code.NOT_READY, "the replica is stopping")
+            if self._started:
+                self._cache.clear()  # this object may be in memory for long: others of the replica refer to it
 
     def _promises(self) -> tuple[int, str | None]:
         """Term and vote to start with. At or below the vote floor the vote counts as given, to nobody who asks."""

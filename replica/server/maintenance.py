@@ -11,6 +11,7 @@ from typing import Any
 
 from nyala.replica.base import Code, Corruption, DiskFailure, InvariantViolation, Refused
 
+from .allocator import give_back_free_memory
 from .flush_rule import Watch, urgency
 from .hosted import HostedTablet
 from .manager import TabletManager
@@ -21,6 +22,8 @@ _log = logging.getLogger("nyala.server")
 PRESSURE_FLUSH = 0.6
 """From this share of the memory limit on, the largest memory store is flushed whatever its size."""
 GC_EVERY_S = 10.0
+GIVE_BACK_EVERY_S = 5.0
+"""Allocations wait while free memory goes back to the kernel, and whoever needs it again has to clear it."""
 
 
 class Maintenance:
@@ -38,13 +41,14 @@ class Maintenance:
         self._turn = asyncio.Lock()
         self.flushes = 0
         self.compactions = 0
-        self._gc_at = now()
+        self._gc_at = self._gave_back_at = now()
 
     async def run_forever(self) -> None:
         """Look for work until the server stops."""
         while not self._manager.stopping:
             await asyncio.sleep(self._manager.options.maintenance_ms / 1000)
             self._memory.refresh()
+            await self.give_back()
             if self._memory.pressure > PRESSURE_FLUSH:
                 for hosted in self._manager.running():
                     if hosted.replica is not None:
@@ -70,6 +74,15 @@ class Maintenance:
                 if tablet.replica is not None:
                     tablet.replica.gc()
         return False
+
+    async def give_back(self) -> bool:
+        """Give free memory back if writes would else be refused for it; whether that was done."""
+        if not self._memory.mostly_free or self._now() - self._gave_back_at < GIVE_BACK_EVERY_S:
+            return False
+        self._gave_back_at = self._now()
+        await asyncio.get_running_loop().run_in_executor(self._pool, give_back_free_memory)
+        self._memory.refresh()
+        return True
 
     def most_urgent_flush(self) -> HostedTablet | None:
         """The tablet to flush next, by the rule of `flush_rule`. One where nothing happened costs a comparison."""

@@ -9,6 +9,7 @@ from nyala.replica.base import Code, Refused
 
 ANONYMOUS_MARGIN_BYTES = 160 << 20
 """What an idle server needs by itself: interpreter, libraries, thread stacks."""
+_NEARLY_FULL = 0.9
 _STATUS = Path("/proc/self/status")
 
 
@@ -29,17 +30,20 @@ class MemoryGuard:
     Concurrency: the loop's thread. `refresh` is called on every tick of the maintenance task.
     """
 
-    def __init__(self, soft_bytes: int, tracked: Callable[[], int]) -> None:
+    def __init__(
+        self, soft_bytes: int, tracked: Callable[[], int], anonymous: Callable[[], int] = anonymous_bytes
+    ) -> None:
         self.soft_bytes = soft_bytes
         self.tracked_bytes = 0
         self.anonymous_bytes = 0
         self.refused = 0
         self._tracked = tracked
+        self._anonymous = anonymous
 
     def refresh(self) -> None:
         """Look again."""
         self.tracked_bytes = self._tracked()
-        self.anonymous_bytes = anonymous_bytes()
+        self.anonymous_bytes = self._anonymous()
 
     @property
     def used_bytes(self) -> int:
@@ -50,6 +54,11 @@ class MemoryGuard:
     def pressure(self) -> float:
         """1.0 at the soft limit."""
         return self.used_bytes / self.soft_bytes
+
+    @property
+    def mostly_free(self) -> bool:
+        """Whether writes are refused, or nearly, for memory of which nobody tracks even half: what is free counts."""
+        return self.pressure > _NEARLY_FULL and self.tracked_bytes < self.used_bytes / 2
 
     def admit(self, length_bytes: int) -> None:
         """Refused OVERLOADED if so many more bytes do not fit; nothing was applied, retry with back-off."""

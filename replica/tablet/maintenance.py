@@ -62,7 +62,7 @@ class Maintenance:
         """See Tablet.flush."""
         tablet = self._tablet
         with tablet._maintenance:
-            frozen = self._freeze()
+            frozen = None if tablet.closed else self._freeze()
             if frozen is None:
                 return None
             tablet._resolver.resolve(tablet._stores)

@@ -77,6 +77,7 @@ class Tablet:
         self._frozen: Frozen | None = None
         self._holds = 0
         self._doomed: list[str] = []
+        self._closed = False
         spec = superblock.partition
         self._routed = spec is not None and len(spec.partitions) > 1
         self._work = Maintenance(self)
@@ -114,9 +115,24 @@ class Tablet:
         return cls(disk, superblock, blocks)
 
     def close(self) -> None:
-        """Let go of the blocks. Waits for a running flush or compaction."""
+        """Let go of rows and blocks: scans that have begun keep theirs, later ones are refused.
+
+        Waits for a running flush or compaction. A stopped replica's objects refer to each other, so that they stay
+        until a collection finds them, perhaps for long: none of its rows shall.
+        """
         with self._maintenance, self._resolver.guard, self._lock:
-            self._stores.blocks = ()
+            self._closed = True
+            self._stores, self._frozen = Stores(self._schema), None
+            self._checked.clear()
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called: what the tablet still says of itself is history."""
+        return self._closed
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Refused(Code.NOT_READY, "the replica was stopped here", tablet=self.tablet_id)
 
     # ------------------------------------------------------------------------------------------------- state
 
@@ -199,8 +215,12 @@ class Tablet:
 
     @contextmanager
     def hold(self) -> Iterator[Superblock]:
-        """The superblock of this moment; the files it names stay on disk until the context ends."""
+        """The superblock of this moment; the files it names stay on disk until the context ends.
+
+        Refused NOT_READY once the tablet is closed: its files may be somebody else's by now.
+        """
         with self._lock:
+            self._check_open()
             self._holds += 1
             superblock = self._superblock
         try:
@@ -440,8 +460,8 @@ class Tablet:
     ) -> Scan:
         """Rows visible at `snapshot_time` (None: the latest applied). Slices of one count are disjoint and complete.
 
-        Refused(HISTORY_GONE) below the history horizon; INVALID_ARGUMENT for unknown columns or a bad slice. A time
-        above `safe_time` is the caller's to wait for.
+        Refused(HISTORY_GONE) below the history horizon; INVALID_ARGUMENT for unknown columns or a bad slice; NOT_READY
+        once the tablet is closed. A time above `safe_time` is the caller's to wait for.
         """
         pos, count = slice
         if not 0 <= pos < count:
@@ -465,6 +485,7 @@ class Tablet:
             at = self._time if snapshot_time is None else snapshot_time
         self._resolver.resolve(self._stores)
         with self._lock:
+            self._check_open()
             # The time was chosen before, so what was upserted and not resolved meanwhile is later and unseen.
             if snapshot_time is not None and snapshot_time < self.history_horizon:
                 raise Refused(
@@ -481,14 +502,15 @@ class Tablet:
     # ------------------------------------------------------------------------------------------------- maintenance
 
     def flush(self) -> FlushResult | None:
-        """Make everything applied durable without the log; None if nothing was applied since. Heavy; any thread.
+        """Make everything applied durable without the log; None if nothing was applied since, or the tablet is closed:
+        another object may have its files. Heavy; any thread.
 
         Refused(NO_SPACE) leaves the tablet as it was; the next flush starts over with the same rows.
         """
         return self._work.flush()
 
     def compact(self) -> bool:
-        """Merge some blocks if it pays; whether it did. Heavy; any thread."""
+        """Merge some blocks if it pays; whether it did. A closed tablet has none. Heavy; any thread."""
         return self._work.compact()
 
     def wants_flush(self, wal_bytes: int = 0) -> float:

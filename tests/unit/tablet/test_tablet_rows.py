@@ -246,6 +246,28 @@ def test_hold_keeps_named_files_through_a_compaction() -> None:
     disk.close()
 
 
+def test_closed_tablet_leaves_the_files_alone_and_answers_nobody_with_less_than_its_rows() -> None:
+    """TC-39, TC-40. Goal: a flush, a compaction, a scan or a copy session that comes late touches nothing: the files
+    may be a tombstone's by now, or another object's. Method: four blocks that are worth a compaction and rows that
+    are worth a flush, a scan that has begun; close."""
+    disk, tablet = _filled(0)
+    for index in range(2, 6):
+        tablet.apply([write_entry(index, INT_SCHEMA, NAMES, [_row(index, index)])])
+        tablet.flush()
+    tablet.apply([write_entry(6, INT_SCHEMA, NAMES, [_row(6, 6)])])
+    assert tablet.wants_compaction()
+    begun, before, files = tablet.scan(), Superblock.load(disk, tablet.tablet_id), disk.listdir("data")
+    tablet.close()
+    assert tablet.closed and tablet.flush() is None and not tablet.compact()
+    assert Superblock.load(disk, tablet.tablet_id) == before == tablet.superblock and disk.listdir("data") == files
+    assert sum(batch.num_rows for batch in begun) == 5, "its own blocks and rows"
+    for late in (tablet.scan, tablet.checksum, lambda: tablet.hold().__enter__()):
+        with pytest.raises(Refused) as refused:
+            late()
+        assert refused.value.code is Code.NOT_READY
+    disk.close()
+
+
 def test_one_row_writes_leave_few_batches_and_bounded_memory() -> None:
     """Goal: 3000 one-row writes are not 3000 batches, and a row costs a bounded number of bytes beyond its payload.
     Method: count chunks, and memory against the rows' own bytes."""
