@@ -148,7 +148,7 @@ class CopyJobs:
                 job.progress.phase = "COPY.6"
                 hosted.superblock = await manager.in_thread(lambda: Superblock.load(manager.disk, job.tablet_id))
                 hosted.copy = None
-                await manager.open(hosted)
+                await manager.open(hosted, checked=True)
                 manager.disk.crash_point("copy.6")
             job.progress.phase = "DONE"
             _log.info("%s tablet copy done: %d bytes", prefix, job.progress.bytes_done)

@@ -147,4 +147,4 @@ class Joins:
             except Refused:
                 await manager.open(hosted)
                 raise
-            await manager.open(hosted)
+            await manager.open(hosted, checked=True)

@@ -274,13 +274,16 @@ class TabletManager:
             await self.open(hosted, campaign=campaign)
         return hosted
 
-    async def open(self, hosted: HostedTablet, *, campaign: bool = False) -> None:
-        """Bootstrap and start a READY tablet; a failure is this replica's own. The caller holds `transition`."""
+    async def open(self, hosted: HostedTablet, *, campaign: bool = False, checked: bool = False) -> None:
+        """Bootstrap and start a READY tablet; a failure is this replica's own. The caller holds `transition`.
+
+        `checked`: this process has just checked every byte of its blocks, when it wrote them.
+        """
         hosted.opening = True
         try:
             # A tombstone's vote may be on its way to disk; what is loaded now must know it.
             await drained(hosted.meta_lane)
-            opened = await self.in_thread(lambda: self._opener.bootstrap(hosted))
+            opened = await self.in_thread(lambda: self._opener.bootstrap(hosted, checked=checked))
         except InvariantViolation:
             raise
         except ReplicaError as error:

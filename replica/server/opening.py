@@ -88,8 +88,11 @@ class Opener:
         self._replayed = replayed
         self._rng = random.Random(uuid + str(clock.monotonic_us()))
 
-    def bootstrap(self, hosted: HostedTablet) -> Opened:
-        """Load everything and replay the log. In a thread; nobody else sees the tablet meanwhile."""
+    def bootstrap(self, hosted: HostedTablet, *, checked: bool = False) -> Opened:
+        """Load everything and replay the log. In a thread; nobody else sees the tablet meanwhile.
+
+        `checked`: the blocks need not be read to know that they are whole.
+        """
         tablet_id, options = hosted.tablet_id, self._options
         superblock = Superblock.load(self._disk, tablet_id)
         try:
@@ -100,7 +103,7 @@ class Opener:
             raise Corruption("a READY tablet has no consensus metadata", tablet=tablet_id) from error
         if not self._disk.exists(wal_folder(tablet_id)):
             raise Corruption("a READY tablet has no log folder", tablet=tablet_id)
-        tablet = None if superblock.witness else Tablet.open(self._disk, superblock)
+        tablet = None if superblock.witness else Tablet.open(self._disk, superblock, verify=not checked)
         log: Log | None = None
         try:
             wal = WalOptions(sync=options.wal_sync)

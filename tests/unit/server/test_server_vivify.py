@@ -217,6 +217,29 @@ def test_driver_sees_a_copy_begin_advance_and_end_at_the_new_server() -> None:
     run_pair(scenario)
 
 
+def test_blocks_of_a_copy_are_checked_as_they_come_and_by_a_start_but_not_in_between() -> None:
+    """TC-51. Goal: a copy reads no byte of its blocks again, and a start reads all. Method: what the target's disk is
+    asked for while blocks come and the replica opens, and then when its server starts anew."""
+
+    async def scenario(pair: Pair) -> None:
+        await pair.put(*range(50))
+        tablet = pair.leader.hosted.tablet
+        assert tablet is not None and tablet.flush() is not None
+        read: set[str] = set()
+        pair.other.disk.hook = lambda operation, path: read.add(path) if operation == "pread" else None
+        await pair.add_other()
+        await pair.voting()
+        other = pair.other.hosted.tablet
+        assert other is not None and pair.other.rows() == list(range(50))
+        blocks = {path for path, _, _ in other.block_files()}
+        assert blocks and not blocks & read
+        await pair.restart_other()
+        await until(lambda: pair.other.serving, "it is open again")
+        assert blocks <= read
+
+    run_pair(scenario)
+
+
 def test_session_of_a_dead_target_is_seen_idle_and_let_go_although_nobody_asks() -> None:
     """TC-10, CC-17. Goal: what a killed target left behind at its source holds no log and no blocks for good. Method: a
     target opens a session and is not heard again; the source tells it as idle; its maintenance ends it after the time
