@@ -133,7 +133,8 @@ class WriteWindow:
         self._send(item)
 
     def drain(self) -> None:
-        """Settle everything. Raises what a write ended with; the others are then still settled by the next drain."""
+        """Settle everything. Raises what a write ended with, and again whenever it is called after that: what was put
+        in behind that write is not looked at, and `abandon` is all that is left to do."""
         for lane in self._lanes.values():
             while lane.queue:
                 self._settle_oldest(lane)

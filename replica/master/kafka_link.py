@@ -149,7 +149,7 @@ class KafkaLink:
         for item, future in waiting:
             try:
                 future.get(timeout=DELIVERY_TIMEOUT_MS / 1000 + 2)
-            except KafkaError as refused:
+            except (KafkaError, *KAFKA_AWAY) as refused:
                 failed.append(item)
                 error = refused
             else:

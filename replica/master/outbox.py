@@ -29,7 +29,8 @@ class Item:
 class Outbox:
     """Holds back what the publisher has not taken, so that an outage leaves no backlog of state.
 
-    At KEYS_MAX a new key is dropped (its owner says it again); at EVENTS_MAX the oldest event is. Both are counted.
+    At KEYS_MAX a new key is dropped (its owner says it again); at EVENTS_MAX the oldest event that nobody waits for is.
+    Both are counted.
     Concurrency: any thread.
     """
 
@@ -45,14 +46,18 @@ class Outbox:
             key = (item.topic, item.key)
             if item.event:
                 if len(self._events) >= EVENTS_MAX:
-                    self._events.popleft()
-                    self.dropped += 1
+                    self._drop_event()
                 self._events.append(item)
             elif key in self._latest or len(self._latest) < KEYS_MAX:
                 self._latest[key] = item
             else:
                 self.dropped += 1
             self._ready.notify()
+
+    def _drop_event(self) -> None:
+        """The oldest that nobody waits for; who waits for one has put in no other, so there is such a one."""
+        del self._events[next((pos for pos, item in enumerate(self._events) if item.done is None), 0)]
+        self.dropped += 1
 
     def take(self, count: int, timeout_s: float) -> list[Item]:
         """Up to `count` items, events first; [] if nothing came in time."""

@@ -163,7 +163,7 @@ class Heartbeats:
             for t in chosen
             if t in manager.tablets
         ]
-        free = os.statvfs(manager.options.root)
+        free = await asyncio.to_thread(os.statvfs, manager.options.root)  # a mount may hang, the loop must not
         request = pb.HeartbeatRequest(
             dest_uuid=master_uuid,
             server_uuid=manager.uuid,

@@ -21,6 +21,8 @@ from .leaders import with_leader_hint
 TIMEOUT_DEFAULT_S = 30.0
 TIMEOUT_MAX_S = 600.0
 ASK_LEADER_AGAIN_S = 1.0
+PATIENCE_S = 600.0
+"""A reader that takes nothing for so long is gone, or may ask again: its scan makes room for others."""
 CATCH_UP_S = 1.0
 """How long a replica whose data is too old for a read may try to get newer data before it refuses."""
 
@@ -52,24 +54,38 @@ class Scans:
     """
 
     def __init__(
-        self, hybrid_clock: HybridClock, threads: int, ask_leader: AskLeader, *, catch_up_s: float = CATCH_UP_S
+        self,
+        hybrid_clock: HybridClock,
+        threads: int,
+        ask_leader: AskLeader,
+        *,
+        catch_up_s: float = CATCH_UP_S,
+        patience_s: float = PATIENCE_S,
     ) -> None:
         self._hybrid_clock = hybrid_clock
         self._ask_leader = ask_leader
         self._catch_up_s = catch_up_s
+        self._patience_s = patience_s
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="scan")
         self.open = 0
 
     async def scan(self, hosted: HostedTablet, request: Any) -> AsyncIterator[Any]:
-        """Chunks of one scan; the first carries the Arrow schema, the last is marked. Raises Refused."""
+        """Chunks of one scan; the first carries the Arrow schema, the last is marked. Raises Refused.
+
+        The task that iterates is cancelled if it takes no chunk for PATIENCE_S.
+        """
         replica, tablet = hosted.serving(request.table_id)
         if self.open >= limits.SCANS_OPEN_MAX:
             raise Refused(Code.OVERLOADED, "too many open scans", limit=limits.SCANS_OPEN_MAX)
         self.open += 1
         try:
             snapshot_time = await self._ready_to_read(replica, request)
+            reader, loop = asyncio.current_task(), asyncio.get_running_loop()
             async for chunk in self._chunks(tablet, request, snapshot_time):
+                gone = loop.call_later(self._patience_s, reader.cancel) if reader is not None else None
                 yield chunk
+                if gone is not None:
+                    gone.cancel()
         except Refused as error:
             raise with_leader_hint(error, replica.active_config) from error
         except Corruption as error:

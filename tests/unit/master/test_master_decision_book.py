@@ -101,3 +101,13 @@ def test_outbox_at_its_bound_drops_the_oldest_event_and_counts_it() -> None:
     for n in range(EVENTS_MAX + 1):
         box.put(Item("outcomes", b"t", str(n).encode(), event=True))
     assert box.dropped == 1 and box.take(1, 0)[0].value == b"1"
+
+
+def test_outbox_at_its_bound_keeps_an_event_that_somebody_waits_for() -> None:
+    """Goal: who reads proposals goes on only once an outcome is acknowledged, so that one is never dropped. Method: it
+    is the oldest, and two more than fit are put in behind it."""
+    box = Outbox()
+    box.put(Item("outcomes", b"t", b"awaited", event=True, done=lambda: None))
+    for n in range(EVENTS_MAX + 1):
+        box.put(Item("outcomes", b"t", str(n).encode(), event=True))
+    assert box.dropped == 2 and [i.value for i in box.take(2, 0)] == [b"awaited", b"2"]

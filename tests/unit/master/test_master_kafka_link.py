@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pytest
+from kafka.errors import KafkaTimeoutError
 
 from nyala.replica.base import InvariantViolation
 from nyala.replica.master import kafka_link
 from nyala.replica.master.kafka_link import KafkaLink
+from nyala.replica.master.outbox import Item
 
 
 @pytest.mark.parametrize("error", [InvariantViolation("broken"), KeyError("x"), OSError("away"), IndexError("x")])
@@ -31,3 +34,40 @@ def test_thread_beside_kafka_outlives_whatever_it_meets(error: Exception, monkey
     thread.start()
     thread.join(20)
     assert not thread.is_alive() and begun == 3
+
+
+class Promised:
+    """What Kafka's client returns for a record: an acknowledgement, or an error in its place."""
+
+    def __init__(self, error: Exception | None) -> None:
+        self._error = error
+
+    def get(self, timeout: float) -> None:
+        if self._error is not None:
+            raise self._error
+
+
+class Client:
+    """A client of Kafka whose records fare as the test says, in order."""
+
+    def __init__(self, *fates: Exception | None) -> None:
+        self._fates = list(fates)
+
+    def send(self, topic: str, key: bytes, value: bytes) -> Promised:
+        return Promised(self._fates.pop(0))
+
+
+@pytest.mark.parametrize("error", [KafkaTimeoutError("late"), ValueError("closed"), RuntimeError("x"), OSError("away")])
+def test_records_behind_one_that_failed_are_acknowledged_and_only_that_one_is_said_again(error: Exception) -> None:
+    """Goal: an outcome is neither lost nor said twice because the one before it failed, whatever the client raises.
+    Method: three outcomes, of which the second one fails."""
+    link, done = KafkaLink("127.0.0.1:1", "", lambda: True, lambda proposal: None), []
+
+    def outcome(name: str) -> Item:
+        return Item("outcomes", b"t", name.encode(), event=True, done=lambda: done.append(name))
+
+    client: Any = Client(None, error, None)
+    with pytest.raises(type(error)):
+        link._send(client, [outcome("a"), outcome("b"), outcome("c")])
+    assert done == ["a", "c"]
+    assert [item.value for item in link._outbox.take(10, 0)] == [b"b"]

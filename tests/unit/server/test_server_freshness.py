@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pyarrow as pa
@@ -99,6 +100,37 @@ class Reader:
                 batch = pa.ipc.read_record_batch(pa.py_buffer(chunk.arrow_batch), schema)
                 found += batch.column("k").to_pylist()
         return sorted(found)
+
+
+def test_reader_that_takes_nothing_makes_room_for_others() -> None:
+    """Goal: scans are bounded in number, so none is kept for a client that is there and does not read. Method: a reader
+    that stops at its first chunk, for ever; one that reads on, with as little patience, gets all rows."""
+
+    async def scenario(pair: Pair) -> None:
+        await pair.put(*range(100))
+        scans = Scans(pair.leader.manager.hybrid_clock, 1, lambda replica, time: None, patience_s=0.05)  # type: ignore[arg-type, return-value]
+        request = pb.ScanRequest(tablet_id=TABLET, all_columns=True)
+
+        async def read(pause: asyncio.Event) -> int:
+            rows = 0
+            async for chunk in scans.scan(pair.leader.hosted, request):
+                rows += chunk.rows
+                await pause.wait()
+            return rows
+
+        reads_on, stays = asyncio.Event(), asyncio.Event()
+        reads_on.set()
+        try:
+            assert await read(reads_on) == 100
+            stopped = asyncio.create_task(read(stays))
+            await until(lambda: scans.open == 1, "it reads")
+            await asyncio.wait([stopped], timeout=60)
+            assert stopped.cancelled()
+            await until(lambda: scans.open == 0, "there is room")
+        finally:
+            scans.close()
+
+    run_pair(scenario)
 
 
 def applied_time(server: PairedServer) -> int:
