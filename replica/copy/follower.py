@@ -171,12 +171,15 @@ class FollowerCopy:
         ConsensusMeta.adopt(self._disk, self._tablet_id, self._uuid, remote, lost=self._was_here)
 
     def _back_to_deleted(self, error: Exception) -> None:
-        """A copy that failed ends as a tombstone with the last logged OpId it had; its blocks are named by nobody."""
+        """A copy that failed ends as a tombstone with the last logged OpId it had; its blocks are named by nobody.
+
+        They go first: where they have filled the disk, the tombstone has no other room.
+        """
         _log.warning("T %s P %s copy failed in %s: %s", self._tablet_id, self._uuid, self._progress.phase, error)
         if not Superblock.exists(self._disk, self._tablet_id):
             return
         current = Superblock.load(self._disk, self._tablet_id)
         if current.data_state is not DataState.COPYING:
             return
-        delete_replica(self._disk, current, current.last_logged or ZERO_OPID, stop=lambda: None)
         self._attempt.remove_blocks()
+        delete_replica(self._disk, current, current.last_logged or ZERO_OPID, stop=lambda: None)

@@ -299,6 +299,29 @@ def test_full_disk_during_a_copy_ends_deleted(source: Source) -> None:
     assert (settled.data_state, settled.last_logged) == (DataState.DELETED, OLD_LAST)
 
 
+@pytest.mark.parametrize("streams", [1, 3])
+def test_copy_that_fills_the_disk_with_blocks_makes_room_for_its_own_tombstone(source: Source, streams: int) -> None:
+    """Goal: row TC-12: a disk that a copy has filled is not full for ever, and its neighbours can write again. Method:
+    the disk has no byte more than it holds once a block's bytes have come: NO_SPACE, and in the room that the copy had
+    taken there is a tombstone with its last OpId, without block or log; with room again the next copy succeeds."""
+    disk = new_disk()
+    local = old_tombstone(disk)
+
+    def full(length_bytes: int) -> None:
+        if disk.capacity_bytes is None and any(size and path.startswith("data/") for path, size in disk.files.items()):
+            disk.capacity_bytes = disk.used_bytes
+
+    with pytest.raises(Refused) as refused:
+        copy_over(local, attempt(disk, source.door, streams=streams, pace=full)).run()
+    assert refused.value.code is Code.NO_SPACE
+    settled = Superblock.load(disk, TABLET)
+    assert (settled.data_state, settled.last_logged) == (DataState.DELETED, OLD_LAST)
+    assert data_files(disk) == [] and f"wals/{TABLET}" not in wal_places(disk)
+    disk.heal()
+    copy_over(settled, attempt(disk, source.door, streams=streams)).run()
+    assert_equals_source(disk)
+
+
 def test_copy_of_a_wholly_flushed_source_brings_no_log(source: Source) -> None:
     """Goal: a copy costs what the data costs. Method: flush everything, copy: no WAL segment is named, the replica
     opens at the flush index with all rows and takes the entry that follows."""
