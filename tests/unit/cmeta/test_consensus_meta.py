@@ -302,6 +302,29 @@ def test_votes_and_merges_race_without_a_second_vote() -> None:
         assert same(ConsensusMeta.load(disk, "t"), meta)
 
 
+def test_vote_in_the_midst_of_a_merge_waits_for_it_and_stays() -> None:
+    """TC-57. Goal: a vote that is given while a merge is on its way to the disk is not overwritten by it. Method: the
+    vote begins as the merged file is about to be written: it ends only after the merge, and both read back."""
+    disk, meta = created(term=5)
+    _, remote = created(term=6)
+    votes: list[threading.Thread] = []
+
+    def begin_vote(operation: str, path: str) -> None:
+        if operation == "replace" and not votes:
+            votes.append(threading.Thread(target=meta.save_hard_state, args=(6, B)))
+            votes[0].start()
+            votes[0].join(0.2)
+            waited.append(votes[0].is_alive())
+
+    waited: list[bool] = []
+    disk.hook = begin_vote
+    meta.merge(remote)
+    votes[0].join(10)
+    assert waited == [True]
+    assert (meta.term, meta.voted_for) == (6, B)
+    assert same(ConsensusMeta.load(disk, "t"), meta)
+
+
 def test_adopting_another_servers_file_violates_an_invariant() -> None:
     """Goal: a uuid's promises are its own. Method: adopt with another uuid than the file's."""
     disk, _ = created()
