@@ -6,9 +6,10 @@ import threading
 from typing import Any
 
 import grpc
+import pytest
 
 from nyala.infra.cli.cluster import idle_text
-from nyala.replica.base import ZERO_OPID, DataState, OpId, limits
+from nyala.replica.base import ZERO_OPID, Code, DataState, OpId, Refused, limits
 from nyala.replica.copy import parse_superblock
 from nyala.replica.raft import EditKind
 from nyala.replica.rpc import member_to_pb, pb, pb_grpc
@@ -113,6 +114,30 @@ def test_tombstone_is_revived_with_a_term_no_lower_than_it_had() -> None:
         revived = Superblock.load(pair.other.disk, TABLET)
         assert (revived.data_state, revived.last_logged, revived.quarantine) == (DataState.READY, None, "")
         assert pair.other.hosted.term >= term and pair.other.rows() == [1, 2]
+
+    run_pair(scenario)
+
+
+def test_late_deletion_misses_a_replica_that_was_added_again() -> None:
+    """Goal: CC-29: the deletion names the config that it follows from. Method: remove the member, delete it with that
+    config's position, add it again; the same deletion once more is refused, and the replica runs on."""
+
+    async def scenario(pair: Pair) -> None:
+        await pair.put(1)
+        await pair.add_other()
+        await pair.voting()
+        without = await pair.change(EditKind.REMOVE, pair.other.member())
+        await pair.other.manager.delete(TABLET, without.opid, "removed")
+        assert pair.other.hosted.data_state is DataState.DELETED
+        await pair.add_other()
+        await pair.voting()
+        cmeta = pair.other.hosted.cmeta
+        assert cmeta is not None
+        await until(lambda: cmeta.committed_config.opid > without.opid, "it knows that it was added")
+        with pytest.raises(Refused) as refused:
+            await pair.other.manager.delete(TABLET, without.opid, "removed")
+        assert refused.value.code is Code.CAS_FAILED
+        assert pair.other.serving and pair.other.hosted.data_state is DataState.READY and pair.other.rows() == [1]
 
     run_pair(scenario)
 
