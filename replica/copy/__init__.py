@@ -2,7 +2,7 @@
 
 from .attempt import CopyAttempt, CopyProgress, copy_cancelled
 from .blocks import named_blocks, parse_superblock, quarantined_superblocks, superblock_bytes
-from .checks import CopyDecision, CopyRequest, LocalReplica, source_refusal, start_tablet_copy_checks
+from .checks import CopyRequest, LocalReplica, source_refusal, start_tablet_copy_checks
 from .deletion import LastLogged, delete_replica, last_of_unopened, redo_deletion, wal_folder
 from .follower import FollowerCopy
 from .joining import WitnessJoin
@@ -24,7 +24,6 @@ __all__ = [
     "ANYTHING",
     "WHOLE",
     "CopyAttempt",
-    "CopyDecision",
     "CopyFile",
     "CopyManifest",
     "CopyProgress",

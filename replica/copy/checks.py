@@ -39,26 +39,11 @@ class LocalReplica:
     """READY: last entry of the log. DELETED or COPYING: the last logged OpId that was kept. DOES_NOT_EXIST: 0.0."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class CopyDecision:
-    """Either a refusal, and nothing is touched, or go ahead; `delete_first` sends the old data to quarantine."""
-
-    refusal: Refused | None = None
-    delete_first: bool = False
-
-
-def start_tablet_copy_checks(request: CopyRequest, local: LocalReplica) -> CopyDecision:
-    """The answer to `request` at a server whose replica is `local`; changes nothing.
+def start_tablet_copy_checks(request: CopyRequest, local: LocalReplica) -> Refused | None:
+    """Why `request` is refused at a server whose replica is `local`; None: it goes ahead. Changes nothing.
 
     `Refused.detail` is machine-readable: the own term with BAD_TERM, STATE or OPID with ILLEGAL_STATE.
     """
-    refusal = _refusal(request, local)
-    if refusal is not None:
-        return CopyDecision(refusal=refusal)
-    return CopyDecision(delete_first=local.data_state is DataState.READY)
-
-
-def _refusal(request: CopyRequest, local: LocalReplica) -> Refused | None:
     if request.dest_uuid != local.uuid:
         return Refused(Code.INVALID_NAME, "this server has another uuid", meant=request.dest_uuid, own=local.uuid)
     if local.copying or local.data_state is DataState.COPYING:

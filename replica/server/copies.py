@@ -78,9 +78,9 @@ class CopyJobs:
         manager = self._manager
         hosted = manager.tablets.get(request.tablet_id)
         local = self.local(request.tablet_id)
-        decision = start_tablet_copy_checks(request, local)
-        if decision.refusal is not None:
-            raise decision.refusal
+        refusal = start_tablet_copy_checks(request, local)
+        if refusal is not None:
+            raise refusal
         if joining := self._jobs.get(request.tablet_id):
             # The witness's log cannot be continued: what joins it is of no use. The leader asks again.
             joining.cancel()
@@ -229,7 +229,7 @@ class CopyJobs:
             term=hosted.term,
             last_opid=hosted.last_opid,
         )
-        refusal = start_tablet_copy_checks(request, local).refusal
+        refusal = start_tablet_copy_checks(request, local)
         if refusal is not None:
             raise refusal
 

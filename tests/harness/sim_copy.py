@@ -133,7 +133,7 @@ class SimCopies:
     def _may(self, target: SimNode, request: CopyRequest) -> bool:
         if not target.up and ConsensusMeta.exists(target.disk, self._tablet_id):
             return False
-        return start_tablet_copy_checks(request, self._local(target)).refusal is None
+        return start_tablet_copy_checks(request, self._local(target)) is None
 
     def _local(self, target: SimNode) -> LocalReplica:
         replica = target.replica

@@ -410,7 +410,7 @@ class TabletCopies:
                 return False
             target.up = True
             target.disk.hook = target._on_disk_call
-        return start_tablet_copy_checks(request, self.local(target)).refusal is None
+        return start_tablet_copy_checks(request, self.local(target)) is None
 
     def _begin(self, request: CopyRequest) -> None:
         target, source = self._node(request.dest_uuid), self._node(request.from_uuid)

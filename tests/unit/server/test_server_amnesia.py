@@ -83,4 +83,4 @@ def test_outdated_server_and_a_wiped_one_found_no_group() -> None:
         dest_uuid="c", from_uuid="b", tablet_id=TABLET, term=9, current_state=DataState.DOES_NOT_EXIST
     )
     refusal = start_tablet_copy_checks(request, LocalReplica(uuid=TARGET_UUID, data_state=DataState.DOES_NOT_EXIST))
-    assert refusal.refusal is not None and refusal.refusal.code is Code.INVALID_NAME
+    assert refusal is not None and refusal.code is Code.INVALID_NAME
