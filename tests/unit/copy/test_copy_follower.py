@@ -82,7 +82,7 @@ def test_copy_ends_ready_and_equal_to_its_source(source: Source, streams: int, o
 @pytest.mark.parametrize("over_tombstone", [False, True])
 @pytest.mark.parametrize("step", [1, 2, 3, 4, 5])
 def test_copy_cut_off_at_any_step(source: Source, step: int, over_tombstone: bool, power_seed: int | None) -> None:
-    """Goal: rows TC-30, TC-47, TC-49, TC-60, TC-61. Method: die after each step, by kill or power loss: before step 5
+    """Goal: rows TC-30, TC-47, TC-49, TC-60. Method: die after each step, by kill or power loss: before step 5
     the replica is DELETED with the last OpId it had and a new quarantine, and can be copied again; after it, READY."""
     disk = new_disk()
     local = old_tombstone(disk) if over_tombstone else None
