@@ -63,15 +63,20 @@ class Endings:
     async def halt_for_deletion(self, hosted: HostedTablet) -> LastLogged:
         """Stop a replica that is about to be deleted; returns what must be kept of its log.
 
-        A replica that could not be opened has no log to ask (`last_of_unopened`).
+        A replica that could not be opened has no log to ask (`last_of_unopened`); one that an earlier deletion stopped,
+        and found no room to go on, is as that one left it.
         """
         superblock, cmeta = hosted.superblock, hosted.cmeta
         if hosted.replica is not None:
             # A damaged end of the log is not in it, and may have been acknowledged all the same.
             withheld = hosted.replica.withheld
-            return LastLogged(max(await self.halt(hosted), withheld or ZERO_OPID), known=withheld is None)
+            ended = LastLogged(max(await self.halt(hosted), withheld or ZERO_OPID), known=withheld is None)
+            hosted.stopped_at = ended
+            return ended
         if superblock.data_state is not DataState.READY:
             return LastLogged(superblock.last_logged or ZERO_OPID, superblock.last_logged_known)
+        if hosted.stopped_at is not None:
+            return hosted.stopped_at
         last: LastLogged = await self._in_thread(lambda: last_of_unopened(superblock, cmeta))
         return last
 
@@ -80,5 +85,5 @@ class Endings:
         current = Superblock.load(self._disk, hosted.tablet_id)
         hosted.superblock = delete_replica(self._disk, current, last.opid, stop=lambda: None, known=last.known)
         self._replays.forget(hosted.tablet_id)
-        hosted.error = ""
+        hosted.error, hosted.stopped_at = "", None
         return hosted.superblock

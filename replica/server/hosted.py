@@ -11,7 +11,7 @@ from typing import Any
 
 from nyala.replica.base import ZERO_OPID, Code, DataState, OpId, Refused
 from nyala.replica.cmeta import ConsensusMeta
-from nyala.replica.copy import CopyProgress, CopySource
+from nyala.replica.copy import CopyProgress, CopySource, LastLogged
 from nyala.replica.host import Phase, Replica
 from nyala.replica.tablet import Superblock, Tablet
 from nyala.replica.wal import Log
@@ -85,6 +85,8 @@ class HostedTablet:
     """Role, term and phase as last logged."""
     watch: Watch | None = None
     """What the maintenance remembers between two looks; None until the first."""
+    stopped_at: LastLogged | None = None
+    """What must be kept of the log of a replica that was stopped to be deleted; None once it is, or one runs again."""
     silent_since_s: float = field(default_factory=time.monotonic)
     """When its replica last stopped, or this process found it: until then it may have promised its leader a lease."""
 

@@ -296,7 +296,7 @@ class TabletManager:
             self.changed.add(hosted.tablet_id)
         replica = opened.replica
         hosted.superblock, hosted.cmeta, hosted.tablet = opened.superblock, opened.cmeta, opened.tablet
-        hosted.log, hosted.replica, hosted.error = opened.log, replica, ""
+        hosted.log, hosted.replica, hosted.error, hosted.stopped_at = opened.log, replica, "", None
         self._learn_config(opened.cmeta.committed_config)
         replica.start(campaign=campaign)
         self._learn_config(replica.active_config)
@@ -315,18 +315,19 @@ class TabletManager:
                 await self.open(hosted)
 
     async def settle(self, hosted: HostedTablet) -> None:
-        """Back to a tombstone, of a copy that ended and could not say so; without room on the disk, again later."""
+        """Back to a tombstone, of a copy that ended and could not say so, or on with one that is half made; without
+        room on the disk, again later."""
         try:
             hosted.superblock = await self.in_thread(lambda: settle_at_startup(self.disk, hosted.superblock))
             self.changed.add(hosted.tablet_id)
         except (Corruption, Refused) as error:
-            _log.warning("T %s P %s no tombstone after a copy yet: %s", hosted.tablet_id, self.uuid, error)
+            _log.warning("T %s P %s no whole tombstone yet: %s", hosted.tablet_id, self.uuid, error)
             self._later.start(self._settle_later(hosted))
 
     async def _settle_later(self, hosted: HostedTablet) -> None:
         await asyncio.sleep(REOPEN_AFTER_S)
         async with hosted.transition:
-            waits = hosted.copy is None and hosted.superblock.data_state is DataState.COPYING
+            waits = hosted.copy is None and hosted.superblock.data_state is not DataState.READY
             if waits and not self.stopping and self.tablets.get(hosted.tablet_id) is hosted:
                 await self.settle(hosted)
 
@@ -373,7 +374,8 @@ class TabletManager:
         """Make the replica a tombstone; a tombstone stays one.
 
         With `cas`, refused CAS_FAILED if a later config than that is committed here: a delayed deletion must miss a
-        replica that was added again.
+        replica that was added again. Refused NO_SPACE if the disk is full: the replica is stopped, and whoever wants it
+        gone asks again.
         """
         hosted = self.get(tablet_id)
         if hosted.copy is not None:
@@ -394,8 +396,16 @@ class TabletManager:
                 "T %s P %s [term %d] deleting: %s", tablet_id, self.uuid, hosted.term, reason or "no reason given"
             )
             last = await self.endings.halt_for_deletion(hosted)
-            await self.in_thread(lambda: self.endings.delete_files(hosted, last))
-            self.changed.add(tablet_id)
+            try:
+                await self.in_thread(lambda: self.endings.delete_files(hosted, last))
+            except Refused as error:
+                hosted.error = f"could not be deleted yet: {error}"
+                hosted.superblock = await self.in_thread(lambda: Superblock.load(self.disk, tablet_id))
+                if hosted.superblock.data_state is DataState.DELETED:  # only its files are not where they belong
+                    await self.settle(hosted)
+                raise
+            finally:
+                self.changed.add(tablet_id)
 
 
 def _check_same(hosted: HostedTablet, wanted: Superblock) -> None:

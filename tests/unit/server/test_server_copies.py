@@ -7,13 +7,17 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
-from nyala.replica.base import Address, Code, DataState, EntryKind, Member, OpId, RaftConfig
+import pytest
+
+from nyala.replica.base import Address, Code, DataState, EntryKind, Member, OpId, RaftConfig, Refused
 from nyala.replica.copy import WHOLE, CopyFile, CopyManifest, CopyRequest, CopyWanted
 from nyala.replica.host import Phase
 from nyala.replica.raft import VoteRequest
 from nyala.replica.rows import WriteMeta, crc32c, encode_batch
+from nyala.replica.server import manager as manager_module
 from nyala.replica.server.copies import CopyJobs
 from nyala.replica.server.hosted import HostedTablet
+from nyala.replica.tablet import Superblock
 from tests.harness.copies import (
     SOURCE_UUID,
     TABLET,
@@ -25,6 +29,7 @@ from tests.harness.copies import (
 )
 from tests.harness.managers import new_manager
 from tests.harness.rows import batch
+from tests.harness.server_pair import until
 
 WHERE = [Address("127.0.0.1", 1)]
 ALONE = RaftConfig(OpId(0, 0), (Member(TARGET_UUID, (Address("127.0.0.1", 2),)),))
@@ -226,6 +231,34 @@ def test_copy_job_that_waited_is_checked_again_before_it_asks_the_source() -> No
         assert server.rows() == [1]
 
     run(scenario, entries=50)
+
+
+@pytest.mark.parametrize(
+    ("path", "committed"), [(f"tablet-meta/{TABLET}", False), ("quarantine/*/cmeta", True)], ids=["step 4", "step 5"]
+)
+def test_deletion_without_room_forgets_nothing_and_ends_once_there_is_room(
+    path: str, committed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TC-36. Goal: a full disk costs a tombstone neither its last OpId nor its vote. Method: ENOSPC once as the
+    tombstone's superblock is written, or the metadata's copy behind it: NO_SPACE; before the commit point the next
+    deletion ends it, behind it the tombstone is finished by itself. Either way it knows the end of the log."""
+    monkeypatch.setattr(manager_module, "REOPEN_AFTER_S", 0.0)
+
+    async def scenario(server: Server, source: Source) -> None:
+        await server.put(1)
+        last, manager = server.hosted.last_opid, server.manager
+        manager.disk.fail_on("replace", path, "ENOSPC", times=1 + committed)
+        with pytest.raises(Refused) as refused:
+            await manager.delete(TABLET, None, "for a test")
+        assert refused.value.code is Code.NO_SPACE
+        if not committed:
+            await manager.delete(TABLET, None, "for a test")
+        await until(lambda: not manager.disk.exists(f"wals/{TABLET}"), "the log is put aside")
+        left = Superblock.load(manager.disk, TABLET)
+        assert (left.data_state, left.last_logged, left.last_logged_known) == (DataState.DELETED, last, True)
+        assert server.hosted.superblock == left and server.hosted.cmeta.vote_floor_term == 0
+
+    run(scenario, entries=1)
 
 
 def test_copy_job_replaces_a_replica_that_lags() -> None:
