@@ -20,6 +20,7 @@ from .blocks import parse_superblock
 from .checks import source_refusal
 from .deletion import delete_replica, fresh_quarantine, wal_folder
 from .manifest import ANYTHING, WHOLE, CopyManifest, CopyWanted
+from .quarantine import drop_unfinished_copies
 
 _log = logging.getLogger(__name__)
 
@@ -182,4 +183,5 @@ class FollowerCopy:
         if current.data_state is not DataState.COPYING:
             return
         self._attempt.remove_blocks()
-        delete_replica(self._disk, current, current.last_logged or ZERO_OPID, stop=lambda: None)
+        tombstone = delete_replica(self._disk, current, current.last_logged or ZERO_OPID, stop=lambda: None)
+        drop_unfinished_copies(self._disk, tombstone)

@@ -61,6 +61,20 @@ def _tablet_of(name: str) -> str:
     return tablet_id if dash and number.isdigit() else ""
 
 
+def drop_unfinished_copies(disk: Disk, tombstone: Superblock) -> None:
+    """Remove what earlier copies of the tablet that did not end left in quarantine, but for the tombstone's own.
+
+    It is the source's log as far as it came, and promises nothing. Each attempt leaves one, so a copy that fails again
+    and again would fill the disk. They name no block. What cannot be read stays, and so does every deleted replica.
+    """
+    for name in disk.listdir(QUARANTINE):
+        path = f"{QUARANTINE}/{name}"
+        if _tablet_of(name) != tombstone.tablet_id or path == tombstone.quarantine:
+            continue
+        if _look_at(disk, path, tombstone.tablet_id).data_state is DataState.COPYING:
+            disk.remove_tree(path)
+
+
 def purge_quarantine(disk: Disk, tablet_id: str) -> list[str]:
     """Remove the quarantines of one tablet and the blocks only they name; the removed paths, sorted.
 

@@ -8,6 +8,7 @@ from nyala.replica.base import ZERO_OPID, DataState, Disk
 from nyala.replica.tablet import Superblock
 
 from .deletion import delete_replica, redo_deletion
+from .quarantine import drop_unfinished_copies
 
 _log = logging.getLogger(__name__)
 
@@ -25,5 +26,7 @@ def settle_at_startup(disk: Disk, superblock: Superblock) -> Superblock:
         return redo_deletion(disk, superblock)
     if superblock.data_state is DataState.COPYING:
         _log.warning("T %s a copy was cut off: back to DELETED", superblock.tablet_id)
-        return delete_replica(disk, superblock, superblock.last_logged or ZERO_OPID, stop=lambda: None)
+        tombstone = delete_replica(disk, superblock, superblock.last_logged or ZERO_OPID, stop=lambda: None)
+        drop_unfinished_copies(disk, tombstone)
+        return tombstone
     return superblock

@@ -110,6 +110,37 @@ def test_copy_cut_off_at_any_step(source: Source, step: int, over_tombstone: boo
     assert_equals_source(disk)
 
 
+@pytest.mark.parametrize("dies", [False, True], ids=["fails", "dies"])
+@pytest.mark.parametrize("over_tombstone", [False, True])
+def test_copies_that_never_end_take_the_room_of_one(source: Source, over_tombstone: bool, dies: bool) -> None:
+    """Goal: TC-64: disk use is bounded, however often a copy is begun. Method: twenty copies that fail at their blocks,
+    or die there: what the disk holds after the second never grows, the deleted replica's quarantine is as it was, and
+    so is the last OpId; then a copy ends."""
+    disk = new_disk()
+    local = old_tombstone(disk) if over_tombstone else None
+    first = {path: disk.read(path) for path in disk.files if path.startswith("quarantine/")}
+    held = []
+    for _ in range(20):
+        if dies:
+            disk.arm("copy.4")
+            with pytest.raises(SimCrash):
+                copy_over(local, attempt(disk, source.door)).run()
+            disk.restart()
+            local = start(disk)
+        else:
+            disk.fail_on("pwrite", "data/*", "ENOSPC")
+            with pytest.raises(Refused):
+                copy_over(local, attempt(disk, source.door)).run()
+            local = Superblock.load(disk, TABLET)
+        held.append((disk.used_bytes, len(disk.listdir("quarantine"))))
+        assert local.last_logged == (OLD_LAST if over_tombstone else OpId(0, 0))
+    assert max(held[2:]) <= max(held[:2]) and held[-1][1] == 1 + over_tombstone, held
+    assert disk.listdir(f"{local.quarantine}/wal"), "the last one's is there for a look"
+    assert {path: disk.read(path) for path in first} == first
+    copy_over(local, attempt(disk, source.door)).run()
+    assert_equals_source(disk)
+
+
 class Damaging:
     """A source whose chunks arrive with one bit flipped in files of one kind."""
 
