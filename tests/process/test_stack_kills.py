@@ -104,6 +104,8 @@ def test_checksum_of_an_idle_follower_answers_for_a_fresh_time(stack: Stack) -> 
     for its checksum at a time of now, never the leader before it."""
     handle = stack.new_table("idle", 1)
     tablet = handle.tablets[0].tablet_id
+    # A new tablet has a leader while the slowest of its replicas may still be made, or copied.
+    wait_until(lambda: [r.phase for r in stack.statuses(tablet).values()] == ["RUNNING"] * 3, "every replica runs")
     for name in stack.followers(tablet):
         at = stack.client.snapshot_time(handle)
         assert stack.client.checksum(stack.info(name), tablet, at, timeout_s=90) == (0, 0)
