@@ -40,6 +40,20 @@ OLD_LAST = OpId(5, 90)
 ROWS = {1: "a", 2: "b", 3: "b", 4: "c"}
 
 
+class Crumbling:
+    """A source whose bytes arrive in small chunks."""
+
+    def __init__(self, door: Any) -> None:
+        self._door = door
+        self.begin = door.begin
+        self.end = door.end
+
+    def fetch(self, session_id: str, file: CopyFile, byte_offset: int, length_bytes: int) -> Iterator[bytes]:
+        for chunk in self._door.fetch(session_id, file, byte_offset, length_bytes):
+            for at in range(0, len(chunk), 100):
+                yield chunk[at : at + 100]
+
+
 @pytest.fixture
 def source() -> Iterator[Source]:
     """A leader in term 6 with one block, entries after it, and a vote for itself."""
@@ -107,6 +121,34 @@ def test_copy_cut_off_at_any_step(source: Source, step: int, over_tombstone: boo
     assert f"wals/{TABLET}" not in wal_places(disk)
     assert data_files(disk) == [], "blocks that nobody names are reclaimed"
     copy_over(settled, attempt(disk, source.door)).run()
+    assert_equals_source(disk)
+
+
+@pytest.mark.parametrize("power_seed", [None, 1, 2])
+@pytest.mark.parametrize("over_tombstone", [False, True])
+@pytest.mark.parametrize("folder", [f"wals/{TABLET}", "data"])
+@pytest.mark.parametrize(
+    ("operation", "good"), [("open", 0), ("pwrite", 0), ("pwrite", 1), ("sync", 0), ("sync_dir", 0)]
+)
+def test_copy_cut_off_within_a_file_is_never_ready(
+    source: Source, operation: str, good: int, folder: str, over_tombstone: bool, power_seed: int | None
+) -> None:
+    """Goal: TC-49: no file that is not whole and synced is ever part of a READY replica. Method: files come in chunks
+    of a few bytes; die before a segment, or a block, is opened, written, written on, synced, or named for good, by kill
+    or power loss: DELETED with the last OpId it had, no block, and the next copy is whole."""
+    disk = new_disk()
+    local = old_tombstone(disk) if over_tombstone else None
+    pattern = folder if operation == "sync_dir" else f"{folder}/*"
+    disk.fail_on(operation, pattern, "CRASH", skip=good)
+    with pytest.raises(SimCrash):
+        copy_over(local, attempt(disk, Crumbling(source.door))).run()
+    assert disk.fired[operation, "CRASH"] == 1
+    assert Superblock.load(disk, TABLET).data_state is DataState.COPYING
+    die(disk, power_seed)
+    settled = start(disk)
+    assert (settled.data_state, settled.last_logged) == (DataState.DELETED, local.last_logged if local else OpId(0, 0))
+    assert data_files(disk) == [] and f"wals/{TABLET}" not in wal_places(disk)
+    copy_over(settled, attempt(disk, Crumbling(source.door))).run()
     assert_equals_source(disk)
 
 
