@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from nyala.replica.base import Refused
+from nyala.replica.base import Code, Refused
 from nyala.replica.client import Client, ScanSpec, SessionWriter, TableHandle, wire_batches
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, RowOp, TableSchema
 
@@ -41,6 +41,21 @@ SNAPSHOTS_MAX = 40
 FAULTS_SHOWN = 10
 SETTLE_TRIES_MAX = 20
 """Of a batch whose outcome is unknown: each waits as long as the client's write timeout."""
+NEVER = frozenset(
+    {
+        Code.CORRUPTION,
+        Code.WRONG_TABLE,
+        Code.SCHEMA_MISMATCH,
+        Code.INVALID_BATCH,
+        Code.INVALID_ARGUMENT,
+        Code.TOO_LARGE,
+        Code.GAP,
+        Code.STALE_GENERATION,
+        Code.HISTORY_GONE,
+        Code.ALREADY_EXISTS,
+    }
+)
+"""What no trouble of servers explains: a client that is told so has found a fault."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +95,7 @@ class Writer:
                 ordinals = self._choose()
                 for _ in range(SETTLE_TRIES_MAX):
                     versions = self.book.begin(ordinals)
-                    if self._write(session, ordinals, versions):
+                    if self._write(session, ordinals, versions) or self.fault:
                         break
                     session.close()
                     session = self._client.session_writer(self._handle)
@@ -126,7 +141,9 @@ class Writer:
             for batch in wire_batches(self._handle, columns, ops):
                 session.send(batch)
             session.flush()
-        except Refused:
+        except Refused as error:
+            if error.code in NEVER:
+                self.fault = f"writer {self.book.writer}: {error}"
             self.unknown += 1
             self._shaky.update(ordinals)
             self.book.doubtful(ordinals, versions)
@@ -160,12 +177,19 @@ class Reader:
         while not self._stop.wait(READ_EVERY_S):
             strong = not strong
             try:
-                self.look(0 if strong else None)
-            except Refused:
-                self.refused += 1
+                self.look_or_give_up(0 if strong else None)
             except Exception as error:  # noqa: BLE001 - a verdict, told at the end
                 self._fault(f"reader: {error!r}")
                 return
+
+    def look_or_give_up(self, at: int | None) -> None:
+        """`look`; a refusal that trouble explains is counted, any other is a fault."""
+        try:
+            self.look(at)
+        except Refused as error:
+            self.refused += 1
+            if error.code in NEVER:
+                self._fault(f"reader: {error}")
 
     def look(self, at: int | None) -> Rows:
         """One complete scan, compared: strong if `at` is 0, a snapshot of now if None, which is remembered."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +21,9 @@ from nyala.infra.chaos.schedule import TAKES_AWAY
 from nyala.infra.chaos.show import picture
 from nyala.infra.chaos.verify import Looked, at_rest, load_verdicts, nothing_of, progress_of
 from nyala.infra.chaos.watch import Witness
-from nyala.replica.base import DataState, OpId
+from nyala.infra.chaos.workload import PARTITION, SCHEMA, Reader, Writer
+from nyala.replica.base import Applied, Code, DataState, OpId, Refused
+from nyala.replica.client import TableHandle, TabletHandle
 from nyala.replica.rpc import pb
 from nyala.replica.tools import KINDS, format_root
 
@@ -182,6 +186,43 @@ def test_links_that_lead_nowhere_or_twice_to_one_key_are_found() -> None:
     assert "1 links lead nowhere" in dangling(rows_of(book, {first: 1, last: 1}))[0]
     assert "linked twice" in dangling(rows_of(book, chain, link={last: first}))[0]
     assert middle
+
+
+class Refusing:
+    """A client, and its session, that is refused whatever it asks."""
+
+    def __init__(self, code: Code) -> None:
+        self._code = code
+
+    def session_writer(self, _: object) -> Refusing:
+        return self
+
+    def refuse(self, *_: object) -> None:
+        raise Refused(self._code, "as the test says", applied=Applied.UNKNOWN)
+
+    send = flush = snapshot_time = refuse
+
+    def close(self) -> None:
+        return
+
+
+@pytest.mark.parametrize(
+    ("code", "explained"),
+    [(Code.TIMED_OUT, True), (Code.NOT_LEADER, True), (Code.CORRUPTION, False), (Code.WRONG_TABLE, False)],
+)
+def test_refusal_that_no_trouble_explains_is_a_fault_of_writers_and_readers(code: Code, explained: bool) -> None:
+    """Goal: a strict load is no load that takes any answer. Method: a client that is refused everything; what trouble
+    explains is counted, and anything else is a verdict at once."""
+    tablets = tuple(TabletHandle(f"t{n}", n, n, 0) for n in range(PARTITION.buckets))
+    handle = TableHandle("id", "chaos", SCHEMA, PARTITION, 3, 0, 0, tablets=tablets)
+    client: Any = Refusing(code)
+    stop = threading.Event()
+    writer, reader = Writer(client, handle, 0, 1, stop), Reader(client, handle, [Book(0)], stop)
+    ordinals = writer._choose()
+    assert not writer._write(client, ordinals, writer.book.begin(ordinals))
+    assert (writer.unknown, bool(writer.fault)) == (1, not explained)
+    reader.look_or_give_up(None)
+    assert (reader.reads, reader.refused, bool(reader.faults)) == (0, 1, not explained)
 
 
 def test_witness_sees_a_second_leader_of_a_term_and_a_term_that_fell() -> None:
