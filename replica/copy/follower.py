@@ -18,9 +18,9 @@ from nyala.replica.tablet import Superblock
 from .attempt import CopyAttempt
 from .blocks import parse_superblock
 from .checks import source_refusal
-from .deletion import delete_replica, fresh_quarantine, wal_folder
+from .deletion import fresh_quarantine, wal_folder
 from .manifest import ANYTHING, WHOLE, CopyManifest, CopyWanted
-from .quarantine import drop_unfinished_copies
+from .quarantine import end_unfinished_copy
 
 _log = logging.getLogger(__name__)
 
@@ -183,5 +183,4 @@ class FollowerCopy:
         if current.data_state is not DataState.COPYING:
             return
         self._attempt.remove_blocks()
-        tombstone = delete_replica(self._disk, current, current.last_logged or ZERO_OPID, stop=lambda: None)
-        drop_unfinished_copies(self._disk, tombstone)
+        end_unfinished_copy(self._disk, current)

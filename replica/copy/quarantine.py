@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nyala.replica.base import Corruption, DataState, Disk, check
+from nyala.replica.base import ZERO_OPID, Code, Corruption, DataState, Disk, Refused, check
 from nyala.replica.tablet import Superblock, block_names, superblock_path
 
 from .blocks import parse_superblock, quarantined_superblocks
-from .deletion import QUARANTINE
+from .deletion import QUARANTINE, delete_replica, wal_folder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +59,25 @@ def _tablet_of(name: str) -> str:
     """The tablet that a quarantine's name tells, as `fresh_quarantine` made it."""
     tablet_id, dash, number = name.rpartition("-")
     return tablet_id if dash and number.isdigit() else ""
+
+
+def end_unfinished_copy(disk: Disk, copying: Superblock) -> Superblock:
+    """Back to a tombstone, with the last logged OpId that the COPYING superblock kept; returns the tombstone's.
+
+    Its log goes to a new quarantine; where it has filled the disk, so that the tombstone has no other room, it goes for
+    good: it promises nothing. NO_SPACE if there is still none.
+    """
+    tablet_id = copying.tablet_id
+    try:
+        tombstone = delete_replica(disk, copying, copying.last_logged or ZERO_OPID, stop=lambda: None)
+    except Refused as error:
+        if error.code is not Code.NO_SPACE or not disk.exists(wal_folder(tablet_id)):
+            raise
+        disk.remove_tree(wal_folder(tablet_id))
+        current = Superblock.load(disk, tablet_id)
+        tombstone = delete_replica(disk, current, current.last_logged or ZERO_OPID, stop=lambda: None)
+    drop_unfinished_copies(disk, tombstone)
+    return tombstone
 
 
 def drop_unfinished_copies(disk: Disk, tombstone: Superblock) -> None:

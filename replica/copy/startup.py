@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 
-from nyala.replica.base import ZERO_OPID, DataState, Disk
+from nyala.replica.base import DataState, Disk
 from nyala.replica.tablet import Superblock
 
-from .deletion import delete_replica, redo_deletion
-from .quarantine import drop_unfinished_copies
+from .deletion import redo_deletion
+from .quarantine import end_unfinished_copy
 
 _log = logging.getLogger(__name__)
 
@@ -26,7 +26,5 @@ def settle_at_startup(disk: Disk, superblock: Superblock) -> Superblock:
         return redo_deletion(disk, superblock)
     if superblock.data_state is DataState.COPYING:
         _log.warning("T %s a copy was cut off: back to DELETED", superblock.tablet_id)
-        tombstone = delete_replica(disk, superblock, superblock.last_logged or ZERO_OPID, stop=lambda: None)
-        drop_unfinished_copies(disk, tombstone)
-        return tombstone
+        return end_unfinished_copy(disk, superblock)
     return superblock

@@ -390,8 +390,37 @@ def test_copy_that_fills_the_disk_with_blocks_makes_room_for_its_own_tombstone(s
     settled = Superblock.load(disk, TABLET)
     assert (settled.data_state, settled.last_logged) == (DataState.DELETED, OLD_LAST)
     assert data_files(disk) == [] and f"wals/{TABLET}" not in wal_places(disk)
+    assert f"{settled.quarantine}/wal" in wal_places(disk), "the blocks' room was enough"
     disk.heal()
     copy_over(settled, attempt(disk, source.door, streams=streams)).run()
+    assert_equals_source(disk)
+
+
+@pytest.mark.parametrize("dies", [False, True], ids=["fails", "dies"])
+def test_copy_that_fills_the_disk_with_its_log_makes_room_for_its_own_tombstone(source: Source, dies: bool) -> None:
+    """Goal: row TC-12, as for blocks. Method: the disk has no byte more than it holds once bytes of the log have come;
+    the copy fails, or dies and the server starts: a tombstone with its last OpId, and no log; then a copy succeeds."""
+    disk = new_disk()
+    local = old_tombstone(disk)
+
+    def full(length_bytes: int) -> None:
+        if disk.capacity_bytes is None and any(size and path.startswith("wals/") for path, size in disk.files.items()):
+            disk.capacity_bytes = disk.used_bytes
+            if dies:
+                raise SimCrash
+
+    with pytest.raises(SimCrash if dies else Refused):
+        copy_over(local, attempt(disk, source.door, pace=full)).run()
+    if dies:
+        capacity = disk.used_bytes
+        disk.restart()
+        disk.capacity_bytes = capacity
+        start(disk)
+    settled = Superblock.load(disk, TABLET)
+    assert (settled.data_state, settled.last_logged) == (DataState.DELETED, OLD_LAST)
+    assert f"wals/{TABLET}" not in wal_places(disk) and data_files(disk) == []
+    disk.heal()
+    copy_over(settled, attempt(disk, source.door)).run()
     assert_equals_source(disk)
 
 
