@@ -83,9 +83,11 @@ class Scans:
             reader, loop = asyncio.current_task(), asyncio.get_running_loop()
             async for chunk in self._chunks(tablet, request, snapshot_time):
                 gone = loop.call_later(self._patience_s, reader.cancel) if reader is not None else None
-                yield chunk
-                if gone is not None:
-                    gone.cancel()
+                try:
+                    yield chunk
+                finally:
+                    if gone is not None:
+                        gone.cancel()
         except Refused as error:
             raise with_leader_hint(error, replica.active_config) from error
         except Corruption as error:
