@@ -40,6 +40,12 @@ def _options(argv: list[str]) -> MasterOptions:
     )
     parser.add_argument("--policy-ms", type=int, default=500)
     parser.add_argument("--dropped-retention-ms", type=int, default=24 * 3600 * 1000)
+    parser.add_argument(
+        "--abandoned-copy-grace-ms",
+        type=int,
+        default=600_000,
+        help="a copy on a server that is in no config, and never was, is deleted after so long; a day at most",
+    )
     parser.add_argument("--moves-max", type=int, default=10)
     parser.add_argument("--moves-per-server-max", type=int, default=2)
     args = vars(parser.parse_args(argv))

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from nyala.replica.base import PLAINTEXT, Address, KafkaSecurity, check
 from nyala.replica.policy import Caps
 
+ABANDONED_COPY_GRACE_MS_MAX = 24 * 3600 * 1000
+
 
 @dataclass(frozen=True, kw_only=True)
 class MasterOptions:
@@ -45,6 +47,8 @@ class MasterOptions:
     """The catalog is flushed when it is so many entries behind its log."""
     dropped_retention_ms: int = 24 * 3600 * 1000
     """A dropped tablet is forgotten so long after the last of its replicas was seen to be gone."""
+    abandoned_copy_grace_ms: int = 600_000
+    """A complete replica on a server that was never a member is deleted after so long; until then it may be added."""
     caps: Caps = field(default_factory=Caps)
 
     def __post_init__(self) -> None:
@@ -63,4 +67,6 @@ class MasterOptions:
             max=self.republish_max_ms,
         )
         check(self.dropped_retention_ms >= 0, "a retention is no negative time", ms=self.dropped_retention_ms)
+        grace_ms = self.abandoned_copy_grace_ms
+        check(0 <= grace_ms <= ABANDONED_COPY_GRACE_MS_MAX, "a grace of a day at most, in milliseconds", ms=grace_ms)
         check(self.reports_per_second_max > 0, "reports need a rate", value=self.reports_per_second_max)

@@ -13,13 +13,17 @@ ORDERS_MAX = 200
 """In one reply; the rest follows with the next heartbeat."""
 
 
-def orders_for(catalog: Catalog, soft: SoftState, server_uuid: str) -> list[pb.TabletOrder]:
+def orders_for(
+    catalog: Catalog, soft: SoftState, server_uuid: str, now_us: int, copy_grace_us: int
+) -> list[pb.TabletOrder]:
     """Orders for the server, from the catalog and what was reported. Nothing follows from anything being unknown.
 
     Create: only tablets that never had a leader, at members of their first config that hold no replica. A tablet that
     was formed once is never created again: its own leader copies it to whoever lacks it.
     Delete: only replicas of tablets that the catalog knows as dropped, or that a committed config at or above the
     replica's own leaves out; the server checks that position again, so a late order misses a replica added anew.
+    One that was never seen as a member may have been copied there first, to be added next: it goes when it has been
+    READY for `copy_grace_us` (CC-10). `now_us` is of the monotonic clock.
     """
     server = soft.servers.get(server_uuid)
     if server is None or not server.reported or server.booting:
@@ -33,13 +37,24 @@ def orders_for(catalog: Catalog, soft: SoftState, server_uuid: str) -> list[pb.T
             if order is not None:
                 orders.append(pb.TabletOrder(create=order))
     for tablet_id in sorted(server.replicas):
-        delete = _delete_order(catalog, soft, server_uuid, tablet_id)
+        delete = _delete_order(catalog, soft, server_uuid, tablet_id, now_us, copy_grace_us)
         if delete is not None:
             orders.append(pb.TabletOrder(delete=delete))
     return orders[:ORDERS_MAX]
 
 
-def _delete_order(catalog: Catalog, soft: SoftState, server_uuid: str, tablet_id: str) -> pb.DeleteTabletRequest | None:
+def copy_is_abandoned(*, was_member: bool, ready_us: int | None, now_us: int, grace_us: int) -> bool:
+    """Whether a live replica whose server is in no config may go.
+
+    Who was a member may at once: another config has left it out. Anything else was copied there by somebody who may
+    still add it, and waits from `ready_us` on, since when it is known as complete; None while it is being copied.
+    """
+    return was_member or (ready_us is not None and now_us - ready_us >= grace_us)
+
+
+def _delete_order(
+    catalog: Catalog, soft: SoftState, server_uuid: str, tablet_id: str, now_us: int, grace_us: int
+) -> pb.DeleteTabletRequest | None:
     replica = soft.servers[server_uuid].replicas[tablet_id]
     if replica.data_state not in LIVE:
         return None
@@ -53,6 +68,10 @@ def _delete_order(catalog: Catalog, soft: SoftState, server_uuid: str, tablet_id
         return None
     own = opid_from_pb(replica.committed_config.opid) if replica.HasField("committed_config") else OpId(0, 0)
     if newer(own, state.config.opid):
+        return None
+    was_member = server_uuid in state.left or any(m.uuid == server_uuid for m in replica.committed_config.members)
+    ready_us = soft.servers[server_uuid].ready_us.get(tablet_id)
+    if not copy_is_abandoned(was_member=was_member, ready_us=ready_us, now_us=now_us, grace_us=grace_us):
         return None
     return pb.DeleteTabletRequest(
         dest_uuid=server_uuid,

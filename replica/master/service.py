@@ -102,7 +102,8 @@ class MasterService(pb_grpc.MasterServiceServicer):  # type: ignore[misc]
                 )
             reply.need_full_report = state.soft.heartbeat(request, state.mono_us)
             reply.found.extend(state.soft.places(request.seeking))
-            reply.orders.extend(orders_for(state.catalog, state.soft, request.server_uuid))
+            grace_us = state.options.abandoned_copy_grace_ms * 1000
+            reply.orders.extend(orders_for(state.catalog, state.soft, request.server_uuid, state.mono_us, grace_us))
         except Refused as error:
             reply.error.CopyFrom(error_to_pb(error))
         return reply

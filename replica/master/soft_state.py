@@ -32,6 +32,8 @@ class ServerState:
     loop_lag_ms_max: float = 0.0
     gil_hold_ms_max: float = 0.0
     replicas: dict[str, pb.ReplicaStatus] = field(default_factory=dict)
+    ready_us: dict[str, int] = field(default_factory=dict)
+    """By tablet: since when its replica has been reported as READY without a break."""
     reported: bool = False
     """Whether a full report has arrived: only then does a missing replica mean anything."""
 
@@ -47,6 +49,8 @@ class TabletState:
 
     config: RaftConfig | None = None
     """The committed config of the highest OpId that anybody reported."""
+    left: set[str] = field(default_factory=set)
+    """Servers that one of these configs had and a later one has not, with a live replica as far as they said."""
     leader_uuid: str = ""
     leader_term: int = -1
     leader_heard_us: int = 0
@@ -62,7 +66,8 @@ def newer(a: OpId, b: OpId) -> bool:
 class SoftState:
     """Servers and tablets as reported since this master began to lead.
 
-    Invariants: a tablet's config never goes back; its leader is that of the highest term reported.
+    Invariants: a tablet's config never goes back; its leader is that of the highest term reported; who left a config
+    is no member of the newest one.
     Concurrency: the loop's thread.
     """
 
@@ -113,19 +118,32 @@ class SoftState:
 
     def _forget(self, server: ServerState, tablet_id: str) -> None:
         del server.replicas[tablet_id]
+        server.ready_us.pop(tablet_id, None)
         state = self.tablets.get(tablet_id)
-        if state is not None and state.leader_uuid == server.uuid:
+        if state is None:
+            return
+        state.left.discard(server.uuid)
+        if state.leader_uuid == server.uuid:
             state.leader_uuid, state.leader_status = "", None
 
     def _take(self, server: ServerState, replica: pb.ReplicaStatus, now_us: int) -> None:
         server.replicas[replica.tablet_id] = replica
         state = self.tablets.setdefault(replica.tablet_id, TabletState())
+        if replica.data_state == DataState.READY:
+            server.ready_us.setdefault(replica.tablet_id, now_us)
+        else:
+            server.ready_us.pop(replica.tablet_id, None)
+        if replica.data_state not in LIVE:
+            state.left.discard(server.uuid)
         if replica.HasField("committed_config") and replica.committed_config.members:
             try:
                 config = config_from_pb(replica.committed_config)
             except ReplicaError:
                 return  # a report that contradicts itself tells nothing
             if state.config is None or newer(config.opid, state.config.opid):
+                before = {m.uuid for m in state.config.members} if state.config is not None else set()
+                leaving = (state.left | before) - {m.uuid for m in config.members}
+                state.left = {u for u in leaving if self._is_live(u, replica.tablet_id)}
                 state.config = config
         leads = replica.role == "LEADER"
         if leads and replica.term >= state.leader_term:
@@ -135,6 +153,10 @@ class SoftState:
             state.leader_uuid, state.leader_status = "", None
         if not state.leader_uuid and replica.leader_uuid and replica.term >= state.leader_term:
             state.leader_uuid, state.leader_term = replica.leader_uuid, replica.term
+
+    def _is_live(self, uuid: str, tablet_id: str) -> bool:
+        replica = self.replica(uuid, tablet_id)
+        return replica is not None and replica.data_state in LIVE
 
     def _hear_leader(self, server: ServerState, replica: pb.ReplicaStatus, now_us: int) -> None:
         """A heartbeat that leaves a leading replica out says that nothing about it changed."""

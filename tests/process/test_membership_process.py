@@ -22,7 +22,13 @@ from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wa
 
 pytestmark = pytest.mark.process
 
-FAST = ("--server-dead-ms=4000", "--rereplicate-after-ms=900000", "--policy-ms=100", "--execute-decisions=master")
+FAST = (
+    "--server-dead-ms=4000",
+    "--rereplicate-after-ms=900000",
+    "--policy-ms=100",
+    "--abandoned-copy-grace-ms=5000",
+    "--execute-decisions=master",
+)
 ASK_AGAIN_S = 20
 """Less than the time for which a client asks again where it may help."""
 
@@ -342,6 +348,54 @@ def test_witness_is_added_by_command_shown_as_one_and_becomes_whole(town: Town) 
     wait_until(lambda: shown(new.uuid)["rows"] == 20_001, "it has every row")
     town.well()
     town.nyala.drop_table("w")
+
+
+def test_copy_made_before_its_server_is_added_is_used_and_an_abandoned_one_is_deleted(town: Town) -> None:
+    """CC-10, X-12. Goal: a driver may copy first and add then; if it dies in between, its copy goes. Method: copies to
+    two servers that are in no config; once the master has heard twice of both being complete, one is added and takes
+    part with what was copied, by one copy in all; the other becomes a tombstone by itself, once the grace is over."""
+    town.nyala.create_table("p", {"id": "int64", "v": "string"}, key="id", hash_buckets=1)
+    wait_until(lambda: all(t.running for t in town.client.tablet_infos("p")), "it has a leader")
+    table, (info,) = town.nyala.table("p"), town.client.tablet_infos("p")
+    table.upsert([{"id": i, "v": "x"} for i in range(100)])
+    members = {m.uuid for m in info.config.members}
+    source = town.cluster.server(info.leader_uuid)
+    added, abandoned = outside = [s for s in town.cluster.servers if s.uuid not in members]
+
+    def state(server: ServerProcess) -> int:
+        return int(getattr(town.cluster.status(server, info.tablet_id), "data_state", DataState.DOES_NOT_EXIST))
+
+    for server in outside:
+        request = pb.StartTabletCopyRequest(
+            dest_uuid=server.uuid,
+            from_uuid=source.uuid,
+            from_addresses=source.member().addresses,
+            tablet_id=info.tablet_id,
+            term=info.term,
+            current_state=int(DataState.DOES_NOT_EXIST),
+        )
+        started = server.copies.StartTabletCopy(request, timeout=30)
+        assert not started.error.code, started.error
+    wait_until(lambda: {state(s) for s in outside} == {DataState.READY}, "both are copied")
+    for _ in range(2):  # the order that would come with the first reply is begun before the second report
+        since = time.monotonic()
+        wait_until(lambda since=since: all(heard(town, s.uuid) > since for s in outside), "both have reported")
+    assert "done" in town.run(f"tablet change-config add {info.tablet_id} {added.uuid} --non-voter")
+    table.upsert([{"id": 100, "v": "x"}])
+    wait_until(lambda: town.cluster.status(added, info.tablet_id).rows == 101, "it takes part")
+    jobs = added.copies.ListCopies(pb.ListCopiesRequest(dest_uuid=added.uuid), timeout=30).jobs
+    assert [j.phase for j in jobs if j.tablet_id == info.tablet_id] == ["DONE"], "it was copied once"
+    wait_until(lambda: state(abandoned) == DataState.DELETED, "nobody added the other one")
+    assert state(added) == DataState.READY
+    town.well()
+    town.nyala.drop_table("p")
+
+
+def heard(town: Town, uuid: str) -> float:
+    """When the master heard the server last, by the monotonic clock."""
+    now = time.monotonic()
+    (server,) = (s for s in town.client.list_servers().servers if s.uuid == uuid)
+    return now - server.last_heartbeat_us_ago / 1e6
 
 
 def restart(town: Town, server: ServerProcess, options: tuple[str, ...]) -> None:

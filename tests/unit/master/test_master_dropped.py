@@ -49,7 +49,7 @@ class Dropped:
         return None if record is None else list(record["holders"])
 
     def ordered_away(self, uuid: str) -> bool:
-        return [o.HasField("delete") for o in orders_for(self.box.catalog, self.soft, uuid)] == [True]
+        return [o.HasField("delete") for o in orders_for(self.box.catalog, self.soft, uuid, 0, 0)] == [True]
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import Address, DataState, Member, OpId, RaftConfig, limits
+from nyala.replica.base import Address, DataState, InvariantViolation, Member, OpId, RaftConfig, limits
 from nyala.replica.master import MasterOptions
-from nyala.replica.master.orders import orders_for
+from nyala.replica.master.orders import copy_is_abandoned, orders_for
 from nyala.replica.master.soft_state import SoftState
 from nyala.replica.master.tables import TABLET, create_table, drop_table
 from nyala.replica.master.view import cluster_view, health_of
@@ -18,6 +18,8 @@ from tests.harness.catalogs import AppliedCatalog, table_info
 
 A, B, C, D = ("a" * 32, "b" * 32, "c" * 32, "d" * 32)
 SECOND = 1_000_000
+GRACE_S = 60
+"""For which a complete copy on a server that is in no config is left alone."""
 OPTIONS = MasterOptions(root="x", server_dead_ms=3_000, rereplicate_after_ms=30_000)
 
 
@@ -66,9 +68,12 @@ class Masters:
         )
         return self.soft.heartbeat(request, int(self.now_s * SECOND))
 
+    def said(self, uuid: str) -> list[pb.TabletOrder]:
+        return orders_for(self.box.catalog, self.soft, uuid, int(self.now_s * SECOND), GRACE_S * SECOND)
+
     def orders(self, uuid: str) -> list[str]:
         found = []
-        for order in orders_for(self.box.catalog, self.soft, uuid):
+        for order in self.said(uuid):
             kind = "create" if order.HasField("create") else "delete"
             assert getattr(order, kind).dest_uuid == uuid
             found.append(kind)
@@ -115,7 +120,7 @@ def test_orders_unknown_tablets_are_never_deleted() -> None:
     m = Masters()
     empty = AppliedCatalog()
     m.beat(A, *(replica(f"{i:032x}", A, config(5, B, C)) for i in range(20)))
-    assert orders_for(empty.catalog, m.soft, A) == []
+    assert orders_for(empty.catalog, m.soft, A, 2 * GRACE_S * SECOND, GRACE_S * SECOND) == []
 
 
 @pytest.mark.parametrize(
@@ -136,15 +141,17 @@ def test_orders_a_replica_goes_only_if_a_later_committed_config_leaves_it_out(
     m.form()
     m.beat(B, replica(m.tablet, B, newest, role="LEADER"))
     m.beat(A, replica(m.tablet, A, own))
+    m.now_s = GRACE_S
     assert m.orders(A) == expected
-    for order in orders_for(m.box.catalog, m.soft, A):
+    for order in m.said(A):
         assert order.delete.has_cas and order.delete.committed_config_id.index == 9
 
 
 def test_orders_an_abandoned_copy_goes_unless_somebody_added_it() -> None:
     """Goal: CC-10: a replica that a driver copied to a server and never added is made a tombstone, after a look that it
     is in no config; one that is added meanwhile is missed. Method: a READY copy on D with the leader's own config,
-    which leaves D out; then D in a later config; before a leader was heard of, nothing is decided."""
+    which leaves D out, for as long as the grace; then D in a later config; before a leader was heard of, nothing is
+    decided."""
     m = Masters()
     m.form()
     committed = config(7, A, B, C)
@@ -152,11 +159,101 @@ def test_orders_an_abandoned_copy_goes_unless_somebody_added_it() -> None:
     assert m.orders(D) == [], "no config is known: nothing follows"
     m.beat(A, replica(m.tablet, A, committed, role="LEADER"))
     m.beat(D, replica(m.tablet, D, committed))
+    m.now_s = GRACE_S
     assert m.orders(D) == ["delete"]
-    (order,) = orders_for(m.box.catalog, m.soft, D)
+    (order,) = m.said(D)
     assert order.delete.has_cas and order.delete.committed_config_id.index == 7, "it misses a D that is added at 8"
     m.beat(A, replica(m.tablet, A, config(8, A, B, C, D), role="LEADER"))
     assert m.orders(D) == []
+
+
+@pytest.mark.parametrize(
+    ("was_member", "ready_us", "now_us", "expected"),
+    [
+        (False, None, 100, False),
+        (False, 0, 0, False),
+        (False, 50, 59, False),
+        (False, 50, 60, True),
+        (True, None, 0, True),
+        (True, 50, 50, True),
+    ],
+)
+def test_copy_is_abandoned_once_nobody_added_it_for_the_grace(
+    was_member: bool, ready_us: int | None, now_us: int, expected: bool
+) -> None:
+    """Goal: CC-10, the rule itself. Method: copies under way, fresh and old, and members of the past; a grace of 10."""
+    assert copy_is_abandoned(was_member=was_member, ready_us=ready_us, now_us=now_us, grace_us=10) is expected
+    assert copy_is_abandoned(was_member=was_member, ready_us=ready_us, now_us=now_us, grace_us=0) is (
+        was_member or ready_us is not None
+    )
+
+
+def test_orders_a_copy_that_may_still_be_added_is_left_alone_for_the_grace() -> None:
+    """Goal: CC-10, X-12: who copies first and adds then finds its copy there. Method: D copies for longer than the
+    grace, is READY, starts anew, and is added before the grace is over; then a copy that nobody adds; and one that is
+    added an instant before its order would come. A new leadership gives the whole grace again."""
+    m = Masters()
+    m.form()
+    committed, joined = config(7, A, B, C), config(8, A, B, C, D)
+    m.beat(A, replica(m.tablet, A, committed, role="LEADER"))
+    m.beat(D, replica(m.tablet, D, None, data_state=DataState.COPYING))
+    m.now_s = 10 * GRACE_S
+    m.beat(D, replica(m.tablet, D, None, data_state=DataState.COPYING))
+    assert m.orders(D) == [], "it is being copied, however long that takes"
+    m.beat(D, replica(m.tablet, D, committed))
+    m.now_s += GRACE_S - 1
+    m.beat(D, replica(m.tablet, D, committed, phase="BOOTSTRAPPING"))
+    assert m.orders(D) == []
+    m.soft.reset(int(m.now_s * SECOND))
+    m.beat(A, replica(m.tablet, A, committed, role="LEADER"))
+    m.beat(D, replica(m.tablet, D, committed))
+    m.now_s += GRACE_S - 1
+    assert m.orders(D) == []
+    m.now_s += 1
+    assert m.orders(D) == ["delete"], "a bounded time"
+    m.beat(A, replica(m.tablet, A, joined, role="LEADER"))
+    assert m.orders(D) == []
+
+
+def test_orders_who_was_left_out_by_a_config_goes_at_once() -> None:
+    """Goal: the grace is for copies, not for members of the past; those free their disk at once. Method: D joins and is
+    removed, and knows of it or not; its tombstone ends this, so that a later copy to it is a new one; so does a report
+    without it. A member that comes back late, as its own config tells, goes at once too."""
+    m = Masters()
+    m.form()
+    m.beat(A, replica(m.tablet, A, config(8, A, B, C, D), role="LEADER"))
+    m.beat(D, replica(m.tablet, D, config(8, A, B, C, D)))
+    without = config(9, A, B, C)
+    m.beat(A, replica(m.tablet, A, without, role="LEADER"))
+    assert m.orders(D) == ["delete"]
+    m.beat(D, replica(m.tablet, D, without))
+    assert m.orders(D) == ["delete"], "it knows that it left"
+    m.beat(D, replica(m.tablet, D, without, data_state=DataState.DELETED))
+    assert m.orders(D) == []
+    m.beat(D, replica(m.tablet, D, without))
+    assert m.orders(D) == [], "somebody copied it there anew"
+    m.beat(A, replica(m.tablet, A, config(10, A, B, C, D), role="LEADER"))
+    m.beat(A, replica(m.tablet, A, config(11, A, B, C), role="LEADER"))
+    assert m.orders(D) == ["delete"]
+    m.beat(D)
+    m.beat(D, replica(m.tablet, D, config(11, A, B, C)))
+    assert m.orders(D) == [], "it was gone meanwhile"
+    m.beat(D)
+    m.beat(A, replica(m.tablet, A, config(12, A, B, C, D), role="LEADER"))
+    m.beat(A, replica(m.tablet, A, config(13, A, B, C), role="LEADER"))
+    m.beat(D, replica(m.tablet, D, config(13, A, B, C)))
+    assert m.orders(D) == [], "it never got its copy as a member, this one is new"
+    m.beat(D, replica(m.tablet, D, config(10, A, B, C, D)))
+    assert m.orders(D) == ["delete"], "its own config had it"
+
+
+def test_options_the_grace_of_a_copy_is_bounded() -> None:
+    """Goal: no option makes an abandoned copy stay for good. Method: the bounds, and one beyond each."""
+    for good in (0, 24 * 3600 * 1000):
+        assert MasterOptions(root="x", abandoned_copy_grace_ms=good).abandoned_copy_grace_ms == good
+    for bad in (-1, 24 * 3600 * 1000 + 1):
+        with pytest.raises(InvariantViolation, match=f"ms={bad}"):
+            MasterOptions(root="x", abandoned_copy_grace_ms=bad)
 
 
 def test_orders_a_dropped_table_is_deleted_where_data_is_left() -> None:
