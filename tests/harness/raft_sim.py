@@ -143,6 +143,7 @@ class SimNet(Net):
             self._tick(node)
             if self.healed or self.rng.random() < self.disk:
                 node.persist(None if self.healed else self.rng.randint(1, 4))
+            self.verify.looks["ROWS"] += node.durable.no_data
             if node.durable.no_data and node.core.role is Role.LEADER:
                 raise Violation("ROWS", f"{uuid} leads term {node.core.term} without rows")
         self.carry_out_copies()
@@ -423,6 +424,7 @@ class SimNet(Net):
         """Those that are seen in what the cores handed out."""
         self.marks["read by a round"] += len(self.reads_done) - self.marks["read by lease"]
         self.marks["read refused"] += len(self.reads_failed)
+        self.marks.update({f"{verifier} looked": count for verifier, count in self.verify.looks.items()})
         voters = [config.voters for config in self.verify.configs]
         self.marks["promotion"] += sum(len(after) > len(before) for before, after in itertools.pairwise(voters))
         parked: set[str] = set()

@@ -5,6 +5,8 @@ Wired by the harness, never by a test; one planted bug for each (tests/sim/test_
 
 from __future__ import annotations
 
+from collections import Counter
+
 from nyala.replica.base import Entry, EntryKind, OpId, RaftConfig
 from nyala.replica.raft import AppendEntries, HardState, Message
 
@@ -18,9 +20,11 @@ class Violation(AssertionError):
 
 
 class Verifiers:
-    """All of them together over one group's history, restarts included."""
+    """All of them together over one group's history, restarts included. `looks`: how often each had something to
+    compare, which `tests.sim.coverage` demands of a run."""
 
     def __init__(self) -> None:
+        self.looks: Counter[str] = Counter()
         self.canonical: dict[int, Entry] = {}
         """Committed entries by index, as first applied anywhere."""
         self.appender: dict[int, str] = {}
@@ -36,6 +40,7 @@ class Verifiers:
         """V2: one (group, term) has one sender of appends."""
         if isinstance(msg, AppendEntries):
             known = self.appender.setdefault(msg.term, msg.from_uuid)
+            self.looks["V2"] += 1
             if known != msg.from_uuid:
                 raise Violation("V2", f"{known} and {msg.from_uuid} both append in term {msg.term}")
 
@@ -45,6 +50,8 @@ class Verifiers:
         if index != self.applied.get(uuid, 0) + 1:
             raise Violation("V3", f"{uuid} applies {entry.opid} after index {self.applied.get(uuid, 0)}")
         self.applied[uuid] = index
+        self.looks["V3"] += 1
+        self.looks["V1"] += index in self.canonical
         known = self.canonical.setdefault(index, entry)
         if known.opid != entry.opid:
             raise Violation("V1", f"index {index}: committed as {known.opid} and, on {uuid}, as {entry.opid}")
@@ -64,6 +71,7 @@ class Verifiers:
     def on_hard_state(self, uuid: str, hard: HardState) -> None:
         """I1: per replica, over restarts, terms never fall and a term has one vote."""
         old = self.hard.get(uuid)
+        self.looks["I1"] += old is not None
         if old and (hard.term < old.term or (hard.term == old.term and old.voted_for not in (None, hard.voted_for))):
             raise Violation("I1", f"{uuid} goes from {old} to {hard}")
         self.hard[uuid] = hard
@@ -79,6 +87,7 @@ class Verifiers:
             return
         if self.configs:
             moved = set(config.voters) ^ set(self.configs[-1].voters)
+            self.looks["I4"] += 1
             if len(moved) > 1:
                 raise Violation("I4", f"config {config.opid} changes voters {sorted(moved)} at once")
         self.configs.append(config)
@@ -90,6 +99,7 @@ class Verifiers:
 
     def on_read(self, index: int, acked_before: int) -> None:
         """READ: a strong read sees every write acknowledged before it began."""
+        self.looks["READ"] += acked_before > 0
         if index < acked_before:
             raise Violation("READ", f"read at {index}, but {acked_before} was acknowledged before")
 
@@ -102,6 +112,7 @@ class Verifiers:
         for payload, opids in seen.items():
             if len(opids) > 1:
                 raise Violation("V4", f"{payload!r} is there {len(opids)} times")
+        self.looks["V4"] += len(self.acked)
         for payload, opid in self.acked.items():
             if seen.get(payload) != [opid]:
                 raise Violation("V4", f"{payload!r} was acknowledged at {opid} and is at {seen.get(payload)}")

@@ -37,11 +37,11 @@ def idle(node: Any) -> bool:
     return not any(waits) and not replica._gc_running
 
 
-def at_rest(node: Any, tablet_id: str) -> None:
-    """A server at the end of a history, all healed, long after the last copy."""
+def at_rest(node: Any, tablet_id: str) -> bool:
+    """A server at the end of a history, all healed, long after the last copy. False if it has no replica to look at."""
     name, disk, log, replica = node.uuid, node.disk, node.log, node.replica
     if replica is None or log is None:
-        return
+        return False
     sessions = getattr(node, "sessions", None)
     if sessions is not None:
         sessions.expire()
@@ -64,6 +64,7 @@ def at_rest(node: Any, tablet_id: str) -> None:
         # A flush that found no room wrote a block, and the next one writes it again.
         block = Superblock.load(disk, tablet_id)
         _none(name, "orphaned blocks", orphans(disk, f"data/{tablet_id}-{block.next_block:06d}"))
+    return True
 
 
 def _none(name: str, what: str, left: list[Any]) -> None:

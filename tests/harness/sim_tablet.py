@@ -265,6 +265,7 @@ class TabletNode(SimNode):
         self.cluster.marks["failed replica deleted"] += 1
         if self.cmeta is not None:
             sim_leaks.deleted(self.uuid, self.disk, TABLET)
+            self.cluster.verify.looks["V8"] += 1
 
     def halt(self) -> OpId:
         """Stop the replica as its deletion needs it, after the work beside it; the last OpId it logged."""
@@ -442,6 +443,7 @@ class TabletCopies:
             self._cluster.verify.kept[target.uuid] = last
             self._cluster.verify.tombstone(target.uuid, tombstone.last_logged or ZERO_OPID)
             sim_leaks.deleted(target.uuid, target.disk, TABLET)
+            self._cluster.verify.looks["V8"] += 1
             return tombstone
 
         def merge(remote: bytes) -> None:

@@ -128,6 +128,7 @@ class TabletWorkload(Workload):
                 assert key not in rows, f"key {key} is there twice"
                 rows[key] = (before, value)
         named = [before for before, _ in rows.values() if before is not None]
+        self.cluster.verify.looks["V5"] += len(named)
         assert len(named) == len(set(named)), f"a key is linked twice at {time}"
         dangling = [key for key in named if key not in rows]
         assert not dangling, f"at {time}, rows name {dangling[:3]}, which are not there"
@@ -153,4 +154,5 @@ class TabletWorkload(Workload):
             for time, checksum in self.checksums:
                 now = node.machine.tablet.checksum(time)
                 assert now == checksum, f"{node.uuid}: the snapshot at {time} was {checksum} and is {now}"
+        self.cluster.verify.looks["V6"] += len(self.checksums)
         self.cluster.marks["checksum"] += len(self.checksums)

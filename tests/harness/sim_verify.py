@@ -5,6 +5,7 @@ Each verifier is fed by the harness, whatever the scenario, and raises Assertion
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -15,9 +16,11 @@ from nyala.replica.raft import AppendEntries, AppendReply, VoteReply, VoteReques
 
 
 class Verifiers:
-    """All of them; counters say how much was checked, so that a test can demand that something was."""
+    """All of them. `looks` says how often each had something to compare: `tests.sim.coverage` demands that of a run, so
+    a verifier that nobody feeds any more turns it red."""
 
     def __init__(self) -> None:
+        self.looks: Counter[str] = Counter()
         self.history: dict[int, Entry] = {}
         """Index -> the entry that was applied there, first by anyone."""
         self.applied_by: dict[str, int] = {}
@@ -27,7 +30,6 @@ class Verifiers:
         self.votes: dict[tuple[str, int], str] = {}
         self.promised_term: dict[str, int] = {}
         self.snapshots: list[tuple[int, int]] = []
-        self.reads = 0
         self.appenders: dict[int, str] = {}
         self.reached: dict[str, int] = {}
         self.kept: dict[str, OpId] = {}
@@ -43,6 +45,7 @@ class Verifiers:
         first = self.history.setdefault(index, entry)
         assert first == entry, f"{uuid} applied {entry.opid} where {first.opid} was applied before"
         before = self.applied_by.get(uuid)
+        self.looks["V3"] += before is not None
         assert before is None or index == before + 1, f"{uuid} applied {index} after {before}"
         self.applied_by[uuid] = index
         self.reached[uuid] = max(self.reached.get(uuid, 0), index)
@@ -53,6 +56,7 @@ class Verifiers:
         `withheld`: of a replica whose disk was damaged, what it knows to be lost of its log's end.
         """
         top, reached = max(last.index, flushed.index, withheld.index), self.reached.get(uuid, 0)
+        self.looks["V7"] += reached > 0
         assert top >= reached, f"{uuid} had applied {reached}, and comes back with {top}"
 
     def tail_found(self, uuid: str, withheld: OpId | None) -> None:
@@ -63,6 +67,7 @@ class Verifiers:
         """V1: what a replica's log on disk holds at a committed index is what was committed there."""
         for entry in entries:
             known = self.history.get(entry.opid.index)
+            self.looks["V1"] += entry.opid.index <= commit_index and known is not None
             assert entry.opid.index > commit_index or known is None or known == entry, (
                 f"{uuid} has {entry.opid} on disk where {known and known.opid} is committed"
             )
@@ -101,6 +106,7 @@ class Verifiers:
 
     def writes_stand(self) -> None:
         """After convergence: nothing acknowledged is missing, nothing refused for good is there."""
+        self.looks["V4"] += len(self.acknowledged)
         for index, payload in self.acknowledged.items():
             assert self.history[index].payload == payload
         there = {entry.payload for entry in self.history.values()}
@@ -114,6 +120,7 @@ class Verifiers:
             entry = self.history[index]
             if entry.kind is EntryKind.CONFIG:
                 now = set(decode_config(entry.meta).voters)
+                self.looks["I4"] += 1
                 assert len(voters ^ now) <= 1, f"the config at {entry.opid} changes voters {voters} to {now}"
                 voters = now
 
@@ -123,12 +130,14 @@ class Verifiers:
         """One leader per term."""
         if replica.is_leader:
             first = self.leaders.setdefault(replica.term, replica.uuid)
+            self.looks["I2"] += 1
             assert first == replica.uuid, f"two leaders in term {replica.term}: {first} and {replica.uuid}"
 
     def sent(self, sender: str, receiver: str, message: Any) -> None:
         """What leaves a server is a promise: it holds over all later restarts. V2: one sender of appends per term."""
         if isinstance(message, AppendEntries):
             first = self.appenders.setdefault(message.term, sender)
+            self.looks["V2"] += 1
             assert first == sender == message.from_uuid, f"{first} and {sender} both append in term {message.term}"
         if isinstance(message, VoteReply) and message.granted and not message.pre_vote:
             self._voted(sender, message.term, receiver)
@@ -148,6 +157,7 @@ class Verifiers:
         Metadata that was lost has a vote floor instead: at or below it, nobody gets a vote who asks.
         """
         promised = self.promised_term.get(uuid, 0)
+        self.looks["I1"] += promised > 0
         assert cmeta.term >= promised, f"{uuid} spoke in term {promised} and remembers {cmeta.term}"
         voted = self.votes.get((uuid, cmeta.term))
         given = cmeta.voted_for == voted or cmeta.vote_floor_term >= cmeta.term
@@ -170,7 +180,7 @@ class Verifiers:
         assert replica.applied_index >= begun_with, (
             f"a read at {replica.uuid} saw {replica.applied_index}, {begun_with} was acknowledged before it began"
         )
-        self.reads += 1
+        self.looks["READ"] += begun_with > 0
 
     def snapshot_served(self, replica: Replica, hybrid_time: int) -> None:
         """What a snapshot contains is settled when it is served."""
@@ -180,6 +190,7 @@ class Verifiers:
     def snapshots_stand(self) -> None:
         """After convergence: the same snapshots read again are the same."""
         top = max(self.history, default=0)
+        self.looks["SNAPSHOT"] += len(self.snapshots)
         for hybrid_time, count in self.snapshots:
             now = self._at_or_below(hybrid_time, top)
             assert now == count, f"the snapshot at {hybrid_time} had {count} writes, later it has {now}"

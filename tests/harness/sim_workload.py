@@ -485,13 +485,12 @@ def converge(cluster: SimCluster, workload: Workload) -> None:
 
     cluster.run_until(level, "all members level")
     digests = {n.machine.digest for n in cluster.nodes.values() if n.uuid in members and n.machine is not None}
+    verify.looks["V6"] += len(members)
     assert len(digests) == 1, f"level replicas differ: {digests}"
     for node in cluster.nodes.values():
         if node.log is not None and node.replica is not None and node.log.first_index:
             on_disk = Survivors(node.log.read, node.log.first_index, node.log.last.index)
             verify.log_holds(node.uuid, on_disk, node.replica.commit_index)
-    _count_marks(cluster)
-    count_disks(cluster)
     verify.configs_stand(cluster.initial)
     verify.writes_stand()
     verify.snapshots_stand()
@@ -500,7 +499,9 @@ def converge(cluster: SimCluster, workload: Workload) -> None:
     cluster.run_until(lambda: all(sim_leaks.idle(n) for n in here), "V8: every caller answered, all work ended")
     cluster.world.now_us += sim_leaks.LATE_US
     for node in here:
-        sim_leaks.at_rest(node, TABLET)
+        verify.looks["V8"] += sim_leaks.at_rest(node, TABLET)
+    _count_marks(cluster)
+    count_disks(cluster)
 
 
 def network_trouble(cluster: SimCluster) -> bool:
@@ -517,6 +518,7 @@ def _count_marks(cluster: SimCluster) -> None:
     marks["tablet copy"] += cluster.copies
     for mark, operation in (("disk full", "pwrite"), ("metadata full", "replace")):
         marks[mark] += sum(n.disk.fired[operation, "ENOSPC"] for n in cluster.everybody)
+    marks.update({f"{verifier} looked": count for verifier, count in verify.looks.items()})
     marks["snapshot"] += len(verify.snapshots)
     marks["acknowledged"] += len(verify.acknowledged)
     entries = [verify.history[index] for index in sorted(verify.history)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from rich.console import Console
 from rich.table import Table
 
@@ -25,6 +27,17 @@ EVENTS = (
 DEMANDED = FAULTS + EVENTS
 """Each at least MARK_MIN times, in the simulators that run whole replicas (the cores alone do not count)."""
 WHOLE = ("host", "stranded", "tablet")
+_EVERYWHERE = ("V1", "V2", "V3", "V4", "READ")
+_OF_WHOLE = (*_EVERYWHERE, "I2", "V6", "V8", "SNAPSHOT")
+_OF_CHANGE = ("I1", "I4", "V7")
+WATCHED = {
+    "core": (*_EVERYWHERE, "I1", "I4", "ROWS"),
+    "host": (*_OF_WHOLE, *_OF_CHANGE),
+    "stranded": _OF_WHOLE,
+    "tablet": (*_OF_WHOLE, *_OF_CHANGE, "V5"),
+}
+"""Which verifiers each simulator has. Each must have compared something MARK_MIN times in each: one that is not fed any
+more sees nothing wrong, and would be green for ever. In `stranded` nothing restarts and no config changes."""
 OF_CORES = WITNESS_MARKS
 """Each at least MARK_MIN times in the simulator of cores, which alone draws witnesses."""
 
@@ -40,6 +53,10 @@ def shortfalls(tally: Tally) -> list[str]:
     found = [text for mark, text in zip(DEMANDED, found, strict=True) if seen(tally, mark) < MARK_MIN]
     cores = tally.marks["core"]
     found += [f"{mark}: seen {cores[mark]} times, wanted {MARK_MIN}" for mark in OF_CORES if cores[mark] < MARK_MIN]
+    for name, verifiers in WATCHED.items():
+        marks: Counter[str] = tally.marks.get(name, Counter())
+        looked = {v: marks[f"{v} looked"] for v in verifiers}
+        found += [f"{v} looked {n} times in {name}, wanted {MARK_MIN}" for v, n in looked.items() if n < MARK_MIN]
     seeds, delivered = tally.seeds.total(), tally.delivered.total()
     if seeds < SEEDS_MIN:
         found.append(f"{seeds:,} seeds, wanted {SEEDS_MIN:,}")
@@ -64,7 +81,14 @@ def show(tally: Tally, console: Console) -> None:
     for mark in OF_CORES:
         row = mark if tally.marks["core"][mark] >= MARK_MIN else f"[red]{mark}[/red]"
         table.add_row(row, *(f"{tally.marks[n][mark]:,}" for n in names), end_section=mark == OF_CORES[-1])
-    others = sorted({m for marks in tally.marks.values() for m in marks} - set(DEMANDED) - set(OF_CORES))
+    verifiers = sorted({v for several in WATCHED.values() for v in several})
+    for verifier in verifiers:
+        mark = f"{verifier} looked"
+        cells = (f"{tally.marks[n][mark]:,}" if verifier in WATCHED[n] else "–" for n in names)
+        blind = any(verifier in WATCHED[n] and tally.marks[n][mark] < MARK_MIN for n in names)
+        table.add_row(f"[red]{mark}[/red]" if blind else mark, *cells, end_section=verifier == verifiers[-1])
+    watching = {f"{v} looked" for v in verifiers}
+    others = sorted({m for marks in tally.marks.values() for m in marks} - set(DEMANDED) - set(OF_CORES) - watching)
     for mark in others:
         table.add_row(f"[dim]{mark}[/dim]", *(f"{tally.marks[n][mark]:,}" for n in names))
     console.print(table)

@@ -29,15 +29,18 @@ def test_seed_run_twice_comes_across_the_same(simulator: str) -> None:
 def full_tally() -> Tally:
     """As much as CI demands, and no more."""
     tally = Tally()
-    for name, seeds in (("core", 1_000), ("host", 500)):
-        marks = Counter(dict.fromkeys(coverage.DEMANDED + coverage.OF_CORES, coverage.MARK_MIN))
-        tally.add(Outcome(name, 0, 1_000_000, marks))
-        tally.seeds[name] = seeds
+    for name, verifiers in coverage.WATCHED.items():
+        demanded = {"core": coverage.OF_CORES, "host": coverage.DEMANDED}.get(name, ())
+        watching = [f"{verifier} looked" for verifier in verifiers]
+        marks = Counter(dict.fromkeys([*demanded, *watching], coverage.MARK_MIN))
+        tally.add(Outcome(name, 0, coverage.DELIVERED_MIN // len(coverage.WATCHED), marks))
+        tally.seeds[name] = coverage.SEEDS_MIN // len(coverage.WATCHED)
     return tally
 
 
 def test_run_that_saw_enough_is_green_and_any_lack_is_red() -> None:
-    """Goal: an idle simulator turns CI red. Method: take one seed, one message, or one sighting of each mark away."""
+    """Goal: an idle simulator, or verifier, turns CI red. Method: take one seed, one message, one sighting of each mark
+    or one look of each verifier away."""
     assert coverage.shortfalls(full_tally()) == []
     for mark in coverage.DEMANDED:
         tally = full_tally()
@@ -47,10 +50,27 @@ def test_run_that_saw_enough_is_green_and_any_lack_is_red() -> None:
         tally = full_tally()
         tally.marks["core"][mark] -= 1
         assert [text for text in coverage.shortfalls(tally) if mark in text], mark
+    for name, verifiers in coverage.WATCHED.items():
+        for verifier in verifiers:
+            tally = full_tally()
+            tally.marks[name][f"{verifier} looked"] -= 1
+            assert coverage.shortfalls(tally) == [f"{verifier} looked 19 times in {name}, wanted 20"]
     tally = full_tally()
     tally.seeds["core"] -= 1
     tally.delivered["core"] -= 1
     assert len(coverage.shortfalls(tally)) == 2
+
+
+@pytest.mark.parametrize("simulator", sorted(SIMULATORS))
+def test_every_verifier_of_a_simulator_is_fed(simulator: str) -> None:
+    """CN-26. Goal: an oracle that stops watching is noticed at once, also where only its wire to the harness is cut.
+    Method: a few seeds of each simulator; each of its verifiers had something to compare."""
+    seen: Counter[str] = Counter()
+    for seed in range(3 if simulator == "core" else 2):
+        outcome = run(simulator, seed)
+        assert not outcome.failure, outcome.trace
+        seen += outcome.marks
+    assert [v for v in coverage.WATCHED[simulator] if not seen[f"{v} looked"]] == []
 
 
 def test_seeds_are_named_as_they_are_printed() -> None:
