@@ -19,8 +19,8 @@ from .meter import process_figures
 from .report import Figures
 from .target import Target
 
-TABLETS_MAX = 1024
-"""A table has no more."""
+TABLETS_PER_TABLE_MAX = 1024
+TABLETS_MAX = 4096
 REPLICAS = 3
 POLL_S = 0.25
 WAIT_S = 600.0
@@ -31,15 +31,16 @@ Note = Callable[[str], None]
 
 
 def idle_round(target: Target, tablets: int, watch_s: float, number: int, note: Note) -> Figures:
-    """A table of empty tablets: create it, watch it rest, kill every server at once, then restart one.
+    """Tables of empty tablets: create them, watch them rest, kill every server at once, then restart one.
 
     Disk is what the files take, preallocation included; CPU is user and system time of a server per second watched.
     """
     began = time.monotonic()
-    handle = target.client.create_table(
-        f"bench_idle_{number}", work.SCHEMA, PartitionSpec(("key",), tablets), timeout_s=WAIT_S
-    )
-    tablet_ids = [t.tablet_id for t in handle.tablets]
+    handles = []
+    for table, buckets in enumerate(tables_of(tablets)):
+        name, part = f"bench_idle_{number}_{table}", PartitionSpec(("key",), buckets)
+        handles.append(target.client.create_table(name, work.SCHEMA, part, timeout_s=WAIT_S))
+    tablet_ids = [t.tablet_id for handle in handles for t in handle.tablets]
     _wait_led(target, tablet_ids, REPLICAS)
     figures: Figures = {"idle_tablets": tablets, "idle_create_s": time.monotonic() - began}
     members = _members(_statuses(target, tablet_ids))
@@ -57,8 +58,15 @@ def idle_round(target: Target, tablets: int, watch_s: float, number: int, note: 
     figures |= {f"{name}_after_restarts": value for name, value in _at_rest(target, watch_s).items() if "@" not in name}
     if _members(_statuses(target, tablet_ids)) != members:
         raise BenchFailed("a restart changed the members of a tablet: it set off a re-replication")
-    target.client.drop_table(handle.name)
+    for handle in handles:
+        target.client.drop_table(handle.name)
     return figures
+
+
+def tables_of(tablets: int) -> list[int]:
+    """So many tables of about the same size as it takes, as a table has a bound: the tablets of each."""
+    tables = -(-tablets // TABLETS_PER_TABLE_MAX)
+    return [(tablets + table) // tables for table in range(tables)]
 
 
 def _servers(target: Target) -> list[str]:

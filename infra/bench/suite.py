@@ -51,7 +51,7 @@ class BenchOptions:
         if self.rows < 1000 or self.writes < 100 or self.mb < 1 or self.rows_per_batch < 1000:
             raise ValueError("too little work to be measured: at least 1000 rows, 100 writes, 1 MB")
         if not 1 <= self.tablets <= idle.TABLETS_MAX or not 1 <= self.watch_s <= 600:
-            raise ValueError(f"a table has 1 to {idle.TABLETS_MAX} tablets, and they are watched for 1 to 600 s")
+            raise ValueError(f"there are 1 to {idle.TABLETS_MAX} tablets, and they are watched for 1 to 600 s")
         if self.peer and self.peer not in PEERS:
             raise ValueError(f"no peer {self.peer!r}: choose from {', '.join(PEERS)}")
 

@@ -32,7 +32,7 @@ Writes = Annotated[int, typer.Option(min=100, help="one-row writes by 1 client; 
 Mb = Annotated[int, typer.Option(min=1, help="MB of rows in a tablet")]
 PerBatch = Annotated[int, typer.Option(min=1000, help="records of a micro-batch at most, on both sides")]
 
-Tablets = Annotated[int, typer.Option(min=1, help="tablets of the table, three replicas each")]
+Tablets = Annotated[int, typer.Option(min=1, help="tablets, three replicas each")]
 WatchS = Annotated[float, typer.Option(min=1.0, help="seconds for which the CPU of servers at rest is watched")]
 
 FAILURES = (

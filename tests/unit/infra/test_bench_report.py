@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from nyala.infra.bench import idle
 from nyala.infra.bench.copying import ROW_BYTES, TABLETS, rows_for
 from nyala.infra.bench.failed import BenchFailed
 from nyala.infra.bench.failover import time_without_writes
@@ -179,6 +180,13 @@ def test_options_out_of_range_are_refused(wrong: dict[str, object]) -> None:
     """Goal: nonsense is said before anything starts. Method: each option out of its range."""
     with pytest.raises(ValueError, match=r"asked for|too little|no peer"):
         BenchOptions(**wrong)  # type: ignore[arg-type]
+
+
+def test_idle_tablets_are_spread_over_tables_that_can_hold_them() -> None:
+    """CN-03: the limit on tablets of a server can be measured as it stands. Method: numbers around a table's bound."""
+    for tablets in (1, 1024, 1025, 1500, 4096):
+        tables = idle.tables_of(tablets)
+        assert sum(tables) == tablets and max(tables) <= 1024 and max(tables) - min(tables) <= 1
 
 
 def test_bench_that_kills_servers_refuses_a_running_cluster() -> None:
