@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 from .leaving import seen_leaving
-from .membership import Advice, Need, advise, healthy_voters, may_leave, transfer_target
+from .membership import Advice, Need, advise, can_commit, healthy_voters, may_leave, transfer_target
 from .placement import replacement_for, replica_load
 from .views import Action, Caps, ClusterView, Decision, Edit, EditKind, Health, ServerView, TabletView, Wish, WishKind
 from .wishes import WishState, copy_is_under_way, wish_state
@@ -68,6 +68,8 @@ class _Round:
             return self._of_lost(tablet, advice)
         if advice.need is Need.TRANSFER:
             return self._transfer(tablet, advice.uuid, advice.reason)
+        if not can_commit(tablet):
+            return None  # whatever is wanted can wait until a change would not only hang at the leader
         if wish and state is WishState.CANCEL:
             return self._cancel(tablet, wish)
         if advice.need is Need.ADD:

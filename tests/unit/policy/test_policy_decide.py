@@ -15,6 +15,7 @@ from nyala.replica.policy import (
     Caps,
     ClusterView,
     EditKind,
+    Health,
     Wish,
     WishKind,
     WishState,
@@ -120,6 +121,40 @@ def test_decide_a_removal_waits_for_its_replacement() -> None:
     assert view.tablets[0].config.voters == ("a", "b", "c")
     view, _, _ = settle(cluster("abcd", t))
     assert view.tablets[0].config.voters == ("a", "c", "d")
+
+
+@pytest.mark.parametrize("gone", ["F", "X"])
+def test_decide_nobody_leaves_while_the_rest_is_shaky(gone: str) -> None:
+    """Goal: scenario 108: with two of three gone the config stays as it is, whoever they are and whether somebody wants
+    something; UNKNOWN ones are no reason either. When one returns, the other is replaced. Method: each pair of states
+    and each kind of wish, also one that is over and would be taken back."""
+    uuids = {"wish_id": "w", "from_uuid": "c", "to_uuid": "d"}
+    wishes = [Wish(kind=kind, **uuids) for kind in WishKind if kind is not WishKind.TRANSFER]
+    wishes.append(Wish(kind=WishKind.MOVE, **uuids, deadline_us=1))
+    for b, c in ((gone, gone), (gone, "U"), ("U", gone), ("U", "U")):
+        assert decide(replace(cluster("abcde", tablet(f"a b:{b} c:{c}r d:p", "a", wish=wishes[-1])), now_us=2), 1) == []
+        for wanted in (None, *wishes):
+            assert decide(cluster("abcde", tablet(f"a b:{b} c:{c}", "a", wish=wanted)), 1) == []
+    view, _, low = settle(cluster("abcde", tablet(f"a b c:{gone}", "a"), dead="c"))
+    assert view.tablets[0].config.voters == ("a", "b", "d") and low == {"t": 3}
+
+
+@pytest.mark.parametrize("when", ["as a learner", "behind the log", "as a voter"])
+def test_decide_a_replacement_that_fails_too_is_replaced(when: str) -> None:
+    """Goal: scenario 110: c is lost, and so is d that replaces it: before it votes, for good, or right after. Another
+    one comes, and in the end three healthy ones vote. Method: fail d at that step and obey; never fewer than three."""
+    view = cluster("abcde", tablet("a b c:F", "a"), dead="c")
+    view = obey(view, decide(view, 1)[0], promote=when == "as a voter")
+    t = view.tablets[0]
+    lost = Health.FAILED_UNRECOVERABLE if when == "behind the log" else Health.FAILED
+    servers = tuple(replace(s, alive=s.uuid not in "cd") for s in view.servers)
+    view = replace(view, servers=servers, tablets=(replace(t, health={**t.health, "d": lost}),))
+    (first,) = decide(view, 1)
+    assert [(e.kind, e.member.uuid) for e in first.edits] == [
+        (EditKind.REMOVE, "c" if when == "as a voter" else "d")
+    ], "there is room for the next one"
+    view, _, low = settle(view)
+    assert view.tablets[0].config.voters == ("a", "b", "e") and low == {"t": 3}
 
 
 def test_decide_unreachable_learners_count_against_the_caps() -> None:
