@@ -81,8 +81,9 @@ def test_dropped_tablet_is_known_until_every_holder_said_that_it_has_none(droppe
 
 
 def test_replica_revived_after_the_drop_keeps_its_tablet_known(dropped: Dropped) -> None:
-    """Goal: tombstones that a leader copied to again, before it heard of the drop, do not stay. Method: all are gone,
-    one comes back as COPYING just before the tablet would be forgotten: it is ordered away, and time starts anew."""
+    """Goal: scenario 79: tombstones that a leader copied to again, before it heard of the drop, do not stay (D-24).
+    Method: all are gone, one comes back as COPYING just before the tablet would be forgotten: it is ordered away, and
+    time starts anew."""
     for uuid in (A, B, C, D):
         dropped.beat(uuid, DataState.DELETED)
     assert dropped.settle(20) == []

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import ZERO_OPID, Address, Code, DataState, EntryKind, RaftConfig, Refused
+from nyala.replica.base import ZERO_OPID, Address, Code, DataState, EntryKind, Member, RaftConfig, Refused
 from nyala.replica.copy import CopyRequest, named_blocks
 from nyala.replica.host import Phase
+from nyala.replica.raft import ConfigEdit, EditKind
 from nyala.replica.rows import WriteMeta, crc32c, encode_batch
 from nyala.replica.rpc import pb
 from nyala.replica.server import manager as manager_module
@@ -259,6 +260,55 @@ def test_copy_from_a_full_disk_needs_no_room_there() -> None:
         assert source.serving
         await pair.add_other()
         await retry_works(pair)
+
+    run_pair(scenario)
+
+
+def test_replica_is_deleted_while_all_is_under_way() -> None:
+    """Goal: scenario 80: a deletion ends although all is under way, and so does all of that. Method: at the only voter,
+    a scan that has read some of its rows, a copy that it serves, held in the middle of a part, a change that cannot be
+    committed and a write behind it; then the deletion. The scan has every row, change and write are refused, the copy
+    ends as a tombstone (D-25), and nobody has a file of the tablet open."""
+
+    async def scenario(pair: Pair) -> None:
+        await with_neighbour(pair)
+        held, free = threading.Event(), threading.Event()
+
+        def on_part(request: Any, part: Part) -> Part | None:
+            held.set()
+            free.wait(20)
+            return part
+
+        pair.on_part = on_part
+        replica, tablet = pair.leader.hosted.serving()
+        scan = iter(tablet.scan())
+        batches = [next(scan)]
+        assert batches[0].num_rows < len(ROWS)
+        await pair.add_other()
+        await until(held.is_set, "a part is held")
+        loop = asyncio.get_running_loop()
+        change, row = loop.create_future(), loop.create_future()
+        silent = ConfigEdit(EditKind.ADD, Member("f" * 32, (Address("127.0.0.1", 1),)))
+        replica.change_config([silent], None, (0, 0), change.set_result)
+        payload = encode_batch(batch([-1], ["late"]))
+        meta = WriteMeta((1, 3), 1).encode()
+        replica.write(EntryKind.WRITE, 1, meta, payload, crc32c(payload), row.set_result)
+        await until(lambda: replica.last_logged.index == replica.commit_index + 2, "both are logged")
+        try:
+            await asyncio.wait_for(pair.leader.manager.delete(TABLET, None, "for a test"), 20)
+        finally:
+            free.set()
+        left = Superblock.load(pair.leader.disk, TABLET)
+        assert left.data_state is DataState.DELETED and left.last_logged == replica.last_logged
+        for answer in (await asyncio.wait_for(change, 20), await asyncio.wait_for(row, 20)):
+            assert isinstance(answer, Refused), answer
+        assert sum(n for path, n in pair.leader.disk.handles.items() if TABLET in path), "the scan has files open"
+        batches += scan
+        assert sorted(k for found in batches for k in found.column("k").to_pylist()) == ROWS
+        await until_failed(pair, "session")
+        del scan
+        await until(lambda: not +pair.leader.disk.handles, "no file is open")
+        await pair.leader.manager.delete(TABLET, None, "again")
 
     run_pair(scenario)
 
