@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
-from nyala.replica.base import EntryKind, Refused
+from nyala.replica.base import EntryKind, Refused, RowCode
 from nyala.replica.host import Replica
-from nyala.replica.rows import RowOp, WriteMeta, crc32c
+from nyala.replica.rows import RowError, RowOp, WriteMeta, crc32c
 from tests.harness.sim_cluster import SimCluster
 from tests.harness.sim_ingest import COLUMNS, Ingest, Record, payload_of
 from tests.harness.sim_workload import Swarm, Workload
@@ -25,6 +26,10 @@ class TabletWorkload(Workload):
         self.inserted: set[int] = set()
         self._told: dict[int, Any] = {}
         self.checksums: list[tuple[int, tuple[int, int]]] = []
+        self._twice = cluster.seed % 6 < 2 and not swarm.stray_period_us
+        """Whether each write inserts its row twice, so that every answer has an error, and answers are lost on the way.
+        Histories of seeds that are kept, and of rotten disks, whose finds are rare, stay as they are."""
+        self._road = Random(f"answers {cluster.seed}")
 
     def begin(self) -> None:
         super().begin()
@@ -42,7 +47,7 @@ class TabletWorkload(Workload):
     # ---- the client
 
     def write(self) -> None:
-        """Insert one row under the next sequence number, until it is known to be there."""
+        """Insert one row under the next sequence number, until it is known to be there; the first answer every time."""
         if len(self.unanswered) >= PENDING_MAX:
             return
         self.written += 1
@@ -63,10 +68,10 @@ class TabletWorkload(Workload):
         if replica is None:
             world.after(20_000, lambda: self._send(number))
             return
-        payload = payload_of([Record(0, RowOp.INSERT, CLIENT_KEYS + number, None, None)])
-        meta = WriteMeta(
-            COLUMNS, 1, client_id="client", sequence=number, first_incomplete=min(self.unanswered, default=number)
-        )
+        rows = [Record(pos, RowOp.INSERT, CLIENT_KEYS + number, None, None) for pos in range(1 + self._twice)]
+        wrong = tuple(RowError(row.offset, RowCode.ALREADY_PRESENT, "") for row in rows[1:])
+        payload, first = payload_of(rows), min(self.unanswered, default=number)
+        meta = WriteMeta(COLUMNS, len(rows), client_id="client", sequence=number, first_incomplete=first)
         node = self.cluster.nodes[replica.uuid]
         life, open_calls = node.life, [number]
 
@@ -76,7 +81,15 @@ class TabletWorkload(Workload):
             if not refused and number not in self.unanswered:
                 pass  # a call that was given up long ago: its result may be forgotten by now
             elif not refused:
-                assert result.error is None and not result.row_errors and result.rows_applied == 1, (number, result)
+                told = (result.error, result.rows_applied, tuple(result.row_errors))
+                assert told == (None, 1, wrong), (
+                    f"the client's write {number} is answered {told}, not {(None, 1, wrong)}"
+                )
+                self.cluster.marks["client write repeated"] += result.rows_replayed > 0
+                if self._twice and not self.stopped and self._road.random() < 0.4:
+                    open_calls.clear()
+                    world.after(self._road.randint(20_000, 400_000), lambda: self._send(number))
+                    return
                 self.unanswered.discard(number)
                 self.inserted.add(number)
                 self._told.pop(number, lambda _: None)(result)

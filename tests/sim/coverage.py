@@ -23,6 +23,7 @@ EVENTS = (
     *("replay", "tablet copy", "promotion", "lease loss", "torn tail", "torn outage", "transfer", "config change"),
     *("flush during faults", "log GC", "ingest task retry", "zombie attempt", "idle tablet", "offset hole"),
     *("lost checkpoint", "process ended by its disk", "replica failed at its start", "meant for another"),
+    "client write repeated",
 )
 DEMANDED = FAULTS + EVENTS
 """Each at least MARK_MIN times, in the simulators that run whole replicas (the cores alone do not count)."""
@@ -51,7 +52,7 @@ def shortfalls(tally: Tally) -> list[str]:
     """Why the run proves too little; empty if it proves enough."""
     found = [f"{mark}: seen {seen(tally, mark)} times, wanted {MARK_MIN}" for mark in DEMANDED]
     found = [text for mark, text in zip(DEMANDED, found, strict=True) if seen(tally, mark) < MARK_MIN]
-    cores = tally.marks["core"]
+    cores: Counter[str] = tally.marks.get("core", Counter())
     found += [f"{mark}: seen {cores[mark]} times, wanted {MARK_MIN}" for mark in OF_CORES if cores[mark] < MARK_MIN]
     for name, verifiers in WATCHED.items():
         marks: Counter[str] = tally.marks.get(name, Counter())
@@ -78,8 +79,9 @@ def show(tally: Tally, console: Console) -> None:
         for mark in group:
             row = mark if seen(tally, mark) >= MARK_MIN else f"[red]{mark}[/red]"
             table.add_row(row, *(f"{tally.marks[n][mark]:,}" for n in names), end_section=mark == group[-1])
+    cores: Counter[str] = tally.marks.get("core", Counter())
     for mark in OF_CORES:
-        row = mark if tally.marks["core"][mark] >= MARK_MIN else f"[red]{mark}[/red]"
+        row = mark if cores[mark] >= MARK_MIN else f"[red]{mark}[/red]"
         table.add_row(row, *(f"{tally.marks[n][mark]:,}" for n in names), end_section=mark == OF_CORES[-1])
     verifiers = sorted({v for several in WATCHED.values() for v in several})
     for verifier in verifiers:

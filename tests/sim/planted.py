@@ -49,6 +49,7 @@ LEAK = r"AssertionError: V8: "
 DIFFER = r"AssertionError: level replicas differ"
 KEPT_LESS = r"AssertionError: the tombstone of \w+ keeps"
 DANGLING = r"AssertionError: at \d+, rows name"
+CLIENT_TOLD = r"AssertionError: the client's write \d+ is answered"
 ROW_ERRORS = r"AssertionError: SourceKey.* (row errors .* were forgotten|errors )"
 
 
@@ -437,6 +438,14 @@ PLANTED = (
         "tablet",
         says=ROW_ERRORS,
         plain=20,
+    ),
+    Planted(
+        "a client's row errors are not saved",
+        one("tablet.ledger:Ledger.to_avro", "[_error_to_avro(e) for e in r.errors]", "[]"),
+        "tablet",
+        tuned=FLUSHES,
+        says=CLIENT_TOLD,
+        plain=400,
     ),
     Planted(
         "tombstone forgets its last OpId",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from collections import Counter
 
 import pytest
+from rich.console import Console
 
 from tests.sim import coverage
-from tests.sim.__main__ import kept, parse
+from tests.sim.__main__ import finish, kept, parse
 from tests.sim.runs import SIMULATORS, Job, Outcome, Tally, run
 
 
@@ -71,6 +73,16 @@ def test_every_verifier_of_a_simulator_is_fed(simulator: str) -> None:
         assert not outcome.failure, outcome.trace
         seen += outcome.marks
     assert [v for v in coverage.WATCHED[simulator] if not seen[f"{v} looked"]] == []
+
+
+@pytest.mark.parametrize("simulator", sorted(SIMULATORS))
+def test_table_of_one_simulator_alone_is_shown(simulator: str) -> None:
+    """Goal: a few seeds of one simulator can be run by hand. Method: the end of such a run."""
+    tally, shown = Tally(), Console(file=io.StringIO(), width=160)
+    for seed in range(2):
+        tally.add(Outcome(simulator, seed, 10, Counter(drop=1)))
+    assert finish(tally, shown, whole=False, t=0.0) == 0
+    assert "20 messages delivered" in shown.file.getvalue()  # type: ignore[attr-defined]
 
 
 def test_seeds_are_named_as_they_are_printed() -> None:
