@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import grpc
@@ -262,6 +262,26 @@ class Admin:
         """Want a tablet server emptied; or, with `undo`, no longer. Desired state."""
         request = pb.RetireServerRequest(server_uuid=server_uuid, undo=undo, reason=reason)
         self._masters.call("RetireServer", request)
+
+    def replace_tablets(
+        self,
+        tablet_ids: Sequence[str],
+        *,
+        floors: Mapping[SourceKey, int] | None = None,
+        despite_replicas: bool = False,
+    ) -> pb.ReplaceTabletsReply:
+        """Unsafe: put empty tablets in the place of lost ones, all or none, and lower their tables' source positions.
+
+        `floors`: the first offset that Kafka still has, by source. What was replaced before is answered with what
+        replaced it. ILLEGAL_STATE while a live server holds rows of one of them, unless `despite_replicas`.
+        """
+        request = pb.ReplaceTabletsRequest(
+            tablet_ids=tablet_ids,
+            floors=[pb.SourceFloor(source=source_to_pb(s), offset=offset) for s, offset in (floors or {}).items()],
+            despite_replicas=despite_replicas,
+        )
+        reply: pb.ReplaceTabletsReply = self._masters.call("ReplaceTablets", request)
+        return reply
 
     # ---- a tablet's leader
 

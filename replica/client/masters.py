@@ -32,6 +32,7 @@ CALLS_THAT_CHANGE = frozenset(
         "CancelChange",
         "SetReplication",
         "RetireServer",
+        "ReplaceTablets",
     }
 )
 RETRY_SAFE = CALLS_THAT_CHANGE - {"ResetSource"}

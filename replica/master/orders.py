@@ -62,7 +62,8 @@ def _delete_order(
     if record is None:
         return None
     if "dropped_us" in record:
-        return pb.DeleteTabletRequest(dest_uuid=server_uuid, tablet_id=tablet_id, reason="the table was dropped")
+        reason = f"replaced by {record['replaced_by']}" if "replaced_by" in record else "the table was dropped"
+        return pb.DeleteTabletRequest(dest_uuid=server_uuid, tablet_id=tablet_id, reason=reason)
     state = soft.tablets.get(tablet_id)
     if state is None or state.config is None or state.config.member(server_uuid) is not None:
         return None

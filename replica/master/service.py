@@ -13,7 +13,7 @@ from nyala.replica.disk import MASTER
 from nyala.replica.raft import Message
 from nyala.replica.rpc import address_to_pb, config_to_pb, error_to_pb, opid_to_pb, pb, pb_grpc
 
-from . import desired, sources, tables, wishing
+from . import desired, replacing, sources, tables, wishing
 from .catalog import CATALOG_ID
 from .dropped import holders_of
 from .orders import orders_for
@@ -257,6 +257,18 @@ class MasterService(pb_grpc.MasterServiceServicer):  # type: ignore[misc]
         """Desired state: a server holds nothing and gets nothing; or, undone, it is like the others again."""
         await self.state.group.change(lambda: desired.retire(self.state, request))
         return pb.SimpleReply()
+
+    @_answered(pb.ReplaceTabletsReply)
+    async def ReplaceTablets(self, request: pb.ReplaceTabletsRequest) -> pb.ReplaceTabletsReply:
+        """Unsafe: empty tablets take the place of lost ones, all or none; asked again, the same ones are named."""
+        state = self.state
+        made, lowered = await state.group.change(lambda: replacing.replace_tablets(state, request))
+        for old, new in made.items():
+            _log.warning("T %s P %s is given up, the empty tablet %s is in its place", old, self.uuid, new)
+        return pb.ReplaceTabletsReply(
+            replacements=[pb.Replacement(tablet_id=old, new_tablet_id=new) for old, new in made.items()],
+            lowered=lowered,
+        )
 
     async def Status(self, _request: Any, _context: Any) -> pb.MasterStatusReply:
         """How this master fares; answered by any master."""

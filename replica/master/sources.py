@@ -226,9 +226,14 @@ def lower_source(catalog: Catalog, request: pb.ResetSourceRequest) -> Change:
     record = catalog.get(key)
     if record is None:
         raise Refused(Code.NOT_FOUND, "no such source", table=request.table, source=key)
-    done = max(record["start"], min(record["done"], request.to_offset))
-    lowered = {**record, "done": done, "owner_run": "", "owner_deadline_us": 0}
+    lowered = lowered_to(record, request.to_offset)
     return {key: lowered}, [], "", to_pb(lowered)
+
+
+def lowered_to(record: Record, offset: int) -> Record:
+    """The position, complete up to `offset` only: never above `done`, nor below `start`; nobody owns it."""
+    done = max(record["start"], min(record["done"], offset))
+    return {**record, "done": done, "owner_run": "", "owner_deadline_us": 0}
 
 
 def reset_source(catalog: Catalog, request: pb.ResetSourceRequest, now_us: int) -> Change:

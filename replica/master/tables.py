@@ -109,21 +109,22 @@ def create_table(
     placed = place_tablets(servers, load, len(spec.partitions), table.replication_factor)
     table.table_id = new_uuid()
     table.created_us = now_us
-    by_uuid = {s.uuid: s for s in servers}
+    addresses = {s.uuid: [str(a) for a in s.member.addresses] for s in servers}
     puts: dict[str, Record] = {
         TABLE + table.table_id: table_to_record(table),
         NAME + table.name: {"table_id": table.table_id},
     }
     for (bucket, range_pos), names in zip(spec.partitions, placed, strict=True):
-        puts[TABLET + new_uuid()] = {
-            "table_id": table.table_id,
-            "bucket": bucket,
-            "range_pos": range_pos,
-            "members": [{"uuid": u, "addresses": [str(a) for a in by_uuid[u].member.addresses]} for u in names],
-        }
+        partition = {"table_id": table.table_id, "bucket": bucket, "range_pos": range_pos}
+        puts[TABLET + new_uuid()] = new_tablet(partition, [{"uuid": u, "addresses": addresses[u]} for u in names])
     if request.request_id:
         puts[REQUEST + request.request_id] = {"table_id": table.table_id}
     return puts, [], request.request_id and f"create-{request.request_id}", table.table_id
+
+
+def new_tablet(partition: Record, members: list[dict[str, object]]) -> Record:
+    """The record of a tablet that no server has yet, of that table and partition."""
+    return {**{k: partition[k] for k in ("table_id", "bucket", "range_pos")}, "members": members}
 
 
 def find_table(catalog: Catalog, name: str = "", table_id: str = "") -> tuple[str, Record]:
@@ -153,7 +154,7 @@ def drop_table(
     puts: dict[str, Record] = {}
     deletes = [TABLE + found, NAME + str(record["name"])]
     for tablet_id, tablet in catalog.items(TABLET):
-        if tablet["table_id"] == found:
+        if tablet["table_id"] == found and "dropped_us" not in tablet:
             puts[TABLET + tablet_id] = {**tablet, "dropped_us": now_us}
             if holders is not None:
                 puts[TABLET + tablet_id]["holders"] = holders(tablet, tablet_id)

@@ -1456,6 +1456,44 @@ class RetireServerRequest(_message.Message):
     reason: str
     def __init__(self, dest_uuid: _Optional[str] = ..., server_uuid: _Optional[str] = ..., undo: _Optional[bool] = ..., reason: _Optional[str] = ...) -> None: ...
 
+class ReplaceTabletsRequest(_message.Message):
+    __slots__ = ("dest_uuid", "tablet_ids", "floors", "despite_replicas")
+    DEST_UUID_FIELD_NUMBER: _ClassVar[int]
+    TABLET_IDS_FIELD_NUMBER: _ClassVar[int]
+    FLOORS_FIELD_NUMBER: _ClassVar[int]
+    DESPITE_REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    dest_uuid: str
+    tablet_ids: _containers.RepeatedScalarFieldContainer[str]
+    floors: _containers.RepeatedCompositeFieldContainer[SourceFloor]
+    despite_replicas: bool
+    def __init__(self, dest_uuid: _Optional[str] = ..., tablet_ids: _Optional[_Iterable[str]] = ..., floors: _Optional[_Iterable[_Union[SourceFloor, _Mapping]]] = ..., despite_replicas: _Optional[bool] = ...) -> None: ...
+
+class SourceFloor(_message.Message):
+    __slots__ = ("source", "offset")
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    source: SourceKey
+    offset: int
+    def __init__(self, source: _Optional[_Union[SourceKey, _Mapping]] = ..., offset: _Optional[int] = ...) -> None: ...
+
+class Replacement(_message.Message):
+    __slots__ = ("tablet_id", "new_tablet_id")
+    TABLET_ID_FIELD_NUMBER: _ClassVar[int]
+    NEW_TABLET_ID_FIELD_NUMBER: _ClassVar[int]
+    tablet_id: str
+    new_tablet_id: str
+    def __init__(self, tablet_id: _Optional[str] = ..., new_tablet_id: _Optional[str] = ...) -> None: ...
+
+class ReplaceTabletsReply(_message.Message):
+    __slots__ = ("error", "replacements", "lowered")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    REPLACEMENTS_FIELD_NUMBER: _ClassVar[int]
+    LOWERED_FIELD_NUMBER: _ClassVar[int]
+    error: Error
+    replacements: _containers.RepeatedCompositeFieldContainer[Replacement]
+    lowered: _containers.RepeatedCompositeFieldContainer[SourcePosition]
+    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., replacements: _Optional[_Iterable[_Union[Replacement, _Mapping]]] = ..., lowered: _Optional[_Iterable[_Union[SourcePosition, _Mapping]]] = ...) -> None: ...
+
 class MasterStatusReply(_message.Message):
     __slots__ = ("error", "uuid", "leader_uuid", "catalog_term", "replica", "decisions_published", "moves_active", "kafka_connected")
     ERROR_FIELD_NUMBER: _ClassVar[int]

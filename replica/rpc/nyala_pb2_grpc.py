@@ -1167,6 +1167,11 @@ class MasterServiceStub:
                 request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.RetireServerRequest.SerializeToString,
                 response_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.SimpleReply.FromString,
                 _registered_method=True)
+        self.ReplaceTablets = channel.unary_unary(
+                '/nyala.v1.MasterService/ReplaceTablets',
+                request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ReplaceTabletsRequest.SerializeToString,
+                response_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ReplaceTabletsReply.FromString,
+                _registered_method=True)
         self.Status = channel.unary_unary(
                 '/nyala.v1.MasterService/Status',
                 request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.Empty.SerializeToString,
@@ -1291,6 +1296,12 @@ class MasterServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReplaceTablets(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Status(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -1394,6 +1405,11 @@ def add_MasterServiceServicer_to_server(servicer, server):
                     servicer.RetireServer,
                     request_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.RetireServerRequest.FromString,
                     response_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.SimpleReply.SerializeToString,
+            ),
+            'ReplaceTablets': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReplaceTablets,
+                    request_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ReplaceTabletsRequest.FromString,
+                    response_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ReplaceTabletsReply.SerializeToString,
             ),
             'Status': grpc.unary_unary_rpc_method_handler(
                     servicer.Status,
@@ -1914,6 +1930,33 @@ class MasterService:
             '/nyala.v1.MasterService/RetireServer',
             nyala_dot_replica_dot_rpc_dot_nyala__pb2.RetireServerRequest.SerializeToString,
             nyala_dot_replica_dot_rpc_dot_nyala__pb2.SimpleReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReplaceTablets(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/nyala.v1.MasterService/ReplaceTablets',
+            nyala_dot_replica_dot_rpc_dot_nyala__pb2.ReplaceTabletsRequest.SerializeToString,
+            nyala_dot_replica_dot_rpc_dot_nyala__pb2.ReplaceTabletsReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -197,6 +197,7 @@ WRONG_TABLET = [
     Misuse(M, "ChangeRole", MISSING, tablet_of(NOWHERE, server_uuid=NOBODY, role="VOTER")),
     Misuse(M, "CancelChange", (Code.NOT_FOUND,), tablet_of(NOWHERE)),
     Misuse(M, "SetReplication", MISSING, tablet_of(NOWHERE, replicas=1)),
+    Misuse(M, "ReplaceTablets", MISSING, lambda w: {"tablet_ids": [NOWHERE]}),
     Misuse(M, "RetireServer", (Code.NOT_FOUND,), lambda w: {"server_uuid": NOBODY}),
     Misuse(M, "DropTable", (Code.NOT_FOUND,), lambda w: {"name": "nowhere"}),
     Misuse(M, "DropTable", (Code.WRONG_TABLE,), lambda w: {"name": "things", "table_id": NOWHERE}),

@@ -8,107 +8,16 @@ from typing import Any
 import pytest
 
 from nyala import schemas
-from nyala.replica.base import Address, Code, DataState, Member, OpId, RaftConfig, Refused
-from nyala.replica.master import Catalog, MasterOptions, desired, wishing
+from nyala.replica.base import Address, Code, Member, Refused
+from nyala.replica.master import Catalog, desired, wishing
 from nyala.replica.master.draining import drain_of
 from nyala.replica.master.reporter import Reporter
-from nyala.replica.master.state import MasterState
 from nyala.replica.master.tables import TABLET, create_table
 from nyala.replica.master.view import RETIRED, WISH, cluster_view, wanted_voters
 from nyala.replica.policy import ServerView, decide
-from nyala.replica.rpc import config_to_pb, pb
-from tests.harness.catalogs import AppliedCatalog, table_info
-
-S = [letter * 32 for letter in "abcdef"]
-OPTIONS = MasterOptions(root="x")
-
-
-class FixedClock:
-    """A clock that the test sets."""
-
-    def __init__(self) -> None:
-        self.now_us = 10_000_000
-
-    def monotonic_us(self) -> int:
-        return self.now_us
-
-    def wall_us(self) -> int:
-        return self.now_us
-
-
-class _Group:
-    """Of the group, what pure changes read: the catalog."""
-
-    def __init__(self, box: AppliedCatalog) -> None:
-        self.box = box
-
-    @property
-    def catalog(self) -> Catalog:
-        return self.box.catalog
-
-
-class Masters:
-    """One leading master's knowledge over a real catalog; one table of one tablet on the first three servers."""
-
-    def __init__(self, servers: int = 4) -> None:
-        self.box = AppliedCatalog()
-        self.clock = FixedClock()
-        self.state = self.lead()
-        hosts = [ServerView(uuid=u, member=Member(u, (Address("h", 1),))) for u in S[:3]]
-        request = pb.CreateTableRequest(table=table_info(buckets=1))
-        self.box.commit(create_table(self.box.catalog, request, hosts, {}, 1))
-        self.tablet, record = next(iter(self.box.catalog.items(TABLET)))
-        self.box.commit(({TABLET + self.tablet: {**record, "formed": True}}, [], "", None))
-        self.members = [Member(u, (Address("h", 1),)) for u in S[:3]]
-        self.index = 1
-        self.servers = S[:servers]
-        self.limits: dict[str, int] = {}
-        self.report()
-
-    def lead(self) -> MasterState:
-        """A new leadership: the same catalog, nothing heard of anybody."""
-        group: Any = _Group(self.box)
-        self.state = MasterState("m" * 32, Address("h", 1), group, self.clock, OPTIONS)
-        return self.state
-
-    def report(self, *, only: str = "") -> None:
-        """Heartbeats: members hold replicas, the first one leads."""
-        config = RaftConfig(OpId(1, self.index), tuple(self.members))
-        for uuid in [only] if only else self.servers:
-            replicas = []
-            if config.member(uuid) is not None:
-                status = pb.ReplicaStatus(
-                    tablet_id=self.tablet, uuid=uuid, data_state=DataState.READY, phase="RUNNING", term=1
-                )
-                status.role = "LEADER" if uuid == self.members[0].uuid else "FOLLOWER"
-                status.committed_config.CopyFrom(config_to_pb(config))
-                for member in self.members:
-                    status.peers.add(uuid=member.uuid, health="OK")
-                replicas.append(status)
-            beat = pb.HeartbeatRequest(
-                server_uuid=uuid,
-                addresses=[pb.Address(host="h", port=1)],
-                full_report=True,
-                replicas=replicas,
-                tablets_max=self.limits.get(uuid, 0),
-            )
-            self.state.soft.heartbeat(beat, self.clock.now_us)
-
-    def set(self, replicas: int, **fields: Any) -> Any:
-        request = pb.SetReplicationRequest(**({"table": "flights"} | fields), replicas=replicas)
-        return self.box.commit(desired.set_replication(self.state, request))
-
-    def retire(self, uuid: str, **fields: Any) -> Any:
-        return self.box.commit(desired.retire(self.state, pb.RetireServerRequest(server_uuid=uuid, **fields)))
-
-    def want(self, change: Any, uuid: str, role: str = "", tablet: str = "") -> Any:
-        request = pb.ReplicaRequest(tablet_id=tablet or self.tablet, server_uuid=uuid, role=role)
-        return self.box.commit(change(self.state, request))
-
-    def decided(self) -> list[str]:
-        """What the policy would have done now."""
-        view = cluster_view(self.box.catalog, self.state.soft, OPTIONS, self.clock.now_us, self.clock.now_us)
-        return [" ".join(f"{e.kind} {e.member.uuid[0]}" for e in d.edits) for d in decide(view, 1)]
+from nyala.replica.rpc import pb
+from tests.harness.catalogs import table_info
+from tests.harness.leading_master import OPTIONS, Masters, S
 
 
 def test_replication_wanted_of_a_table_or_a_tablet_is_odd_and_fits_the_servers() -> None:

@@ -1,0 +1,131 @@
+"""Empty tablets in the place of lost ones: the last resort, when no replica is left to go on from. Pure.
+
+One change of the catalog holds all of it: the lost tablet is known as dropped, so that whatever comes back of it is
+deleted; a new one of the same partition has its replicas placed; and the sources that fed it go back, so that what
+Kafka still has is read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nyala.replica.base import Code, DataState, Refused, new_uuid
+from nyala.replica.policy import place_tablets
+from nyala.replica.rpc import pb
+
+from .catalog import Catalog, Record
+from .dropped import holders_of
+from .sources import lowered_to, source_key, to_pb
+from .state import MasterState
+from .tables import SOURCE, TABLET, TABLETS_PER_TABLE_MAX, WISH, Change, new_tablet
+from .view import wanted_voters
+
+Replaced = tuple[dict[str, str], list[pb.SourcePosition]]
+"""Lost tablet id to new tablet id, and the source positions as they will be."""
+
+
+def replace_tablets(state: MasterState, request: pb.ReplaceTabletsRequest) -> Change:
+    """The change that replaces the named tablets, all or none; its result is a `Replaced`.
+
+    A tablet that was replaced before is answered with what replaced it, and nothing moves for it. Refused:
+    TABLET_NOT_FOUND; ILLEGAL_STATE while a live server holds rows of one; NOT_READY while servers may not have
+    reported yet; INVALID_ARGUMENT for no tablets, too many, or too few servers to hold the new ones.
+    """
+    ids = list(dict.fromkeys(request.tablet_ids))
+    if not 0 < len(ids) <= TABLETS_PER_TABLE_MAX:
+        raise Refused(Code.INVALID_ARGUMENT, "name the tablets to replace", given=len(ids), max=TABLETS_PER_TABLE_MAX)
+    records = {tablet_id: _known(state.catalog, tablet_id) for tablet_id in ids}
+    made = {t: str(r["replaced_by"]) for t, r in records.items() if "replaced_by" in r}
+    lost = [tablet_id for tablet_id in ids if tablet_id not in made]
+    if not lost:
+        return {}, [], "", (made, [])
+    _refuse_before_all_reported(state)
+    if not request.despite_replicas:
+        _refuse_with_rows(state, lost)
+    puts: dict[str, Record] = {}
+    for tablet_id, members in _placed(state, lost).items():
+        new_id, record = new_uuid(), records[tablet_id]
+        own = {k: record[k] for k in ("replication_factor",) if k in record}
+        puts[TABLET + new_id] = {**new_tablet(record, members), **own}
+        puts[TABLET + tablet_id] = {
+            **record,
+            "dropped_us": state.clock.wall_us(),
+            "replaced_by": new_id,
+            "holders": holders_of(record, state.soft, tablet_id),
+        }
+        made[tablet_id] = new_id
+    lowered = _lowered(state.catalog, {str(records[t]["table_id"]) for t in lost}, request.floors)
+    puts.update(lowered)
+    deletes = [WISH + t for t in lost if state.catalog.get(WISH + t) is not None]
+    return puts, deletes, "", (made, [to_pb(r) for r in lowered.values()])
+
+
+def servers_with_rows(state: MasterState, tablet_id: str) -> list[str]:
+    """Live servers that reported a replica which holds rows, however it fares; sorted."""
+    found = []
+    for uuid, server in state.soft.servers.items():
+        replica = server.replicas.get(tablet_id)
+        silent_us = state.soft.silent_us(uuid, state.mono_us)
+        if replica is None or replica.witness or silent_us > state.options.server_dead_ms * 1000:
+            continue
+        if replica.data_state == DataState.READY:
+            found.append(uuid)
+    return sorted(found)
+
+
+def _known(catalog: Catalog, tablet_id: str) -> Record:
+    record = catalog.get(TABLET + tablet_id)
+    if record is None or ("dropped_us" in record and "replaced_by" not in record):
+        raise Refused(Code.TABLET_NOT_FOUND, "no table has this tablet", tablet=tablet_id)
+    return record
+
+
+def _refuse_before_all_reported(state: MasterState) -> None:
+    """Silence is no death: a master that has just begun to lead has not heard of every server yet."""
+    left_us = state.options.server_dead_ms * 1000 - (state.mono_us - state.soft.since_us)
+    if left_us > 0:
+        what = "this master has just begun to lead, and not every server may have reported to it"
+        raise Refused(Code.NOT_READY, what, wait_s=round(left_us / 1e6, 1))
+    for server in state.servers():
+        known = state.soft.servers[server.uuid]
+        if server.alive and (known.booting or not known.reported):
+            raise Refused(Code.NOT_READY, "a live server has not said yet what it holds", server=server.uuid)
+
+
+def _refuse_with_rows(state: MasterState, lost: Sequence[str]) -> None:
+    for tablet_id in lost:
+        holders = servers_with_rows(state, tablet_id)
+        if holders:
+            what = "a live server holds rows of this tablet, which replacing it would throw away"
+            raise Refused(Code.ILLEGAL_STATE, what, tablet=tablet_id, servers=", ".join(holders))
+
+
+def _placed(state: MasterState, lost: Sequence[str]) -> dict[str, list[dict[str, object]]]:
+    """Members of each new tablet, by the lost one's id: as many as are wanted of it, placed as a new table's are."""
+    servers, load = state.servers(), state.replica_load()
+    addresses = {s.uuid: [str(a) for a in s.member.addresses] for s in servers}
+    by_number: dict[int, list[str]] = {}
+    for tablet_id in lost:
+        by_number.setdefault(wanted_voters(state.catalog, tablet_id), []).append(tablet_id)
+    found: dict[str, list[dict[str, object]]] = {}
+    for replicas, tablets in sorted(by_number.items()):
+        for tablet_id, names in zip(tablets, place_tablets(servers, load, len(tablets), replicas), strict=True):
+            found[tablet_id] = [{"uuid": u, "addresses": addresses[u]} for u in names]
+            for uuid in names:
+                load[uuid] = load.get(uuid, 0) + 1
+    return found
+
+
+def _lowered(catalog: Catalog, table_ids: set[str], floors: Sequence[pb.SourceFloor]) -> dict[str, Record]:
+    """Every source of these tables, complete from its start only, or from where Kafka still has it.
+
+    A new tablet has nothing of any source; the others drop what they are sent again, by their ledgers.
+    """
+    found: dict[str, Record] = {}
+    for table_id in sorted(table_ids):
+        kept = {source_key(table_id, f.source): f.offset for f in floors}
+        for key, record in catalog.items(f"{SOURCE}{table_id}/"):
+            whole = f"{SOURCE}{table_id}/{key}"
+            if not record.get("retired"):
+                found[whole] = lowered_to(record, kept.get(whole, 0))
+    return found
