@@ -26,6 +26,7 @@ from . import (
     letters,
     local_replica,
     quarantine,
+    replace,
     sources,
     stack,
     tables,
@@ -53,6 +54,8 @@ cluster.tablet_app.add_typer(changes.app, name="change-config")
 cluster.tablet_app.command()(changes.move)
 cluster.server_app.command()(changes.retire)
 cluster.server_app.command()(changes.unretire)
+cluster.tablet_app.command("unsafe-recover")(unsafe.recover)
+cluster.tablet_app.command("unsafe-replace")(replace.replace)
 tables.app.command("set-replication")(changes.set_replication)
 app.add_typer(cluster.tablet_app, name="tablet")
 app.add_typer(cluster.server_app, name="server")
@@ -68,6 +71,7 @@ dumps.cmeta_app.command()(cmeta_edit.rewrite)
 dumps.cmeta_app.command()(cmeta_edit.set_term)
 app.add_typer(dumps.cmeta_app, name="cmeta")
 app.add_typer(dumps.superblock_app, name="superblock")
+unsafe.app.command()(replace.replace)
 app.add_typer(unsafe.app, name="unsafe")
 
 

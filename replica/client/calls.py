@@ -131,7 +131,8 @@ class TabletCalls:
             if self.locator.location(tablet_id) is None:
                 raise Refused(
                     Code.WRONG_TABLE,
-                    "the table was dropped and created again; look it up anew",
+                    "no tablet of the table any more: the table was dropped and created again, or this tablet was lost "
+                    "and replaced by an empty one; look the table up anew",
                     table=table_name,  # type: ignore[arg-type]
                     tablet_id=tablet_id,
                 )

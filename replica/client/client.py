@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from nyala.replica.base import Address, Code, Refused
 from nyala.replica.rows import SourceKey, WriteMeta
@@ -39,6 +40,8 @@ class Client(Admin):
         super().__init__(self._all_masters, self.calls)
         self._scans = Scans(self.calls)
         self._identities = Identities()
+        self._present: dict[str, tuple[TabletHandle, ...]] = {}
+        """By table id, the tablets of tables that lost one and got another, for handles from before. Set whole."""
 
     def _look_up(self, table_name: str) -> list[Location]:
         request = pb.TableRequest(name=table_name, with_tablets=True)
@@ -58,8 +61,26 @@ class Client(Admin):
 
     def ensure_located(self, handle: TableHandle) -> None:
         """Know where the table's tablets are; a handle that came from another process brings no locations."""
-        if any(self.locator.location(t.tablet_id) is None for t in handle.tablets):
+        if self._unlocated(handle):
             self.locator.refresh(handle.name, self.locator.version(handle.name))
+
+    def current(self, handle: TableHandle) -> TableHandle:
+        """The handle with its tablets located, and with the table's present ones if some were replaced meanwhile.
+
+        WRONG_TABLE if the table was dropped and created again. Not for sources: what was read before a tablet was
+        replaced is not what the new one needs first.
+        """
+        if handle.table_id in self._present:
+            handle = replace(handle, tablets=self._present[handle.table_id])
+        self.ensure_located(handle)
+        if self._unlocated(handle):
+            tablets = self.get_table(handle.name, table_id=handle.table_id).tablets
+            self._present[handle.table_id] = tablets
+            handle = replace(handle, tablets=tablets)
+        return handle
+
+    def _unlocated(self, handle: TableHandle) -> bool:
+        return any(self.locator.location(t.tablet_id) is None for t in handle.tablets)
 
     # ---- writes
 
@@ -81,7 +102,7 @@ class Client(Admin):
 
     def session_writer(self, handle: TableHandle) -> SessionWriter:
         """Writer for rows that come from no Kafka source. Use it as a context, or close it: its client id is lent."""
-        self.ensure_located(handle)
+        handle = self.current(handle)
         return SessionWriter(self.calls, handle, self._identities)
 
     def write_batch(self, handle: TableHandle, batch: WireBatch, meta: WriteMeta) -> WriteOutcome:
@@ -108,7 +129,7 @@ class Client(Admin):
 
     def scan(self, handle: TableHandle, spec: ScanSpec) -> Iterator[TabletPart]:
         """All parts of a table at one time; no row twice, none missing."""
-        self.ensure_located(handle)
+        handle = self.current(handle)
         return self._scans.table(handle, spec)
 
     def scan_tablet(self, handle: TableHandle, tablet: TabletHandle, spec: ScanSpec, slice_pos: int = 0) -> TabletPart:
@@ -118,12 +139,12 @@ class Client(Admin):
 
     def count(self, handle: TableHandle, spec: ScanSpec) -> int:
         """Rows that a scan would return; only numbers travel."""
-        self.ensure_located(handle)
+        handle = self.current(handle)
         return self._scans.count_table(handle, spec)
 
     def snapshot_time(self, handle: TableHandle, staleness_us: int = 0) -> int:
         """A hybrid time at or above that of every write acknowledged so far; or so long ago, and every own one."""
-        self.ensure_located(handle)
+        handle = self.current(handle)
         if staleness_us:
             return self._scans.time_of_staleness(handle, staleness_us)
         return self._scans.time_now(handle)

@@ -30,6 +30,7 @@ from .recovery_plan import (
     chosen_tablets,
     make_plan,
 )
+from .replacement import ReplacementPlan, plan_replacement, replacement_json
 from .tablet_files import FileFinding, TabletFiles, read_tablet
 from .verify import ReplicaSum, judge_compared, only_tables, plan_text, readable, table_lines, to_read, with_sums
 from .wanted import Wanted, change_words, drain_json, drain_words, unsettled, wish_json
@@ -44,6 +45,7 @@ __all__ = [
     "MasterView",
     "Recovery",
     "RecoveryPlan",
+    "ReplacementPlan",
     "ReplicaEvidence",
     "ReplicaSum",
     "ReplicaView",
@@ -89,6 +91,7 @@ __all__ = [
     "of_running",
     "only_tables",
     "plan_json",
+    "plan_replacement",
     "plan_text",
     "plan_wipe",
     "plans_agree",
@@ -96,6 +99,7 @@ __all__ = [
     "read_tablet",
     "readable",
     "remove_orphans",
+    "replacement_json",
     "replica_json",
     "rewrite_config",
     "table_lines",

@@ -29,6 +29,8 @@ from nyala.replica.rpc import pb
 from .evidence import ReplicaEvidence, SourceMark
 from .living import LivingMajority, living_majority
 
+LAST_RESORT = "if none ever comes back, `nyala unsafe replace` puts an empty tablet in its place"
+
 
 class Why(StrEnum):
     """Why a tablet is left as it is."""
@@ -41,6 +43,8 @@ class Why(StrEnum):
     """It needs no recovery: a majority lives, and one of it leads or can be elected by it."""
     RUNNING = "RUNNING"
     """The server of the most up-to-date replica has to be stopped first, and its directory named."""
+    REPLICA = "REPLICA"
+    """It cannot be replaced by an empty tablet: a running server holds rows of it."""
     TARGET = "TARGET"
     """A server that is to receive a copy remembers more than the survivor has, or cannot say what it remembers."""
 
@@ -173,11 +177,12 @@ def decide(
         return LeftAlone(tablet_id=tablet_id, table_name=name, why=why, what=what)
 
     if not replicas:
-        return left(Why.UNKNOWN, "no directory and no running server that was looked at has this tablet")
+        what = "no directory and no running server that was looked at has this tablet"
+        return left(Why.UNKNOWN, f"{what}; {LAST_RESORT}")
     best = most_up_to_date(replicas)
     if best is None:
         seen = "; ".join(f"{r.server_uuid} in {r.place}: {_remains(r)}" for r in replicas)
-        return left(Why.NO_SURVIVOR, f"no replica is left to go on from: {seen}")
+        return left(Why.NO_SURVIVOR, f"no replica is left to go on from: {seen}; {LAST_RESORT}")
     living = None if despite_majority else living_majority(replicas)
     if living is not None and living.goes_on:
         return left(Why.MAJORITY, f"{living.what}; start their servers instead")

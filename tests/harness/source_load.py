@@ -50,7 +50,11 @@ class SourceLoad:
                     return
 
     def _read(self, client: Client) -> None:
-        """From the catalog's position on, until it is refused or stopped."""
+        """From the catalog's position on, until it is refused or stopped.
+
+        The table first, the positions after it: whatever tablets it knows, they are not newer than the positions.
+        """
+        self._handle = client.get_table(self._handle.name)
         opened = pb.SourceOpen(source=source_to_pb(self.source), topic=self.source.topic_id)
         reply = client.open_sources(self._handle.name, [opened], owner_run="steady", lease_us=LEASE_US)
         (position,) = reply.positions

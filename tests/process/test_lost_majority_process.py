@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -121,6 +123,66 @@ def test_two_of_three_servers_lost_for_good_the_third_goes_on_and_returning_ones
             leader = stack.statuses(tablet.tablet_id)[stack.leader(tablet.tablet_id)]
             assert generation_of(leader.term) == 1
             assert not gone & {m.uuid for m in leader.committed_config.members}
+
+
+def test_every_replica_lost_an_empty_tablet_takes_the_place_and_returning_members_are_emptied(tmp_path: Path) -> None:
+    """CC-38, CC-39, CC-46. Goal: a table of which every disk was lost is written and read again, and nobody who returns
+    from before matters. Method: rows, and an ingest that never stops, on three tablets; replacing one whose servers
+    live is refused; all die, one directory is put aside, one is wiped by hand, and strangers start in all; a plan
+    is printed, a wrong fingerprint refused, the right one carried out; the ingest reads all from the start, a client
+    with an old handle writes on after one refusal that says why; then the old directory comes back: its replicas are
+    tombstones, and every record is there once."""
+    with running_stack(tmp_path / "stack", execute_decisions="master") as stack:
+        supervisor, masters = stack.supervisor, stack.supervisor.masters
+        handle, fed = stack.new_table("lost", 1), stack.new_table("fed", 2)
+        names = ("server-1", "server-2", "server-3")
+        replace = ("tablet", "unsafe-replace", "--table", "lost", "--table", "fed")
+        insert(stack, handle, 0)
+        with SourceLoad(masters, fed) as ingest:
+            ingest.progress()
+            done = ingest.done
+            refused("unsafe", "replace", "--tablet", handle.tablets[0].tablet_id, masters=masters, says="leads it")
+            old = {supervisor.children[n].ready["uuid"] for n in names}
+            for name in names:
+                supervisor.kill_for_good(name)
+            aside = tmp_path / "aside"
+            shutil.move(supervisor.folder / "server-1", aside)
+            status, out, err = nyala("fs", "wipe", supervisor.folder / "server-2", "--yes")
+            assert status == 0, (out, err)
+            supervisor.wipe_child("server-3")
+            for name in names:
+                supervisor.start_child(name)
+            assert not old & {supervisor.children[n].ready["uuid"] for n in names}
+
+            plan = wait_until(lambda: lost_plan(masters, replace, 3), "the masters take the old servers for dead")
+            assert {u for t in plan["tablets"] for u in t["unseen"]} == old and not plan["left_alone"]
+            assert plan["sources"][0]["to"] == 0 and plan["sources"][0]["done"] >= done
+            refused(*replace, "--yes-i-lose-data=0123456789ab", masters=masters, says="not this plan's")
+            status, out, err = nyala(*replace, f"--yes-i-lose-data={plan['fingerprint']}", masters=masters)
+            assert status == 0 and "3 tablets replaced" in out and "there is no way back" in out, (out, err)
+
+            with pytest.raises(Refused, match="replaced by an empty one"):
+                insert(stack, handle, 1)
+            insert(stack, handle, 2)
+            ingest.progress()
+            assert 0 in ingest.begun[1:], "read again from the start"
+
+            shutil.move(aside, supervisor.folder / "server-4")
+            name = supervisor.add_server()
+            assert supervisor.children[name].ready["uuid"] in old
+            wait_until(lambda: tombstones(stack, name) == 3, "what came back is emptied")
+            insert(stack, handle, 3)
+            wait_until(lambda: ingest.done > done, "all that was acknowledged before is there again")
+            wait_until(lambda: sound(stack), "three equal replicas of each new tablet")
+            assert stack.count(handle) == 2 * MORE and ingest.finish(stack.client) > done
+
+
+def lost_plan(masters: str, replace: tuple[str, ...], tablets: int) -> dict[str, Any] | None:
+    """The plan of `replace`, once it has so many tablets."""
+    status, out, err = nyala(*replace, "--json", masters=masters)
+    plan = json.loads(out)
+    assert status == 0 and not plan["carried_out"], (out, err)
+    return plan if len(plan["tablets"]) == tablets else None
 
 
 def insert(stack: Stack, handle: TableHandle, part: int) -> None:

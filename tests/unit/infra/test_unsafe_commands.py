@@ -127,6 +127,7 @@ def test_recovery_by_hand_with_wrong_directories_or_tablets_says_what_is_wrong(t
     assert status == 0, text
     status, text = run(*recover, "--tablet", TABLET)
     assert status == 1 and "no replica is left to go on from" in text and "once had 2.3" in text
+    assert "`nyala unsafe replace` puts an empty tablet in its place" in text
 
 
 def test_recovery_by_hand_is_abandoned_by_its_fingerprint(tmp_path: Path, run: Run) -> None:
