@@ -12,6 +12,7 @@ from nyala.replica.disk import (
     FOLDERS,
     INSTANCE,
     MASTER,
+    PROMISES,
     TABLET_SERVER,
     Instance,
     RealDisk,
@@ -25,12 +26,21 @@ KINDS = {"tablet-server": TABLET_SERVER, "master": MASTER}
 """As commands spell them -> as the file `instance` does."""
 
 
+_TELLING = (INSTANCE, *PROMISES, FENCE)
+"""Names that nobody but a server makes. A folder `data` proves nothing: Kafka has one, and whoever keeps data."""
+
+
 def need_server_directory(root: Path) -> None:
-    """Refused NOT_FOUND unless something a server made is in `root`: any other directory is left alone, unlocked."""
+    """Refused NOT_FOUND unless something only a server makes is in `root`: others are left alone, unlocked."""
     if not root.is_dir():
         raise Refused(Code.NOT_FOUND, "there is no such directory", root=str(root))
-    if not any((root / name).exists() for name in (INSTANCE, *FOLDERS)):
-        raise Refused(Code.NOT_FOUND, "this is no server's directory: nothing in it is ours", root=str(root))
+    if not _is_a_servers(root):
+        what = "this is no server's directory: nothing in it is ours"
+        raise Refused(Code.NOT_FOUND, what, root=str(root), looked_for=", ".join(_TELLING))
+
+
+def _is_a_servers(root: Path) -> bool:
+    return any((root / name).exists() for name in _TELLING)
 
 
 def identity(disk: Disk) -> Instance:
@@ -50,7 +60,8 @@ def format_root(root: Path, *, kind: str, uuid: str = "") -> Instance:
     if uuid and not is_uuid(uuid):
         raise Refused(Code.INVALID_ARGUMENT, "a uuid is 32 hexadecimal digits in lower case", uuid=uuid)
     disk = RealDisk(root)
-    others = sorted(p.name for p in root.iterdir() if not p.name.startswith(".") and p.name not in (*FOLDERS, INSTANCE))
+    ours = (*FOLDERS, INSTANCE) if _is_a_servers(root) else tuple(n for n in FOLDERS if not disk.listdir(n))
+    others = sorted(p.name for p in root.iterdir() if not p.name.startswith(".") and p.name not in ours)
     if others:
         raise Refused(Code.ALREADY_EXISTS, "the directory is not empty", path=str(root), found=others[0])
     return format_directory(disk, SystemClock(), kind=kind, uuid=uuid)
@@ -74,7 +85,9 @@ def plan_wipe(root: Path) -> WipePlan:
     need_server_directory(root)
     present = {p.name for p in root.iterdir()}
     # The identity goes first: cut off half-way, the rest has none, and no server starts on it until the wipe is done.
-    ours = [name for name in (INSTANCE, f".{INSTANCE}.tmp", *FOLDERS, UNDO, FENCE) if name in present]
+    # What tells that it is a server's goes last, or that wipe could not be done.
+    rest = [name for name in FOLDERS if name not in PROMISES]
+    ours = [name for name in (INSTANCE, f".{INSTANCE}.tmp", *rest, UNDO, *PROMISES, FENCE) if name in present]
     try:
         found = read_instance(RealDisk(root))
     except (Corruption, Refused):

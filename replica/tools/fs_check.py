@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from nyala.replica.base import Corruption, Disk, DiskFailure, Refused
+from nyala.replica.base import Code, Corruption, Disk, DiskFailure, Refused
 from nyala.replica.cmeta import FOLDER as CMETA
 from nyala.replica.cmeta import cmeta_json
 from nyala.replica.copy import list_quarantine, named_blocks, wal_folder
@@ -89,6 +89,10 @@ def check_directory(
 
 
 def _look_for_orphans(disk: Disk, view: DirectoryView) -> None:
+    if lost := _lost_names(disk):
+        what = f"no orphan is told from a block, because {lost} is missing, and with it what may name it"
+        view.findings.append(FileFinding(severity=Severity.WARNING, path="data", what=what))
+        return
     try:
         named = named_blocks(disk)
     except (Corruption, DiskFailure) as error:
@@ -101,8 +105,20 @@ def _look_for_orphans(disk: Disk, view: DirectoryView) -> None:
         view.findings.append(FileFinding(severity=Severity.WARNING, path=path, what=what))
 
 
+def _lost_names(disk: Disk) -> str:
+    """Of what every server's directory has, the first that is missing here; empty if nothing is."""
+    return next((name for name in (INSTANCE, *PROMISES) if not disk.exists(name)), "")
+
+
 def remove_orphans(disk: Disk) -> list[str]:
-    """Remove the files in `data/` that nobody names; the removed paths. Corruption if anything may name them."""
+    """Remove the files in `data/` that nobody names; the removed paths. Corruption if anything may name them.
+
+    Refused(ILLEGAL_STATE) where the identity, or a folder of promises, is missing: a disk is lost then, or not mounted,
+    and every block would be an orphan.
+    """
+    if lost := _lost_names(disk):
+        what = "no orphan is told from a block, because what may name it is missing: mount its disk again"
+        raise Refused(Code.ILLEGAL_STATE, what, missing=lost)
     return sweep_orphans(disk, named_blocks(disk))
 
 

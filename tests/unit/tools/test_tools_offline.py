@@ -11,7 +11,7 @@ import pytest
 from nyala.replica.base import Code, Corruption, DataState, OpId, Refused
 from nyala.replica.cmeta import ConsensusMeta, path_of
 from nyala.replica.copy import delete_replica, wal_folder
-from nyala.replica.disk import FOLDERS, INSTANCE, format_directory, open_or_format, read_instance
+from nyala.replica.disk import FOLDERS, INSTANCE, RealDisk, format_directory, open_or_format, read_instance
 from nyala.replica.tablet import Superblock
 from nyala.replica.tools import (
     DirectoryView,
@@ -165,6 +165,38 @@ def test_untidiness_is_a_warning_and_only_orphans_are_removed_on_demand() -> Non
     disk.corrupt(f"tablet-meta/{TABLET}", 40)
     view = check_directory(disk)
     assert not view.orphans and any("no orphan is told from a block" in w for w in warnings(view))
+
+
+@pytest.mark.parametrize("lost", ["tablet-meta", "consensus-meta", "wals", INSTANCE])
+def test_blocks_are_no_orphans_where_what_names_them_is_lost(lost: str) -> None:
+    """TC-46. Goal: a metadata disk that is not mounted costs no block. Method: lose each; nothing is called an orphan,
+    and a repair is refused and removes nothing."""
+    disk, _ = stopped_server()
+    blocks = data_files(disk)
+    (disk.remove if lost == INSTANCE else disk.remove_tree)(lost)
+    view = check_directory(disk)
+    assert not view.orphans and any(f"because {lost} is missing" in w for w in warnings(view))
+    with pytest.raises(Refused, match=rf"mount its disk again.*missing={lost}"):
+        remove_orphans(disk)
+    assert blocks and data_files(disk) == blocks
+
+
+def test_directory_with_data_of_somebody_else_is_no_servers(tmp_path: Path) -> None:
+    """Goal: nobody's files are removed because a folder of theirs has a name that a server uses too. Method: folders
+    `data`, `quarantine` and `replay`; then, of a server, each state in which a wipe may have been cut off."""
+    for name in ("data", "quarantine", "replay"):
+        (tmp_path / "kafka" / name).mkdir(parents=True)
+    with pytest.raises(Refused, match=r"no server's directory.*looked_for=instance"):
+        plan_wipe(tmp_path / "kafka")
+    (tmp_path / "kafka" / "data" / "log").write_text("mine")
+    with pytest.raises(Refused, match=r"not empty.*found=data"):
+        format_root(tmp_path / "kafka", kind="TABLET_SERVER")
+    format_root(tmp_path / "server", kind="TABLET_SERVER")
+    names = plan_wipe(tmp_path / "server").names
+    assert names[0] == INSTANCE and set(names) == {INSTANCE, *FOLDERS}
+    for done in range(1, len(names)):
+        wipe(RealDisk(tmp_path / "server"), names[done - 1 : done])
+        assert plan_wipe(tmp_path / "server").names == names[done:]
 
 
 def test_deleted_replica_keeps_what_it_promised() -> None:
