@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -13,7 +14,7 @@ from nyala.replica.base import Address, EntryKind, Member, OpId, RaftConfig
 from nyala.replica.raft import AppendEntries, AppendReply, Message, VoteRequest
 from nyala.replica.server import ticking
 from nyala.replica.server.manager import TabletManager
-from nyala.replica.server.ticking import CHECK_TICKS
+from nyala.replica.server.ticking import CHECK_TICKS, Ticker
 from tests.harness.copies import TARGET_UUID, new_disk, superblock
 from tests.harness.managers import new_manager
 
@@ -114,3 +115,28 @@ def test_loss_of_a_server_spreads_the_elections_of_its_tablets(monkeypatch: pyte
     asyncio.run(body())
     assert fatal == []
     assert not any(isinstance(m, AppendReply) and m.quiet for _, m in sent)
+
+
+def test_loop_that_was_blocked_makes_up_for_no_ticks() -> None:
+    """CC-35: a process that stood still must not take its own pause for a silent leader. Method: block the loop for a
+    hundred periods; when it goes on there is the tick that was due and one more, and the delay is told."""
+    period_s, blocked_s = 0.004, 0.4
+
+    async def body() -> None:
+        begun, ended = asyncio.Event(), list[bool]()
+        ticker = Ticker(TARGET_UUID, {}, tick_ms=4, silent_ticks_max=100, pulse=lambda uuids: begun.set())
+        running = asyncio.create_task(ticker.run_forever(lambda: bool(ended)))
+        async with asyncio.timeout(30):
+            await begun.wait()
+        before = ticker._ticks
+        time.sleep(blocked_s)  # noqa: ASYNC251 - the fault itself
+        began = time.monotonic()
+        for _ in range(200):
+            await asyncio.sleep(0)
+        due = 2 + (time.monotonic() - began) / period_s
+        assert 1 <= ticker._ticks - before <= due, (ticker._ticks - before, due)
+        assert ticker.lag_ms_max >= 900 * (blocked_s - period_s)
+        ended.append(True)
+        await running
+
+    asyncio.run(body())
