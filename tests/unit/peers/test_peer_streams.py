@@ -175,6 +175,33 @@ def test_stream_after_the_server_came_back_carries_messages_again() -> None:
     run(body)
 
 
+def test_stream_to_a_name_that_does_not_resolve_is_tried_again_until_it_does() -> None:
+    """Goal: scenario 99: a name that does not resolve ends nothing, keeps no vote from others, and is no verdict.
+    Method: a config that lists b at such a name: b is lost, again and again, while c is reached; then at a name that
+    resolves, localhost, where b gets what is said next."""
+
+    async def body() -> None:
+        states, inbox, other = States(), Inbox(), Inbox()
+        options = PeerOptions(backoff_first_ms=5, backoff_max_ms=20, connect_timeout_ms=200)
+        async with serving("c", other) as beside, serving("b", inbox) as address:
+            network = PeerNetwork("a", HERE, options, on_state=states)
+            nowhere, there = Address("nowhere.invalid", address.port), Address("localhost", address.port)
+            network.learn_config(RaftConfig(OpId(1, 1), (Member("b", (nowhere,)), Member("c", (beside,)))))
+            for term in (1, 2):
+                states.last = None
+                network.send([("t1", vote(term)), ("t1", vote(term, "c"))])
+                await states.until(lambda status: status.uuid == "b" and not status.connected and bool(status.error))
+                await other.until(lambda term=term: len(other.messages) == term)  # type: ignore[misc]
+                assert network.lost() == ["b"] and inbox.messages == []
+            network.learn_config(RaftConfig(OpId(1, 2), (Member("b", (there,)), Member("c", (beside,)))))
+            network.send([("t1", vote(3))])
+            await inbox.until(lambda: bool(inbox.messages))
+            assert network.lost() == [] and network.place(Member("b")) == there
+            await network.close()
+
+    run(body)
+
+
 def test_queue_over_its_bound_drops_appends_and_keeps_votes() -> None:
     """Goal: bounded memory for a peer that is away. Method: no address is known and the loop does not turn."""
 
