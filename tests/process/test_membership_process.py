@@ -7,6 +7,8 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -242,6 +244,75 @@ def test_replicas_move_under_load_without_a_failed_request(town: Town) -> None:
             wait_until(lambda b=before: load.acknowledged > b[0] and reads.scans > b[1], "both go on")  # type: ignore[misc]
     assert load.error is None, load.error
     assert reads.error is None, reads.error
+    assert town.nyala.table("t").scan().count() >= load.acknowledged
+    town.well()
+
+
+class Storm:
+    """Leadership of each tablet goes round its voters without a pause; every other time the leader is stopped at the
+    moment at which it is asked to hand over, until another one may have been elected."""
+
+    STOPPED_S = 1.0
+
+    def __init__(self, town: Town) -> None:
+        self.asked = self.stopped = 0
+        self._town = town
+        self._end = threading.Event()
+        self._pool = ThreadPoolExecutor(2, thread_name_prefix="storm")
+
+    def __enter__(self) -> Storm:
+        self._storm = self._pool.submit(self._run)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._pool.shutdown()
+
+    def over(self) -> None:
+        """End it; whatever it met that was no refusal is raised here."""
+        self._end.set()
+        self._storm.result(120)
+
+    def _run(self) -> None:
+        while not self._end.is_set():
+            for info in self._town.infos():
+                voters = sorted(m.uuid for m in info.config.members if m.votes)
+                if info.leader_uuid in voters:
+                    to = voters[(voters.index(info.leader_uuid) + 1) % len(voters)]
+                    self._hand_over(info.tablet_id, self._town.cluster.server(info.leader_uuid), to)
+
+    def _hand_over(self, tablet_id: str, leader: ServerProcess, to: str) -> None:
+        asked = self._pool.submit(self._town.client.transfer_leadership, "t", tablet_id, to)
+        self.asked += 1
+        if self.asked % 2 == 0:
+            self.stopped += 1
+            leader.signal(signal.SIGSTOP)
+            try:
+                self._end.wait(self.STOPPED_S)
+            finally:
+                leader.signal(signal.SIGCONT)
+        with suppress(Refused):  # it leads no more, or the other one is behind
+            asked.result(120)
+
+
+def test_moves_end_and_no_write_fails_while_leaders_change_all_the_time(town: Town) -> None:
+    """Goal: scenarios 93 and 102: transfers, and leaders that fall in the midst of them, cost a client no write, and
+    moves that go on meanwhile no false error; when they cease, all is well by itself. Method: leadership goes round, by
+    transfers half of whose leaders are stopped, under a strict writer; a replica is moved by command, and back."""
+    (info, *_), terms = town.infos(), sum(t.term for t in town.infos())
+    source, target = sorted(town.voters(info.tablet_id))[0], town.off(info.tablet_id)[0].uuid
+    with Load(town.master.address) as load, Storm(town) as storm:
+        for one, other in ((source, target), (target, source)):
+            before = load.acknowledged
+            moved = json.loads(town.run(f"tablet change-config move {info.tablet_id} {one} {other} --json"))
+            assert moved["done"] is True and other in town.voters(info.tablet_id)
+            wait_until(lambda b=before: load.acknowledged > b, "writes go on")  # type: ignore[misc]
+        wait_until(lambda: storm.stopped >= 2, "leaders were stopped")
+        storm.over()
+        calm = load.acknowledged
+        wait_until(lambda: load.acknowledged > calm + 20, "writes go on by themselves")
+    assert load.error is None, load.error
+    assert sum(t.term for t in town.infos()) >= terms + 4, "leaders changed"
     assert town.nyala.table("t").scan().count() >= load.acknowledged
     town.well()
 
