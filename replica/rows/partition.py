@@ -104,10 +104,15 @@ def slice_of(hashes: U64, slices: int) -> npt.NDArray[np.int32]:
     return ((hashes & np.uint64(0xFFFFFFFF)) * np.uint64(slices) >> np.uint64(32)).astype(np.int32)
 
 
-def route(batch: Any, schema: TableSchema, spec: PartitionSpec) -> npt.NDArray[np.int32]:
-    """Tablet position of each row of a pa.RecordBatch or pa.Table that has the partition columns. Shape (rows,)."""
+def route(batch: Any, schema: TableSchema, spec: PartitionSpec, key_hashes: U64 | None = None) -> npt.NDArray[np.int32]:
+    """Tablet position of each row of a pa.RecordBatch or pa.Table that has the partition columns. Shape (rows,).
+
+    `key_hashes`: `key_hash` of each row's whole key, if it is at hand: most tables are cut by that.
+    """
     if spec.buckets > 1:
-        position = bucket_of(key_hash([_typed(batch, schema, n) for n in spec.hash_columns]), spec.buckets)
+        if key_hashes is None or spec.hash_columns != schema.key:
+            key_hashes = key_hash([_typed(batch, schema, n) for n in spec.hash_columns])
+        position = bucket_of(key_hashes, spec.buckets)
     else:
         position = np.zeros(batch.num_rows, dtype=np.int32)
     if spec.range_splits:

@@ -92,8 +92,8 @@ class Checked(NamedTuple):
     errors: list[RowError]
 
 
-Belongs = Callable[[Any], Bools]
-"""From a pa.RecordBatch of key columns to a mask: which rows belong to this tablet."""
+Belongs = Callable[[Any, U64], Bools]
+"""From a pa.RecordBatch of key columns and their hashes to a mask: which rows belong to this tablet."""
 
 
 def check_rows(
@@ -124,10 +124,13 @@ def check_rows(
     if errors:
         rows = rows.take(np.flatnonzero(good)) if good.any() else rows.slice(0, 0)
     keys = rows.keys(schema)
-    hashes = rotate(hash_keys(keys)) if len(rows.ops) else np.empty(0, dtype=np.uint64)
+    if not len(rows.ops):
+        return Checked(rows, np.empty(0, dtype=np.uint64), errors)
+    natural = hash_keys(keys)
+    hashes = rotate(natural)
     if belongs is None:
         return Checked(rows, hashes, errors)
-    mine = belongs(pa.RecordBatch.from_arrays(keys, names=list(schema.key))) if len(rows.ops) else good[:0]
+    mine = belongs(pa.RecordBatch.from_arrays(keys, names=list(schema.key)), natural)
     if not mine.all():
         errors.extend(RowError(o, RowCode.WRONG_TABLET, "") for o in rows.offsets[~mine].tolist())
         hashes = hashes[mine]

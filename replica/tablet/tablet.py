@@ -35,7 +35,7 @@ from .block import Block
 from .checksum import batch_checksum
 from .entries import schema_of_entry, source_of_entry
 from .fused import fuse
-from .hash_index import Bools
+from .hash_index import U64, Bools
 from .ledger import ClientResult, Ledger, SourceState
 from .maintenance import Frozen, Maintenance
 from .memstore import unique_by_hash
@@ -439,12 +439,12 @@ class Tablet:
     def _check(self, rows: WireRows, schema: TableSchema, payload_bytes: int) -> Checked:
         return check_rows(rows, schema, key_hash, self._belongs if self._routed else None, payload_bytes)
 
-    def _belongs(self, keys: Any) -> Bools:
+    def _belongs(self, keys: Any, hashes: U64) -> Bools:
         spec = self._superblock.partition
         if spec is None:
             raise InvariantViolation("a routed tablet has a partition", tablet=self.tablet_id)
         mine = self._superblock.range_pos * spec.buckets + self._superblock.bucket
-        belongs: Bools = route(keys, self._schema, spec) == mine
+        belongs: Bools = route(keys, self._schema, spec, hashes) == mine
         return belongs
 
     # ------------------------------------------------------------------------------------------------- reading

@@ -70,3 +70,21 @@ def test_partition_spec_that_cannot_be_is_refused() -> None:
             spec()
     good = PartitionSpec(("k",), 2, range_column="day", range_splits=("a", "b"))
     assert PartitionSpec.from_json(good.to_json(SCHEMA), SCHEMA) == good
+
+
+def test_route_by_the_keys_hashes_at_hand_is_the_same_and_used_only_where_the_whole_key_decides() -> None:
+    """Goal: who has hashed the key need not do so again. Method: routes with and without those hashes, for a table cut
+    by its whole key, by a part of it, and by the key in another order."""
+    schema = TableSchema(
+        1,
+        (
+            Column(id=1, name="a", type=ColumnType.INT64, nullable=False),
+            Column(id=2, name="b", type=ColumnType.INT64, nullable=False),
+        ),
+        ("a", "b"),
+    )
+    rows = pa.record_batch({"a": pa.array(range(500)), "b": pa.array(range(500, 0, -1))})
+    hashes = key_hash([rows["a"], rows["b"]])
+    for columns in (("a", "b"), ("a",), ("b",), ("b", "a")):
+        spec = PartitionSpec(columns, 7)
+        assert route(rows, schema, spec, hashes).tolist() == route(rows, schema, spec).tolist(), columns
