@@ -13,6 +13,8 @@ from .log_cache import LogCache
 from .state_machine import RunHeavy, StateMachine
 
 _INLINE_ENTRIES_MAX = 32
+_COMPANY_ENTRIES_MAX = 16
+"""So many entries gain nothing from more company."""
 
 
 class Applier:
@@ -66,9 +68,9 @@ class Applier:
                 self._run_heavy(lambda entries=entries, lo=lo, hi=hi: self._work(entries, lo, hi), self._applied)  # type: ignore[misc]
 
     def is_little(self, through_index: int) -> bool:
-        """Whether everything up to `through_index` that is not applied yet would be applied on the owner's thread."""
+        """Whether what is not applied yet up to `through_index` is so little that it costs less together with more."""
         lo, hi = self.applied_index + 1, through_index + 1
-        if hi - lo > _INLINE_ENTRIES_MAX or lo < self._cache.cached_from:
+        if hi - lo >= _COMPANY_ENTRIES_MAX or lo < self._cache.cached_from:
             return False
         return lo >= hi or self._is_small(self._cache.entries(lo, hi, self._bytes_max))
 

@@ -126,6 +126,8 @@ class Carrier:
         self._recovered: Recovered | None = None
         self._tick = 0
         self._pump_scheduled = False
+        self._carrying = False
+        """Whether bundles are carried out just now: what asks for a pump meanwhile is seen at the end of it."""
         self._gc_running = False
         self._started = False
         self._writes = PendingEntries()
@@ -155,7 +157,7 @@ class Carrier:
 
     def _pump_soon(self) -> None:
         self._stir()
-        if not self._pump_scheduled:
+        if not self._pump_scheduled and not self._carrying:
             self._pump_scheduled = True
             self._soon(self._pump_scheduled_now)
 
@@ -168,12 +170,19 @@ class Carrier:
         self._stir()
         if not self._serving:
             return
-        while self._serving and (ready := self._core.ready()) is not None:
-            self._carry_out(ready)
+        news = not self._seen
+        self._carrying = True
+        try:
+            while self._serving and (ready := self._core.ready()) is not None:
+                news = True
+                self._carry_out(ready)
+        finally:
+            self._carrying = False
         self._gathering.leave()
         if self._serving:
             self._transfer.look(self._core, self._tick)
-            self._look()
+            if news:
+                self._look()
 
     def _carry_out(self, ready: Ready) -> None:
         """In the order that `Ready` prescribes: what may leave now, what must be durable first, what is committed."""
@@ -208,7 +217,7 @@ class Carrier:
             self._applier.advance(self._committed)
 
     def _may_wait(self) -> bool:
-        """Whether what is committed may wait for company until the next tick.
+        """Whether what is committed may wait for company, for some ticks.
 
         On a follower nobody waits for a small write to be applied, and many cost little more than one.
         """

@@ -42,6 +42,8 @@ _log = logging.getLogger("nyala.host")
 
 _RETRY_TICKS = 20
 """How often a full disk is tried again."""
+_COMPANY_TICKS = 4
+"""How often a follower applies the few small writes that wait for company."""
 
 
 class Replica(Carrier):
@@ -142,7 +144,8 @@ class Replica(Carrier):
         if not self._serving:
             return
         self._tick += 1
-        self._apply_committed()
+        if self._tick % _COMPANY_TICKS == 0 or not self._may_wait():
+            self._apply_committed()
         if not self._held_up():
             self._core.tick(self._ticks_now())
         if late := self._reads.expire(self._tick):

@@ -90,4 +90,4 @@ def test_clock_that_follows_its_wall_back_is_seen(monkeypatch: pytest.MonkeyPatc
     """Goal: times are watched. Method: observing what others say changes no clock. On most seeds the verifier of
     snapshots hears of it first."""
     monkeypatch.setattr(HybridClock, "observe", lambda clock, hybrid_time: None)
-    assert complaint("is not later than", jumps=True, seeds=60)
+    assert complaint("is not later than", jumps=True, seeds=150)
