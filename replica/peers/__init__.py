@@ -7,6 +7,7 @@ from .listener import Listener, Taker
 from .network import PeerNetwork
 from .options import PeerOptions
 from .servicer import PeerServicer
+from .turn import Turn
 
 __all__ = [
     "FrameReader",
@@ -18,4 +19,5 @@ __all__ = [
     "PeerOptions",
     "PeerServicer",
     "Taker",
+    "Turn",
 ]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import grpc.aio
 
-from nyala.replica.base import Address, Refused
+from nyala.replica.base import Address, Post, Refused
 from nyala.replica.raft import AppendEntries, Message
 from nyala.replica.rpc import pb
 
@@ -54,6 +54,7 @@ class PeerChannel:
         options: PeerOptions,
         on_state: Callable[[PeerChannelStatus], None],
         process: int = 0,
+        soon: Post | None = None,
     ) -> None:
         self._uuid = uuid
         self._address = address
@@ -62,6 +63,7 @@ class PeerChannel:
         self._options = options
         self._on_state = on_state
         self._process = process
+        self._soon = soon or asyncio.get_running_loop().call_soon
         self._pulse_due = False
         self._batches_at_pulse = -1
         self._queue: list[tuple[str, Message]] = []
@@ -71,7 +73,7 @@ class PeerChannel:
         self._link: Link | None = None
         """Where the queue goes; None while there is no connection."""
         self._pumping = False
-        """Whether this turn of the loop, or the next, writes out what waits."""
+        """Whether the end of this turn, or the next, writes out what waits."""
         self._failures = 0
         self._error = ""
         self._batches = 0
@@ -106,9 +108,9 @@ class PeerChannel:
         if self._link is None:
             self._wake_up()
         elif not self._pumping and self._link.writable:
-            # At the next turn, so that what this one has to say leaves as one batch.
+            # At the end of the turn, so that what it has to say leaves as one batch.
             self._pumping = True
-            asyncio.get_running_loop().call_soon(self._pump)
+            self._soon(self._pump)
 
     def move(self, addresses: tuple[Address, ...]) -> None:
         """Other addresses are known now: connect to the first, unless that is where the stream goes already."""

@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 from nyala.replica.rpc import HEAD_BYTES, body_length
 
+from .turn import Turn
+
 BUFFER_BYTES = 256 << 10
 
 
@@ -17,9 +19,10 @@ class FrameReader(asyncio.BufferedProtocol):
     thread.
     """
 
-    def __init__(self, on_frame: Callable[[bytes], None], frame_bytes_max: int) -> None:
+    def __init__(self, on_frame: Callable[[bytes], None], frame_bytes_max: int, turn: Turn) -> None:
         """`on_frame` must not raise. A frame longer than `frame_bytes_max` ends the connection."""
         self._on_frame = on_frame
+        self._turn = turn
         self.frame_bytes_max = frame_bytes_max
         self._buffer = bytearray(BUFFER_BYTES)
         self._begin = self._end = 0
@@ -37,6 +40,9 @@ class FrameReader(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """[asyncio] Hand over every frame that is whole now, and make room for the rest of the next."""
         self._end += nbytes
+        self._turn.run(self._hand_over)
+
+    def _hand_over(self) -> None:
         needed = HEAD_BYTES
         while self._end - self._begin >= HEAD_BYTES:
             first = self._begin + HEAD_BYTES

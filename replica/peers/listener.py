@@ -17,6 +17,7 @@ from nyala.replica.rpc import notice_silence
 
 from .frame_reader import FrameReader
 from .options import PeerOptions
+from .turn import Turn
 
 _log = logging.getLogger("nyala.peers")
 TICKET_BYTES = 16
@@ -34,9 +35,10 @@ class Listener:
     one. Bounded: tickets, connections without a ticket, and how long either lasts. Concurrency: the loop's thread.
     """
 
-    def __init__(self, on_batch: Callable[[str, bytes], bool], options: PeerOptions | None = None) -> None:
+    def __init__(self, on_batch: Callable[[str, bytes], bool], turn: Turn, options: PeerOptions | None = None) -> None:
         """`on_batch(sender uuid, frame)`: False ends the link. Must not raise."""
         self._on_batch = on_batch
+        self.turn = turn
         self._options = options or PeerOptions()
         self._server: asyncio.Server | None = None
         self._tickets: dict[bytes, str | Taker] = {}
@@ -124,7 +126,7 @@ class _Incoming(FrameReader):
     """One connection."""
 
     def __init__(self, listener: Listener) -> None:
-        super().__init__(self._frame, TICKET_BYTES)
+        super().__init__(self._frame, TICKET_BYTES, listener.turn)
         self._listener = listener
         self.sender: str | None = None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Sequence
 
-from nyala.replica.base import Address, Member, RaftConfig
+from nyala.replica.base import Address, Member, Post, RaftConfig
 from nyala.replica.raft import Message
 
 from .channel import PeerChannel, PeerChannelStatus
@@ -26,10 +26,16 @@ class PeerNetwork:
         options: PeerOptions | None = None,
         *,
         on_state: Callable[[PeerChannelStatus], None] = lambda status: None,
+        soon: Post | None = None,
     ) -> None:
-        """`address`: where this server listens. `on_state`: a stream found its server, or ended (`error` says why)."""
+        """`address`: where this server listens. `on_state`: a stream found its server, or ended (`error` says why).
+
+        `soon`: the end of the loop's turn, for what it has to say to one server to leave as one batch; by default, the
+        loop's next turn.
+        """
         self._uuid = uuid
         self._on_state = on_state
+        self._soon = soon
         self._address = address
         self._options = options or PeerOptions()
         self._channels: dict[str, PeerChannel] = {}
@@ -113,6 +119,8 @@ class PeerNetwork:
 
     def _open(self, uuid: str) -> PeerChannel:
         addresses = self.addresses(uuid)
-        channel = PeerChannel(self._uuid, self._address, uuid, addresses, self._options, self._on_state, self._process)
+        channel = PeerChannel(
+            self._uuid, self._address, uuid, addresses, self._options, self._on_state, self._process, self._soon
+        )
         self._channels[uuid] = channel
         return channel

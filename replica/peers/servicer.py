@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,7 @@ from nyala.replica.rpc import address_from_pb, error_to_pb, message_from_pb, pb,
 
 from .listener import Listener, Taker
 from .options import PeerOptions
+from .turn import Turn
 
 _log = logging.getLogger("nyala.peers")
 
@@ -34,18 +36,20 @@ class PeerServicer(pb_grpc.PeerServiceServicer):  # type: ignore[misc]
         on_fatal: Callable[[BaseException], None] = lambda error: None,
         options: PeerOptions | None = None,
         on_heard: Callable[[str, int], None] = lambda uuid, process: None,
+        turn: Turn | None = None,
     ) -> None:
         """`deliver(tablet_id, message)`; `on_peer(uuid, address)`: where a sender says that it listens, once a link.
 
         `on_heard(uuid, process)`: for each batch, empty ones too, before what it brings.
-        `on_fatal` gets what `deliver` must not raise; the loop would only log it.
+        `on_fatal` gets what `deliver` must not raise; the loop would only log it. `turn`: of whoever answers; what a
+        batch brings about is carried to its end before the next one is read.
         """
         self._uuid = local_uuid
         self._deliver = deliver
         self._on_peer = on_peer
         self._on_fatal = on_fatal
         self._on_heard = on_heard
-        self._listener = Listener(self._take, options)
+        self._listener = Listener(self._take, turn or Turn(asyncio.get_running_loop(), on_fatal), options)
 
     async def listen(self, host: str, port: int = 0) -> None:
         """Accept links, on a port of their own that callers of `OpenLink` are told. Refused if it is taken."""

@@ -16,6 +16,7 @@ from nyala.replica.host import Phase, Replica
 from nyala.replica.tablet import Superblock, Tablet
 from nyala.replica.wal import Log
 
+from .arrivals import Arrivals
 from .flush_rule import Watch
 from .lanes import Lane
 
@@ -74,9 +75,8 @@ class HostedTablet:
     error: str = ""
     """Why it could not be opened."""
     transition: asyncio.Lock = field(default_factory=asyncio.Lock)
-    write_tail: asyncio.Future[None] | None = None
-    """Done when the latest write to arrive and all before it have their indexes, or will never have one: writes keep
-    their order of arrival."""
+    arrivals: Arrivals = field(default_factory=Arrivals)
+    """Writes that wait for their index: they keep their order of arrival."""
     promises: threading.Lock = field(default_factory=threading.Lock)
     """A tombstone's votes and the merge of a copied consensus metadata exclude each other."""
     unattended: asyncio.Event = field(default_factory=_set_event)

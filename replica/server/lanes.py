@@ -9,6 +9,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from nyala.replica.peers import Turn
+
 T = TypeVar("T")
 
 _TURN_TASKS = 16
@@ -18,12 +20,13 @@ _TURN_TASKS = 16
 class LoopPost:
     """Runs functions on the loop's thread, in the order in which they were posted.
 
-    Concurrency: any thread. Many posts between two turns of the loop cost one wake-up.
+    Concurrency: any thread. Many posts between two turns of the loop cost one wake-up, and share its turn.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, on_error: Callable[[BaseException], None]) -> None:
         self._loop = loop
         self._on_error = on_error
+        self.turn = Turn(loop, on_error)
         self._queue: deque[Callable[[], None]] = deque()
         self._lock = threading.Lock()
         self._scheduled = False
@@ -36,7 +39,7 @@ class LoopPost:
             self._queue.append(function)
             wake, self._scheduled = not self._scheduled, True
             if wake:
-                self._loop.call_soon_threadsafe(self._drain)
+                self._loop.call_soon_threadsafe(self.turn.run, self._drain)
 
     def close(self) -> None:
         """Later posts are dropped: the process is stopping and the loop may be gone."""
@@ -57,33 +60,19 @@ class LoopPost:
 
 
 class LoopTimer:
-    """Functions that run on the loop's thread soon or later, of whoever is on it already.
+    """Functions that run on the loop's thread later, each as a turn. Concurrency: the loop's thread."""
 
-    What they raise goes to `on_error`: the loop would only log it, and go on with what was half done.
-    Concurrency: the loop's thread.
-    """
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, on_error: Callable[[BaseException], None]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, turn: Turn) -> None:
         self._loop = loop
-        self._on_error = on_error
+        self._turn = turn
 
     def now_us(self) -> int:
         """Microseconds of the loop's clock."""
         return int(self._loop.time() * 1_000_000)
 
-    def soon(self, function: Callable[[], None]) -> None:
-        """Run `function` in the loop's next turn, in order."""
-        self._loop.call_soon(self._guarded, function)
-
     def after(self, delay_us: int, function: Callable[[], None]) -> None:
         """Run `function` that much later."""
-        self._loop.call_later(delay_us / 1_000_000, self._guarded, function)
-
-    def _guarded(self, function: Callable[[], None]) -> None:
-        try:
-            function()
-        except BaseException as error:  # noqa: BLE001 - the root of what nobody awaits
-            self._on_error(error)
+        self._loop.call_later(delay_us / 1_000_000, self._turn.run, function)
 
 
 class Lane:

@@ -98,7 +98,6 @@ class TabletManager:
             silent_ticks_max=self._raft_options.election_ticks_min,
             pulse=pulse,
         )
-        timer = LoopTimer(asyncio.get_running_loop(), on_fatal)
         self.stopping = False
         self._later = Tasks(on_fatal)
         """At most one for each tablet that found no room to start."""
@@ -110,8 +109,8 @@ class TabletManager:
             clock=clock,
             hybrid_clock=hybrid_clock,
             post=post,
-            soon=timer.soon,
-            timer=timer,
+            soon=post.turn.soon,
+            timer=LoopTimer(asyncio.get_running_loop(), post.turn),
             send=send,
             on_copy_needed=on_copy_needed,
             on_fatal=on_fatal,

@@ -96,7 +96,7 @@ class TabletServer:
 
         post = LoopPost(loop, self._fatal)
         heavy = ThreadPoolExecutor(options.heavy_threads, thread_name_prefix="heavy")
-        network = PeerNetwork(uuid, address)
+        network = PeerNetwork(uuid, address, soon=post.turn.soon)
         channels = Channels()
         requests: CopyRequests
 
@@ -129,6 +129,7 @@ class TabletServer:
             on_peer=lambda peer, where: network.learn(peer, (where,)),
             on_fatal=self._fatal,
             on_heard=manager.ticker.links.heard,
+            turn=post.turn,
         )
         service = TabletServicer(
             manager=manager,
@@ -137,6 +138,7 @@ class TabletServer:
             maintenance=maintenance,
             hybrid_clock=self._hybrid_clock,
             admit=peers.admit,
+            turn=post.turn,
             cluster_id=lambda: self._identity.cluster_id,
         )
         pb_grpc.add_TabletServiceServicer_to_server(service, server)  # type: ignore[no-untyped-call]

@@ -9,7 +9,7 @@ from typing import Any
 
 from nyala.replica.base import Code, DataState, HybridClock, OpId, Refused, ReplicaError
 from nyala.replica.disk import TABLET_SERVER
-from nyala.replica.peers import Taker
+from nyala.replica.peers import Taker, Turn
 from nyala.replica.raft import ConfigEdit, EditKind
 from nyala.replica.rows import SourceKey
 from nyala.replica.rpc import (
@@ -59,6 +59,7 @@ class TabletServicer(pb_grpc.TabletServiceServicer):  # type: ignore[misc]
         maintenance: Maintenance,
         hybrid_clock: HybridClock,
         admit: Callable[[Taker], tuple[int, bytes]],
+        turn: Turn,
         cluster_id: Callable[[], str] = lambda: "",
     ) -> None:
         self._manager = manager
@@ -67,7 +68,7 @@ class TabletServicer(pb_grpc.TabletServiceServicer):  # type: ignore[misc]
         self._maintenance = maintenance
         self._hybrid_clock = hybrid_clock
         self._cluster_id = cluster_id
-        self.write_links = WriteLinks(admit, self._write)
+        self.write_links = WriteLinks(admit, self._begin_write, turn)
 
     async def GetIdentity(self, request: Any, context: Any) -> Any:
         """Who listens here."""
@@ -81,7 +82,11 @@ class TabletServicer(pb_grpc.TabletServiceServicer):  # type: ignore[misc]
 
     async def Write(self, request: Any, context: Any) -> Any:
         """Apply one batch at the tablet's leader."""
-        return await self._write(request)
+
+        async def act() -> Any:
+            return await self._writes.write(self._manager.get(request.tablet_id), request)
+
+        return await self._answer(request, pb.WriteReply, act)
 
     async def OpenWrites(self, request: Any, context: Any) -> Any:
         """A ticket for a connection on which small batches go to their tablets' leaders; replies come as they end."""
@@ -91,11 +96,17 @@ class TabletServicer(pb_grpc.TabletServiceServicer):  # type: ignore[misc]
 
         return await self._answer(request, pb.OpenWritesReply, act)
 
-    async def _write(self, request: Any) -> Any:
-        async def act() -> Any:
-            return await self._writes.write(self._manager.get(request.tablet_id), request)
+    def _begin_write(self, request: Any, done: Callable[[Any], None]) -> None:
+        """As `Write`, without a task for each."""
 
-        return await self._answer(request, pb.WriteReply, act)
+        def ended(outcome: Any) -> None:
+            done(self._told(pb.WriteReply, outcome) if isinstance(outcome, ReplicaError) else outcome)
+
+        try:
+            check_name(request.dest_uuid, self._manager.uuid)
+            self._writes.begin(self._manager.get(request.tablet_id), request, ended)
+        except ReplicaError as error:
+            ended(error)
 
     async def Scan(self, request: Any, context: Any) -> AsyncIterator[Any]:
         """Rows of one tablet at one time."""
@@ -240,7 +251,10 @@ class TabletServicer(pb_grpc.TabletServiceServicer):  # type: ignore[misc]
             check_name(request.dest_uuid, self._manager.uuid)
             return await act()
         except ReplicaError as error:
-            return reply(error=error_to_pb(as_refusal(error, self._manager.on_fatal)))
+            return self._told(reply, error)
+
+    def _told(self, reply: Any, error: ReplicaError) -> Any:
+        return reply(error=error_to_pb(as_refusal(error, self._manager.on_fatal)))
 
     def _check_deadline(self, deadline_us: int) -> None:
         if deadline_us and self._manager.clock.wall_us() > deadline_us:

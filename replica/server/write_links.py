@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from google.protobuf.message import DecodeError
 
 from nyala.replica.base import limits
-from nyala.replica.peers import FrameReader, Taker
+from nyala.replica.peers import FrameReader, Taker, Turn
 from nyala.replica.rpc import frame_parts, notice_silence, pb
 
 _log = logging.getLogger("nyala.server")
@@ -24,12 +25,18 @@ _SILENCE_MS = 15_000
 class WriteLinks:
     """All write links of a server. Concurrency: the loop's thread."""
 
-    def __init__(self, admit: Callable[[Taker], tuple[int, bytes]], answer: Callable[[Any], Awaitable[Any]]) -> None:
-        """`admit(taker) -> (port, ticket)` of the listener; `answer(WriteRequest) -> WriteReply` must not raise."""
+    def __init__(
+        self,
+        admit: Callable[[Taker], tuple[int, bytes]],
+        begin: Callable[[Any, Callable[[Any], None]], None],
+        turn: Turn,
+    ) -> None:
+        """`admit(taker) -> (port, ticket)` of the listener. `begin(WriteRequest, done)`: `done` once, with a WriteReply
+        or an exception, perhaps before it returns. `turn`: replies that are there at its end leave in one message."""
         self._admit = admit
-        self.answer = answer
-        self.running: set[asyncio.Task[Any]] = set()
-        """Writes that are under way, whether or not their link still is."""
+        self.begin = begin
+        self.turn = turn
+        self._connecting: set[asyncio.Task[Any]] = set()
         self.open: set[WriteLink] = set()
         self.closed = False
 
@@ -48,11 +55,11 @@ class WriteLinks:
         sock.setblocking(False)
         loop = asyncio.get_running_loop()
         task = loop.create_task(loop.connect_accepted_socket(lambda: WriteLink(self), sock))
-        self.running.add(task)
+        self._connecting.add(task)
         task.add_done_callback(self._taken)
 
     def _taken(self, task: asyncio.Task[Any]) -> None:
-        self.running.discard(task)
+        self._connecting.discard(task)
         if not task.cancelled():
             task.exception()  # the client went away meanwhile; nobody else need know
 
@@ -65,10 +72,11 @@ class WriteLink(FrameReader):
     """
 
     def __init__(self, links: WriteLinks) -> None:
-        super().__init__(self._bundle, limits.GRPC_MESSAGE_BYTES_MAX)
+        super().__init__(self._bundle, limits.GRPC_MESSAGE_BYTES_MAX, links.turn)
         self._links = links
         self._under_way = 0
-        self._ended: list[tuple[int, asyncio.Task[Any]]] = []
+        self._ended: list[tuple[int, Any]] = []
+        """(number, its WriteReply or what it raised instead), until they leave."""
         self._reading = True
         self._writable = True
 
@@ -118,31 +126,29 @@ class WriteLink(FrameReader):
         self._regulate()
 
     def _start(self, number: int, request: Any) -> None:
-        task = asyncio.ensure_future(self._links.answer(request))
         self._under_way += 1
-        self._links.running.add(task)
-        task.add_done_callback(lambda done: self._settled(number, done))
+        try:
+            self._links.begin(request, partial(self._settled, number))
+        except Exception as error:  # noqa: BLE001 - a bug, told as one
+            self._settled(number, error)
 
-    def _settled(self, number: int, task: asyncio.Task[Any]) -> None:
-        self._links.running.discard(task)
+    def _settled(self, number: int, outcome: Any) -> None:
         self._under_way -= 1
         if not self._ended:
-            asyncio.get_running_loop().call_soon(self._reply)
-        self._ended.append((number, task))
+            self._links.turn.soon(self._reply)
+        self._ended.append((number, outcome))
         self._regulate()
 
     def _reply(self) -> None:
         """All replies that are there leave in one message."""
         ended, self._ended = self._ended, []
         bundle, whole = pb.ReplyBundle(), True
-        for number, task in ended:
-            if task.cancelled():
-                continue
-            if (error := task.exception()) is None:
-                bundle.replies.add(number=number, reply=task.result())
-            else:
-                _log.error("a write ended with an error that is ours", exc_info=error)
+        for number, outcome in ended:
+            if isinstance(outcome, BaseException):
+                _log.error("a write ended with an error that is ours", exc_info=outcome)
                 whole = False
+            else:
+                bundle.replies.add(number=number, reply=outcome)
         self._write(bundle)
         if not whole and self.transport is not None:
             self.transport.close()  # nobody shall wait for a reply that does not come: the outcome is unknown

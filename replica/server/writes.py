@@ -7,18 +7,21 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from nyala.replica.base import Applied, Code, EntryKind, Refused, limits
+from nyala.replica.base import Code, EntryKind, Refused, limits
 from nyala.replica.host import Replica
 from nyala.replica.rows import WriteMeta
 from nyala.replica.rpc import error_to_pb, pb, row_errors_to_pb, source_from_pb
-from nyala.replica.tablet import ApplyResult, Tablet
+from nyala.replica.tablet import ApplyResult
 
+from .arrivals import Arrival, Arrivals
 from .hosted import HostedTablet
 from .leaders import with_leader_hint
 from .memory import MemoryGuard
 
 INLINE_BYTES_MAX = 16 << 10
 """Batches up to this size are validated on the loop: a thread's round trip would cost more."""
+Done = Callable[[Any], None]
+"""Takes the pb.WriteReply, or what the write raised."""
 
 
 class Writes:
@@ -49,19 +52,89 @@ class Writes:
         self.validating_bytes = 0
 
     async def write(self, hosted: HostedTablet, request: Any) -> Any:
-        """The reply to one request for a tablet that is here."""
-        replica, tablet = hosted.serving(request.table_id)
+        """The reply to one request for a tablet that is here. Given up by its caller, it gets no index any more."""
+        outcome: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        arrival = self.begin(hosted, request, lambda result: None if outcome.done() else outcome.set_result(result))
         try:
-            if not request.table_id:
-                raise Refused(Code.WRONG_TABLE, "a write names its table id", tablet=request.tablet_id)
-            if not replica.is_leader:
-                raise Refused(Code.NOT_LEADER, "writes go to the leader", detail=replica.leader_uuid or "")
-            self._observe(request.propagated_time)
-            self._memory.admit(len(request.payload) + self.validating_bytes)
-            self._written()
-            result = await self._replicate(hosted, replica, tablet, request)
-        except Refused as error:
-            raise with_leader_hint(error, replica.active_config) from error
+            result = await outcome
+        except asyncio.CancelledError:
+            if arrival is not None:
+                hosted.arrivals.leave(arrival)
+            raise
+        if isinstance(result, BaseException):
+            raise result
+        return result
+
+    def begin(self, hosted: HostedTablet, request: Any, done: Done) -> Arrival | None:
+        """Take one request for a tablet that is here, and call `done` once, perhaps before this returns; or raise.
+
+        The arrival, if it has to wait for its index.
+        """
+        replica, tablet = hosted.serving(request.table_id)
+        if not request.table_id:
+            raise Refused(Code.WRONG_TABLE, "a write names its table id", tablet=request.tablet_id)
+        if not replica.is_leader:
+            refusal = Refused(Code.NOT_LEADER, "writes go to the leader", detail=replica.leader_uuid or "")
+            raise with_leader_hint(refusal, replica.active_config)
+        self._observe(request.propagated_time)
+        self._memory.admit(len(request.payload) + self.validating_bytes)
+        self._written()
+        # Read once: each read of this field makes other bytes, and the tablet knows a checked batch by its identity.
+        payload = request.payload
+        size = len(payload)
+        if size > limits.BATCH_SIZE_BYTES_MAX:
+            raise Refused(Code.TOO_LARGE, "the batch is too large", bytes=size, limit=limits.BATCH_SIZE_BYTES_MAX)
+        meta, column_ids = _meta(request), tuple(request.column_ids)
+
+        def check() -> None:
+            """Refused SCHEMA_MISMATCH, INVALID_BATCH or TOO_LARGE; also what routing would have prevented."""
+            tablet.check_write(request.schema_id, column_ids, payload, request.payload_crc, request.rows)
+
+        def go() -> None:
+            try:
+                replica.write(
+                    EntryKind.WRITE,
+                    request.schema_id,
+                    meta.encode(),
+                    payload,
+                    request.payload_crc,
+                    lambda result: done(self._reply(replica, result)),
+                )
+            except BaseException as error:  # noqa: BLE001 - whoever asked decides; others go on behind it
+                done(error)
+
+        if size > INLINE_BYTES_MAX:
+            return self._check_elsewhere(hosted.arrivals, size, check, go, done)
+        check()
+        if not hosted.arrivals:
+            go()
+            return None
+        arrival = hosted.arrivals.join()
+        hosted.arrivals.ready(arrival, go)
+        return arrival
+
+    def _check_elsewhere(
+        self, arrivals: Arrivals, size: int, check: Callable[[], None], go: Callable[[], None], done: Done
+    ) -> Arrival:
+        checking = asyncio.get_running_loop().run_in_executor(self._pool, check)
+        self.validating_bytes += size
+        arrival = arrivals.join()
+
+        def checked(ended: asyncio.Future[None]) -> None:
+            self.validating_bytes -= size
+            error = None if ended.cancelled() else ended.exception()
+            if ended.cancelled() or error is not None:
+                arrivals.leave(arrival)
+                done(error or Refused(Code.NOT_READY, "the server is stopping"))
+            else:
+                arrivals.ready(arrival, go)
+
+        checking.add_done_callback(checked)
+        return arrival
+
+    def _reply(self, replica: Replica, result: ApplyResult | Refused) -> Any:
+        if isinstance(result, Refused):
+            return with_leader_hint(result, replica.active_config)
         self.batches += 1
         self.rows += result.rows_applied
         return pb.WriteReply(
@@ -72,56 +145,6 @@ class Writes:
             rows_applied=result.rows_applied,
             rows_replayed=result.rows_replayed,
         )
-
-    async def _replicate(self, hosted: HostedTablet, replica: Replica, tablet: Tablet, request: Any) -> ApplyResult:
-        loop = asyncio.get_running_loop()
-        before, mine = hosted.write_tail, loop.create_future()
-        hosted.write_tail = mine
-        done: asyncio.Future[ApplyResult | Refused] = loop.create_future()
-        # Read once: each read of this field makes other bytes, and the tablet knows a checked batch by its identity.
-        payload = request.payload
-        try:
-            await self._validate(tablet, request, payload)
-            meta = _meta(request).encode()
-            if before is not None and not before.done():
-                await asyncio.wait([before])
-            replica.write(
-                EntryKind.WRITE,
-                request.schema_id,
-                meta,
-                payload,
-                request.payload_crc,
-                lambda result: None if done.done() else done.set_result(result),
-            )
-        finally:
-            # Also for a write that gets no index, and so did not wait: those behind it wait for those before it.
-            if before is None or before.done():
-                mine.set_result(None)
-            else:
-                before.add_done_callback(lambda _: mine.set_result(None))
-        result = await done
-        if isinstance(result, Refused):
-            raise result
-        return result
-
-    async def _validate(self, tablet: Tablet, request: Any, payload: bytes) -> None:
-        """Refused SCHEMA_MISMATCH, INVALID_BATCH or TOO_LARGE; also what routing would have prevented."""
-        size = len(payload)
-        if size > limits.BATCH_SIZE_BYTES_MAX:
-            raise Refused(Code.TOO_LARGE, "the batch is too large", bytes=size, limit=limits.BATCH_SIZE_BYTES_MAX)
-        column_ids = tuple(request.column_ids)
-
-        def check() -> None:
-            tablet.check_write(request.schema_id, column_ids, payload, request.payload_crc, request.rows)
-
-        if size <= INLINE_BYTES_MAX:
-            check()
-            return
-        self.validating_bytes += size
-        try:
-            await asyncio.get_running_loop().run_in_executor(self._pool, check)
-        finally:
-            self.validating_bytes -= size
 
 
 def _meta(request: Any) -> WriteMeta:
@@ -140,8 +163,3 @@ def _meta(request: Any) -> WriteMeta:
         first_incomplete=request.first_incomplete,
         ignore_null=request.ignore_null,
     )
-
-
-def outcome_unknown(what: str) -> Refused:
-    """A write that holds an index and whose end this server will not see."""
-    return Refused(Code.TIMED_OUT, what, applied=Applied.UNKNOWN)

@@ -131,6 +131,7 @@ class PairedServer:
         self.pair = pair
         self.channels = Channels()
         self.heavy = ThreadPoolExecutor(4)
+        post = LoopPost(loop, pair.fatal.append)
         self.manager = TabletManager(
             disk=disk,
             uuid=uuid,
@@ -144,7 +145,7 @@ class PairedServer:
             ),
             clock=clock,
             hybrid_clock=HybridClock(clock),
-            post=LoopPost(loop, pair.fatal.append),
+            post=post,
             heavy=self.heavy,
             send=lambda messages: loop.call_soon(pair.carry, list(messages)),
             learn_config=lambda config: None,
@@ -160,7 +161,7 @@ class PairedServer:
         )
         self.maintenance = Maintenance(self.manager, MemoryGuard(1 << 40, lambda: 0))
         self.joins = Joins(self.manager, self.jobs, lambda member: next(iter(member.addresses), None))
-        self.links = Listener(lambda sender, batch: False)
+        self.links = Listener(lambda sender, batch: False, post.turn)
         self.copies = _TracedCopies(self)
         pb_grpc.add_CopyServiceServicer_to_server(self.copies, self.listener)  # type: ignore[no-untyped-call]
 

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
-from nyala.replica.peers import Taker
+from nyala.replica.peers import Taker, Turn
 from nyala.replica.rpc import HEAD_BYTES, body_length, frame, pb
 from nyala.replica.server.write_links import WriteLinks
 
 LONG_S = 20.0
 
 
+def _raised(error: BaseException) -> None:
+    raise error
+
+
 class Client:
     """The other end, over a pair of sockets."""
 
-    def __init__(self, answer: Callable[[Any], Awaitable[Any]]) -> None:
+    def __init__(self, answer: Callable[[Any], Any]) -> None:
         self._takers: list[Taker] = []
-        self.links = WriteLinks(self._admit, answer)
+        self.links = WriteLinks(
+            self._admit, lambda request, done: done(answer(request)), Turn(asyncio.get_running_loop(), _raised)
+        )
 
     def _admit(self, taker: Taker) -> tuple[int, bytes]:
         self._takers.append(taker)
@@ -58,7 +64,7 @@ def test_write_that_raises_ends_the_link_and_takes_no_reply_with_it(caplog: pyte
     """CN-25. Goal: nobody waits for a reply that does not come. Method: of three writes that end in one turn one
     raises: the others' replies come, then the end of the link; the error is in the log; the next link works."""
 
-    async def answer(request: Any) -> Any:
+    def answer(request: Any) -> Any:
         if request.rows == 2:
             raise ZeroDivisionError("a bug")
         return pb.WriteReply(rows_applied=request.rows)
@@ -87,7 +93,7 @@ def test_bundle_of_too_many_writes_begins_none() -> None:
     write has begun."""
     begun = []
 
-    async def answer(request: Any) -> Any:
+    def answer(request: Any) -> Any:
         begun.append(request)
         return pb.WriteReply()
 
@@ -107,7 +113,7 @@ def test_bundle_of_too_many_writes_begins_none() -> None:
 def test_link_that_was_granted_before_the_end_is_ended_after_it() -> None:
     """CN-25. Goal: a server that stops leaves no link behind. Method: a connection is taken when all were closed."""
 
-    async def answer(request: Any) -> Any:
+    def answer(request: Any) -> Any:
         return pb.WriteReply()
 
     async def scenario() -> None:
