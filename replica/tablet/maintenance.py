@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from nyala.replica.base import MAX_HYBRID_TIME, OpId
+from nyala.replica.base import MAX_HYBRID_TIME, DiskFailure, OpId
 from nyala.replica.rows import TableSchema
 
 from .block import Block, Kills, kills_between
-from .block_file import FOLDER, write_block
+from .block_file import FOLDER, verify_file, write_block
 from .columns import conform
 from .hash_index import I64
 from .ledger import Ledger
@@ -210,6 +210,10 @@ class Maintenance:
                 )
             if not inputs:
                 return False
+            for path, length_bytes, crc in (file for b in inputs for file in b.info.files):
+                # They were checked when they were opened, long ago perhaps. A merge gives them a new checksum, and what
+                # had gone bad meanwhile would then be taken for right.
+                verify_file(tablet._disk, path, length_bytes, crc)
             schema = superblock.schema
             parts = [
                 Part(conform(b.batch, b.schema, schema), b.ts, b.superseded_at(k, superblock.flush_time))
@@ -256,14 +260,17 @@ class Maintenance:
             tablet._doomed += [path for b in inputs for path, _, _ in b.info.files]
 
     def remove_doomed(self) -> None:
-        """Delete files that compaction replaced, unless a copy session holds them; a crash leaves them to the sweep."""
+        """Delete files that compaction replaced, unless a copy session holds them.
+
+        A crash leaves them to the sweep of the next start, and so does a folder that lets nothing go.
+        """
         tablet = self._tablet
         with tablet._lock:
             if tablet._holds:
                 return
             doomed, tablet._doomed = tablet._doomed, []
         for path in doomed:
-            with suppress(FileNotFoundError):
+            with suppress(FileNotFoundError, DiskFailure):
                 tablet._disk.remove(path)
 
 

@@ -94,6 +94,29 @@ def test_block_with_a_flipped_bit_is_corruption_at_open() -> None:
     disk.close()
 
 
+def test_block_that_went_bad_is_corruption_to_a_compaction_which_changes_nothing() -> None:
+    """TC-63. Goal: a merge does not give damage a new checksum. Method: four blocks that are worth a compaction, a bit
+    flipped in each file in turn: Corruption, the same files under the same superblock; whole again, they are merged."""
+    rng, disk, twin = random.Random(6), SimDisk(), Twin(INT_SCHEMA)
+    tablet = Tablet.create(disk, superblock(INT_SCHEMA))
+    for index in range(1, 5):
+        entry, rows = _write(index, rng)
+        twin.apply(NAMES, rows, entry.hybrid_time, None, 0)
+        tablet.apply([entry])
+        tablet.flush()
+    before, names = Superblock.load(disk, tablet.tablet_id), disk.listdir("data")
+    for path, length, _ in tablet.block_files():
+        at = rng.randrange(length)
+        disk.corrupt(path, at)
+        with pytest.raises(Corruption, match="another CRC-32C"):
+            tablet.compact()
+        disk.corrupt(path, at)
+        assert (Superblock.load(disk, tablet.tablet_id), disk.listdir("data")) == (before, names)
+    assert tablet.compact() and len(tablet.superblock.blocks) == 1
+    assert rows_of(tablet.scan(), INT_SCHEMA) == twin.at(tablet.applied_time)
+    disk.close()
+
+
 def test_flush_on_a_full_disk_is_refused_and_later_made_up_for() -> None:
     """Goal: no space leaves the tablet as it was, writable and readable; with space the next flush completes.
     Method: ENOSPC at the block and at the superblock, writes in between."""
