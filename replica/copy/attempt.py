@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from nyala.replica.base import Code, Disk, Refused
+from nyala.replica.base import Code, Disk, DiskFailure, Refused
 from nyala.replica.tablet import Superblock, data_trouble
 
 from .blocks import rename_blocks
 from .deletion import wal_folder
-from .downloads import Downloads
+from .downloads import DamagedFile, Downloads
 from .manifest import WHOLE, CopyFile, CopyManifest, CopySource, CopyWanted, FileKind
 
 _log = logging.getLogger(__name__)
@@ -83,12 +83,15 @@ class CopyAttempt:
         """A session at the source, which is told in the end whether the body succeeded. Raises what `begin` does."""
         self.check_cancelled()
         manifest = self._source.begin(self.tablet_id, self.uuid, allow_leaderless, wanted)
-        success = False
+        success, doubted = False, ""
         try:
             yield manifest
             success = True
+        except DamagedFile as error:
+            doubted = error.file.name if error.file.kind is FileKind.BLOCK else ""
+            raise
         finally:
-            self._end(manifest.session_id, success)
+            self._end(manifest.session_id, success, doubted)
 
     def bring_log(self, manifest: CopyManifest) -> None:
         """The session's WAL segments, durable in the tablet's folder, which is made."""
@@ -101,7 +104,9 @@ class CopyAttempt:
         Returns the superblock of the replica that they make together with the log of `local`: to be saved. Until then
         nothing names the files. Refused or Corruption if they are not all here, some of them perhaps.
         """
-        renamed = rename_blocks(remote.blocks, self.tablet_id, local.next_block, self.disk.listdir("data"))
+        with data_trouble("data"):
+            present = self.disk.listdir("data")
+        renamed = rename_blocks(remote.blocks, self.tablet_id, local.next_block, present)
         files = [f for f in manifest.files if f.kind is FileKind.BLOCK and f.name in renamed.names]
         missing = sorted(renamed.names.keys() - {f.name for f in files})
         if missing:
@@ -120,10 +125,17 @@ class CopyAttempt:
         )
 
     def remove_blocks(self) -> None:
-        """Remove what `bring_blocks` brought. The caller knows that no superblock names it."""
+        """Remove what `bring_blocks` brought. The caller knows that no superblock names it.
+
+        What the disk does not let go stays, for the next start to sweep: the copy ends as a tombstone all the same.
+        """
         for path in self._block_paths:
-            if self.disk.exists(path):
+            try:
                 self.disk.remove(path)
+            except FileNotFoundError:
+                continue
+            except DiskFailure as error:
+                _log.warning("T %s P %s a copied block stays for now: %s", self.tablet_id, self.uuid, error)
 
     def _bring(self, manifest: CopyManifest, files: Sequence[CopyFile], folder: str, names: dict[str, str]) -> None:
         """`files` into `folder`, each under the name that `names` has for its name at the source."""
@@ -143,9 +155,9 @@ class CopyAttempt:
         self._pace(length_bytes)
         self.progress.add(length_bytes)
 
-    def _end(self, session_id: str, success: bool) -> None:
+    def _end(self, session_id: str, success: bool, doubted: str) -> None:
         try:
-            self._source.end(session_id, success)
+            self._source.end(session_id, success, doubted)
         except Refused as error:
             # The session ends by itself when its time to live is over.
             _log.info("T %s P %s could not end copy session: %s", self.tablet_id, self.uuid, error)

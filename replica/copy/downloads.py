@@ -74,7 +74,7 @@ class Downloads:
             crc, offset, synced = 0, 0, 0
             for chunk in self._source.fetch(self._session_id, file, 0, file.length_bytes):
                 if offset + len(chunk) > file.length_bytes:
-                    raise _damaged(file, offset + len(chunk), crc)
+                    raise DamagedFile(file, offset + len(chunk), crc)
                 self._arrived(len(chunk))
                 out.pwrite(chunk, offset)
                 crc = google_crc32c.extend(crc, chunk)
@@ -84,22 +84,26 @@ class Downloads:
                 if offset - synced >= SYNC_BYTES and syncs.begin(out):
                     synced = offset
             if not self._stop.is_set() and (offset != file.length_bytes or crc != file.crc):
-                raise _damaged(file, offset, crc)
+                raise DamagedFile(file, offset, crc)
         except BaseException:
             syncs.abandon(out)
             raise
         syncs.finish(out)
 
 
-def _damaged(file: CopyFile, length_bytes: int, crc: int) -> Corruption:
-    return Corruption(
-        "a copied file is not what the source recorded",
-        name=file.name,
-        bytes=length_bytes,
-        wanted_bytes=file.length_bytes,
-        crc=f"{crc:08x}",
-        wanted_crc=f"{file.crc:08x}",
-    )
+class DamagedFile(Corruption):
+    """A file that arrived as something else than the manifest says."""
+
+    def __init__(self, file: CopyFile, length_bytes: int, crc: int) -> None:
+        super().__init__(
+            "a copied file is not what the source recorded",
+            name=file.name,
+            bytes=length_bytes,
+            wanted_bytes=file.length_bytes,
+            crc=f"{crc:08x}",
+            wanted_crc=f"{file.crc:08x}",
+        )
+        self.file = file
 
 
 def _sync_step(file: DiskFile) -> None:

@@ -28,7 +28,7 @@ from nyala.replica.base import (
     new_uuid,
 )
 from nyala.replica.cmeta import ConsensusMeta
-from nyala.replica.tablet import Superblock, data_trouble
+from nyala.replica.tablet import Superblock, data_trouble, verify_file
 from nyala.replica.wal import Log, SegmentInfo
 
 from .blocks import base_name, superblock_bytes
@@ -273,6 +273,14 @@ class CopySourceSession:
                 yield byte_offset, chunk
                 byte_offset += len(chunk)
 
+    def verify_block(self, name: str) -> None:
+        """Corruption if a block of the session is not what the superblock recorded; NOT_FOUND if it names none so."""
+        named = next((f for f in self.manifest.files if f.kind is FileKind.BLOCK and f.name == name), None)
+        if named is None:
+            raise Refused(Code.NOT_FOUND, "the session names no such block", name=name)
+        self.check_open()
+        verify_file(self._disk, file_path(self.tablet_id, named.kind, name), named.length_bytes, named.crc)
+
     def check_open(self) -> None:
         """Refused EXPIRED once the session has ended."""
         if self._closed:
@@ -445,6 +453,6 @@ class LocalCopySource:
         for _, chunk in session.read(int(file.kind), file.name, byte_offset, length_bytes):
             yield chunk
 
-    def end(self, session_id: str, success: bool) -> None:
-        """End the session."""
+    def end(self, session_id: str, success: bool, doubted: str = "") -> None:
+        """End the session. Nobody here could tell the replica that it has lost a block: `doubted` is for servers."""
         self._sessions.end(session_id, success)

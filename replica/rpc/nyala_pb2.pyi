@@ -341,14 +341,16 @@ class FetchPart(_message.Message):
     def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., byte_offset: _Optional[int] = ..., length_bytes: _Optional[int] = ...) -> None: ...
 
 class EndCopyRequest(_message.Message):
-    __slots__ = ("dest_uuid", "session_id", "success")
+    __slots__ = ("dest_uuid", "session_id", "success", "doubted")
     DEST_UUID_FIELD_NUMBER: _ClassVar[int]
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     SUCCESS_FIELD_NUMBER: _ClassVar[int]
+    DOUBTED_FIELD_NUMBER: _ClassVar[int]
     dest_uuid: str
     session_id: str
     success: bool
-    def __init__(self, dest_uuid: _Optional[str] = ..., session_id: _Optional[str] = ..., success: _Optional[bool] = ...) -> None: ...
+    doubted: str
+    def __init__(self, dest_uuid: _Optional[str] = ..., session_id: _Optional[str] = ..., success: _Optional[bool] = ..., doubted: _Optional[str] = ...) -> None: ...
 
 class EndCopyReply(_message.Message):
     __slots__ = ("error",)

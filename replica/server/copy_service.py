@@ -179,23 +179,38 @@ class CopyServicer(pb_grpc.CopyServiceServicer):  # type: ignore[misc]
 
     def _lost(self, session_id: str, error: Corruption) -> None:
         """A block that cannot be read for a copy is lost here: this replica ends, another leads and serves."""
-        tablet_ids = [s.tablet_id for s in self._manager.sessions.sessions() if s.manifest.session_id == session_id]
-        for hosted in [self._manager.tablets.get(tablet_id) for tablet_id in tablet_ids]:
-            if hosted is not None and hosted.replica is not None:
-                _log.error("T %s P %s %s", hosted.tablet_id, self._manager.uuid, error)
-                hosted.replica.fail(error)
+        for session in self._manager.sessions.sessions():
+            if session.manifest.session_id == session_id:
+                self._fail(session.tablet_id, error)
+
+    def _fail(self, tablet_id: str, error: Corruption) -> None:
+        hosted = self._manager.tablets.get(tablet_id)
+        if hosted is not None and hosted.replica is not None:
+            _log.error("T %s P %s %s", tablet_id, self._manager.uuid, error)
+            hosted.replica.fail(error)
 
     async def EndCopy(self, request: Any, context: Any) -> Any:
-        """Close a session."""
+        """Close a session. A block of it that the target doubts is read here: if it is lost, so is this replica."""
         try:
             check_name(request.dest_uuid, self._manager.uuid)
-            end = self._manager.sessions.end
-            await asyncio.get_running_loop().run_in_executor(
-                self._pool, lambda: end(request.session_id, request.success)
-            )
+            await asyncio.get_running_loop().run_in_executor(self._pool, lambda: self._end(request))
         except ReplicaError as error:
             return pb.EndCopyReply(error=error_to_pb(as_refusal(error, self._manager.on_fatal)))
         return pb.EndCopyReply()
+
+    def _end(self, request: Any) -> None:
+        """In a thread: it reads a whole block, and the target may not wait for that."""
+        sessions = self._manager.sessions
+        try:
+            if request.doubted:
+                session = sessions.get(request.session_id)
+                tablet_id = session.tablet_id
+                session.verify_block(request.doubted)
+        except Corruption as error:
+            lost = error
+            self._manager.post(lambda: self._fail(tablet_id, lost))
+        finally:
+            sessions.end(request.session_id, request.success)
 
     async def ListCopies(self, request: Any, context: Any) -> Any:
         """Copies into this server, running ones first, and sessions that it serves."""

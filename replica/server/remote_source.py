@@ -176,10 +176,10 @@ class RemoteCopySource:
             self._connections.discard(sock)
             sock.close()
 
-    def end(self, session_id: str, success: bool) -> None:
-        """Close the session there."""
+    def end(self, session_id: str, success: bool, doubted: str = "") -> None:
+        """Close the session there, which then looks at the block `doubted`."""
         timeout_s = 2.0 if self._aborted else 10.0
-        request = pb.EndCopyRequest(dest_uuid=self._uuid, session_id=session_id, success=success)
+        request = pb.EndCopyRequest(dest_uuid=self._uuid, session_id=session_id, success=success, doubted=doubted)
         raise_if_error(_answered(lambda: self._stub.EndCopy(request, timeout=timeout_s)).error)
 
     def abort(self) -> None:

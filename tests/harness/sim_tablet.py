@@ -356,7 +356,7 @@ class Door:
             source.do(lambda: source.fatal(error))
             raise Refused(Code.NOT_READY, "the source does not answer") from error
 
-    def end(self, session_id: str, success: bool) -> None:
+    def end(self, session_id: str, success: bool, doubted: str = "") -> None:
         if self._source.up and self._source.life == self._life:
             self._sessions.end(session_id, success)
 

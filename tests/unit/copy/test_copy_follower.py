@@ -15,8 +15,9 @@ from nyala.replica.copy import (
     CopyManifest,
     CopyProgress,
     CopyWanted,
+    named_blocks,
 )
-from nyala.replica.tablet import Superblock
+from nyala.replica.tablet import Superblock, sweep_orphans
 from tests.harness.copies import (
     CONFIG,
     TABLET,
@@ -200,8 +201,8 @@ class Damaging:
         for chunk in self._door.fetch(session_id, file, byte_offset, length_bytes):
             yield bytes([chunk[0] ^ 1]) + chunk[1:] if file.kind == self._kind else chunk
 
-    def end(self, session_id: str, success: bool) -> None:
-        self._door.end(session_id, success)
+    def end(self, session_id: str, success: bool, doubted: str = "") -> None:
+        self._door.end(session_id, success, doubted)
 
 
 @pytest.mark.parametrize("kind", [1, 2])
@@ -217,6 +218,22 @@ def test_copy_with_a_flipped_byte_ends_deleted(source: Source, kind: int) -> Non
     assert data_files(disk) == []
     copy_over(settled, attempt(disk, source.door)).run()
     assert_equals_source(disk)
+
+
+def test_copy_whose_blocks_cannot_be_removed_ends_deleted_all_the_same(source: Source) -> None:
+    """Goal: TC-12 on a failing disk. Method: a bit of a block flipped on its way, and EIO for whoever removes it:
+    Corruption, a tombstone with its last OpId; what is left of the blocks is nobody's, and a sweep takes it."""
+    disk = new_disk()
+    local = old_tombstone(disk)
+    disk.fail_on("remove", "data/*", times=None)
+    with pytest.raises(Corruption):
+        copy_over(local, attempt(disk, Damaging(source.door, 1))).run()
+    settled = Superblock.load(disk, TABLET)
+    assert (settled.data_state, settled.last_logged) == (DataState.DELETED, OLD_LAST)
+    assert data_files(disk) and disk.fired["remove", "EIO"]
+    disk.heal()
+    sweep_orphans(disk, named_blocks(disk))
+    assert data_files(disk) == []
 
 
 class Dying:
@@ -239,7 +256,7 @@ class Dying:
             self.left -= 1
             yield chunk
 
-    def end(self, session_id: str, success: bool) -> None:
+    def end(self, session_id: str, success: bool, doubted: str = "") -> None:
         raise Refused(Code.UNAVAILABLE, "connection refused")
 
 

@@ -54,8 +54,8 @@ class Door:
     def fetch(self, session_id: str, file: CopyFile, byte_offset: int, length_bytes: int) -> Iterator[bytes]:
         yield from self._door.fetch(session_id, file, byte_offset, length_bytes)
 
-    def end(self, session_id: str, success: bool) -> None:
-        self._door.end(session_id, success)
+    def end(self, session_id: str, success: bool, doubted: str = "") -> None:
+        self._door.end(session_id, success, doubted)
 
 
 class Server:

@@ -158,6 +158,25 @@ def test_copy_whose_session_ends_is_told_so_and_is_retried(how: str, kind: int) 
     run_pair(scenario)
 
 
+def test_block_that_went_bad_at_the_source_fails_the_replica_there() -> None:
+    """Goal: TC-51, TC-63: a leader whose block went bad under it does not offer it for ever. Method: a bit is flipped
+    on the source's disk: the target ends as a tombstone, the source finds the damage too, its replica has FAILED and
+    names the block, its server lives."""
+
+    async def scenario(pair: Pair) -> None:
+        await with_neighbour(pair)
+        leader = pair.leader
+        replica, block = leader.hosted.replica, sorted(named_blocks(leader.disk))[0]
+        leader.disk.corrupt(block, leader.disk.size(block) // 2)
+        pair.on_request = lambda request: setattr(pair, "cut", True)
+        await pair.add_other()
+        await until_failed(pair, NOT_RECORDED)
+        await until(lambda: replica is None or replica.phase is Phase.FAILED, "the source's replica has failed")
+        assert replica is not None and block in replica.error
+
+    run_pair(scenario)
+
+
 @pytest.mark.parametrize("gone", [False, True], ids=["unreadable", "gone"])
 def test_block_that_cannot_be_read_for_a_copy_is_told_and_fails_the_replica(gone: bool) -> None:
     """Goal: TC-51: a source does not go on with a block that it has lost. Method: EIO as the source's disk sends a
