@@ -22,7 +22,7 @@ from nyala.replica.cmeta import ConsensusMeta
 from nyala.replica.copy import named_blocks, settle_at_startup, wal_folder
 from nyala.replica.host import HostOptions, Replica
 from nyala.replica.raft import Message, RaftOptions
-from nyala.replica.tablet import Superblock, Tablet, Witness, sweep_orphans
+from nyala.replica.tablet import Superblock, Tablet, Witness, data_trouble, sweep_orphans
 from nyala.replica.wal import Log, WalOptions
 
 from .hosted import HostedTablet
@@ -187,7 +187,9 @@ def settle_all(disk: Disk, uuid: str) -> dict[str, Superblock | Exception]:
         except (Corruption, Refused) as error:
             found[tablet_id] = error
     try:
-        swept = sweep_orphans(disk, named_blocks(disk))
+        named = named_blocks(disk)
+        with data_trouble("data"):  # a bad folder of blocks is the end of the replicas that have any, when they open
+            swept = sweep_orphans(disk, named)
     except Corruption as error:
         _log.warning("P %s blocks that nobody names are kept: %s", uuid, error)
     else:

@@ -99,7 +99,12 @@ def _look_for_orphans(disk: Disk, view: DirectoryView) -> None:
         what = f"no orphan is told from a block, because a superblock that may name it cannot be read: {error}"
         view.findings.append(FileFinding(severity=Severity.WARNING, path="data", what=what))
         return
-    view.orphans = [f"data/{name}" for name in disk.listdir("data") if f"data/{name}" not in named]
+    try:
+        there = disk.listdir("data")
+    except DiskFailure as error:
+        view.findings.append(FileFinding(severity=Severity.ERROR, path="data", what=f"it cannot be read: {error}"))
+        return
+    view.orphans = [f"data/{name}" for name in there if f"data/{name}" not in named]
     for path in view.orphans:
         what = f"no superblock names these {disk.size(path)} bytes: the next start, or --repair, removes them"
         view.findings.append(FileFinding(severity=Severity.WARNING, path=path, what=what))

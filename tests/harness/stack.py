@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from nyala.infra.local import StackOptions, Supervisor
 from nyala.infra.local.children import ChildState
-from nyala.replica.base import Refused
+from nyala.replica.base import DataState, Refused
 from nyala.replica.client import Client, ScanSpec, TableHandle, wire_batches
 from nyala.replica.disk import RealDisk
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, RowOp, TableSchema
@@ -117,6 +117,9 @@ class Stack:
                 continue
         return found
 
+    def _ready(self, tablet_id: str) -> dict[str, Any]:
+        return {n: s for n, s in self.statuses(tablet_id).items() if s.data_state == DataState.READY}
+
     def verify_replicas(self) -> None:
         """V6: nothing is wrong anywhere, and all replicas of a tablet have one checksum at one time."""
 
@@ -141,7 +144,7 @@ class Stack:
     def verify_logs(self, handle: TableHandle, scratch: Path) -> None:
         """V1: no index that two disks hold has two terms, or two contents, up to what is committed."""
         for tablet in handle.tablets:
-            found = lambda t=tablet: len(s := self.statuses(t.tablet_id)) == handle.replication_factor and s  # noqa: E731
+            found = lambda t=tablet: len(s := self._ready(t.tablet_id)) == handle.replication_factor and s  # noqa: E731
             statuses: dict[str, Any] = wait_until(found, "all replicas tell where they are")  # type: ignore[arg-type]
             logs = {
                 name: self._log(name, tablet.tablet_id, status.commit_index, scratch)
@@ -272,9 +275,14 @@ def log_ends(supervisor: Supervisor) -> str:
 
 
 @contextmanager
-def running_stack(folder: Path, servers: int = 3, *, execute_decisions: str = "none") -> Iterator[Stack]:
+def running_stack(
+    folder: Path, servers: int = 3, *, execute_decisions: str = "none", server_arguments: tuple[str, ...] = ()
+) -> Iterator[Stack]:
     """A stack without a broker; the ends of all logs are shown if the block raises."""
-    supervisor = Supervisor(folder, StackOptions(servers=servers, kafka=False, execute_decisions=execute_decisions))
+    options = StackOptions(
+        servers=servers, kafka=False, execute_decisions=execute_decisions, server_arguments=server_arguments
+    )
+    supervisor = Supervisor(folder, options)
     supervisor.start()
     try:
         with Client([supervisor.masters]) as client:

@@ -96,6 +96,22 @@ def test_server_with_one_unreadable_block_serves_its_other_tablets() -> None:
     assert fatal == []
 
 
+def test_server_whose_folder_of_blocks_cannot_be_listed_serves_who_has_none_there() -> None:
+    """TC-63: the folder of blocks is its replicas' trouble, and no server's end. Method: at a start EIO on the folder's
+    list and on one tablet's blocks; the other stands for one whose rows are all in its log."""
+    disk, fatal = new_disk(), []  # type: ignore[var-annotated]
+    two_tablets(disk)
+    disk.fail_on("listdir", "data", "EIO", times=None)
+    disk.fail_on("open", f"data/{TABLET}-*", "EIO", times=None)
+
+    async def look(manager: TabletManager) -> None:
+        assert "cannot be read" in manager.get(TABLET).error and not manager.get(TABLET).running
+        assert manager.get(OTHER).running
+
+    served(disk, look, fatal)
+    assert fatal == [] and disk.fired["listdir", "EIO"]
+
+
 def test_what_breaks_in_a_later_turn_of_the_loop_is_fatal() -> None:
     """Goal: a broken invariant ends the process, whoever ran into it; the loop would only log it. Method: a tablet
     without a leader refuses a write in a later turn, and the caller's answer raises."""

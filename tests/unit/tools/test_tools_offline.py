@@ -107,6 +107,7 @@ DAMAGE: list[tuple[str, Callable[[SimDisk], None], str]] = [
     ("log gone", lambda d: d.remove_tree(WAL), f"{WAL}: the log's folder is missing"),
     ("block", lambda d: d.corrupt(_block(d), 100), "a block's file has another CRC-32C"),
     ("block gone", lambda d: d.remove(_block(d)), "a block's file is missing"),
+    ("folder of blocks", lambda d: d.fail_on("listdir", "data", times=None), "data: it cannot be read: the disk"),
     ("metadata's folder", lambda d: d.remove_tree("consensus-meta"), "consensus-meta: the folder is missing"),
 ]
 
