@@ -6,16 +6,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from nyala.replica.base import DataState
-from nyala.replica.client import TableHandle
+from nyala.replica.client import TableHandle, wire_batches
+from nyala.replica.rows import RowOp
 from tests.harness.cluster import wait_until
 from tests.harness.stack import InsertLoad, Stack, running_stack
 
 pytestmark = pytest.mark.process
 
-COPY_RATE = "1000000"
+COPY_RATE = "1500000"
 """Bytes per second of a server's copies: one of a megabyte is not over before somebody has looked."""
 
 
@@ -28,9 +31,14 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         yield made
 
 
+def wait_all_alive(stack: Stack) -> None:
+    wait_until(lambda: sum(s.alive for s in stack.client.list_servers().servers) == 4, "four servers are alive")
+
+
 @pytest.fixture(autouse=True)
 def emptied(stack: Stack) -> Iterator[None]:
-    """No table of an earlier test."""
+    """All servers, and no table of an earlier test."""
+    wait_all_alive(stack)
     yield
     for table in stack.client.list_tables():
         stack.client.drop_table(table.name)
@@ -84,6 +92,20 @@ def voters(stack: Stack, handle: TableHandle, tablet_id: str) -> set[str]:
     return {m.uuid for t in infos if t.tablet_id == tablet_id for m in t.config.members if m.votes}
 
 
+def verify(stack: Stack, logs: Path, *handles: TableHandle) -> None:
+    """V1 and V6, once every tablet has its three voters and nobody is on the way, or asked to leave."""
+
+    def settled(handle: TableHandle) -> bool:
+        members = [t.config.members for t in stack.client.tablet_infos(handle.name)]
+        return all(len(m) == 3 and all(one.votes and not one.replace for one in m) for m in members)
+
+    for handle in handles:
+        wait_until(lambda h=handle: settled(h), "nobody comes or goes any more")  # type: ignore[misc]
+    stack.verify_replicas()
+    for handle in handles:
+        stack.verify_logs(handle, logs)
+
+
 def a_follower(stack: Stack, handle: TableHandle, tablet_id: str) -> str:
     """The name of a server that votes and does not lead."""
     leader, members = stack.leader(tablet_id), voters(stack, handle, tablet_id)
@@ -122,8 +144,7 @@ def test_block_that_went_bad_at_rest_costs_one_replica(stack: Stack, tmp_path: P
         assert others and {s.phase for s in others.values()} == {"RUNNING"}
         load.finish()
     assert load.unknown == []
-    stack.verify_replicas()
-    stack.verify_logs(handle, tmp_path)
+    verify(stack, tmp_path, handle)
 
 
 def test_block_that_goes_bad_under_its_leader_is_found_by_a_copy(stack: Stack, tmp_path: Path) -> None:
@@ -145,14 +166,38 @@ def test_block_that_goes_bad_under_its_leader_is_found_by_a_copy(stack: Stack, t
         load.progress()
         load.finish()
     assert load.unknown == [] and stack.pids() == pids
-    stack.verify_replicas()
-    stack.verify_logs(handle, tmp_path)
+    verify(stack, tmp_path, handle)
 
 
 def free_server(stack: Stack, handle: TableHandle, tablet_id: str) -> str:
     """A server that has no voter of the tablet."""
     members = voters(stack, handle, tablet_id)
     return next(s.uuid for s in stack.client.list_servers().servers if s.uuid not in members)
+
+
+def wide_table(stack: Stack, name: str) -> TableHandle:
+    """One tablet with three blocks of a megabyte on its leader: a copy takes seconds, and begins with those."""
+    handle = stack.new_table(name, buckets=1)
+    (tablet,) = handle.tablets
+    with stack.client.session_writer(handle) as writer:
+        for first in range(0, 3000, 1000):
+            keys = np.arange(first, first + 1000)
+            rows = pa.table({"k": keys, "v": ["x" * 1000] * 1000, "must": np.ones(1000, np.int32)})
+            for batch in wire_batches(handle, rows, RowOp.INSERT):
+                writer.send(batch)
+            writer.flush()
+            stack.client.flush(stack.info(stack.leader(tablet.tablet_id)), tablet.tablet_id)
+    return handle
+
+
+def wait_in_the_middle(stack: Stack, target: str) -> None:
+    """Until a copy into the server has brought some of its blocks."""
+
+    def some() -> list[Any]:
+        jobs = stack.client.list_copies(stack.info(target))
+        return [j for j in jobs if j.phase == "COPY.4" and 0 < j.bytes_done < j.bytes_total]
+
+    wait_until(some, "a copy is in its middle")
 
 
 def failed_copies(room: Room, tablet_id: str) -> list[str]:
@@ -197,8 +242,93 @@ def test_bad_data_folder_takes_its_own_replicas_only_and_a_copy_into_it_fails_in
         load.progress()
         load.finish()
         other.finish()
-    print(failed_copies(room, moved))
     assert load.unknown == other.unknown == [] and stack.pids() == pids
-    stack.verify_replicas()
-    for handle in (blocks, none):
-        stack.verify_logs(handle, tmp_path)
+    verify(stack, tmp_path, blocks, none)
+
+
+def test_folder_of_blocks_that_goes_bad_in_mid_copy_at_either_end(stack: Stack, tmp_path: Path) -> None:
+    """TC-12, TC-63. Goal: a copy whose disk fails at either end ends with an error, and later ones heal. Method: in the
+    middle of a move's copy a file takes the place of the target's folder of blocks: the copy fails, no process ends;
+    with a folder again the next copy begins, and in its middle the source's folder goes: its replica fails and another
+    leads, the move ends; then the source's folder is back. Every row is there, all replicas are equal."""
+    handle = wide_table(stack, "bad-in-mid-copy")
+    (moved,) = (t.tablet_id for t in handle.tablets)
+    source = Room(stack, handle, stack.leader(moved))
+    leaving = Room(stack, handle, a_follower(stack, handle, moved))
+    free = free_server(stack, handle, moved)
+    target = Room(stack, handle, next(n for n in stack.followers(moved) if stack.info(n).uuid == free))
+    pids = stack.pids()
+    stack.client.move_replica(moved, leaving.uuid, target.uuid)
+
+    wait_in_the_middle(stack, target.name)
+    bad = target.root / "data"
+    bad.rename(tmp_path / "target")
+    bad.write_bytes(b"")
+    wait_until(lambda: failed_copies(target, moved), "the copy has failed at the target's disk")
+    assert not target.is_voter(moved)
+    bad.unlink()
+
+    wait_in_the_middle(stack, target.name)
+    bad = source.root / "data"
+    bad.rename(tmp_path / "source")
+    bad.write_bytes(b"")
+    wait_until(lambda: "FAILED" in source.log, "the source's replica has failed")
+    wait_until(lambda: stack.leader(moved) != source.name, "another leads")
+    wait_until(lambda: target.is_voter(moved), "the target votes")
+    bad.unlink()
+    (tmp_path / "source").rename(bad)
+    assert stack.pids() == pids
+    assert stack.count(handle) == 3000
+    verify(stack, tmp_path / "logs", handle)
+
+
+def test_move_goes_on_after_the_death_of_everything_in_its_middle(stack: Stack, tmp_path: Path) -> None:
+    """TC-60, TC-65. Goal: no move is lost, and none is begun twice, whoever dies. Method: in the middle of the copy of
+    a move the master and all servers are killed in one turn; all are back, the target is copied anew and promoted, the
+    replica that was to leave is a tombstone, three vote, and every row is there."""
+    handle = wide_table(stack, "dead-in-mid-move")
+    (moved,) = (t.tablet_id for t in handle.tablets)
+    leaving = Room(stack, handle, a_follower(stack, handle, moved))
+    free = free_server(stack, handle, moved)
+    target = Room(stack, handle, next(n for n in stack.followers(moved) if stack.info(n).uuid == free))
+    stack.client.move_replica(moved, leaving.uuid, target.uuid)
+    wait_in_the_middle(stack, target.name)
+    before = stack.pids()
+    stack.kill(*before)
+    stack.wait_replaced(before, *before)
+    wait_all_alive(stack)  # a master that was just started knows nobody
+    leaving.wait_healed_elsewhere(moved)
+    assert target.is_voter(moved)
+    assert stack.count(handle) == 3000
+    verify(stack, tmp_path, handle)
+
+
+def test_replica_moved_round_and_round_over_old_tombstones(stack: Stack, tmp_path: Path) -> None:
+    """TC-08, TC-13, TC-12. Goal: a tombstone is as good a place for a replica as any. Method: under load the replica of
+    one server after the other moves to the server without one, four times over four servers, so that each target but
+    the first is an old tombstone; every other target is killed as soon as the move is wanted. Terms never fall, what
+    left is a tombstone, rows are exact, replicas and logs equal."""
+    handle = stack.new_table("round-and-round", buckets=1)
+    (moved,) = (t.tablet_id for t in handle.tablets)
+    rooms = {r.uuid: r for r in (Room(stack, handle, n) for n in stack.pids() if n.startswith("server"))}
+    terms: dict[str, int] = {}
+    with InsertLoad(stack, handle, threads=1) as load:
+        load.progress()
+        for turn in range(4):
+            free = free_server(stack, handle, moved)
+            leaving = [u for u in sorted(rooms) if u != free][turn % 3]
+            asked = lambda t=free, f=leaving: stack.client.move_replica(moved, f, t) is None  # noqa: E731
+            wait_until(asked, "the move before is settled and the next one wanted")
+            before = stack.pids()
+            if turn % 2:
+                stack.kill(rooms[free].name)
+                stack.wait_replaced(before, rooms[free].name)
+            rooms[leaving].wait_healed_elsewhere(moved)
+            for uuid, room in rooms.items():
+                term = room.replicas()[moved].term if moved in room.replicas() else 0
+                assert term >= terms.get(uuid, 0), (uuid, term, terms)
+                terms[uuid] = term
+            load.progress()
+        load.finish()
+    assert load.unknown == [] and all(terms.values())
+    verify(stack, tmp_path, handle)
