@@ -33,6 +33,14 @@ FAST = (
 )
 ASK_AGAIN_S = 20
 """Less than the time for which a client asks again where it may help."""
+HANGS_S = 120
+"""No request of a client takes so long: it is answered, or refused."""
+
+
+def end(thread: threading.Thread) -> None:
+    """Wait for a thread that was told to end; AssertionError if a request of it hangs."""
+    thread.join(HANGS_S)
+    assert not thread.is_alive(), f"the thread {thread.name!r} has not ended within {HANGS_S} s: a request hangs"
 
 
 class Load:
@@ -43,7 +51,7 @@ class Load:
         self.error: BaseException | None = None
         self._masters = masters
         self._end = threading.Event()
-        self._thread = threading.Thread(target=self._write, name="load")
+        self._thread = threading.Thread(target=self._write, name="load", daemon=True)
 
     def __enter__(self) -> Load:
         self._thread.start()
@@ -51,7 +59,7 @@ class Load:
 
     def __exit__(self, *_: object) -> None:
         self._end.set()
-        self._thread.join(timeout=120)
+        end(self._thread)
 
     def _write(self) -> None:
         try:
@@ -206,7 +214,7 @@ class Reads:
         self.error: BaseException | None = None
         self._masters, self._load = masters, load
         self._end = threading.Event()
-        self._thread = threading.Thread(target=self._read, name="reads")
+        self._thread = threading.Thread(target=self._read, name="reads", daemon=True)
 
     def __enter__(self) -> Reads:
         self._thread.start()
@@ -214,7 +222,7 @@ class Reads:
 
     def __exit__(self, *_: object) -> None:
         self._end.set()
-        self._thread.join(timeout=120)
+        end(self._thread)
 
     def _read(self) -> None:
         try:
