@@ -1,6 +1,7 @@
-"""The crash matrix of deletion and copy: where a replica dies, once or twice, and what the next start must make of it.
+"""The crash matrix of deletion and copy: where a replica dies, once or more, and what the next start must make of it.
 
-The same cells run on a disk in memory, which forgets what was not synced, and on real files under kill -9.
+The same cells run on a disk in memory, which forgets what was not synced, and on real files under kill -9; those of a
+server die in a server process, at work for its own requests.
 """
 
 from __future__ import annotations
@@ -38,6 +39,10 @@ DELETION, COPY = "deletion", "copy"
 BLANK, TOMBSTONE, READY = "blank", "tombstone", "ready"
 
 
+Promises = tuple[int, str | None]
+"""Term and vote."""
+
+
 @dataclass(frozen=True)
 class Cell:
     """Begin as `before`; do `work`; die at each of `deaths` in turn, from the second on within the next start."""
@@ -52,6 +57,30 @@ class Cell:
     def name(self) -> str:
         return f"{self.row}, over {self.before}"
 
+    @property
+    def source_wins(self) -> bool:
+        """Whether what is READY in the end is the source's replica, and not the one that was here before."""
+        return self.work == COPY and self.deaths[0] in ("copy.5", "copy.6")
+
+    @property
+    def rolled_forward(self) -> tuple[str, ...]:
+        """The crash points that the start after the last death passes."""
+        last, deletion = self.deaths[-1], tuple(f"delete.{n}" for n in range(1, 7))
+        if last in ("copy.1", "copy.2"):
+            return deletion[:4]  # there is no log yet
+        if last in ("copy.3", "copy.4"):
+            return deletion
+        return deletion[4:] if last in ("delete.4", "delete.5") else ()
+
+    def promises(self, own: Promises | None, source_term: int) -> Promises | None:
+        """Term and vote that are kept, of a server that had `own` before; None: no metadata.
+
+        The source's vote is never taken; the own one stays if its term does (TC-53 to TC-55).
+        """
+        if not any(point.startswith("copy.") and point != "copy.1" for point in self.deaths):
+            return own
+        return own if own is not None and own[0] >= source_term else (source_term, None)
+
 
 def _cells() -> list[Cell]:
     deleted, ready = DataState.DELETED, DataState.READY
@@ -61,10 +90,28 @@ def _cells() -> list[Cell]:
         cells += [Cell(f"COPY.{n}", COPY, before, (f"copy.{n}",), ready if n == 5 else deleted) for n in range(1, 6)]
         cells += [Cell(f"during Start 2, {n}", COPY, before, ("copy.4", f"delete.{n}"), deleted) for n in range(1, 7)]
     cells.append(Cell("during Start 2 and then Start 1", COPY, TOMBSTONE, ("copy.3", "delete.4", "delete.5"), deleted))
+    # A copy deletes the replica that fell behind before it begins.
+    cells += [
+        Cell(f"DEL.{n} of a copy", COPY, READY, (f"delete.{n}",), ready if n < 4 else deleted) for n in range(1, 7)
+    ]
+    cells += [Cell(f"COPY.{n}", COPY, READY, (f"copy.{n}",), ready if n == 5 else deleted) for n in range(1, 6)]
+    return cells
+
+
+def _server_cells() -> list[Cell]:
+    """All that die once, also after COPY.6, which only a server has; and for deaths within starts, one row of them, in
+    one start after the other: starting a process is what costs."""
+    deleted, ready = DataState.DELETED, DataState.READY
+    cells = [cell for cell in CELLS if len(cell.deaths) == 1]
+    cells += [Cell("COPY.6", COPY, before, ("copy.6",), ready) for before in (BLANK, TOMBSTONE, READY)]
+    steps = tuple(f"delete.{n}" for n in range(1, 7))
+    cells.append(Cell("during Start 1", DELETION, READY, ("delete.4", *steps[4:]), deleted))
+    cells.append(Cell("during Start 2 and then Start 1", COPY, TOMBSTONE, ("copy.4", *steps), deleted))
     return cells
 
 
 CELLS = _cells()
+SERVER_CELLS = _server_cells()
 
 
 def make_source() -> Source:
@@ -100,12 +147,21 @@ def act(disk: Disk, cell: Cell, source: Source) -> None:
         copy_to(disk, source)
 
 
-def copy_to(disk: Disk, source: Source) -> None:
-    """One run of the follower's copy."""
+def copy_to(disk: Disk, source: Source, last: OpId = OWN_LAST) -> None:
+    """One run of the follower's copy; of a READY replica, whose log ends at `last`, it begins with the deletion."""
     exists = Superblock.exists(disk, TABLET)
     local = Superblock.load(disk, TABLET) if exists else None
     kept_term = ConsensusMeta.load(disk, TABLET).term if ConsensusMeta.exists(disk, TABLET) else 0
-    copy_over(local, attempt(disk, source.door), kept_term=kept_term).run()
+    made = attempt(disk, source.door)
+    if local is None or local.data_state is not DataState.READY:
+        copy_over(local, made, kept_term=kept_term).run()
+        return
+
+    def clear(admit: Callable[[OpId, int], None]) -> Superblock:
+        admit(last, kept_term)
+        return delete_replica(disk, local, last, stop=lambda: None)
+
+    copy_over(local, made, kept_last_opid=last, kept_term=kept_term, clear=clear).run()
 
 
 def judge(disk: Any, cell: Cell, settled: Superblock, source: Source, restart: Callable[[], None]) -> None:
@@ -122,15 +178,16 @@ def judge(disk: Any, cell: Cell, settled: Superblock, source: Source, restart: C
     assert again == settled and _logs(disk) == places, "a start is idempotent"
     view = check_directory(disk)
     assert view.healthy and not view.orphans, view.all_findings
-    if cell.before == TOMBSTONE:
+    if cell.before == TOMBSTONE or (cell.before == READY and cell.ends is DataState.DELETED):
         kept = disk.listdir("quarantine")
         assert disk.listdir(f"quarantine/{kept[0]}/wal"), "the first quarantine keeps its log"
     if cell.ends is DataState.READY:
         replica = RestingReplica(disk, TARGET_UUID)
-        assert replica.rows() == (OWN_ROWS if cell.work == DELETION else SOURCE_ROWS)
+        assert replica.rows() == (SOURCE_ROWS if cell.source_wins else OWN_ROWS)
         replica.close()
-        delete_replica(disk, settled, OWN_LAST if cell.work == DELETION else source.replica.log.last, lambda: None)
-    copy_to(disk, source)
+        if cell.work == DELETION:
+            delete_replica(disk, settled, OWN_LAST, lambda: None)
+    copy_to(disk, source, source.replica.log.last if cell.source_wins else OWN_LAST)
     replica = RestingReplica(disk, TARGET_UUID)
     assert replica.rows() == SOURCE_ROWS, "a clean new attempt works"
     replica.close()
@@ -141,12 +198,12 @@ def _promises(disk: Any, cell: Cell, settled: Superblock) -> None:
     """TC-40, TC-61, TC-53 to TC-55: last logged OpId as kept, the highest term, the own vote and never the source's."""
     if cell.ends is DataState.DELETED:
         assert settled.last_logged == (ZERO_OPID if cell.before == BLANK else OWN_LAST)
-    merged = cell.work == COPY and cell.deaths[0] != "copy.1"
-    if cell.before == BLANK and not merged:
+    promises = cell.promises(None if cell.before == BLANK else (OWN_TERM, OWN_VOTE), SOURCE_TERM)
+    if promises is None:
         assert not ConsensusMeta.exists(disk, TABLET)
         return
     meta = ConsensusMeta.load(disk, TABLET)
-    assert (meta.term, meta.voted_for) == ((SOURCE_TERM, None) if merged else (OWN_TERM, OWN_VOTE))
+    assert (meta.term, meta.voted_for) == promises
     assert meta.uuid == TARGET_UUID
 
 

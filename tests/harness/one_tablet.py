@@ -1,11 +1,11 @@
-"""One tablet on servers of a LocalCluster, without a master: made, written, flushed, compared."""
+"""One tablet on servers of a LocalCluster, without a master: made, written, flushed, moved, compared."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from nyala.replica.base import Code
+from nyala.replica.base import Code, DataState
 from nyala.replica.rpc import pb
 from tests.harness.cluster import LocalCluster, ServerProcess, wait_until
 from tests.harness.rows import batch, table_info, write_request
@@ -13,51 +13,91 @@ from tests.harness.rows import batch, table_info, write_request
 TABLET = "tablet-1"
 
 
-def create(cluster: LocalCluster, servers: Sequence[ServerProcess] = ()) -> ServerProcess:
+def create(cluster: LocalCluster, servers: Sequence[ServerProcess] = (), *, tablet_id: str = TABLET) -> ServerProcess:
     """The tablet on `servers`, by default on all; returns its leader."""
     chosen = servers or cluster.servers
     config = pb.RaftConfig(members=[s.member() for s in chosen])
     for server in chosen:
         request = pb.CreateTabletRequest(
-            dest_uuid=server.uuid, tablet_id=TABLET, table=table_info(), config=config, leader_hint=chosen[0].uuid
+            dest_uuid=server.uuid, tablet_id=tablet_id, table=table_info(), config=config, leader_hint=chosen[0].uuid
         )
         reply = server.tablets.CreateTablet(request, timeout=30)
         assert not reply.error.code, reply.error
-    return cluster.leader(TABLET)
+    return cluster.leader(tablet_id)
 
 
-def at_leader(cluster: LocalCluster, ask: Callable[[ServerProcess], Any]) -> Any:
+def at_leader(cluster: LocalCluster, ask: Callable[[ServerProcess], Any], *, tablet_id: str = TABLET) -> Any:
     """What whoever leads replies to `ask`, which is asked again as long as leadership is on its way."""
 
     def once() -> Any:
-        reply = ask(cluster.leader(TABLET))
+        reply = ask(cluster.leader(tablet_id))
         return None if reply.error.code in (Code.NOT_LEADER, Code.NOT_READY) else reply
 
     return wait_until(once, "a leader answers")
 
 
-def write(cluster: LocalCluster, first: int, rows: int, *, size: int = 100) -> int:
+def change(cluster: LocalCluster, kind: str, member: Any, *, tablet_id: str = TABLET) -> Any:
+    """One committed config change, at whoever leads; the config."""
+    edit = pb.ConfigEdit(kind=kind, member=member)
+
+    def ask(leader: ServerProcess) -> Any:
+        request = pb.ChangeConfigRequest(dest_uuid=leader.uuid, tablet_id=tablet_id, edits=[edit])
+        return leader.tablets.ChangeConfig(request, timeout=60)
+
+    reply = at_leader(cluster, ask, tablet_id=tablet_id)
+    assert not reply.error.code, reply.error
+    return reply.config
+
+
+def start_copy(
+    source: ServerProcess,
+    target: ServerProcess,
+    term: int,
+    believed: DataState,
+    *,
+    tablet_id: str = TABLET,
+    dest_uuid: str = "",
+) -> Any:
+    """What `target` replies to a leader in `term` at `source` that believes it in this data state."""
+    host, _, port = source.address.rpartition(":")
+    request = pb.StartTabletCopyRequest(
+        dest_uuid=dest_uuid or target.uuid,
+        from_uuid=source.uuid,
+        from_addresses=[pb.Address(host=host, port=int(port))],
+        tablet_id=tablet_id,
+        term=term,
+        current_state=int(believed),
+    )
+    return target.copies.StartTabletCopy(request, timeout=30)
+
+
+def copies(server: ServerProcess) -> list[Any]:
+    """Copies into the server, and sessions that it serves."""
+    return list(server.copies.ListCopies(pb.ListCopiesRequest(dest_uuid=server.uuid), timeout=30).jobs)
+
+
+def write(cluster: LocalCluster, first: int, rows: int, *, size: int = 100, tablet_id: str = TABLET) -> int:
     """Upsert keys [first, first + rows) at whoever leads, until acknowledged; returns the write's hybrid time."""
 
     def once() -> Any:
-        leader = cluster.leader(TABLET)
-        request = write_request(leader.uuid, TABLET, batch(list(range(first, first + rows)), ["x" * size] * rows))
+        leader = cluster.leader(tablet_id)
+        request = write_request(leader.uuid, tablet_id, batch(list(range(first, first + rows)), ["x" * size] * rows))
         reply = leader.tablets.Write(request, timeout=30)
         return reply.hybrid_time if not reply.error.code else None
 
     return int(wait_until(once, "a write is acknowledged"))
 
 
-def flush(server: ServerProcess) -> None:
+def flush(server: ServerProcess, *, tablet_id: str = TABLET) -> None:
     """Flush the replica there."""
-    reply = server.tablets.Flush(pb.FlushRequest(dest_uuid=server.uuid, tablet_id=TABLET), timeout=30)
+    reply = server.tablets.Flush(pb.FlushRequest(dest_uuid=server.uuid, tablet_id=tablet_id), timeout=30)
     assert not reply.error.code, reply.error
 
 
-def rows_of(server: ServerProcess, snapshot_time: int) -> tuple[int, int] | None:
+def rows_of(server: ServerProcess, snapshot_time: int, *, tablet_id: str = TABLET) -> tuple[int, int] | None:
     """(checksum, rows) of the replica there; None if it cannot tell."""
     request = pb.ChecksumRequest(
-        dest_uuid=server.uuid, tablet_id=TABLET, snapshot_time=snapshot_time, timeout_us=15_000_000
+        dest_uuid=server.uuid, tablet_id=tablet_id, snapshot_time=snapshot_time, timeout_us=15_000_000
     )
     reply = server.tablets.Checksum(request, timeout=30)
     return (reply.checksum, reply.rows) if not reply.error.code else None

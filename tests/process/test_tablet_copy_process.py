@@ -12,25 +12,12 @@ from nyala.replica.base import Code, DataState
 from nyala.replica.rpc import pb
 from nyala.replica.server.remote_source import RemoteCopySource
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
-from tests.harness.one_tablet import TABLET, at_leader, create, flush, wait_equal, write
+from tests.harness.one_tablet import TABLET, change, copies, create, flush, start_copy, wait_equal, write
 from tests.harness.rows import batch, read_rows, table_info, write_request
 
 pytestmark = pytest.mark.process
 
 NO_RETAINED_LOG = ("--log-retain-entries", "0", "--log-retain-bytes", "0")
-
-
-def change(cluster: LocalCluster, kind: str, member: Any) -> Any:
-    """One committed config change, at whoever leads."""
-    edit = pb.ConfigEdit(kind=kind, member=member)
-
-    def ask(leader: ServerProcess) -> Any:
-        request = pb.ChangeConfigRequest(dest_uuid=leader.uuid, tablet_id=TABLET, edits=[edit])
-        return leader.tablets.ChangeConfig(request, timeout=60)
-
-    reply = at_leader(cluster, ask)
-    assert not reply.error.code, reply.error
-    return reply.config
 
 
 def state(cluster: LocalCluster, server: ServerProcess) -> tuple[int, str]:
@@ -41,19 +28,6 @@ def state(cluster: LocalCluster, server: ServerProcess) -> tuple[int, str]:
 def is_voter(cluster: LocalCluster, server: ServerProcess) -> bool:
     config = cluster.status(cluster.leader(TABLET), TABLET).committed_config
     return any(m.uuid == server.uuid and m.votes for m in config.members)
-
-
-def start_copy(source: ServerProcess, target: ServerProcess, term: int, believed: DataState) -> Any:
-    host, _, port = source.address.rpartition(":")
-    request = pb.StartTabletCopyRequest(
-        dest_uuid=target.uuid,
-        from_uuid=source.uuid,
-        from_addresses=[pb.Address(host=host, port=int(port))],
-        tablet_id=TABLET,
-        term=term,
-        current_state=int(believed),
-    )
-    return target.copies.StartTabletCopy(request, timeout=30)
 
 
 def test_many_copy_requests_at_once_run_one_copy() -> None:
@@ -88,10 +62,6 @@ def test_many_copy_requests_at_once_run_one_copy() -> None:
 def cancel(target: ServerProcess, **fields: Any) -> Any:
     request = pb.CancelCopyRequest(dest_uuid=target.uuid, tablet_id=TABLET, **fields)
     return target.copies.CancelCopy(request, timeout=30)
-
-
-def copies(server: ServerProcess) -> list[Any]:
-    return list(server.copies.ListCopies(pb.ListCopiesRequest(dest_uuid=server.uuid), timeout=30).jobs)
 
 
 def test_cancelled_copy_leaves_a_tombstone_and_a_later_one_succeeds() -> None:

@@ -6,7 +6,19 @@ import pytest
 
 from nyala.replica.base import DataState
 from tests.harness.copies import die, new_disk, start
-from tests.harness.crash_matrix import CELLS, Cell, act, judge, make_source, prepare
+from tests.harness.crash_matrix import (
+    BLANK,
+    CELLS,
+    COPY,
+    READY,
+    SERVER_CELLS,
+    TOMBSTONE,
+    Cell,
+    act,
+    judge,
+    make_source,
+    prepare,
+)
 from tests.harness.sim_disk import SimCrash
 
 
@@ -47,6 +59,9 @@ def test_matrix_has_every_row_of_the_requirement() -> None:
         assert (f"DEL.{number}", DataState.READY if number < 4 else DataState.DELETED) in rows
     for number in range(1, 6):
         assert (f"COPY.{number}", DataState.READY if number == 5 else DataState.DELETED) in rows
+    for before in (BLANK, TOMBSTONE, READY):
+        deaths = {c.deaths for c in SERVER_CELLS if (c.work, c.before) == (COPY, before)}
+        assert deaths >= {(f"copy.{number}",) for number in range(1, 7)}
     assert {r for r, _ in rows if r.startswith("during Start 1")} and {
         r for r, _ in rows if r.startswith("during Start 2")
     }
