@@ -44,6 +44,7 @@ def purge(
     server: Annotated[str, typer.Option(help="uuid of the server, or its beginning")],
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
     masters: Masters = "",
+    as_json: Json = False,
 ) -> None:
     """Remove what one tablet's deletions have put aside on one server. Its term, vote and last logged OpId stay."""
     with client(masters) as connected:
@@ -53,8 +54,13 @@ def purge(
             raise typer.BadParameter(f"nothing of {tablet} is in quarantine on {target.uuid}: `nyala quarantine list`")
         where, size = target.uuid[:8], size_text(sum(q.wal_bytes + q.block_bytes for q in kept))
         if not yes:
-            typer.confirm(f"remove {len(kept)} quarantines of {tablet} on {where}, {size}, for good?", abort=True)
+            question = f"remove {len(kept)} quarantines of {tablet} on {where}, {size}, for good?"
+            typer.confirm(question, abort=True, err=as_json)
         reply = connected.purge_quarantine(target, tablet)
+    if as_json:
+        answer = {"server": target.uuid, "tablet_id": tablet, "removed": list(reply.removed)}
+        print_json(answer | {"bytes_freed": reply.bytes_freed})
+        return
     typer.echo(f"removed {len(reply.removed)} files and folders, {size_text(reply.bytes_freed)}")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from nyala import schemas
@@ -67,11 +68,14 @@ def superblock_bytes(superblock: Superblock) -> bytes:
 
 
 def quarantined_superblocks(disk: Disk) -> dict[str, Superblock]:
-    """Quarantine path -> the superblock kept there. Corruption if one cannot be read: then nothing may be removed."""
+    """Quarantine path -> the superblock kept there. Corruption if one cannot be read: then nothing may be removed.
+
+    One that goes away meanwhile names nothing any more: who removes a quarantine has removed its blocks before.
+    """
     found: dict[str, Superblock] = {}
     for name in disk.listdir(QUARANTINE):
         path = f"{QUARANTINE}/{name}/superblock"
-        if disk.exists(path):
+        with suppress(FileNotFoundError):
             found[f"{QUARANTINE}/{name}"] = parse_superblock(disk.read(path), path)
     return found
 

@@ -26,7 +26,8 @@ def wal_folder(tablet_id: str) -> str:
 
 
 def fresh_quarantine(disk: Disk, tablet_id: str) -> str:
-    """A quarantine path of this tablet that was never used: numbers go up and are not reused."""
+    """A quarantine path of this tablet that is not taken. Numbers go up; after a purge they begin anew, so a path names
+    what is there now, and nothing that was."""
     prefix = f"{tablet_id}-"
     numbers = [
         int(name[len(prefix) :])

@@ -1,7 +1,12 @@
-"""What deletions have put aside: seen, and purged by an operator [kudu raft-tablet-copy, "Tablet deletion"]."""
+"""What deletions and copies have put aside: seen, purged by an operator [kudu raft-tablet-copy, "Tablet deletion"], and
+how a copy that did not end puts aside its own: it goes back to a tombstone, and what earlier ones left is removed.
+
+Quarantines of other tablets come and go meanwhile: what is gone when it is looked at is left out.
+"""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from nyala.replica.base import ZERO_OPID, Code, Corruption, DataState, Disk, Refused, check
@@ -31,18 +36,26 @@ def list_quarantine(disk: Disk, tablet_id: str = "") -> list[Quarantined]:
     for name in disk.listdir(QUARANTINE):
         path = f"{QUARANTINE}/{name}"
         item = _look_at(disk, path, _tablet_of(name))
-        if tablet_id in ("", item.tablet_id):
+        if tablet_id in ("", item.tablet_id) and disk.exists(path):
             found.append(item)
     return found
 
 
+def _size(disk: Disk, path: str) -> int:
+    """Bytes of a file; none if it is gone."""
+    try:
+        return disk.size(path)
+    except FileNotFoundError:
+        return 0
+
+
 def _look_at(disk: Disk, path: str, tablet_id: str) -> Quarantined:
-    wal_bytes = sum(disk.size(f"{path}/wal/{segment}") for segment in disk.listdir(f"{path}/wal"))
+    wal_bytes = sum(_size(disk, f"{path}/wal/{segment}") for segment in disk.listdir(f"{path}/wal"))
     where = f"{path}/superblock"
-    if not disk.exists(where):
-        return Quarantined(path=path, tablet_id=tablet_id, wal_bytes=wal_bytes)
     try:
         kept = parse_superblock(disk.read(where), where)
+    except FileNotFoundError:
+        return Quarantined(path=path, tablet_id=tablet_id, wal_bytes=wal_bytes)
     except Corruption as error:
         return Quarantined(path=path, tablet_id=tablet_id, wal_bytes=wal_bytes, error=str(error))
     return Quarantined(
@@ -51,7 +64,7 @@ def _look_at(disk: Disk, path: str, tablet_id: str) -> Quarantined:
         table_name=kept.table_name,
         data_state=kept.data_state,
         wal_bytes=wal_bytes,
-        block_bytes=sum(disk.size(b) for b in block_names(kept) if disk.exists(b)),
+        block_bytes=sum(_size(disk, b) for b in block_names(kept)),
     )
 
 
@@ -76,11 +89,11 @@ def end_unfinished_copy(disk: Disk, copying: Superblock) -> Superblock:
         disk.remove_tree(wal_folder(tablet_id))
         current = Superblock.load(disk, tablet_id)
         tombstone = delete_replica(disk, current, current.last_logged or ZERO_OPID, stop=lambda: None)
-    drop_unfinished_copies(disk, tombstone)
+    _drop_unfinished_copies(disk, tombstone)
     return tombstone
 
 
-def drop_unfinished_copies(disk: Disk, tombstone: Superblock) -> None:
+def _drop_unfinished_copies(disk: Disk, tombstone: Superblock) -> None:
     """Remove what earlier copies of the tablet that did not end left in quarantine, but for the tombstone's own.
 
     It is the source's log as far as it came, and promises nothing. Each attempt leaves one, so a copy that fails again
@@ -116,7 +129,7 @@ def purge_quarantine(disk: Disk, tablet_id: str) -> list[str]:
     removed: list[str] = []
     for path in mine:
         for block in sorted(block_names(quarantined[path]) - kept):
-            if disk.exists(block):
+            with suppress(FileNotFoundError):
                 disk.remove(block)
                 removed.append(block)
     for path in (*mine, *bare):

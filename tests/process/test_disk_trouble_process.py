@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from typer.testing import CliRunner
 
+from nyala.infra.cli.app import app
 from nyala.replica.base import DataState
 from nyala.replica.client import TableHandle, wire_batches
 from nyala.replica.rows import RowOp
@@ -125,7 +128,7 @@ def test_block_that_went_bad_at_rest_costs_one_replica(stack: Stack, tmp_path: P
     """TC-63, TC-51. Goal: a flipped bit costs one replica, which the masters bring to a healthy server. Method: a table
     of four tablets under load; a follower is killed, a bit of one of its blocks flipped, and it starts: that replica
     fails and names the block, no other one there, three other servers vote, a tombstone stays. Every acknowledged row
-    is there once, replicas and logs are equal."""
+    is there once, replicas and logs are equal; what the tombstone put aside is purged by command, bad block and all."""
     handle = stack.new_table("rot", buckets=4)
     with InsertLoad(stack, handle) as load:
         load.progress()
@@ -145,6 +148,13 @@ def test_block_that_went_bad_at_rest_costs_one_replica(stack: Stack, tmp_path: P
         load.finish()
     assert load.unknown == []
     verify(stack, tmp_path, handle)
+
+    line = ["quarantine", "purge", bad, "--server", room.uuid, "--yes", "--json", "--masters", stack.supervisor.masters]
+    purged = CliRunner().invoke(app, line)
+    assert purged.exit_code == 0, purged.output
+    told = json.loads(purged.stdout)
+    assert (told["server"], told["tablet_id"]) == (room.uuid, bad) and told["bytes_freed"] > 0
+    assert any(name.startswith("quarantine/") for name in told["removed"]) and not block.exists()
 
 
 def test_block_that_goes_bad_under_its_leader_is_found_by_a_copy(stack: Stack, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from nyala.replica.base import Corruption, DataState, OpId
@@ -55,6 +57,59 @@ def test_purge_gives_the_space_back_and_keeps_the_promises() -> None:
     kept = ConsensusMeta.load(disk, TABLET)
     assert (kept.term, kept.voted_for) == (5, "c" * 32)
     assert purge_quarantine(disk, TABLET) == []
+
+
+class Passing(SimDisk):
+    """A disk on which a folder is removed before the n-th look at anything, as another tablet's work would."""
+
+    def __init__(self, gone: str, before: int) -> None:
+        super().__init__()
+        self.gone = gone
+        self.before = before
+        self.looks = 0
+
+    def _look(self) -> None:
+        self.looks += 1
+        if self.looks == self.before:
+            self.remove_tree(self.gone)
+
+    def exists(self, path: str) -> bool:
+        self._look()
+        return super().exists(path)
+
+    def size(self, path: str) -> int:
+        self._look()
+        return super().size(path)
+
+    def listdir(self, path: str) -> list[str]:
+        self._look()
+        return super().listdir(path)
+
+    def read(self, path: str) -> bytes:
+        self._look()
+        return super().read(path)
+
+
+@pytest.mark.parametrize("use", [list_quarantine, lambda disk: purge_quarantine(disk, TABLET)], ids=["list", "purge"])
+def test_quarantine_that_goes_away_meanwhile_is_left_out(use: Callable[[SimDisk], list[object]]) -> None:
+    """Goal: TC-45: an operator may look and purge while copies of another tablet fail. Method: what such a copy left is
+    removed before each look at the disk in turn, until there are no more looks: each time the answer is about the
+    tombstone's quarantine, whether the other one is told or not."""
+    other, before = "quarantine/other-000001", 0
+    while True:
+        before += 1
+        disk = Passing(other, -1)
+        tombstone = deleted(disk)
+        disk.mkdir(f"{other}/wal")
+        disk.poke(f"{other}/wal/wal-000000001", b"12345")
+        superblock(tablet_id="other", data_state=DataState.COPYING).save(disk)
+        disk.poke(f"{other}/superblock", disk.read("tablet-meta/other"))
+        disk.looks, disk.before = 0, before
+        found = [getattr(item, "path", item) for item in use(disk)]
+        assert tombstone.quarantine in found, (before, found)
+        if disk.looks < before:
+            break
+    assert before > 5
 
 
 def test_purge_beside_a_superblock_that_cannot_be_read_removes_nothing() -> None:
