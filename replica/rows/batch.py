@@ -39,13 +39,17 @@ class _Layout(NamedTuple):
     rows: int
     columns: tuple[tuple[Any, int, tuple[tuple[int, int] | None, ...]], ...]
     """Arrow type, null count, and (start, length) of each buffer; None for the bitmap of a column without nulls."""
+    plain: bool = False
+    """Whether pyarrow itself writes this header, byte by byte, for such rows, and no column has nulls. What it wrote it
+    may read."""
 
 
 class BatchDecoder:
     """Decodes the batches of one wire schema.
 
     One-row writes of one table have the same header but for the lengths of their texts, and reading it costs more than
-    all else; so the layouts of small ones are remembered, up to a bound. Concurrency: any thread.
+    all else; so the layouts of small ones are remembered, up to a bound, and those that pyarrow would have written too
+    are left to pyarrow from then on. Concurrency: any thread.
     """
 
     def __init__(self, wire_schema: Any) -> None:
@@ -69,8 +73,14 @@ class BatchDecoder:
         if buffer.address % 8:
             buffer = pa.py_buffer(buffer.to_pybytes())
         try:
-            batch = self._build(buffer, self._layout(memoryview(buffer)))
+            message = memoryview(buffer)
+            head = bytes(message[: message_head_bytes(message)]) if len(message) <= _SMALL_MESSAGE_BYTES_MAX else b""
+            known = self._known.get((head, len(message)))
+            layout = known or self._checked_layout(message)
+            batch = _parse(buffer, self._schema) if layout.plain else self._build(buffer, layout)
             batch.validate(full=True)
+            if head and known is None:
+                self._remember(head, len(message), layout, batch)
         except MalformedMessage as e:
             raise _invalid(str(e), payload) from e
         except (pa.ArrowException, ValueError, TypeError, OverflowError, IndexError, KeyError) as e:
@@ -78,21 +88,17 @@ class BatchDecoder:
         self._check_system_columns(batch, payload)
         return batch
 
-    def _layout(self, message: memoryview) -> _Layout:
-        """Everything that the header decides: it depends on the header's bytes and on the message's length alone."""
-        if len(message) > _SMALL_MESSAGE_BYTES_MAX:
-            return self._checked_layout(message)
-        key = (bytes(message[: message_head_bytes(message)]), len(message))
-        known = self._known.get(key)
-        if known is None:
-            known = self._checked_layout(message)
-            if len(self._known) >= _LAYOUTS_MAX:
-                self._known = {}
-            self._known[key] = known
-        return known
+    def _remember(self, head: bytes, size: int, layout: _Layout, batch: Any) -> None:
+        """A layout depends on the header's bytes and on the message's length alone. `batch` has it, and is valid."""
+        again = encode_batch(batch)
+        nulls = any(null_count for _, null_count, _ in layout.columns)
+        plain = not nulls and len(again) == size and again.startswith(head)
+        if len(self._known) >= _LAYOUTS_MAX:
+            self._known = {}
+        self._known[head, size] = layout._replace(plain=plain)
 
     def _checked_layout(self, message: memoryview) -> _Layout:
-        """Every buffer is long enough for the rows that it is said to hold."""
+        """Everything that the header decides. Every buffer is long enough for the rows that it is said to hold."""
         header = read_header(message)
         rows, kinds = header.rows, self._kinds
         if not 1 <= rows <= limits.BATCH_ROWS_MAX:
@@ -140,6 +146,10 @@ class BatchDecoder:
         offsets = offset.to_numpy()
         if offsets[0] < 0 or (len(offsets) > 1 and not bool(np.all(offsets[1:] > offsets[:-1]))):
             raise _invalid("offsets do not ascend strictly from 0 or above", payload)
+
+
+def _parse(buffer: Any, schema: Any) -> Any:
+    return pa.ipc.read_record_batch(buffer, schema)
 
 
 def _invalid(why: str, payload: Any) -> Refused:

@@ -1,7 +1,8 @@
 """Reads the header of one Arrow IPC record batch message without trusting a byte of it.
 
-pyarrow's parser takes many forms of a batch and promises nothing about a hostile header, so it is never given one: this
-module reads the few FlatBuffers fields that are needed, with every position checked, and `batch.py` builds the arrays.
+pyarrow's parser takes many forms of a batch and promises nothing about a hostile header, so it is given none but those
+that it writes itself, byte by byte: this module reads the few FlatBuffers fields that are needed, with every position
+checked, and `batch.py` builds the arrays.
 
 Layout (Arrow columnar format 1.0, metadata V5): 0xFFFFFFFF, int32 metadata length, Message table, padding to 8, body.
 """
