@@ -9,10 +9,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from nyala.infra.local import ChildState, Supervisor
-from nyala.replica.base import Refused
+from nyala.replica.base import Applied, OpId, Refused
 from nyala.replica.client import Client, ClientOptions, TableHandle
 from nyala.replica.rpc import pb
 
+from .refusals import explains
 from .scene import Scene, ServerScene, TabletScene
 from .schedule import Deed, Kind
 
@@ -29,6 +30,14 @@ class Patient:
         self.handle = handle
         self.wiped: list[str] = []
         """Identities that were lost with their disks."""
+        self.faults: list[str] = []
+        """Refusals of deeds that nothing explains."""
+        self._stirred_s = time.monotonic()
+        """When something was last done to a process, by the monotonic clock; the table itself was made just now."""
+        self._moved: dict[str, tuple[OpId | None, float]] = {}
+        """Tablet -> the committed config that was seen last, None if nobody led, and since when."""
+        self._wanted: set[str] = set()
+        """Tablets of which a change was accepted."""
         options = ClientOptions(timeout_s=ASK_TIMEOUT_S, attempt_timeout_s=LOOK_TIMEOUT_S)
         self.client = Client([supervisor.masters], options)
         self._away: dict[str, str] = {}
@@ -57,9 +66,15 @@ class Patient:
         for tablet in self.handle.tablets:
             here = {n: s[tablet.tablet_id] for n, (s, _) in told.items() if tablet.tablet_id in s}
             tablets.append(TabletScene(tablet.tablet_id, self.handle.replication_factor, here))
+            self._note_config(tablets[-1])
         master = self.supervisor.children[MASTER]
         copies = tuple(job for _, jobs in told.values() for job in jobs)
         return Scene(tuple(found.values()), tuple(tablets), self._away.get(MASTER) or str(master.state), copies)
+
+    def _note_config(self, tablet: TabletScene) -> None:
+        opid = tablet.config.opid if tablet.config else None
+        if opid != self._moved.get(tablet.tablet_id, (None, 0.0))[0]:
+            self._moved[tablet.tablet_id] = opid, time.monotonic()
 
     def _server(self, name: str) -> ServerScene:
         child = self.supervisor.children[name]
@@ -82,13 +97,23 @@ class Patient:
     # --------------------------------------------------------------------------------------------------- deeds
 
     def carry_out(self, deed: Deed) -> str:
-        """Do it, and say what came of it; a refusal is an answer, not a failure."""
+        """Do it, and say what came of it; a refusal that the situation explains is an answer, any other is a fault."""
         if deed.why_not:
             return f"not done: {deed.why_not}"
         try:
             return self._deeds()[deed.kind](deed)
         except Refused as error:
+            self._judge(deed, error)
             return f"refused: {error}"
+
+    def _judge(self, deed: Deed, error: Refused) -> None:
+        """Note the refusal if it is a fault."""
+        now = time.monotonic()
+        opid, moved_s = self._moved.get(deed.tablet_id, (None, now))
+        quiet_s = now - max(self._stirred_s, moved_s if opid else now)
+        if not explains(deed.kind, error.code, quiet_s, deed.tablet_id in self._wanted):
+            told = f"{deed.kind} of {deed.tablet_id[:8]} was refused, {quiet_s:.0f} s after any trouble: {error}"
+            self.faults.append(told)
 
     def _deeds(self) -> dict[Kind, Callable[[Deed], str]]:
         return {
@@ -135,10 +160,13 @@ class Patient:
 
     def _taken(self, deed: Deed, how: str) -> str:
         self._away[deed.server] = how
+        self._stirred_s = time.monotonic()
         self._due.append((time.monotonic() + deed.hold_s, deed.server))
         return f"{deed.server} {how} for {deed.hold_s:.0f} s"
 
     def _signal(self, number: int, *names: str) -> None:
+        self._stirred_s = time.monotonic()
+
         def send() -> None:
             for name in names:
                 child = self.supervisor.children[name]
@@ -149,18 +177,29 @@ class Patient:
 
     def _step_down(self, deed: Deed) -> str:
         new = self.client.transfer_leadership(self.handle.name, deed.tablet_id)
+        self._stirred_s = time.monotonic()
         return f"{new[:8]} leads {deed.tablet_id[:8]}"
 
     def _change(self, deed: Deed) -> str:
         short = deed.tablet_id[:8]
+        try:
+            said = self._ask_for(deed)
+        except Refused as error:
+            if error.applied is not Applied.NOT_APPLIED:
+                self._wanted.add(deed.tablet_id)
+            raise
+        self._wanted.add(deed.tablet_id)
+        return f"{short}: {said}"
+
+    def _ask_for(self, deed: Deed) -> str:
         if deed.kind is Kind.ADD:
             self.client.add_replica(deed.tablet_id, deed.to_uuid, "PRE_VOTER")
-            return f"{short}: one more on {deed.to_uuid[:8]}"
+            return f"one more on {deed.to_uuid[:8]}"
         if deed.kind is Kind.REMOVE:
             self.client.remove_replica(deed.tablet_id, deed.from_uuid)
-            return f"{short}: none on {deed.from_uuid[:8]}"
+            return f"none on {deed.from_uuid[:8]}"
         self.client.move_replica(deed.tablet_id, deed.from_uuid, deed.to_uuid, reason="chaos")
-        return f"{short}: from {deed.from_uuid[:8]} to {deed.to_uuid[:8]}"
+        return f"from {deed.from_uuid[:8]} to {deed.to_uuid[:8]}"
 
     def _flush(self, deed: Deed) -> str:
         done = 0
@@ -169,8 +208,8 @@ class Patient:
                 try:
                     self.client.flush(self.info(name), deed.tablet_id, compact=bool(done % 2))
                     done += 1
-                except Refused:
-                    continue
+                except Refused as error:
+                    self._judge(deed, error)
         return f"{deed.tablet_id[:8]}: {done} replicas flushed"
 
     # ------------------------------------------------------------------------------------------------- undoing
@@ -196,6 +235,7 @@ class Patient:
 
     def _give_back(self, name: str) -> str:
         how = self._away.pop(name, "")
+        self._stirred_s = time.monotonic()
         if how == "paused":
             self._signal(signal.SIGCONT, name)
             return f"{name} goes on"

@@ -14,7 +14,7 @@ from nyala.replica.base import Refused
 from nyala.replica.client import Client, ScanSpec
 
 from .cluster import Patient
-from .schedule import Event, Kind, Pace, aim, draw
+from .schedule import Event, Kind, Pace, aim, draw, pace_of
 from .verify import Verdict, converge, verify_disks, verify_running
 from .watch import Watcher
 from .workload import Workload
@@ -36,7 +36,8 @@ class ChaosOptions:
     seed: int
     duration_s: float
     servers: int = SERVERS
-    pace: Pace = field(default_factory=Pace)
+    pace: Pace | None = None
+    """None: as the duration suggests."""
     kinds: tuple[Kind, ...] = tuple(Kind)
 
 
@@ -150,8 +151,10 @@ class Chaos:
 
     def _trouble(self, patient: Patient, watcher: Watcher, workload: Workload) -> None:
         """Carry the schedule out; a fault that is seen ends it early, close to its cause."""
-        pending = list(draw(self.options.seed, self.options.duration_s, self.options.pace, self.options.kinds))
-        while not workload.faults and not watcher.witness.faults and not watcher.error:
+        given = self.options
+        pace = given.pace or pace_of(given.duration_s)
+        pending = list(draw(given.seed, given.duration_s, pace, given.kinds))
+        while not (workload.faults or watcher.witness.faults or watcher.error or patient.faults):
             now = time.monotonic() - self._began
             for line in patient.undo_due(time.monotonic()):
                 self._tell("", line)
@@ -209,6 +212,8 @@ class Chaos:
         if watcher.error:
             wrong.append(watcher.error)
         self.report.verdicts.append(Verdict("it goes on by itself", "the healed cluster takes writes", tuple(wrong)))
+        what = "a change or transfer is refused only while trouble explains it"
+        self.report.verdicts.append(Verdict("operators are answered", what, tuple(patient.faults)))
         self._tell("", "the writers have stopped; waiting until every tablet is at rest")
         self.report.verdicts.append(converge(patient, lambda line: self._tell("", line)))
         self.report.verdicts += verify_running(patient, workload, watcher.witness)

@@ -68,6 +68,16 @@ class Pace:
     away_s: tuple[float, float] = (9.0, 14.0)
 
 
+QUICK = Pace(gap_s=(1.0, 3.0), hold_s=(1.0, 3.0), away_s=(7.0, 9.0))
+QUICK_S = 60.0
+"""Runs up to so long have the quick pace: at the usual one they would see half of the kinds."""
+
+
+def pace_of(duration_s: float) -> Pace:
+    """How fast trouble comes in a run of so many seconds, unless it is said."""
+    return QUICK if duration_s <= QUICK_S else Pace()
+
+
 def draw(seed: int, duration_s: float, pace: Pace, kinds: Sequence[Kind] = tuple(Kind)) -> tuple[Event, ...]:
     """The schedule of a seed: every kind once in random order, then all again, until the time is over."""
     rng = random.Random(seed)

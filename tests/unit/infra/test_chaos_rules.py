@@ -6,6 +6,7 @@ import io
 import threading
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,11 @@ from rich.console import Console
 
 from nyala.infra.chaos import Event, Kind, Pace, Report, Verdict, aim, draw
 from nyala.infra.chaos.book import FRESH, TOGGLES, Book, Rows, compare, dangling, link_of, text_of
+from nyala.infra.chaos.cluster import Patient
 from nyala.infra.chaos.disks import Logged, judge_logs, leftovers
+from nyala.infra.chaos.refusals import SETTLED_S, explains
 from nyala.infra.chaos.scene import Scene, ServerScene, TabletScene, trouble
-from nyala.infra.chaos.schedule import TAKES_AWAY
+from nyala.infra.chaos.schedule import TAKES_AWAY, Deed
 from nyala.infra.chaos.show import picture
 from nyala.infra.chaos.verify import Looked, at_rest, load_verdicts, nothing_of, progress_of
 from nyala.infra.chaos.watch import Witness
@@ -223,6 +226,61 @@ def test_refusal_that_no_trouble_explains_is_a_fault_of_writers_and_readers(code
     assert (writer.unknown, bool(writer.fault)) == (1, not explained)
     reader.look_or_give_up(None)
     assert (reader.reads, reader.refused, bool(reader.faults)) == (0, 1, not explained)
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "quiet_s", "wanted", "expected"),
+    [
+        (Kind.ADD, Code.TIMED_OUT, 1e6, False, True),
+        (Kind.STEP_DOWN, Code.NOT_READY, 1.0, False, True),
+        (Kind.STEP_DOWN, Code.NOT_READY, SETTLED_S, False, False),
+        (Kind.MOVE, Code.ALREADY_EXISTS, 1.0, False, True),
+        (Kind.MOVE, Code.ALREADY_EXISTS, SETTLED_S, False, False),
+        (Kind.REMOVE, Code.CHANGE_PENDING, SETTLED_S, False, False),
+        (Kind.REMOVE, Code.CHANGE_PENDING, SETTLED_S, True, True),
+        (Kind.FLUSH, Code.TABLET_NOT_FOUND, 1e6, False, True),
+        (Kind.FLUSH, Code.INVALID_ARGUMENT, 1.0, False, False),
+        *((kind, Code.CORRUPTION, 0.0, True, False) for kind in Kind),
+        (Kind.ADD, Code.WRONG_TABLE, 0.0, True, False),
+        (Kind.FLUSH, Code.NO_SPACE, 0.0, True, False),
+    ],
+)
+def test_refusal_of_a_deed_counts_only_if_its_situation_explains_it(
+    kind: Kind, code: Code, quiet_s: float, wanted: bool, expected: bool
+) -> None:
+    """Goal: operators are answered, and not by anything. Method: codes in the midst of trouble and long after it."""
+    assert explains(kind, code, quiet_s, wanted) is expected
+
+
+class Denying:
+    """A client whose operator's requests are all refused."""
+
+    def __init__(self, code: Code) -> None:
+        self.code = code
+
+    def refuse(self, *_: object, **__: object) -> None:
+        raise Refused(self.code, "as the test says")
+
+    transfer_leadership = add_replica = remove_replica = move_replica = refuse
+
+
+@pytest.mark.parametrize("kind", [Kind.STEP_DOWN, Kind.ADD, Kind.REMOVE, Kind.MOVE])
+def test_deed_that_is_refused_for_no_reason_is_a_fault_of_the_run(kind: Kind) -> None:
+    """Goal: a run does not take any refusal for an answer. Method: a deed at a client that is told CORRUPTION, which
+    is a fault at once, and NOT_READY, which is explained a moment after the table was made."""
+    tablets = tuple(TabletHandle(f"t{n}", n, n, 0) for n in range(PARTITION.buckets))
+    handle = TableHandle("id", "chaos", SCHEMA, PARTITION, 3, 0, 0, tablets=tablets)
+    supervisor: Any = SimpleNamespace(masters="127.0.0.1:1", children={})
+    patient = Patient(supervisor, handle)
+    try:
+        deed = Deed(kind, tablet_id="t0", from_uuid="u1", to_uuid="u4")
+        patient.client.close()
+        for code, faults in ((Code.NOT_READY, 0), (Code.CORRUPTION, 1)):
+            patient.client = Denying(code)  # type: ignore[assignment]
+            assert patient.carry_out(deed).startswith("refused: ") and len(patient.faults) == faults
+        assert kind.value in patient.faults[0] and "CORRUPTION" in patient.faults[0]
+    finally:
+        patient._pool.shutdown()
 
 
 def test_witness_sees_a_second_leader_of_a_term_and_a_term_that_fell() -> None:

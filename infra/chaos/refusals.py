@@ -1,0 +1,31 @@
+"""Which refusals of a deed its situation explains. Any other one is a fault of the cluster."""
+
+from __future__ import annotations
+
+from nyala.replica.base import Code
+
+from .schedule import Kind
+
+SETTLED_S = 30.0
+"""After so long without trouble everybody knows everything again: servers count as dead after 2 s, replicas as lost
+after 6 s, and copies of a run take a few."""
+SLOW = frozenset({Code.TIMED_OUT, Code.UNAVAILABLE, Code.OVERLOADED})
+"""Explained by a busy machine alone."""
+UNSETTLED = frozenset(
+    {
+        *(Code.NOT_LEADER, Code.NOT_READY, Code.STEPPING_DOWN, Code.ALREADY_INPROGRESS, Code.CAS_FAILED),
+        *(Code.INVALID_NAME, Code.TABLET_NOT_FOUND, Code.TABLET_DELETED, Code.TABLET_FAILED, Code.CHANGE_PENDING),
+    }
+)
+"""Explained by what was done to processes or configs a moment ago."""
+MEMBERS = frozenset({Code.ALREADY_EXISTS, Code.NOT_FOUND, Code.INVALID_ARGUMENT, Code.ILLEGAL_STATE})
+"""Likewise, of changes and transfers: who is a member, alive, or free was another one a moment ago."""
+NOT_THERE = frozenset({Code.TABLET_NOT_FOUND, Code.TABLET_DELETED})
+
+
+def explains(kind: Kind, code: Code, quiet_s: float, wanted: bool) -> bool:
+    """Whether a deed may be refused so, `quiet_s` after the last trouble of a process or change of the tablet's config;
+    `wanted`: a change of the tablet was accepted before, and may still be under way."""
+    if code in SLOW or (kind is Kind.FLUSH and code in NOT_THERE) or (wanted and code is Code.CHANGE_PENDING):
+        return True  # every server is asked to flush, members or not
+    return quiet_s < SETTLED_S and (code in UNSETTLED or (kind is not Kind.FLUSH and code in MEMBERS))
