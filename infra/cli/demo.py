@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from nyala.infra.chaos import ChaosOptions, perform
 from nyala.infra.demo import board
@@ -58,10 +59,12 @@ def demo(
 
 
 def _chaos(folder: Path | None, minutes: float, seed: int, as_json: bool) -> None:
-    """The run of one seed; its folder stays if something was wrong. Exit status 1 then."""
+    """The run of one seed; its folder stays if something was wrong. Exit status 1 then. A document has the standard
+    output for itself, and the story goes to people beside it."""
     place = folder or Path(tempfile.mkdtemp(prefix="nyala-chaos-"))
     try:
-        report = perform(place, ChaosOptions(seed=seed, duration_s=minutes * 60), console, quiet=as_json)
+        shown = Console(stderr=True) if as_json else console
+        report = perform(place, ChaosOptions(seed=seed, duration_s=minutes * 60), shown)
     except (StackError, ReplicaError):
         typer.echo(f"nyala: seed {seed} came to no verdict; everything is kept in {place}", err=True)
         raise
