@@ -124,12 +124,12 @@ def test_replica_of_a_replaced_tablet_that_returns_is_deleted_and_new_servers_cr
     members = [x["uuid"] for x in (m.box.catalog.get(TABLET + new) or {})["members"]]
     assert sorted(members) == S[3:]
     for uuid in S[3:]:
-        (order,) = orders_for(m.box.catalog, m.state.soft, uuid)
+        (order,) = orders_for(m.box.catalog, m.state.soft, uuid, 0, 0)
         assert order.create.tablet_id == new and [x.uuid for x in order.create.config.members] == members
     m.servers = S[:3]
     m.report()
     for uuid in S[:3]:
-        (order,) = orders_for(m.box.catalog, m.state.soft, uuid)
+        (order,) = orders_for(m.box.catalog, m.state.soft, uuid, 0, 0)
         assert (order.delete.tablet_id, order.delete.reason) == (m.tablet, f"replaced by {new}")
     (info,) = m.state.tablets_of(str((m.box.catalog.get(TABLET + new) or {})["table_id"]))
     assert not set(S[:3]) & {x.uuid for x in info.config.members}
