@@ -340,8 +340,12 @@ class Carrier:
         hint = self._leader_hint()
         for write in self._gathering.abandon():
             write.done(Refused(Code.NOT_LEADER, "leadership was lost before the write got an index", detail=hint))
+        told_later = self._core.commit_index
+        if self._persister.full:
+            # What only the others hold durably takes effect here when there is room again: too late for who waits.
+            told_later = min(told_later, self._core.persisted_index)
         for pending in (self._writes, self._changes):
-            pending.leadership_lost(self._core.commit_index, self._cache.term_at, hint)
+            pending.leadership_lost(told_later, self._cache.term_at, hint)
 
     def _failed(self, error: BaseException) -> None:
         """Corruption and what cannot be applied or written end this replica; our bugs and bad disks end the process."""

@@ -59,11 +59,14 @@ class PendingEntries:
             self.bytes -= entry.size_bytes
             entry.done(taken_back if entry.opid == aborted else result)
 
-    def leadership_lost(self, commit_index: int, term_at: Callable[[int], int | None], leader_hint: str) -> None:
-        """Tell each caller what is true now: gone from the log, committed (it goes on waiting), or unknown."""
+    def leadership_lost(self, told_later: int, term_at: Callable[[int], int | None], leader_hint: str) -> None:
+        """Tell each caller what is true now: gone from the log, committed (it goes on waiting), or unknown.
+
+        `told_later`: up to there everything is committed and will be applied here soon.
+        """
         for index in sorted(self._by_index):
             entry = self._by_index[index]
-            if index <= commit_index:
+            if index <= told_later:
                 if term_at(index) == entry.opid.term:
                     continue
                 answer = _replaced(entry.opid)
@@ -72,7 +75,7 @@ class PendingEntries:
             else:
                 answer = Refused(
                     Code.NOT_LEADER,
-                    "leadership was lost before the entry was committed",
+                    "leadership was lost before the entry took effect here",
                     applied=Applied.UNKNOWN,
                     detail=leader_hint,
                     opid=entry.opid,

@@ -151,6 +151,8 @@ class Replica(Carrier):
         if late := self._reads.expire(self._tick):
             self._core.drop_reads(late)
         if self._persister.full and self._tick % _RETRY_TICKS == 0:
+            if not self.is_leader:
+                self._leadership_lost()  # it may have been lost before the disk was known to be full
             self._make_room()
         self._pump()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nyala.replica.base import Applied, Code
+from nyala.replica.base import Applied, Code, Refused
 from nyala.replica.cmeta import ConsensusMeta
 from nyala.replica.host import Phase
 from nyala.replica.raft import ConfigEdit, EditKind
@@ -131,5 +131,23 @@ def test_what_a_full_disk_holds_up_is_bounded() -> None:
     last = cluster.leader()
     assert last is not None
     put_and_wait(cluster, last, b"after")
+    cluster.run_until(lambda: level(cluster), "everyone level")
+    cluster.verify.writes_stand()
+
+
+def test_writer_at_a_leader_without_room_is_answered_though_the_others_committed_its_row() -> None:
+    """CN-26: what a leader cannot log it never applies, so it cannot tell its writer; it says so when another leads,
+    not when there is room again. Method: no room in the leader's log, for good; one write, which the two others commit; its
+    writer is told that the outcome is unknown; with room again everybody has the row."""
+    cluster = SimCluster(12)
+    leader = started(cluster)
+    node = node_of(cluster, leader)
+    node.disk.fail_on("pwrite", f"wals/{TABLET}/*", "ENOSPC", times=None)
+    answers = put(cluster, leader, b"committed by the others")
+    cluster.run_until(lambda: bool(answers.all), "the writer is answered", within_us=2_000_000)
+    assert isinstance(answers.one, Refused) and answers.one.applied is Applied.UNKNOWN
+    assert b"committed by the others" in {e.payload for e in cluster.verify.history.values()}
+    assert leader.phase is not Phase.FAILED and not leader.is_leader
+    node.disk.heal()
     cluster.run_until(lambda: level(cluster), "everyone level")
     cluster.verify.writes_stand()
