@@ -150,9 +150,18 @@ class RealFile:
             os.ftruncate(self._fd, length_bytes)
 
     def preallocate(self, length_bytes: int) -> None:
-        """Reserve blocks up to `length_bytes`; the file's size becomes at least that, new bytes read as zeros."""
+        """Reserve blocks up to `length_bytes`; the file's size becomes at least that, new bytes read as zeros.
+
+        Refused(NO_SPACE) leaves the size as it was, and gives back what was reserved: ext4 keeps all that it found, and
+        the disk would have no room for anything else.
+        """
         with _translated("preallocate", self._path):
-            os.posix_fallocate(self._fd, 0, length_bytes)
+            size = os.fstat(self._fd).st_size
+            try:
+                os.posix_fallocate(self._fd, 0, length_bytes)
+            except OSError:
+                os.ftruncate(self._fd, size)
+                raise
 
     def size(self) -> int:
         with _translated("stat", self._path):

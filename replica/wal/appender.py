@@ -105,9 +105,12 @@ class Appender:
                 ready = self._next.poll()
             taken = self._next.take(self._next_number, first_index)
         except Refused:
-            if active is None:
+            if active is not None:
+                return active  # The disk is nearly full; the file in use may still have room.
+            if self._next_size == self._options.segment_size_bytes_first:
                 raise
-            return active  # The disk is nearly full; the file in use may still have room.
+            self._next_size = self._options.segment_size_bytes_first  # for which there may be room
+            return self._segment_for(first_index)
         self._next_number += 1
         self._next_size = min(2 * self._next_size, self._options.segment_size_bytes_max)
         self._retry_at_bytes = 0

@@ -17,9 +17,9 @@ from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wa
 from tests.harness.one_tablet import TABLET, create, wait_equal, write
 from tests.harness.rows import batch, write_request
 
-DISK_BYTES = 40 << 20
-FILLER_BYTES = 28 << 20
-"""What is removed in the end: more than the next segment of the log wants."""
+DISK_BYTES = 24 << 20
+FILLER_BYTES = 12 << 20
+"""What is removed in the end: less than the next segment of the log would like to have."""
 ROWS, ROW_BYTES = 40, 5_000
 WRITES_MAX = 200
 """Far more than the disk has room for."""

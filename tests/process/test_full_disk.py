@@ -14,7 +14,7 @@ pytestmark = pytest.mark.process
 
 def test_leader_whose_disk_is_full_hands_over_restarts_and_catches_up(tmp_path: Path) -> None:
     """CN-26 (scenario 48). Goal: a full disk costs a leader its leadership, no acknowledged row, no answer and no
-    process. Method: three servers, the leader's directory on 40 MB; write until it takes no more, asked by hand, so a
+    process. Method: three servers, the leader's directory on 24 MB; write until it takes no more, asked by hand, so a
     call without an answer is seen; another server leads and takes rows; the full one is killed and starts, still
     without room; then there is room, and all three hold the same rows."""
     out = tmp_path / "found.json"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import random
 import subprocess
 import sys
@@ -184,6 +185,24 @@ def test_sim_disk_rename_is_atomic_under_power_loss() -> None:
         disk.power_loss(random.Random(seed))
         seen.add(disk.read("f"))
     assert seen == {b"old", b"new"}
+
+
+def test_preallocation_without_room_gives_back_what_it_took(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CN-17. Goal: a log that finds no room for its next segment leaves what room there is to others. Method: the call
+    does as it does on ext4: it takes half of what was asked for, and fails."""
+
+    def half(fd: int, offset: int, length: int) -> None:
+        os.truncate(fd, offset + length // 2)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    disk = RealDisk(tmp_path)
+    file = disk.open("segment", create=True)
+    file.pwrite(b"content", 0)
+    monkeypatch.setattr(os, "posix_fallocate", half)
+    with pytest.raises(Refused, match="full"):
+        file.preallocate(1 << 20)
+    assert file.size() == len(b"content") and disk.read("segment") == b"content"
+    file.close()
 
 
 def test_sim_disk_without_room_refuses_writes_and_keeps_removing() -> None:

@@ -137,8 +137,8 @@ def test_what_a_full_disk_holds_up_is_bounded() -> None:
 
 def test_writer_at_a_leader_without_room_is_answered_though_the_others_committed_its_row() -> None:
     """CN-26: what a leader cannot log it never applies, so it cannot tell its writer; it says so when another leads,
-    not when there is room again. Method: no room in the leader's log, for good; one write, which the two others commit; its
-    writer is told that the outcome is unknown; with room again everybody has the row."""
+    not when there is room again. Method: no room in the leader's log, for good; one write, which the two others commit;
+    its writer is told that the outcome is unknown; with room again everybody has the row."""
     cluster = SimCluster(12)
     leader = started(cluster)
     node = node_of(cluster, leader)

@@ -8,13 +8,14 @@ import threading
 import fastavro
 import pytest
 
-from nyala.replica.base import DiskFailure, DiskFile, OpId, Refused
+from nyala.replica.base import Code, DiskFailure, DiskFile, OpId, Refused
 from nyala.replica.wal import Log, Reservation, dump_segment
 from nyala.replica.wal.appender import _gather
 from nyala.replica.wal.format import decode_header, encode_entry, encode_header, new_marker
 from tests.harness.sim_disk import SimDisk
 from tests.harness.wal_entries import (
     FOLDER,
+    SMALL,
     TABLET,
     Outcomes,
     append_now,
@@ -301,6 +302,27 @@ def test_full_disk_under_the_swap_lets_appends_go_on_in_the_old_segment() -> Non
     assert len(log.segments()) > 1
     disk.restart()
     assert [e.opid.index for e in open_log(disk)[1]] == list(range(1, 42))
+
+
+def test_restart_without_room_for_a_long_segment_goes_on_in_a_short_one() -> None:
+    """CN-17. Goal: a log takes entries as long as there is room for them, however long its segments became. Method:
+    long segments, a restart, room for a short one only; then for none."""
+    disk = SimDisk()
+    log, _ = open_log(disk)
+    fill(log, 60)
+    log.close()
+    last = log.last.index
+    disk.capacity_bytes = disk.used_bytes + 2 * SMALL.segment_size_bytes_first
+    log, _ = open_log(disk)
+    assert [type(r).__name__ for r in append_now(log, [entry(last + 1)]).results] == ["OpId"]
+    assert log.segments()[-1].first_index == last + 1
+    log.close()
+    disk.capacity_bytes = disk.used_bytes
+    log, _ = open_log(disk)
+    (refused,) = append_now(log, [entry(last + 2)]).results
+    assert isinstance(refused, Refused) and refused.code is Code.NO_SPACE
+    disk.capacity_bytes = None
+    assert append_now(log, [entry(last + 2)]).results == [OpId(1, last + 2)]
 
 
 def test_failing_disk_under_the_allocator_stops_the_log() -> None:
