@@ -62,6 +62,11 @@ COPY_CHUNK_BYTES = 1 << 20
 COPY_READ_BYTES = 256 << 10
 """So many bytes of a copy are taken from the network and written at once: larger blocks of memory are given back to the
 kernel and cleared anew each time."""
+COPY_STREAMS_MAX = 4
+"""Files of one session that are fetched at once. Of each one's connection the kernels of both ends keep up to 10 MB."""
+COPY_IN_FLIGHT_BYTES = 16 << 20
+"""Of one session, fetched by the target and not written yet. With the kernel's share of its connections a session stays
+below 64 MB of memory."""
 COPY_RATE_MIN_BYTES_PER_S = 128 << 10
 """Below it, a stream's turn could come after the other end's patience, while all streams of a server share the rate."""
 COPY_FETCH_BYTES = 8 << 20

@@ -16,8 +16,9 @@ from contextlib import ExitStack
 
 import google_crc32c
 
-from nyala.replica.base import Corruption, Disk, DiskFile
+from nyala.replica.base import Corruption, Disk, DiskFile, check, limits
 
+from .in_flight import InFlight
 from .manifest import CopyFile, CopySource
 
 SYNC_BYTES = 8 << 20
@@ -29,17 +30,27 @@ class Downloads:
     """Downloads of one session.
 
     `arrived(bytes)` is called for each chunk, from any stream; it may block to hold a rate, and raises to end the copy.
+    Invariants: `in_flight` has room for a chunk before it is fetched and until it is written, however many streams
+    there are and however slow the disk is.
     Concurrency: one `run` at a time. With one stream everything happens on the caller's thread, in order.
     """
 
     def __init__(
-        self, *, disk: Disk, source: CopySource, session_id: str, streams: int, arrived: Callable[[int], None]
+        self,
+        *,
+        disk: Disk,
+        source: CopySource,
+        session_id: str,
+        streams: int,
+        arrived: Callable[[int], None],
+        in_flight: InFlight | None = None,
     ) -> None:
         self._disk = disk
         self._source = source
         self._session_id = session_id
         self._streams = streams
         self._arrived = arrived
+        self._in_flight = in_flight or InFlight(limits.COPY_IN_FLIGHT_BYTES)
         self._stop = threading.Event()
 
     def run(self, files: Sequence[CopyFile], targets: dict[str, str]) -> None:
@@ -72,13 +83,20 @@ class Downloads:
         out = syncs.open(self._disk, target)
         try:
             crc, offset, synced = 0, 0, 0
-            for chunk in self._source.fetch(self._session_id, file, 0, file.length_bytes):
-                if offset + len(chunk) > file.length_bytes:
-                    raise DamagedFile(file, offset + len(chunk), crc)
-                self._arrived(len(chunk))
-                out.pwrite(chunk, offset)
-                crc = google_crc32c.extend(crc, chunk)
-                offset += len(chunk)
+            chunks = iter(self._source.fetch(self._session_id, file, 0, file.length_bytes))
+            while True:
+                with self._in_flight.room(limits.COPY_CHUNK_BYTES):
+                    chunk = next(chunks, None)
+                    if chunk is None:
+                        break
+                    check(len(chunk) <= limits.COPY_CHUNK_BYTES, "a chunk is bounded", name=file.name, bytes=len(chunk))
+                    if offset + len(chunk) > file.length_bytes:
+                        raise DamagedFile(file, offset + len(chunk), crc)
+                    self._arrived(len(chunk))
+                    out.pwrite(chunk, offset)
+                    crc = google_crc32c.extend(crc, chunk)
+                    offset += len(chunk)
+                    del chunk
                 if self._stop.is_set():
                     break  # another file failed: that is what the copy ends with
                 if offset - synced >= SYNC_BYTES and syncs.begin(out):

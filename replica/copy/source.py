@@ -24,6 +24,7 @@ from nyala.replica.base import (
     DiskFile,
     OpId,
     Refused,
+    check,
     limits,
     new_uuid,
 )
@@ -174,7 +175,8 @@ class SessionFile:
         self._file = file
 
     def read(self, byte_offset: int, length_bytes: int) -> bytes:
-        """At least one byte. Corruption if a block cannot be read: the replica here has lost it."""
+        """At least one byte, and COPY_CHUNK_BYTES at most. Corruption if a block cannot be read: it is lost here."""
+        check(length_bytes <= limits.COPY_CHUNK_BYTES, "a read for a copy is bounded", bytes=length_bytes)
         self._session.check_open()
         with _trouble(self._named, self._path):
             data = self._file.pread(length_bytes, byte_offset)

@@ -62,6 +62,9 @@ class ServerOptions:
         check(self.heartbeat_ms >= self.tick_ms, "heartbeats are sent on ticks", heartbeat_ms=self.heartbeat_ms)
         for name in ("heavy_threads", "scan_threads", "open_threads", "copy_jobs_max", "copy_streams"):
             check(getattr(self, name) > 0, "a pool needs a thread", option=name)
+        check(
+            self.copy_streams <= limits.COPY_STREAMS_MAX, "a copy's memory is bounded", copy_streams=self.copy_streams
+        )
         for name in ("copy_rate_bytes_per_s", "copy_busy_rate_bytes_per_s"):
             rate = getattr(self, name)
             check(

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 import google_crc32c
 import pytest
 
-from nyala.replica.base import Corruption, DiskFailure
+from nyala.replica.base import Corruption, DiskFailure, Refused
 from nyala.replica.copy import WHOLE, CopyFile, CopyManifest, CopyWanted, FileKind
 from nyala.replica.copy.downloads import SYNC_BYTES, Downloads
+from nyala.replica.copy.in_flight import InFlight
 from tests.harness.copies import new_disk
 from tests.harness.sim_disk import SimDisk
 
@@ -45,10 +47,15 @@ class Files:
     def end(self, session_id: str, success: bool, doubted: str = "") -> None:
         raise AssertionError("a download ends no session")
 
-    def download(self, disk: SimDisk, streams: int) -> None:
+    def download(self, disk: SimDisk, streams: int, in_flight: InFlight | None = None) -> None:
         disk.mkdir("data")
         downloads = Downloads(
-            disk=disk, source=self, session_id="s", streams=streams, arrived=lambda length_bytes: None
+            disk=disk,
+            source=self,
+            session_id="s",
+            streams=streams,
+            arrived=lambda length_bytes: None,
+            in_flight=in_flight,
         )
         downloads.run(self.offered, {name: f"data/{name}" for name in self.content})
 
@@ -62,6 +69,52 @@ def test_downloads_are_whole_and_durable_on_return(streams: int, power_seed: int
     disk.sync_dir("data")
     disk.power_loss(random.Random(power_seed))
     assert {name: disk.read(f"data/{name}") for name in files.content} == files.content
+
+
+def test_slow_disk_keeps_a_fast_source_within_the_budget() -> None:
+    """Goal: TC-11: the memory of a copy is bounded by its budget, and by nothing that could be faster. Method: eight
+    streams of a source that never waits, a disk that writes nothing at first, a budget of three chunks: three are
+    fetched and the other five streams wait; then the disk goes on: never are more than three fetched and not written,
+    and all files arrive."""
+    files, disk, budget = Files(*[2 * CHUNK] * 8), new_disk(), InFlight(3 * CHUNK)
+    lock, writes, all_there = threading.Lock(), threading.Event(), threading.Event()
+    now, most = 0, 0
+
+    def fetched(name: str, byte_offset: int) -> None:
+        nonlocal now, most
+        with lock:
+            now += 1
+            most = max(most, now)
+            if now == 8:
+                all_there.set()
+
+    def written(operation: str, path: str) -> None:
+        nonlocal now
+        if operation == "pwrite":
+            assert writes.wait(WAIT_S)
+            with lock:
+                now -= 1
+
+    files.before, disk.hook = fetched, written
+    work = threading.Thread(target=files.download, args=(disk, 8, budget))
+    work.start()
+    deadline = time.monotonic() + WAIT_S
+    while not (all_there.is_set() or (now == 3 and budget.waiting == 5)):
+        assert time.monotonic() < deadline, (now, budget.waiting)
+        all_there.wait(0.001)
+    writes.set()
+    work.join(WAIT_S)
+    assert not work.is_alive() and most == 3
+    assert {name: disk.read(f"data/{name}") for name in files.content} == files.content
+
+
+def test_failed_stream_gives_its_room_back() -> None:
+    """Goal: a budget is no trap. Method: a budget of one chunk, two streams, one of which meets a full disk in the
+    middle: the download fails by that, and does not hang."""
+    files, disk = Files(3 * CHUNK, 3 * CHUNK), new_disk()
+    disk.fail_on("pwrite", "data/*", "ENOSPC", skip=1)
+    with pytest.raises(Refused, match="the disk is full"):
+        files.download(disk, 2, InFlight(CHUNK))
 
 
 @pytest.mark.parametrize("streams", [1, 3])
