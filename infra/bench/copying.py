@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 
 from nyala.replica import tools
+from nyala.replica.base import limits
 from nyala.replica.client import TableHandle
 from nyala.replica.rpc import pb
 
@@ -57,6 +58,7 @@ class Mover:
         p99_alone, p99_beside = (p99_ms(foreground.writes, *window) for window in (alone, copying))
         return {
             **quiet,
+            "copy_beside_writes_cap_mb_per_s": limits.COPY_BUSY_RATE_BYTES_PER_S / 1e6,
             "copy_beside_writes_mb_per_s": beside["copy_mb_per_s"],
             "move_beside_writes_s": beside["move_s"],
             "write_alone_p99_ms": p99_alone,

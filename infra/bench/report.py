@@ -39,6 +39,7 @@ METRICS = [
     Metric("copy_mb_per_s", "tablet copy, download", "MB/s"),
     Metric("download_s", "tablet copy, download", "s", False),
     Metric("move_s", "tablet copy, whole move", "s", False),
+    Metric("copy_beside_writes_cap_mb_per_s", "tablet copy beside one-row writes, cap", "MB/s"),
     Metric("copy_beside_writes_mb_per_s", "tablet copy beside one-row writes, download", "MB/s"),
     Metric("move_beside_writes_s", "tablet copy beside one-row writes, whole move", "s", False),
     Metric("write_alone_p99_ms", "one row per write, no copy, p99", "ms", False),

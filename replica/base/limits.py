@@ -67,6 +67,8 @@ COPY_STREAMS_MAX = 4
 COPY_IN_FLIGHT_BYTES = 16 << 20
 """Of one session, fetched by the target and not written yet. With the kernel's share of its connections a session stays
 below 64 MB of memory."""
+COPY_BUSY_RATE_BYTES_PER_S = 32 << 20
+"""What a server's copies get while clients write, unless an operator says otherwise."""
 COPY_RATE_MIN_BYTES_PER_S = 128 << 10
 """Below it, a stream's turn could come after the other end's patience, while all streams of a server share the rate."""
 COPY_FETCH_BYTES = 8 << 20

@@ -42,7 +42,7 @@ class ServerOptions:
     """Files downloaded at once by one copy job; each holds a window and a few chunks in memory."""
     copy_rate_bytes_per_s: int = 0
     """Upper bound of all copies into and out of this server together; 0: none; else at least 128 KiB/s."""
-    copy_busy_rate_bytes_per_s: int = 32 << 20
+    copy_busy_rate_bytes_per_s: int = limits.COPY_BUSY_RATE_BYTES_PER_S
     """The same while clients write to this server's replicas, and until a second after; 0: they do not matter."""
     maintenance_ms: int = 250
     memory_soft_bytes: int = limits.SERVER_MEMORY_SOFT_BYTES
