@@ -13,8 +13,8 @@ from nyala.replica import tools
 from nyala.replica.base import Address, Member, is_uuid
 from nyala.replica.cmeta import cmeta_json
 
-from .context import Json, print_json, print_table
-from .offline import Root, Tablet, Yes, ask, changeable
+from .context import Json, ask, print_json, print_table
+from .offline import Root, Tablet, Yes, changeable
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="print what would be, change nothing")]
 

@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
+from rich.text import Text
 
 import nyala
 from nyala.infra import local
@@ -25,6 +26,8 @@ Masters = Annotated[
     typer.Option("--masters", envvar="NYALA_MASTERS", help="host:port[,host:port]; default: the stack in ./.nyala"),
 ]
 
+UNBROKEN_MAX = 16
+"""A cell up to so many characters, such as `17.2 KiB` or `tablet server`, stays on one line."""
 WIDTH_OF_FILES = 100_000
 """Of what goes to no terminal: each row on its line, as wide as it is; what is cut there is lost for scripts."""
 
@@ -82,19 +85,42 @@ def client(masters: str) -> Iterator[Client]:
 
 def find_server(connected: Client, prefix: str) -> pb.ServerInfo:
     """The one tablet server whose uuid begins with `prefix`."""
+    named(prefix, "server")
     found: list[pb.ServerInfo] = [s for s in connected.list_servers().servers if s.uuid.startswith(prefix)]
     if len(found) != 1:
         raise typer.BadParameter(f"{len(found)} servers begin with {prefix!r}: `nyala server list` shows them")
     return found[0]
 
 
+def named(prefix: str, what: str) -> None:
+    """A usage error for an empty beginning, as of a shell's variable that is not set: it would fit anything."""
+    if not prefix:
+        raise typer.BadParameter(f"the {what} is empty: give its id, or the beginning of it")
+
+
 def find_tablet(connected: Client, prefix: str) -> tuple[str, str]:
     """(table name, tablet id) of the one tablet whose id begins with `prefix`."""
+    named(prefix, "tablet")
     handles = [connected.get_table(t.name) for t in connected.list_tables()]
     found = [(h.name, t.tablet_id) for h in handles for t in h.tablets if t.tablet_id.startswith(prefix)]
     if len(found) != 1:
         raise typer.BadParameter(f"{len(found)} tablets begin with {prefix!r}: `nyala tablet list` shows them")
     return found[0]
+
+
+def ask(question: str, yes: bool) -> None:
+    """Go on only if told to, by `yes` or by an answer; otherwise the command ends and says that nothing was done.
+
+    Asked on standard error: the output may be a document.
+    """
+    try:
+        told = yes or typer.confirm(question, err=True)
+    except typer.Abort:  # nobody is there to answer
+        typer.echo(err=True)
+        told = False
+    if not told:
+        typer.echo("nothing was changed; --yes goes on without asking", err=True)
+        raise typer.Exit(1)
 
 
 def print_json(value: Any) -> None:
@@ -130,8 +156,11 @@ def _table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], *
     """Wrapped between words only, such as ids and addresses; or, when that cannot be, anywhere."""
     table = Table(title=title, title_justify="left")
     for pos, heading in enumerate(headings):
-        words = not any(" " in row[pos] for row in rows)
-        table.add_column(heading, overflow="fold", no_wrap=whole_words and words and " " not in heading)
+        sentences = [row[pos] for row in rows if " " in row[pos]]
+        width = max((Text.from_markup(cell).cell_len for cell in sentences), default=0)
+        words = not sentences and " " not in heading
+        least = min(width, UNBROKEN_MAX) if whole_words and width else None
+        table.add_column(heading, overflow="fold", no_wrap=whole_words and words, min_width=least)
     for row in rows:
         table.add_row(*row)
     return table

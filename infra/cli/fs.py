@@ -9,8 +9,8 @@ import typer
 from nyala.replica import tools
 from nyala.replica.disk import RealDisk, lock_root
 
-from .context import Json, console, print_json, print_table, size_text
-from .offline import Root, Yes, ask, changeable, print_findings, reading, replica_cells, stopped
+from .context import Json, ask, console, print_json, print_table, size_text
+from .offline import Root, Yes, changeable, print_findings, reading, replica_cells, stopped
 
 app = typer.Typer(help="directories of stopped servers", no_args_is_help=True)
 
@@ -82,7 +82,12 @@ def _print_view(view: tools.DirectoryView) -> None:
         (*replica_cells(t), t.files_checked, size_text(t.log.size_bytes if t.log else 0), size_text(t.block_bytes))
         for t in view.tablets
     ]
-    print_table("tablets", ("tablet", "table", "state", "term", "last", "files", "log", "blocks"), rows)
+    print_table(
+        "tablets",
+        ("tablet", "table", "state", "term", "last", "files", "log", "blocks"),
+        rows,
+        ("files", "log", "blocks"),
+    )
     print_findings(view.all_findings)
 
 

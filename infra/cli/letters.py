@@ -12,7 +12,7 @@ import typer
 
 from nyala.pipeline import KafkaSecurity, Letter, iterate_letters, kafka_options, replay_letters, security_of
 
-from .context import Json, console, kafka_of, print_table
+from .context import Json, ask, console, kafka_of, print_table
 
 app = typer.Typer(help="records that did not become rows", no_args_is_help=True)
 Kafka = Annotated[str, typer.Option("--kafka", envvar="NYALA_KAFKA", help="host:port; default: the stack in ./.nyala")]
@@ -100,9 +100,7 @@ def replay(
     if not count:
         typer.echo("no such dead letters")
         return
-    if not yes and not typer.confirm(f"publish {count} records again to {to or first}?"):
-        typer.echo("nothing was published", err=True)
-        raise typer.Exit(1)
+    ask(f"publish {count} records again to {to or first}?", yes)
     # Those that come back as new letters meanwhile are not among the first `count`.
     letters = islice((one for one in _chosen(kafka, kafka_properties, table, reason) if not one.foreign), count)
     published = replay_letters(kafka_of(kafka), letters, to, security=login_of(kafka_properties))

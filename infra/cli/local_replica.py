@@ -16,10 +16,12 @@ from nyala.replica.base import Address, DataState, Disk
 from nyala.replica.copy import CopyProgress
 from nyala.replica.tablet import Superblock
 
-from .context import Json, console, print_json, print_table, size_text
-from .offline import Root, Tablet, Yes, ask, changeable, print_findings, replica_cells, stopped
+from .context import Json, ask, console, print_json, print_table, size_text
+from .offline import Root, Tablet, Yes, changeable, print_findings, replica_cells, stopped
 
 app = typer.Typer(help="replicas of a stopped server", no_args_is_help=True)
+SPARE = ("log", "blocks", "term")
+"""What is left out on a narrow terminal, the least useful first."""
 REDRAW_S = 0.2
 
 
@@ -36,7 +38,7 @@ def list_replicas(root: Root, as_json: Json = False) -> None:
          escape("; ".join(f.what for f in t.findings)))
         for t in found
     ]  # fmt: skip
-    print_table("replicas", ("tablet", "table", "state", "term", "last", "log", "blocks", "trouble"), rows)
+    print_table("replicas", ("tablet", "table", "state", "term", "last", "log", "blocks", "trouble"), rows, SPARE)
 
 
 @app.command("dump")

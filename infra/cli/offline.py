@@ -57,12 +57,6 @@ def reading(*, quiet: bool, total_bytes: int | None = None) -> Iterator[Callable
         yield step
 
 
-def ask(question: str, yes: bool) -> None:
-    """Go on only if told to; otherwise the command ends, and nothing was done."""
-    if not yes:
-        typer.confirm(question, abort=True)
-
-
 def print_findings(findings: Sequence[tools.FileFinding]) -> None:
     """What is wrong, one line each, errors first."""
     for found in findings:

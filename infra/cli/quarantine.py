@@ -8,9 +8,12 @@ import typer
 
 from nyala.replica.base import DataState
 
-from .context import Json, Masters, client, find_server, print_json, print_table, size_text
+from .context import Json, Masters, ask, client, find_server, named, print_json, print_table, size_text
 
 app = typer.Typer(help="data of deleted replicas, kept for a look", no_args_is_help=True)
+
+SPARE = ("path", "was", "log", "blocks")
+"""What is left out on a narrow terminal, the least useful first; a path is the tablet's id and a number."""
 
 
 @app.command("list")
@@ -35,30 +38,31 @@ def list_quarantine(
          q.path)
         for u, q in found
     ]  # fmt: skip
-    print_table("quarantine", ("server", "tablet", "table", "was", "log", "blocks", "path"), rows)
+    print_table("quarantine", ("server", "tablet", "table", "was", "log", "blocks", "path"), rows, SPARE)
 
 
 @app.command()
 def purge(
-    tablet: Annotated[str, typer.Argument(help="tablet id")],
+    tablet: Annotated[str, typer.Argument(help="tablet id, or its beginning")],
     server: Annotated[str, typer.Option(help="uuid of the server, or its beginning")],
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
     masters: Masters = "",
     as_json: Json = False,
 ) -> None:
     """Remove what one tablet's deletions have put aside on one server. Its term, vote and last logged OpId stay."""
+    named(tablet, "tablet")
     with client(masters) as connected:
         target = find_server(connected, server)
-        kept = connected.list_quarantine(target, tablet)
-        if not kept:
-            raise typer.BadParameter(f"nothing of {tablet} is in quarantine on {target.uuid}: `nyala quarantine list`")
+        kept = [q for q in connected.list_quarantine(target) if q.tablet_id.startswith(tablet)]
+        found = sorted({q.tablet_id for q in kept})
+        if len(found) != 1:
+            what = f"more than one tablet that begins with {tablet!r}" if found else f"nothing of {tablet}"
+            raise typer.BadParameter(f"{what} is in quarantine on {target.uuid}: `nyala quarantine list`")
         where, size = target.uuid[:8], size_text(sum(q.wal_bytes + q.block_bytes for q in kept))
-        if not yes:
-            question = f"remove {len(kept)} quarantines of {tablet} on {where}, {size}, for good?"
-            typer.confirm(question, abort=True, err=as_json)
-        reply = connected.purge_quarantine(target, tablet)
+        ask(f"remove {len(kept)} quarantines of {found[0]} on {where}, {size}, for good?", yes)
+        reply = connected.purge_quarantine(target, found[0])
     if as_json:
-        answer = {"server": target.uuid, "tablet_id": tablet, "removed": list(reply.removed)}
+        answer = {"server": target.uuid, "tablet_id": found[0], "removed": list(reply.removed)}
         print_json(answer | {"bytes_freed": reply.bytes_freed})
         return
     typer.echo(f"removed {len(reply.removed)} files and folders, {size_text(reply.bytes_freed)}")

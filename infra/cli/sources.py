@@ -9,7 +9,7 @@ import typer
 from nyala.pipeline import QueryInterrupted, QueryRefused, Topics, release_run
 from nyala.replica.rows import SourceKey
 
-from .context import Json, Masters, client, kafka_of, print_json, print_table
+from .context import Json, Masters, ask, client, kafka_of, print_json, print_table
 from .letters import Kafka, KafkaProperties, login_of
 
 app = typer.Typer(help="source positions: what of Kafka is in the tables", no_args_is_help=True)
@@ -73,9 +73,7 @@ def release(
             typer.echo(f"no query holds a source of {table}")
         for run, positions in held.items():
             places = ", ".join(f"{p.topic}[{p.source.kafka_partition}]" for p in positions)
-            if not yes and not typer.confirm(f"take {places} of {table} from {run}?"):
-                typer.echo("nothing was changed", err=True)
-                raise typer.Exit(1)
+            ask(f"take {places} of {table} from {run}?", yes)
             release_run(connected, positions)
             typer.echo(f"{places}: released, was held by {run}")
 
@@ -115,9 +113,7 @@ def reset(
             change = f"done {position.done} -> {offset}, generation {position.generation} -> {position.generation + 1}"
             if source.topic_id != position.source.topic_id:
                 change += f", topic id {position.source.topic_id} -> {source.topic_id}"
-            if not yes and not typer.confirm(f"reset {where} of {table}: {change}?"):
-                typer.echo("nothing was changed", err=True)
-                raise typer.Exit(1)
+            ask(f"reset {where} of {table}: {change}?", yes)
             made = connected.reset_source(table, source, offset, force=force, topic=position.topic)
             typer.echo(f"{where}: generation {made.generation} begins at {made.done}")
 

@@ -39,7 +39,7 @@ class _Root:
 @app.command()
 def recover(
     root: Annotated[list[Path], typer.Option(help="directory of a stopped server that may hold a survivor; repeat it")],
-    tablet: Annotated[list[str], typer.Option(help="tablet id; repeat it")] = [],  # noqa: B006
+    tablet: Annotated[list[str], typer.Option(help="tablet id, or its beginning; repeat it")] = [],  # noqa: B006
     table: Annotated[list[str], typer.Option(help="all tablets of this table that need it; repeat it")] = [],  # noqa: B006
     every: Annotated[bool, typer.Option("--all", help="all tablets in the directories that need it")] = False,
     copy_to: Annotated[
@@ -93,7 +93,7 @@ def recover(
             print_json({"carried_out": False, "unfinished": unfinished is not None, **tools.plan_json(plan)})
         elif not as_json:
             _print_plan(plan, unfinished=unfinished is not None)
-        failed = any(a.tablet_id in tablet or a.why is not tools.Why.MAJORITY for a in plan.left_alone)
+        failed = any(a.tablet_id.startswith(tuple(tablet)) or a.why is not tools.Why.MAJORITY for a in plan.left_alone)
         if not yes_i_lose_data:
             if plan.tablets and not as_json:
                 console.print(

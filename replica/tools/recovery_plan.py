@@ -21,6 +21,7 @@ from nyala.replica.base import (
     OpId,
     RaftConfig,
     Refused,
+    is_uuid,
     next_generation,
 )
 from nyala.replica.rows import SourceKey
@@ -129,11 +130,12 @@ def chosen_tablets(
     tablets: Sequence[str] = (),
     tables: Sequence[str] = (),
 ) -> set[str]:
-    """The tablets that were asked for by id or by table; all of directories and catalog if none was.
+    """The tablets that were asked for by id, or its beginning, or by table; all of directories and catalog if none was.
 
     `catalog`: table name to tablet ids, as far as masters answer. A tablet of which nothing is left is in no directory.
-    Refused(NOT_FOUND) for a table that neither knows.
+    Refused(NOT_FOUND) for a table that neither knows, INVALID_ARGUMENT for the beginning of several tablets.
     """
+    found = list(found)
     resting = [e for e in found if not e.running]
     if not (tablets or tables):
         return {e.tablet_id for e in resting} | {t for ids in catalog.values() for t in ids}
@@ -141,7 +143,16 @@ def chosen_tablets(
     if unknown:
         raise Refused(Code.NOT_FOUND, "no directory holds a tablet of that table", table=", ".join(unknown))
     held = {e.tablet_id for e in resting if e.table_name in tables}
-    return {*tablets, *held, *(t for name in tables for t in catalog.get(name, ()))}
+    known = {e.tablet_id for e in found} | {t for ids in catalog.values() for t in ids}
+    return {*(_whole_id(t, known) for t in tablets), *held, *(t for name in tables for t in catalog.get(name, ()))}
+
+
+def _whole_id(asked: str, known: Iterable[str]) -> str:
+    """The one id that begins so; what nobody knows stays as it is, for the plan to say so."""
+    fitting = sorted(t for t in known if asked and t.startswith(asked))
+    if len(fitting) > 1 and asked not in fitting:
+        raise Refused(Code.INVALID_ARGUMENT, "several tablets begin so: give more of the id", tablet=asked)
+    return fitting[0] if len(fitting) == 1 else asked
 
 
 def make_plan(
@@ -178,7 +189,7 @@ def decide(
 
     if not replicas:
         what = "no directory and no running server that was looked at has this tablet"
-        return left(Why.UNKNOWN, f"{what}; {LAST_RESORT}")
+        return left(Why.UNKNOWN, f"{what}; {LAST_RESORT}" if is_uuid(tablet_id) else what)
     best = most_up_to_date(replicas)
     if best is None:
         seen = "; ".join(f"{r.server_uuid} in {r.place}: {_remains(r)}" for r in replicas)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import re
 import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
+import typer
 
 from nyala.infra.cli.app import main
+from nyala.infra.cli.context import ask, find_server, find_tablet
 from nyala.jobs import decisions, ingest, rebalance
 
 NOBODY = "127.0.0.1:1"
@@ -102,6 +106,8 @@ LINES = [
     ("unsafe replace --table t", "no cluster named"),
     ("tablet unsafe-replace --table t --masters " + NOBODY, "no master answers"),
     ("tablet unsafe-recover --root . --no-masters", "--tablet ID, --table NAME or --all"),
+    ("quarantine purge --server s --yes --masters " + NOBODY, "Missing argument"),
+    ("fs wipe foreign --yes", "nothing in it is ours"),
     ("bench nosuch", "nosuch"),
     ("bench load --local --rows -1", "--rows"),
     ("demo --dir file --events 10", "no stack can live in"),
@@ -163,3 +169,25 @@ def test_careless_job_line_gets_one_line_before_spark_starts(
     said = capsys.readouterr()
     assert status != 0
     assert re.search(says, said.out + said.err)
+
+
+@pytest.mark.parametrize("what", ["tablet", "server"])
+def test_empty_name_as_of_an_unset_variable_fits_nothing(what: str) -> None:
+    """Goal: `nyala quarantine purge "$T"` of nobody's tablet purges nothing. Method: the look-up of an empty beginning,
+    which never asks anybody."""
+    nobody: Any = None
+    with pytest.raises(typer.BadParameter, match=f"the {what} is empty"):
+        (find_tablet if what == "tablet" else find_server)(nobody, "")
+
+
+def test_question_that_nobody_answers_changes_nothing_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Goal: a script without --yes learns what became of its command. Method: no input at all; a no; --yes."""
+    for answer in ("", "n\n"):
+        monkeypatch.setattr(sys, "stdin", io.StringIO(answer))
+        with pytest.raises(typer.Exit) as ended:
+            ask("remove it?", False)
+        assert ended.value.exit_code == 1 and "nothing was changed; --yes" in capsys.readouterr().err
+    ask("remove it?", True)
+    assert capsys.readouterr().out == ""

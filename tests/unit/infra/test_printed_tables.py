@@ -10,7 +10,7 @@ import sys
 import pytest
 from rich.console import Console
 
-from nyala.infra.cli import cluster, context, stack, unsafe
+from nyala.infra.cli import cluster, context, local_replica, quarantine, stack, unsafe
 from nyala.replica import tools
 from nyala.replica.base import Member, OpId, RaftConfig, hybrid_from_us
 
@@ -119,3 +119,20 @@ def test_stack_status_folds_its_uuids() -> None:
         stack.children_table({"folder": ".nyala", "children": [{**child, "uuid": UUIDS[0]}]})
     )
     assert out.getvalue().count("a") >= 32 and "…" not in out.getvalue()
+
+
+@pytest.mark.parametrize("narrow", [80], indirect=True)
+def test_short_cells_and_ids_are_not_folded_at_80_columns(narrow: io.StringIO) -> None:
+    """Goal: a size is read at one look, and an id is copied whole. Method: servers; what `quarantine list` and
+    `local-replica list` print of a tablet, with ids of 32 digits."""
+    servers()
+    quarantined = ("aaaaaaaa", UUIDS[0], "flights", "READY", "128.5 KiB", "990.2 MiB", f"quarantine/{UUIDS[0]}-000001")
+    headings: tuple[str, ...] = ("server", "tablet", "table", "was", "log", "blocks", "path")
+    context.print_table("quarantine", headings, [quarantined], quarantine.SPARE)
+    replica = (UUIDS[1], "flights", "READY", "4294967296", "4294967296.14", "11.1 KiB", "990.2 MiB", "")
+    headings = ("tablet", "table", "state", "term", "last", "log", "blocks", "trouble")
+    context.print_table("replicas", headings, [replica], local_replica.SPARE)
+    said = narrow.getvalue()
+    assert all(text in said for text in (*UUIDS[:2], "tablet server", "4294967296.14"))
+    assert all(text in said or text.split()[0] not in said for text in ("12.5 MiB", "990.2 MiB", "11.1 KiB"))
+    assert max(len(line) for line in said.splitlines()) <= 80

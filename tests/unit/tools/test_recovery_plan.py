@@ -212,6 +212,11 @@ def test_tablets_of_a_table_come_from_directories_and_from_the_catalog() -> None
     assert chosen_tablets(found, {}, tables=["things"]) == {TABLET}
     assert chosen_tablets(found, catalog, tablets=["y"], tables=["other"]) == {"x", "y"}
     assert chosen_tablets(found, catalog) == {TABLET, "lost", "x"}
+    three = ["abcd", "abce", "ab"]
+    assert chosen_tablets(found, {"one": three}, tablets=three) == {*three}
+    assert chosen_tablets(found, catalog, tablets=["lo"]) == {"lost"}, "its beginning is enough"
+    with pytest.raises(Refused, match=r"several tablets begin so.*tablet=abc"):
+        chosen_tablets(found, {"one": three}, tablets=["abc"])
     with pytest.raises(Refused, match="nosuch"):
         chosen_tablets(found, catalog, tables=["nosuch"])
     (lost,) = make_plan({TABLET: found}, ["lost"]).left_alone
