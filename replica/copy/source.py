@@ -317,6 +317,8 @@ class _Slot:
     """Wall clock."""
     asked_us: int
     """When its target last asked for something; monotonic."""
+    run: str
+    """Names the target's process; empty if it did not say."""
 
 
 @dataclass
@@ -335,11 +337,12 @@ class SourceSessions:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def open(
-        self, tablet_id: str, requestor_uuid: str, capture: Callable[[str, int], CopySourceSession]
+        self, tablet_id: str, requestor_uuid: str, capture: Callable[[str, int], CopySourceSession], *, run: str = ""
     ) -> CopySourceSession:
         """Run `capture(session_id, ttl_us)` with the log anchored at `anchor_index`; Refused OVERLOADED when full.
 
-        A requestor that starts over replaces its earlier session of the same tablet.
+        A requestor that starts over replaces its earlier session of the same tablet, and one that is another process
+        than before (`run`) all that its earlier process left.
         """
         self.expire()
         session_id = new_uuid()
@@ -347,7 +350,8 @@ class SourceSessions:
             stale = [
                 sid
                 for sid, slot in self._slots.items()
-                if (slot.session.tablet_id, slot.session.requestor_uuid) == (tablet_id, requestor_uuid)
+                if slot.session.requestor_uuid == requestor_uuid
+                and (slot.session.tablet_id == tablet_id or (slot.run and run and slot.run != run))
             ]
             dropped = [self._slots.pop(sid).session for sid in stale]
             full = len(self._slots) + self._opening >= self.sessions_max
@@ -360,7 +364,7 @@ class SourceSessions:
         try:
             session = capture(session_id, self.ttl_us)
             with self._lock:
-                self._slots[session_id] = _Slot(session, self.clock.wall_us(), self.clock.monotonic_us())
+                self._slots[session_id] = _Slot(session, self.clock.wall_us(), self.clock.monotonic_us(), run)
             return session
         finally:
             with self._lock:

@@ -245,7 +245,7 @@ class StartTabletCopyReply(_message.Message):
     def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., current_term: _Optional[int] = ..., last_opid: _Optional[_Union[OpId, _Mapping]] = ..., data_state: _Optional[int] = ...) -> None: ...
 
 class BeginCopyRequest(_message.Message):
-    __slots__ = ("dest_uuid", "requestor_uuid", "tablet_id", "allow_leaderless", "log_only", "acknowledged", "flushed")
+    __slots__ = ("dest_uuid", "requestor_uuid", "tablet_id", "allow_leaderless", "log_only", "acknowledged", "flushed", "requestor_run")
     DEST_UUID_FIELD_NUMBER: _ClassVar[int]
     REQUESTOR_UUID_FIELD_NUMBER: _ClassVar[int]
     TABLET_ID_FIELD_NUMBER: _ClassVar[int]
@@ -253,6 +253,7 @@ class BeginCopyRequest(_message.Message):
     LOG_ONLY_FIELD_NUMBER: _ClassVar[int]
     ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
     FLUSHED_FIELD_NUMBER: _ClassVar[int]
+    REQUESTOR_RUN_FIELD_NUMBER: _ClassVar[int]
     dest_uuid: str
     requestor_uuid: str
     tablet_id: str
@@ -260,7 +261,8 @@ class BeginCopyRequest(_message.Message):
     log_only: bool
     acknowledged: OpId
     flushed: OpId
-    def __init__(self, dest_uuid: _Optional[str] = ..., requestor_uuid: _Optional[str] = ..., tablet_id: _Optional[str] = ..., allow_leaderless: _Optional[bool] = ..., log_only: _Optional[bool] = ..., acknowledged: _Optional[_Union[OpId, _Mapping]] = ..., flushed: _Optional[_Union[OpId, _Mapping]] = ...) -> None: ...
+    requestor_run: str
+    def __init__(self, dest_uuid: _Optional[str] = ..., requestor_uuid: _Optional[str] = ..., tablet_id: _Optional[str] = ..., allow_leaderless: _Optional[bool] = ..., log_only: _Optional[bool] = ..., acknowledged: _Optional[_Union[OpId, _Mapping]] = ..., flushed: _Optional[_Union[OpId, _Mapping]] = ..., requestor_run: _Optional[str] = ...) -> None: ...
 
 class BeginCopyReply(_message.Message):
     __slots__ = ("error", "session_id", "superblock", "cmeta", "files", "last_opid", "first_retained_index", "is_leader", "ttl_us")

@@ -134,7 +134,9 @@ class CopyServicer(pb_grpc.CopyServiceServicer):  # type: ignore[misc]
             loop = asyncio.get_running_loop()
             session = await loop.run_in_executor(
                 self._pool,
-                lambda: manager.sessions.open(hosted.tablet_id, request.requestor_uuid, capture),
+                lambda: manager.sessions.open(
+                    hosted.tablet_id, request.requestor_uuid, capture, run=request.requestor_run
+                ),
             )
             if is_leader and not (replica.is_leader and replica.term == term):
                 # The metadata in the session may name a term that another leads, and vouch for a log that ends early.

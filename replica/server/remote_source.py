@@ -10,12 +10,15 @@ from typing import Any
 
 import grpc
 
-from nyala.replica.base import Address, Applied, Code, Refused, limits
+from nyala.replica.base import Address, Applied, Code, Refused, limits, new_uuid
 from nyala.replica.copy import WHOLE, CopyFile, CopyManifest, CopyWanted, FileKind
 from nyala.replica.rpc import COPY_CHANNEL_OPTIONS, frame, opid_from_pb, opid_to_pb, pb, pb_grpc, raise_if_error
 
 from .fetch_serving import hang_up
 from .fetch_wire import be_patient, receive, receive_message, send_message
+
+RUN = new_uuid()
+"""Names this process to sources: what another process of the same server had begun there, it will not go on with."""
 
 
 class RemoteCopySource:
@@ -61,6 +64,7 @@ class RemoteCopySource:
             log_only=wanted.log_only,
             acknowledged=opid_to_pb(wanted.acknowledged),
             flushed=opid_to_pb(wanted.flushed),
+            requestor_run=RUN,
         )
         call = self._abortable(lambda: self._stub.BeginCopy.future(request, timeout=self.BEGIN_TIMEOUT_S))
         try:

@@ -155,9 +155,9 @@ class Source:
         self.committed = OpId(0, 0)
         self.clock = TestClock()
         self.sessions = SourceSessions(self.clock, sessions_max=sessions_max, ttl_us=1000)
-        self.door = LocalCopySource(self.sessions, self._capture)
+        self.door = LocalCopySource(self.sessions, self.capture)
 
-    def _capture(
+    def capture(
         self,
         tablet_id: str,
         requestor: str,

@@ -247,21 +247,8 @@ class Target:
             self.copy(plot, DataState(plot.cell.ends))
             wait_until(lambda: self.jobs(plot) == ["DONE"], "it is copied")
             self.see_copy(plot)
-        else:
-            self.end_session(plot)
-
-    def end_session(self, plot: Plot) -> None:
-        """End the session that a death left at the source, which has few and keeps each for a minute.
-
-        Another copy of the tablet would take its place; here none is needed.
-        """
-        begin = pb.BeginCopyRequest(
-            dest_uuid=self.source.uuid, tablet_id=plot.tablet_id, requestor_uuid=self.server.uuid
-        )
-        begun = self.source.copies.BeginCopy(begin, timeout=30)
-        assert not begun.error.code, begun.error
-        end = pb.EndCopyRequest(dest_uuid=self.source.uuid, session_id=begun.session_id, success=True)
-        assert not self.source.copies.EndCopy(end, timeout=30).error.code
+            left = [j for j in copies(self.source) if j.phase == "SERVING" and j.target_uuid == self.server.uuid]
+            assert not left, f"the source, which has few sessions, keeps one of an earlier life: {left}"
 
     def join(self, plot: Plot) -> None:
         """The leader makes this server a member: what was copied goes on from its own log, a tombstone is copied."""

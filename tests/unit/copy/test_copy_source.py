@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nyala.replica.base import Code, OpId, Refused
-from nyala.replica.copy import CopyManifest, FileKind
+from nyala.replica.copy import WHOLE, CopyManifest, CopySourceSession, FileKind
 from tests.harness.copies import TABLET, RestingReplica, Source, new_disk
 
 
@@ -92,6 +92,33 @@ def test_sessions_are_bounded_and_a_restarted_follower_replaces_its_own() -> Non
     assert refused.value.code is Code.OVERLOADED
     again = source.door.begin(TABLET, "b" * 32, False)
     assert again.session_id != first.session_id and len(source.sessions.sessions()) == 2
+    source.replica.close()
+
+
+def test_another_process_of_a_server_gives_up_what_its_earlier_one_had_begun() -> None:
+    """TC-60. Goal: servers that died in their copies leave room for others. Method: sessions of two servers; one comes
+    back as another process, for another tablet: its old session is gone, the other server's and its new ones stay; who
+    does not say which process it is replaces nothing."""
+    source = source_with_block(sessions_max=4)
+
+    def begin(tablet_id: str, requestor: str, run: str) -> str:
+
+        def capture(session_id: str, ttl_us: int) -> CopySourceSession:
+            session = source.capture(TABLET, requestor, False, session_id, ttl_us, WHOLE)
+            session.tablet_id = tablet_id  # by name only: its files are the one tablet's
+            return session
+
+        return source.sessions.open(tablet_id, requestor, capture, run=run).manifest.session_id
+
+    def still_open() -> set[str]:
+        return {s.manifest.session_id for s in source.sessions.sessions()}
+
+    begin("t1", "b" * 32, "first")  # and dies
+    other = begin("t1", "c" * 32, "first")
+    back = begin("t2", "b" * 32, "second")
+    assert still_open() == {other, back}
+    more, silent = begin("t3", "b" * 32, "second"), begin("t4", "b" * 32, "")
+    assert still_open() == {other, back, more, silent}
     source.replica.close()
 
 
