@@ -34,7 +34,7 @@ def test_blank_member_is_copied_at_its_leaders_request() -> None:
         await pair.voting()
         assert pair.calls("other")[:2] == ["AppendEntries", "StartTabletCopy"]
         assert pair.calls("leader") == ["BeginCopy", "OpenFetch", "Fetch", "EndCopy"]
-        assert pair.other.rows() == [1, 2] and pair.other.serving
+        await until(lambda: pair.other.rows() == [1, 2] and pair.other.serving, "the voter has applied both rows")
 
     run_pair(scenario)
 
@@ -64,7 +64,7 @@ def test_tablet_that_is_being_copied_is_as_good_as_created() -> None:
         finally:
             go.set()
         await pair.voting()
-        assert pair.other.rows() == [1, 2] and pair.other.serving
+        await until(lambda: pair.other.rows() == [1, 2] and pair.other.serving, "the voter has applied both rows")
 
     run_pair(scenario)
 
@@ -206,7 +206,8 @@ def test_blank_server_gets_all_rows_though_the_first_segment_is_gone() -> None:
         await pair.put(41)
         await pair.add_other()
         await pair.voting()
-        assert pair.other.rows() == pair.leader.rows() == list(range(1, 42))
+        await until(lambda: pair.other.rows() == list(range(1, 42)), "the voter has applied every row")
+        assert pair.leader.rows() == list(range(1, 42))
         assert pair.other.hosted.superblock.data_state is DataState.READY
 
     run_pair(scenario)
