@@ -190,8 +190,8 @@ def test_group_without_its_metadata_refuses_to_start(tmp_path: Path) -> None:
 def test_group_flushes_one_at_a_time_and_pauses_while_there_is_no_room(
     full: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """TC-65. Goal: a slow or full disk gets no queue of flushes, each of the whole catalog. Method: ticks go on while
-    a flush is held up; when it found no room, the next one comes after a pause."""
+    """TC-65. Goal: a slow or full disk gets no queue of flushes, each of the whole catalog. Method: flushes are asked
+    for again and again while one is held up; when it found no room, the next one comes after a pause."""
     monkeypatch.setattr(group_module, "FLUSH_PAUSE_S", 0.5)
 
     async def use(group: CatalogGroup) -> None:
@@ -205,20 +205,25 @@ def test_group_flushes_one_at_a_time_and_pauses_while_there_is_no_room(
                 raise Refused(Code.NO_SPACE, "the disk is full")
             return flush()
 
-        monkeypatch.setattr(group.catalog, "flush", slow)
         for number in range(3):
             await group.change(lambda number=number: put(f"k/{number}", number))  # type: ignore[misc]
+        monkeypatch.setattr(group.catalog, "flush", slow)
+        group.maintain(1)
         first = await asyncio.to_thread(begun.get, True, 20)
         for _ in range(20):
             group.maintain(1)
         go.set()
         if full:
-            assert await asyncio.to_thread(begun.get, True, 20) - first >= 0.5
-        await asyncio.sleep(0.2)
+            async with asyncio.timeout(20):
+                while begun.empty():
+                    group.maintain(1)
+                    await asyncio.sleep(0.01)
+            assert begun.get() - first >= 0.5
+        await asyncio.get_running_loop().run_in_executor(group._lane, lambda: None)
         assert begun.empty()
         monkeypatch.undo()
 
-    with_group(tmp_path, use, flush_entries=3)
+    with_group(tmp_path, use)
 
 
 @pytest.mark.parametrize("folder", PROMISES)
