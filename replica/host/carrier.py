@@ -144,6 +144,8 @@ class Carrier:
         self._last_time = 0
         self._told_future = False
         self._seen: tuple[object, ...] = ()
+        self._marked = False
+        """Whether the log bears the mark of a lost end."""
 
     @property
     def _serving(self) -> bool:
@@ -335,6 +337,13 @@ class Carrier:
         if seen != self._seen:
             self._seen = seen
             self._on_change(self.tablet_id)
+        if self._marked and core.withheld is None:
+            self._marked = False
+            self._run_heavy(self._log.forget_withheld, self._forgotten)
+
+    def _forgotten(self, result: BaseException | None) -> None:
+        if isinstance(result, BaseException):
+            self._failed(result)
 
     def _leadership_lost(self) -> None:
         hint = self._leader_hint()

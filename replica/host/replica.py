@@ -98,6 +98,7 @@ class Replica(Carrier):
             no_data=self._no_data,
         )
         self._core.applied_index = machine.applied_opid.index
+        self._marked = replay.withheld is not None
         self._persister = Persister(
             cmeta=self._cmeta,
             log=self._log,

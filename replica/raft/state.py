@@ -73,6 +73,8 @@ class State:
         """The change that this replica took back last, as a leader."""
         self.may_campaign = True
         self.withheld: OpId | None = None
+        self.term_found = term
+        """When the log was opened: nothing that it lost by then is of a later term."""
 
         self.ticks = 0
         self.elapsed = 0
@@ -243,11 +245,12 @@ class State:
             self.heal_withheld()
 
     def heal_withheld(self) -> None:
-        """A damaged tail is healed once the durable log has reached the OpId that was lost: then the log holds that
-        entry, or a later term's, whose leader would have had it if it was committed (DIVERGENCES D-7)."""
+        """A damaged tail is healed once the durable log has reached the index that was lost, or a term in which nothing
+        can have been lost: whoever sent that had what was committed, by log matching (DIVERGENCES D-7)."""
         durable = OpId(self.log.term_at(self.persisted) or 0, self.persisted)
-        if self.withheld is not None and durable >= self.withheld:
-            self.trace(f"damaged tail {self.withheld} is healed at {durable}")
+        lost = self.withheld
+        if lost is not None and (durable.index >= lost.index or durable.term > self.term_found):
+            self.trace(f"damaged tail {lost} is healed at {durable}")
             self.withheld = None
             self.may_campaign = True
 

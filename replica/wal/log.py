@@ -22,7 +22,7 @@ from .format import encode_entry
 from .options import WalOptions
 from .reader import Survivors, read_entries
 from .records import Anchor, Pin, Replay, SegmentInfo
-from .recovery import Recovered, recover
+from .recovery import Recovered, forget_withheld, recover
 from .reservation import OnDurable, Reservation, SlotState, Truncation
 from .retention import Retention
 
@@ -400,6 +400,10 @@ class Log:
             if info is not None:
                 self._index.drop_segments_below(info.number + 1)
             return info
+
+    def forget_withheld(self) -> None:
+        """What the log lost at its end is made up for: a later start need not withhold anything."""
+        forget_withheld(self._disk, self._folder)
 
     def close(self) -> None:
         """Append what is ready, fail what is not, cut the open segment to its content; harmless when called twice."""

@@ -212,9 +212,15 @@ def worse(one: OpId | None, other: OpId | None) -> OpId | None:
 def _load_withheld(disk: Disk, folder: str, last: OpId) -> OpId | None:
     """The OpId of an earlier or the present damage, until the log has reached its index again."""
     mark = standing_mark(disk, folder, last)
-    if mark is None and disk.exists(f"{folder}/{WITHHELD_NAME}"):
-        disk.remove(f"{folder}/{WITHHELD_NAME}")
+    if mark is None:
+        forget_withheld(disk, folder)
     return mark
+
+
+def forget_withheld(disk: Disk, folder: str) -> None:
+    """Remove the mark, if there is one. A power cut may bring it back, which withholds more than need be."""
+    if disk.exists(f"{folder}/{WITHHELD_NAME}"):
+        disk.remove(f"{folder}/{WITHHELD_NAME}")
 
 
 def _settle(disk: Disk, folder: str, out: Recovered) -> None:

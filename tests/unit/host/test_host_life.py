@@ -10,6 +10,7 @@ from nyala.replica.base import Code, DiskFailure, OpId, Refused
 from nyala.replica.cmeta import ConsensusMeta
 from nyala.replica.host import Phase
 from nyala.replica.raft import AppendEntries, AppendReply, Role, VoteReply
+from nyala.replica.wal.recovery import WITHHELD_NAME
 from tests.harness.sim_cluster import HOST, TABLET, WAL_FOLDER, SimCluster, SimNode
 from tests.harness.sim_disk import SimCrash
 from tests.harness.sim_start import Answers, level, node_of, on, put, put_and_wait, started
@@ -266,3 +267,29 @@ def test_restart_with_a_long_unflushed_log_applies_all_of_it_within_its_bound_of
     again.shrink_cache()
     assert again.cache_bytes == 0
     assert put_and_wait(cluster, again, b"after").opid.index > top
+
+
+def test_mark_of_a_lost_end_goes_when_the_loss_is_made_up_for() -> None:
+    """CN-22. Goal: a replica that was brought its lost end again may vote after every later start. Method: the last
+    entry of a follower's log is damaged at rest; started alone it bears the mark and abstains; with the others up the
+    entry comes back, and the mark is gone from its disk without another start."""
+    cluster = SimCluster(31)
+    leader = started(cluster)
+    put_and_wait(cluster, leader, b"first")
+    put_and_wait(cluster, leader, b"last")
+    cluster.run_until(lambda: level(cluster), "everyone has it")
+    node = next(n for n in cluster.nodes.values() if n.replica is not leader)
+    for one in cluster.nodes.values():
+        one.crash(power=False)
+    newest = f"{WAL_FOLDER}/{node.disk.listdir(WAL_FOLDER)[-1]}"
+    node.disk.corrupt(newest, node.disk.read(newest).rindex(b"last"))
+    node.hurt = True
+    mark = f"{WAL_FOLDER}/{WITHHELD_NAME}"
+    node.start()
+    cluster.run_for(3_000_000)
+    assert node.replica is not None and node.replica.withheld is not None and node.disk.exists(mark)
+    for one in cluster.nodes.values():
+        if one is not node:
+            one.start()
+    cluster.run_until(lambda: level(cluster) and not node.disk.exists(mark), "the loss is made up for")
+    assert node.replica.withheld is None

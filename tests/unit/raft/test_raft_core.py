@@ -413,6 +413,19 @@ def test_damaged_tail_heals_when_the_durable_log_reaches_it() -> None:
     assert solo.core.may_campaign
 
 
+def test_damaged_tail_of_an_unknown_term_is_not_healed_by_a_part_of_it() -> None:
+    """CN-22. Goal: what was acknowledged is not forgotten half-way. Method: the entries 2 to 4 are lost, and that they
+    were of term 5 too: their leader sends the first of them again, of a later term than was named; then the others. In
+    another life a leader of term 6 sends one entry, and that it was elected says that it has what was committed."""
+    for appended, healed in (([(5, 2)], False), ([(5, 2), (5, 3), (5, 4)], True), ([(6, 2)], True)):
+        solo = Solo(term=5, entries=[entry(3, 1)], withheld=OpId(3, 4))
+        solo.core.step(solo.append(appended[-1][0], OpId(3, 1), *(entry(*one) for one in appended)))
+        solo.persist()
+        assert solo.core.may_campaign is healed, appended
+        sent = solo.step(VoteRequest(to_uuid="a", from_uuid="b", term=7, last=OpId(5, 3), transfer=True))
+        assert [m.granted for m in sent if isinstance(m, VoteReply)] == [False], "the candidate lacks the last of them"
+
+
 def test_idle_follower_tick_makes_no_output() -> None:
     """Goal: an idle replica costs its tick and nothing else. Method: ticks between heartbeats leave nothing to do."""
     solo = Solo()
