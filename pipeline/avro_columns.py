@@ -215,7 +215,9 @@ def _read_boolean(cursor: Cursor, field: Field, rows: Any, count: int) -> Values
 def _read_real(cursor: Cursor, field: Field, rows: Any, count: int) -> Values:
     kind = "<f4" if field.kind == "float" else "<f8"
     taken = np.ascontiguousarray(cursor.read_fixed(rows, int(kind[2]))).view(kind)[:, 0]
-    return Values(np.empty(0, bool), reals=_spread(taken.astype(np.float64), rows, count, np.float64))
+    with np.errstate(invalid="ignore"):  # a signalling NaN is a NaN
+        wide = taken.astype(np.float64)
+    return Values(np.empty(0, bool), reals=_spread(wide, rows, count, np.float64))
 
 
 def _read_bytes(cursor: Cursor, field: Field, rows: Any, count: int) -> Values:

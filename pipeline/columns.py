@@ -105,7 +105,7 @@ def _boolean(column: Column, field: Field, values: Values, cursor: Cursor, buffe
 def _real(column: Column, field: Field, values: Values, cursor: Cursor, buffer: Any) -> Any:
     reals = values.reals if values.reals is not None else _words(values).astype(np.float64)
     if column.type is ColumnType.FLOAT:
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             narrow = reals.astype(np.float32)
         _out_of_range(cursor, values, np.isinf(narrow) & np.isfinite(reals))
         return pa.array(narrow, mask=_nulls(values))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import io
+import math
+import struct
 from typing import Any
 
 import fastavro
@@ -86,6 +88,21 @@ def test_random_rows_decode_as_fastavro_reads_them(rows: list[dict[str, Any]], s
         expected = fastavro.schemaless_reader(io.BytesIO(data[10:]), PARSED, None)
         expected.pop("op")
         assert {name: each for name, each in got.items() if not name.startswith("__")} == expected
+
+
+def test_signalling_nan_is_a_nan_and_no_warning() -> None:
+    """Goal: any four bytes are a float. Method: the signalling NaN of least payload, which any arithmetic reports to
+    numpy, in a float column and in a double column."""
+    row: dict[str, Any] = {"k": 1, "op": "UPSERT", **dict.fromkeys(VALUES)}
+    cases = (("c_float", struct.pack("<f", 1.25), b"\x01\x00\x80\x7f"),)
+    cases += (("c_double", struct.pack("<d", 1.25), b"\x01\x00\x00\x00\x00\x00\xf0\x7f"),)
+    for name, plain, signalling in cases:
+        value = frame({**row, name: 1.25})
+        assert value.count(plain) == 1
+        decoded = decode([encode_key(SCHEMA, row)], [value.replace(plain, signalling)])
+        assert decoded.faults == []
+        (found,) = (each for batch in decoded.batches for each in batch.to_pylist())
+        assert math.isnan(found[name])
 
 
 @settings(max_examples=150, deadline=None)
