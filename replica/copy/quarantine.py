@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 
-from nyala.replica.base import ZERO_OPID, Code, Corruption, DataState, Disk, Refused, check
+from nyala.replica.base import ZERO_OPID, Code, Corruption, DataState, Disk, DiskFailure, Refused, check
 from nyala.replica.tablet import Superblock, block_names, superblock_path
 
 from .blocks import parse_superblock, quarantined_superblocks
@@ -49,22 +49,38 @@ def _size(disk: Disk, path: str) -> int:
         return 0
 
 
-def _look_at(disk: Disk, path: str, tablet_id: str) -> Quarantined:
-    wal_bytes = sum(_size(disk, f"{path}/wal/{segment}") for segment in disk.listdir(f"{path}/wal"))
+def _block_size(disk: Disk, path: str) -> int:
+    """Bytes of a block; none where a bad data folder does not tell: that is no reason to end the server."""
+    try:
+        return _size(disk, path)
+    except DiskFailure:
+        return 0
+
+
+def _kept_superblock(disk: Disk, path: str) -> Superblock | None:
+    """The superblock in a quarantine; None if there is none. Corruption if it cannot be read."""
     where = f"{path}/superblock"
     try:
-        kept = parse_superblock(disk.read(where), where)
+        return parse_superblock(disk.read(where), where)
     except FileNotFoundError:
-        return Quarantined(path=path, tablet_id=tablet_id, wal_bytes=wal_bytes)
+        return None
+
+
+def _look_at(disk: Disk, path: str, tablet_id: str) -> Quarantined:
+    wal_bytes = sum(_size(disk, f"{path}/wal/{segment}") for segment in disk.listdir(f"{path}/wal"))
+    try:
+        kept = _kept_superblock(disk, path)
     except Corruption as error:
         return Quarantined(path=path, tablet_id=tablet_id, wal_bytes=wal_bytes, error=str(error))
+    if kept is None:
+        return Quarantined(path=path, tablet_id=tablet_id, wal_bytes=wal_bytes)
     return Quarantined(
         path=path,
         tablet_id=kept.tablet_id,
         table_name=kept.table_name,
         data_state=kept.data_state,
         wal_bytes=wal_bytes,
-        block_bytes=sum(_size(disk, b) for b in block_names(kept)),
+        block_bytes=sum(_block_size(disk, b) for b in block_names(kept)),
     )
 
 
@@ -103,8 +119,10 @@ def _drop_unfinished_copies(disk: Disk, tombstone: Superblock) -> None:
         path = f"{QUARANTINE}/{name}"
         if _tablet_of(name) != tombstone.tablet_id or path == tombstone.quarantine:
             continue
-        if _look_at(disk, path, tombstone.tablet_id).data_state is DataState.COPYING:
-            disk.remove_tree(path)
+        with suppress(Corruption):
+            kept = _kept_superblock(disk, path)
+            if kept is not None and kept.data_state is DataState.COPYING:
+                disk.remove_tree(path)
 
 
 def purge_quarantine(disk: Disk, tablet_id: str) -> list[str]:
