@@ -5,13 +5,14 @@ from __future__ import annotations
 import signal
 import sys
 from types import FrameType
+from typing import Annotated
 
 import typer
 
 from nyala.infra.jars import JarsMissing
 from nyala.infra.local import StackError
 from nyala.pipeline import LettersUnreadable
-from nyala.replica.base import ReplicaError
+from nyala.replica.base import ReplicaError, __version__
 
 from . import (
     bench,
@@ -35,11 +36,27 @@ from . import (
 
 app = typer.Typer(
     name="nyala",
-    help="A replicated table store that Kafka feeds and Spark drives.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
 )
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"nyala {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _whole_command(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="print the version and end")
+    ] = False,
+) -> None:
+    """A replicated table store that Kafka feeds and Spark drives."""
+
+
 app.command()(stack.up)
 app.command()(stack.status)
 app.command()(stack.down)

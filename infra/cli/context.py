@@ -26,6 +26,16 @@ Masters = Annotated[
     typer.Option("--masters", envvar="NYALA_MASTERS", help="host:port[,host:port]; default: the stack in ./.nyala"),
 ]
 
+Tablets = Annotated[list[str], typer.Option("--tablet", help="tablet id, or its beginning; repeat it")]
+Confirmed = Annotated[
+    str,
+    typer.Option(
+        "--yes-i-lose-data",
+        metavar="FINGERPRINT",
+        help="carry out the plan of this fingerprint; without it, only print it",
+    ),
+]
+
 UNBROKEN_MAX = 16
 """A cell up to so many characters, such as `17.2 KiB` or `tablet server`, stays on one line."""
 WIDTH_OF_FILES = 100_000
@@ -121,6 +131,23 @@ def ask(question: str, yes: bool) -> None:
     if not told:
         typer.echo("nothing was changed; --yes goes on without asking", err=True)
         raise typer.Exit(1)
+
+
+def ask_for_name(name: str, question: str) -> None:
+    """Go on only if `name` is typed; otherwise the command ends and says that nothing was done."""
+    try:
+        typed = typer.prompt(question, err=True)
+    except typer.Abort:  # nobody is there to answer
+        typer.echo(err=True)
+        typed = ""
+    if typed != name:
+        typer.echo("that is another name: nothing was changed; --yes goes on without asking", err=True)
+        raise typer.Exit(1)
+
+
+def not_yet(fingerprint: str) -> None:
+    """The last line of a plan that was printed only."""
+    console.print(f"Nothing was changed. To carry this out: --yes-i-lose-data={fingerprint}", highlight=False)
 
 
 def print_json(value: Any) -> None:

@@ -14,7 +14,19 @@ from nyala.replica.client import Client
 from nyala.replica.rows import SourceKey
 from nyala.replica.rpc import pb
 
-from .context import Json, Masters, client, console, find_tablet, local_kafka, print_json, print_table
+from .context import (
+    Confirmed,
+    Json,
+    Masters,
+    Tablets,
+    client,
+    console,
+    find_tablet,
+    local_kafka,
+    not_yet,
+    print_json,
+    print_table,
+)
 from .letters import Kafka, KafkaProperties, login_of
 
 WARNING = (
@@ -25,12 +37,9 @@ WARNING = (
 
 
 def replace(
-    tablet: Annotated[list[str], typer.Option(help="tablet id, or its beginning; repeat it")] = [],  # noqa: B006
+    tablet: Tablets = [],  # noqa: B006
     table: Annotated[list[str], typer.Option(help="all lost tablets of this table; repeat it")] = [],  # noqa: B006
-    yes_i_lose_data: Annotated[
-        str,
-        typer.Option(metavar="FINGERPRINT", help="carry out the plan of this fingerprint; without it, only print it"),
-    ] = "",
+    yes_i_lose_data: Confirmed = "",
     despite_replicas: Annotated[
         bool, typer.Option("--despite-replicas", help="unsafe: also tablets with rows on running servers; deletes them")
     ] = False,
@@ -72,7 +81,7 @@ def replace(
         console.print(f"[green]done[/]: {len(made)} tablets replaced; empty ones take their place now. Look with")
         console.print("  nyala cluster check")
     elif plan.tablets and not yes_i_lose_data:
-        console.print(f"Nothing was changed. To carry this out: --yes-i-lose-data={plan.fingerprint}", highlight=False)
+        not_yet(plan.fingerprint)
     if failed:
         raise typer.Exit(1)
 

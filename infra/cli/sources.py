@@ -115,7 +115,16 @@ def reset(
                 change += f", topic id {position.source.topic_id} -> {source.topic_id}"
             ask(f"reset {where} of {table}: {change}?", yes)
             made = connected.reset_source(table, source, offset, force=force, topic=position.topic)
-            typer.echo(f"{where}: generation {made.generation} begins at {made.done}")
+            typer.echo(
+                f"{where}: generation {made.generation} begins at {made.done}{_left_out(position, source, offset)}"
+            )
+
+
+def _left_out(position: Any, source: SourceKey, offset: int) -> str:
+    """What a reset leaves out for good, if it does."""
+    if source.topic_id != position.source.topic_id:
+        return f"; what topic id {position.source.topic_id} had from offset {position.done} on is left out"
+    return f"; offsets {position.done} to {offset - 1} are left out" if offset > position.done else ""
 
 
 def _target(position: Any, to: str, kafka: str, properties: str, *, current: bool) -> tuple[SourceKey, int]:

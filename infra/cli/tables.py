@@ -14,7 +14,7 @@ from nyala.pipeline import QueryInterrupted, QueryRefused
 from nyala.replica.client import TableHandle
 
 from . import feeds
-from .context import Json, Masters, cluster, local_kafka, print_json, print_table
+from .context import Json, Masters, ask_for_name, cluster, local_kafka, print_json, print_table
 from .feeds import PARTITIONS, Partitions
 from .letters import Kafka, KafkaProperties, login_of
 
@@ -234,9 +234,6 @@ def drop(
     with cluster(masters) as connected:
         connected.table(name)
         if not yes:
-            typed = typer.prompt(f"all rows of {name} will be gone; type its name to drop it")
-            if typed != name:
-                typer.echo("the names differ: nothing was dropped", err=True)
-                raise typer.Exit(1)
+            ask_for_name(name, f"all rows of {name} will be gone; type its name to drop it")
         connected.drop_table(name)
     typer.echo(f"dropped {name}")

@@ -17,7 +17,7 @@ from nyala.replica.client import Client
 from nyala.replica.disk import TABLET_SERVER, RealDisk
 from nyala.replica.rpc import addresses_from_pb
 
-from .context import Json, Masters, client, console, print_json, print_table
+from .context import Confirmed, Json, Masters, Tablets, client, console, not_yet, print_json, print_table
 from .offline import reading, stopped
 
 app = typer.Typer(help="after a catastrophe: no promise holds any more", no_args_is_help=True)
@@ -39,16 +39,13 @@ class _Root:
 @app.command()
 def recover(
     root: Annotated[list[Path], typer.Option(help="directory of a stopped server that may hold a survivor; repeat it")],
-    tablet: Annotated[list[str], typer.Option(help="tablet id, or its beginning; repeat it")] = [],  # noqa: B006
+    tablet: Tablets = [],  # noqa: B006
     table: Annotated[list[str], typer.Option(help="all tablets of this table that need it; repeat it")] = [],  # noqa: B006
     every: Annotated[bool, typer.Option("--all", help="all tablets in the directories that need it")] = False,
     copy_to: Annotated[
         list[Path], typer.Option(help="directory of a stopped server that becomes a member, with a copy; repeat it")
     ] = [],  # noqa: B006
-    yes_i_lose_data: Annotated[
-        str,
-        typer.Option(metavar="FINGERPRINT", help="carry out the plan of this fingerprint; without it, only print it"),
-    ] = "",
+    yes_i_lose_data: Confirmed = "",
     no_masters: Annotated[
         bool,
         typer.Option("--no-masters", help="unsafe: do not ask running servers, leave source positions as they are"),
@@ -96,9 +93,7 @@ def recover(
         failed = any(a.tablet_id.startswith(tuple(tablet)) or a.why is not tools.Why.MAJORITY for a in plan.left_alone)
         if not yes_i_lose_data:
             if plan.tablets and not as_json:
-                console.print(
-                    f"Nothing was changed. To carry this out: --yes-i-lose-data={plan.fingerprint}", highlight=False
-                )
+                not_yet(plan.fingerprint)
             raise typer.Exit(1 if failed else 0)
         _carry_out(plan, roots, connected, yes_i_lose_data, quiet=as_json)
     if as_json:

@@ -46,6 +46,7 @@ _HOMES = {
     "Refused": ".replica.base",
     "ReplicaError": ".replica.base",
     "RowCode": ".replica.base",
+    "__version__": ".replica.base",
 }
 """Public name -> module that defines it."""
 
@@ -64,6 +65,7 @@ __all__ = [
     "Scan",
     "Table",
     "WriteResult",
+    "__version__",
     "col",
     "connect",
     "parse_condition",

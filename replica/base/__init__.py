@@ -1,6 +1,7 @@
 """Value types, errors, limits and the doors to time, chance and disk. Imports the standard library only."""
 
 from . import limits
+from .build import __version__
 from .check import check
 from .crash_points import CRASH_EXIT_CODE, CrashPoints
 from .errors import Applied, Code, Corruption, DiskFailure, InvariantViolation, Refused, ReplicaError, RowCode
@@ -50,6 +51,7 @@ __all__ = [
     "RowCode",
     "SystemClock",
     "Timer",
+    "__version__",
     "check",
     "generation_of",
     "hybrid_from_us",

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import Any, TypeVar
 
-from nyala.replica.base import Applied, Code, DataState, Refused, ReplicaError
+from nyala.replica.base import Applied, Code, DataState, Refused, ReplicaError, __version__
 from nyala.replica.disk import MASTER
 from nyala.replica.raft import Message
 from nyala.replica.rpc import address_to_pb, config_to_pb, error_to_pb, opid_to_pb, pb, pb_grpc
@@ -24,7 +24,6 @@ _Request = TypeVar("_Request")
 _Reply = TypeVar("_Reply")
 _Method = Callable[["MasterService", _Request], Awaitable[_Reply]]
 _Handler = Callable[["MasterService", _Request, Any], Awaitable[_Reply]]
-VERSION = "0.1.0"
 
 
 def _answered(reply_type: Callable[..., _Reply]) -> Callable[[_Method[_Request, _Reply]], _Handler[_Request, _Reply]]:
@@ -77,7 +76,9 @@ class MasterService(pb_grpc.MasterServiceServicer):  # type: ignore[misc]
     async def GetIdentity(self, _request: Any, _context: Any) -> pb.IdentityReply:
         """Who this is; answered by any master, at any time."""
         cluster_id = self._state.cluster_id if self._state else ""
-        return pb.IdentityReply(uuid=self.uuid, kind=MASTER, cluster_id=cluster_id, version=VERSION, pid=os.getpid())
+        return pb.IdentityReply(
+            uuid=self.uuid, kind=MASTER, cluster_id=cluster_id, version=__version__, pid=os.getpid()
+        )
 
     async def Heartbeat(self, request: pb.HeartbeatRequest, _context: Any) -> pb.HeartbeatReply:
         """Take a server's report in; answer with what it has to do."""
@@ -163,7 +164,7 @@ class MasterService(pb_grpc.MasterServiceServicer):  # type: ignore[misc]
                 addresses=[address_to_pb(a) for a in m.addresses],
                 alive=True,
                 leaders=int(m.uuid == self.state.uuid),
-                version=VERSION,
+                version=__version__,
             )
             for m in config.members
         ]

@@ -13,7 +13,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from nyala.replica.base import Address, Code, Refused, ReplicaError
+from nyala.replica.base import Address, Code, Refused, ReplicaError, __version__
 from nyala.replica.rpc import address_to_pb, addresses_from_pb, error_from_pb, pb, pb_grpc
 
 from .channels import Channels
@@ -22,7 +22,7 @@ from .manager import TabletManager
 from .memory import MemoryGuard
 from .refusals import as_refusal
 from .seeking import Seeker
-from .service import VERSION, create_tablet, delete_tablet
+from .service import create_tablet, delete_tablet
 from .status import replica_status
 from .tasks import Tasks
 
@@ -175,7 +175,7 @@ class Heartbeats:
             location=manager.options.location,
             memory_bytes=self._memory.used_bytes,
             disk_bytes_free=free.f_bavail * free.f_frsize,
-            version=VERSION,
+            version=__version__,
             cluster_id=self._cluster_id(),
             tablets_max=manager.options.tablets_max,
             loop_lag_ms_max=manager.ticker.lag_ms_max,

@@ -7,7 +7,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from nyala.replica.base import Code, DataState, HybridClock, OpId, Refused, ReplicaError
+from nyala.replica.base import Code, DataState, HybridClock, OpId, Refused, ReplicaError, __version__
 from nyala.replica.disk import TABLET_SERVER
 from nyala.replica.peers import Taker, Turn
 from nyala.replica.raft import ConfigEdit, EditKind
@@ -39,7 +39,6 @@ from .writes import Writes
 
 _log = logging.getLogger("nyala.server")
 
-VERSION = "0.1.0"
 CHANGE_TIMEOUT_S = 30.0
 TRANSFER_TIMEOUT_S = 10.0
 
@@ -76,7 +75,7 @@ class TabletServicer(pb_grpc.TabletServiceServicer):  # type: ignore[misc]
             uuid=self._manager.uuid,
             kind=TABLET_SERVER,
             cluster_id=self._cluster_id(),
-            version=VERSION,
+            version=__version__,
             pid=os.getpid(),
         )
 

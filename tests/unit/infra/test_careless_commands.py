@@ -7,6 +7,8 @@ import re
 import signal
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
+from importlib import metadata
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,8 +16,9 @@ from typing import Any
 import pytest
 import typer
 
+import nyala
 from nyala.infra.cli.app import main
-from nyala.infra.cli.context import ask, find_server, find_tablet
+from nyala.infra.cli.context import ask, ask_for_name, find_server, find_tablet
 from nyala.jobs import decisions, ingest, rebalance
 
 NOBODY = "127.0.0.1:1"
@@ -191,3 +194,25 @@ def test_question_that_nobody_answers_changes_nothing_and_says_so(
         assert ended.value.exit_code == 1 and "nothing was changed; --yes" in capsys.readouterr().err
     ask("remove it?", True)
     assert capsys.readouterr().out == ""
+
+
+def test_version_is_the_packages_in_the_command_the_module_and_the_servers(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Goal: one number, said in one place. Method: the package's metadata, `nyala --version`, `nyala.__version__`."""
+    monkeypatch.setattr(sys, "argv", ["nyala", "--version"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert (ended.value.code, capsys.readouterr().out) == (0, f"nyala {metadata.version('nyala')}\n")
+    assert nyala.__version__ == metadata.version("nyala")
+
+
+@pytest.mark.parametrize("typed", ["", "flight\n", "flights\n"])
+def test_table_is_not_dropped_without_its_name(
+    typed: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Goal: nobody there, or another name typed: nothing happens and that is said. Method: standard input."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
+    with nullcontext() if typed == "flights\n" else pytest.raises(typer.Exit):
+        ask_for_name("flights", "drop?")
+    assert ("nothing was changed" in capsys.readouterr().err) == (typed != "flights\n")
