@@ -58,12 +58,15 @@ class Scans:
         hybrid_clock: HybridClock,
         threads: int,
         ask_leader: AskLeader,
+        damaged: Callable[[HostedTablet, Corruption], None],
         *,
         catch_up_s: float = CATCH_UP_S,
         patience_s: float = PATIENCE_S,
     ) -> None:
+        """`damaged(hosted, error)`: a scan met a bad block, which is this replica's end; its peers bring a good one."""
         self._hybrid_clock = hybrid_clock
         self._ask_leader = ask_leader
+        self._damaged = damaged
         self._catch_up_s = catch_up_s
         self._patience_s = patience_s
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="scan")
@@ -91,7 +94,7 @@ class Scans:
         except Refused as error:
             raise with_leader_hint(error, replica.active_config) from error
         except Corruption as error:
-            replica.fail(error)  # a bad block is this replica's end; its peers bring a good one
+            self._damaged(hosted, error)
             raise
         finally:
             self.open -= 1
@@ -213,7 +216,7 @@ class Scans:
         try:
             total, rows = await loop.run_in_executor(self._pool, lambda: tablet.checksum(snapshot_time or None))
         except Corruption as error:
-            replica.fail(error)
+            self._damaged(hosted, error)
             raise
         return pb.ChecksumReply(checksum=total, rows=rows, snapshot_time=reported)
 

@@ -1,6 +1,6 @@
 """One data tablet: memory store, sorted blocks, versions, the ledger; deterministic `apply`."""
 
-from .block_file import data_trouble, verify_file
+from .block_file import data_trouble, verify_file, verify_pieces
 from .ledger import ClientResult, Ledger, SourceState
 from .positions import source_positions
 from .results import ApplyResult, FlushResult
@@ -27,4 +27,5 @@ __all__ = [
     "superblock_path",
     "sweep_orphans",
     "verify_file",
+    "verify_pieces",
 ]

@@ -22,9 +22,10 @@ import pyarrow as pa
 from nyala.replica.base import Corruption, Disk, check
 from nyala.replica.rows import TableSchema
 
-from .block_file import SUPERSEDED_COLUMN, TS_COLUMN, read_sidecar, verify_file
+from .block_file import SUPERSEDED_COLUMN, TS_COLUMN, checked_pages, mapped_pages, read_sidecar, verify_file
 from .columns import equal_rows, key_arrays, take
 from .hash_index import I64, U64, Bools
+from .page_crcs import Proof
 from .superblock import BlockInfo
 
 U32 = npt.NDArray[np.uint32]
@@ -75,15 +76,29 @@ class Block:
     lock stays true for every time up to that moment.
     """
 
-    def __init__(self, disk: Disk, info: BlockInfo, schema: TableSchema, *, exact: bool, verify: bool) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        info: BlockInfo,
+        schema: TableSchema,
+        *,
+        exact: bool,
+        verify: bool,
+        pages: list[int] | None = None,
+    ) -> None:
+        """`verify`: read both files and check them. `pages`: CRCs of the data file's pages, if they are known."""
         if verify:
-            for path, length, crc in info.files:
-                verify_file(disk, path, length, crc)
+            data, sidecar = info.files
+            pages = checked_pages(disk, *data)
+            verify_file(disk, *sidecar)
+        self._pages = pages
         self.info = info
         self.schema = schema
         self.exact = exact
         try:
-            with pa.memory_map(disk.real_path(info.name)) as source, pa.ipc.open_file(source) as reader:
+            with pa.memory_map(disk.real_path(info.name)) as source:
+                self._mapped = source.read_buffer()
+            with pa.ipc.open_file(self._mapped) as reader:
                 batch = reader.get_batch(0)
             self.sidecar = read_sidecar(disk, info)
         except (OSError, pa.ArrowException, ValueError, KeyError) as e:
@@ -108,6 +123,13 @@ class Block:
     def memory_bytes(self) -> int:
         """Bytes held in memory; the files are mapped."""
         return sum(p.nbytes + t.nbytes for p, t in self.kills) + (0 if self._dead is None else self._dead.nbytes)
+
+    def proof(self) -> Proof:
+        """For one reader, who has it look at what he reads. Corruption where nobody has checked the file yet, and it
+        is damaged."""
+        if self._pages is None:
+            self._pages = mapped_pages(self.info.name, self._mapped, self.info.crc)
+        return Proof(self.info.name, self._mapped, self._pages)
 
     def may_hold(self, rotated: int, bits: int) -> bool:
         """Whether the Bloom filter lets one hash pass; scalar, for batches of a row."""
@@ -189,6 +211,11 @@ class Block:
     def all_visible(self, kills: tuple[Kills, ...], at: int) -> bool:
         """Whether every row of the block is visible at time `at`; False may also mean unknown."""
         return self.written_superseded is None and self.info.max_time <= at and not kills
+
+    def times_read(self, at: int) -> tuple[I64, ...]:
+        """What `visible` looks at in the file for time `at`."""
+        ts = (self.ts,) if self.info.max_time > at else ()
+        return ts if self.written_superseded is None else (*ts, self.written_superseded)
 
     def visible(self, kills: tuple[Kills, ...], at: int) -> Bools:
         """Shape (rows,): which versions are visible at time `at`, given the kills taken under the lock."""

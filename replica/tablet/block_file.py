@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from typing import Any, NamedTuple
 
 import google_crc32c
@@ -16,6 +16,7 @@ import pyarrow as pa
 from nyala.replica.base import MAX_HYBRID_TIME, Corruption, Disk, DiskFailure, new_uuid
 from nyala.replica.rows import TableSchema
 
+from .page_crcs import PageCrcs
 from .superblock import BlockInfo
 
 I64 = npt.NDArray[np.int64]
@@ -67,14 +68,23 @@ class BlockContent(NamedTuple):
     deltas: Mapping[str, tuple[I64, I64]]
 
 
+class Written(NamedTuple):
+    """A block that was just written, and the CRCs of its data file's pages."""
+
+    info: BlockInfo
+    pages: list[int]
+
+
 class _Sink:
     """A file that Arrow writes to: appends through the door to disk and sums up as it goes."""
 
-    def __init__(self, disk: Disk, path: str) -> None:
+    def __init__(self, disk: Disk, path: str, pages: PageCrcs | None = None) -> None:
+        """`pages`: is told all bytes, too."""
         if disk.exists(path):
             disk.remove(path)
         self._file = disk.open(path, create=True)
         self._crc = google_crc32c.Checksum()
+        self._pages = pages
         self._length = 0
         self.closed = False
 
@@ -83,6 +93,8 @@ class _Sink:
         for start in range(0, len(view), _PIECE_BYTES):
             piece = bytes(view[start : start + _PIECE_BYTES])
             self._crc.update(piece)
+            if self._pages is not None:
+                self._pages.update(piece)
             self._file.pwrite(piece, self._length)
             self._length += len(piece)
         return len(view)
@@ -106,7 +118,7 @@ class _Sink:
         self._file.close()
 
 
-def write_block(disk: Disk, stem: str, content: BlockContent, level: int) -> BlockInfo:
+def write_block(disk: Disk, stem: str, content: BlockContent, level: int) -> Written:
     """Write `<stem>.arrow` and `<stem>.idx`; both are durable on return.
 
     Refused (no space) and Corruption (EIO) leave no files.
@@ -116,7 +128,7 @@ def write_block(disk: Disk, stem: str, content: BlockContent, level: int) -> Blo
     with data_trouble(stem):
         disk.mkdir(FOLDER)
         try:
-            length, crc = _write_data(disk, data_path, content, block_id)
+            length, crc, pages = _write_data(disk, data_path, content, block_id)
             sidecar_length, sidecar_crc = _write_sidecar(disk, sidecar_path, content, block_id)
         except BaseException as e:
             if isinstance(e, Exception):
@@ -126,7 +138,7 @@ def write_block(disk: Disk, stem: str, content: BlockContent, level: int) -> Blo
             raise
         disk.sync_dir(FOLDER)
     rows = content.batch.num_rows
-    return BlockInfo(
+    info = BlockInfo(
         name=data_path,
         length_bytes=length,
         crc=crc,
@@ -141,9 +153,10 @@ def write_block(disk: Disk, stem: str, content: BlockContent, level: int) -> Blo
         block_id=block_id,
         dead_rows=0 if content.superseded is None else int((content.superseded != MAX_HYBRID_TIME).sum()),
     )
+    return Written(info, pages)
 
 
-def _write_data(disk: Disk, path: str, content: BlockContent, block_id: str) -> tuple[int, int]:
+def _write_data(disk: Disk, path: str, content: BlockContent, block_id: str) -> tuple[int, int, list[int]]:
     arrays = [*content.batch.columns, pa.array(content.ts)]
     fields = [*content.batch.schema, pa.field(TS_COLUMN, pa.int64(), nullable=False)]
     if content.superseded is not None:
@@ -151,11 +164,12 @@ def _write_data(disk: Disk, path: str, content: BlockContent, block_id: str) -> 
         fields.append(pa.field(SUPERSEDED_COLUMN, pa.int64(), nullable=False))
     metadata = {"nyala.block": block_id, "nyala.version": "1", "nyala.schema_id": str(content.schema.schema_id)}
     batch = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields, metadata=metadata))
-    sink = _Sink(disk, path)
+    pages = PageCrcs()
+    sink = _Sink(disk, path, pages)
     try:
         with pa.PythonFile(sink, mode="w") as stream, pa.ipc.new_file(stream, batch.schema) as writer:
             writer.write_batch(batch)
-        return sink.finish()
+        return (*sink.finish(), pages.finish())
     except BaseException:
         sink.abandon()
         raise
@@ -214,11 +228,45 @@ def read_sidecar(disk: Disk, info: BlockInfo) -> Sidecar:
 
 def verify_file(disk: Disk, path: str, length_bytes: int, crc: int) -> None:
     """Corruption unless the file has this length and CRC-32C; read in pieces, so that memory stays small."""
+    for _ in verify_pieces(disk, path, length_bytes, crc):
+        pass
+
+
+def checked_pages(disk: Disk, path: str, length_bytes: int, crc: int) -> list[int]:
+    """As `verify_file`; returns the CRCs of the file's pages."""
     with data_trouble(path):
-        _verify(disk, path, length_bytes, crc)
+        return _page_crcs(_verified(disk, path, length_bytes, crc, _PIECE_BYTES, uncached=False))
 
 
-def _verify(disk: Disk, path: str, length_bytes: int, crc: int) -> None:
+def verify_pieces(
+    disk: Disk, path: str, length_bytes: int, crc: int, *, piece_bytes: int = _PIECE_BYTES, uncached: bool = False
+) -> Generator[int, None, None]:
+    """As `verify_file`, a piece for each step, which yields how many bytes it read. The file is open in between.
+
+    `uncached`: the page cache is asked to let go of the file first, so that the disk is read and not memory, and after.
+    """
+    with data_trouble(path), closing(_verified(disk, path, length_bytes, crc, piece_bytes, uncached=uncached)) as read:
+        for piece in read:
+            yield len(piece)
+
+
+def mapped_pages(path: str, mapped: Any, crc: int) -> list[int]:
+    """As `checked_pages` for a pa.Buffer of the mapped file, which may have lost its name since."""
+    starts = range(0, mapped.size, _PIECE_BYTES)
+    pieces = (mapped.slice(at, min(_PIECE_BYTES, mapped.size - at)).to_pybytes() for at in starts)
+    return _page_crcs(_checked(path, pieces, mapped.size, crc))
+
+
+def _page_crcs(pieces: Iterable[bytes]) -> list[int]:
+    pages = PageCrcs()
+    for piece in pieces:
+        pages.update(piece)
+    return pages.finish()
+
+
+def _verified(
+    disk: Disk, path: str, length_bytes: int, crc: int, piece_bytes: int, *, uncached: bool
+) -> Generator[bytes, None, None]:
     try:
         file = disk.open(path)
     except FileNotFoundError as e:
@@ -226,17 +274,28 @@ def _verify(disk: Disk, path: str, length_bytes: int, crc: int) -> None:
     try:
         if file.size() != length_bytes:
             raise Corruption("a block's file has another length", path=path, bytes=file.size(), recorded=length_bytes)
-        checksum = google_crc32c.Checksum()
-        for at in range(0, length_bytes, _PIECE_BYTES):
-            checksum.update(file.pread(min(_PIECE_BYTES, length_bytes - at), at))
-        found = int.from_bytes(checksum.digest(), "big")
-        if found != crc:
-            raise Corruption(
-                "a block's file has another CRC-32C",
-                path=path,
-                bytes=f"0 to {length_bytes}",
-                crc=f"{found:08x}",
-                recorded=f"{crc:08x}",
-            )
+        if uncached:
+            file.uncache()
+        starts = range(0, length_bytes, piece_bytes)
+        pieces = (file.pread(min(piece_bytes, length_bytes - at), at) for at in starts)
+        yield from _checked(path, pieces, length_bytes, crc)
+        if uncached:
+            file.uncache()
     finally:
         file.close()
+
+
+def _checked(path: str, pieces: Iterable[bytes], length_bytes: int, crc: int) -> Iterator[bytes]:
+    checksum = google_crc32c.Checksum()
+    for piece in pieces:
+        checksum.update(piece)
+        yield piece
+    found = int.from_bytes(checksum.digest(), "big")
+    if found != crc:
+        raise Corruption(
+            "a block's file has another CRC-32C",
+            path=path,
+            bytes=f"0 to {length_bytes}",
+            crc=f"{found:08x}",
+            recorded=f"{crc:08x}",
+        )

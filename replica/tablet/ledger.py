@@ -155,6 +155,11 @@ class Ledger:
             )
         return known
 
+    def client_result(self, client_id: str, sequence: int) -> ClientResult | None:
+        """The remembered result; None if there is none. Changes nothing."""
+        state = self._clients.get(client_id)
+        return None if state is None else state.results.get(sequence)
+
     def new_writes(self, metas: Sequence[WriteMeta], times: Sequence[int]) -> int:
         """How many of these client writes, from the first on, `admit_client` would find new, one after the other.
 

@@ -18,14 +18,14 @@ from nyala.replica.base import MAX_HYBRID_TIME, DiskFailure, OpId
 from nyala.replica.rows import TableSchema
 
 from .block import Block, Kills, kills_between
-from .block_file import FOLDER, verify_file, write_block
+from .block_file import FOLDER, Written, verify_file, write_block
 from .columns import conform
 from .hash_index import I64
 from .ledger import Ledger
 from .memstore import MemStore, unique_by_hash
 from .merge import Merged, Part, merge_parts
 from .results import FlushResult
-from .superblock import BlockInfo, Superblock
+from .superblock import Superblock
 
 if TYPE_CHECKING:
     from .tablet import Tablet
@@ -68,11 +68,12 @@ class Maintenance:
             tablet._resolver.resolve(tablet._stores)
             superblock = tablet._superblock
             deltas = self._deltas(superblock.flush_time, frozen.time)
-            merged, info = None, None
+            merged, written = None, None
             if frozen.store.rows:
                 merged = merge_parts(self._parts(frozen), frozen.schema, frozen.horizon)
             if deltas or (merged is not None and merged.content.batch.num_rows):
-                info, merged = self._write(superblock, frozen, merged, deltas)
+                written, merged = self._write(superblock, frozen, merged, deltas)
+            info = None if written is None else written.info
             after = replace(
                 superblock,
                 flush_opid=frozen.opid,
@@ -83,13 +84,12 @@ class Maintenance:
                 blocks=superblock.blocks if info is None else (*superblock.blocks, info),
                 next_block=superblock.next_block + (info is not None),
             )
-            block = self._open(info, frozen.schema)
+            block = self._open(written, frozen.schema)
             self._save(after)
             self._install_flushed(frozen, merged, block, after)
-            written = 0 if info is None else info.length_bytes + info.sidecar_length_bytes
-            return FlushResult(
-                frozen.opid, 0 if info is None else info.rows, written, "" if info is None else info.name
-            )
+            if info is None:
+                return FlushResult(frozen.opid, 0, 0, "")
+            return FlushResult(frozen.opid, info.rows, info.length_bytes + info.sidecar_length_bytes, info.name)
 
     def _freeze(self) -> Frozen | None:
         tablet = self._tablet
@@ -132,7 +132,7 @@ class Maintenance:
 
     def _write(
         self, superblock: Superblock, frozen: Frozen, merged: Merged | None, deltas: dict[str, Kills]
-    ) -> tuple[BlockInfo, Merged]:
+    ) -> tuple[Written, Merged]:
         tablet = self._tablet
         if merged is None:
             nothing = pa.RecordBatch.from_arrays(
@@ -141,14 +141,15 @@ class Maintenance:
             merged = merge_parts([Part(nothing, np.empty(0, np.int64), None)], frozen.schema, 0)
         tablet._disk.crash_point("tablet.before_block_write")
         stem = f"{FOLDER}/{superblock.tablet_id}-{superblock.next_block:06d}"
-        info = write_block(tablet._disk, stem, merged.content._replace(deltas=deltas), 0)
+        written = write_block(tablet._disk, stem, merged.content._replace(deltas=deltas), 0)
         tablet._disk.crash_point("tablet.after_block_write")
-        return info, merged
+        return written, merged
 
-    def _open(self, info: BlockInfo | None, schema: TableSchema) -> Block | None:
-        if info is None:
+    def _open(self, written: Written | None, schema: TableSchema) -> Block | None:
+        if written is None:
             return None
-        return Block(self._tablet._disk, info, schema, exact=unique_by_hash(schema), verify=False)
+        info, pages = written
+        return Block(self._tablet._disk, info, schema, exact=unique_by_hash(schema), verify=False, pages=pages)
 
     def _save(self, superblock: Superblock) -> None:
         tablet = self._tablet
@@ -221,21 +222,21 @@ class Maintenance:
             ]
             merged = merge_parts(parts, schema, horizon)
             deltas = _inherited_deltas(inputs, superblock)
-            info = None
+            written = None
             if merged.content.batch.num_rows or deltas:
                 tablet._disk.crash_point("tablet.before_block_write")
                 stem = f"{FOLDER}/{superblock.tablet_id}-{superblock.next_block:06d}"
                 level = 1 + max(b.info.level for b in inputs)
-                info = write_block(tablet._disk, stem, merged.content._replace(deltas=deltas), level)
+                written = write_block(tablet._disk, stem, merged.content._replace(deltas=deltas), level)
                 tablet._disk.crash_point("tablet.after_block_write")
             gone = {b.info.block_id for b in inputs}
             kept = tuple(b for b in superblock.blocks if b.block_id not in gone)
             after = replace(
                 superblock,
-                blocks=kept if info is None else (*kept, info),
-                next_block=superblock.next_block + (info is not None),
+                blocks=kept if written is None else (*kept, written.info),
+                next_block=superblock.next_block + (written is not None),
             )
-            block = self._open(info, schema)
+            block = self._open(written, schema)
             tablet._disk.crash_point("tablet.before_compaction_swap")
             after.save(tablet._disk)
             tablet._disk.crash_point("tablet.after_compaction_swap")

@@ -16,6 +16,7 @@ from .block import Block, Kills
 from .columns import key_arrays, select
 from .hash_index import Bools
 from .memstore import MemView, visible_mask
+from .page_crcs import Proof
 
 COUNT_SCHEMA = pa.schema([pa.field("count", pa.int64(), nullable=False)])
 _CHUNK_ROWS_MAX = 1 << 16
@@ -39,13 +40,20 @@ class ScanSpec(NamedTuple):
     limit: int
     count_only: bool
 
+    def needed(self, schema: TableSchema) -> set[int]:
+        """Ids of the columns that are read."""
+        names = {p.column for p in self.predicates}
+        names.update(() if self.count_only else self.columns, schema.key if self.slice[1] > 1 else ())
+        return {schema.column(name).id for name in names}
+
 
 class Piece(NamedTuple):
-    """Some rows of one place, and which of them are visible (None: all)."""
+    """Some rows of one place, and which of them are visible (None: all). `proof`: of what lies on disk."""
 
     batch: Any
     schema: TableSchema
     mask: Bools | None
+    proof: Proof | None
 
 
 class Scan(Iterator[Any]):
@@ -71,13 +79,19 @@ class Scan(Iterator[Any]):
 def pieces(view: View, at: int, predicates: Sequence[Predicate] = ()) -> Iterator[Piece]:
     """Every place that may hold rows visible at `at`, in pieces of bounded size."""
     for block, kills in view.blocks:
-        if not block.rows or block.info.min_time > at or _pruned(block, view.schema, predicates):
+        if not block.rows or block.info.min_time > at:
             continue
-        visible = None if block.all_visible(kills, at) else block.visible(kills, at)
+        proof = block.proof()
+        if _pruned(block, proof, view.schema, predicates):
+            continue
+        visible = None
+        if not block.all_visible(kills, at):
+            proof.check(block.times_read(at))
+            visible = block.visible(kills, at)
         step = _piece_rows(block.batch.nbytes, block.rows)
         for start in range(0, block.rows, step):
             mask = None if visible is None else visible[start : start + step]
-            yield from _piece(block.batch.slice(start, step), block.schema, mask)
+            yield from _piece(block.batch.slice(start, step), block.schema, mask, proof)
     for memory in view.memory:
         for chunk in memory.chunks:
             rows = chunk.batch.num_rows
@@ -86,27 +100,28 @@ def pieces(view: View, at: int, predicates: Sequence[Predicate] = ()) -> Iterato
                 low = chunk.base + start
                 high = min(low + step, chunk.base + rows)
                 mask = visible_mask(memory.ts[low:high], memory.superseded[low:high], at)
-                yield from _piece(chunk.batch.slice(start, step), chunk.schema, mask)
+                yield from _piece(chunk.batch.slice(start, step), chunk.schema, mask, None)
 
 
-def _piece(batch: Any, schema: TableSchema, mask: Bools | None) -> Iterator[Piece]:
+def _piece(batch: Any, schema: TableSchema, mask: Bools | None, proof: Proof | None) -> Iterator[Piece]:
     if mask is None or mask.all():
-        yield Piece(batch, schema, None)
+        yield Piece(batch, schema, None, proof)
     elif mask.any():
-        yield Piece(batch, schema, mask)
+        yield Piece(batch, schema, mask, proof)
 
 
 def _piece_rows(size_bytes: int, rows: int) -> int:
     return max(1, min(_CHUNK_ROWS_MAX, limits.SCAN_BATCH_BYTES * rows // max(1, size_bytes)))
 
 
-def _pruned(block: Block, schema: TableSchema, predicates: Sequence[Predicate]) -> bool:
+def _pruned(block: Block, proof: Proof, schema: TableSchema, predicates: Sequence[Predicate]) -> bool:
     """Whether no row of the block can meet the predicates on the first key column, by which the block is sorted."""
     name = schema.key[0]
     mine = [p for p in predicates if p.column == name]
     if not mine:
         return False
     column = key_arrays(block.batch, block.schema)[0]
+    proof.check((column[:1], column[-1:]))
     low, high = column[0].as_py(), column[len(column) - 1].as_py()
     for predicate in mine:
         values = [v for v in predicate.values if v is not None]
@@ -132,6 +147,9 @@ def _pruned(block: Block, schema: TableSchema, predicates: Sequence[Predicate]) 
 
 def _masked(piece: Piece, view: View, spec: ScanSpec) -> tuple[Any, Any | None]:
     """(the columns needed, mask of the rows wanted or None for all)."""
+    if piece.proof is not None:
+        needed = spec.needed(view.schema)
+        piece.proof.check(piece.batch.column(pos) for pos, c in enumerate(piece.schema.columns) if c.id in needed)
     mask = None if piece.mask is None else pa.array(piece.mask)
     if spec.slice[1] > 1:
         pos, count = spec.slice

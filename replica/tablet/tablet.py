@@ -209,6 +209,12 @@ class Tablet:
         with self._lock:
             return self._ledger.sources
 
+    def remembered(self, client_id: str, sequence: int) -> ApplyResult | None:
+        """What a client's write came to when it was applied; None if it was not, or is forgotten."""
+        with self._lock:
+            known = self._ledger.client_result(client_id, sequence)
+        return None if known is None else _replayed(self._applied, known, 0)
+
     def block_files(self) -> list[tuple[str, int, int]]:
         """(path, length in bytes, CRC-32C) of each file that the superblock names."""
         return [file for block in self._superblock.blocks for file in block.files]

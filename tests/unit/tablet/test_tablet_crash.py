@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from nyala.replica.base import Code, Corruption, Refused
 from nyala.replica.rows import RowOp
-from nyala.replica.tablet import Superblock, Tablet, block_names, sweep_orphans
+from nyala.replica.tablet import Superblock, Tablet, block_names, sweep_orphans, verify_pieces
 from tests.harness.sim_disk import SimCrash, SimDisk
 from tests.harness.tablet_twin import INT_SCHEMA, Twin, rows_of, superblock, write_entry
 
@@ -36,6 +37,17 @@ def _write(index: int, rng: random.Random) -> tuple[Any, list[dict[str, Any]]]:
         }
         for i in range(12)
     ]
+    return write_entry(index, INT_SCHEMA, NAMES, rows), rows
+
+
+def _change(index: int, rng: random.Random) -> tuple[Any, list[dict[str, Any]]]:
+    """A write of four rows, two of them of one key."""
+    ops = [RowOp.INSERT, RowOp.DELETE, RowOp.INSERT, RowOp.UPDATE, RowOp.UPSERT]
+    rows = [
+        {"op": rng.choice(ops), "offset": index * 100 + i, "k": rng.randrange(6), "v": i, "s": "x", "r": index}
+        for i in range(3)
+    ]
+    rows.append(rows[-1] | {"op": rng.choice(ops), "offset": index * 100 + 3, "v": 3})
     return write_entry(index, INT_SCHEMA, NAMES, rows), rows
 
 
@@ -72,6 +84,61 @@ def test_tablet_crash_at_named_point_loses_nothing_applied(point: str, passes: i
     assert {f"data/{n}" for n in disk.listdir("data")} == block_names(again.superblock)
     assert rows_of(again.scan(), INT_SCHEMA) == twin.at(again.applied_time)
     disk.close()
+
+
+class HookedDisk(SimDisk):
+    """Calls `at_hook` before each crash point, as a writer would come just there."""
+
+    at_hook: Callable[[], None] | None = None
+
+    def crash_point(self, name: str) -> None:
+        if self.at_hook is not None:
+            self.at_hook()
+        super().crash_point(name)
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_tablet_written_at_every_hook_and_crashed_twice_in_a_row_replays_each_change_once(point: str) -> None:
+    """CN-02, scenario 51. Goal: replay neither loses nor doubles a change, whenever it came. Method: few keys are
+    inserted, updated, deleted and inserted again, also at each hook of each flush and compaction; the process dies at
+    the named one, is replayed, goes on, and dies there again, by kill or by power loss. After each death the results
+    of what is replayed are those of its first time, and the rows are the twin's, now and at earlier times."""
+    for seed in range(2):
+        rng = random.Random(f"{point}{seed}")
+        disk, twin, log, results = HookedDisk(), Twin(INT_SCHEMA), [], {}
+        tablet = Tablet.create(disk, superblock(INT_SCHEMA))
+
+        def change() -> None:
+            entry, rows = _change(len(log) + 1, rng)  # noqa: B023
+            log.append(entry)  # noqa: B023
+            twin.apply(NAMES, rows, entry.hybrid_time, None, 0)  # noqa: B023
+            (result,) = tablet.apply([entry])  # noqa: B023
+            results[entry.opid] = result  # noqa: B023
+
+        for _ in range(2):
+            disk.at_hook = change
+            disk.arm(point, rng.randint(1, 3))
+            with pytest.raises(SimCrash):
+                for _ in range(60):
+                    change()
+                    if len(log) % 3 == 0:
+                        tablet.flush()
+                        tablet.compact()
+                        assert rows_of(tablet.scan(), INT_SCHEMA) == twin.at(tablet.applied_time)
+            disk.at_hook = None
+            if rng.random() < 0.5:
+                disk.power_loss(rng)
+            else:
+                disk.restart()
+            tablet = Tablet.open(disk, Superblock.load(disk, "a" * 32))
+            flushed = tablet.flush_opid
+            assert flushed.index < len(log)
+            replayed = tablet.apply(log[flushed.index :])
+            assert replayed == [results[entry.opid] for entry in log[flushed.index :]]
+            for entry in log[::3]:
+                assert rows_of(tablet.scan(snapshot_time=entry.hybrid_time), INT_SCHEMA) == twin.at(entry.hybrid_time)
+            assert rows_of(tablet.scan(), INT_SCHEMA) == twin.at(tablet.applied_time)
+        disk.close()
 
 
 def test_block_with_a_flipped_bit_is_corruption_at_open() -> None:
@@ -114,6 +181,25 @@ def test_block_that_went_bad_is_corruption_to_a_compaction_which_changes_nothing
         assert (Superblock.load(disk, tablet.tablet_id), disk.listdir("data")) == (before, names)
     assert tablet.compact() and len(tablet.superblock.blocks) == 1
     assert rows_of(tablet.scan(), INT_SCHEMA) == twin.at(tablet.applied_time)
+    disk.close()
+
+
+def test_check_past_the_page_cache_gives_back_what_it_brought() -> None:
+    """TC-63. Goal: a check of blocks at rest reads the disk, not memory, and fills no memory. Method: the operations
+    on a block's file, in order, of a check that is to pass by the page cache, and of one that is not."""
+    rng, disk = random.Random(8), SimDisk()
+    tablet = Tablet.create(disk, superblock(INT_SCHEMA))
+    tablet.apply([_write(1, rng)[0]])
+    tablet.flush()
+    for path, length, crc in tablet.block_files():
+        for uncached in (True, False):
+            seen: list[str] = []
+            disk.hook = lambda operation, where, path=path, seen=seen: seen.append(operation) if where == path else None
+            read = list(verify_pieces(disk, path, length, crc, piece_bytes=100, uncached=uncached))
+            assert sum(read) == length and max(read) == 100
+            drop = ["uncache"] * uncached
+            assert [s for s in seen if s in ("pread", "uncache")] == [*drop, *["pread"] * len(read), *drop]
+    disk.hook = None
     disk.close()
 
 

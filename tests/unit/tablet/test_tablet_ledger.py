@@ -71,6 +71,35 @@ def test_ledger_replayed_rows_return_their_errors_until_done_passes() -> None:
     disk.close()
 
 
+def test_replay_of_writes_whose_rows_all_failed_gives_the_same_errors() -> None:
+    """Scenario 45: nothing says in the log that a write failed (D-16): replay fails its rows again, all of them, with
+    the same errors. Method: inserts of what is there and updates of what is not; reopen and replay all, then what
+    follows a flush; results, rows and what a client hears who sends a batch again are the same."""
+    disk, tablet = _tablet()
+    log = [
+        write_entry(1, INT_SCHEMA, NAMES, _rows(1, 2)),
+        write_entry(2, INT_SCHEMA, NAMES, _rows(11, 12)),
+        write_entry(3, INT_SCHEMA, NAMES, _rows(13, 14, op=RowOp.UPDATE)),
+    ]
+    sent_again = write_entry(4, INT_SCHEMA, NAMES, _rows(11, 12, 13, 14))
+    first = tablet.apply(log)
+    assert [(r.rows_applied, len(r.row_errors)) for r in first] == [(2, 0), (0, 2), (0, 2)]
+    assert {e.code for r in first for e in r.row_errors} == {RowCode.ALREADY_PRESENT, RowCode.NOT_FOUND}
+    rows, (heard,) = rows_of(tablet.scan(), INT_SCHEMA), tablet.apply([sent_again])
+
+    for flushed in (0, 1, 2):
+        disk, tablet = _tablet()
+        tablet.apply(log[:flushed])
+        tablet.flush()
+        tablet.apply(log[flushed:])
+        tablet = _reopen(disk, tablet)
+        assert tablet.flush_opid.index == flushed
+        assert tablet.apply(log[flushed:]) == first[flushed:]
+        assert rows_of(tablet.scan(), INT_SCHEMA) == rows
+        assert tablet.apply([sent_again]) == [heard]
+        disk.close()
+
+
 def test_ledger_generations_start_anew_and_refuse_older() -> None:
     """Goal: a LEDGER entry or a batch of a higher generation starts the source anew; older ones are refused.
     Method: reset, an old batch, a new one."""
@@ -177,14 +206,16 @@ def test_error_runs_that_do_not_fit_together_are_refused() -> None:
             ErrorRuns.from_avro([end])
 
 
-def _client(index: int, sequence: int, offset: int, *, first: int = 0, time: int | None = None) -> Any:
+def _client(
+    index: int, sequence: int, offset: int, *, first: int = 0, time: int | None = None, name: str = "c1"
+) -> Any:
     return write_entry(
         index,
         INT_SCHEMA,
         NAMES,
         _rows(offset),
         source=None,
-        client_id="c1",
+        client_id=name,
         sequence=sequence,
         first_incomplete=first,
         time=time,
@@ -223,6 +254,82 @@ def test_ledger_idle_client_expires_by_entry_time_not_by_clock() -> None:
     )
     assert [r.rows_replayed for r in results] == [0, 1, 0]
     assert results[2].row_errors == (RowError(1, RowCode.ALREADY_PRESENT, ""),)
+
+
+def _clients(tablet: Tablet) -> dict[str, list[int]]:
+    """Who is remembered, and which numbers of theirs."""
+    return {c["client_id"]: [r["sequence"] for r in c["results"]] for c in tablet.ledger.to_avro()["clients"]}
+
+
+def test_ledger_client_results_stay_while_a_repetition_may_come_and_go_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: scenario 55, a result through its life: repeated as it was; EXPIRED, and not done again, when only it is
+    forgotten; as if never seen when its client is; and then nothing is left of either. Method: a bound of three
+    results; a write that waited in the log as long as its client may live, applied together with what came later."""
+    monkeypatch.setattr(limits, "LEDGER_RESULTS_PER_CLIENT_MAX", 3)
+    _, tablet = _tablet()
+    ttl, start = limits.LEDGER_CLIENT_TTL_US, 1_000_000_000
+    at = lambda us: hybrid_from_us(start + us)  # noqa: E731
+    first, again = tablet.apply([_client(1, 1, 1, time=at(0)), _client(2, 1, 1, time=at(ttl))])
+    assert (again.row_errors, again.rows_applied, again.hybrid_time) == ((), 1, first.hybrid_time)
+
+    tablet.apply([_client(n + 1, n, n, time=at(ttl + n)) for n in (2, 3, 4)])
+    before = rows_of(tablet.scan(), INT_SCHEMA)
+    (forgotten,) = tablet.apply([_client(6, 1, 9, time=at(ttl + 6))])
+    assert forgotten.error is not None and forgotten.error.code is Code.EXPIRED
+    assert rows_of(tablet.scan(), INT_SCHEMA) == before and _clients(tablet) == {"c1": [2, 3, 4]}
+
+    (slow, other, late) = tablet.apply(
+        [
+            _client(7, 5, 11, time=at(2 * ttl)),
+            _client(8, 1, 5, time=at(3 * ttl - 1), name="c2"),
+            _client(9, 5, 11, time=at(3 * ttl)),
+        ]
+    )
+    assert slow.row_errors == late.row_errors == (RowError(11, RowCode.ALREADY_PRESENT, ""),)
+    assert (other.rows_applied, late.rows_replayed, late.hybrid_time) == (1, 1, slow.hybrid_time)
+
+    tablet.apply([_client(10, 2, 6, time=at(4 * ttl + 1), name="c2")])
+    assert _clients(tablet) == {"c2": [2]}
+    (new,) = tablet.apply([_client(11, 4, 4, time=at(4 * ttl + 2))])
+    assert new.rows_replayed == 0 and new.row_errors == (RowError(4, RowCode.ALREADY_PRESENT, ""),)
+    tablet.apply([_client(12, 1, 7, time=at(6 * ttl), name="c3")])
+    assert _clients(tablet) == {"c3": [1]}
+
+
+def test_ledger_evicted_client_goes_on_and_its_older_writes_do_not_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: scenario 57: who was forgotten goes on under new numbers, and with the first of them its older ones are
+    refused, so that a write that was long on its way changes nothing; before, it counts as a new one. Nobody who is
+    alive is evicted: one client too many is refused. Method: a bound of two clients; one falls silent, its write comes
+    again before and after its next one; the same entries at a tablet that was flushed and opened in between."""
+    monkeypatch.setattr(limits, "LEDGER_CLIENTS_MAX", 2)
+    ttl = limits.LEDGER_CLIENT_TTL_US
+    at = lambda us: hybrid_from_us(1_000_000_000 + us)  # noqa: E731
+    entries = [
+        _client(1, 7, 1, time=at(0), first=7),
+        _client(2, 1, 2, time=at(1), name="c2"),
+        _client(3, 1, 3, time=at(ttl), name="c3"),
+        _client(4, 2, 4, time=at(ttl + 1), name="c2"),
+        _client(5, 1, 3, time=at(ttl + 1), name="c3"),
+        _client(6, 2, 6, time=at(2 * ttl + 1), name="c3"),
+        _client(7, 7, 1, time=at(2 * ttl + 2), first=7),
+        _client(8, 8, 5, time=at(2 * ttl + 3), first=8),
+        _client(9, 7, 1, time=at(2 * ttl + 4), first=7),
+    ]
+    told = []
+    for flushed_after in (None, *range(1, 9)):
+        disk, tablet = _tablet()
+        results = []
+        for entry in entries:
+            results += tablet.apply([entry])
+            if entry.opid.index == flushed_after:
+                tablet.flush()
+                tablet = _reopen(disk, tablet)
+        told.append([(r.error.code if r.error else None, r.rows_applied, r.row_errors) for r in results])
+        disk.close()
+    present = (RowError(1, RowCode.ALREADY_PRESENT, ""),)
+    done, full, expired = (None, 1, ()), (Code.OVERLOADED, 0, ()), (Code.EXPIRED, 0, ())
+    assert told[0] == [done, done, full, done, done, done, (None, 0, present), done, expired]
+    assert told == [told[0]] * len(told)
 
 
 def test_ledger_saved_is_as_of_the_flush_not_of_the_moment() -> None:

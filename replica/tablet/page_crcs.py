@@ -1,0 +1,113 @@
+"""CRC-32C of each page of a block's file, taken when the whole file's was: what is read later is what was checked then.
+
+A scan reads a block where it is mapped, and the kernel reads it from disk again whenever memory was short. The CRC of
+the whole file cannot be checked then, those of the pages that a scan touches can. No file holds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import google_crc32c
+import numpy as np
+import pyarrow as pa
+
+from nyala.replica.base import Corruption
+
+PAGE_BYTES = 1 << 16
+
+
+class PageCrcs:
+    """The CRCs of a file that passes by in pieces of any size."""
+
+    def __init__(self) -> None:
+        self._crcs: list[int] = []
+        self._rest = b""
+
+    def update(self, piece: bytes) -> None:
+        """The next bytes of the file."""
+        at = 0
+        if self._rest:
+            at = PAGE_BYTES - len(self._rest)
+            self._rest += piece[:at]
+            if len(self._rest) < PAGE_BYTES:
+                return
+            self._crcs.append(google_crc32c.value(self._rest))
+        while at + PAGE_BYTES <= len(piece):
+            self._crcs.append(google_crc32c.value(piece[at : at + PAGE_BYTES]))
+            at += PAGE_BYTES
+        self._rest = piece[at:]
+
+    def finish(self) -> list[int]:
+        """One for each page; the last page may be a short one."""
+        if self._rest:
+            self._crcs.append(google_crc32c.value(self._rest))
+            self._rest = b""
+        return self._crcs
+
+
+class Proof:
+    """What one reader has checked of one mapped file. Each page is checked once a reader, however often it is touched.
+
+    Concurrency: one reader.
+    """
+
+    def __init__(self, name: str, mapped: Any, crcs: list[int]) -> None:
+        """`mapped`: pa.Buffer of the whole file; `crcs`: of its pages."""
+        self._name, self._mapped, self._crcs = name, mapped, crcs
+        self._proven = bytearray(len(crcs))
+
+    def check(self, columns: Iterable[Any]) -> None:
+        """Corruption unless every page under the rows of these Arrow arrays or NumPy vectors is what it was."""
+        for column in columns:
+            for address, size_bytes in _spans(column):
+                offset = address - self._mapped.address
+                if size_bytes and 0 <= offset < self._mapped.size:  # else made by Arrow, and in no file
+                    self._check(offset // PAGE_BYTES, -(-(offset + size_bytes) // PAGE_BYTES))
+
+    def _check(self, low: int, high: int) -> None:
+        page = self._proven.find(0, low, high)
+        while page >= 0:
+            start = page * PAGE_BYTES
+            data = self._mapped.slice(start, min(PAGE_BYTES, self._mapped.size - start)).to_pybytes()
+            found, recorded = google_crc32c.value(data), self._crcs[page]
+            if found != recorded:
+                raise Corruption(
+                    "a block's file has changed since it was checked",
+                    path=self._name,
+                    bytes=f"{start} to {start + len(data)}",
+                    crc=f"{found:08x}",
+                    recorded=f"{recorded:08x}",
+                )
+            self._proven[page] = 1
+            page = self._proven.find(0, page, high)
+
+
+def _spans(column: Any) -> Iterator[tuple[int, int]]:
+    """(address, bytes) of all that the rows of a flat column lie in.
+
+    Lazily, and in this order: where a string lies is read from offsets, which the caller has checked by then.
+    """
+    if isinstance(column, np.ndarray):
+        yield column.ctypes.data, column.nbytes
+        return
+    start, rows, kind = column.offset, len(column), column.type
+    valid, *buffers = column.buffers()
+    if valid is not None:
+        yield _bits(valid, start, rows)
+    if pa.types.is_boolean(kind):
+        yield _bits(buffers[0], start, rows)
+    elif pa.types.is_string(kind) or pa.types.is_binary(kind):
+        offsets, data = buffers
+        if rows and offsets is not None and data is not None:
+            yield offsets.address + 4 * start, 4 * (rows + 1)
+            first, end = np.frombuffer(offsets, dtype=np.int32)[[start, start + rows]].tolist()
+            yield data.address + first, end - first
+    else:
+        width = kind.bit_width // 8
+        yield buffers[0].address + width * start, width * rows
+
+
+def _bits(buffer: Any, start: int, rows: int) -> tuple[int, int]:
+    return buffer.address + start // 8, -(-(start + rows) // 8) - start // 8
