@@ -14,7 +14,8 @@ class ClientOptions:
     timeout_s: float = 30.0
     """Deadline of one call with all its retries."""
     write_timeout_s: float = 60.0
-    """Deadline of one write with all its retries: longer than a failover or a full memory takes."""
+    """Deadline of one write with all its retries: longer than a failover or a full memory takes, and at most half the
+    time for which tablets remember a silent client, or a repetition could be taken for a new write."""
     scan_timeout_s: float = 600.0
     """Deadline of one tablet's scan with all its restarts."""
     connect_timeout_s: float = 4.0
@@ -31,6 +32,8 @@ class ClientOptions:
     def __post_init__(self) -> None:
         check(0 < self.backoff_first_s <= self.backoff_max_s, "back-off grows", first_s=self.backoff_first_s)
         check(0 < self.attempt_timeout_s <= self.write_timeout_s, "an attempt fits", attempt_s=self.attempt_timeout_s)
+        remembered_s = limits.LEDGER_CLIENT_TTL_US / 1e6
+        check(self.write_timeout_s <= remembered_s / 2, "tablets remember a write", write_s=self.write_timeout_s)
         check(self.timeout_s > 0 and self.scan_timeout_s > 0 and self.connect_timeout_s > 0, "deadlines are positive")
         check(1 <= self.writes_inflight_per_tablet_max <= 64, "window", window=self.writes_inflight_per_tablet_max)
         check(self.write_bytes_inflight_max >= limits.BATCH_SIZE_BYTES_MAX, "one batch fits into the window")

@@ -27,6 +27,7 @@ REACTIONS: dict[Code, Reaction] = {
     Code.NOT_READY: Reaction.REFRESH,
     Code.TABLET_NOT_FOUND: Reaction.REFRESH,
     Code.TABLET_FAILED: Reaction.REFRESH,
+    Code.CORRUPTION: Reaction.REFRESH,
     Code.TABLET_DELETED: Reaction.REFRESH,
     Code.STEPPING_DOWN: Reaction.REFRESH,
     Code.OVERLOADED: Reaction.RETRY,

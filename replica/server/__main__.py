@@ -45,6 +45,15 @@ def parse(arguments: Sequence[str]) -> ServerOptions:
         default=usual.copy_busy_rate_bytes_per_s,
         help="the same while clients write to this server, and for a second after; 0: no other limit",
     )
+    parser.add_argument(
+        "--scrub-mb-per-s",
+        type=int,
+        default=usual.scrub_mb_per_s,
+        help="how fast blocks at rest are read again to find damage, in 10^6 bytes; 0: never",
+    )
+    parser.add_argument(
+        "--scrub-interval-s", type=float, default=usual.scrub_interval_s, help="each block at most once in this time"
+    )
     parser.add_argument("--memory-soft-bytes", type=int, default=usual.memory_soft_bytes)
     parser.add_argument("--log-retain-bytes", type=int, default=usual.log_retain_bytes)
     parser.add_argument("--log-retain-entries", type=int, default=usual.log_retain_entries)
@@ -73,6 +82,8 @@ def parse(arguments: Sequence[str]) -> ServerOptions:
             copy_jobs_max=given.copy_jobs_max,
             copy_rate_bytes_per_s=given.copy_rate_bytes_per_s,
             copy_busy_rate_bytes_per_s=given.copy_busy_rate_bytes_per_s,
+            scrub_mb_per_s=given.scrub_mb_per_s,
+            scrub_interval_s=given.scrub_interval_s,
             memory_soft_bytes=given.memory_soft_bytes,
             tablets_max=given.tablets_max,
             log_retain_bytes=given.log_retain_bytes,

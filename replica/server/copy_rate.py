@@ -29,7 +29,8 @@ def rate_allowed(rate_bytes_per_s: int, busy_rate_bytes_per_s: int, quiet_us: in
 class CopyRate:
     """The bucket: `ticket` for what was moved, then wait while `pause_s` says so.
 
-    Tickets are paid for in the order in which they were drawn, so that many files at once move evenly.
+    Tickets are paid for in the order in which they were drawn, so that many files at once move evenly. The scrub has a
+    bucket of its own (`scrub.py`).
     Concurrency: any thread.
     """
 

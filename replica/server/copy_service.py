@@ -188,8 +188,7 @@ class CopyServicer(pb_grpc.CopyServiceServicer):  # type: ignore[misc]
     def _fail(self, tablet_id: str, error: Corruption) -> None:
         hosted = self._manager.tablets.get(tablet_id)
         if hosted is not None and hosted.replica is not None:
-            _log.error("T %s P %s %s", tablet_id, self._manager.uuid, error)
-            hosted.replica.fail(error)
+            self._manager.damaged(hosted, error)
 
     async def EndCopy(self, request: Any, context: Any) -> Any:
         """Close a session. A block of it that the target doubts is read here: if it is lost, so is this replica."""

@@ -149,10 +149,7 @@ class Maintenance:
                 _log.log(level, "T %s P %s maintenance refused: %s", hosted.tablet_id, self._manager.uuid, error)
                 return None
             except Corruption as error:
-                hosted.error = str(error)
-                _log.error("T %s P %s %s", hosted.tablet_id, self._manager.uuid, error)
-                if hosted.replica is not None:
-                    hosted.replica.fail(error)
+                self._manager.damaged(hosted, error)
                 return None
             finally:
                 hosted.unattended.set()

@@ -357,6 +357,12 @@ class TabletManager:
             if settled.data_state is DataState.READY:
                 await self.open(hosted)
 
+    def damaged(self, hosted: HostedTablet, error: Corruption) -> None:
+        """A running replica lost a block: it fails here, and its peers have the same rows."""
+        _log.error("T %s P %s %s", hosted.tablet_id, self.uuid, error)
+        if hosted.replica is not None:
+            hosted.replica.fail(error)
+
     def _fail(self, hosted: HostedTablet, error: ReplicaError) -> None:
         hosted.error = str(error)
         hosted.replica = None

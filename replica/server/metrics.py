@@ -14,6 +14,7 @@ from .gil_watch import GilWatch
 from .maintenance import Maintenance
 from .manager import TabletManager
 from .memory import MemoryGuard
+from .scrub import Scrub
 from .writes import Writes
 
 
@@ -28,6 +29,7 @@ class Metrics:
         maintenance: Maintenance,
         jobs: CopyJobs,
         gil: GilWatch,
+        scrub: Scrub,
     ) -> None:
         self._manager = manager
         self._memory = memory
@@ -35,6 +37,7 @@ class Metrics:
         self._maintenance = maintenance
         self._jobs = jobs
         self._gil = gil
+        self._scrub = scrub
         self._server: Any = None
         self.port = -1
 
@@ -68,6 +71,8 @@ class Metrics:
             "nyala_server_writes_refused": ("Writes refused over the memory limit", self._memory.refused),
             "nyala_server_flushes": ("Flushes done", self._maintenance.flushes),
             "nyala_server_compactions": ("Compactions done", self._maintenance.compactions),
+            "nyala_server_scrubbed_bytes": ("Bytes of blocks read again to find damage", self._scrub.bytes),
+            "nyala_server_damaged_blocks": ("Blocks at rest that were found damaged so", self._scrub.damaged),
         }
         families: list[Any] = [GaugeMetricFamily(name, text, value) for name, (text, value) in gauges.items()]
         return families + [CounterMetricFamily(name, text, value) for name, (text, value) in counters.items()]

@@ -44,6 +44,10 @@ class ServerOptions:
     """Upper bound of all copies into and out of this server together; 0: none; else at least 128 KiB/s."""
     copy_busy_rate_bytes_per_s: int = limits.COPY_BUSY_RATE_BYTES_PER_S
     """The same while clients write to this server's replicas, and until a second after; 0: they do not matter."""
+    scrub_mb_per_s: int = 8
+    """Upper bound, in 10^6 bytes per second, of what is read to look for damage in blocks at rest; 0: nobody looks."""
+    scrub_interval_s: float = 86400.0
+    """A block is checked at most once in this time; later if the bound above does not allow it."""
     maintenance_ms: int = 250
     memory_soft_bytes: int = limits.SERVER_MEMORY_SOFT_BYTES
     log_cache_bytes: int = 8 << 20
@@ -73,4 +77,6 @@ class ServerOptions:
                 option=name,
                 rate=rate,
             )
+        check(self.scrub_mb_per_s >= 0, "a rate is 0 or more", scrub_mb_per_s=self.scrub_mb_per_s)
+        check(self.scrub_interval_s > 0, "a check of all blocks takes time", scrub_interval_s=self.scrub_interval_s)
         check(self.memory_soft_bytes > 0, "memory must be bounded", memory_soft_bytes=self.memory_soft_bytes)

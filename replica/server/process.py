@@ -56,6 +56,7 @@ from .options import ServerOptions
 from .promises import need_promises
 from .remote_source import RemoteCopySource
 from .scans import Scans, when
+from .scrub import Scrub
 from .service import TabletServicer
 from .tasks import Tasks
 from .warm import warm_up, without_pandas
@@ -119,9 +120,11 @@ class TabletServer:
         jobs = CopyJobs(manager, RemoteCopySource)
         memory = MemoryGuard(options.memory_soft_bytes, lambda: manager.memory_bytes)
         maintenance = Maintenance(manager, memory)
-        scans = Scans(self._hybrid_clock, options.scan_threads, LeaderTime(channels, network.place).ask)
+        ask_leader = LeaderTime(channels, network.place).ask
+        scans = Scans(self._hybrid_clock, options.scan_threads, ask_leader, manager.damaged)
         validate = ThreadPoolExecutor(2, thread_name_prefix="validate")
-        writes = Writes(uuid, memory, validate, scans.observe, manager.copy_rate.written)
+        writes = Writes(memory, validate, scans.observe, manager.copy_rate.written)
+        scrub = Scrub(manager)
         joins = Joins(manager, jobs, network.place)
         peers = PeerServicer(
             uuid,
@@ -157,7 +160,7 @@ class TabletServer:
             lost=network.lost,
             found=network.learn_listed,
         )
-        metrics = Metrics(manager, memory, writes, maintenance, jobs, gil)
+        metrics = Metrics(manager, memory, writes, maintenance, jobs, gil, scrub)
 
         if options.metrics_port >= 0:
             metrics.serve(options.metrics_port)
@@ -169,6 +172,7 @@ class TabletServer:
         self._tasks.start(manager.ticker.run_forever(lambda: manager.stopping))
         self._tasks.start(self._watch_folders(manager))
         self._tasks.start(maintenance.run_forever())
+        self._tasks.start(scrub.run_forever())
         self._tasks.start(joins.run_forever())
         if options.masters:
             self._tasks.start(heartbeats.run_forever())
@@ -187,7 +191,7 @@ class TabletServer:
         await self._tasks.ended()
         await self._bounded(manager.stop(), STOP_S, "replicas to stop")
         post.close()
-        for part in (scans, maintenance, metrics, gil):
+        for part in (scans, maintenance, scrub, metrics, gil):
             part.close()
         await peers.close()
         await network.close()

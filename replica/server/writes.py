@@ -32,7 +32,6 @@ class Writes:
 
     def __init__(
         self,
-        uuid: str,
         memory: MemoryGuard,
         pool: ThreadPoolExecutor,
         observe: Callable[[int], None],
@@ -42,7 +41,6 @@ class Writes:
 
         `written()` is called for each write that is taken: what can wait may make room for it.
         """
-        self._uuid = uuid
         self._memory = memory
         self._pool = pool
         self._observe = observe
@@ -82,8 +80,6 @@ class Writes:
         # Read once: each read of this field makes other bytes, and the tablet knows a checked batch by its identity.
         payload = request.payload
         size = len(payload)
-        if size > limits.BATCH_SIZE_BYTES_MAX:
-            raise Refused(Code.TOO_LARGE, "the batch is too large", bytes=size, limit=limits.BATCH_SIZE_BYTES_MAX)
         meta, column_ids = _meta(request), tuple(request.column_ids)
 
         def check() -> None:
@@ -103,9 +99,28 @@ class Writes:
             except BaseException as error:  # noqa: BLE001 - whoever asked decides; others go on behind it
                 done(error)
 
+        def bad(error: Refused) -> None:
+            """A number that was answered before has that answer, whatever comes with it now."""
+            if not meta.client_id:
+                done(error)
+                return
+
+            def confirmed(index: int | Refused) -> None:
+                known = None if isinstance(index, Refused) else tablet.remembered(meta.client_id, meta.sequence)
+                done(self._reply(replica, index if isinstance(index, Refused) else known or error))
+
+            replica.read_barrier(confirmed)
+
+        if size > limits.BATCH_SIZE_BYTES_MAX:
+            bad(Refused(Code.TOO_LARGE, "the batch is too large", bytes=size, limit=limits.BATCH_SIZE_BYTES_MAX))
+            return None
         if size > INLINE_BYTES_MAX:
-            return self._check_elsewhere(hosted.arrivals, size, check, go, done)
-        check()
+            return self._check_elsewhere(hosted.arrivals, size, check, go, done, bad)
+        try:
+            check()
+        except Refused as error:
+            bad(error)
+            return None
         if not hosted.arrivals:
             go()
             return None
@@ -114,7 +129,13 @@ class Writes:
         return arrival
 
     def _check_elsewhere(
-        self, arrivals: Arrivals, size: int, check: Callable[[], None], go: Callable[[], None], done: Done
+        self,
+        arrivals: Arrivals,
+        size: int,
+        check: Callable[[], None],
+        go: Callable[[], None],
+        done: Done,
+        bad: Callable[[Refused], None],
     ) -> Arrival:
         checking = asyncio.get_running_loop().run_in_executor(self._pool, check)
         self.validating_bytes += size
@@ -125,7 +146,10 @@ class Writes:
             error = None if ended.cancelled() else ended.exception()
             if ended.cancelled() or error is not None:
                 arrivals.leave(arrival)
-                done(error or Refused(Code.NOT_READY, "the server is stopping"))
+                if isinstance(error, Refused):
+                    bad(error)
+                else:
+                    done(error or Refused(Code.NOT_READY, "the server is stopping"))
             else:
                 arrivals.ready(arrival, go)
 
@@ -143,7 +167,8 @@ class Writes:
             hybrid_time=result.hybrid_time,
             last_offset=result.last_offset if result.last_offset is not None else -1,
             rows_applied=result.rows_applied,
-            rows_replayed=result.rows_replayed,
+            # A client's write that comes again has the bytes of the first reply; a source's batch may be new in part.
+            rows_replayed=result.rows_replayed if result.last_offset is not None else 0,
         )
 
 

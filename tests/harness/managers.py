@@ -1,4 +1,4 @@
-"""A tablet manager over a simulated disk, without a network: nothing leaves it."""
+"""A tablet manager over a disk that the test gives, without a network: nothing leaves it."""
 
 from __future__ import annotations
 
@@ -6,28 +6,29 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from nyala.replica.base import HybridClock
+from nyala.replica.base import Clock, Disk, HybridClock
 from nyala.replica.raft import Message
 from nyala.replica.server.lanes import LoopPost
 from nyala.replica.server.manager import TabletManager
 from nyala.replica.server.options import ServerOptions
 from tests.harness.copies import TARGET_UUID, TestClock
-from tests.harness.sim_disk import SimDisk
 
 
 def new_manager(
-    disk: SimDisk,
+    disk: Disk,
     on_fatal: Callable[[BaseException], None],
     *,
     sent: list[tuple[str, Message]] | None = None,
     pulse: Callable[[Sequence[str]], None] = lambda uuids: None,
+    clock: Clock | None = None,
+    options: ServerOptions | None = None,
 ) -> TabletManager:
     """A manager on the running loop; the test starts, ticks and stops it. `sent` gets what it would have sent."""
-    clock = TestClock()
+    clock = clock or TestClock()
     return TabletManager(
         disk=disk,
         uuid=TARGET_UUID,
-        options=ServerOptions(root="unused"),
+        options=options or ServerOptions(root="unused"),
         clock=clock,
         hybrid_clock=HybridClock(clock),
         post=LoopPost(asyncio.get_running_loop(), on_fatal),

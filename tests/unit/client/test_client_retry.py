@@ -90,7 +90,13 @@ def test_final_error_says_whether_anything_may_have_been_applied(
 
 
 def test_client_options_that_contradict_each_other_are_refused() -> None:
-    """Goal: relations hold. Method: one wrong relation each."""
-    for wrong in ({"backoff_first_s": 2.0}, {"attempt_timeout_s": 100.0}, {"writes_inflight_per_tablet_max": 0}):
+    """CN-24: no write is done twice, however long it is repeated. Goal: relations hold, that of a write's deadline to
+    the time for which a tablet knows its number among them. Method: one wrong relation each."""
+    for wrong in (
+        {"backoff_first_s": 2.0},
+        {"attempt_timeout_s": 100.0},
+        {"writes_inflight_per_tablet_max": 0},
+        {"write_timeout_s": 301.0},
+    ):
         with pytest.raises(InvariantViolation):
             ClientOptions(**wrong)  # type: ignore[arg-type]

@@ -9,11 +9,16 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import Refused
+from nyala.replica.base import Code, Refused
+from nyala.replica.rows import RowOp
 from nyala.replica.server.memory import MemoryGuard
 from nyala.replica.server.writes import INLINE_BYTES_MAX, Writes
 from tests.harness.rows import batch, write_request
 from tests.harness.server_pair import Pair, run_pair
+
+
+def writes_on(pool: ThreadPoolExecutor) -> Writes:
+    return Writes(MemoryGuard(1 << 30, lambda: 0), pool, lambda time: None, lambda: None)
 
 
 @pytest.mark.parametrize("how", ["refused", "cancelled"])
@@ -26,7 +31,7 @@ def test_write_that_gets_no_index_lets_nobody_overtake(how: str) -> None:
         hosted, held = pair.leader.hosted, threading.Event()
         pool = ThreadPoolExecutor(1)
         pool.submit(held.wait, 20)
-        writes = Writes(pair.leader.uuid, MemoryGuard(1 << 30, lambda: 0), pool, lambda time: None, lambda: None)
+        writes = writes_on(pool)
 
         def begin(value: str, **wrong: Any) -> asyncio.Task[Any]:
             request = write_request(pair.leader.uuid, hosted.tablet_id, batch([1], [value]))
@@ -53,5 +58,76 @@ def test_write_that_gets_no_index_lets_nobody_overtake(how: str) -> None:
         tablet = hosted.tablet
         assert tablet is not None
         assert [v for found in tablet.scan() for v in found.column("v").to_pylist()] == ["z"]
+
+    run_pair(scenario)
+
+
+@pytest.mark.parametrize("size", [1, 2 * INLINE_BYTES_MAX])
+def test_clients_number_that_was_answered_has_that_answer_whatever_body_comes(size: int) -> None:
+    """CN-24: a client's operation has one outcome. Goal: the reply to its repetition is the first one, byte by byte.
+    Method: an insert, half of whose rows is there; then its number with the same body, another one, and two that no
+    validation passes, small and large. A number that was not answered, and no number, are refused for such a body."""
+
+    async def scenario(pair: Pair) -> None:
+        hosted = pair.leader.hosted
+        with ThreadPoolExecutor(1) as pool:
+            writes = writes_on(pool)
+
+            async def say(keys: list[int], sequence: int, client: str = "one", **wrong: Any) -> bytes:
+                rows = batch(keys, ["x" * size] * len(keys), RowOp.INSERT)
+                named = {"client_id": client, "sequence": sequence}
+                request = write_request(pair.leader.uuid, hosted.tablet_id, rows, **named)
+                for name, value in wrong.items():
+                    setattr(request, name, value)
+                return bytes((await writes.write(hosted, request)).SerializeToString())
+
+            await say([1], 1)
+            first = await say([1, 2], 2)
+            assert first == await say([1, 2], 2) == await say([3, 4, 5], 2)
+            for wrong, code in (({"payload_crc": 1}, Code.INVALID_BATCH), ({"schema_id": 9}, Code.SCHEMA_MISMATCH)):
+                assert await say([1, 2], 2, **wrong) == first
+                for sequence, client in ((3, "one"), (2, "other"), (2, "")):
+                    with pytest.raises(Refused) as refused:
+                        await say([1, 2], sequence, client, **wrong)
+                    assert refused.value.code is code
+
+    run_pair(scenario)
+
+
+def test_replies_stay_with_their_numbers_whatever_order_they_come_in() -> None:
+    """Goal: scenario 56. Method: a client's number 2 comes before 1, its repetition while 1 is held up by a validation
+    and again behind it; then 3 says that all below it are known: their repetitions are refused and change nothing, also
+    that of a number which never came, and 3 keeps its reply. Each number's rows fail in a way of their own."""
+
+    async def scenario(pair: Pair) -> None:
+        hosted, held = pair.leader.hosted, threading.Event()
+        pool = ThreadPoolExecutor(1)
+        writes = writes_on(pool)
+        keys = {0: [9], 1: [1, 2, 3], 2: [2, 1, 2], 3: [4, 1, 2]}
+
+        async def say(number: int, size: int = 1, first: int = 0) -> Any:
+            rows = batch(keys[number], ["x" * size] * len(keys[number]), RowOp.INSERT)
+            named = {"client_id": "one", "sequence": number, "first_incomplete": first}
+            return await writes.write(hosted, write_request(pair.leader.uuid, hosted.tablet_id, rows, **named))
+
+        try:
+            second = await say(2)
+            pool.submit(held.wait, 20)
+            first = asyncio.create_task(say(1, INLINE_BYTES_MAX))
+            await asyncio.sleep(0)
+            again = [asyncio.create_task(say(number)) for number in (2, 1, 2)]
+            await asyncio.sleep(0)
+            held.set()
+            third = await say(3, first=3)
+            replies = await asyncio.gather(first, *again)
+        finally:
+            held.set()
+            pool.shutdown()
+        assert [[e.offset for e in r.row_errors] for r in (second, *replies[:1], third)] == [[2], [0, 1], [1, 2]]
+        assert replies == [replies[0], second, replies[0], second]
+        for number in (2, 0, 1):
+            assert (await say(number)).error.code == Code.EXPIRED
+        assert await say(3, first=3) == third
+        assert sorted(k for found in hosted.tablet.scan() for k in found.column("k").to_pylist()) == [1, 2, 3, 4]
 
     run_pair(scenario)
