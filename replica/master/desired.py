@@ -47,8 +47,8 @@ def set_replication(state: MasterState, request: pb.SetReplicationRequest) -> Ch
         key, before = TABLE + table_id, int(record["replication_factor"])
     wanted = request.replicas
     if not 1 <= wanted <= REPLICAS_MAX or wanted % 2 == 0:
-        what = "the number of voting replicas is odd: an even one tolerates no fault more"
-        raise Refused(Code.INVALID_ARGUMENT, what, got=wanted, max=REPLICAS_MAX)
+        what = f"the number of voting replicas is odd, from 1 to {REPLICAS_MAX}: an even one tolerates no fault more"
+        raise Refused(Code.INVALID_ARGUMENT, what, got=wanted)
     useful = [s.uuid for s in state.servers() if s.alive and not s.draining]
     if wanted > len(useful) and wanted > before:
         what = "every replica needs a live tablet server that is not being retired"

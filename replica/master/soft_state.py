@@ -12,6 +12,9 @@ from nyala.replica.rpc import address_to_pb, addresses_from_pb, config_from_pb, 
 
 _log = logging.getLogger("nyala.master")
 
+OPEN = ("CONFIGURING", "RUNNING")
+"""Phases of a replica that has replayed its log: from then on its leader can be in touch with it."""
+
 LIVE = (DataState.READY, DataState.COPYING)
 """States of a replica that has data, or is getting it."""
 
@@ -34,6 +37,8 @@ class ServerState:
     replicas: dict[str, pb.ReplicaStatus] = field(default_factory=dict)
     ready_us: dict[str, int] = field(default_factory=dict)
     """By tablet: since when its replica has been reported as READY without a break."""
+    open_us: dict[str, int] = field(default_factory=dict)
+    """By tablet: since when its replica has been reported as open without a break, by a server that had started."""
     reported: bool = False
     """Whether a full report has arrived: only then does a missing replica mean anything."""
 
@@ -105,6 +110,10 @@ class SoftState:
                 self._take(server, replica, now_us)
             for replica in server.replicas.values():
                 self._hear_leader(server, replica, now_us)
+                if replica.phase in OPEN and not server.booting:
+                    server.open_us.setdefault(replica.tablet_id, now_us)
+                else:
+                    server.open_us.pop(replica.tablet_id, None)
         return not server.reported
 
     def places(self, uuids: Iterable[str]) -> list[pb.ServerPlace]:
@@ -119,6 +128,7 @@ class SoftState:
     def _forget(self, server: ServerState, tablet_id: str) -> None:
         del server.replicas[tablet_id]
         server.ready_us.pop(tablet_id, None)
+        server.open_us.pop(tablet_id, None)
         state = self.tablets.get(tablet_id)
         if state is None:
             return

@@ -73,7 +73,7 @@ def checked_table(table: pb.TableInfo) -> pb.TableInfo:
         out.partition.hash_columns.extend(out.schema.key)
     out.replication_factor = out.replication_factor or 3
     if not 1 <= out.replication_factor <= REPLICAS_MAX or out.replication_factor % 2 == 0:
-        raise _refuse("the replication factor is odd", got=out.replication_factor, max=REPLICAS_MAX)
+        raise _refuse(f"the replication factor is an odd number from 1 to {REPLICAS_MAX}", got=out.replication_factor)
     out.history_retention_us = out.history_retention_us or HISTORY_RETENTION_DEFAULT_US
     out.source.topic = out.source.topic or f"writes.{out.name}"
     if not _TOPIC.fullmatch(out.source.topic) or len(out.source.topic) > limits.TOPIC_LENGTH_MAX:

@@ -95,19 +95,24 @@ def health_of(soft: SoftState, tablet_id: str, uuid: str, options: MasterOptions
         return Health.FAILED
     if replica.role == "LEADER":
         return Health.HEALTHY
-    return _as_leader_sees(soft.tablets.get(tablet_id), uuid, replica, options)
-
-
-def _as_leader_sees(state: TabletState | None, uuid: str, replica: pb.ReplicaStatus, options: MasterOptions) -> Health:
-    if replica.phase != "RUNNING":
+    if tablet_id not in server.open_us:
         return Health.UNKNOWN  # slow to start is not dead
+    return _as_leader_sees(soft.tablets.get(tablet_id), replica, mono_us - server.open_us[tablet_id], uuid, options)
+
+
+def _as_leader_sees(
+    state: TabletState | None, replica: pb.ReplicaStatus, open_for_us: int, uuid: str, options: MasterOptions
+) -> Health:
+    """Of a replica that is open. It may talk to the masters, and yet its leader may not reach it: then it follows
+    nobody, and is as lost as a silent one. What its leader says from before it was open says nothing of that."""
     leader = state.leader_status if state else None
     peer = next((p for p in leader.peers if p.uuid == uuid), None) if leader is not None else None
     if peer is None:
         return Health.UNKNOWN
     if peer.health in ("OK", "LAGGING", "HEALTHY"):
-        return Health.HEALTHY
-    lost = peer.health == "UNREACHABLE" and peer.last_contact_us_ago > options.rereplicate_after_ms * 1000
+        return Health.HEALTHY if replica.phase == "RUNNING" else Health.UNKNOWN
+    out_of_touch_us = min(peer.last_contact_us_ago, open_for_us)
+    lost = peer.health == "UNREACHABLE" and out_of_touch_us > options.rereplicate_after_ms * 1000
     return Health.FAILED if lost else Health.UNKNOWN
 
 

@@ -25,8 +25,6 @@ from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wa
 pytestmark = pytest.mark.process
 
 POLICY = "--policy-ms=200"
-IMPATIENT = ("--server-dead-ms=2500", "--rereplicate-after-ms=4000")
-"""Where servers are lost; elsewhere one that is slow for seconds must not be taken for one."""
 
 
 class Stack:
@@ -223,23 +221,6 @@ def test_master_moves_the_leaders_replica_and_the_old_one_ends_as_tombstone(clus
     status = cluster.status(old, tablet.tablet_id)
     assert status is not None and status.term >= tablet.term and status.last_logged.index > 0
     wait_until(lambda: stack.stub.Status(pb.Empty()).moves_active == 0, "the wish is settled")
-
-
-def test_master_replaces_the_replicas_of_a_killed_server(cluster: LocalCluster) -> None:
-    """Goal: 3-4-3 healing by the executor in the master. Method: four servers, kill one, all tablets get 3 others."""
-    stack = Stack(cluster, *IMPATIENT, "--execute-decisions=master", servers=4)
-    stack.create(buckets=3)
-    tablets = stack.wait_formed()
-    victim = next(s for s in cluster.servers if any(s.uuid in stack.voters(t.tablet_id) for t in tablets))
-    victim.kill()
-
-    def healed() -> bool:
-        configs = [t.config for t in stack.table().tablets]
-        return all(
-            sum(m.votes for m in c.members) == 3 and victim.uuid not in {m.uuid for m in c.members} for c in configs
-        )
-
-    wait_until(healed, "every tablet has three voters elsewhere")
 
 
 def test_master_restarted_in_mid_move_lets_it_end(cluster: LocalCluster) -> None:

@@ -292,7 +292,8 @@ def test_view_a_config_changed_behind_the_masters_is_followed_and_not_reverted()
 
 
 def test_view_health_follows_heartbeats_and_the_leader() -> None:
-    """Goal: scenarios 107, 115 and 116. Method: one member through running, slow, unreachable, silent, failed, gone."""
+    """CN-23. Goal: scenarios 107, 115 and 116. Method: one member through running, slow, unreachable, without a leader
+    though open, silent, failed, gone."""
     m = Masters()
     m.form()
     committed = config(0, A, B, C)
@@ -309,7 +310,16 @@ def test_view_health_follows_heartbeats_and_the_leader() -> None:
     lead("UNREACHABLE", 5)
     assert m.health(B) is Health.UNKNOWN
     lead("UNREACHABLE", 31)
-    assert m.health(B) is Health.FAILED
+    assert m.health(B) is Health.UNKNOWN, "it opened a moment ago"
+    m.now_s = 31
+    for phase in ("RUNNING", "CONFIGURING"):
+        m.beat(B, replica(m.tablet, B, committed, phase=phase))
+        lead("UNREACHABLE", 5)
+        assert m.health(B) is Health.UNKNOWN
+        lead("UNREACHABLE", 31)
+        assert m.health(B) is Health.FAILED, "it talks to the masters, and its leader cannot reach it"
+    lead("OK")
+    assert m.health(B) is Health.UNKNOWN, "it does not know yet what is committed"
     lead("UNREACHABLE", 31)
     m.beat(B, replica(m.tablet, B, committed, phase="BOOTSTRAPPING"))
     assert m.health(B) is Health.UNKNOWN, "slow to start is not dead"
@@ -317,10 +327,13 @@ def test_view_health_follows_heartbeats_and_the_leader() -> None:
     assert m.health(B) is Health.FAILED
     m.beat(B, replica(m.tablet, B, committed), booting=True)
     assert m.health(B) is Health.UNKNOWN
+    m.beat(B, full=False)
+    assert m.health(B) is Health.UNKNOWN, "what its leader says is from before it opened"
     lead("OK")
-    m.now_s = 10
+    assert m.health(B) is Health.HEALTHY
+    m.now_s = 41
     assert m.health(B) is Health.UNKNOWN
-    m.now_s = 31
+    m.now_s = 62
     assert m.health(B) is Health.FAILED
 
 
