@@ -64,24 +64,31 @@ class DecisionsOptions:
         return self.topic_prefix + kafka_topics.OUTCOMES
 
 
-def newest(records: Iterable[tuple[bytes | None, bytes | None, int]]) -> list[Mapping[str, Any]]:
+def newest(
+    records: Iterable[tuple[bytes | None, bytes | None, int]], terms: dict[bytes, int]
+) -> list[Mapping[str, Any]]:
     """The decisions in force of (key, value, offset) records: the last of each tablet, withdrawn ones left out.
 
-    A record that is no decision is left out too: only masters write here, and an older build must not stop.
+    `terms`: of each key, the highest catalog term read so far, kept up to date here. A decision of a lower one is left
+    out wherever it stands: a deposed master said it, or what it said before came late. So is a record that is no
+    decision: only masters write here, and an older build must not stop.
     """
-    last: dict[bytes, tuple[int, bytes | None]] = {}
-    for key, value, offset in records:
-        if key is not None and offset >= last.get(key, (-1, None))[0]:
-            last[key] = (offset, value)
-    found: list[Mapping[str, Any]] = []
-    for _, value in sorted(last.values(), key=lambda each: each[0]):
+    in_force: dict[bytes, tuple[int, Mapping[str, Any]]] = {}
+    for key, value, offset in sorted(records, key=lambda record: record[2]):
+        if key is None:
+            continue
         if value is None:
+            in_force.pop(key, None)
             continue
         try:
-            found.append(schemas.decode("decision", value))
+            decision = schemas.decode("decision", value)
         except ValueError:
+            in_force.pop(key, None)
             continue
-    return found
+        if decision["catalog_term"] >= terms.get(key, 0):
+            terms[key] = decision["catalog_term"]
+            in_force[key] = (offset, decision)
+    return [decision for _, decision in sorted(in_force.values(), key=lambda each: each[0])]
 
 
 def carry_out(
@@ -117,6 +124,7 @@ class DecisionsQuery:
         self._security = security_of(options.kafka)
         self._client = Client(parse_masters(options.masters))
         self._producer: Any = None
+        self._terms: dict[bytes, int] = {}
 
     def run(self) -> None:
         """Run until the query ends. QueryRefused or QueryInterrupted, as for ingest."""
@@ -186,7 +194,7 @@ class DecisionsQuery:
 
     def _micro_batch(self, rows: Any, _: int) -> None:
         try:
-            decisions = newest((row.key, row.value, row.offset) for row in rows.toLocalIterator())
+            decisions = newest(((row.key, row.value, row.offset) for row in rows.toLocalIterator()), self._terms)
             if decisions:
                 with ThreadPoolExecutor(PARALLEL_MAX, thread_name_prefix="decision") as pool:
                     outcomes = list(pool.map(lambda each: carry_out(each, self._client), decisions))

@@ -8,6 +8,7 @@ two of them replays the micro-batch, and the tablets' ledgers drop what they hav
 from __future__ import annotations
 
 import json
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -30,6 +31,8 @@ from .progress import Progress
 from .session import interrupted_in_order, stop_query
 from .task import KAFKA_COLUMNS, RESULT_SCHEMA, SEND_DEADLINE_S, TaskPlan, run_task
 from .topics import TopicIdentity, Topics, dead_letter_topic, grown_text, reset_to_new_topic, writes_topic
+
+_log = logging.getLogger(__name__)
 
 RESERVED_KAFKA_OPTIONS = frozenset(
     {
@@ -193,7 +196,20 @@ class IngestQuery:
         known, now = lease.known_partitions(), self._topic.partitions
         if known and known < now and options.accept_partitions != now:
             raise QueryRefused(grown_text(topic, known, now))
-        lease.open(self._opens(lease), own.get("table_id", ""), options.owner_wait_s, self._stopping)
+        opens = self._opens(lease)
+        lease.open(opens, own.get("table_id", ""), options.owner_wait_s, self._stopping)
+        begin = {p: position.done for p, position in lease.positions.items()}
+        if known and not any(each.has_checkpoint for each in opens):
+            _log.warning(
+                "checkpoint %s is new, and table %s knows topic %s: reading goes on at offsets %s, where its sources "
+                "are done, and not where the topic begins",
+                options.checkpoint,
+                options.table,
+                topic,
+                json.dumps(begin),
+            )
+        begin.update({e.source.kafka_partition: e.checkpoint_offset for e in opens if e.has_checkpoint})
+        self._topics.check_retained(self._topic, options.table, begin, options.checkpoint)
         self._checkpoint.write_own({"table_id": self._table.table_id, "topic_id": self._topic.topic_id})
         return lease
 

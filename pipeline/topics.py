@@ -123,6 +123,21 @@ class Topics:
                 "needs. Set cleanup.policy=delete on it"
             )
 
+    def check_retained(self, topic: TopicIdentity, table: str, begin: Mapping[int, int], checkpoint: str) -> None:
+        """QueryRefused, with the exact offsets, if Kafka has removed records of partitions that are read on at `begin`.
+
+        What it removes under a running query Spark finds out, and the next start says here which.
+        """
+        first = self.offsets(topic.topic, topic.partitions)
+        gone = [(n, at, first[n]) for n, at in sorted(begin.items()) if at < first.get(n, 0)]
+        if gone:
+            ranges = ", ".join(f"{topic.topic}[{n}] offsets {at} to {now - 1}" for n, at, now in gone)
+            resets = " and ".join(f"`nyala source reset {table} --partition {n} --to {now}`" for n, _, now in gone)
+            raise QueryRefused(
+                f"Kafka has removed what was not read: {ranges}. To go on without it, remove checkpoint {checkpoint} "
+                f"and run {resets}; it is in no table then"
+            )
+
     def offsets(self, topic: str, partitions: int, *, latest: bool = False) -> dict[int, int]:
         """First (or, with `latest`, next) offset of each partition."""
         check_reachable(self._bootstrap)

@@ -13,7 +13,8 @@ ROWS = 3000
 
 
 def test_topic_becomes_table_exactly_once_through_replay_and_lost_checkpoint(road: Road) -> None:
-    """Goal: rows and dead letters are the same after a run, a replayed micro-batch and a run without checkpoint.
+    """Goal: rows and dead letters are the same after a run, a replayed micro-batch and a run without checkpoint
+    (scenario 58: inserts, upserts, a delete; their offsets, not the micro-batch's number, tell that they came before).
 
     Method: remove the last commit, so that Spark replays; remove the checkpoint; compare each time.
     """

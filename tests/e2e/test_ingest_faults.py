@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from kafka import KafkaProducer
 
-from nyala.pipeline import RestartOptions, RowPublisher
+from nyala.pipeline import QueryInterrupted, RestartOptions, RowPublisher
 from nyala.replica.client import ScanSpec
 from nyala.replica.rows import RowOp
 from tests.harness.cluster import wait_until
@@ -48,7 +48,7 @@ class Inserts:
 
 
 def test_faults_task_repeated_after_half_doubles_nothing(road: Road) -> None:
-    """Goal: a task that died half-way is repeated exactly. Method: the worker dies after its first batches are in.
+    """Goal: a task that died half-way is repeated exactly (scenario 59). Method: the worker dies after its first batch.
 
     Spark repeats the task; rows are inserts, so a doubled one would be a dead letter.
     """
@@ -64,6 +64,38 @@ def test_faults_task_repeated_after_half_doubles_nothing(road: Road) -> None:
     assert 0 < told.replayed < 3000 and told.applied + told.replayed == 3000
     assert lane.rows() == {k: row(k) for k in range(3000)}
     assert lane.letters() == []
+
+
+def test_faults_micro_batch_that_fails_when_two_of_its_tasks_have_written_ends_as_one_that_did_not(road: Road) -> None:
+    """Goal: scenario 60: a task that fails for good leaves what the others wrote, which is then theirs: the repeated
+    micro-batch ends as one clean run, and nobody has to take anything back. Method: of three Kafka partitions the last
+    one has a failing row, before whose letter its worker dies in each attempt, so that Spark gives the micro-batch up;
+    then without deaths; then again, as if the driver had died before Spark's commit. The same key comes five times."""
+    lane = road.lane("given-up", partitions=3)
+    producer = KafkaProducer(bootstrap_servers=road.kafka, acks="all")
+    for partition in range(3):
+        for k in range(10 * partition, 10 * partition + 10):
+            producer.send(lane.topic, partition=partition, key=key_of(k), value=event(row(k)))
+        for n in range(5):
+            last = event(row(10 * partition, f"time {n}"))
+            producer.send(lane.topic, partition=partition, key=key_of(10 * partition), value=last)
+    insert = [("nyala-op", b"INSERT")]
+    producer.send(lane.topic, partition=2, key=key_of(29), value=event(row(29, "again")), headers=insert)
+    producer.close()
+    with road.workers_die_at("pipeline.before_dead_letters"), pytest.raises(QueryInterrupted):
+        lane.run()
+    expected = {k: row(k) for k in range(30)} | {10 * p: row(10 * p, "time 4") for p in range(3)}
+    # Two tasks run at once, so the last one began when another had written; the third may have been cut short by Spark.
+    left = lane.rows()
+    assert left == {k: expected[k] for k in left} and {2} < {k // 10 for k in left} and lane.letters() == []
+    assert [lane.position(p).done for p in range(3)] == [0, 0, 0]
+    (told,) = lane.run()
+    assert (told.applied + told.replayed, told.dead_letters) == (46, 1) and told.replayed > 16
+    lane.forget_last_commit()
+    (again,) = lane.run()
+    assert (again.batch_id, again.applied, again.replayed) == (told.batch_id, 0, 46)
+    assert lane.rows() == expected and [one.record["kafka_offset"] for one in lane.letters()] == [15]
+    assert [lane.position(p).done for p in range(3)] == [15, 15, 16]
 
 
 def test_faults_aborted_transactions_are_not_ingested(road: Road) -> None:

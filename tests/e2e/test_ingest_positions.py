@@ -8,10 +8,11 @@ import shutil
 
 import pyarrow as pa
 import pytest
+from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient
 
 from nyala.infra.cli.app import app
-from nyala.pipeline import QueryRefused
+from nyala.pipeline import QueryRefused, Topics
 from nyala.pipeline.checkpoint import Checkpoint
 from nyala.replica.base import Code, Refused
 from nyala.replica.client import wire_batches
@@ -22,11 +23,12 @@ from tests.harness.road import Lane, Road, row
 pytestmark = pytest.mark.e2e
 
 
-def test_ingest_second_live_query_is_refused_until_the_first_ends(road: Road) -> None:
-    """Goal: one owner at a time, told by name, as long as it lives. Method: a stream; beside it another query.
+def test_ingest_second_live_query_is_refused_until_the_first_ends(road: Road, caplog: pytest.LogCaptureFixture) -> None:
+    """Goal: one owner at a time, told by name, as long as it lives (scenario 61). Method: a stream, another beside it.
 
     On another checkpoint and on the same one: the lease is the run's, not the checkpoint's. The second sees the lease
-    renewed and gives up long before its patience ends. At the end the lease is given back, so it then starts at once.
+    renewed and gives up long before its patience ends. At the end the lease is given back, so it then starts at once,
+    on a fresh checkpoint, whose micro-batches count from 0 again: it reads what is new, and says where it goes on.
     """
     lane = road.lane("owned")
     lane.publish([row(1)])
@@ -40,7 +42,10 @@ def test_ingest_second_live_query_is_refused_until_the_first_ends(road: Road) ->
             lane.run(lease_s=9.0, owner_wait_s=600.0)
         assert lane.position().owner_deadline_us > position.owner_deadline_us
     lane.publish([row(2)])
-    assert sum(p.applied for p in lane.run(checkpoint=str(road.folder / "second"))) == 1
+    caplog.clear()
+    (told,) = lane.run(checkpoint=str(road.folder / "second"))
+    assert (told.batch_id, told.records, told.applied) == (0, 1, 1)
+    assert 'second is new, and table owned knows topic writes.owned: reading goes on at offsets {"0": 1}' in caplog.text
     assert set(lane.rows()) == {1, 2}
 
 
@@ -144,7 +149,8 @@ def test_ingest_table_dropped_and_created_again_is_refused_stopped_and_running(r
 
 
 def test_ingest_topic_recreated_between_runs_is_refused_until_the_source_is_reset(road: Road) -> None:
-    """Goal: offsets of a topic's earlier life mean nothing. Method: recreate it; follow what each refusal says."""
+    """Goal: offsets of a topic's earlier life mean nothing (scenario 62). Method: recreate it, follow each refusal; the
+    command that goes on says what of the earlier life is left out."""
     lane = road.lane("reborn")
     lane.publish([row(k) for k in range(20)])
     lane.run()
@@ -156,7 +162,9 @@ def test_ingest_topic_recreated_between_runs_is_refused_until_the_source_is_rese
     lane.lose_checkpoint()
     with pytest.raises(QueryRefused, match=r"--topic writes.reborn --to earliest"):
         lane.run()
-    invoke(road, "source", "reset", "reborn", "--topic", lane.topic, "--to", "earliest", kafka=True)
+    old_life = lane.position().source.topic_id
+    said = invoke(road, "source", "reset", "reborn", "--topic", lane.topic, "--to", "earliest", kafka=True)
+    assert f"what topic id {old_life} had from offset 20 on is left out" in said
     lane.run()
     assert set(lane.rows()) == {*range(20), *range(100, 110)}
     assert lane.position().generation == 2
@@ -188,8 +196,8 @@ def test_ingest_topic_recreated_or_deleted_under_a_running_query_ends_it(road: R
 
 
 def test_ingest_topic_grown_is_refused_until_accepted(road: Road) -> None:
-    """Goal: order of a key over partitions is never lost silently, nor are rows that wait in a new partition. Method:
-    grow between runs, accept with `latest`, grow in a run."""
+    """Goal: order of a key over partitions is never lost silently, nor are rows that wait in a new partition (scenario
+    62). Method: grow between runs, accept with `latest`, grow in a run."""
     lane = road.lane("grown")
     lane.publish([row(k) for k in range(20)])
     lane.run()
@@ -209,6 +217,39 @@ def test_ingest_topic_grown_is_refused_until_accepted(road: Road) -> None:
         assert isinstance(error, QueryRefused) and "--accept-partitions 3" in str(error)
     lane.run(accept_partitions=3)
     assert lane.rows() == {k: row(k) for k in range(80)}
+
+
+def test_ingest_records_that_kafka_removed_unread_are_told_one_by_one_and_left_out_on_demand(road: Road) -> None:
+    """Goal: scenario 62, retention: no offset is skipped silently, and which ones are lost is said exactly, in the
+    refusal and by the command that goes on without them. Method: of two partitions one loses records that were not
+    read; with and without checkpoint; then do what the refusal says. The other partition is neither short nor read
+    again: its rows are inserts."""
+    lane = road.lane("expired", partitions=2)
+    lane.publish([row(k) for k in range(40)], RowOp.INSERT)
+    lane.run()
+    done = {p: lane.position(p).done for p in (0, 1)}
+    lane.publish([row(k) for k in range(40, 80)], RowOp.INSERT)
+    topics = Topics(road.kafka)
+    end = topics.offsets(lane.topic, 2, latest=True)
+    topics.close()
+    KafkaAdminClientOf(road).remove_below(lane.topic, 0, end[0] - 2)
+    lost = f"offsets {done[0]} to {end[0] - 3}"
+    command = f"source reset expired --partition 0 --to {end[0] - 2}"
+    refusal = rf"removed what was not read: writes.expired\[0\] {lost}\. To go on.*`nyala {command}`;"
+    with pytest.raises(QueryRefused, match=refusal):
+        lane.run()
+    lane.lose_checkpoint()
+    with pytest.raises(QueryRefused, match=refusal):
+        lane.run()
+    assert len(lane.rows()) == 40
+    assert f"{lost} are left out" in invoke(road, *command.split())
+    assert sum(p.applied for p in lane.run()) == 2 + end[1] - done[1]
+    found = lane.rows()
+    assert (
+        len(found) == 42 + end[1] - done[1] and all(found[k] == row(k) for k in found) and set(range(40)) <= set(found)
+    )
+    assert (lane.position(0).start, lane.position(0).generation, lane.position(1).generation) == (end[0] - 2, 2, 1)
+    assert lane.letters() == []
 
 
 def test_ingest_compacted_topic_unknown_topic_and_unknown_table_are_refused(road: Road) -> None:
@@ -278,6 +319,14 @@ class KafkaAdminClientOf:
         try:
             admin.delete_topics([topic])
             wait_until(lambda: topic not in admin.list_topics(), f"{topic} is gone")
+        finally:
+            admin.close()
+
+    def remove_below(self, topic: str, partition: int, offset: int) -> None:
+        """What retention does: the partition begins at `offset`."""
+        admin = KafkaAdminClient(bootstrap_servers=self._bootstrap)
+        try:
+            admin.delete_records({TopicPartition(topic, partition): offset})
         finally:
             admin.close()
 

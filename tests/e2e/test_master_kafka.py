@@ -14,12 +14,17 @@ from typing import Any
 import pytest
 
 from nyala.infra.local.kafka import KafkaBroker
+from nyala.infra.local.state import free_port
+from nyala.pipeline.decisions import newest
+from nyala.replica.base import Code
 from nyala.replica.client import Client
+from nyala.replica.policy import EditKind
+from nyala.replica.rows import Column, ColumnType, PartitionSpec, TableSchema
 from nyala.replica.rpc import pb, pb_grpc
 from nyala.replica.steer import Result, execute
 from nyala.schemas import decode, encode
 from tests.harness.catalogs import table_info
-from tests.harness.cluster import LocalCluster, local_cluster, wait_until
+from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
 
 with warnings.catch_warnings():  # kafka-python reads its message formats by a call that Python 3.11 deprecates
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -211,3 +216,83 @@ def test_kafka_away_nothing_stops_and_on_return_one_decision_per_need(broker: Ka
         assert broker.pid is not None
         os.kill(broker.pid, signal.SIGSTOP)
         assert cluster.masters[0].stop() == 0, "it ended by itself"
+
+
+def test_decision_of_a_master_that_was_stopped_while_it_published_is_fenced(broker: KafkaBroker) -> None:
+    """Goal: scenario 35; the catalog term is the epoch. Method: three masters; the broker hangs as the leading master
+    decides, which is then stopped in the midst of publishing; the broker goes on, another master leads and says the
+    need in its own term; the first one wakes and follows. A decision of its term that comes last is dropped by whoever
+    reads the topic; carried out all the same, it is refused by the tablet's leader, which has seen a later one.
+    """
+    with local_cluster() as cluster:
+        addresses = [f"127.0.0.1:{free_port()}" for _ in range(3)]
+        for address in addresses:
+            extra = (*MASTER, f"--kafka={broker.bootstrap}", f"--peers={','.join(addresses)}")
+            cluster.add_master(*extra, start=False).address = address
+        for master in cluster.masters:
+            master.start(wait=False)
+        for master in cluster.masters:
+            master.wait_ready()
+        for _ in range(4):
+            cluster.add_server(start=False).start(wait=False)
+        for server in cluster.servers:
+            server.wait_ready()
+        with Client(addresses) as client:
+            wait_until(lambda: sum(s.alive for s in client.list_servers().servers) == 4, "four servers are alive")
+            columns = (Column(id=1, name="id", type=ColumnType.INT64, nullable=False),)
+            client.create_table("moved", TableSchema(1, columns, ("id",)), PartitionSpec(("id",), 1))
+            wait_until(lambda: all(t.running for t in client.tablet_infos("moved")), "it has a leader")
+            (tablet,) = client.tablet_infos("moved")
+            members = {m.uuid for m in tablet.config.members}
+            target = next(s.uuid for s in cluster.servers if s.uuid not in members)
+            source = next(u for u in sorted(members) if u != tablet.leader_uuid)
+            find = lambda: next((m for m in cluster.masters if leads(m) and status(m).kafka_connected), None)  # noqa: E731
+            old = wait_until(find, "a master leads, and reaches Kafka")
+            term = status(old).catalog_term
+
+            assert broker.pid is not None
+            os.kill(broker.pid, signal.SIGSTOP)
+            client.move_replica(tablet.tablet_id, source, target)
+            wait_until(lambda: f"T {tablet.tablet_id} P {old.uuid} decides" in old.log_path.read_text(), "it decides")
+            old.signal(signal.SIGSTOP)
+            os.kill(broker.pid, signal.SIGCONT)
+            topics = Topics(broker.bootstrap)
+
+            def of_next_master() -> dict[str, Any] | None:
+                found = topics.latest("decisions").get(tablet.tablet_id)
+                return found if found is not None and found["catalog_term"] > term else None
+
+            second = wait_until(of_next_master, "the next master says it")
+            old.signal(signal.SIGCONT)
+            wait_until(lambda: not leads(old) and status(old).replica.term > term, "the first one follows")
+            member = next(e["member"] for e in second["edits"] if e["member"]["uuid"] == target)
+            other = [{"kind": EditKind.REMOVE.value, "member": member}]
+            late = {**second, "catalog_term": term, "version": second["version"] + 9, "edits": other}
+            topics.send("x.decisions", tablet.tablet_id.encode(), encode("decision", late))
+            said = [
+                (key.encode(), None if value is None else encode("decision", value), offset)
+                for offset, (key, value) in enumerate(topics.read("decisions"))
+            ]
+            assert said[-1][1] == encode("decision", late)
+            (kept,) = newest(said, {})
+            assert (kept["catalog_term"], kept["action"]) == (second["catalog_term"], second["action"])
+            assert execute(kept, client).result is Result.DONE
+            reported = lambda: [  # noqa: E731
+                t for t in client.tablet_infos("moved") if target in {m.uuid for m in t.config.members}
+            ]
+            (now,) = wait_until(reported, "the masters have heard of it")
+            at = {"term": now.config.opid.term, "index": now.config.opid.index}
+            refused = execute({**late, "config_opid": at}, client)
+            assert (refused.result, Code(refused.code)) == (Result.STALE, Code.STALE_DECISION), refused
+            (then,) = client.tablet_infos("moved")
+            assert target in {m.uuid for m in then.config.members} and not leads(old)
+
+
+def status(master: ServerProcess) -> pb.MasterStatusReply:
+    stub: Any = pb_grpc.MasterServiceStub(master.channel)  # type: ignore[no-untyped-call]
+    reply: pb.MasterStatusReply = stub.Status(pb.Empty(), timeout=30)
+    return reply
+
+
+def leads(master: ServerProcess) -> bool:
+    return bool(status(master).replica.role == "LEADER")

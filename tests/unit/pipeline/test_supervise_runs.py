@@ -128,9 +128,9 @@ def test_option_that_would_break_exactly_once_is_refused(name: str) -> None:
         IngestOptions(table="t", masters="m", bootstrap="b", checkpoint="c", kafka={name: "1"})
 
 
-def decision(tablet: str, version: int) -> bytes:
+def decision(tablet: str, version: int, term: int = 1) -> bytes:
     value: dict[str, Any] = {
-        "tablet_id": tablet, "table_id": "t", "catalog_term": 1, "version": version, "action": "TRANSFER_LEADERSHIP",
+        "tablet_id": tablet, "table_id": "t", "catalog_term": term, "version": version, "action": "TRANSFER_LEADERSHIP",
         "edits": [], "config_opid": {"term": 1, "index": 1}, "deadline_us": 0, "reason": "",
     }  # fmt: skip
     return schemas.encode("decision", value)
@@ -145,7 +145,24 @@ def test_only_the_newest_decision_of_a_tablet_is_in_force() -> None:
         (b"b", None, 3),
         (b"c", b"\xff", 4),
     ]
-    assert [(each["tablet_id"], each["version"]) for each in newest(records)] == [("a", 2)]
+    assert [(each["tablet_id"], each["version"]) for each in newest(records, {})] == [("a", 2)]
+
+
+def test_decision_of_a_deposed_master_is_dropped_wherever_it_stands() -> None:
+    """TC-69. Goal: what a master of an older catalog term says late is not executed in place of what its successor
+    said. Method: it comes behind that in one micro-batch, and alone in the next one; another tablet's, of which nothing
+    newer is known, is executed; a withdrawal, which has no term, counts, as the need is said again while it lasts."""
+    terms: dict[bytes, int] = {}
+
+    def read(*records: tuple[bytes, bytes | None]) -> list[tuple[str, int, int]]:
+        found = newest([(key, value, at) for at, (key, value) in enumerate(records)], terms)
+        return [(each["tablet_id"], each["catalog_term"], each["version"]) for each in found]
+
+    late = (b"a", decision("a", 7, term=1))
+    assert read((b"a", decision("a", 1, term=2)), late, (b"b", decision("b", 1, term=1))) == [("a", 2, 1), ("b", 1, 1)]
+    assert read(late) == []
+    assert read((b"a", decision("a", 2, term=2)), late, (b"a", None), late) == []
+    assert read((b"a", decision("a", 3, term=2)), late) == [("a", 2, 3)]
 
 
 def test_plan_reasons_name_the_table() -> None:

@@ -110,6 +110,30 @@ def test_broker_that_is_away_is_away_in_all_words_of_its_client(
     asked.check_unchanged(seen, "t")
 
 
+class Beginning:
+    """Kafka's consumer as far as it is asked where partitions begin."""
+
+    def __init__(self, **_: Any) -> None:
+        pass
+
+    def beginning_offsets(self, asked: list[Any]) -> dict[Any, int]:
+        return {each: (5, 10)[each.partition] for each in asked}
+
+    def close(self) -> None:
+        pass
+
+
+def test_records_that_kafka_removed_unread_are_named_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CC-41: what is lost is told exactly. Goal: no offset is skipped silently, and none is called lost that is there.
+    Method: partitions that begin at 5 and 10, read on at, below and above them."""
+    asked = asking(monkeypatch, Admin(FOUND))
+    monkeypatch.setattr(topics, "KafkaConsumer", Beginning)
+    seen = asked.identity("t")
+    asked.check_retained(seen, "table", {0: 5, 1: 11}, "/c")
+    with pytest.raises(QueryRefused, match=r"not read: t\[1\] offsets 7 to 9\. .*table --partition 1 --to 10`;"):
+        asked.check_retained(seen, "table", {0: 5, 1: 7}, "/c")
+
+
 def test_own_topics_are_kept_as_the_brokers_keep_theirs_and_letters_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: one dead broker, or a week, loses no letter. Method: what is asked of Kafka at creation."""
     admin = Admin(UNKNOWN)
