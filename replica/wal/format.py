@@ -60,6 +60,8 @@ def _head_schema() -> Any:
 
 
 _HEAD_SCHEMA = _head_schema()
+_DEFAULTS = {"flags": 0, "reserved": b""}
+"""Of the fields that wal_entry.avsc gives one: what an entry has whose segment's schema does not name them."""
 
 
 @dataclass(frozen=True)
@@ -269,11 +271,12 @@ class Decoded(NamedTuple):
 
 
 def decode_entry(stream: io.BytesIO, header: Header) -> Decoded:
-    """The next entry of `stream`; one of BAD_AVRO if it is no entry at all.
+    """The next entry of `stream`, read by the schema of its segment; one of BAD_AVRO if it is no entry at all.
 
     Corruption if the entry is intact but of a newer build.
     """
-    value: Any = fastavro.schemaless_reader(stream, entry_schema(header.schema_text), None)
+    written: Any = fastavro.schemaless_reader(stream, entry_schema(header.schema_text), None)
+    value: Any = _DEFAULTS | written
     opid = OpId(value["term"], value["index"])
     known = value["kind"] in EntryKind._value2member_map_
     kind = EntryKind(value["kind"]) if known else value["kind"]

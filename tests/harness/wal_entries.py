@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import io
+import json
 import threading
 from collections.abc import Callable, Iterator
 from random import Random
 
+import fastavro
 import google_crc32c
 
 from nyala.replica.base import Disk, Entry, EntryKind, OpId
 from nyala.replica.wal import Log, WalOptions
-from nyala.replica.wal.format import _container_header, _header_crc, _raw_header
+from nyala.replica.wal.format import _HEADER_SCHEMA, _container_header, _header_crc, _raw_header, encode_long
+from nyala.schemas import parse_json
 from tests.harness.sim_disk import SECTOR_BYTES
 
 FOLDER = "wals/t1"
@@ -90,6 +94,37 @@ def of_an_earlier_build(segment: bytes) -> bytes:
     header = _container_header({key: text for key, text in meta.items() if key.startswith("nyala.")}, marker)
     assert len(header) == length, "its sectors are where they were"
     return header + segment[length:]
+
+
+OTHER_SCHEMA = parse_json(
+    """{"type": "record", "name": "WalEntry", "namespace": "nyala.v1", "fields": [
+    {"name": "identity_crc", "type": "long"}, {"name": "payload_crc", "type": "long"},
+    {"name": "schema_id", "type": "long"}, {"name": "written_by", "type": ["null", "string"]},
+    {"name": "term", "type": "long"}, {"name": "index", "type": "long"}, {"name": "kind", "type": "int"},
+    {"name": "meta", "type": "bytes"}, {"name": "hybrid_time", "type": "long"},
+    {"name": "payload", "type": "bytes"}]}"""
+)
+"""Of an entry as a build might have written it: without the fields that have defaults, with one that nobody knows, in
+another order."""
+
+
+def by_another_schema(segment: bytes) -> bytes:
+    """A closed segment with the same blocks, but written by OTHER_SCHEMA; no entry may have a long run of zeros."""
+    meta, marker, _ = _raw_header(segment)
+    meta = {key: text for key, text in meta.items() if key.startswith("nyala.")} | {"nyala.zero_sectors": "silent"}
+    meta |= {"avro.schema": json.dumps({k: v for k, v in OTHER_SCHEMA.items() if not k.startswith("__")})}
+    whole = meta | {"avro.codec": "null"}
+    whole["nyala.header_crc"] = f"{_header_crc(whole, marker):010d}"
+    out = io.BytesIO()
+    header = {"magic": b"Obj\x01", "meta": {key: text.encode() for key, text in whole.items()}, "sync": marker}
+    fastavro.schemaless_writer(out, _HEADER_SCHEMA, header)
+    for block in fastavro.block_reader(io.BytesIO(segment)):
+        rows = io.BytesIO()
+        for row in block:
+            assert isinstance(row, dict) and row["flags"] == 0
+            fastavro.schemaless_writer(rows, OTHER_SCHEMA, row | {"written_by": "another"})
+        out.write(encode_long(block.num_records) + encode_long(len(rows.getvalue())) + rows.getvalue() + marker)
+    return out.getvalue()
 
 
 def tears(before: bytes, after: bytes, patterns_max: int, unit_bytes: int = SECTOR_BYTES) -> Iterator[bytes]:

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from nyala.replica.base import Corruption, DiskFailure, OpId
+from nyala.replica.base import Corruption, DiskFailure, Entry, OpId
 from nyala.replica.wal import Log, dump_segment
 from tests.harness.sim_disk import SECTOR_BYTES, SimCrash, SimDisk
 from tests.harness.wal_entries import (
@@ -132,7 +132,8 @@ def test_log_with_any_byte_flipped_gives_no_wrong_entry(close: bool) -> None:
 
 
 def test_damaged_payload_of_the_last_entry_is_withheld_until_the_log_reaches_it_again() -> None:
-    """CN-22. Goal: what may have been acknowledged is remembered, over restarts. Method: flip a payload bit of 1.6."""
+    """CN-22, scenario 37. Goal: what may have been acknowledged is remembered, over restarts, apart from the entry.
+    Method: flip a payload bit of 1.6."""
     _, path, whole = small_log(close=False)
     disk = on_disk(path, whole)
     disk.corrupt(path, whole.index(b"payload 1.6"))
@@ -179,21 +180,29 @@ def test_damage_at_the_end_of_an_older_segment_is_corruption() -> None:
         open_log(disk)
 
 
-def test_missing_segment_is_corruption() -> None:
-    """Goal: a hole in the numbers is seen. Method: three segments, remove the middle one."""
+@pytest.mark.parametrize(
+    "groups",
+    [[[entry(1)], [entry(2)], [entry(3)]], [entries(1, 4), [entry(3, term=2)], [entry(4, term=2)]]],
+    ids=["consecutive", "replaced entries"],
+)
+def test_missing_segment_is_corruption_and_changes_no_file(groups: list[list[Entry]]) -> None:
+    """CN-22. Goal: a hole in the numbers is seen, also where the entries around it would fit each other (1.1-1.4, and
+    2.4 behind the lost 2.3). Method: three segments, remove the middle one; compare what is left."""
     disk = SimDisk()
-    for index in (1, 2, 3):
-        build(disk, lambda log, index=index: append_now(log, [entry(index)]))
+    for group in groups:
+        build(disk, lambda log, group=group: append_now(log, group))
     disk.remove(segment_paths(disk)[1])
+    before = {path: disk.read(path) for path in segment_paths(disk)}
     with pytest.raises(Corruption, match="segments are missing"):
         open_log(disk)
+    assert {path: disk.read(path) for path in segment_paths(disk)} == before
 
 
 @pytest.mark.parametrize("content", [b"", bytes(5000)], ids=["empty", "zeros"])
 @pytest.mark.parametrize("segment", [1, 2])
 def test_segment_that_was_emptied_is_corruption_and_nothing_is_changed(content: bytes, segment: int) -> None:
-    """CN-22. Goal: entries that were acknowledged are not forgotten without a word. Method: empty or zero the newest
-    segment of two, or the oldest; a named segment had its header, so it held entries."""
+    """CN-22, scenario 40. Goal: entries that were acknowledged are not forgotten without a word. Method: empty or zero
+    the newest segment of two, or the oldest; a named segment had its header, so it held entries."""
     disk = SimDisk()
     build(disk, lambda log: append_now(log, entries(1, 2)))
     build(disk, lambda log: append_now(log, [entry(3)]))
@@ -206,20 +215,23 @@ def test_segment_that_was_emptied_is_corruption_and_nothing_is_changed(content: 
     assert disk.listdir(FOLDER) == ["wal-000000001", "wal-000000002"]
 
 
-def test_stray_files_beside_the_segments_are_left_and_a_temp_file_is_removed() -> None:
-    """CN-22. Goal: what never got a segment's name holds nothing. Method: a temp file and a stranger's beside a log."""
+@pytest.mark.parametrize("half_made", [b"", bytes(4096), b"stray"], ids=["empty", "zeros", "other"])
+def test_stray_files_beside_the_segments_are_left_and_a_temp_file_is_removed(half_made: bytes) -> None:
+    """CN-22, scenario 40. Goal: what never got a segment's name holds nothing, and takes no name. Method: a temp file
+    as a crash leaves it before the header, and a stranger's, beside a log that goes on in the next segment."""
     disk = SimDisk()
     build(disk, lambda log: append_now(log, entries(1, 2)))
-    disk.poke(f"{FOLDER}/.next-segment.tmp", b"stray")
+    disk.poke(f"{FOLDER}/.next-segment.tmp", half_made)
     disk.poke(f"{FOLDER}/README", b"stray")
     build(disk, lambda log: append_now(log, [entry(3)]))
     assert open_log(disk)[1] == entries(1, 3)
+    assert [path.rpartition("-")[2] for path in segment_paths(disk)] == ["000000001", "000000002"]
     assert not disk.exists(f"{FOLDER}/.next-segment.tmp")
     assert disk.exists(f"{FOLDER}/README")
 
 
 def test_block_of_another_segment_or_tablet_is_caught() -> None:
-    """Goal: a misdirected write is no entry of ours. Method: blocks of a twin segment under the right header."""
+    """Goal: a misdirected write is no entry of ours (scenario 38). Method: a twin segment's blocks under our header."""
     for folder, tablet, number in (("wals/t1", "t1", 2), ("wals/other", "other", 1)):
         source = SimDisk()
         for _ in range(number):

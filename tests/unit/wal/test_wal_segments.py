@@ -20,6 +20,7 @@ from tests.harness.wal_entries import (
     Outcomes,
     append_now,
     build,
+    by_another_schema,
     entries,
     entry,
     open_log,
@@ -219,7 +220,18 @@ def test_gc_keeps_segments_with_replaced_entries_above_the_index() -> None:
 
 
 def test_anchor_and_pin_hold_back_gc_until_released() -> None:
-    """Goal: a copy session's files and entries stay. Method: anchor, pin, collect, release each."""
+    """Goal: a copy session's files and entries stay (scenario 49). Method: anchor, pin, collect, release each; an
+    anchor in a segment keeps what is just below it in there, with place and term, and frees all files before."""
+    disk = SimDisk()
+    log, _ = open_log(disk)
+    for first in (1, 3, 5):
+        append_now(log, entries(first, first + 1))
+        log.roll()
+    with log.anchor(4):
+        before = log.segments()
+        assert log.gc(100) == before[0].length_bytes
+    assert log.read(3, 7, 1 << 20) == entries(3, 6) and (log.term_at(2), log.term_at(3)) == (None, 1)
+
     disk = SimDisk()
     log, _ = open_log(disk)
     for index in range(1, 6):
@@ -343,3 +355,29 @@ def test_header_is_as_long_and_reads_back_whatever_its_marker_is() -> None:
     datas = [encode_header(TABLET, 7, 42, new_marker()) for _ in range(100)]
     assert {len(data) for data in datas} == {decode_header(datas[0], "wal-000000007").length_bytes}
     assert {decode_header(data, "wal-000000007").first_index for data in datas} == {42}
+
+
+def test_segment_is_read_by_the_schema_in_its_header() -> None:
+    """CN-22. Goal: the schema of an entry is on the log, not in the code. Method: the first of two segments is written
+    anew by another schema: other order, a field that nobody knows, none of those with defaults. It is replayed and
+    served like the other, also in front of new ones, its damaged end too; Avro alone reads it."""
+    disk = SimDisk()
+    build(disk, lambda log: [append_now(log, group) for group in (entries(1, 2), entries(3, 5))])
+    (path,) = segment_paths(disk)
+    other = by_another_schema(disk.read(path))
+    assert [r["index"] for r in fastavro.reader(io.BytesIO(other))] == [1, 2, 3, 4, 5]
+    disk.poke(path, other)
+    log, survivors = open_log(disk)
+    assert survivors == entries(1, 5)
+    append_now(log, entries(6, 7))
+    assert log.read(1, 8, 1 << 20) == entries(1, 7) and log.term_at(4) == 1
+    log.close()
+    assert open_log(disk)[1] == entries(1, 7)
+    assert [i["opid"].index for i in dump_segment(disk, path) if i["kind"] == "entry"] == [1, 2, 3, 4, 5]
+
+    alone = SimDisk()
+    alone.mkdir(FOLDER)
+    alone.poke(path, other)
+    alone.corrupt(path, other.index(b"payload 1.4"))
+    _, replay = Log.open(alone, FOLDER, TABLET, SMALL, threaded=False)
+    assert (list(replay.entries), replay.withheld) == (entries(1, 3), OpId(1, 5))

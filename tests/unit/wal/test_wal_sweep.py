@@ -164,8 +164,8 @@ def outcome(log: Shape, files: dict[str, bytes], where: str, durable: int = 0) -
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_log_with_any_byte_of_any_file_flipped_is_a_prefix_a_withheld_vote_or_corruption(name: str) -> None:
-    """CN-22. Goal: one flipped byte is never taken for another entry, nor a whole entry for one that never was.
-    Method: every byte of every file; an entry that is missing must be withheld."""
+    """CN-22, scenario 38. Goal: one flipped byte is never taken for another entry, nor a whole entry for one that never
+    was. Method: every byte of every file; an entry that is missing must be withheld."""
     log = SHAPES[name]()
     assert outcome(log, log.files, "undamaged") == "whole"
     seen: Counter[str] = Counter()
@@ -180,8 +180,8 @@ def test_log_with_any_byte_of_any_file_flipped_is_a_prefix_a_withheld_vote_or_co
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_log_with_any_file_cut_anywhere_is_a_prefix_a_withheld_vote_or_corruption(name: str) -> None:
-    """CN-22. Goal: a cut loses the end of the last group commit at most. Method: every length of every file, and the
-    same length with zeros behind, as a preallocated segment has them."""
+    """CN-22, scenario 38. Goal: a cut loses the end of the last group commit at most. Method: every length of every
+    file, and the same length with zeros behind, as a preallocated segment has them."""
     log = SHAPES[name]()
     seen: Counter[str] = Counter()
     for path, data in log.files.items():
