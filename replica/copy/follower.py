@@ -83,7 +83,6 @@ class FollowerCopy:
                 return self._copy(manifest, remote, copying)
             except Exception as error:
                 self._back_to_deleted(error)
-                self._progress.phase = "FAILED"
                 raise
 
     def _accept(self, manifest: CopyManifest) -> Superblock:

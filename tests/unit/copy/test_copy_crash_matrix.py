@@ -62,6 +62,8 @@ def test_matrix_has_every_row_of_the_requirement() -> None:
     for before in (BLANK, TOMBSTONE, READY):
         deaths = {c.deaths for c in SERVER_CELLS if (c.work, c.before) == (COPY, before)}
         assert deaths >= {(f"copy.{number}",) for number in range(1, 7)}
+    rolled = {c.before for c in SERVER_CELLS if c.deaths == ("copy.4", *(f"delete.{n}" for n in range(1, 7)))}
+    assert rolled == {BLANK, TOMBSTONE}
     assert {r for r, _ in rows if r.startswith("during Start 1")} and {
         r for r, _ in rows if r.startswith("during Start 2")
     }

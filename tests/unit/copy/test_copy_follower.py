@@ -302,7 +302,7 @@ def test_copy_cancelled_at_any_moment_ends_as_before_or_deleted(source: Source) 
         seen.append((made.progress.phase, settled == before))
     assert local.last_logged == OLD_LAST
     assert seen[:2] == [("BEGIN", True), ("BEGIN", True)]
-    assert {phase for phase, _ in seen[2:]} == {"FAILED"} and not any(same for _, same in seen[2:])
+    assert {phase for phase, _ in seen[2:]} <= {f"COPY.{n}" for n in range(1, 6)} and not any(s for _, s in seen[2:])
     assert len(seen) >= 5, "between chunks of log and blocks, and before the commit"
     assert_equals_source(disk)
 
