@@ -166,7 +166,9 @@ def test_single_voter_elects_itself_on_persist_and_commits() -> None:
 
 
 def test_old_term_entries_commit_only_with_one_of_the_own_term() -> None:
-    """Goal: [raft §5.4.2], scenario 6. Method: five voters, 0.1-0.7 then 1.8-1.10 acknowledged bit by bit."""
+    """Goal: [raft §5.4.2], scenario 6. Method: five voters, 0.1-0.7 then 1.8-1.10 acknowledged bit by bit: nothing of
+    term 0 by counting, all ten in one step with the last. A write is refused until then, so the test puts 1.9 and 1.10
+    into the log by hand."""
     solo = Solo("abcde", term=0, entries=[entry(0, i) for i in range(1, 8)])
     solo.lead()
     for uuid in "bcde":
@@ -175,14 +177,19 @@ def test_old_term_entries_commit_only_with_one_of_the_own_term() -> None:
     with pytest.raises(Refused) as refused:
         solo.core.propose(EntryKind.WRITE, 1, 1, b"", b"v", 0)
     assert refused.value.code is Code.NOT_READY
-    solo.ack("b", 8)
+    for _ in range(2):
+        solo.core._s.append_own(EntryKind.WRITE, 1, 1, b"", b"v", 0)
+    solo.persist()
+    assert solo.log.last == OpId(1, 10)
+    solo.ack("b", 10)
     assert solo.core.commit_index == 0
-    solo.ack("c", 8)
-    assert solo.core.commit_index == 8
+    solo.ack("c", 10)
+    assert solo.core.commit_index == 10
+    assert [b.committed for b in solo.bundles if b.committed] == [(1, 11)]
 
 
 def test_learner_acks_never_commit() -> None:
-    """Goal: CN-29. Method: a learner acknowledges everything, the second voter later (scenario 27)."""
+    """Goal: CN-29, scenario 27. Method: the learners acknowledge everything, the second voter later."""
     solo = Solo("ab", learners="cd")
     solo.lead()
     solo.ack("c", 1)
@@ -240,10 +247,14 @@ def test_truncation_is_handed_out_with_what_replaces_it() -> None:
 
 
 def test_restart_commit_index_beyond_the_log_is_clamped() -> None:
-    """Goal: a commit index of a lost tail applies nothing that is not there (scenario 4). Method: start with 9 of 2."""
+    """Goal: a commit index of a lost tail applies nothing that is not there, and nothing spins (scenario 4; there is no
+    commit index on disk, D-16). Method: start with 9 of 2; then the leader sends what is missing."""
     solo = Solo(term=1, entries=[entry(1, 1), entry(1, 2)], commit_index=9)
     assert solo.core.commit_index == 2
     assert solo.core.ready() is None
+    solo.step(solo.append(1, OpId(1, 2), entry(1, 3), entry(1, 4), commit=9))
+    assert solo.core.commit_index == 4
+    assert [b.committed for b in solo.bundles if b.committed] == [(3, 5)]
 
 
 def test_restart_with_a_log_of_a_later_term_takes_that_term_without_a_vote() -> None:
@@ -414,12 +425,14 @@ def test_damaged_tail_heals_when_the_durable_log_reaches_it() -> None:
 
 
 def test_damaged_tail_of_an_unknown_term_is_not_healed_by_a_part_of_it() -> None:
-    """CN-22. Goal: what was acknowledged is not forgotten half-way. Method: the entries 2 to 4 are lost, and that they
-    were of term 5 too: their leader sends the first of them again, of a later term than was named; then the others. In
-    another life a leader of term 6 sends one entry, and that it was elected says that it has what was committed."""
-    for appended, healed in (([(5, 2)], False), ([(5, 2), (5, 3), (5, 4)], True), ([(6, 2)], True)):
+    """CN-22, scenario 37. Goal: what was acknowledged is not forgotten half-way. Method: the entries 2 to 4 are lost,
+    and that they were of term 5 too: their leader sends the first of them again, of a later term than was named; then
+    the others. In another life a leader of term 6 sends one entry, and that it was elected says that it has what was
+    committed; and an old message of the leader, by which the log ends at 1, heals nothing."""
+    for appended, healed in (([], False), ([(5, 2)], False), ([(5, 2), (5, 3), (5, 4)], True), ([(6, 2)], True)):
         solo = Solo(term=5, entries=[entry(3, 1)], withheld=OpId(3, 4))
-        solo.core.step(solo.append(appended[-1][0], OpId(3, 1), *(entry(*one) for one in appended)))
+        term = appended[-1][0] if appended else 5
+        solo.core.step(solo.append(term, OpId(3, 1), *(entry(*one) for one in appended)))
         solo.persist()
         assert solo.core.may_campaign is healed, appended
         sent = solo.step(VoteRequest(to_uuid="a", from_uuid="b", term=7, last=OpId(5, 3), transfer=True))

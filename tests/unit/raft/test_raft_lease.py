@@ -177,8 +177,9 @@ def test_campaign_by_hand_waits_as_long_as_a_vote_does() -> None:
 
 @pytest.mark.parametrize("least", [2, 3, 5, 12, 40, 1000])
 def test_lease_ends_before_any_voter_may_vote(least: int) -> None:
-    """Goal: the stated drift bound holds with the worst phases. Method: the voter hears the round as it is stamped; its
-    clock is the fastest allowed, two ticks come at once, and the read is at the very end of the leader's last tick."""
+    """Goal: scenario 31, the stated drift bound holds with the worst phases. Method: the voter hears the round as it is
+    stamped; its clock is the fastest allowed, two ticks come at once, and the read is at the very end of the leader's
+    last tick."""
     options = RaftOptions(
         heartbeat_ticks=1, election_ticks_min=least, election_ticks_max=least + 1, config_abort_ticks=2000
     )

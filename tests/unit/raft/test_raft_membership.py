@@ -58,31 +58,79 @@ def test_edit_change_without_addresses_keeps_them() -> None:
     assert members[0] == Member("a", (Address("h", 1),), replace=True)
 
 
-def test_removal_of_a_voter_together_with_a_learner_is_legal() -> None:
-    """Goal: scenario 25's legal bulk change. Method: three voters and a learner, drop one of each."""
-    members = edited_members(config_of("abc", "d"), [remove("c"), remove("d")])
-    assert [m.uuid for m in members] == ["a", "b"]
+BULK = {
+    "a learner comes": ([add("e", votes=False)], Code.OK),
+    "a voter comes": ([add("e")], Code.OK),
+    "a voter goes, and a learner": ([remove("c"), remove("d")], Code.OK),
+    "a voter goes, a learner comes, another is marked": (
+        [remove("c"), add("e", votes=False), change("d", votes=False, promote=True)],
+        Code.OK,
+    ),
+    "two learners come": ([add("e", votes=False), add("f", votes=False)], Code.OK),
+    "a learner is promoted": ([change("d")], Code.OK),
+    "promotion with demotion": ([change("d"), change("b", votes=False)], Code.INVALID_ARGUMENT),
+    "promotion with removal": ([change("d"), remove("b")], Code.INVALID_ARGUMENT),
+    "a voter comes as another goes": ([add("e"), remove("b")], Code.INVALID_ARGUMENT),
+    "two voters come": ([add("e"), add("f")], Code.INVALID_ARGUMENT),
+    "two voters go": ([remove("b"), remove("c")], Code.INVALID_ARGUMENT),
+    "two voters are demoted": ([change("b", votes=False), change("c", votes=False)], Code.INVALID_ARGUMENT),
+    "the leader is demoted": ([change("a", votes=False)], Code.INVALID_ARGUMENT),
+    "the leader becomes a witness": ([change("a", holds_data=False)], Code.INVALID_ARGUMENT),
+    "nothing at all": ([], Code.INVALID_ARGUMENT),
+    "what is so already": ([change("b")], Code.INVALID_ARGUMENT),
+    "one good edit, and one that changes nothing": ([add("e", votes=False), change("b")], Code.INVALID_ARGUMENT),
+    "two edits of one member": ([change("b", replace=True), remove("b")], Code.INVALID_ARGUMENT),
+    "a member once more": ([add("d")], Code.ALREADY_EXISTS),
+    "a stranger goes": ([remove("x")], Code.NOT_FOUND),
+}
+
+
+@pytest.mark.parametrize("name", BULK)
+def test_bulk_change_is_taken_whole_or_refused_whole(name: str) -> None:
+    """Goal: scenario 25, what may be changed in one step. Method: voters a (leads), b, c and the learner d; one list of
+    edits each: refused without an entry, or one entry with all of them."""
+    edits, code = BULK[name]
+    solo = Solo("abc", "d")
+    solo.lead()
+    solo.ack("b", 1)
+    before, last = solo.core.active_config, solo.log.last
+    assert refused(lambda: solo.core.propose_config(edits, None)) is code
+    if code is Code.OK:
+        assert solo.log.last == OpId(last.term, last.index + 1) == solo.core.active_config.opid
+        assert len(set(solo.core.active_config.voters) ^ set(before.voters)) <= 1
+        changed = set(solo.core.active_config.members) ^ set(before.members)
+        assert {m.uuid for m in changed} == {edit.member.uuid for edit in edits}
+    else:
+        assert (solo.core.active_config, solo.core.pending_config, solo.log.last) == (before, None, last)
 
 
 def test_removed_leader_does_not_count_itself_and_steps_down_at_commit() -> None:
-    """Goal: [thesis §4.2.2], scenario 26. Method: the config that removes the leader is in its log; what comes
-    after needs the majority of the new config without it."""
+    """Goal: [thesis §4.2.2], scenario 26. Method: the config that removes the leader is in its log, and one entry more
+    behind it; both need the majority of the new config without it. It steps down when the config is committed, takes
+    nothing from then on and never campaigns; of the entry behind it hears from whoever leads next."""
     gone = config_of("bcd")
     solo = Solo("abcd", term=1, entries=[entry(1, 1)])
     solo.lead()
     solo.core._s.append_own(EntryKind.CONFIG, 9, 0, encode_config(gone), b"", 0)
     adopt_config(solo.core._s, gone.with_opid(solo.log.last))
+    solo.core._s.append_own(EntryKind.WRITE, 10, 1, b"", b"v", 0)
     solo.persist()
-    solo.ack("b", 3)
+    solo.ack("b", 4)
     assert solo.core.commit_index == 0, "b and the leader are two of four, and one of the three that count"
     solo.ack("c", 3)
-    assert solo.core.commit_index == 3
+    assert solo.core.commit_index == 3, "c has the config, and not what is behind it"
     assert solo.core.role is Role.NON_PARTICIPANT
+    solo.ack("c", 4)
+    assert solo.core.commit_index == 3, "it counts nothing any more"
     with pytest.raises(Refused):
         solo.core.propose(EntryKind.WRITE, 1, 1, b"", b"v", 0)
+    assert refused(lambda: solo.core.propose_config([add("e")], None)) is Code.NOT_LEADER
     for _ in range(40):
         solo.core.tick()
+    solo.core.campaign()
     assert solo.core.role is Role.NON_PARTICIPANT
+    solo.step(solo.append(3, OpId(2, 4), commit=4))
+    assert solo.core.commit_index == 4
 
 
 def test_several_configs_of_one_message_are_stacked_and_rolled_back_one_by_one() -> None:
