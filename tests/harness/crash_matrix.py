@@ -106,7 +106,8 @@ def _server_cells() -> list[Cell]:
     cells += [Cell("COPY.6", COPY, before, ("copy.6",), ready) for before in (BLANK, TOMBSTONE, READY)]
     steps = tuple(f"delete.{n}" for n in range(1, 7))
     cells.append(Cell("during Start 1", DELETION, READY, ("delete.4", *steps[4:]), deleted))
-    cells.append(Cell("during Start 2 and then Start 1", COPY, TOMBSTONE, ("copy.4", *steps), deleted))
+    for before in (BLANK, TOMBSTONE):
+        cells.append(Cell("during Start 2 and then Start 1", COPY, before, ("copy.4", *steps), deleted))
     return cells
 
 

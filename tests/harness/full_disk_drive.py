@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from nyala.replica.base import Code
-from nyala.replica.rpc import pb
-from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
-from tests.harness.one_tablet import TABLET, create, wait_equal, write
+from tests.harness.cluster import LocalCluster, local_cluster, wait_until
+from tests.harness.one_tablet import TABLET, create, lead, wait_equal, write
 from tests.harness.rows import batch, write_request
 
 DISK_BYTES = 24 << 20
@@ -44,25 +43,12 @@ def fill(cluster: LocalCluster) -> tuple[int, list[str]]:
     return rows, refusals
 
 
-def lead(cluster: LocalCluster, wanted: ServerProcess) -> ServerProcess:
-    """Until `wanted` leads: leaders are asked to hand over to it."""
-
-    def leads() -> bool:
-        leader = cluster.leader(TABLET)
-        if leader is not wanted:
-            request = pb.TransferRequest(dest_uuid=leader.uuid, tablet_id=TABLET, target_uuid=wanted.uuid)
-            leader.tablets.TransferLeadership(request, timeout=30)
-        return leader is wanted
-
-    wait_until(leads, f"{wanted.name} leads")
-    return wanted
-
-
 def drive(cluster: LocalCluster, disk: Path) -> dict[str, Any]:
     filler = disk / "filler"
     filler.write_bytes(bytes(FILLER_BYTES))
     create(cluster)
-    small = lead(cluster, cluster.servers[0])
+    small = cluster.servers[0]
+    lead(cluster, small)
     rows, refusals = fill(cluster)
     process, others = small.process, cluster.servers[1:]
 

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from nyala.replica.base import Code, DataState
+from nyala.replica.base.crash_points import CRASH_VARIABLE
 from nyala.replica.rpc import pb
 from tests.harness.cluster import LocalCluster, ServerProcess, wait_until
-from tests.harness.rows import batch, table_info, write_request
+from tests.harness.rows import batch, read_rows, table_info, write_request
 
 TABLET = "tablet-1"
 
@@ -24,6 +25,33 @@ def create(cluster: LocalCluster, servers: Sequence[ServerProcess] = (), *, tabl
         reply = server.tablets.CreateTablet(request, timeout=30)
         assert not reply.error.code, reply.error
     return cluster.leader(tablet_id)
+
+
+def create_under_doomed(cluster: LocalCluster, servers: int, point: str) -> None:
+    """So many new servers with the tablet. The first one leads it, and dies at the crash point `NAME:COUNT`."""
+    for _ in range(servers):
+        cluster.add_server(start=False)
+    doomed = cluster.servers[0]
+    doomed.env[CRASH_VARIABLE] = point
+    for server in cluster.servers:
+        server.start(wait=False)
+    for server in cluster.servers:
+        server.wait_ready()
+    create(cluster)
+    lead(cluster, doomed)
+
+
+def lead(cluster: LocalCluster, server: ServerProcess, tablet_id: str = TABLET) -> None:
+    """Return once the server, a voter, leads the tablet."""
+
+    def leads() -> bool:
+        leader = cluster.leader(tablet_id)
+        if leader is not server:
+            over = pb.TransferRequest(dest_uuid=leader.uuid, tablet_id=tablet_id, target_uuid=server.uuid)
+            leader.tablets.TransferLeadership(over, timeout=30)
+        return leader is server
+
+    wait_until(leads, f"{server.name} leads {tablet_id}")
 
 
 def at_leader(cluster: LocalCluster, ask: Callable[[ServerProcess], Any], *, tablet_id: str = TABLET) -> Any:
@@ -88,6 +116,18 @@ def write(cluster: LocalCluster, first: int, rows: int, *, size: int = 100, tabl
     return int(wait_until(once, "a write is acknowledged"))
 
 
+def scan_leader(cluster: LocalCluster, *, tablet_id: str = TABLET, **fields: Any) -> dict[int, str | None]:
+    """The rows as whoever leads has them; asked again as long as leadership is on its way. `fields`: of the request."""
+
+    def once() -> list[Any] | None:
+        leader = cluster.leader(tablet_id)
+        request = pb.ScanRequest(dest_uuid=leader.uuid, tablet_id=tablet_id, table_id="t1", all_columns=True, **fields)
+        chunks = list(leader.tablets.Scan(request, timeout=30))
+        return None if chunks[-1].error.code in (Code.NOT_LEADER, Code.NOT_READY) else chunks
+
+    return read_rows(wait_until(once, "a leader answers"))[0]
+
+
 def flush(server: ServerProcess, *, tablet_id: str = TABLET) -> None:
     """Flush the replica there."""
     reply = server.tablets.Flush(pb.FlushRequest(dest_uuid=server.uuid, tablet_id=tablet_id), timeout=30)
@@ -103,10 +143,9 @@ def rows_of(server: ServerProcess, snapshot_time: int, *, tablet_id: str = TABLE
     return (reply.checksum, reply.rows) if not reply.error.code else None
 
 
-def wait_equal(servers: Sequence[ServerProcess], snapshot_time: int) -> tuple[int, int]:
+def wait_equal(servers: Sequence[ServerProcess], snapshot_time: int, *, tablet_id: str = TABLET) -> tuple[int, int]:
     """(checksum, rows) of the replicas on `servers`, once each of them can tell: they must be the same."""
-    found = wait_until(
-        lambda: (sums := [rows_of(s, snapshot_time) for s in servers]) and None not in sums and sums, "replicas tell"
-    )
+    told = lambda: [rows_of(s, snapshot_time, tablet_id=tablet_id) for s in servers]  # noqa: E731
+    found = wait_until(lambda: (sums := told()) and None not in sums and sums, "replicas tell")
     assert len(set(found)) == 1, found
     return found[0]

@@ -63,8 +63,8 @@ def write_request(dest_uuid: str, tablet_id: str, rows: Any, *, table_id: str = 
     )
 
 
-def read_rows(chunks: Any) -> tuple[dict[int, str | None], int]:
-    """({k: v}, snapshot time) of a Scan's chunks; AssertionError if it ended with an error or without its end."""
+def read_rows(chunks: Any, column: str = "v") -> tuple[dict[int, str | None], int]:
+    """({k: the column}, snapshot time) of a Scan's chunks; AssertionError if it ended with an error or without end."""
     schema, found, time, last = None, {}, 0, False
     for chunk in chunks:
         assert not chunk.error.code, chunk.error
@@ -74,7 +74,7 @@ def read_rows(chunks: Any) -> tuple[dict[int, str | None], int]:
             schema = pa.ipc.read_schema(pa.py_buffer(chunk.arrow_schema))
         if chunk.arrow_batch:
             rows = pa.ipc.read_record_batch(pa.py_buffer(chunk.arrow_batch), schema)
-            found.update(zip(rows.column("k").to_pylist(), rows.column("v").to_pylist(), strict=True))
+            found.update(zip(rows.column("k").to_pylist(), rows.column(column).to_pylist(), strict=True))
         last = chunk.last
     assert last, "the scan was cut off"
     return found, time

@@ -9,12 +9,14 @@ import sys
 import threading
 from collections.abc import Iterator
 
+import grpc
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from nyala.replica.base import Address, Code, RowCode
 from nyala.replica.client import Client, NotApplied, ScanSpec, TableHandle, wire_batches
+from nyala.replica.client.writes import write_request
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, RowOp, SourceKey, TableSchema, WriteMeta
 from tests.harness.cluster import LocalCluster, local_cluster, wait_until
 
@@ -114,6 +116,40 @@ def test_write_batch_repeated_with_its_sequence_returns_the_remembered_result(cl
     assert (first.rows_applied, first.row_errors, second.row_errors) == (5, (), ())
     assert second.hybrid_time == first.hybrid_time
     assert {e.code for e in third.row_errors} == {RowCode.ALREADY_PRESENT} and len(third.row_errors) == 5
+
+
+def test_write_that_timed_out_and_was_applied_is_answered_by_the_next_leader_as_done(
+    client: Client, cluster: LocalCluster
+) -> None:
+    """Goal: scenario 66: whose answer did not come in time gets it from the next leader: done, not that his own rows
+    are there already. Method: both followers are held up, so that an insert times out with its index given; they go
+    on, it is applied; kill -9 of the leader; the client says the same again."""
+    handle = new_table(client, "late", 1)
+    tablet, meta = handle.tablets[0].tablet_id, WriteMeta((), 5, client_id="late", sequence=1)
+    (batch,) = wire_batches(handle, rows(0, 5)[0], RowOp.INSERT)
+    request = write_request(handle, tablet, batch)
+    runs = lambda s: (status := cluster.status(s, tablet)) and status.phase == "RUNNING"  # noqa: E731
+    wait_until(lambda: all(map(runs, cluster.servers)), "every replica runs")
+    leader = cluster.leader(tablet)
+    request.dest_uuid, request.client_id, request.sequence = leader.uuid, "late", 1
+    last = cluster.status(leader, tablet).last_logged.index
+    followers = [s for s in cluster.servers if s is not leader]
+    for follower in followers:
+        follower.signal(signal.SIGSTOP)
+    try:
+        with pytest.raises(grpc.RpcError) as timed_out:
+            leader.tablets.Write(request, timeout=0.25)
+    finally:
+        for follower in followers:
+            follower.signal(signal.SIGCONT)
+    assert timed_out.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    wait_until(lambda: cluster.status(leader, tablet).last_logged.index > last, "it has its index")
+    wait_until(lambda: all(cluster.status(s, tablet).rows == 5 for s in followers), "it is applied everywhere")
+    leader.kill()
+    answer = client.write_batch(handle, batch, meta)
+    assert (answer.rows_applied, answer.row_errors) == (5, ())
+    assert client.locator.leader(tablet)[0] != leader.uuid
+    assert client.write_batch(handle, batch, meta) == answer and client.count(handle, ScanSpec()) == 5
 
 
 def test_one_row_writes_of_many_threads_share_a_stream_and_survive_its_server(

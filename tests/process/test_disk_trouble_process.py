@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +15,23 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
+import nyala
 from nyala.infra.cli.app import app
 from nyala.replica.base import DataState
-from nyala.replica.client import TableHandle, wire_batches
+from nyala.replica.client import ScanSpec, TableHandle, wire_batches
+from nyala.replica.disk import RealDisk
 from nyala.replica.rows import RowOp
+from nyala.replica.tablet import Superblock
 from tests.harness.cluster import wait_until
-from tests.harness.stack import InsertLoad, Stack, running_stack
+from tests.harness.rot import flip
+from tests.harness.stack import ROWS, InsertLoad, Stack, running_stack
 
 pytestmark = pytest.mark.process
 
 COPY_RATE = "1500000"
 """Bytes per second of a server's copies: one of a megabyte is not over before somebody has looked."""
+WIDE_BYTES = 3_000_000
+"""Below what the three blocks of a wide table take."""
 
 
 @pytest.fixture(scope="module")
@@ -115,13 +124,10 @@ def a_follower(stack: Stack, handle: TableHandle, tablet_id: str) -> str:
     return next(n for n in stack.followers(tablet_id) if n != leader and stack.info(n).uuid in members)
 
 
-def flip(path: Path) -> None:
-    """One bit in the middle of a file is another one."""
-    with path.open("r+b") as file:
-        file.seek(path.stat().st_size // 2)
-        (byte,) = file.read(1)
-        file.seek(-1, 1)
-        file.write(bytes([byte ^ 1]))
+def all_run(stack: Stack, *handles: TableHandle) -> bool:
+    """Whether three replicas of each tablet are running."""
+    found = [stack.statuses(t.tablet_id).values() for handle in handles for t in handle.tablets]
+    return all(sum(s.phase == "RUNNING" for s in statuses) == 3 for statuses in found)
 
 
 def test_block_that_went_bad_at_rest_costs_one_replica(stack: Stack, tmp_path: Path) -> None:
@@ -138,10 +144,11 @@ def test_block_that_went_bad_at_rest_costs_one_replica(stack: Stack, tmp_path: P
         stack.supervisor.kill_for_good(room.name)
         block = room.block(bad)
         flip(block)
+        before = len(room.log)
         stack.supervisor.start_child(room.name)
         load.progress()
         room.wait_healed_elsewhere(bad)
-        offline = [line for line in room.log.splitlines() if "stays offline" in line]
+        offline = [line for line in room.log[before:].splitlines() if "stays offline" in line]
         assert len(offline) == 1 and block.name in offline[0] and "CRC-32C" in offline[0], offline
         others = {t: s for t, s in room.replicas().items() if t != bad}
         assert others and {s.phase for s in others.values()} == {"RUNNING"}
@@ -179,35 +186,124 @@ def test_block_that_goes_bad_under_its_leader_is_found_by_a_copy(stack: Stack, t
     verify(stack, tmp_path, handle)
 
 
+def test_scan_that_meets_a_block_gone_bad_is_right_all_the_same(stack: Stack, tmp_path: Path) -> None:
+    """TC-51, TC-63, scenario 158. Goal: no reader sees rot, or an error. Method: a bit of a value is flipped in a block
+    of a running leader, under load; one strong scan of all columns then gives every row acknowledged before it and none
+    that nobody wrote, from another leader: the first replica has failed, names the page, and becomes a tombstone."""
+    handle = stack.new_table("rot-and-read", buckets=1)
+    (bad,) = (t.tablet_id for t in handle.tablets)
+    with InsertLoad(stack, handle, threads=1) as load, nyala.connect(stack.supervisor.masters) as cluster:
+        load.progress()
+        room, pids = Room(stack, handle, stack.leader(bad)), stack.pids()
+        room.flush(bad)
+        block = room.block(bad)
+        flip(block)
+        written = {key + n for key in load.acknowledged[0] for n in range(ROWS)}
+        rows = cluster.table(handle.name).scan().to_arrow()
+        assert set(rows["must"].to_pylist()) == {1}
+        keys = rows["k"].to_pylist()
+        assert written <= set(keys) and sorted(keys) == list(range(len(keys)))
+        wait_until(lambda: f"T {bad} deleted" in room.log, "the bad replica is a tombstone")
+        assert [line for line in room.log.splitlines() if f" E T {bad} " in line and "has changed since" in line]
+        load.progress()
+        load.finish()
+    assert load.unknown == [] and stack.pids() == pids
+    verify(stack, tmp_path, handle)
+
+
+def test_log_without_a_middle_segment_costs_one_replica(stack: Stack, tmp_path: Path) -> None:
+    """TC-63, scenario 47. Goal: a hole in a log is seen and healed, and never replayed over. Method: wide rows until a
+    follower's log has three segments; it is killed, the middle one removed, and it starts: that replica fails and names
+    the hole, its neighbour serves, rows are taken meanwhile; the master evicts it, three other servers vote and hold
+    every row. Here a tombstone stays and what was put aside as evidence; that is purged, and nothing else is left."""
+    handle, other = stack.new_table("holed", buckets=1), stack.new_table("beside-the-hole", buckets=1)
+    (holed,), (beside,) = ([t.tablet_id for t in one.tablets] for one in (handle, other))
+    wait_until(lambda: all_run(stack, handle, other), "three replicas of each tablet run")
+    leader, both = stack.leader(holed), voters(stack, handle, holed) & voters(stack, other, beside)
+    name = next(n for n in stack.followers(holed) if n != leader and stack.info(n).uuid in both)
+    room, neighbour = Room(stack, handle, name), Room(stack, other, name)
+    segments = lambda: sorted((room.root / "wals" / holed).glob("wal-*"))  # noqa: E731
+    rows = 0
+    while len(segments()) < 3:
+        assert rows < 20_000, "a segment of 256 KB is followed by others"
+        insert_wide(stack, handle, rows)
+        rows += 1000
+    stack.supervisor.kill_for_good(name)
+    segments()[1].unlink()
+    before = len(room.log)
+    stack.supervisor.start_child(name)
+    pids = stack.pids()
+    insert_wide(stack, handle, rows)
+    room.wait_healed_elsewhere(holed)
+    offline = [line for line in room.log[before:].splitlines() if "stays offline" in line]
+    assert len(offline) == 1 and holed in offline[0] and "segments are missing" in offline[0], offline
+    wait_until(lambda: neighbour.replicas()[beside].phase == "RUNNING", "its neighbour serves")
+    assert neighbour.is_voter(beside) and stack.pids() == pids
+    assert stack.count(handle) == rows + 1000
+    verify(stack, tmp_path, handle, other)
+
+    (kept,) = stack.client.list_quarantine(stack.info(name), holed)
+    assert len(list((room.root / kept.path).rglob("wal-*"))) >= 2, "the segments that were left are evidence"
+    stack.client.purge_quarantine(stack.info(name), holed)
+    left = {str(path.relative_to(room.root)) for path in room.root.rglob(f"*{holed}*")}
+    assert left == {f"tablet-meta/{holed}", f"consensus-meta/{holed}"}
+
+
 def free_server(stack: Stack, handle: TableHandle, tablet_id: str) -> str:
     """A server that has no voter of the tablet."""
     members = voters(stack, handle, tablet_id)
     return next(s.uuid for s in stack.client.list_servers().servers if s.uuid not in members)
 
 
+def insert_wide(stack: Stack, handle: TableHandle, first: int) -> None:
+    """1000 rows of a kilobyte, their keys from `first` on, each acknowledged."""
+    keys = np.arange(first, first + 1000)
+    rows = pa.table({"k": keys, "v": ["x" * 1000] * 1000, "must": np.ones(1000, np.int32)})
+    with stack.client.session_writer(handle) as writer:
+        for batch in wire_batches(handle, rows, RowOp.INSERT):
+            writer.send(batch)
+        writer.flush()
+
+
 def wide_table(stack: Stack, name: str) -> TableHandle:
     """One tablet with three blocks of a megabyte on its leader: a copy takes seconds, and begins with those."""
     handle = stack.new_table(name, buckets=1)
     (tablet,) = handle.tablets
-    with stack.client.session_writer(handle) as writer:
-        for first in range(0, 3000, 1000):
-            keys = np.arange(first, first + 1000)
-            rows = pa.table({"k": keys, "v": ["x" * 1000] * 1000, "must": np.ones(1000, np.int32)})
-            for batch in wire_batches(handle, rows, RowOp.INSERT):
-                writer.send(batch)
-            writer.flush()
-            stack.client.flush(stack.info(stack.leader(tablet.tablet_id)), tablet.tablet_id)
+    for first in range(0, 3000, 1000):
+        insert_wide(stack, handle, first)
+        stack.client.flush(stack.info(stack.leader(tablet.tablet_id)), tablet.tablet_id)
     return handle
 
 
-def wait_in_the_middle(stack: Stack, target: str) -> None:
-    """Until a copy into the server has brought some of its blocks."""
+@contextmanager
+def held_in_the_middle(stack: Stack, target: Room, tablet_id: str) -> Iterator[None]:
+    """The target's process stands still while a copy into it has brought some of its blocks and not all of them.
 
-    def some() -> list[Any]:
-        jobs = stack.client.list_copies(stack.info(target))
-        return [j for j in jobs if j.phase == "COPY.4" and 0 < j.bytes_done < j.bytes_total]
+    It is stopped first and looked at then: what was seen is so until it goes on.
+    """
+    pid, disk = stack.pids()[target.name], RealDisk(target.root)
+    assert pid is not None
 
-    wait_until(some, "a copy is in its middle")
+    def in_the_middle() -> bool:
+        if not Superblock.exists(disk, tablet_id):
+            return False
+        state = Superblock.load(disk, tablet_id).data_state
+        here = sum(path.stat().st_size for path in (target.root / "data").glob(f"{tablet_id}-*"))
+        return state is DataState.COPYING and 0 < here < WIDE_BYTES
+
+    def held() -> bool:
+        os.kill(pid, signal.SIGSTOP)
+        if not in_the_middle():
+            os.kill(pid, signal.SIGCONT)
+            return False
+        return True
+
+    wait_until(held, "a copy is in its middle")
+    try:
+        yield
+    finally:
+        with suppress(ProcessLookupError):  # it was killed meanwhile
+            os.kill(pid, signal.SIGCONT)
 
 
 def failed_copies(room: Room, tablet_id: str) -> list[str]:
@@ -227,6 +323,8 @@ def test_bad_data_folder_takes_its_own_replicas_only_and_a_copy_into_it_fails_in
     with InsertLoad(stack, blocks, threads=1) as load, InsertLoad(stack, none, threads=1) as other:
         load.progress()
         other.progress()
+        # A replica that was made by a copy, because its leader was faster than the master's order, takes its time.
+        wait_until(lambda: all_run(stack, blocks, none), "three replicas of each tablet run")
         room = Room(stack, blocks, a_follower(stack, none, whole))
         lost = sorted(room.replicas())
         for tablet_id in lost:
@@ -270,18 +368,18 @@ def test_folder_of_blocks_that_goes_bad_in_mid_copy_at_either_end(stack: Stack, 
     pids = stack.pids()
     stack.client.move_replica(moved, leaving.uuid, target.uuid)
 
-    wait_in_the_middle(stack, target.name)
     bad = target.root / "data"
-    bad.rename(tmp_path / "target")
-    bad.write_bytes(b"")
+    with held_in_the_middle(stack, target, moved):
+        bad.rename(tmp_path / "target")
+        bad.write_bytes(b"")
     wait_until(lambda: failed_copies(target, moved), "the copy has failed at the target's disk")
     assert not target.is_voter(moved)
     bad.unlink()
 
-    wait_in_the_middle(stack, target.name)
     bad = source.root / "data"
-    bad.rename(tmp_path / "source")
-    bad.write_bytes(b"")
+    with held_in_the_middle(stack, target, moved):
+        bad.rename(tmp_path / "source")
+        bad.write_bytes(b"")
     wait_until(lambda: "FAILED" in source.log, "the source's replica has failed")
     wait_until(lambda: stack.leader(moved) != source.name, "another leads")
     wait_until(lambda: target.is_voter(moved), "the target votes")
@@ -302,9 +400,9 @@ def test_move_goes_on_after_the_death_of_everything_in_its_middle(stack: Stack, 
     free = free_server(stack, handle, moved)
     target = Room(stack, handle, next(n for n in stack.followers(moved) if stack.info(n).uuid == free))
     stack.client.move_replica(moved, leaving.uuid, target.uuid)
-    wait_in_the_middle(stack, target.name)
-    before = stack.pids()
-    stack.kill(*before)
+    with held_in_the_middle(stack, target, moved):
+        before = stack.pids()
+        stack.kill(*before)
     stack.wait_replaced(before, *before)
     wait_all_alive(stack)  # a master that was just started knows nobody
     leaving.wait_healed_elsewhere(moved)
@@ -341,4 +439,63 @@ def test_replica_moved_round_and_round_over_old_tombstones(stack: Stack, tmp_pat
             load.progress()
         load.finish()
     assert load.unknown == [] and all(terms.values())
+    verify(stack, tmp_path, handle)
+
+
+SCRUB = ("--scrub-mb-per-s", "50", "--scrub-interval-s", "0.5")
+
+
+def scrub_all_the_time(stack: Stack) -> None:
+    """All servers begin anew, to look at their blocks all the time: until the module's end, to save another start."""
+    children = [c for n, c in stack.supervisor.children.items() if n.startswith("server")]
+    before = stack.pids()
+    for child in children:
+        child.command = lambda c, fd, usual=child.command: [*usual(c, fd), *SCRUB]  # type: ignore[misc]
+    stack.kill(*(c.name for c in children))
+    stack.wait_replaced(before, *(c.name for c in children))
+    wait_all_alive(stack)
+
+
+def test_rot_that_nobody_reads_is_told_by_a_check_and_found_and_healed_by_the_scrub(
+    stack: Stack, tmp_path: Path
+) -> None:
+    """TC-63, TC-51, scenario 158. Goal: damage is found before anybody needs the block, and heals. Method: a bit of a
+    value is flipped in a follower's block: `cluster check --checksum` tells it, and that replica fails and is healed.
+    Then the servers scrub all the time, and nobody writes or reads: a bit of a follower's block and, when that has been
+    healed elsewhere, one of the leader's is flipped. Each replica fails by one line that names block and CRC-32C, no
+    process ends, and three replicas have every row as it was."""
+    handle = stack.new_table("unread", buckets=1)
+    (bad,) = (t.tablet_id for t in handle.tablets)
+    rows = pa.table({"k": np.arange(600), "v": ["x" * 1000] * 600, "must": np.ones(600, np.int32)})
+    with stack.client.session_writer(handle) as writer:
+        for batch in wire_batches(handle, rows, RowOp.INSERT):
+            writer.send(batch)
+        writer.flush()
+    level = lambda: all_run(stack, handle) and len({s.applied_index for s in stack.statuses(bad).values()}) == 1  # noqa: E731
+    wait_until(level, "all replicas have applied the rows")
+    for name in stack.statuses(bad):
+        stack.client.flush(stack.info(name), bad)
+    rot = Room(stack, handle, a_follower(stack, handle, bad))
+    line = ["cluster", "check", "--checksum", "--masters", stack.supervisor.masters]
+    flip(rot.block(bad))
+    checked = CliRunner().invoke(app, line)
+    assert checked.exit_code != 0 and "has changed since it was checked" in checked.output, checked.output
+    rot.wait_healed_elsewhere(bad)
+
+    scrub_all_the_time(stack)
+    stack.count(handle)
+    wait_until(lambda: all_run(stack, handle), "three replicas run again")
+    pids = stack.pids()
+    for role in ("follower", "leader"):
+        name = stack.leader(bad) if role == "leader" else a_follower(stack, handle, bad)
+        room = Room(stack, handle, name)
+        block = room.block(bad)
+        flip(block)
+        room.wait_healed_elsewhere(bad)
+        lines = [text for text in room.log.splitlines() if f" E T {bad} " in text and block.name in text]
+        assert len(lines) == 1 and "CRC-32C" in lines[0], (role, lines)
+    parts = [b for p in stack.client.scan(handle, ScanSpec(columns=("k", "v"))) for b in p.batches]
+    found = pa.Table.from_batches(parts).sort_by("k")
+    assert found["k"].to_pylist() == list(range(600)) and set(found["v"].to_pylist()) == {"x" * 1000}
+    assert stack.pids() == pids
     verify(stack, tmp_path, handle)

@@ -9,7 +9,7 @@ import pytest
 from nyala.replica.base import Code, DataState
 from nyala.replica.rpc import pb
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
-from tests.harness.one_tablet import at_leader, wait_equal
+from tests.harness.one_tablet import at_leader, scan_leader, wait_equal
 from tests.harness.rows import batch, read_rows, table_info, write_request
 
 pytestmark = pytest.mark.process
@@ -48,18 +48,6 @@ def write(cluster: LocalCluster, rows: Any, **fields: Any) -> Any:
 def scan(server: ServerProcess, **fields: Any) -> tuple[dict[int, str | None], int]:
     request = pb.ScanRequest(dest_uuid=server.uuid, tablet_id=TABLET, table_id="t1", all_columns=True, **fields)
     return read_rows(server.tablets.Scan(request, timeout=30))
-
-
-def scan_leader(cluster: LocalCluster, **fields: Any) -> dict[int, str | None]:
-    """The rows as whoever leads has them; asked again while leadership is on its way."""
-
-    def once() -> list[Any] | None:
-        leader = cluster.leader(TABLET)
-        request = pb.ScanRequest(dest_uuid=leader.uuid, tablet_id=TABLET, table_id="t1", all_columns=True, **fields)
-        chunks = list(leader.tablets.Scan(request, timeout=30))
-        return None if chunks[-1].error.code in (Code.NOT_LEADER, Code.NOT_READY) else chunks
-
-    return read_rows(wait_until(once, "a leader answers"))[0]
 
 
 def change(leader: ServerProcess, edit: Any, **cas: Any) -> Any:

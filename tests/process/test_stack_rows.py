@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -59,7 +62,7 @@ def errors_of(writer: SourceWriter) -> dict[int, RowError]:
 
 
 def test_source_batches_replayed_over_a_failover_return_the_same_errors(stack: Stack) -> None:
-    """Goal: a replay doubles nothing and says again what failed, whoever leads. Method: inserts with rows that must
+    """Goal: a replay doubles nothing and says again what failed, whoever leads (scenario 63). Method: inserts that must
     fail; kill -9 a leader half-way; then all again from a cold start, from a warm middle, and in other batches."""
     handle = stack.new_table("replayed")
     expected = expected_errors(range(BATCHES))
@@ -97,6 +100,88 @@ def test_source_batches_replayed_over_a_failover_return_the_same_errors(stack: S
     assert errors_of(other) == expected_errors(range(BATCHES + 2))
     fresh = 2 * BATCH_ROWS - (len(errors_of(other)) - len(expected))
     assert other.rows_applied == fresh and stack.count(handle) == stored + fresh
+
+
+def update(number: int) -> dict[str, object]:
+    """Record `number` of a topic in which each of 40 keys comes again and again; a null where none may be, at times."""
+    return {"k": number % 40, "v": f"record {number}", "must": None if number % 25 == 7 else number}
+
+
+def send_updates(handle: TableHandle, writer: SourceWriter, first: int, end: int, size: int) -> None:
+    schema = pa.schema([pa.field(n, handle.schema.arrow.field(n).type) for n in ("k", "v", "must")])
+    for at in range(first, end, size):
+        numbers = np.arange(at, min(at + size, end), dtype=np.int64)
+        columns = pa.Table.from_pylist([update(n) for n in numbers.tolist()], schema=schema)
+        for batch in wire_batches(handle, columns, RowOp.UPSERT, numbers):
+            writer.send(batch)
+
+
+def updated(end: int) -> dict[int, tuple[object, object]]:
+    """Rows by key when the records below `end` were applied one by one."""
+    good = [r for r in map(update, range(end)) if r["must"] is not None]
+    return {r["k"]: (r["v"], r["must"]) for r in good}  # type: ignore[misc]
+
+
+def test_two_attempts_at_one_task_at_once_and_a_displaced_owner_change_nothing_twice(stack: Stack) -> None:
+    """Goal: scenarios 59, 64, 65: whoever believes that a Kafka partition is his, the tablets take each offset once; of
+    a key that comes many times in a batch and over batches the last offset stands. Method: two attempts write the same
+    records at the same time in batches of other sizes, one is cut off half-way; then an owner of the next generation
+    reads on from a little below, under an older one that is in mid-batch and is refused; at the end everything comes
+    once more, late."""
+    handle = stack.new_table("attempts", 2)
+    source = SourceKey("cluster", "attempts", 0)
+    start = threading.Barrier(2)
+
+    def writer(generation: int) -> SourceWriter:
+        return stack.client.source_writer(handle, source, generation=generation, done=0)
+
+    def rows() -> dict[int, tuple[object, object]]:
+        parts = [b for p in stack.client.scan(handle, ScanSpec(columns=("k", "v", "must"))) for b in p.batches]
+        listed = [(r["k"], (r["v"], r["must"])) for b in parts for r in b.to_pylist()]
+        assert len(dict(listed)) == len(listed)
+        return dict(listed)
+
+    loser, winner = writer(1), writer(1)
+
+    def lose() -> None:
+        start.wait(60)
+        send_updates(handle, loser, 0, 1000, 70)
+        loser.abandon()
+
+    with ThreadPoolExecutor(1) as pool:
+        lost = pool.submit(lose)
+        start.wait(60)
+        send_updates(handle, winner, 0, 2000, 110)
+        winner.flush()
+        lost.result()
+    failed = {n: RowError(n, RowCode.NULL_IN_REQUIRED_COLUMN, "must") for n in range(2000) if n % 25 == 7}
+    assert errors_of(winner) == failed and rows() == updated(2000)
+    assert winner.rows_applied + winner.rows_replayed >= 2000 - len(failed)
+
+    old, new = winner, writer(2)
+
+    def displaced() -> None:
+        start.wait(60)
+        send_updates(handle, old, 2000, 20_000, 30)
+        old.flush()
+
+    with ThreadPoolExecutor(1) as pool:
+        fenced = pool.submit(displaced)
+        start.wait(60)
+        send_updates(handle, new, 1900, 3000, 50)
+        new.flush()
+        with pytest.raises(NotApplied) as refused:
+            fenced.result()
+    assert refused.value.code is Code.STALE_GENERATION
+    old.abandon()
+    send_updates(handle, new, 3000, 20_000, 1000)
+    new.flush()
+    assert rows() == updated(20_000)
+    late = writer(2)
+    send_updates(handle, late, 0, 20_000, 5000)
+    late.flush()
+    assert late.rows_applied == 0 and rows() == updated(20_000)
+    stack.verify_replicas()
 
 
 def test_source_gap_and_older_generation_are_refused_and_change_nothing(stack: Stack) -> None:

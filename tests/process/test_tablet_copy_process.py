@@ -109,9 +109,10 @@ def test_cancelled_copy_leaves_a_tombstone_and_a_later_one_succeeds() -> None:
 
 
 def test_source_that_dies_during_a_copy_leaves_a_tombstone_that_a_later_copy_revives() -> None:
-    """Goal: TC-12, TC-51: a dead source costs an attempt and nothing else. Method: kill -9 the source in the middle of
-    the blocks, twice: at a target that hosts another tablet, which goes on answering; each time the target ends as a
-    tombstone without a file; then the source is back, and a copy at full speed brings every row."""
+    """Goal: TC-12, TC-51; scenario 67, the crash: a dead source costs an attempt and nothing else. Method: kill -9 the
+    source in the middle of the blocks, twice: at a target that hosts another tablet, which goes on answering; each time
+    the target ends as a tombstone without a file; then the source is back, and a copy at full speed brings every row.
+    The session that expires: `test_copy_whose_session_ends_is_told_so_and_is_retried`."""
     with local_cluster(1, "--copy-rate-bytes-per-s", "300000") as cluster:
         source = create(cluster, cluster.servers[:1])
         write(cluster, 0, 20_000)
@@ -154,32 +155,35 @@ def test_source_that_dies_during_a_copy_leaves_a_tombstone_that_a_later_copy_rev
 
 
 def test_follower_left_behind_is_copied_anew() -> None:
-    """Goal: rows TC-06 and TC-29. Method: stop a follower, write and collect the leader's log, start it again: it ends
-    READY and equal, and its old log, metadata and superblock are in a quarantine."""
+    """Goal: rows TC-06 and TC-29, scenarios 90, 112. Method: stop a follower, write and collect the leader's log, stop
+    all, and start it first: alone it asks for votes in vain, again and again. The others come and elect; it ends READY
+    and equal, costs nobody a term, and its old log, metadata and superblock are in a quarantine."""
     with local_cluster(3, *NO_RETAINED_LOG) as cluster:
         leader = create(cluster, cluster.servers)
         write(cluster, 0, 10)
         behind = next(s for s in cluster.servers if s is not leader)
+        others = [s for s in cluster.servers if s is not behind]
         behind.kill()
         for start in range(0, 20_000, 4000):
             time = write(cluster, start, 4000)
-        for server in cluster.servers:
-            if server is not behind:
-                flush(server)
-                first = server.root / "wals" / TABLET / "wal-000000001"
-                wait_until(lambda first=first: not first.exists(), "the log is collected")  # type: ignore[misc]
-        for server in cluster.servers:
+        for server in others:
+            flush(server)
+            first = server.root / "wals" / TABLET / "wal-000000001"
+            wait_until(lambda first=first: not first.exists(), "the log is collected")  # type: ignore[misc]
+        for server in others:
             server.kill()  # and with it what waited in its memory for the follower, whoever leads next
-        for server in cluster.servers:
-            if server is not behind:
-                server.start(wait=False)
-        for server in cluster.servers:
-            if server is not behind:
-                server.wait_ready()
-        cluster.leader(TABLET)
         behind.start()
+        wait_until(lambda: cluster.status(behind, TABLET).role == "PRE_CANDIDATE", "it hears nobody")
+        for server in others:
+            server.start(wait=False)
+        for server in others:
+            server.wait_ready()
+        elected = cluster.leader(TABLET)
+        term = cluster.status(elected, TABLET).term
         wait_until(lambda: cluster.status(behind, TABLET).flush_index > 0, "the follower was copied")
         assert wait_equal(cluster.servers, time)[1] == 20_000
+        assert {cluster.status(s, TABLET).term for s in cluster.servers} == {term} and elected.alive
+        assert len(cluster.status(behind, TABLET).committed_config.members) == 3
         kept = list((behind.root / "quarantine").iterdir())
         assert len(kept) == 1 and {p.name for p in kept[0].iterdir()} == {"superblock", "cmeta", "wal"}
 

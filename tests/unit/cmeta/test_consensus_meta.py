@@ -214,7 +214,8 @@ def test_file_with_any_bit_flipped_or_cut_is_corruption() -> None:
 @pytest.mark.parametrize("own_vote", [None, B])
 @pytest.mark.parametrize("remote_vote", [None, X])
 def test_merge_follows_the_rules(remote_term: int, own_vote: str | None, remote_vote: str | None) -> None:
-    """TC-53, TC-54, TC-55, TC-56. Goal: highest term, own vote in it or none, the source's config. Method: the grid."""
+    """TC-53, TC-54, TC-55, TC-56; scenario 72. Goal: highest term, own vote in it or none, the source's config. Method:
+    the grid."""
     disk, meta = created(term=5)
     meta.save_hard_state(5, own_vote)
     meta.save_config(config(20))

@@ -130,7 +130,7 @@ def test_failed_sync_of_the_log_ends_the_process() -> None:
 
 
 def test_restart_applies_nothing_before_the_commit_index_is_learned_again() -> None:
-    """CN-02: the log has no commit records. Method: restart one alone: it applies nothing; then all."""
+    """CN-02, scenario 41: the log has no commit records. Method: restart one alone: it applies nothing; then all."""
     cluster = SimCluster(6)
     leader = started(cluster)
     acked = [put_and_wait(cluster, leader, b"w%d" % n).opid.index for n in range(5)]

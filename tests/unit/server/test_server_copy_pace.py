@@ -160,7 +160,7 @@ def test_writes_of_clients_slow_copies_at_the_leader_and_where_they_are_replicat
         assert [m.copy_rate.bytes_per_s for m in sides] == [0, 0]
         pool = ThreadPoolExecutor(1)
         guard = MemoryGuard(1 << 30, lambda: 0)
-        writes = Writes(pair.leader.uuid, guard, pool, lambda time: None, pair.leader.manager.copy_rate.written)
+        writes = Writes(guard, pool, lambda time: None, pair.leader.manager.copy_rate.written)
         hosted = pair.leader.hosted
         reply = await writes.write(hosted, write_request(pair.leader.uuid, hosted.tablet_id, batch([5], ["x"])))
         pool.shutdown()

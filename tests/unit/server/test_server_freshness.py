@@ -11,6 +11,7 @@ import pytest
 from nyala.replica.base import (
     Applied,
     Code,
+    Corruption,
     HybridClock,
     Refused,
     hybrid_from_us,
@@ -20,12 +21,17 @@ from nyala.replica.base import (
 )
 from nyala.replica.rpc import pb
 from nyala.replica.server.freshness import lag_us, time_needed, too_old
+from nyala.replica.server.hosted import HostedTablet
 from nyala.replica.server.scans import Scans
 from tests.harness.copies import TABLET
 from tests.harness.server_pair import Pair, PairedServer, run_pair, until
 
 NOW = hybrid_from_us(1_700_000_000_000_000)
 S = 1_000_000
+
+
+def _never(hosted: HostedTablet, error: Corruption) -> None:
+    raise error
 
 
 def test_time_needed_counts_the_clocks_against_the_replica() -> None:
@@ -71,8 +77,8 @@ class Reader:
         clock = server.manager.hybrid_clock
         # One is patient and one is not: what a loaded machine takes for an answer is no refusal.
         self._patient, self._brief = (
-            Scans(clock, 2, self._ask, catch_up_s=20),
-            Scans(clock, 2, self._ask, catch_up_s=0.1),
+            Scans(clock, 2, self._ask, _never, catch_up_s=20),
+            Scans(clock, 2, self._ask, _never, catch_up_s=0.1),
         )
         self.asked = 0
 
@@ -108,7 +114,7 @@ def test_reader_that_takes_nothing_makes_room_for_others() -> None:
 
     async def scenario(pair: Pair) -> None:
         await pair.put(*range(100))
-        scans = Scans(pair.leader.manager.hybrid_clock, 1, lambda replica, time: None, patience_s=0.05)  # type: ignore[arg-type, return-value]
+        scans = Scans(pair.leader.manager.hybrid_clock, 1, lambda replica, time: None, _never, patience_s=0.05)  # type: ignore[arg-type, return-value]
         request = pb.ScanRequest(tablet_id=TABLET, all_columns=True)
 
         async def read(pause: asyncio.Event) -> int:
@@ -230,7 +236,7 @@ def test_callers_push_a_clock_no_further_by_asking_again() -> None:
             return 0
 
     clock = HybridClock(Wall())
-    scans = Scans(clock, 1, lambda replica, time: None)  # type: ignore[arg-type, return-value]
+    scans = Scans(clock, 1, lambda replica, time: None, _never)  # type: ignore[arg-type, return-value]
     step = hybrid_from_us(limits.CLOCK_AHEAD_OF_CALLERS_US_MAX - 1)
     scans.observe(clock.now() + step)
     with pytest.raises(Refused, match="in the future"):

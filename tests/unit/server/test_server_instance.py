@@ -116,6 +116,8 @@ def test_command_line_becomes_options(capsys: pytest.CaptureFixture[str]) -> Non
         ("--copy-jobs-max", "0", "at least one copy"),
         ("--memory-soft-bytes", "0", "memory must be bounded"),
         ("--tablets-max", "0", "a server holds a tablet"),
+        ("--scrub-mb-per-s", "-1", "a rate is 0 or more"),
+        ("--scrub-interval-s", "0", "a check of all blocks takes time"),
     ):
         with pytest.raises(SystemExit):
             parse(["--root", "/r", option, value])

@@ -33,6 +33,7 @@ from nyala.replica.server.heartbeat import Heartbeats
 from nyala.replica.server.manager import TabletManager
 from nyala.replica.server.memory import MemoryGuard
 from nyala.replica.tablet import Superblock
+from nyala.replica.wal import Log
 from tests.harness.copies import TABLET, TARGET_UUID, new_disk, superblock, write_entry
 from tests.harness.managers import new_manager
 from tests.harness.sim_disk import SimDisk
@@ -90,6 +91,60 @@ def test_server_with_one_unreadable_block_serves_its_other_tablets() -> None:
 
     async def look(manager: TabletManager) -> None:
         assert "cannot be read" in manager.get(TABLET).error and not manager.get(TABLET).running
+        assert manager.get(OTHER).running
+
+    served(disk, look, fatal)
+    assert fatal == []
+
+
+def cut(data: bytes) -> bytes:
+    return data.rstrip(b"\0")[:-20]
+
+
+def flipped(byte_offset: int) -> Callable[[bytes], bytes]:
+    """With another bit there, counted from the end of the content if below zero."""
+
+    def flip(data: bytes) -> bytes:
+        at = byte_offset if byte_offset >= 0 else len(data.rstrip(b"\0")) + byte_offset
+        return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+    return flip
+
+
+@pytest.mark.parametrize(
+    ("segment", "hurt", "why"),
+    [
+        (2, cut, ""),
+        (2, flipped(-60), ""),
+        (1, flipped(10), "header"),
+        (1, flipped(-60), "later ones hold data"),
+        (1, cut, "entries are missing"),
+    ],
+    ids=["torn end", "damaged end", "header", "body", "cut in the middle"],
+)
+def test_log_that_is_damaged_before_its_end_costs_one_replica_and_at_its_end_none(
+    segment: int, hurt: Callable[[bytes], bytes], why: str
+) -> None:
+    """TC-63, scenario 36. Goal: what a crash may leave is opened, and any other damage is one replica's end, not the
+    server's. Method: two tablets, the log of one has a closed segment and an unfinished one of two group commits; the
+    last of them is cut or flipped: that replica runs with all entries before it. Header or body of the closed one: it
+    is offline and says why. The other tablet runs in each case."""
+    disk, fatal = new_disk(), []  # type: ignore[var-annotated]
+    two_tablets(disk)
+    log, _ = Log.open(disk, f"wals/{TABLET}", TABLET, threaded=False)
+    for index in (2, 3):
+        log.append([write_entry(index, [index], "x", 1)], lambda _: None)
+        log.drain()
+    disk.restart()
+    path = f"wals/{TABLET}/wal-00000000{segment}"
+    disk.poke(path, hurt(disk.read(path)))
+
+    async def look(manager: TabletManager) -> None:
+        hosted = manager.get(TABLET)
+        assert (hosted.running, hosted.error == "") == (not why, not why) and why in hosted.error
+        if not why:
+            assert hosted.log is not None
+            assert [e.opid.index for e in hosted.log.read(1, 3, 1 << 20)] == [1, 2]
         assert manager.get(OTHER).running
 
     served(disk, look, fatal)

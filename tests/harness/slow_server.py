@@ -1,0 +1,61 @@
+"""A tablet server whose log's syncs and whose votes are late by what two files beside its folder say, in seconds.
+
+Run as `python -m tests.harness.slow_server`, with a server's arguments. `<root>.sync` and `<root>.votes` are read each
+time, so a test makes a running server slow, and quick again, by `late`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from nyala.replica.disk.real import RealFile
+from nyala.replica.peers import PeerNetwork
+from nyala.replica.raft import Message, VoteReply, VoteRequest
+from nyala.replica.server.__main__ import parse
+from nyala.replica.server.process import main
+from tests.harness.cluster import ServerProcess
+
+
+def late(server: ServerProcess, what: str, seconds: float) -> None:
+    """Make `sync` or `votes` of a server late by so much; 0: as usual."""
+    server.root.with_name(f"{server.root.name}.{what}").write_text(str(seconds))
+
+
+def _seconds(root: Path, what: str) -> float:
+    path = root.with_name(f"{root.name}.{what}")
+    return float(path.read_text() or 0) if path.exists() else 0.0
+
+
+def _slow(root: Path) -> None:
+    send = PeerNetwork.send
+
+    def slow(sync: Callable[[RealFile], None]) -> Callable[[RealFile], None]:
+        def slow_sync(file: RealFile) -> None:
+            if "wals/" in str(file._path):
+                time.sleep(_seconds(root, "sync"))
+            sync(file)
+
+        return slow_sync
+
+    def slow_send(network: PeerNetwork, messages: Sequence[tuple[str, Message]]) -> None:
+        votes = [m for m in messages if isinstance(m[1], (VoteRequest, VoteReply))]
+        seconds = _seconds(root, "votes") if votes else 0.0
+        if not seconds:
+            send(network, messages)
+            return
+        send(network, [m for m in messages if m not in votes])
+        later: Callable[[], None] = lambda: send(network, votes)  # noqa: E731
+        asyncio.get_running_loop().call_later(seconds, later)
+
+    RealFile.datasync, RealFile.sync = slow(RealFile.datasync), slow(RealFile.sync)  # type: ignore[method-assign]
+    PeerNetwork.send = slow_send  # type: ignore[method-assign]
+
+
+if __name__ == "__main__":
+    options = parse(sys.argv[1:])
+    _slow(Path(options.root))
+    sys.exit(main(options))

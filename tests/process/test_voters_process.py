@@ -1,0 +1,168 @@
+"""Who may vote, lead and change a group: real servers that lost their disks, or whose configs are under way."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from typing import Any
+
+import pytest
+
+from nyala.replica.base import Code
+from nyala.replica.rpc import pb
+from tests.harness.candidate import Voter
+from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
+from tests.harness.links import ask_for_link
+from tests.harness.one_tablet import TABLET, change, create, lead, rows_of, wait_equal, write
+from tests.harness.rows import batch, table_info, write_request
+
+pytestmark = pytest.mark.process
+
+
+def status_of(cluster: LocalCluster, server: ServerProcess) -> Any:
+    """Of a replica that is there."""
+    status = cluster.status(server, TABLET)
+    assert status is not None, server.name
+    return status
+
+
+def config_of(cluster: LocalCluster, server: ServerProcess) -> set[str]:
+    """The voters of the config that is committed as far as the server knows."""
+    status = cluster.status(server, TABLET)
+    return {m.uuid for m in status.committed_config.members if m.votes} if status is not None else set()
+
+
+def change_at(server: ServerProcess, kind: str, member: Any) -> Any:
+    """A call that is under way: one config change at this server."""
+    edits = [pb.ConfigEdit(kind=kind, member=member)]
+    request = pb.ChangeConfigRequest(dest_uuid=server.uuid, tablet_id=TABLET, edits=edits)
+    return server.tablets.ChangeConfig.future(request, timeout=60)
+
+
+def wiped(server: ServerProcess) -> str:
+    """Its disk is lost, and a new server starts at its address; the uuid of before."""
+    before = server.uuid
+    server.kill()
+    shutil.rmtree(server.root)
+    server.start()
+    assert server.uuid != before
+    return before
+
+
+def test_server_that_lost_its_disk_is_nobody_until_it_is_added_and_two_of_them_elect_nobody() -> None:
+    """Goal: scenario 5. Method: a and c have acknowledged what b has not; a dies, c loses its disk and comes back at
+    its address under another name: it refuses what is meant for c, and b, which asks it for votes, leads nothing.
+    With a back the rows are there; the new server is added, as one that does not vote until it was copied to. Then it
+    and b lose their disks: a alone asks in vain, and nobody leads."""
+    with local_cluster(3) as cluster:
+        a, b, c = cluster.servers
+        create(cluster)
+        write(cluster, 0, 10)
+        b.kill()
+        at = write(cluster, 10, 10)
+        lead(cluster, a)
+        a.kill()
+        before = wiped(c)
+        assert ask_for_link(c.channel, b.uuid, before).error.code == Code.INVALID_NAME
+        b.start()
+
+        def in_vain(server: ServerProcess) -> bool:
+            """It asks for votes, and hears that who is there is somebody else."""
+            status = cluster.status(server, TABLET)
+            return status is not None and status.role == "PRE_CANDIDATE" and c.uuid in server.log_path.read_text()
+
+        wait_until(lambda: in_vain(b), "b asks for votes")
+        term = status_of(cluster, b).term
+        assert cluster.status(c, TABLET) is None
+
+        a.start()
+        assert cluster.leader(TABLET) is a, "b lacks what was acknowledged"
+        assert status_of(cluster, b).term > term
+        assert wait_equal([a, b], at)[1] == 20
+        change(cluster, "remove", pb.Member(uuid=before))  # first: once c is copied to, a change is under way
+        added = change(cluster, "add", c.member(votes=False, promote=True))
+        assert [m.votes for m in added.members if m.uuid == c.uuid] == [False], "not before it was copied to"
+        wait_until(lambda: config_of(cluster, a) == {a.uuid, b.uuid, c.uuid}, "it votes")
+        assert wait_equal(cluster.servers, at)[1] == 20
+
+        a.kill()
+        for server in (b, c):
+            wiped(server)
+        a.start()
+        wait_until(lambda: in_vain(a), "a asks for votes")
+        assert [cluster.status(server, TABLET) for server in (b, c)] == [None, None]
+        assert rows_of(a, at) != (0, 0) and status_of(cluster, a).role == "PRE_CANDIDATE"
+
+
+def test_config_change_at_a_leader_whose_term_is_not_open_is_refused_by_a_clear_code() -> None:
+    """Goal: scenario 21. Method: a real server, elected by two voters that the test plays: they give their votes and
+    hear heartbeats, and take no entry. A change, and a write, are NOT_READY, and change nothing; once the voters take
+    entries both are carried out."""
+    with local_cluster(1) as cluster, Voter() as one, Voter() as two:
+        (server,) = cluster.servers
+        config = pb.RaftConfig(members=[server.member(), one.member(), two.member()])
+        request = pb.CreateTabletRequest(
+            dest_uuid=server.uuid, tablet_id=TABLET, table=table_info(), config=config, leader_hint=server.uuid
+        )
+        assert not server.tablets.CreateTablet(request, timeout=30).error.code
+        wait_until(lambda: status_of(cluster, server).role == "LEADER", "it is elected")
+        voters = {server.uuid, one.uuid, two.uuid}
+        removal = pb.Member(uuid=two.uuid)
+        rows = write_request(server.uuid, TABLET, batch([1], ["a"]))
+
+        def in_one_term() -> tuple[Any, ...] | None:
+            """The status, what a change and a write are told, and the status then; None if it did not lead all along in
+            one term, whose first entry it has."""
+            before = status_of(cluster, server)
+            changed = change_at(server, "remove", removal).result().error
+            written = server.tablets.Write(rows, timeout=30).error
+            after = status_of(cluster, server)
+            led = before.role == after.role == "LEADER" and before.term == after.term == before.last_logged.term
+            return (before, changed, written, after) if led else None
+
+        before, refused, written, after = wait_until(in_one_term, "it leads while it is asked")
+        assert refused.code == Code.NOT_READY and "no entry of this term is committed" in refused.message, refused
+        assert written.code == Code.NOT_READY
+        assert (after.last_logged, config_of(cluster, server)) == (before.last_logged, voters)
+        one.takes = two.takes = True
+        wait_until(lambda: not server.tablets.Write(rows, timeout=30).error.code, "the term is open")
+        assert {m.uuid for m in change(cluster, "remove", removal).members} == voters - {two.uuid}
+
+
+def test_voter_of_a_config_under_way_is_elected_by_it() -> None:
+    """Goal: scenario 24. Method: of five one is removed, and added back while three are down: the change is in two
+    logs, and under way. The leader steps down, hearing too few, and is stopped; two come back that know the four only,
+    and cannot elect one of themselves: the fifth is elected, as the config in its log has it, and all five converge."""
+    with local_cluster(5) as cluster:
+        a, b, c, d, e = cluster.servers
+        create(cluster)
+        lead(cluster, a)
+        wait_equal(cluster.servers, write(cluster, 0, 10))
+        change(cluster, "remove", pb.Member(uuid=e.uuid))
+        four = {server.uuid for server in (a, b, c, d)}
+        wait_until(lambda: all(config_of(cluster, s) == four for s in (a, b, c, d)), "four know that they are four")
+        lead(cluster, a)
+        for server in (b, c, d):
+            server.signal(signal.SIGKILL)  # all at once: the leader soon steps down
+        for server in (b, c, d):
+            server.kill()
+        adding = change_at(a, "add", e.member())
+
+        def arrived() -> bool:
+            here, there = status_of(cluster, a), status_of(cluster, e)
+            return len(there.pending_config.members) == 5 and here.last_logged == there.last_logged
+
+        wait_until(arrived, "the change is in both logs")
+        wait_until(lambda: status_of(cluster, a).role != "LEADER", "the leader steps down")
+        a.signal(signal.SIGSTOP)
+        for server in (b, c):
+            server.start(wait=False)
+        wait_until(lambda: status_of(cluster, e).role == "LEADER", "the fifth is elected")
+        a.signal(signal.SIGCONT)
+        d.start(wait=False)
+        for server in (b, c, d):
+            server.wait_ready()
+        adding.cancel()
+        five = {server.uuid for server in cluster.servers}
+        wait_until(lambda: all(config_of(cluster, s) == five for s in cluster.servers), "all know that they are five")
+        assert wait_equal(cluster.servers, write(cluster, 10, 10))[1] == 20

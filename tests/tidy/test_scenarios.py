@@ -1,0 +1,54 @@
+"""Every scenario of `tests/SCENARIOS.md` is named by a test, and every test that names one names one of the list."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).resolve().parents[1]
+LIST = TESTS / "SCENARIOS.md"
+NUMBERS = re.compile(r"[Ss]cenarios? ((?:\d+(?:, | and )?)+)")
+
+
+@cache
+def listed() -> dict[int, str]:
+    """Number -> level, as the list's table has it."""
+    return {int(n): level for n, level in re.findall(r"^\| (\d+) \| .* \| (\w+) \|$", LIST.read_text(), re.M)}
+
+
+def note(found: dict[int, set[str]], test: str, text: str) -> None:
+    for numbers in NUMBERS.findall(" ".join(text.split())):
+        for number in re.findall(r"\d+", numbers):
+            found.setdefault(int(number), set()).add(test)
+
+
+@cache
+def named() -> dict[int, set[str]]:
+    """Number -> tests, `path::name`, whose docstring names it, and scripts whose first line does."""
+    found: dict[int, set[str]] = {}
+    for script in (TESTS / "raft_scripts").glob("*.txt"):
+        note(found, str(script.relative_to(TESTS)), script.read_text().splitlines()[0])
+    for path in TESTS.rglob("test_*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or not node.name.startswith("test_"):
+                continue
+            note(found, f"{path.relative_to(TESTS)}::{node.name}", ast.get_docstring(node) or "")
+    return found
+
+
+@pytest.mark.parametrize("number", sorted(listed()))
+def test_listed_scenario_is_shown_at_its_level(number: int) -> None:
+    """Goal: no scenario loses its test unseen. Method: the docstrings; `real` asks for one with real processes."""
+    tests = named().get(number, set())
+    assert tests, f"no test names scenario {number}"
+    if listed()[number] == "real":
+        assert any(t.startswith(("process/", "e2e/", "soak/")) for t in tests), (number, tests)
+
+
+def test_named_scenarios_are_listed() -> None:
+    """Goal: a number can be looked up. Method: all numbers in docstrings against the list."""
+    assert sorted(set(named()) - set(listed())) == []
