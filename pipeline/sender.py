@@ -6,7 +6,7 @@ SourceWriter, which keeps a window of them under way with the ledger's `after` c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from nyala.replica.base import Refused, limits
-from nyala.replica.client import TableHandle, WireBatch
-from nyala.replica.rows import OFFSET_COLUMN, OP_COLUMN, RowError, TableSchema, crc32c, encode_batch, route
+from nyala.replica.client import TableHandle, WireBatch, cut
+from nyala.replica.rows import OFFSET_COLUMN, OP_COLUMN, RowError, TableSchema, route
 
 from .errors import RETRYABLE, TaskFailed
 
@@ -133,15 +133,15 @@ class Sender:
         names = [name for name in whole.schema.names if name not in (OP_COLUMN, OFFSET_COLUMN)]
         column_ids = self._schema.column_ids(names)
         whole = pa.RecordBatch.from_arrays(whole.columns, schema=self._schema.wire_schema(column_ids))
-        for piece in _pieces(whole, self._batch_bytes):
-            payload = encode_batch(piece)
-            first, last = _offset(piece, 0), _offset(piece, piece.num_rows - 1)
-            crc = crc32c(payload)
-            batch = WireBatch(lane.pos, column_ids, payload, crc, piece.num_rows, first, last, self._ignore_null)
-            self._call(lambda batch=batch: self._writer.send(batch))  # type: ignore[misc]
-            self.totals.rows += piece.num_rows
-            self.totals.batches += 1
-            self.totals.bytes += len(payload)
+
+        def send() -> None:
+            for batch in cut(lane.pos, column_ids, whole, self._batch_bytes, self._ignore_null):
+                self._writer.send(batch)
+                self.totals.rows += batch.rows
+                self.totals.batches += 1
+                self.totals.bytes += len(batch.payload)
+
+        self._call(send)
 
     def _settle(self) -> None:
         """Pass on errors that answers brought meanwhile."""
@@ -155,27 +155,3 @@ class Sender:
             call()
         except Refused as error:
             raise TaskFailed(f"a batch was refused: {error}", fatal=error.code not in RETRYABLE) from error
-
-
-def _offset(rows: Any, pos: int) -> int:
-    return int(rows.column(rows.num_columns - 1)[pos].as_py())
-
-
-def _pieces(whole: Any, target_bytes: int) -> Iterator[Any]:
-    """Cut by the average row, then halve pieces that a few large rows made too large for the wire."""
-    average = max(1, whole.nbytes // max(1, whole.num_rows))
-    step = max(1, min(limits.BATCH_ROWS_MAX, round(target_bytes * 1.25) // average))
-    if whole.num_rows <= step * 1.2:
-        step = whole.num_rows
-    for start in range(0, whole.num_rows, step):
-        yield from _halve(whole.slice(start, min(step, whole.num_rows - start)))
-
-
-def _halve(piece: Any) -> Iterator[Any]:
-    small = piece.nbytes <= limits.BATCH_SIZE_BYTES_MAX // 2 and piece.num_rows <= limits.BATCH_ROWS_MAX
-    if piece.num_rows == 1 or small:
-        yield piece
-        return
-    middle = piece.num_rows // 2
-    yield from _halve(piece.slice(0, middle))
-    yield from _halve(piece.slice(middle))

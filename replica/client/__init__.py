@@ -1,6 +1,6 @@
 """Leader look-up, safe retries, pipelined writes, consistent scans and admin calls. No Spark, no asyncio."""
 
-from .batching import WireBatch, wire_batches
+from .batching import WireBatch, cut, wire_batches
 from .client import Client, parse_masters, shared_client
 from .options import ClientOptions
 from .pruning import positions
@@ -27,6 +27,7 @@ __all__ = [
     "WriteOutcome",
     "WriterSchemaInfo",
     "check_spec",
+    "cut",
     "parse_masters",
     "positions",
     "reaction_to",

@@ -57,7 +57,7 @@ def wire_batches(
     one = rows == 1 or int(position.min()) == int(position.max())
     for pos in [int(position[0])] if one else np.unique(position).tolist():
         picked = batch if one else batch.take(pa.array(np.flatnonzero(position == pos)))
-        yield from _cut(pos, column_ids, picked, target_bytes, ignore_null)
+        yield from cut(pos, column_ids, picked, target_bytes, ignore_null)
 
 
 def _whole_batch(columns: Any, ops: Any, offsets: Any, schema: Any) -> Any:
@@ -74,11 +74,13 @@ def _whole_batch(columns: Any, ops: Any, offsets: Any, schema: Any) -> Any:
     )
 
 
-def _cut(
-    pos: int, column_ids: tuple[int, ...], batch: Any, target_bytes: int, ignore_null: bool
-) -> Iterator[WireBatch]:
-    """Equal parts of about the target size; a part that is still too large for the wire is halved."""
-    parts = max(1, -(-batch.nbytes // target_bytes), -(-batch.num_rows // limits.BATCH_ROWS_MAX))
+def cut(pos: int, column_ids: tuple[int, ...], batch: Any, target_bytes: int, ignore_null: bool) -> Iterator[WireBatch]:
+    """Encode rows of one tablet in equal parts of about the target size, in order.
+
+    `batch`: pa.RecordBatch of the wire schema, at least one row, offsets ascending. A part that a few large rows made
+    too large for the wire is halved; Refused(TOO_LARGE) names a row that alone is.
+    """
+    parts = max(1, round(batch.nbytes / target_bytes), -(-batch.num_rows // limits.BATCH_ROWS_MAX))
     step = max(1, -(-batch.num_rows // parts))
     todo = [(at, min(step, batch.num_rows - at)) for at in range(0, batch.num_rows, step)][::-1]
     while todo:
