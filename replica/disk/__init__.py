@@ -20,6 +20,7 @@ from .instance import (
 )
 from .real import RealDisk
 from .root_lock import RootLock, lock_root, lock_stopped
+from .supervised import say_ready, when_parent_ends
 
 __all__ = [
     "CRASH_EXIT_CODE",
@@ -43,4 +44,6 @@ __all__ = [
     "raise_open_files_limit",
     "read_instance",
     "refuse_fenced",
+    "say_ready",
+    "when_parent_ends",
 ]

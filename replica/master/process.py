@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-import os
 import signal
-from pathlib import Path
 from typing import Any
 
 import grpc.aio
@@ -22,7 +19,7 @@ from nyala.replica.base import (
     ReplicaError,
     SystemClock,
 )
-from nyala.replica.disk import MASTER, RealDisk, lock_root, open_or_format
+from nyala.replica.disk import MASTER, RealDisk, lock_root, open_or_format, say_ready, when_parent_ends
 from nyala.replica.peers import PeerNetwork, PeerServicer
 from nyala.replica.rpc import SERVER_OPTIONS, listen_on, pb_grpc
 
@@ -73,11 +70,10 @@ class MasterProcess:
             pb_grpc.add_PeerServiceServicer_to_server(incoming, self._server)  # type: ignore[no-untyped-call]
             await incoming.listen(self.options.listen.rpartition(":")[0], self.options.peer_port)
             await self._server.start()
-            parent = asyncio.create_task(self._watch_parent(), name="parent")
+            when_parent_ends(self.options.parent_fd, self._parent_ended)
             config = await self._first_config(disk, Member(uuid, (address,)))
             if config is not None:
                 await self._serve(disk, service, network, address, config)
-            parent.cancel()
             await self._server.stop(STOP_GRACE_S)
             await incoming.close()
             await network.close()
@@ -152,14 +148,8 @@ class MasterProcess:
         uuid, address = state.uuid, state.address
         if alone:
             await state.group.led.wait()
-        text = json.dumps({"uuid": uuid, "address": str(address), "pid": os.getpid()})
         _log.info("P %s master listens at %s", uuid, address)
-        if self.options.ready_file:
-            target = Path(self.options.ready_file)
-            draft = target.with_name(target.name + ".tmp")
-            draft.write_text(text)
-            draft.replace(target)
-        print(text, flush=True)
+        say_ready(uuid, address, self.options.ready_file)
 
     async def _tick(self, group: CatalogGroup) -> None:
         period_s = self.options.tick_ms / 1000
@@ -182,26 +172,7 @@ class MasterProcess:
                 _log.warning("policy tick failed: %s", error)
             await asyncio.sleep(period_s)
 
-    async def _watch_parent(self) -> None:
-        """End when the other end of the parent's pipe closes."""
-        if self.options.parent_fd < 0:
-            return
-        loop = asyncio.get_running_loop()
-        gone = asyncio.Event()
-        os.set_blocking(self.options.parent_fd, False)
-
-        def readable() -> None:
-            try:
-                if os.read(self.options.parent_fd, 1024) == b"":
-                    gone.set()
-            except BlockingIOError:
-                return
-
-        loop.add_reader(self.options.parent_fd, readable)
-        try:
-            await gone.wait()
-        finally:
-            loop.remove_reader(self.options.parent_fd)
+    def _parent_ended(self) -> None:
         _log.warning("the parent is gone: ending")
         self.stopping.set()
 

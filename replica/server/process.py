@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import signal
 import sys
 from collections.abc import Awaitable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import grpc.aio
@@ -33,6 +31,8 @@ from nyala.replica.disk import (
     open_or_format,
     raise_open_files_limit,
     refuse_fenced,
+    say_ready,
+    when_parent_ends,
 )
 from nyala.replica.host import Replica
 from nyala.replica.peers import PeerNetwork, PeerServicer
@@ -88,8 +88,7 @@ class TabletServer:
         options, uuid, loop = self._options, self._identity.uuid, asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
-        if options.parent_fd >= 0:
-            loop.add_reader(options.parent_fd, self._parent_spoke)
+        when_parent_ends(options.parent_fd, self._parent_ended)
         server = grpc.aio.server(options=SERVER_OPTIONS)
         host, _, _ = options.listen.rpartition(":")
         port = listen_on(server, options.listen)
@@ -167,7 +166,8 @@ class TabletServer:
         await manager.start()
         await peers.listen(host, options.peer_port)
         await server.start()
-        self._announce(address)
+        say_ready(self._identity.uuid, address, options.ready_file)
+        _log.info("P %s listens on %s, directory %s", self._identity.uuid, address, options.root)
         gil.start()
         self._tasks.start(manager.ticker.run_forever(lambda: manager.stopping))
         self._tasks.start(self._watch_folders(manager))
@@ -239,26 +239,9 @@ class TabletServer:
         except TimeoutError:
             _log.warning("P %s gave up after %g s waiting for %s", self._identity.uuid, seconds, what)
 
-    def _announce(self, address: Address) -> None:
-        ready = {"uuid": self._identity.uuid, "address": str(address), "pid": os.getpid()}
-        print(json.dumps(ready), flush=True)
-        if self._options.ready_file:
-            target = Path(self._options.ready_file)
-            temporary = target.with_name(target.name + ".tmp")
-            temporary.write_text(json.dumps(ready))
-            temporary.replace(target)
-        _log.info("P %s listens on %s, directory %s", self._identity.uuid, address, self._options.root)
-
-    def _parent_spoke(self) -> None:
-        """The parent's end of the pipe is only ever closed: it has died."""
-        try:
-            data = os.read(self._options.parent_fd, 1)
-        except BlockingIOError:
-            return
-        if not data:
-            asyncio.get_running_loop().remove_reader(self._options.parent_fd)
-            _log.info("P %s the parent is gone", self._identity.uuid)
-            self._stop.set()
+    def _parent_ended(self) -> None:
+        _log.info("P %s the parent is gone", self._identity.uuid)
+        self._stop.set()
 
     def _fatal(self, error: BaseException) -> None:
         """The end of the process, at once: after a failed sync or a broken invariant nothing may be promised."""
