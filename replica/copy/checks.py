@@ -24,6 +24,8 @@ class CopyRequest:
     last_opid: OpId | None = None
     log_only: bool = False
     """The replica is to become a witness."""
+    config: OpId = ZERO_OPID
+    """By which the caller wants the copy, committed or not; 0.0 if it does not say."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -213,7 +213,7 @@ class OpenLinkReply(_message.Message):
     def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., port: _Optional[int] = ..., ticket: _Optional[bytes] = ...) -> None: ...
 
 class StartTabletCopyRequest(_message.Message):
-    __slots__ = ("dest_uuid", "from_uuid", "from_addresses", "tablet_id", "term", "current_state", "last_opid", "log_only")
+    __slots__ = ("dest_uuid", "from_uuid", "from_addresses", "tablet_id", "term", "current_state", "last_opid", "log_only", "config")
     DEST_UUID_FIELD_NUMBER: _ClassVar[int]
     FROM_UUID_FIELD_NUMBER: _ClassVar[int]
     FROM_ADDRESSES_FIELD_NUMBER: _ClassVar[int]
@@ -222,6 +222,7 @@ class StartTabletCopyRequest(_message.Message):
     CURRENT_STATE_FIELD_NUMBER: _ClassVar[int]
     LAST_OPID_FIELD_NUMBER: _ClassVar[int]
     LOG_ONLY_FIELD_NUMBER: _ClassVar[int]
+    CONFIG_FIELD_NUMBER: _ClassVar[int]
     dest_uuid: str
     from_uuid: str
     from_addresses: _containers.RepeatedCompositeFieldContainer[Address]
@@ -230,7 +231,8 @@ class StartTabletCopyRequest(_message.Message):
     current_state: int
     last_opid: OpId
     log_only: bool
-    def __init__(self, dest_uuid: _Optional[str] = ..., from_uuid: _Optional[str] = ..., from_addresses: _Optional[_Iterable[_Union[Address, _Mapping]]] = ..., tablet_id: _Optional[str] = ..., term: _Optional[int] = ..., current_state: _Optional[int] = ..., last_opid: _Optional[_Union[OpId, _Mapping]] = ..., log_only: _Optional[bool] = ...) -> None: ...
+    config: OpId
+    def __init__(self, dest_uuid: _Optional[str] = ..., from_uuid: _Optional[str] = ..., from_addresses: _Optional[_Iterable[_Union[Address, _Mapping]]] = ..., tablet_id: _Optional[str] = ..., term: _Optional[int] = ..., current_state: _Optional[int] = ..., last_opid: _Optional[_Union[OpId, _Mapping]] = ..., log_only: _Optional[bool] = ..., config: _Optional[_Union[OpId, _Mapping]] = ...) -> None: ...
 
 class StartTabletCopyReply(_message.Message):
     __slots__ = ("error", "current_term", "last_opid", "data_state")

@@ -15,7 +15,6 @@ import grpc.aio
 
 from nyala.replica.base import (
     Address,
-    Applied,
     Code,
     Corruption,
     DataState,
@@ -50,7 +49,6 @@ _log = logging.getLogger("nyala.server")
 
 JOBS_REMEMBERED = 64
 START_TIMEOUT_S = 5.0
-CANCEL_TIMEOUT_S = 20.0
 BACKOFF_FIRST_S = 0.3
 BACKOFF_MAX_S = 10.0
 
@@ -92,7 +90,7 @@ class CopyJobs:
             manager.check_room(request.tablet_id)
         if hosted is None:
             hosted = manager.blank(request.tablet_id)
-        job = CopyJob(request.tablet_id, request.from_uuid, manager.uuid, manager.clock.wall_us())
+        job = CopyJob(request.tablet_id, request.from_uuid, manager.uuid, manager.clock.wall_us(), request.config)
         hosted.copy = self._jobs[request.tablet_id] = job
         self._tasks.start(self._run(hosted, job, request, addresses))
         return local
@@ -121,11 +119,7 @@ class CopyJobs:
         if job is None or started_us not in (0, job.started_us):
             raise Refused(Code.NOT_FOUND, "no such copy runs into this server", tablet=tablet_id)
         _log.info("T %s P %s tablet copy is being cancelled in %s", tablet_id, job.target_uuid, job.progress.phase)
-        job.cancel()
-        try:
-            await asyncio.wait_for(job.ended.wait(), CANCEL_TIMEOUT_S)
-        except TimeoutError:
-            raise Refused(Code.TIMED_OUT, "the copy has not ended yet; it will", applied=Applied.UNKNOWN) from None
+        await job.end()
         return job
 
     async def stop(self) -> None:
@@ -363,6 +357,7 @@ class CopyRequests:
             term=term,
             current_state=int(need.current_state),
             log_only=not member.holds_data,
+            config=opid_to_pb(hosted.replica.active_config.opid),
         )
         if need.last_opid != OpId(0, 0):
             request.last_opid.CopyFrom(opid_to_pb(need.last_opid))

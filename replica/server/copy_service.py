@@ -70,6 +70,7 @@ class CopyServicer(pb_grpc.CopyServiceServicer):  # type: ignore[misc]
                 current_state=_data_state(request.current_state),
                 last_opid=opid_from_pb(request.last_opid) if request.HasField("last_opid") else None,
                 log_only=request.log_only,
+                config=opid_from_pb(request.config),
             )
             addresses = list(addresses_from_pb(request.from_addresses))
             if not addresses:

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from nyala.replica.base import ZERO_OPID, Code, DataState, OpId, Refused
+from nyala.replica.base import ZERO_OPID, Applied, Code, DataState, OpId, Refused
 from nyala.replica.cmeta import ConsensusMeta
 from nyala.replica.copy import CopyProgress, CopySource, LastLogged
 from nyala.replica.host import Phase, Replica
@@ -19,6 +19,8 @@ from nyala.replica.wal import Log
 from .arrivals import Arrivals
 from .flush_rule import Watch
 from .lanes import Lane
+
+END_TIMEOUT_S = 20.0
 
 
 def _set_event() -> asyncio.Event:
@@ -35,6 +37,8 @@ class CopyJob:
     source_uuid: str
     target_uuid: str
     started_us: int
+    config: OpId = ZERO_OPID
+    """By which its leader wants it, committed or not; 0.0 if that is not known."""
     progress: CopyProgress = field(default_factory=CopyProgress)
     cancelled: threading.Event = field(default_factory=threading.Event)
     error: str = ""
@@ -51,6 +55,14 @@ class CopyJob:
         abort = getattr(self.source, "abort", None)
         if abort is not None:
             abort()
+
+    async def end(self) -> None:
+        """Cancel the job and return when it has ended. Refused TIMED_OUT if it does not; the cancel then stands."""
+        self.cancel()
+        try:
+            await asyncio.wait_for(self.ended.wait(), END_TIMEOUT_S)
+        except TimeoutError:
+            raise Refused(Code.TIMED_OUT, "the copy has not ended yet; it will", applied=Applied.UNKNOWN) from None
 
 
 @dataclass(eq=False)

@@ -376,27 +376,24 @@ class TabletManager:
     # -------------------------------------------------------------------------------------------------- stop, delete
 
     async def delete(self, tablet_id: str, cas: OpId | None, reason: str) -> None:
-        """Make the replica a tombstone; a tombstone stays one.
+        """Make the replica a tombstone; a tombstone stays one. A copy under way is cancelled first.
 
-        With `cas`, refused CAS_FAILED if a later config than that is committed here: a delayed deletion must miss a
-        replica that was added again. Refused NO_SPACE if the disk is full: the replica is stopped, and whoever wants it
-        gone asks again.
+        With `cas`, refused CAS_FAILED if a later config than that is committed here, or is what the copy is for: a
+        delayed deletion must miss a replica that was added again. Refused NO_SPACE if the disk is full: the replica is
+        stopped, and whoever wants it gone asks again; TIMED_OUT if the copy does not end soon.
         """
-        hosted = self.get(tablet_id)
-        if hosted.copy is not None:
-            raise Refused(Code.ALREADY_INPROGRESS, "the tablet is being copied to this server", tablet=tablet_id)
+        hosted: HostedTablet | None = self.get(tablet_id)
+        while hosted is not None and hosted.copy is not None:
+            _check_config(hosted, cas)
+            _log.info("T %s P %s a deletion ends its copy: %s", tablet_id, self.uuid, reason or "no reason given")
+            await hosted.copy.end()
+            hosted = self.tablets.get(tablet_id)
+        if hosted is None:
+            return  # it never was here, and now does not come
         async with hosted.transition:
             if hosted.superblock.data_state is DataState.DELETED:
                 return
-            committed = hosted.cmeta.committed_config.opid if hosted.cmeta is not None else ZERO_OPID
-            if cas is not None and committed > cas:
-                raise Refused(
-                    Code.CAS_FAILED,
-                    "a later config is committed here than the caller knows",
-                    detail=str(committed),
-                    tablet=tablet_id,
-                    caller=cas,
-                )
+            _check_config(hosted, cas)
             _log.info(
                 "T %s P %s [term %d] deleting: %s", tablet_id, self.uuid, hosted.term, reason or "no reason given"
             )
@@ -411,6 +408,18 @@ class TabletManager:
                 raise
             finally:
                 self.changed.add(tablet_id)
+
+
+def _check_config(hosted: HostedTablet, cas: OpId | None) -> None:
+    """Refused CAS_FAILED if who wants the replica gone as of config `cas` does not know of a later one."""
+    if cas is None:
+        return
+    known = hosted.cmeta.committed_config.opid if hosted.cmeta is not None else ZERO_OPID
+    if hosted.copy is not None:
+        known = max(known, hosted.copy.config)
+    if known > cas:
+        what = "a later config is committed here than the caller knows, or being copied"
+        raise Refused(Code.CAS_FAILED, what, detail=str(known), tablet=hosted.tablet_id, caller=cas)
 
 
 def _check_same(hosted: HostedTablet, wanted: Superblock) -> None:

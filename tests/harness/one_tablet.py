@@ -85,6 +85,7 @@ def start_copy(
     *,
     tablet_id: str = TABLET,
     dest_uuid: str = "",
+    config: Any = None,
 ) -> Any:
     """What `target` replies to a leader in `term` at `source` that believes it in this data state."""
     host, _, port = source.address.rpartition(":")
@@ -95,6 +96,7 @@ def start_copy(
         tablet_id=tablet_id,
         term=term,
         current_state=int(believed),
+        config=config,
     )
     return target.copies.StartTabletCopy(request, timeout=30)
 

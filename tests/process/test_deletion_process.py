@@ -35,8 +35,8 @@ def open_files(server: ServerProcess) -> list[str]:
     return [name for name in names if TABLET in name]
 
 
-def delete(server: ServerProcess) -> Any:
-    request = pb.DeleteTabletRequest(dest_uuid=server.uuid, tablet_id=TABLET)
+def delete(server: ServerProcess, **fields: Any) -> Any:
+    request = pb.DeleteTabletRequest(dest_uuid=server.uuid, tablet_id=TABLET, **fields)
     return server.tablets.DeleteTablet(request, timeout=30).error
 
 
@@ -47,9 +47,9 @@ def in_the_middle(cluster: LocalCluster, target: ServerProcess) -> bool:
 def test_leaders_replica_is_deleted_while_clients_a_change_and_a_copy_are_at_work() -> None:
     """Scenario 80 (D-25). Goal: a deletion ends whatever is under way, and so does all of that. Method: a leader whose
     only other voter is stopped has a write and a config change in its log that cannot be committed, a reader that has
-    taken one chunk, and a copy into a third server in its middle; a deletion at the copy's target is refused, and the
-    one at the leader ends. Write and change are told that nobody knows their outcome, the reader gets every row, from
-    files that nobody has open later, the copy is refused by name and ends as a tombstone."""
+    taken one chunk, and a copy into a third server in its middle; a late deletion at the copy's target is refused, and
+    the one at the leader ends. Write and change are told that nobody knows their outcome, the reader gets every row,
+    from files that nobody has open later, the copy is refused by name and ends as a tombstone."""
     with local_cluster(2) as cluster, ThreadPoolExecutor(2) as pool:
         other, target = cluster.servers
         leader = cluster.add_server("--copy-rate-bytes-per-s", COPY_RATE)
@@ -63,7 +63,8 @@ def test_leaders_replica_is_deleted_while_clients_a_change_and_a_copy_are_at_wor
         write(cluster, ROWS, 1)
         lead(cluster, leader)
         term = cluster.status(leader, TABLET).term
-        assert not start_copy(leader, target, term, DataState.DOES_NOT_EXIST).error.code
+        later = pb.OpId(term=term, index=1)
+        assert not start_copy(leader, target, term, DataState.DOES_NOT_EXIST, config=later).error.code
         wait_until(lambda: in_the_middle(cluster, target), "a copy is in its middle")
         request = pb.ScanRequest(dest_uuid=leader.uuid, tablet_id=TABLET, table_id="t1", all_columns=True)
         reader = leader.tablets.Scan(request, timeout=60)
@@ -85,7 +86,7 @@ def test_leaders_replica_is_deleted_while_clients_a_change_and_a_copy_are_at_wor
 
         wait_until(both_logged, "write and change are in the log")
         assert in_the_middle(cluster, target), "the copy is not over"
-        assert delete(target).code == Code.ALREADY_INPROGRESS
+        assert delete(target, has_cas=True, committed_config_id=pb.OpId()).code == Code.CAS_FAILED
         last = cluster.status(leader, TABLET).last_logged
         error = delete(leader)
         assert not error.code, error

@@ -67,7 +67,8 @@ def cancel(target: ServerProcess, **fields: Any) -> Any:
 def test_cancelled_copy_leaves_a_tombstone_and_a_later_one_succeeds() -> None:
     """Goal: row TC-12, by command. Method: a slow copy to a blank server is cancelled half-way, one whose source hangs
     is cancelled too: each time the target ends as a tombstone with last OpId 0.0, the source holds no session, no
-    file is left over, a cancel that names another job misses; then a copy at full speed ends READY."""
+    file is left over, a cancel that names another job misses. A deletion of the replica ends its copy likewise; then a
+    copy at full speed ends READY."""
     with local_cluster(1) as cluster:
         source = create(cluster, cluster.servers[:1])
         time = write(cluster, 0, 20_000)
@@ -95,6 +96,13 @@ def test_cancelled_copy_leaves_a_tombstone_and_a_later_one_succeeds() -> None:
                 source.signal(signal.SIGCONT)  # it could not be told: the next copy replaces that session
             else:
                 assert not [j for j in copies(source) if j.phase == "SERVING"]
+
+        assert not start_copy(source, target, term, DataState.DELETED).error.code
+        wait_until(lambda: [j for j in copies(target) if j.phase == "COPY.4" and j.bytes_done], "it copies")
+        doomed = pb.DeleteTabletRequest(dest_uuid=target.uuid, tablet_id=TABLET)
+        assert not target.tablets.DeleteTablet(doomed, timeout=30).error.code
+        assert copies(target)[0].phase == "CANCELLED" and state(cluster, target)[0] == DataState.DELETED
+        assert not list((target.root / "data").iterdir()) and not (target.root / "wals" / TABLET).exists()
 
         target.stop()
         target.extra = ()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import Address, Code, DataState, EntryKind, Member, OpId, RaftConfig, Refused
+from nyala.replica.base import ZERO_OPID, Address, Code, DataState, EntryKind, Member, OpId, RaftConfig, Refused
 from nyala.replica.copy import WHOLE, CopyFile, CopyManifest, CopyRequest, CopyWanted
 from nyala.replica.host import Phase
 from nyala.replica.raft import VoteRequest
@@ -121,7 +121,7 @@ class Server:
         """Do that on the loop while the job waits for BEGIN."""
         self.in_between = lambda: asyncio.run_coroutine_threadsafe(what(), self.loop).result(20)
 
-    def ask(self) -> None:
+    def ask(self, config: OpId = ZERO_OPID) -> None:
         """The leader's request, as of now."""
         local = self.jobs.local(TABLET)
         self.jobs.start(
@@ -130,7 +130,8 @@ class Server:
                 from_uuid=SOURCE_UUID,
                 tablet_id=TABLET,
                 term=local.term,
-                current_state=DataState.READY,
+                current_state=local.data_state,
+                config=config,
             ),
             WHERE,
         )
@@ -259,6 +260,54 @@ def test_deletion_without_room_forgets_nothing_and_ends_once_there_is_room(
         assert server.hosted.superblock == left and server.hosted.cmeta.vote_floor_term == 0
 
     run(scenario, entries=1)
+
+
+def test_deletion_ends_a_job_that_waits_and_then_the_replica_that_is_here() -> None:
+    """TC-12, TC-36. Goal: a job in the queue keeps no replica alive, nor one that nobody has yet. Method: both threads
+    of the pool are busy. A copy over a running replica waits, for config 1.9: a deletion as of 1.8 is refused, the job
+    and the replica stay; as of 1.9 both end, the tombstone has the log's end and term, the source was not asked.
+    Likewise a tombstone, which stays as it was, and a server that never had the tablet: it has none then."""
+
+    async def scenario(server: Server, source: Source) -> None:
+        await server.put(1)
+        manager, running, free = server.manager, server.hosted.replica, threading.Event()
+        for _ in range(manager.options.copy_jobs_max):
+            server.jobs._pool.submit(free.wait)
+        try:
+            server.ask(OpId(1, 9))
+            (job,) = server.jobs.running()
+            last, term = server.hosted.last_opid, server.hosted.term
+            with pytest.raises(Refused) as refused:
+                await manager.delete(TABLET, OpId(1, 8), "late")
+            assert refused.value.code is Code.CAS_FAILED
+            assert server.jobs.running() == [job] and not job.cancelled.is_set()
+            assert server.hosted.replica is running and server.rows() == [1]
+            for known in (OpId(1, 9), None):
+                await asyncio.wait_for(manager.delete(TABLET, known, "for a test"), 20)
+                assert job.progress.phase == "CANCELLED" and server.jobs.running() == []
+                left = Superblock.load(manager.disk, TABLET)
+                assert (left.data_state, left.last_logged, left.last_logged_known) == (DataState.DELETED, last, True)
+                assert server.hosted.superblock == left and server.hosted.term == term
+                assert manager.disk.listdir("quarantine") == [f"{TABLET}-000001"]
+                server.ask(OpId(1, 9))
+                (job,) = server.jobs.running()
+            await asyncio.wait_for(manager.delete(TABLET, None, "again"), 20)
+
+            request = CopyRequest(
+                dest_uuid=TARGET_UUID,
+                from_uuid=SOURCE_UUID,
+                tablet_id="other",
+                term=1,
+                current_state=DataState.DOES_NOT_EXIST,
+            )
+            server.jobs.start(request, WHERE)
+            await asyncio.wait_for(manager.delete("other", None, "for a test"), 20)
+            assert "other" not in manager.tablets and not Superblock.exists(manager.disk, "other")
+            assert server.jobs.running() == [] and server.door.begins == 0
+        finally:
+            free.set()
+
+    run(scenario, entries=5)
 
 
 def test_copy_job_replaces_a_replica_that_lags() -> None:
