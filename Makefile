@@ -1,13 +1,14 @@
-# Every target sets up what it needs: a virtual environment in .venv and the pinned jars in .cache/jars.
+# Every target sets up what it needs: a virtual environment in .venv and the pinned jars in
+# .cache/jars, or in $NYALA_CACHE/jars.
 PYTHON ?= python3.11
 VENV   := .venv
 PY     := $(VENV)/bin/python
 STAMP  := $(VENV)/.installed
 PIP    := $(PY) -m pip install -q --disable-pip-version-check --retries 2
-JARS   := .cache/jars/.resolved
+JARS   := $(or $(NYALA_CACHE),.cache)/jars/.resolved
 SHELL  := /bin/bash
 
-export NYALA_CACHE ?= $(CURDIR)/.cache
+export NYALA_CACHE := $(or $(NYALA_CACHE),$(CURDIR)/.cache)
 
 .PHONY: help setup jars demo test sim test-fast lint format mutants soak bench clean
 
