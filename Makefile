@@ -1,6 +1,7 @@
 # Every target sets up what it needs: a virtual environment in .venv and the pinned jars in
 # .cache/jars, or in $NYALA_CACHE/jars.
-PYTHON ?= python3.11
+PYTHONS := python3.11 python3.12 python3.13 python3
+PYTHON ?= $(shell for p in $(PYTHONS); do $$p infra/preflight.py python 2> /dev/null && echo $$p && break; done)
 VENV   := .venv
 PY     := $(VENV)/bin/python
 STAMP  := $(VENV)/.installed
@@ -16,8 +17,10 @@ help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(STAMP): requirements.lock pyproject.toml
-	@$(PYTHON) infra/preflight.py || exit 1
-	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	@test -n "$(PYTHON)" || { echo "nyala: no Python 3.11 or later on the PATH: install one (Debian: apt-get install" \
+	  "python3 python3-venv), or say \`make PYTHON=/path/to/python3.11\`" >&2; exit 1; }
+	@$(PYTHON) infra/preflight.py
+	@$(PYTHON) infra/preflight.py environment $(VENV)
 	@$(PY) infra/preflight.py install $(PIP) --require-hashes -r requirements.lock
 	@$(PY) infra/preflight.py install $(PIP) --no-deps --no-build-isolation -e .
 	@touch $@

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 FREE_BYTES_NEEDED = 3 << 30
 _SAID_MAX = 4000
@@ -32,6 +34,17 @@ def python_problem(version: tuple[int, int]) -> str | None:
     if version < (3, 11):
         found = f"{version[0]}.{version[1]}"
         return f"Python {found} is too old: install Python 3.11 or later, or say `make PYTHON=/path/to/python3.11`"
+    return None
+
+
+def venv_problem() -> str | None:
+    """One line if this Python cannot make a virtual environment: Debian ships that part in a package of its own."""
+    if importlib.util.find_spec("ensurepip") is None or importlib.util.find_spec("venv") is None:
+        name = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+        return (
+            f"{sys.executable} cannot make a virtual environment: install its venv module (Debian: apt-get install "
+            f"{name}-venv), or say `make PYTHON=/path/to/another/python`"
+        )
     return None
 
 
@@ -89,6 +102,25 @@ def install_problem(said: str) -> str | None:
     return None
 
 
+def environment(folder: Path) -> int:
+    """A virtual environment with pip in `folder`, made if there is none that works; one that failed is not left there.
+    The exit status."""
+    pip = [str(folder / "bin" / "python"), "-m", "pip", "--version"]
+    if os.access(pip[0], os.X_OK) and subprocess.run(pip, capture_output=True, check=False).returncode == 0:
+        return 0
+    if problem := venv_problem():
+        print(f"nyala: {problem}", file=sys.stderr)
+        return 1
+    command = [sys.executable, "-m", "venv", "--clear", str(folder)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    if ended.returncode:
+        shutil.rmtree(folder, ignore_errors=True)
+        said = (ended.stdout + ended.stderr).strip().splitlines() or ["nothing"]
+        problem = install_problem("\n".join(said)) or f"`{' '.join(command)}` failed and said: {said[-1]}"
+        print(f"nyala: {problem}", file=sys.stderr)
+    return ended.returncode
+
+
 def install(command: Sequence[str]) -> int:
     """Run pip; what it says is shown only if it fails, behind the one line that it comes down to. Its exit status."""
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -103,7 +135,12 @@ def install(command: Sequence[str]) -> int:
 
 
 def main() -> int:
-    """Print one line for each problem; exit status 1 if there is one. With `install COMMAND...`: run that command."""
+    """Print one line for each problem; exit status 1 if there is one. With `python`: whether this Python will do. With
+    `environment FOLDER`: make that. With `install COMMAND...`: run that command."""
+    if sys.argv[1:2] == ["python"]:
+        return 1 if python_problem(sys.version_info[:2]) else 0
+    if sys.argv[1:2] == ["environment"]:
+        return environment(Path(sys.argv[2]))
     if sys.argv[1:2] == ["install"]:
         return install(sys.argv[2:])
     problems = [

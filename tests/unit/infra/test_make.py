@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+
+from nyala.infra import preflight
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -57,3 +60,78 @@ def test_jars_are_where_nyala_cache_says(given: str | None, checkout: Path, tmp_
     ran = make(checkout, "setup", **environment)
     assert (ran.returncode, ran.stdout.strip()) == (0, str(cache)), ran.stderr
     assert make(checkout, "-q", "jars", **environment).returncode == 0, "nothing is left to do"
+
+
+def tools(folder: Path) -> Path:
+    """A PATH of programs that the Makefile needs, without any Python, and with a Java that is new enough."""
+    program(folder / "java", "echo 'openjdk version \"17.0.1\"' >&2")
+    for name in ("sh", "bash", "make", "awk", "touch", "mkdir", "cat", "tee", "rm", "cp", "date"):
+        found = shutil.which(name)
+        assert found, name
+        (folder / name).symlink_to(found)
+    return folder
+
+
+def python(path: Path, *, works: bool = True) -> None:
+    """A Python as this one; if it does not work, one that says so, as a version manager's for what is not installed."""
+    program(path, f'exec {sys.executable} "$@"' if works else "echo 'command not found' >&2; exit 127")
+
+
+@pytest.mark.parametrize(
+    ("there", "taken"),
+    [
+        ({"python3.11": True, "python3.12": True, "python3": True}, "python3.11"),
+        ({"python3.12": True, "python3": True}, "python3.12"),
+        ({"python3.11": False, "python3.12": False, "python3.13": True}, "python3.13"),
+        ({"python3": True}, "python3"),
+    ],
+)
+def test_first_python_that_will_do_is_taken(there: dict[str, bool], taken: str, checkout: Path, tmp_path: Path) -> None:
+    """Goal: `make` works with whatever new enough Python there is. Method: only some on the PATH; each notes its name
+    when it is to make the environment, which fails at once."""
+    path = tools(tmp_path / "bin")
+    for name, works in there.items():
+        python(path / name, works=works)
+        if works:
+            note = f'[ "$2" = environment ] && {{ echo {name} > {tmp_path}/taken; exit 1; }}\n'
+            (path / name).write_text((path / name).read_text().replace("exec ", note + "exec "))
+    assert make(checkout, "setup", PATH=str(path), JAVA_HOME="").returncode == 2
+    assert (tmp_path / "taken").read_text().strip() == taken
+
+
+@pytest.mark.parametrize("there", [None, "python3"])
+def test_machine_without_a_python_is_told_what_to_do(there: str | None, checkout: Path, tmp_path: Path) -> None:
+    """Goal: one line names the remedy. Method: a PATH without Python, and with one that does not run."""
+    path = tools(tmp_path / "bin")
+    if there:
+        python(path / there, works=False)
+    ran = make(checkout, "setup", PATH=str(path))
+    first, *rest = ran.stderr.splitlines()
+    assert first.startswith("nyala: no Python 3.11 or later") and "make PYTHON=" in first
+    assert [line.partition(":")[0] for line in rest] == ["make"]
+
+
+def test_environment_that_failed_does_not_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: the next `make` begins anew. Method: an environment without pip, as Debian's Python leaves one that has no
+    venv package; a Python that cannot make any; one that fails half-way; then the real one."""
+    folder = tmp_path / ".venv"
+    program(folder / "bin" / "python", "exit 1")
+    monkeypatch.setattr(preflight, "venv_problem", lambda: "no venv module")
+    assert preflight.environment(folder) == 1
+    monkeypatch.undo()
+    half = 'mkdir -p "$4/bin" && touch "$4/bin/python"; echo "ensurepip is not available"; exit 1'
+    monkeypatch.setattr(sys, "executable", str(program(tmp_path / "half", half)))
+    assert preflight.environment(folder) == 1
+    assert not folder.exists()
+    monkeypatch.undo()
+    assert preflight.environment(folder) == 0
+    made = (folder / "pyvenv.cfg").stat().st_ino
+    assert preflight.environment(folder) == 0
+    assert (folder / "pyvenv.cfg").stat().st_ino == made, "one that works is left alone"
+
+
+def test_python_without_ensurepip_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: Debian's Python without its venv package is one line. Method: this one, and one that finds no ensurepip."""
+    assert preflight.venv_problem() is None
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "ensurepip" else object())
+    assert "-venv" in (preflight.venv_problem() or "")
