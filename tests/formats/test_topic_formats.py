@@ -1,0 +1,228 @@
+"""Records of every topic as version 1 wrote them: producers, masters and jobs of other builds stand on a topic's ends.
+
+`python -m tests.formats.test_topic_formats` writes the records that are missing, and never touches one that is there.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+from decimal import Decimal
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import fastavro
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from nyala import schemas
+from nyala.pipeline.dead_letters import letter_key
+from nyala.pipeline.decisions import newest
+from nyala.pipeline.decode import RowDecoder, WriterSchema
+from nyala.pipeline.framing import Framing, wrap
+from nyala.pipeline.letters import letter_of
+from nyala.pipeline.rebalance import proposal_of
+from nyala.pipeline.row_schema import encode_key, row_schema_json
+from nyala.replica.base import Address, Code, Member, OpId, RowCode
+from nyala.replica.master import decision_record
+from nyala.replica.policy import Action, Decision, Edit, EditKind, Health, Move, MoveKind, view_of_reports
+from nyala.replica.rows import Column, ColumnType, RowOp, SourceKey, TableSchema
+from nyala.replica.steer import Outcome, Result
+
+GOLDEN = Path(__file__).parent / "golden" / "topics_v1"
+TABLET, TABLE, PLAN = "golden", "t" * 32, "p" * 32
+UUID_A, UUID_B, UUID_C = "a" * 32, "b" * 32, "c" * 32
+OPID = {"term": 3, "index": 400}
+AT_US = 1_700_000_000_000_000
+SOURCE = SourceKey("kafka", "topic", 4)
+
+
+class Datum(NamedTuple):
+    """A record of a topic: the schema and the fields of its value, and its Kafka key."""
+
+    schema: str
+    key: bytes
+    fields: dict[str, Any]
+
+
+def _member(uuid: str, *, votes: bool, promote: bool = False, holds_data: bool = True) -> dict[str, Any]:
+    address = {"host": f"{uuid[:1]}.example", "port": 7050}
+    marks = {"votes": votes, "promote": promote, "holds_data": holds_data, "replace": False}
+    return {"uuid": uuid, "addresses": [address], **marks, "reserved": b""}
+
+
+def _replica(uuid: str, *, leads: bool = False, health: str = "HEALTHY") -> dict[str, Any]:
+    place = {"uuid": uuid, "address": f"{uuid[:1]}.example:7050", "location": "/rack"}
+    marks = {"votes": True, "promote": False, "replace": not leads, "is_leader": leads}
+    return {**place, **marks, "health": health, "data_state": 2, "bytes_on_disk": 5 << 30, "rows": 300}
+
+
+REPORT = {
+    "tablet_id": "", "table_id": "", "table_name": "", "range_pos": 0, "bucket": 0, "replication_factor": 0,
+    "config_opid": {"term": 0, "index": 0}, "pending_change": False, "leader_uuid": "", "term": 0, "replicas": [],
+    "server_uuid": "", "server_address": "", "alive": True, "location": "", "catalog_term": 9, "at_us": AT_US,
+    "limits": {},
+}  # fmt: skip
+DECISION = {
+    "tablet_id": TABLET, "table_id": TABLE, "catalog_term": 9, "version": 2, "action": "CHANGE_CONFIG", "edits": [],
+    "target_uuid": "", "config_opid": OPID, "deadline_us": AT_US, "reason": "a better place", "plan_id": PLAN,
+    "leader_uuid": UUID_A, "leader_address": "a.example:7050", "reserved": b"",
+}  # fmt: skip
+EDITS = [
+    {"kind": "add", "member": _member(UUID_C, votes=False, promote=True)},
+    {"kind": "remove", "member": _member(UUID_B, votes=True)},
+    {"kind": "change", "member": _member(UUID_A, votes=True, promote=True, holds_data=False)},
+]
+DATA: dict[str, Datum] = {
+    "proposal": Datum("proposal", b"golden", {
+        "proposal_id": f"{PLAN}/{TABLET}", "plan_id": PLAN, "tablet_id": TABLET, "wanted": "MOVE_REPLICA",
+        "from_uuid": UUID_B, "to_uuid": UUID_C, "config_opid": OPID, "deadline_us": AT_US, "reason": "a better place",
+        "reserved": b"",
+    }),
+    "decision_change": Datum("decision", b"golden", DECISION | {"edits": EDITS}),
+    "decision_transfer": Datum("decision", b"golden", DECISION | {
+        "action": "TRANSFER_LEADERSHIP", "target_uuid": UUID_B, "plan_id": "", "leader_address": "",
+    }),
+    "outcome": Datum("outcome", b"golden", {
+        "subject": "DECISION", "subject_id": "golden@9.2", "plan_id": PLAN, "tablet_id": TABLET, "result": "FAILED",
+        "code": int(Code.UNAVAILABLE), "message": "nobody leads", "at_us": AT_US, "catalog_term": 9, "version": 2,
+        "executor": "spark", "reserved": b"",
+    }),
+    "report_tablet": Datum("report", b"golden", REPORT | {
+        "tablet_id": TABLET, "table_id": TABLE, "table_name": "flights", "range_pos": 1, "bucket": 2,
+        "replication_factor": 3, "config_opid": OPID, "pending_change": True, "leader_uuid": UUID_A, "term": 3,
+        "replicas": [_replica(UUID_A, leads=True), _replica(UUID_B, health="FAILED")],
+    }),
+    "report_server": Datum("report", f"server:{UUID_A}".encode(), REPORT | {
+        "server_uuid": UUID_A, "server_address": "a.example:7050", "alive": False, "location": "/rack",
+        "limits": {"tablets_max": 1000},
+    }),
+    "dead_letter": Datum("dead_letter", letter_key(SOURCE, 77), {
+        "table": "flights", "table_id": TABLE, "cluster_id": "kafka", "topic": "writes.flights", "topic_id": "topic",
+        "kafka_partition": 4, "kafka_offset": 77, "generation": 1, "code": int(RowCode.WRONG_TYPE),
+        "reason": "WRONG_TYPE", "column": "carrier", "key": b"\x02", "value": b"\xc3\x01", "op_header": None,
+        "at_us": AT_US, "reserved": b"",
+    }),
+}  # fmt: skip
+
+SCHEMA = TableSchema(
+    1,
+    (
+        Column(id=1, name="carrier", type=ColumnType.STRING, nullable=False),
+        Column(id=2, name="flight", type=ColumnType.INT32, nullable=False),
+        Column(id=3, name="bool", type=ColumnType.BOOL),
+        Column(id=4, name="int8", type=ColumnType.INT8),
+        Column(id=5, name="int64", type=ColumnType.INT64),
+        Column(id=6, name="float", type=ColumnType.FLOAT),
+        Column(id=7, name="double", type=ColumnType.DOUBLE),
+        Column(id=8, name="decimal", type=ColumnType.DECIMAL, precision=9, scale=2),
+        Column(id=9, name="binary", type=ColumnType.BINARY),
+        Column(id=10, name="date", type=ColumnType.DATE),
+        Column(id=11, name="timestamp", type=ColumnType.TIMESTAMP),
+        Column(id=12, name="none", type=ColumnType.INT16),
+    ),
+    ("flight", "carrier"),
+)
+ROW = {
+    "carrier": "Ünïted", "flight": -15, "bool": True, "int8": -128, "int64": 1 << 62, "float": 0.5, "double": 0.1,
+    "decimal": Decimal("-12345.67"), "binary": b"\x00\xff", "date": dt.date(2013, 1, 1),
+    "timestamp": dt.datetime(2013, 1, 1, 5, tzinfo=dt.UTC), "none": None,
+}  # fmt: skip
+ROWS = {"row_event": (row_schema_json(SCHEMA), ROW), "row_event_part": (row_schema_json(SCHEMA, ["int8"]), ROW)}
+"""A whole row, and one of which only the key and a column are told."""
+
+
+def _golden(name: str) -> tuple[bytes, bytes]:
+    """(key, value) as they stand on a topic."""
+    return (GOLDEN / f"{name}.key").read_bytes(), (GOLDEN / f"{name}.value").read_bytes()
+
+
+def _event(writer_json: str, row: dict[str, Any]) -> bytes:
+    writer, out = schemas.parse_json(writer_json), io.BytesIO()
+    fastavro.schemaless_writer(out, writer, {**row, "op": "UPDATE"})
+    return wrap(Framing.SINGLE_OBJECT, out.getvalue(), fingerprint=schemas.fingerprint64(writer))
+
+
+@pytest.mark.parametrize("name", sorted(DATA))
+def test_record_of_version_1_reads_back(name: str) -> None:
+    """Goal: masters and jobs of different builds understand each other. Method: decode the golden record; encode the
+    same anew."""
+    key, value = _golden(name)
+    assert (key, schemas.decode(DATA[name].schema, value)) == (DATA[name].key, DATA[name].fields)
+    assert schemas.encode(DATA[name].schema, DATA[name].fields) == value
+
+
+@pytest.mark.parametrize("name", sorted(ROWS))
+def test_row_event_of_version_1_is_a_row(name: str) -> None:
+    """Goal: what producers of any build published stays readable, also where the catalog has no schema for it. Method:
+    the golden event is decoded by the table's schema alone, or with its writer's; the same row is published anew."""
+    key, value = _golden(name)
+    writer_json, row = ROWS[name]
+    assert (encode_key(SCHEMA, row), _event(writer_json, row)) == (key, value)
+    whole = name == "row_event"
+    decoder = RowDecoder(SCHEMA, Framing.SINGLE_OBJECT, [] if whole else [WriterSchema(writer_json)])
+    decoded = decoder.decode(pa.array([key]), pa.array([value]), np.array([5]))
+    assert decoded.faults == []
+    (found,) = [each for batch in decoded.batches for each in batch.to_pylist()]
+    told = row if whole else {name: row[name] for name in ("carrier", "flight", "int8")}
+    assert found == {**told, "__op": RowOp.UPDATE, "__offset": 5}
+
+
+def test_records_of_version_1_are_what_the_jobs_write() -> None:
+    """Goal: no field is put elsewhere on its way into a record. Method: the plan's move, the policy's decisions and the
+    end of one, each turned into a record by who publishes it, give the golden bytes."""
+    move = Move(
+        kind=MoveKind.REPLICA, tablet_id=TABLET, table_id=TABLE, from_uuid=UUID_B, to_uuid=UUID_C,
+        config_opid=OpId(**OPID), bytes=7, reason="a better place",
+    )  # fmt: skip
+    assert schemas.encode("proposal", proposal_of(PLAN, move, AT_US)) == _golden("proposal")[1]
+    edits = tuple(Edit(EditKind(e["kind"]), _as_member(e["member"])) for e in EDITS)
+    needed = Decision(
+        tablet_id=TABLET, table_id=TABLE, action=Action.CHANGE_CONFIG, edits=edits, config_opid=OpId(**OPID),
+        leader_uuid=UUID_A, catalog_term=9, reason="a better place", plan_id=PLAN,
+    )  # fmt: skip
+    said = decision_record(needed, 2, AT_US, "a.example:7050")
+    assert schemas.encode("decision", said) == _golden("decision_change")[1]
+    ended = Outcome(
+        tablet_id=TABLET, catalog_term=9, version=2, plan_id=PLAN, result=Result.FAILED, code=Code.UNAVAILABLE,
+        message="nobody leads",
+    )  # fmt: skip
+    assert schemas.encode("outcome", ended.record("spark", AT_US)) == _golden("outcome")[1]
+
+
+def _as_member(fields: dict[str, Any]) -> Member:
+    addresses = tuple(Address(a["host"], a["port"]) for a in fields["addresses"])
+    marks = {name: fields[name] for name in ("votes", "promote", "holds_data", "replace")}
+    return Member(fields["uuid"], addresses, **marks)
+
+
+def test_records_of_version_1_are_what_the_jobs_read() -> None:
+    """Goal: old decisions, reports and letters are still taken for what they are. Method: the readers of each topic get
+    the golden records: both decisions are in force in turn, a view has the tablet and its server, a letter is ours."""
+    for name in ("decision_change", "decision_transfer"):
+        assert newest([(*_golden(name), 0)], {}) == [DATA[name].fields]
+    reports = [schemas.decode("report", _golden(name)[1]) for name in ("report_tablet", "report_server")]
+    view = view_of_reports(reports, AT_US)
+    (tablet,), (server,) = view.tablets, view.servers
+    assert (tablet.tablet_id, tablet.leader_uuid, tablet.pending) == (TABLET, UUID_A, True)
+    assert (tablet.health_of(UUID_A), tablet.health_of(UUID_B)) == (Health.HEALTHY, Health.FAILED)
+    assert (server.uuid, server.alive, server.tablets_max) == (UUID_A, False, 1000)
+    key, value = _golden("dead_letter")
+    letter = letter_of(SimpleNamespace(key=key, value=value))
+    assert (letter.foreign, letter.letter_key, letter.record) == (False, key, DATA["dead_letter"].fields)
+
+
+def _write_missing() -> None:
+    GOLDEN.mkdir(exist_ok=True)
+    found = {name: (d.key, schemas.encode(d.schema, d.fields)) for name, d in DATA.items()}
+    found |= {name: (encode_key(SCHEMA, row), _event(writer, row)) for name, (writer, row) in ROWS.items()}
+    for name, (key, value) in found.items():
+        for path, data in ((GOLDEN / f"{name}.key", key), (GOLDEN / f"{name}.value", value)):
+            if not path.exists():
+                path.write_bytes(data)
+
+
+if __name__ == "__main__":
+    _write_missing()
