@@ -13,7 +13,15 @@ import google_crc32c
 
 from nyala.replica.base import Disk, Entry, EntryKind, OpId
 from nyala.replica.wal import Log, WalOptions
-from nyala.replica.wal.format import _HEADER_SCHEMA, _container_header, _header_crc, _raw_header, encode_long
+from nyala.replica.wal.format import (
+    _HEADER_SCHEMA,
+    _container_header,
+    _header_crc,
+    _identity,
+    _raw_header,
+    encode_long,
+    identity_in,
+)
 from nyala.schemas import parse_json
 from tests.harness.sim_disk import SECTOR_BYTES
 
@@ -124,6 +132,33 @@ def by_another_schema(segment: bytes) -> bytes:
             assert isinstance(row, dict) and row["flags"] == 0
             fastavro.schemaless_writer(rows, OTHER_SCHEMA, row | {"written_by": "another"})
         out.write(encode_long(block.num_records) + encode_long(len(rows.getvalue())) + rows.getvalue() + marker)
+    return out.getvalue()
+
+
+def of_a_later_build(segment: bytes, *, meta: dict[str, str] | None = None, **fields: int) -> bytes:
+    """A closed segment that a later build wrote, every checksum right.
+
+    `meta`: what its header says instead; `fields`: what the last entry says instead, its `kind` or its `flags`.
+    """
+    was, marker, _ = _raw_header(segment)
+    told = {key: text for key, text in was.items() if key.startswith("nyala.")} | (meta or {})
+    draft, _, _ = _raw_header(_container_header(told, marker))
+    told["nyala.header_crc"] = f"{_header_crc(draft, marker):010d}"
+    header = _container_header(told, marker)
+    rows = [dict(row) for row in fastavro.reader(io.BytesIO(segment)) if isinstance(row, dict)]
+    last = rows[-1]
+    last.update(fields)
+    at = OpId(last["term"], last["index"])
+    written = Entry(at, last["kind"], last["hybrid_time"], last["schema_id"], last["meta"], b"", last["payload_crc"])
+    last["identity_crc"] = identity_in(
+        int(was["nyala.segment"]), _identity(was["nyala.tablet"], written, last["flags"])
+    )
+    out = io.BytesIO(header)
+    out.seek(0, io.SEEK_END)
+    for row in rows:
+        body = io.BytesIO()
+        fastavro.schemaless_writer(body, parse_json(was["avro.schema"]), row)
+        out.write(encode_long(1) + encode_long(len(body.getvalue())) + body.getvalue() + marker)
     return out.getvalue()
 
 
