@@ -1,11 +1,15 @@
 """What a terminal, a build service or somebody's shell says of itself is nothing that a test may depend on.
 
-Done before anything is imported: widths and colours are settled at imports, and children inherit the rest.
+Done before anything of ours is imported: widths and colours are settled at imports, and children inherit the rest.
 """
 
 from __future__ import annotations
 
 import os
+
+import pytest
+
+from tests.harness.suite_times import suite_lines, suite_of
 
 WIDTHS_AND_COLOURS = (
     "COLUMNS", "LINES", "TERMINAL_WIDTH", "FORCE_COLOR", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "PY_COLORS",
@@ -15,3 +19,13 @@ CLUSTERS = ("NYALA_MASTERS", "NYALA_KAFKA", "NYALA_DIR", "NYALA_CRASH_POINT", "N
 
 for name in (*WIDTHS_AND_COLOURS, *CLUSTERS):
     os.environ.pop(name, None)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Time per suite, over all processes."""
+    reports = [r for kind in ("passed", "failed", "error", "") for r in terminalreporter.stats.get(kind, ())]
+    took = [(r.nodeid, r.duration) for r in reports if isinstance(r, pytest.TestReport)]
+    if len({suite_of(nodeid) for nodeid, _ in took}) > 1 or len(took) > 100:
+        terminalreporter.section("time per suite")
+        for line in suite_lines(took):
+            terminalreporter.write_line(line)

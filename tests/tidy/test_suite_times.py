@@ -1,0 +1,25 @@
+"""The times that a run prints are of suites that exist."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.harness.suite_times import SUITES, suite_lines, suite_of
+
+TESTS = Path(__file__).resolve().parents[1]
+
+
+def test_each_suite_has_tests_and_each_test_a_suite() -> None:
+    """Goal: a suite that was moved does not vanish from the times. Method: every file of tests, by the suite's rule."""
+    files = [str(path.relative_to(TESTS.parent)) for path in sorted(TESTS.rglob("test_*.py"))]
+    assert {suite_of(name) for name in files} == set(SUITES)
+
+
+def test_times_of_a_suite_are_summed_and_the_longest_is_first() -> None:
+    """Goal: a line says what its suite took. Method: two tests of one suite, one with a set-up, and one of another."""
+    wal, script = "tests/unit/wal/test_wal_append.py::test_", "tests/raft_scripts/test_raft_scripts.py::test_a"
+    lines = suite_lines([(wal + "a", 1.0), (wal + "a", 0.5), (wal + "b", 2.0), (script, 3.0)])
+    assert [line.split(maxsplit=4) for line in lines] == [
+        ["3.5", "s", "2", "tests", "units"],
+        ["3.0", "s", "1", "tests", "scenario scripts"],
+    ]
