@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from nyala.infra import local
 
@@ -26,6 +27,8 @@ _COLOURS = {"READY": "green", "STARTING": "yellow", "BACKING_OFF": "yellow", "FA
 def children_table(status: dict[str, Any]) -> Table:
     """The children of a stack as a table."""
     table = Table(title=f"nyala stack in {status['folder']}", title_justify="left")
+    problems = [f"{c['name']}: {c['problem']}" for c in status["children"] if c.get("problem")]
+    table.caption = Text("\n".join(filter(None, [*problems, status.get("problem", "")])), style="red")
     for heading in ("process", "state", "address", "pid", "restarts", "uuid"):
         table.add_column(heading, overflow="fold")
     for child in status["children"]:

@@ -3,7 +3,7 @@
 `Supervisor` is the library; `nyala up`, the demo, the benchmarks and the tests all stand on it.
 """
 
-from .children import Child, ChildState
+from .children import Child, ChildState, text_of
 from .control import call, serve, start_detached, stop
 from .state import StackError, is_running, read_state
 from .supervisor import SERVERS_MAX, StackOptions, Supervisor
@@ -21,4 +21,5 @@ __all__ = [
     "serve",
     "start_detached",
     "stop",
+    "text_of",
 ]

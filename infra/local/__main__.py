@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 from types import FrameType
 
+from .children import text_of
 from .control import serve
 from .state import StackError
 from .supervisor import StackOptions, Supervisor
@@ -33,10 +34,14 @@ def main() -> int:
     supervisor = Supervisor(arguments.folder, StackOptions(**options))
     try:
         supervisor.start()
+        end_control = serve(supervisor)
     except StackError as error:
         print(error, file=sys.stderr)
         return 1
-    end_control = serve(supervisor)
+    except OSError as error:
+        print(text_of(error), file=sys.stderr)
+        supervisor.stop()
+        return 1
     ended.wait()
     end_control()
     supervisor.stop()

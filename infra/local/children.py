@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -20,6 +20,9 @@ RESTARTS_MAX = 12
 """Restarts without a calm period in between, after which a child is left FAILED."""
 CALM_S = 60.0
 STOP_WAIT_S = 15.0
+_HEAD = "--- "
+"""Begins the line in a child's log that says when it was started."""
+_TELLING = ("nyala: ", "ERROR", "FATAL", "Error: ", "Exception: ")
 
 
 class ChildState(StrEnum):
@@ -35,6 +38,23 @@ class ChildState(StrEnum):
 def backoff_s(restarts: int) -> float:
     """Seconds to wait before restart number `restarts` (1 is the first)."""
     return min(RESTART_BACKOFF_S_MAX, RESTART_BACKOFF_S_MIN * float(1 << max(0, restarts - 1)))
+
+
+def text_of(error: OSError) -> str:
+    """One line for what the system refused, and of which file."""
+    said = error.strerror or str(error) or type(error).__name__
+    return f"{error.filename}: {said}" if error.filename else said
+
+
+def telling_line(lines: Sequence[str]) -> str:
+    """The last line of a log that tells of an error, else its last; of lines that are not empty."""
+    said = [line.strip() for line in lines if line.strip()]
+    told = [line for line in said if any(sign in line for sign in _TELLING)]
+    return (told or said or ["it said nothing"])[-1]
+
+
+def _read(log_file: Path) -> list[str]:
+    return log_file.read_text(errors="replace").splitlines() if log_file.exists() else []
 
 
 @dataclass
@@ -57,6 +77,8 @@ class Child:
     last_exit: int | None = None
     ready: dict[str, Any] = field(default_factory=dict)
     """What the child wrote to its ready file, kept over restarts: its address and uuid."""
+    problem: str = ""
+    """Why it could not be started again, or looked after, at the last try; empty if it could."""
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -70,11 +92,14 @@ class Child:
         return str(self.ready.get("address", ""))
 
     def start(self, parent_fd: int) -> None:
-        """Start the process; `parent_fd` is a pipe whose end of file tells it that the supervisor is gone."""
+        """Start the process; `parent_fd` is a pipe whose end of file tells it that the supervisor is gone.
+
+        OSError, such as that the disk with its log is full, leaves it as it was.
+        """
         self.ready_file.unlink(missing_ok=True)
         self.log_file.parent.mkdir(parents=True, exist_ok=True)
         with self.log_file.open("ab") as log:
-            log.write(f"--- {time.strftime('%Y-%m-%d %H:%M:%S')} start {self.name}\n".encode())
+            log.write(f"{_HEAD}{time.strftime('%Y-%m-%d %H:%M:%S')} start {self.name}\n".encode())
             log.flush()
             self.process = subprocess.Popen(
                 self.command(self, parent_fd),
@@ -86,11 +111,26 @@ class Child:
                 start_new_session=True,
             )
         self.state = ChildState.STARTING
+        self.problem = ""
         self.started_at = time.monotonic()
 
     def poll(self, parent_fd: int) -> bool:
-        """One look at the process: note readiness, death, or the end of a back-off. True if anything changed."""
+        """One look at the process: note readiness, death, or the end of a back-off. True if anything changed.
+
+        What the system refuses, such as room on the disk, is noted and tried again after a back-off, without an end:
+        it says nothing about the child.
+        """
         now = time.monotonic()
+        try:
+            changed = self._look(parent_fd, now)
+        except OSError as error:
+            self.next_start_at = now + backoff_s(max(1, self.restarts))
+            before, self.problem = self.problem, text_of(error)
+            return self.problem != before
+        self.problem = "" if changed else self.problem
+        return changed
+
+    def _look(self, parent_fd: int, now: float) -> bool:
         if self.state is ChildState.BACKING_OFF:
             if now < self.next_start_at:
                 return False
@@ -140,10 +180,14 @@ class Child:
             self.process.wait()
 
     def last_lines(self, count: int = 5) -> str:
-        """The end of the log, for an error message."""
-        if not self.log_file.exists():
-            return ""
-        return "\n".join(self.log_file.read_text(errors="replace").splitlines()[-count:])
+        """The end of the log."""
+        return "\n".join(_read(self.log_file)[-count:])
+
+    def last_words(self) -> str:
+        """What it came to the last time it ran, in one line."""
+        lines = _read(self.log_file)
+        began = max((n for n, line in enumerate(lines) if line.startswith(_HEAD)), default=-1)
+        return telling_line(lines[began + 1 :])
 
     def row(self) -> dict[str, Any]:
         """What `nyala status` shows of this child."""
@@ -155,6 +199,7 @@ class Child:
             "uuid": str(self.ready.get("uuid", "")),
             "restarts": self.restarts,
             "last_exit": self.last_exit,
+            "problem": self.problem,
             "log": str(self.log_file),
         }
 

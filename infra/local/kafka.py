@@ -22,6 +22,7 @@ from typing import Any
 
 from nyala.infra.jars import JarsMissing, broker_class_path, java
 
+from .children import telling_line
 from .leash import leashed
 from .state import free_port
 
@@ -69,7 +70,7 @@ rootLogger.appenderRef.out.ref = out
 
 
 class KafkaFailed(Exception):
-    """The broker did not start; the text ends with the last lines of its log."""
+    """The broker did not start; the text says in one line why, and where its log is."""
 
 
 class KafkaBroker:
@@ -141,16 +142,16 @@ class KafkaBroker:
         return self
 
     def wait_ready(self, timeout_s: float = START_WAIT_S) -> None:
-        """Return when the broker serves; KafkaFailed with the end of its log when it died or took longer."""
+        """Return when the broker serves; KafkaFailed when it died or took longer."""
         deadline = time.monotonic() + timeout_s
         while True:
             if self.is_ready():
                 return
             if self.pid is None:
-                raise KafkaFailed(f"the broker on port {self.port} ended at its start:\n{self.last_lines()}")
+                raise KafkaFailed(f"the broker on port {self.port} ended at its start: {self._last_words()}")
             if time.monotonic() > deadline:
                 raise KafkaFailed(
-                    f"the broker on port {self.port} was not ready in {timeout_s:g} s:\n{self.last_lines()}"
+                    f"the broker on port {self.port} was not ready in {timeout_s:g} s: {self._last_words()}"
                 )
             time.sleep(_POLL_S)
 
@@ -196,11 +197,12 @@ class KafkaBroker:
         if self._process is not None:
             self._process.send_signal(signal.SIGCONT)
 
-    def last_lines(self, count: int = 5) -> str:
-        """The end of the log."""
-        return (
-            "\n".join(self.log_file.read_text(errors="replace").splitlines()[-count:]) if self.log_file.exists() else ""
-        )
+    def _last_words(self) -> str:
+        """What this start came to, in one line."""
+        with self.log_file.open("rb") as log:
+            log.seek(self._log_start)
+            said = log.read().decode(errors="replace")
+        return f"{telling_line(said.splitlines())} (log: {self.log_file})"
 
     def __enter__(self) -> KafkaBroker:
         return self.start()
@@ -238,7 +240,8 @@ class KafkaBroker:
         ]
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         if result.returncode != 0:
-            raise KafkaFailed(f"formatting {self.folder} failed: {(result.stderr + result.stdout).strip()[-500:]}")
+            said = telling_line((result.stdout + result.stderr).splitlines())
+            raise KafkaFailed(f"formatting {self.folder} failed: {said}")
 
     def _java(self, *options: str) -> list[str]:
         log4j = f"-Dlog4j2.configurationFile=file:{self.folder / 'log4j2.properties'}"

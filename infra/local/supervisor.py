@@ -1,8 +1,9 @@
 """Starts a broker, masters and tablet servers as child processes and keeps them alive.
 
 Invariants: a child that dies is started again after a bounded back-off, at the address it had before; a child that
-keeps dying is left FAILED and said so; every child ends when the supervisor does, however the supervisor ends (they
-read a pipe whose other end only it holds). Concurrency: one thread owns the children; `call` hands it work.
+keeps dying is left FAILED and said so; what a full disk refuses is tried again without an end, and noted in the status;
+every child ends when the supervisor does, however the supervisor ends (they read a pipe whose other end only it holds).
+Concurrency: one thread owns the children; `call` hands it work.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .children import Child, ChildState, python_module
+from nyala.infra.preflight import found_java_problem
+
+from .children import Child, ChildState, python_module, text_of
 from .state import StackError, earlier_addresses, free_port, is_taken
 
 POLL_S = 0.05
@@ -28,6 +31,8 @@ START_WAIT_S = 180.0
 SERVERS_MAX = 32
 STARTS_MAX = 3
 """Deaths of a child while the stack is starting; then the start is given up."""
+STATE_BACKOFF_S = 1.0
+"""Before `state.json` is tried again, after it could not be written."""
 PORT_WAIT_S = 10.0
 """For children of a supervisor that was killed to give their ports back; they end by themselves."""
 
@@ -78,6 +83,8 @@ class Supervisor:
         self._parent_read, self._parent_write = os.pipe()
         self._kafka_port = 0
         self._extra: dict[str, Any] = {}
+        self._problem = ""
+        """Why `state.json` is not what it should be; empty if it is."""
         self._addresses: dict[str, str] | None = None
         """Where each child was or is, also those that did not start this time; None until that is known."""
         self._writing = threading.Lock()
@@ -100,12 +107,15 @@ class Supervisor:
     # ------------------------------------------------------------------------------------------------- lifecycle
 
     def start(self, progress: Callable[[str], None] = lambda _: None, wait_s: float = START_WAIT_S) -> Supervisor:
-        """Start everything and wait until it serves; StackError says which child did not, with its last lines."""
+        """Start everything and wait until it serves; StackError says in one line what did not, and why."""
         deadline = time.monotonic() + wait_s
         make_folder(self.folder)
         try:
+            needs_java = self.options.kafka and not self.options.kafka_bootstrap
+            if needs_java and (problem := found_java_problem()):
+                raise StackError(f"no Kafka broker can be started: {problem}")
             earlier = self._addresses = self._earlier_addresses()
-            if self.options.kafka and not self.options.kafka_bootstrap:
+            if needs_java:
                 self._kafka_port = int(earlier.get("kafka", "0:0").rpartition(":")[2]) or free_port()
                 self._add(self._kafka_child())
             self._add(self._master_child(earlier.get("master-1", "127.0.0.1:0")))
@@ -122,10 +132,13 @@ class Supervisor:
             if "kafka" in self.children:
                 progress("Kafka broker")
                 self._wait_ready(["kafka"], deadline)
+            self._write_state()
+        except OSError as error:
+            self.stop()
+            raise StackError(f"the stack in {self.folder} cannot be started: {text_of(error)}") from error
         except BaseException:
             self.stop()
             raise
-        self._write_state()
         return self
 
     def stop(self) -> None:
@@ -136,7 +149,7 @@ class Supervisor:
         for name in sorted(self.children, key=self._stop_order):
             self.children[name].stop()
         if self.folder.exists() and self._addresses is not None:
-            self._write_state(running=False)
+            self._try_to_write_state(running=False)
         for fd in (self._parent_write, self._parent_read):
             if fd >= 0:
                 os.close(fd)
@@ -212,6 +225,7 @@ class Supervisor:
             "kafka": self.kafka_bootstrap,
             "masters": self.masters,
             "children": [c.row() for _, c in sorted(self.children.items())],
+            "problem": self._problem,
             **self._extra,
         }
 
@@ -232,6 +246,7 @@ class Supervisor:
         child.start(self._parent_read)
 
     def _run(self) -> None:
+        unwritten, write_at = False, 0.0
         while not self._stop.is_set():
             changed = False
             try:
@@ -246,8 +261,10 @@ class Supervisor:
                     future.set_exception(error)
             for child in list(self.children.values()):
                 changed |= child.poll(self._parent_read)
-            if changed:
-                self._write_state()
+            unwritten |= changed
+            if unwritten and time.monotonic() >= write_at:
+                unwritten = not self._try_to_write_state()
+                write_at = time.monotonic() + STATE_BACKOFF_S if unwritten else 0.0
 
     def _wait_ready(self, names: list[str], deadline: float) -> None:
         while True:
@@ -256,14 +273,16 @@ class Supervisor:
                 return
             for name in waiting:
                 child = self.children[name]
+                if child.problem:
+                    raise StackError(f"{name} cannot be started: {child.problem}")
                 if child.state is ChildState.FAILED or child.restarts >= STARTS_MAX:
                     raise StackError(
-                        f"{name} ends with status {child.last_exit}: {child.last_lines()} (log: {child.log_file})"
+                        f"{name} ends with status {child.last_exit}: {child.last_words()} (log: {child.log_file})"
                     )
             if time.monotonic() > deadline:
                 child = self.children[waiting[0]]
                 raise StackError(
-                    f"{', '.join(waiting)} not ready in time: {child.last_lines()} (log: {child.log_file})"
+                    f"{', '.join(waiting)} not ready in time: {child.last_words()} (log: {child.log_file})"
                 )
             self._stop.wait(POLL_S)
 
@@ -281,15 +300,31 @@ class Supervisor:
             self._stop.wait(POLL_S)
         return earlier
 
+    def _try_to_write_state(self, running: bool = True) -> bool:
+        """Whether it could be written; if not, `status` says why, and what was written before stays."""
+        try:
+            self._write_state(running)
+        except OSError as error:
+            self._problem = f"state.json is not up to date: {text_of(error)}"
+            return False
+        return True
+
     def _write_state(self, running: bool = True) -> None:
+        """OSError leaves the file as it was."""
         path = self.folder / "state.json"
         temp = path.with_suffix(".tmp")
         with self._writing:
             now = {n: c.address for n, c in list(self.children.items()) if c.address}
-            state = {**self.status(), "addresses": {**(self._addresses or {}), **now}, "running": running}
+            state = {
+                **self.status(),
+                "addresses": {**(self._addresses or {}), **now},
+                "running": running,
+                "problem": "",
+            }
             temp.touch(mode=0o600)
             temp.write_text(json.dumps(state, indent=2))
             temp.replace(path)
+            self._problem = ""
 
     def _paths(self, name: str) -> tuple[Path, Path]:
         return self.folder / f"{name}.ready", self.folder / "logs" / f"{name}.log"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from nyala.infra.local import ChildState, StackOptions, Supervisor, read_state
 from nyala.replica.base import Refused
 from tests.harness.cluster import wait_until
 from tests.harness.stack import ROWS, InsertLoad, Stack
@@ -109,3 +110,25 @@ def test_checksum_of_an_idle_follower_answers_for_a_fresh_time(stack: Stack) -> 
     for name in stack.followers(tablet):
         at = stack.client.snapshot_time(handle)
         assert stack.client.checksum(stack.info(name), tablet, at, timeout_s=90) == (0, 0)
+
+
+def test_supervision_goes_on_over_a_full_disk(tmp_path: Path) -> None:
+    """Goal: a full disk does not end supervision. Method: a stack whose state and whose server's log have become
+    /dev/full; the server is killed. Both are noted in the status; with room again, all is ready and written."""
+    with Supervisor(tmp_path, StackOptions(servers=1, kafka=False)) as supervisor:
+        child = supervisor.children["server-1"]
+        child.log_file.rename(tmp_path / "kept.log")
+        full, before = [child.log_file, tmp_path / "state.tmp"], child.pid
+        supervisor.call(lambda: [path.symlink_to("/dev/full") for path in full])
+        supervisor.kill("server-1")
+        wait_until(lambda: child.problem and supervisor.status()["problem"], "noted")
+        assert (child.problem, child.state) == ("No space left on device", ChildState.BACKING_OFF)
+        assert supervisor.status()["problem"] == "state.json is not up to date: No space left on device"
+        supervisor.call(lambda: [path.unlink() for path in full])
+
+        def written() -> bool:
+            state = read_state(tmp_path) or {}
+            row = next(c for c in state["children"] if c["name"] == "server-1")
+            return bool(row["state"] == "READY" and row["pid"] not in (None, before) and not state["problem"])
+
+        wait_until(written, "back, and in the state")

@@ -11,6 +11,7 @@ import pytest
 
 from nyala.infra.local import StackError, StackOptions, Supervisor, state, supervisor
 from nyala.infra.local.state import earlier_addresses, free_port, is_taken
+from tests.unit.infra.test_preflight import fake_java
 
 
 def test_addresses_come_from_the_children_when_the_state_is_lost(tmp_path: Path) -> None:
@@ -77,3 +78,25 @@ def test_free_port_is_none_that_the_system_gives_away(monkeypatch: pytest.Monkey
         assert free_port() != some
     monkeypatch.setattr(state, "first_given_port", lambda: 1024)
     assert free_port() != some
+
+
+def test_stack_that_finds_no_room_at_its_start_says_so_in_one_line(tmp_path: Path) -> None:
+    """Goal: a full disk at the start is an error of one line. Method: the master's log is /dev/full."""
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "master-1.log").symlink_to("/dev/full")
+    with pytest.raises(StackError, match=rf"^the stack in {tmp_path} cannot be started: No space left on device$"):
+        Supervisor(tmp_path, StackOptions(kafka=False)).start()
+
+
+@pytest.mark.parametrize("version", [11, None])
+def test_stack_with_kafka_asks_for_java_before_anything_is_started(
+    version: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: a Java that went away or is too old is one line, at once. Method: JAVA_HOME of an old one, of nothing."""
+    home = fake_java(tmp_path / "java", version).parents[1] if version else tmp_path
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    stack = Supervisor(tmp_path / "stack", StackOptions())
+    with pytest.raises(StackError, match=r"^no Kafka broker can be started: .*Java 17") as raised:
+        stack.start()
+    assert len(str(raised.value).splitlines()) == 1
+    assert stack.children == {} and not (tmp_path / "stack" / "state.json").exists()

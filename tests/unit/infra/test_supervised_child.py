@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nyala.infra.local import Child, ChildState
-from nyala.infra.local.children import RESTART_BACKOFF_S_MAX, RESTARTS_MAX, backoff_s
+from nyala.infra.local.children import RESTART_BACKOFF_S_MAX, RESTARTS_MAX, backoff_s, telling_line
 
 READY_SCRIPT = """
 import json, os, pathlib, sys
@@ -85,3 +85,44 @@ def test_child_that_keeps_dying_is_given_up(
 def test_backoff_grows_and_is_bounded() -> None:
     """Goal: restarts slow down up to a bound. Method: the first, second and fiftieth wait."""
     assert backoff_s(1) < backoff_s(2) < backoff_s(50) == RESTART_BACKOFF_S_MAX
+
+
+def test_child_is_started_again_once_a_full_disk_has_room(tmp_path: Path, pipe: tuple[int, int]) -> None:
+    """Goal: a full disk is noted and waited for, however long, and costs no restart. Method: kill a child whose log has
+    become /dev/full; look until that is noted, and on until it has been tried more often than a child may die; then
+    give the log back."""
+    child = child_that_runs(READY_SCRIPT, tmp_path)
+    child.start(pipe[0])
+    poll_until(child, pipe[0], lambda: child.state is ChildState.READY)
+    child.log_file.rename(tmp_path / "kept.log")
+    child.log_file.symlink_to("/dev/full")
+    child.send_signal(9)
+    poll_until(child, pipe[0], lambda: bool(child.problem))
+    for _ in range(2 * RESTARTS_MAX):
+        child.next_start_at = 0.0
+        assert not child.poll(pipe[0]), "nothing new"
+    assert (child.state, child.restarts, child.pid) == (ChildState.BACKING_OFF, 1, None)
+    assert child.row()["problem"] == "No space left on device"
+    child.log_file.unlink()
+    poll_until(child, pipe[0], lambda: child.state is ChildState.READY)
+    assert child.problem == ""
+    child.stop()
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (["INFO starting", "nyala: no `java` on the PATH", "", "INFO ended"], "nyala: no `java` on the PATH"),
+        (["Traceback (most recent call last):", "  x()", "ValueError: no such", ""], "ValueError: no such"),
+        (["12:00:01 ERROR Exiting", "Caused by: java.io.IOException: No space", "\tat a.B", "INFO bye"],
+         "Caused by: java.io.IOException: No space"),
+        (["one", "two", " "], "two"),
+        ([], "it said nothing"),
+    ],
+)  # fmt: skip
+def test_log_comes_down_to_the_line_that_tells(said: list[str], told: str, tmp_path: Path) -> None:
+    """Goal: why a child ended is one line, of its last run. Method: logs of each kind, after an earlier run's."""
+    assert telling_line(said) == told
+    child = child_that_runs("", tmp_path)
+    child.log_file.write_text("\n".join(["--- t start probe", "RuntimeError: earlier", "--- t start probe", *said]))
+    assert child.last_words() == told
