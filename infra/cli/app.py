@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from nyala.infra.jars import JarsMissing
-from nyala.infra.local import StackError
+from nyala.infra.local import StackError, text_of
 from nyala.pipeline import LettersUnreadable
 from nyala.replica.base import ReplicaError, __version__
 
@@ -97,12 +97,16 @@ def _end_orderly(_number: int, _frame: FrameType | None) -> None:
 
 
 def main() -> int:
-    """Run one command; what a user did wrong, or a cluster refused, is one line and exit status 1."""
+    """Run one command; what a user did wrong, or a cluster or the system refused, is one line and exit
+    status 1."""
     signal.signal(signal.SIGTERM, _end_orderly)
     try:
         app()
     except (ReplicaError, StackError, LettersUnreadable, JarsMissing) as error:
         typer.echo(f"nyala: {error}", err=True)
+        return 1
+    except OSError as error:
+        typer.echo(f"nyala: {text_of(error)}", err=True)
         return 1
     except KeyboardInterrupt:
         return 130

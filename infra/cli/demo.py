@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from kafka.errors import KafkaError
 from rich.console import Console
+from rich.markup import escape
 
 from nyala.infra.chaos import ChaosOptions, perform
 from nyala.infra.demo import board
 from nyala.infra.demo.flights import DemoDataMissing
 from nyala.infra.jars import JarsMissing
-from nyala.infra.local import StackError
+from nyala.infra.local import StackError, text_of
 from nyala.replica.base import ReplicaError
 
 from .context import Json, console, print_json
@@ -46,11 +48,15 @@ def demo(
     if as_json:
         raise typer.BadParameter("--json is of --chaos")
     place = folder or Path(tempfile.mkdtemp(prefix="nyala-demo-"))
-    equal = False
+    equal, problem = False, ""
     try:
         equal = board.Demo(place, console, events_max=events).run(keep=keep)
-    except (board.DemoFailed, DemoDataMissing, JarsMissing, StackError, ReplicaError) as error:
-        console.print(f"[red]the demo failed[/]: {error}", highlight=False)
+    except (board.DemoFailed, DemoDataMissing, JarsMissing, StackError, ReplicaError, KafkaError) as error:
+        problem = str(error)
+    except OSError as error:
+        problem = text_of(error)
+    if problem:
+        console.print(f"[red]the demo failed[/]: {escape(problem)}", highlight=False)
     if folder is None and equal:
         shutil.rmtree(place, ignore_errors=True)
     if not equal:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import re
 import signal
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 import typer
+from kafka.errors import KafkaTimeoutError
 
 import nyala
 from nyala.infra.cli.app import main
@@ -31,6 +33,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         (tmp_path / name).mkdir()
         (tmp_path / name / "state.json").write_text(text)
     (tmp_path / "file").write_text("junk")
+    (tmp_path / "odd" / "logs" / "supervisor.log").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     for name in ("NYALA_DIR", "NYALA_MASTERS", "NYALA_KAFKA"):
         monkeypatch.delenv(name, raising=False)
@@ -46,6 +49,7 @@ LINES = [
     ("up --servers three", "--servers"),
     ("up --detach --dir damaged", "damaged/state.json is damaged"),
     ("up --detach --dir file", "no stack can live in file"),
+    ("up --detach --dir odd", "odd/logs/supervisor.log: Is a directory"),
     ("up --dir file", "no stack can live in"),
     ("up --detach --kafka-bootstrap nowhere", "'nowhere' is no address of a Kafka broker"),
     ("status --dir damaged", "damaged/state.json is damaged"),
@@ -133,6 +137,29 @@ def test_careless_command_line_gets_one_line_and_no_traceback(
     assert says in " ".join((said.out + said.err).replace("│", " ").split())
     assert not (folder / ".nyala").exists() or "up" in line
     assert not (folder / ".lock").exists() or "format" in line
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device", "data"), "data: No space left on device"),
+        (KafkaTimeoutError("no [broker] answers"), "KafkaTimeoutError: no [broker] answers"),
+    ],
+)
+def test_demo_ends_with_one_line_whoever_refused(
+    error: Exception, says: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Goal: what a disk or a broker refuses is told as anything else. Method: each error, where data is read."""
+
+    def refuse() -> None:
+        raise error
+
+    monkeypatch.setattr("nyala.infra.demo.flights.raw_flights", refuse)
+    monkeypatch.setattr(sys, "argv", ["nyala", "demo", "--dir", "new"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 1
+    assert capsys.readouterr().out.splitlines() == [f"the demo failed: {says}", "state and logs are in new"]
 
 
 JOB_LINES = [
