@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -52,6 +54,15 @@ def lead(cluster: LocalCluster, server: ServerProcess, tablet_id: str = TABLET) 
         return leader is server
 
     wait_until(leads, f"{server.name} leads {tablet_id}")
+
+
+def leaders_by_term(cluster: LocalCluster, tablet_id: str = TABLET) -> dict[int, set[str]]:
+    """Who said in its log that it leads, by term."""
+    found: dict[int, set[str]] = defaultdict(set)
+    for server in cluster.servers:
+        for term in re.findall(rf"T {tablet_id} P \w+ \[term (\d+) LEADER\]", server.log_path.read_text()):
+            found[int(term)].add(server.uuid)
+    return found
 
 
 def at_leader(cluster: LocalCluster, ask: Callable[[ServerProcess], Any], *, tablet_id: str = TABLET) -> Any:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import signal
 import threading
-from collections import defaultdict
 from collections.abc import Iterator
 from time import monotonic
 
@@ -18,7 +16,7 @@ from nyala.replica.peers import PeerNetwork, PeerServicer
 from nyala.replica.raft import Message, VoteReply, VoteRequest
 from nyala.replica.rpc import SERVER_OPTIONS, pb_grpc
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
-from tests.harness.one_tablet import create, wait_equal, write
+from tests.harness.one_tablet import create, leaders_by_term, wait_equal, write
 from tests.harness.slow_server import late
 
 pytestmark = pytest.mark.process
@@ -37,15 +35,6 @@ def cluster() -> Iterator[LocalCluster]:
         for server in made.servers:
             server.wait_ready()
         yield made
-
-
-def leaders_by_term(cluster: LocalCluster, tablet_id: str) -> dict[int, set[str]]:
-    """Who said in its log that it leads, by term."""
-    found: dict[int, set[str]] = defaultdict(set)
-    for server in cluster.servers:
-        for term in re.findall(rf"T {tablet_id} P \w+ \[term (\d+) LEADER\]", server.log_path.read_text()):
-            found[int(term)].add(server.uuid)
-    return found
 
 
 def test_group_elects_with_two_of_five_whose_votes_are_late_and_never_two_leaders(cluster: LocalCluster) -> None:
