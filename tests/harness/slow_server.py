@@ -1,7 +1,8 @@
-"""A tablet server whose log's syncs and whose votes are late by what two files beside its folder say, in seconds.
+"""A tablet server whose log's syncs and whose votes are late by what two files beside its folder say, in seconds, and
+which opens no replica as long as a third one says anything but 0.
 
-Run as `python -m tests.harness.slow_server`, with a server's arguments. `<root>.sync` and `<root>.votes` are read each
-time, so a test makes a running server slow, and quick again, by `late`.
+Run as `python -m tests.harness.slow_server`, with a server's arguments. `<root>.sync`, `<root>.votes` and `<root>.open`
+are read each time, so a test makes a running server slow, and quick again, by `late`.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from nyala.replica.disk.real import RealFile
 from nyala.replica.peers import PeerNetwork
 from nyala.replica.raft import Message, VoteReply, VoteRequest
 from nyala.replica.server.__main__ import parse
+from nyala.replica.server.hosted import HostedTablet
+from nyala.replica.server.opening import Opened, Opener
 from nyala.replica.server.process import main
 from tests.harness.cluster import ServerProcess
 
 
 def late(server: ServerProcess, what: str, seconds: float) -> None:
-    """Make `sync` or `votes` of a server late by so much; 0: as usual."""
+    """Make `sync` or `votes` of a server late by so much, or `open` wait until it is told otherwise; 0: as usual."""
     server.root.with_name(f"{server.root.name}.{what}").write_text(str(seconds))
 
 
@@ -31,7 +34,7 @@ def _seconds(root: Path, what: str) -> float:
 
 
 def _slow(root: Path) -> None:
-    send = PeerNetwork.send
+    send, bootstrap = PeerNetwork.send, Opener.bootstrap
 
     def slow(sync: Callable[[RealFile], None]) -> Callable[[RealFile], None]:
         def slow_sync(file: RealFile) -> None:
@@ -51,6 +54,12 @@ def _slow(root: Path) -> None:
         later: Callable[[], None] = lambda: send(network, votes)  # noqa: E731
         asyncio.get_running_loop().call_later(seconds, later)
 
+    def slow_bootstrap(opener: Opener, hosted: HostedTablet, *, checked: bool = False) -> Opened:
+        while _seconds(root, "open"):
+            time.sleep(0.02)
+        return bootstrap(opener, hosted, checked=checked)
+
+    Opener.bootstrap = slow_bootstrap  # type: ignore[method-assign]
     RealFile.datasync, RealFile.sync = slow(RealFile.datasync), slow(RealFile.sync)  # type: ignore[method-assign]
     PeerNetwork.send = slow_send  # type: ignore[method-assign]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import signal
 import time
@@ -16,6 +17,8 @@ from nyala.replica.base import Code, DataState
 from nyala.replica.rpc import pb
 from nyala.replica.tools import Severity, gather, judge
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
+from tests.harness.one_tablet import flush
+from tests.harness.slow_server import late
 
 pytestmark = pytest.mark.process
 
@@ -26,9 +29,11 @@ HEALS = (
     "--policy-ms=100",
     "--execute-decisions=master",
 )
+NO_RETAINED_LOG = ("--log-retain-entries", "0", "--log-retain-bytes", "0")
 ROUNDS_S = 1.0
 """Ten rounds of the policy: what it was going to do is done."""
-SLOW_COPIES = ("--copy-rate-bytes-per-s", "131072")
+COPY_BYTES_PER_S = 131_072
+SLOW_COPIES = ("--copy-rate-bytes-per-s", str(COPY_BYTES_PER_S))
 """Two megabytes take a quarter of a minute: no copy is over before somebody has looked."""
 
 
@@ -95,6 +100,12 @@ class Yard:
         """Whether the master has heard nothing of them for so long that it would have replaced them."""
         ago = {s.uuid: s.last_heartbeat_us_ago / 1e6 for s in self.client.list_servers().servers}
         return all(ago[s.uuid] > REPLACED_AFTER_S + ROUNDS_S for s in servers)
+
+    def unheard(self, server: ServerProcess, tablet_id: str) -> bool:
+        """Whether the tablet's leader has heard nothing of this member for so long that it would be replaced."""
+        status = self.cluster.status(self.cluster.leader(tablet_id), tablet_id)
+        ago = [p.last_contact_us_ago / 1e6 for p in status.peers if p.uuid == server.uuid]
+        return bool(ago) and ago[0] > REPLACED_AFTER_S + ROUNDS_S
 
     def look_around(self, *servers: ServerProcess) -> None:
         """Until the master has heard of these servers again, and has had time to decide."""
@@ -222,6 +233,12 @@ def copies(server: ServerProcess) -> list[Any]:
     return [j for j in jobs if j.phase.startswith("COPY.")]
 
 
+def ended(server: ServerProcess) -> list[Any]:
+    """The copies into a server that have ended."""
+    jobs = server.copies.ListCopies(pb.ListCopiesRequest(dest_uuid=server.uuid), timeout=30).jobs
+    return [j for j in jobs if j.phase in ("DONE", "FAILED", "CANCELLED")]
+
+
 def test_damaged_replica_and_wiped_server_are_replaced_one_by_one(yard: Yard) -> None:
     """Goal: scenarios 116 and 117: one replica that cannot be opened costs itself alone, and a new server at an old
     address is nobody's member. Method: two tablets; a follower starts with damaged metadata of one of them: that one is
@@ -296,3 +313,52 @@ def test_added_server_that_nobody_reaches_counts_against_the_copies_that_may_run
         yard.master.kill()
         yard.master.extra = HEALS
         yard.master.start()
+
+
+def test_slow_start_and_slow_copy_cost_no_member_its_place(yard: Yard) -> None:
+    """Goal: scenario 115: who answers and is busy is not dead; who fell behind meanwhile is copied to where it is, as
+    112 asks, however long that takes. Method: two tablets on the same three servers; one server is killed, rows are
+    written, and the others, started anew, collect the log of one tablet. It starts and opens nothing until its leaders
+    have not heard of it for longer than the master waits; a fourth server is free. Nobody leaves. Then it opens: the
+    one tablet is caught up, the other one copied at a rate by which it takes longer than the master waits. The configs
+    are what they were, and every row is there three times."""
+    yard.use(3)
+    spare = yard.cluster.servers[3] if yard.cluster.servers[3:] else yard.cluster.add_server(*SLOW_COPIES, start=False)
+    stale, fresh = (t.tablet_id for t in yard.create(2))
+    table = yard.nyala.table("t")
+    table.upsert([{"id": i, "v": "a"} for i in range(100)])
+    before = {t: opid(yard.config(t)) for t in (stale, fresh)}
+    *others, slow = yard.cluster.servers[:3]
+    yard.master.kill()  # a start may last longer than the master's patience
+    slow.kill()
+    draw = random.Random(115)
+    table.upsert([{"id": i, "v": draw.randbytes(150).hex()} for i in range(100, 4_100)])
+    for server in others:
+        server.kill()
+        server.extra = (*SLOW_COPIES, *NO_RETAINED_LOG, "--masters", yard.master.address)
+    yard.start(*others)
+    for server in others:
+        yard.cluster.leader(stale)
+        flush(server, tablet_id=stale)
+        first = server.root / "wals" / stale / "wal-000000001"
+        wait_until(lambda first=first: not first.exists(), "the log is collected")  # type: ignore[misc]
+    slow.module = "tests.harness.slow_server"
+    late(slow, "open", 1)
+    yard.start(slow, spare, yard.master)
+
+    def busy() -> bool:
+        table.upsert([{"id": i, "v": "b"} for i in range(100)])
+        return all(yard.unheard(slow, t) for t in before)
+
+    wait_until(busy, "its leaders have not heard of it for long")
+    yard.look_around(*others, slow, spare)
+    assert {t: opid(yard.config(t)) for t in before} == before, "it talks to the master, and is busy"
+    assert {yard.cluster.status(slow, t).phase for t in before} == {"BOOTSTRAPPING"}
+    late(slow, "open", 0)
+    done = lambda: [j for j in ended(slow) if j.phase == "DONE"]  # noqa: E731
+    (job,) = wait_until(done, "what fell behind is copied")
+    assert job.tablet_id == stale and job.bytes_total > COPY_BYTES_PER_S * (REPLACED_AFTER_S + ROUNDS_S)
+    wait_until(lambda: all(map(yard.all_run, yard.infos())), "every replica runs")
+    yard.well(4_100)
+    assert {t: opid(yard.config(t)) for t in before} == before, "a slow copy costs nobody its place"
+    assert [j.tablet_id for j in ended(slow)] == [stale], "the log of the other one was enough"
