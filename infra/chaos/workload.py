@@ -229,9 +229,17 @@ def judge(books: list[Book], before: list[Versions], after: list[Versions], rows
 class Workload:
     """Writers and the reader over one table of their own."""
 
-    def __init__(self, client: Client, seed: int, *, replication_factor: int = 3, writers: int = 2) -> None:
+    def __init__(
+        self,
+        client: Client,
+        seed: int,
+        *,
+        replication_factor: int = 3,
+        writers: int = 2,
+        partition: PartitionSpec = PARTITION,
+    ) -> None:
         self.handle = client.create_table(
-            TABLE, SCHEMA, PARTITION, replication_factor=replication_factor, history_retention_us=HISTORY_US
+            TABLE, SCHEMA, partition, replication_factor=replication_factor, history_retention_us=HISTORY_US
         )
         self._stop_writing, self._stop_reading = threading.Event(), threading.Event()
         self.writers = [Writer(client, self.handle, n, seed, self._stop_writing) for n in range(writers)]

@@ -1,7 +1,8 @@
 """Soak real processes: `python -m tests.soak --minutes 20 --seed 7`, or `make soak`.
 
 The run itself, with its schedule, its strict load and its verifiers, is `infra/chaos`; this is its long form, which
-keeps the folder of a failed run and says by which seed it is run again.
+keeps the folder of a failed run and says by which seed it is run again. With `--cycles`, members of one tablet are
+removed and replaced instead, so often: `tests/harness/replace_cycle.py`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from pathlib import Path
 from rich.console import Console
 
 from nyala.infra.chaos import ChaosOptions, perform
+from tests.harness.cluster import local_cluster
+from tests.harness.replace_cycle import Cycle, start_servers
 
 WIDTH_OF_FILES = 180
 
@@ -29,7 +32,10 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=1, help="so many runs, of this seed and those after it")
     parser.add_argument("--dir", type=Path, help="where the stacks live; default: a temporary folder")
     parser.add_argument("--json", action="store_true", help="one JSON document a run")
+    parser.add_argument("--cycles", type=int, default=0, help="so many members replaced, and no other trouble")
     given = parser.parse_args()
+    if given.cycles:
+        return replace_in_cycle(given.cycles, given.seed or secrets.randbelow(1 << 31))
     console = Console() if sys.stdout.isatty() else Console(width=WIDTH_OF_FILES)
     first = given.seed or secrets.randbelow(1 << 31)
     failed = 0
@@ -53,6 +59,22 @@ def main() -> int:
                 file=sys.stderr,
             )
     return 1 if failed else 0
+
+
+def replace_in_cycle(cycles: int, seed: int) -> int:
+    """Exit status 1 if a verifier found something wrong; what happens is printed."""
+    print(f"again: python -m tests.soak --cycles {cycles} --seed {seed}", flush=True)
+    with local_cluster() as cluster:
+        start_servers(cluster)
+        cycle = Cycle(cluster, seed)
+        try:
+            cycle.run(cycles)
+            verdicts = list(cycle.verdicts())
+        finally:
+            cycle.close()
+    for verdict in verdicts:
+        print(f"{'ok' if verdict.ok else 'WRONG'}: {verdict.name}: {verdict.looked_at}", *verdict.wrong, sep="\n    ")
+    return 0 if all(v.ok for v in verdicts) else 1
 
 
 if __name__ == "__main__":

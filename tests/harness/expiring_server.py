@@ -1,0 +1,57 @@
+"""A tablet server whose copy sessions time out early, when they are told to.
+
+Run as `python -m tests.harness.expiring_server`, with a server's arguments. Of all such servers in one folder, the one
+that opens the next session takes the file `expire` beside its own folder away: that session counts as one that nobody
+has asked for within its time to live. `expire_next` puts the file there.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from nyala.replica.copy import CopySourceSession, SourceSessions
+from nyala.replica.server.__main__ import parse
+from nyala.replica.server.process import main
+
+TOKEN = "expire"
+
+
+def expire_next(folder: Path) -> None:
+    """The next copy session of all servers in `folder` times out."""
+    (folder / TOKEN).touch()
+
+
+def expires_next(folder: Path) -> bool:
+    """Whether that is still to come."""
+    return (folder / TOKEN).exists()
+
+
+def _expiring(folder: Path) -> None:
+    open_session = SourceSessions.open
+
+    def open_and_expire(
+        sessions: SourceSessions,
+        tablet_id: str,
+        requestor_uuid: str,
+        capture: Callable[[str, int], CopySourceSession],
+        *,
+        run: str = "",
+    ) -> CopySourceSession:
+        session = open_session(sessions, tablet_id, requestor_uuid, capture, run=run)
+        try:
+            (folder / TOKEN).unlink()
+        except FileNotFoundError:
+            return session
+        with sessions._lock:
+            sessions._slots[session.manifest.session_id].asked_us -= 2 * sessions.ttl_us
+        return session
+
+    SourceSessions.open = open_and_expire  # type: ignore[method-assign]
+
+
+if __name__ == "__main__":
+    options = parse(sys.argv[1:])
+    _expiring(Path(options.root).parent)
+    sys.exit(main(options))
