@@ -7,6 +7,7 @@ Imports the standard library only, so that the first `make` target can run it.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import importlib.util
@@ -14,6 +15,7 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from nyala.infra.preflight import found_java_problem, java_path
@@ -84,6 +86,8 @@ def resolve() -> Path:
             if not _is_current():
                 _resolve_into(folder)
     except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise JarsMissing(_no_space(folder.parent)) from error
         raise JarsMissing(f"cannot write jars below {folder}: {error.strerror or error}") from error
     return folder
 
@@ -135,10 +139,15 @@ def _resolve_into(folder: Path) -> None:
     (folder / ".resolved").write_text(_wanted() + "\n")
 
 
+def _no_space(cache: Path) -> str:
+    return f"no space left while downloading jars to {cache}: free some, or set NYALA_CACHE to another disk"
+
+
 def _explain(output: str, log: Path) -> str:
-    log.write_text(output)
+    with suppress(OSError):  # on a full disk, which is told below
+        log.write_text(output)
     if "No space left" in output:
-        return f"no space left while downloading jars to {log.parent}: free some, or set NYALA_CACHE to another disk"
+        return _no_space(log.parent)
     if any(sign in output for sign in _NETWORK_SIGNS):
         return f"no network: the jar repository does not answer; connect and run `make jars` again (log: {log})"
     missing = [line.split("::")[1].strip() for line in output.splitlines() if "not found" in line and "::" in line]
