@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
 
@@ -24,7 +26,7 @@ from tests.harness.copies import (
     tombstone,
 )
 from tests.harness.managers import new_manager
-from tests.harness.server_pair import until
+from tests.harness.server_pair import Pair, Part, run_pair, until
 from tests.harness.sim_disk import SimCrash, SimDisk
 
 KEPT = OpId(5, 90)
@@ -101,6 +103,61 @@ def test_voter_that_died_in_its_copy_still_votes_by_what_it_kept(step: int) -> N
     kept = ConsensusMeta.load(disk, TABLET)
     assert (kept.term, kept.voted_for) == (9, SOURCE_UUID)
     source.replica.close()
+
+
+def test_replica_that_is_being_copied_votes_by_what_it_kept_and_remembers_it() -> None:
+    """X-10. Goal: a copy neither takes a vote away nor has one given by a half-copied log. Method: a part of a copy
+    over a tombstone of 1.1 is held, after the metadata were merged; requests of a later term: below 1.1 refused, at 1.1
+    granted, to somebody else refused; the copy ends, and its term and vote are those given meanwhile."""
+
+    async def scenario(pair: Pair) -> None:
+        await pair.put(*range(10))
+        held, free = threading.Event(), threading.Event()
+
+        def on_part(request: Any, part: Part) -> Part | None:
+            held.set()
+            free.wait(60)
+            return part
+
+        pair.on_part = on_part
+        tombstone(pair.other.disk, OpId(1, 1), term=1)
+        await pair.restart_other()
+        replies: list[VoteReply] = []
+        carry = pair.carry
+
+        def noting(messages: list[tuple[str, Message]]) -> None:
+            replies.extend(m for _, m in messages if isinstance(m, VoteReply))
+            carry([(tablet_id, m) for tablet_id, m in messages if not isinstance(m, VoteReply)])
+
+        pair.carry = noting  # type: ignore[method-assign]
+
+        async def ask(candidate: str, last: OpId) -> VoteReply:
+            replies.clear()
+            asked = VoteRequest(to_uuid=TARGET_UUID, from_uuid=candidate, term=91, last=last)
+            pair.other.manager.deliver(TABLET, asked)
+            await until(lambda: replies, "it answers")
+            if "lease" in replies[0].reason:  # a server that has just started owes its last leader some silence
+                return await ask(candidate, last)
+            return replies[0]
+
+        try:
+            await pair.add_other()
+            await until(held.is_set, "a part is held")
+            assert Superblock.load(pair.other.disk, TABLET).data_state is DataState.COPYING
+            for candidate, last, granted in (
+                ("c" * 32, OpId(0, 99), False),
+                ("c" * 32, OpId(1, 1), True),
+                ("d" * 32, OpId(1, 99), False),
+            ):
+                assert (await ask(candidate, last)).granted is granted, (candidate, last)
+            pair.cut = True
+        finally:
+            free.set()
+        await until(lambda: Superblock.load(pair.other.disk, TABLET).data_state is DataState.READY, "the copy ends")
+        kept = ConsensusMeta.load(pair.other.disk, TABLET)
+        assert (kept.term, kept.voted_for) == (91, "c" * 32)
+
+    run_pair(scenario)
 
 
 def test_tombstone_of_a_recovered_group_tells_a_lost_member_nothing() -> None:
