@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import signal
 import subprocess
@@ -122,34 +123,45 @@ def test_write_that_timed_out_and_was_applied_is_answered_by_the_next_leader_as_
     client: Client, cluster: LocalCluster
 ) -> None:
     """Goal: scenario 66: whose answer did not come in time gets it from the next leader: done, not that his own rows
-    are there already. Method: both followers are held up, so that an insert times out with its index given; they go
-    on, it is applied; kill -9 of the leader; the client says the same again."""
+    are there already. Method: both followers are held up, so that an insert times out, again until it had its index
+    by then; they go on, it is applied; kill -9 of the leader; the client says the same again."""
     handle = new_table(client, "late", 1)
     tablet, meta = handle.tablets[0].tablet_id, WriteMeta((), 5, client_id="late", sequence=1)
     (batch,) = wire_batches(handle, rows(0, 5)[0], RowOp.INSERT)
     request = write_request(handle, tablet, batch)
     runs = lambda s: (status := cluster.status(s, tablet)) and status.phase == "RUNNING"  # noqa: E731
     wait_until(lambda: all(map(runs, cluster.servers)), "every replica runs")
-    leader = cluster.leader(tablet)
-    request.dest_uuid, request.client_id, request.sequence = leader.uuid, "late", 1
-    last = cluster.status(leader, tablet).last_logged.index
-    followers = [s for s in cluster.servers if s is not leader]
-    for follower in followers:
-        follower.signal(signal.SIGSTOP)
-    try:
-        with pytest.raises(grpc.RpcError) as timed_out:
-            leader.tablets.Write(request, timeout=0.25)
-    finally:
+    request.client_id, request.sequence = "late", 1
+    (mark,) = wire_batches(handle, rows(100, 1)[0], RowOp.UPSERT)
+    marks = itertools.count(1)
+
+    def timed_out_and_applied() -> bool:
+        """Whether a write that timed out at a leader without followers is applied, as a later write shows."""
+        leader = cluster.leader(tablet)
+        request.dest_uuid = leader.uuid
+        followers = [s for s in cluster.servers if s is not leader]
         for follower in followers:
-            follower.signal(signal.SIGCONT)
-    assert timed_out.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-    wait_until(lambda: cluster.status(leader, tablet).last_logged.index > last, "it has its index")
-    wait_until(lambda: all(cluster.status(s, tablet).rows == 5 for s in followers), "it is applied everywhere")
+            follower.signal(signal.SIGSTOP)
+        try:
+            refused = leader.tablets.Write(request, timeout=0.25).error
+            assert refused.code in (Code.NOT_LEADER, Code.NOT_READY), refused
+            return False
+        except grpc.RpcError as error:
+            assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED, error
+        finally:
+            for follower in followers:
+                follower.signal(signal.SIGCONT)
+        client.write_batch(handle, mark, WriteMeta((), 1, client_id="mark", sequence=next(marks)))
+        return client.count(handle, ScanSpec()) == 6
+
+    wait_until(timed_out_and_applied, "a write whose caller heard nothing in time is applied")
+    wait_until(lambda: all(cluster.status(s, tablet).rows == 6 for s in cluster.servers), "it is applied everywhere")
+    leader = cluster.leader(tablet)
     leader.kill()
     answer = client.write_batch(handle, batch, meta)
     assert (answer.rows_applied, answer.row_errors) == (5, ())
     assert client.locator.leader(tablet)[0] != leader.uuid
-    assert client.write_batch(handle, batch, meta) == answer and client.count(handle, ScanSpec()) == 5
+    assert client.write_batch(handle, batch, meta) == answer and client.count(handle, ScanSpec()) == 6
 
 
 def test_one_row_writes_of_many_threads_share_a_stream_and_survive_its_server(
