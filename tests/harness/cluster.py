@@ -24,6 +24,10 @@ from nyala.replica.rpc import pb, pb_grpc
 
 T = TypeVar("T")
 
+SERVER = "nyala.replica.server"
+STEADY = "tests.harness.steady_server"
+"""The module of servers among which no election comes by itself, though the machine stops for two seconds."""
+
 PATIENCE_S = 90.0
 """How long a test waits for what must come: on a machine as slow as any, for only a red test waits so long."""
 CALL_TIMEOUT_S = 30.0
@@ -194,6 +198,8 @@ class LocalCluster:
     folder: Path
     servers: list[ServerProcess] = field(default_factory=list)
     masters: list[ServerProcess] = field(default_factory=list)
+    module: str = SERVER
+    """What `add_server` runs."""
 
     def add_server(self, *extra: str, start: bool = True, env: dict[str, str] | None = None) -> ServerProcess:
         """One more tablet server with an empty directory."""
@@ -201,7 +207,7 @@ class LocalCluster:
         args = list(extra)
         if self.masters:
             args += ["--masters", ",".join(m.address for m in self.masters)]
-        server = ServerProcess(name, "nyala.replica.server", self.folder / name, tuple(args), env or {})
+        server = ServerProcess(name, self.module, self.folder / name, tuple(args), env or {})
         self.servers.append(server)
         return server.start() if start else server
 
@@ -253,10 +259,10 @@ class LocalCluster:
 
 
 @contextmanager
-def local_cluster(servers: int = 0, *extra: str) -> Iterator[LocalCluster]:
+def local_cluster(servers: int = 0, *extra: str, module: str = SERVER) -> Iterator[LocalCluster]:
     """A cluster that is killed and removed afterwards; its logs are shown if the block raises."""
     folder = Path(tempfile.mkdtemp(prefix="nyala-test-"))
-    cluster = LocalCluster(folder)
+    cluster = LocalCluster(folder, module=module)
     try:
         for _ in range(servers):
             cluster.add_server(*extra, start=False)

@@ -14,13 +14,14 @@ from tests.harness.cluster import LocalCluster, ServerProcess, wait_until
 from tests.harness.rows import batch, read_rows, table_info, write_request
 
 TABLET = "tablet-1"
+_MADE_ALREADY = {"add": Code.ALREADY_EXISTS, "remove": Code.NOT_FOUND, "change": Code.INVALID_ARGUMENT}
 
 
 def create(cluster: LocalCluster, servers: Sequence[ServerProcess] = (), *, tablet_id: str = TABLET) -> ServerProcess:
     """The tablet on `servers`, by default on all; returns its leader."""
     chosen = servers or cluster.servers
     config = pb.RaftConfig(members=[s.member() for s in chosen])
-    for server in chosen:
+    for server in (*chosen[1:], chosen[0]):  # who is to lead asks for votes as soon as it is there
         request = pb.CreateTabletRequest(
             dest_uuid=server.uuid, tablet_id=tablet_id, table=table_info(), config=config, leader_hint=chosen[0].uuid
         )
@@ -76,16 +77,28 @@ def at_leader(cluster: LocalCluster, ask: Callable[[ServerProcess], Any], *, tab
 
 
 def change(cluster: LocalCluster, kind: str, member: Any, *, tablet_id: str = TABLET) -> Any:
-    """One committed config change, at whoever leads; the config."""
-    edit = pb.ConfigEdit(kind=kind, member=member)
+    """One committed config change, at whoever leads; the config.
 
-    def ask(leader: ServerProcess) -> Any:
+    What a leader that was deposed meanwhile left open is asked for again, and then may be found made.
+    """
+    edit, left_open = pb.ConfigEdit(kind=kind, member=member), 0
+
+    def once() -> Any:
+        nonlocal left_open
+        leader = cluster.leader(tablet_id)
+        tries, left_open = left_open, left_open + 1
         request = pb.ChangeConfigRequest(dest_uuid=leader.uuid, tablet_id=tablet_id, edits=[edit])
-        return leader.tablets.ChangeConfig(request, timeout=60)
+        reply = leader.tablets.ChangeConfig(request, timeout=60)
+        error = reply.error
+        if error.code in (Code.NOT_LEADER, Code.NOT_READY, Code.STEPPING_DOWN, Code.CHANGE_PENDING):
+            left_open = tries + error.outcome_unknown
+            return None
+        if tries and error.code == _MADE_ALREADY[kind]:
+            return cluster.status(leader, tablet_id).committed_config
+        assert not error.code, error
+        return reply.config
 
-    reply = at_leader(cluster, ask, tablet_id=tablet_id)
-    assert not reply.error.code, reply.error
-    return reply.config
+    return wait_until(once, f"the change is made: {kind}")
 
 
 def start_copy(
@@ -129,11 +142,29 @@ def write(cluster: LocalCluster, first: int, rows: int, *, size: int = 100, tabl
     return int(wait_until(once, "a write is acknowledged"))
 
 
-def scan_leader(cluster: LocalCluster, *, tablet_id: str = TABLET, **fields: Any) -> dict[int, str | None]:
-    """The rows as whoever leads has them; asked again as long as leadership is on its way. `fields`: of the request."""
+def by_leader(cluster: LocalCluster, server: ServerProcess, ask: Callable[[], Any], *, tablet_id: str = TABLET) -> Any:
+    """What the server, a voter, replies to `ask` as the leader, which it is made anew as often as it was deposed."""
+
+    def once() -> Any:
+        reply = ask()
+        if reply.error.code not in (Code.NOT_LEADER, Code.NOT_READY):
+            return reply
+        lead(cluster, server, tablet_id)
+        return None
+
+    return wait_until(once, f"{server.name} answers as the leader of {tablet_id}")
+
+
+def scan_leader(
+    cluster: LocalCluster, *, tablet_id: str = TABLET, leading: ServerProcess | None = None, **fields: Any
+) -> dict[int, str | None]:
+    """The rows as whoever leads has them, or `leading`, which is made the leader; asked again as long as leadership is
+    on its way. `fields`: of the request."""
 
     def once() -> list[Any] | None:
-        leader = cluster.leader(tablet_id)
+        if leading is not None:
+            lead(cluster, leading, tablet_id)
+        leader = leading or cluster.leader(tablet_id)
         request = pb.ScanRequest(dest_uuid=leader.uuid, tablet_id=tablet_id, table_id="t1", all_columns=True, **fields)
         chunks = list(leader.tablets.Scan(request, timeout=30))
         return None if chunks[-1].error.code in (Code.NOT_LEADER, Code.NOT_READY) else chunks

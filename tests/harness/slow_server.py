@@ -1,16 +1,19 @@
 """A tablet server whose log's syncs and whose votes are late by what two files beside its folder say, in seconds, and
 which opens no replica as long as a third one says anything but 0.
 
-Run as `python -m tests.harness.slow_server`, with a server's arguments. `<root>.sync`, `<root>.votes` and `<root>.open`
-are read each time, so a test makes a running server slow, and quick again, by `late`.
+Run as `python -m tests.harness.slow_server`, with a server's arguments; `NYALA_TEST_TICK_MS` in its environment is its
+tick, if not the usual one. `<root>.sync`, `<root>.votes` and `<root>.open` are read each time, so a test makes a
+running server slow, and quick again, by `late`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from nyala.replica.disk.real import RealFile
@@ -21,6 +24,8 @@ from nyala.replica.server.hosted import HostedTablet
 from nyala.replica.server.opening import Opened, Opener
 from nyala.replica.server.process import main
 from tests.harness.cluster import ServerProcess
+
+TICK_VARIABLE = "NYALA_TEST_TICK_MS"
 
 
 def late(server: ServerProcess, what: str, seconds: float) -> None:
@@ -67,4 +72,4 @@ def _slow(root: Path) -> None:
 if __name__ == "__main__":
     options = parse(sys.argv[1:])
     _slow(Path(options.root))
-    sys.exit(main(options))
+    sys.exit(main(replace(options, tick_ms=int(os.environ.get(TICK_VARIABLE, options.tick_ms)))))

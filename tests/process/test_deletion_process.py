@@ -13,15 +13,15 @@ import pytest
 
 from nyala.replica.base import Code, DataState, new_uuid
 from nyala.replica.rpc import pb
-from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
+from tests.harness.cluster import STEADY, LocalCluster, ServerProcess, local_cluster, wait_until
 from tests.harness.one_tablet import TABLET, copies, create, flush, lead, start_copy, write
 from tests.harness.rows import batch, read_rows, write_request
 
 pytestmark = pytest.mark.process
 
 ROWS = 6000
-COPY_RATE = "800000"
-"""Bytes per second that the leader sends: what is here takes it ten seconds, unless somebody ends it before."""
+COPY_RATE = "200000"
+"""Bytes per second that the leader sends: what is here takes it half a minute, unless somebody ends it before."""
 
 
 def open_files(server: ServerProcess) -> list[str]:
@@ -50,7 +50,7 @@ def test_leaders_replica_is_deleted_while_clients_a_change_and_a_copy_are_at_wor
     taken one chunk, and a copy into a third server in its middle; a late deletion at the copy's target is refused, and
     the one at the leader ends. Write and change are told that nobody knows their outcome, the reader gets every row,
     from files that nobody has open later, the copy is refused by name and ends as a tombstone."""
-    with local_cluster(2) as cluster, ThreadPoolExecutor(2) as pool:
+    with local_cluster(2, module=STEADY) as cluster, ThreadPoolExecutor(2) as pool:
         other, target = cluster.servers
         leader = cluster.add_server("--copy-rate-bytes-per-s", COPY_RATE)
         create(cluster, [leader, other])

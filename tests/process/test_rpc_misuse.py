@@ -10,7 +10,7 @@ import pytest
 
 from nyala.replica.base import Code, DataState, new_uuid
 from nyala.replica.rpc import pb, pb_grpc
-from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
+from tests.harness.cluster import STEADY, LocalCluster, ServerProcess, local_cluster, wait_until
 from tests.harness.links import HandMadeLink
 from tests.harness.rows import batch, table_info, write_request
 
@@ -42,7 +42,7 @@ class World:
         self.master = cluster.add_master("--execute-decisions=none")
         for _ in range(3):
             server = cluster.add_server(start=False)
-            server.module = "tests.harness.steady_server"  # an election here would look like an effect of a call
+            server.module = STEADY  # an election here would look like an effect of a call
         for server in cluster.servers:
             server.start(wait=False)
         for server in cluster.servers:

@@ -17,21 +17,29 @@ from nyala.replica.raft import Message, VoteReply, VoteRequest
 from nyala.replica.rpc import SERVER_OPTIONS, pb_grpc
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
 from tests.harness.one_tablet import create, leaders_by_term, wait_equal, write
-from tests.harness.slow_server import late
+from tests.harness.slow_server import TICK_VARIABLE, late
+from tests.harness.steady_server import TICK_MS
 
 pytestmark = pytest.mark.process
 
-SLOW_S = 1.5
-"""Longer than any election timeout of these servers, which is a second at most."""
+LATE_S = 1.5
+"""Longer than any election timeout of servers with the usual tick, which is a second at most."""
+STEADY_S = 5.5
+"""Longer than any election timeout of servers with the tick of steady ones, which is five seconds at most."""
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def cluster() -> Iterator[LocalCluster]:
-    with local_cluster() as made:
-        for n in range(5):
-            name = f"ts{n + 1}"
-            server = ServerProcess(name, "tests.harness.slow_server", made.folder / name)
-            made.servers.append(server.start(wait=False))
+    with local_cluster(5, module="tests.harness.slow_server") as made:
+        yield made
+
+
+@pytest.fixture
+def steady() -> Iterator[LocalCluster]:
+    """Three voters: no stall of the machine that is shorter than three seconds looks like a silent leader."""
+    with local_cluster(module="tests.harness.slow_server") as made:
+        for _ in range(3):
+            made.add_server(start=False, env={TICK_VARIABLE: str(TICK_MS)}).start(wait=False)
         for server in made.servers:
             server.wait_ready()
         yield made
@@ -43,7 +51,7 @@ def test_group_elects_with_two_of_five_whose_votes_are_late_and_never_two_leader
     taken, and no term ever had two leaders; once the votes are in time the leader's death costs no row."""
     tablet = "late-votes"
     for server in cluster.servers[3:]:
-        late(server, "votes", SLOW_S)
+        late(server, "votes", LATE_S)
     create(cluster, tablet_id=tablet)
     write(cluster, 0, 10, tablet_id=tablet)
     leader = cluster.leader(tablet)
@@ -118,24 +126,24 @@ class Rogue:
         await servicer.close()
 
 
-def test_rogue_gets_no_vote_while_a_healthy_leaders_appends_take_long(cluster: LocalCluster) -> None:
+def test_rogue_gets_no_vote_while_a_healthy_leaders_appends_take_long(steady: LocalCluster) -> None:
     """Goal: scenario 91. Method: three voters whose logs take longer to sync than an election timeout; a server with an
     endless log asks each for its pre-vote and its vote, in ever higher terms, all the while that rows are written. It
     gets none, the rows are acknowledged, and leader and term are the same."""
-    tablet, voters = "slow-log", cluster.servers[:3]
-    create(cluster, voters, tablet_id=tablet)
+    cluster, tablet, voters = steady, "slow-log", steady.servers
+    create(cluster, tablet_id=tablet)
     write(cluster, 0, 10, tablet_id=tablet)
     leader = cluster.leader(tablet)
     term = cluster.status(leader, tablet).term
     for server in voters:
-        late(server, "sync", SLOW_S)
+        late(server, "sync", STEADY_S)
     try:
         with Rogue(tablet, voters) as rogue:
             wait_until(lambda: len({m.from_uuid for m in rogue.answers}) == 3, "all hear it and answer")
             for first in (10, 20):
                 before, began = len(rogue.answers), monotonic()
                 time = write(cluster, first, 10, tablet_id=tablet)
-                assert monotonic() - began >= SLOW_S, "the logs are slow"
+                assert monotonic() - began >= STEADY_S, "the logs are slow"
                 asked = {m.from_uuid for m in rogue.answers[before:]}
                 assert asked == {s.uuid for s in voters}, "all of them were asked while it was written"
     finally:

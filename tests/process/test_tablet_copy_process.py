@@ -11,7 +11,7 @@ import pytest
 from nyala.replica.base import Code, DataState
 from nyala.replica.rpc import pb
 from nyala.replica.server.remote_source import RemoteCopySource
-from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
+from tests.harness.cluster import STEADY, LocalCluster, ServerProcess, local_cluster, wait_until
 from tests.harness.one_tablet import TABLET, change, copies, create, flush, start_copy, wait_equal, write
 from tests.harness.rows import batch, read_rows, table_info, write_request
 
@@ -38,7 +38,7 @@ def test_many_copy_requests_at_once_run_one_copy() -> None:
         source = create(cluster, cluster.servers[:1])
         time = write(cluster, 0, 20_000)
         flush(source)
-        target = cluster.add_server("--copy-rate-bytes-per-s", "400000")  # five seconds, for 30 requests
+        target = cluster.add_server("--copy-rate-bytes-per-s", "250000")  # eight seconds, for 30 requests
         term = cluster.status(source, TABLET).term
         with ThreadPoolExecutor(8) as pool:
             replies = list(pool.map(lambda _: start_copy(source, target, term, DataState.DOES_NOT_EXIST), range(30)))
@@ -73,7 +73,7 @@ def test_cancelled_copy_leaves_a_tombstone_and_a_later_one_succeeds() -> None:
         source = create(cluster, cluster.servers[:1])
         time = write(cluster, 0, 20_000)
         flush(source)
-        target = cluster.add_server("--copy-rate-bytes-per-s", "300000")
+        target = cluster.add_server("--copy-rate-bytes-per-s", "140000")
         term = cluster.status(source, TABLET).term
         assert cancel(target).error.code == Code.NOT_FOUND
 
@@ -121,7 +121,7 @@ def test_source_that_dies_during_a_copy_leaves_a_tombstone_that_a_later_copy_rev
     source in the middle of the blocks, twice: at a target that hosts another tablet, which goes on answering; each time
     the target ends as a tombstone without a file; then the source is back, and a copy at full speed brings every row.
     The session that expires: `test_copy_whose_session_ends_is_told_so_and_is_retried`."""
-    with local_cluster(1, "--copy-rate-bytes-per-s", "300000") as cluster:
+    with local_cluster(1, "--copy-rate-bytes-per-s", "140000") as cluster:
         source = create(cluster, cluster.servers[:1])
         write(cluster, 0, 20_000)
         flush(source)
@@ -166,7 +166,7 @@ def test_follower_left_behind_is_copied_anew() -> None:
     """Goal: rows TC-06 and TC-29, scenarios 90, 112. Method: stop a follower, write and collect the leader's log, stop
     all, and start it first: alone it asks for votes in vain, again and again. The others come and elect; it ends READY
     and equal, costs nobody a term, and its old log, metadata and superblock are in a quarantine."""
-    with local_cluster(3, *NO_RETAINED_LOG) as cluster:
+    with local_cluster(3, *NO_RETAINED_LOG, module=STEADY) as cluster:
         leader = create(cluster, cluster.servers)
         write(cluster, 0, 10)
         behind = next(s for s in cluster.servers if s is not leader)
