@@ -19,6 +19,7 @@ from nyala.replica.rpc import pb, pb_grpc
 from tests.harness.cluster import PATIENCE_S, LocalCluster, ServerProcess, local_cluster, wait_until
 from tests.harness.one_tablet import (
     TABLET,
+    by_leader,
     change,
     create,
     create_under_doomed,
@@ -28,7 +29,7 @@ from tests.harness.one_tablet import (
     wait_equal,
     write,
 )
-from tests.harness.rows import batch, read_rows, write_request
+from tests.harness.rows import batch, write_request
 
 pytestmark = pytest.mark.process
 
@@ -205,17 +206,20 @@ def test_first_answer_outlives_restarts_and_travels_with_a_copy_whatever_body_co
             return {e.offset for e in reply.row_errors}
 
         def say_again(leader: ServerProcess) -> None:
+            def say(request: Any) -> Any:
+                return by_leader(cluster, leader, lambda: leader.tablets.Write(request, timeout=30))
+
             for sequence, (request, first) in firsts.items():
                 request.dest_uuid = leader.uuid
                 for again in (request, *bodies(leader, sequence)):
-                    assert as_bytes(leader.tablets.Write(again, timeout=30)) == first, again
-            again = leader.tablets.Write(of_source(leader, 0, 10, None), timeout=30)
+                    assert as_bytes(say(again)) == first, again
+            again = say(of_source(leader, 0, 10, None))
             assert (again.error.code, again.rows_applied, again.rows_replayed, again.last_offset) == (0, 0, 10, 9)
             assert [e.offset for e in again.row_errors] == [4, 5, 6, 7, 8, 9]
-            ahead = leader.tablets.Write(of_source(leader, 11, 1, 10), timeout=30)
+            ahead = say(of_source(leader, 11, 1, 10))
             assert (ahead.error.code, ahead.error.detail) == (Code.GAP, "9")
             for unknown in list(bodies(leader, 1_000_000))[1:]:
-                code = leader.tablets.Write(unknown, timeout=30).error.code
+                code = say(unknown).error.code
                 assert code == (Code.SCHEMA_MISMATCH if unknown.schema_id == 99 else Code.INVALID_BATCH)
 
         assert (insert(1, 1, 2), insert(2, 1), insert(3, 2, 3)) == (set(), {0}, {0})
@@ -245,6 +249,5 @@ def test_first_answer_outlives_restarts_and_travels_with_a_copy_whatever_body_co
         assert cluster.status(copied, TABLET).flush_index > 0
         lead(cluster, copied)
         say_again(copied)
-        scan = pb.ScanRequest(dest_uuid=copied.uuid, tablet_id=TABLET, all_columns=True)
-        found = read_rows(copied.tablets.Scan(scan, timeout=30))[0]
+        found = scan_leader(cluster, leading=copied)
         assert found == {1: "by 1", 2: "by 1", 3: "by 3", 4: "by 4", **dict.fromkeys(range(100, 104), "at 0")}

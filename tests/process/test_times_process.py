@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from nyala.replica.base import Code, hybrid_from_us, us_of_hybrid
 from nyala.replica.rpc import pb
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
-from tests.harness.one_tablet import create, lead, rows_of, write
+from tests.harness.one_tablet import create, lead, rows_of, scan_leader, write
 from tests.harness.rows import batch, read_rows, table_info, write_request
 from tests.harness.wall import Wall
 
@@ -107,7 +108,7 @@ def test_replica_without_a_quorum_reads_nothing_and_keeps_nobody_who_waits(clust
         assert {(reply.error.code, reply.rows) for reply in (wait.result() for wait in waits)} == {(0, 10)}
     wait_equal_at(cluster, at)
     assert wait_equal_of(cluster, NO_ROWS, empty_at)[1] == 0
-    assert scan(cluster.leader(NO_ROWS), NO_ROWS)[0] == {}
+    assert scan_leader(cluster, tablet_id=NO_ROWS) == {}
 
     behind = next(s for s in cluster.servers if s is not cluster.leader(GROUP))
     behind.kill()
@@ -125,8 +126,6 @@ def test_replica_without_a_quorum_reads_nothing_and_keeps_nobody_who_waits(clust
         return len(found[0]) == 200
 
     wait_until(answered, "it is fresh enough")
-    for tablet_id in (GROUP, NO_ROWS):  # a leader's heartbeats tell its time: none of whose wall the next tests move
-        lead(cluster, cluster.servers[2], tablet_id)
 
 
 def wait_equal_of(cluster: LocalCluster, tablet_id: str, at: int) -> tuple[int, int]:
@@ -176,21 +175,20 @@ def test_snapshot_older_than_the_history_is_refused_by_name(cluster: LocalCluste
     seen()
 
 
-def test_what_was_read_under_a_fast_clock_is_below_what_is_written_under_a_slow_one(
-    cluster: LocalCluster, walls: list[Wall]
-) -> None:
+def test_what_was_read_under_a_fast_clock_is_below_what_is_written_under_a_slow_one(tmp_path: Path) -> None:
     """CN-24; scenario 85. Goal: causes are below effects, whatever the walls say. Method: two tablets on servers whose
-    walls lie six seconds apart. Without a word between them times are as wrong as the walls; a caller that read the
-    one and tells the time writes above it to the other, and one snapshot at that time has both rows. That the parts
-    of one scan carry one time: `test_scans_that_may_be_stale_hold_what_this_client_wrote_and_are_of_one_time`."""
-    fast, slow, _ = cluster.servers
-    for server, tablet_id in ((fast, "cause"), (slow, "effect")):
-        create(cluster, [server], tablet_id=tablet_id)
-    try:
-        walls[0].set(3)
-        walls[1].set(-3)
+    walls lie eight seconds apart, and which share no group, or its leader would tell its time. Without a word
+    between them times are as wrong as the walls; a caller that read the one and tells the time writes above it to the
+    other, and one snapshot at that time has both rows. That the parts of one scan carry one time:
+    `test_scans_that_may_be_stale_hold_what_this_client_wrote_and_are_of_one_time`."""
+    ahead, behind = (Wall(tmp_path / name) for name in ("ahead", "behind"))
+    with local_cluster() as cluster:
+        fast, slow = (cluster.add_server(env=wall.env) for wall in (ahead, behind))
+        for server, tablet_id in ((fast, "cause"), (slow, "effect")):
+            create(cluster, [server], tablet_id=tablet_id)
+        ahead.set(4)
+        behind.set(-4)
         cause = put(fast, "cause", 1)
-        walls[0].set(3)
         unaware = put(slow, "effect", 1)
         assert unaware < cause, "the walls are where they were put"
         rows, read = scan(fast, "cause")
@@ -199,9 +197,6 @@ def test_what_was_read_under_a_fast_clock_is_below_what_is_written_under_a_slow_
         assert effect > read
         assert list(scan(fast, "cause", snapshot_time=effect)[0]) == [1]
         assert sorted(scan(slow, "effect", snapshot_time=effect)[0]) == [1, 2]
-    finally:
-        for wall in walls:
-            wall.set(0)
 
 
 def test_clock_that_is_set_by_an_hour_costs_its_server_the_lead_and_nobody_a_row(
@@ -217,9 +212,21 @@ def test_clock_that_is_set_by_an_hour_costs_its_server_the_lead_and_nobody_a_row
         create(cluster, servers, tablet_id=tablet_id)
         lead(cluster, leader, tablet_id)
     before = write(cluster, 0, 10, tablet_id="set")
-    walls[0].set(-HOUR_S)
-    back = write(cluster, 10, 10, tablet_id="set")
-    assert before < back and cluster.leader("set") is leader
+
+    def set_back() -> int | None:
+        """The time of a write under a wall set back, of the leader and in the term of before; None if it was deposed
+        meanwhile, as it is by others if it stands still."""
+        walls[0].set(0)
+        lead(cluster, leader, "set")
+        term = cluster.status(leader, "set").term
+        walls[0].set(-HOUR_S)
+        rows = batch(range(10, 20), ["back"] * 10)
+        reply = leader.tablets.Write(write_request(leader.uuid, "set", rows), timeout=30)
+        leads = cluster.leader("set") is leader and cluster.status(leader, "set").term == term
+        return reply.hybrid_time if leads and not reply.error.code else None
+
+    back = wait_until(set_back, "it writes, and leads on")
+    assert before < back
     walls[0].set(HOUR_S)
     ahead = put(leader, "set-alone", 1)
     assert us_of_hybrid(ahead) > us_of_hybrid(back) + (HOUR_S - 60) * SECOND_US
