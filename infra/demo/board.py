@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 import threading
@@ -19,7 +20,7 @@ from nyala.infra.local import StackOptions, Supervisor
 from nyala.infra.local.jobs import JobProcess
 from nyala.pipeline import Topics, writes_topic
 from nyala.replica import tools
-from nyala.replica.base import DataState, Refused
+from nyala.replica.base import Code, DataState, Refused
 
 from . import flights
 
@@ -54,6 +55,8 @@ class Demo:
     events_max: int = 0
     offsets_per_trigger_max: int = 120_000
     timings: dict[str, float] = field(default_factory=dict)
+    job: JobProcess | None = None
+    """The streaming job, as soon as there is one; it carries out what masters decide, too."""
 
     def run(self, *, keep: bool) -> bool:
         """The whole show; True if the table equals the source."""
@@ -72,15 +75,17 @@ class Demo:
                 self.cluster = cluster
                 self._create()
                 self._stream(total)
+                if not keep and self.job:
+                    self.job.stop()
                 verdict = self._verdict(source, total)
                 self._show_cluster()
-            self.say(
-                f"took {time.monotonic() - began:.0f} s: "
-                + ", ".join(f"{k} {v:.0f} s" for k, v in self.timings.items())
-            )
-            if keep:
-                self._keep()
+                parts = ", ".join(f"{k} {v:.0f} s" for k, v in self.timings.items())
+                self.say(f"took {time.monotonic() - began:.0f} s: {parts}")
+                if keep:
+                    self._keep()
         finally:
+            if self.job:
+                self.job.stop()
             self.supervisor.stop()
         return verdict
 
@@ -107,7 +112,7 @@ class Demo:
         """Publish and ingest at the same time, with everything that goes wrong on the way."""
         began = time.monotonic()
         publisher = self._start_publisher()
-        job = self._start_ingest()
+        job = self.job = self._start_ingest()
         bars = Progress(
             SpinnerColumn(),
             TextColumn("{task.description:12}"),
@@ -131,7 +136,7 @@ class Demo:
                     done = self._done()
                     bars.update(stored, completed=done)
                     if story and done >= story[0][0] * total:
-                        job = story.pop(0)[1](job)
+                        job = self.job = story.pop(0)[1](job)
                     if not job.running:
                         raise DemoFailed(f"the ingest job ended: {' '.join(job.messages[-2:])} (log: {job.log_file})")
                     if publisher.poll() not in (None, 0):
@@ -149,7 +154,6 @@ class Demo:
             if publisher.poll() is None:
                 publisher.kill()
             publisher.wait()
-            job.stop()
 
     def _start_publisher(self) -> subprocess.Popen[str]:
         self.published = 0
@@ -187,7 +191,9 @@ class Demo:
         """Events that the catalog knows to be in the table."""
         try:
             return sum(p.done for p in self.cluster.client.list_sources(TABLE))
-        except Refused:
+        except Refused as refused:
+            if refused.code is not Code.NOT_FOUND:
+                raise
             return 0
 
     def _kill_leader(self, job: JobProcess) -> JobProcess:
@@ -268,16 +274,41 @@ class Demo:
             self.say("cluster check: every replica of a tablet holds the same rows")
 
     def _keep(self) -> None:
-        prefix = f"NYALA_DIR={self.folder} nyala"
+        """Until Ctrl-C: the stack, and the job that reads Kafka and carries decisions out."""
+        folder, commands = shlex.quote(str(self.supervisor.folder)), shlex.quote(str(command_folder()))
         self.say("\nEverything stays up until Ctrl-C. In another terminal try:")
         for line in (
-            "cluster check --checksum",
-            "table scan flights --where \"carrier = 'AA' and dep_delay > 600\"",
-            "tablet list --table flights",
-            "source list",
+            f"export NYALA_DIR={folder} PATH={commands}:$PATH",
+            "nyala cluster check --checksum",
+            "nyala table scan flights --where \"carrier = 'AA' and dep_delay > 600\"",
+            "nyala tablet list --table flights",
+            "nyala source list",
+            *self._possible_move(),
         ):
-            self.say(f"  {prefix} {line}")
+            self.console.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
         try:
+            while self.job and self.job.running:
+                time.sleep(0.2)
+            if self.job:
+                self.say(f"[red]the streaming job ended[/], the rest stays up; its log: {self.job.log_file}")
             threading.Event().wait()
         except KeyboardInterrupt:
             self.say("stopping")
+
+    def _possible_move(self) -> list[str]:
+        """A command that moves one replica to a server without one, which the streaming job carries out."""
+        view = tools.gather(self.cluster.client, checksum=False)
+        for tablet_id, replicas in sorted(view.replicas.items()):
+            leader, _ = self.cluster.client.locator.leader(tablet_id)
+            held = {r.server_uuid for r in replicas if r.status.data_state == DataState.READY}
+            free = sorted({s.uuid for s in view.servers} - held)
+            followers = sorted(held - {leader})
+            if free and followers:
+                return [f"nyala tablet move {tablet_id[:8]} {followers[0][:8]} {free[0][:8]}"]
+        return []
+
+
+def command_folder() -> Path:
+    """Where the `nyala` is that runs; without one, that of this Python's environment."""
+    called = Path(sys.argv[0])
+    return called.absolute().parent if called.name == "nyala" else Path(sys.executable).parent

@@ -1,0 +1,47 @@
+"""What the demo makes of answers and of how it was called, without a stack."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+
+from nyala.infra.demo.board import Demo, command_folder
+from nyala.replica.base import Code, Refused
+
+
+@pytest.mark.parametrize("code", [Code.NOT_FOUND, Code.UNAVAILABLE, Code.CORRUPTION])
+def test_only_a_source_that_is_not_there_yet_is_no_progress(code: Code, tmp_path: Path) -> None:
+    """Goal: what goes wrong is told, not waited for. Method: a catalog that refuses with each code."""
+
+    def refuse(_: str) -> None:
+        raise Refused(code, "planted")
+
+    demo = Demo(tmp_path, Console(file=io.StringIO()))
+    demo.cluster = SimpleNamespace(client=SimpleNamespace(list_sources=refuse))  # type: ignore[assignment]
+    if code is Code.NOT_FOUND:
+        assert demo._done() == 0
+        return
+    with pytest.raises(Refused, match="planted"):
+        demo._done()
+
+
+@pytest.mark.parametrize(
+    ("called", "found"),
+    [
+        (".venv/bin/nyala", "{}/.venv/bin"),
+        ("/opt/bin/nyala", "/opt/bin"),
+        ("/x/app.py", str(Path(sys.executable).parent)),
+    ],
+)
+def test_printed_commands_are_found_where_this_one_was(
+    called: str, found: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: another terminal, in another folder, finds `nyala` too. Method: each way to be called."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [called, "demo", "--keep"])
+    assert str(command_folder()) == found.format(tmp_path)
