@@ -7,9 +7,9 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from nyala.replica.base import Code, DataState
+from nyala.replica.base import Code, DataState, OpId
 from nyala.replica.base.crash_points import CRASH_VARIABLE
-from nyala.replica.rpc import pb
+from nyala.replica.rpc import opid_to_pb, pb
 from tests.harness.cluster import LocalCluster, ServerProcess, wait_until
 from tests.harness.rows import batch, read_rows, table_info, write_request
 
@@ -107,11 +107,13 @@ def start_copy(
     term: int,
     believed: DataState,
     *,
+    last: OpId | None = None,
     tablet_id: str = TABLET,
     dest_uuid: str = "",
     config: Any = None,
 ) -> Any:
-    """What `target` replies to a leader in `term` at `source` that believes it in this data state."""
+    """What `target` replies to a leader in `term` at `source` that believes it in this data state, and perhaps its log
+    to end there."""
     host, _, port = source.address.rpartition(":")
     request = pb.StartTabletCopyRequest(
         dest_uuid=dest_uuid or target.uuid,
@@ -121,6 +123,7 @@ def start_copy(
         term=term,
         current_state=int(believed),
         config=config,
+        last_opid=opid_to_pb(last) if last is not None else None,
     )
     return target.copies.StartTabletCopy(request, timeout=30)
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from nyala.infra.local.state import free_port
-from nyala.replica.base import Code, DataState, Member, Refused
+from nyala.replica.base import Code, DataState, Member, OpId, Refused
 from nyala.replica.client import Client, ClientOptions
 from nyala.replica.disk import RealDisk
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, TableSchema
@@ -21,6 +21,7 @@ from nyala.replica.tablet import Superblock
 from nyala.replica.tools import Finding, Severity, gather, judge
 from tests.harness.catalogs import table_info
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
+from tests.harness.one_tablet import change, copies, lead, start_copy
 
 pytestmark = pytest.mark.process
 
@@ -290,24 +291,68 @@ def test_masters_three_of_them_go_on_without_their_leader(cluster: LocalCluster)
         assert {t.name for t in client.list_tables()} == {"one", "two"}
 
 
-def test_master_dropped_table_ends_as_tombstones_everywhere(cluster: LocalCluster) -> None:
-    """Goal: a drop reaches every replica, also on a server that was away, and then the catalog forgets the tablets.
-    Method: drop while one server is down; start it; the master says that it forgot both."""
-    stack = Stack(cluster, "--dropped-retention-ms=100")
-    stack.create(buckets=2)
-    tablets = stack.wait_formed()
-    away = cluster.servers[0]
-    away.kill()
+def refuses_who_knows_it_otherwise(
+    cluster: LocalCluster, gone: ServerProcess, asker: ServerProcess, tablet: str
+) -> None:
+    """Each request of a leader that has not heard is refused by its name, and leaves a tombstone as it was."""
+
+    def all_of_it() -> tuple[Any, ...]:
+        files = [(gone.root / room / tablet).read_bytes() for room in ("tablet-meta", "consensus-meta")]
+        return (cluster.status(gone, tablet), *files, copies(gone), sorted((gone.root / "data").iterdir()))
+
+    before = all_of_it()
+    term, later = before[0].term, OpId(before[0].last_logged.term, before[0].last_logged.index + 1)
+    for asked, believed, last, meant, code, detail in (
+        (term - 1, DataState.DELETED, None, gone, Code.BAD_TERM, str(term)),
+        (term - 1, DataState.READY, later, gone, Code.BAD_TERM, str(term)),
+        (term, DataState.READY, later, gone, Code.ILLEGAL_STATE, "STATE"),
+        (term + 9, DataState.DOES_NOT_EXIST, None, gone, Code.ILLEGAL_STATE, "STATE"),
+        (term, DataState.DELETED, later, gone, Code.ILLEGAL_STATE, "OPID"),
+        (term - 1, DataState.READY, None, asker, Code.INVALID_NAME, ""),
+    ):
+        reply = start_copy(asker, gone, asked, believed, last=last, tablet_id=tablet, dest_uuid=meant.uuid)
+        assert reply.error.code == code and detail in reply.error.detail, (asked, believed, reply)
+        assert code == Code.INVALID_NAME or (reply.data_state, reply.current_term) == (DataState.DELETED, term)
+        assert all_of_it() == before
+
+
+def test_master_dropped_table_ends_as_tombstones_everywhere_whoever_has_not_heard(cluster: LocalCluster) -> None:
+    """TC-31. Goal: scenario 79 as it is here (D-24): no deletion is undone by who does not know of it, and a drop
+    reaches every replica before the catalog forgets the tablet. Method: a voter is removed, and ordered away; copies of
+    a lower term, or that believe it in another state or its log to end elsewhere, are refused, before and after a
+    restart, and leave every byte as it was. Then a leader that hears no master, when its table is dropped, copies to
+    the tombstone of its other voter, whose state it knows: that one is ordered away again, and the drop is remembered
+    until the leader hears of it, and ends as a tombstone as well."""
+    stack = Stack(cluster, "--dropped-retention-ms=100", "--rereplicate-after-ms=900000")
+    stack.create(buckets=1)
+    (tablet,) = (t.tablet_id for t in stack.wait_formed())
+    leader = cluster.leader(tablet)
+    gone, other = (s for s in cluster.servers if s is not leader)
+    change(cluster, "remove", pb.Member(uuid=gone.uuid), tablet_id=tablet)
+    wait_until(lambda: stack.data_state(gone, tablet) == DataState.DELETED, "who left is ordered away")
+    refuses_who_knows_it_otherwise(cluster, gone, leader, tablet)
+    for server in (gone, leader):
+        server.kill()
+    usual, leader.extra = leader.extra, ()
+    for server in (gone, leader):
+        server.start(wait=False)
+    for server in (gone, leader):
+        server.wait_ready()
+    refuses_who_knows_it_otherwise(cluster, gone, leader, tablet)
+
+    lead(cluster, leader, tablet)
+    ended = lambda: sum(j.phase in ("DONE", "CANCELLED") for j in copies(other))  # noqa: E731
+    before = ended()
     assert stack.stub.DropTable(pb.TableRequest(name="flights"), timeout=30).error.code == 0
-    away.start()
-    for server in cluster.servers:
-        for tablet in tablets:
-            wait_until(
-                lambda s=server, t=tablet: stack.data_state(s, t.tablet_id) == DataState.DELETED,
-                "it is a tombstone",
-            )
+    wait_until(lambda: ended() > before, "a leader that has not heard copies to a tombstone")
+    wait_until(lambda: stack.data_state(other, tablet) == DataState.DELETED, "it is ordered away again")
+    assert stack.data_state(leader, tablet) == DataState.READY and "forgot" not in stack.master.log_path.read_text()
+    leader.kill()
+    leader.extra = usual
+    leader.start()
+    wait_until(lambda: "forgot" in stack.master.log_path.read_text(), "all are gone, as far as the master has heard")
+    assert [stack.data_state(s, tablet) for s in cluster.servers] == [DataState.DELETED] * 3
     assert stack.table().error.code == Code.NOT_FOUND
-    wait_until(lambda: "forgot" in stack.master.log_tail(), "the dropped tablets are forgotten")
 
 
 def test_steer_carries_a_decision_out_once_however_often_it_is_sent(cluster: LocalCluster) -> None:
