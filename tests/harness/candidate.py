@@ -113,18 +113,34 @@ class Candidate:
         asyncio.run_coroutine_threadsafe(work, self._loop).result(WAIT_S)
 
 
-class Voter(Candidate):
-    """A voter that gives its vote to whoever asks and is there for heartbeats. `takes`: whether it takes entries."""
+class Ear(Candidate):
+    """A voter that answers nobody, and notes who asks it for votes: `asked` has (tablet, uuid) as the pleas come in.
+
+    What one server sends comes in the order in which it was sent.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self.takes = False
+        self.asked: list[tuple[str, str]] = []
 
     def member(self) -> Any:
         """As it stands in a config."""
         return pb.Member(uuid=self.uuid, addresses=[address_to_pb(self.address)], votes=True, holds_data=True)
 
     def _deliver(self, tablet_id: str, message: Message) -> None:
+        if isinstance(message, VoteRequest):
+            self.asked.append((tablet_id, message.from_uuid))
+
+
+class Voter(Ear):
+    """A voter that gives its vote to whoever asks and is there for heartbeats. `takes`: whether it takes entries."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.takes = False
+
+    def _deliver(self, tablet_id: str, message: Message) -> None:
+        super()._deliver(tablet_id, message)
         reply: Message
         if isinstance(message, VoteRequest):
             reply = VoteReply(

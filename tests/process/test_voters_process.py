@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shutil
 import signal
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from nyala.replica.base import Code
 from nyala.replica.rpc import pb
-from tests.harness.candidate import Voter
+from tests.harness.candidate import Ear, Voter
 from tests.harness.cluster import STEADY, LocalCluster, ServerProcess, local_cluster, wait_until
 from tests.harness.links import ask_for_link
 from tests.harness.one_tablet import TABLET, change, create, lead, leaders_by_term, rows_of, wait_equal, write
@@ -169,3 +170,78 @@ def test_voter_of_a_config_under_way_is_elected_by_it() -> None:
         five = {server.uuid for server in cluster.servers}
         wait_until(lambda: all(config_of(cluster, s) == five for s in cluster.servers), "all know that they are five")
         assert wait_equal(cluster.servers, write(cluster, 10, 10))[1] == 20
+
+
+CLOCK = "clock-"
+"""Begins the names of tablets of one server and an ear: there is no majority, so its server asks in every timeout."""
+
+
+def create_at(server: ServerProcess, tablet_id: str, members: list[Any]) -> None:
+    request = pb.CreateTabletRequest(
+        dest_uuid=server.uuid, tablet_id=tablet_id, table=table_info(), config=pb.RaftConfig(members=members)
+    )
+    reply = server.tablets.CreateTablet(request, timeout=30)
+    assert not reply.error.code, reply.error
+
+
+def who_asks(
+    ear: Ear, servers: list[ServerProcess], at_least: Sequence[ServerProcess] = (), meanwhile: Callable[[], Any] = int
+) -> set[str]:
+    """Who of these asks for votes of the tablet while the longest election timeout passes at each of them: between a
+    plea of its clock and the next but one, two timeouts, which are more than the longest one; and until these have
+    asked. `meanwhile` is done again and again."""
+    since = len(ear.asked)
+
+    def pleas(server: ServerProcess) -> list[str]:
+        """Of the server, from its clock's first one on."""
+        found = [tablet_id for tablet_id, uuid in ear.asked[since:] if uuid == server.uuid]
+        return found[found.index(CLOCK + server.uuid) :] if CLOCK + server.uuid in found else []
+
+    def over() -> bool:
+        meanwhile()
+        clocks = all(pleas(s).count(CLOCK + s.uuid) >= 3 for s in servers)
+        return clocks and all(TABLET in pleas(s) for s in at_least)
+
+    wait_until(over, "their clocks go, and who must ask has asked")
+    return {s.uuid for s in servers if TABLET in pleas(s)}
+
+
+def test_election_timer_runs_on_followers_that_vote_and_on_nobody_else() -> None:
+    """Goal: scenario 97. Method: three servers, of which two vote and one learns, and a voter that hears all pleas for
+    votes and answers none. While the leader is well nobody asks, it included; while it is stopped the other voter asks
+    and the learner does not; made a voter, it asks as well; demoted, it does not. How long nobody asks is told by the
+    same server: it asks in every timeout for a tablet of its own, which cannot have a leader."""
+    with local_cluster(3) as cluster, Ear() as ear:
+        first, follower, learner = cluster.servers
+        members = [s.member(votes=s is not learner) for s in cluster.servers]
+        for server in cluster.servers:
+            create_at(server, TABLET, [*members, ear.member()])
+            create_at(server, CLOCK + server.uuid, [server.member(), ear.member()])
+
+        def all_well() -> bool:
+            """Whether one leads for a while, in one term, and nobody asks; its group shall not go quiet."""
+            before = status_of(cluster, leader := cluster.leader(TABLET))
+            asking = who_asks(ear, cluster.servers, meanwhile=lambda: write(cluster, 0, 1))
+            after = status_of(cluster, leader)
+            return not asking and before.role == after.role == "LEADER" and before.term == after.term
+
+        def while_the_first_is_stopped(*must: ServerProcess) -> set[str]:
+            """Who of the others asks, when the first server led."""
+            write(cluster, 0, 1)
+            lead(cluster, first)
+            first.signal(signal.SIGSTOP)
+            try:
+                return who_asks(ear, [follower, learner], must)
+            finally:
+                first.signal(signal.SIGCONT)
+
+        wait_until(all_well, "one leads, and nobody asks")
+        assert while_the_first_is_stopped(follower) == {follower.uuid}
+        change(cluster, "change", learner.member(votes=False, promote=True))
+        everybody = {s.uuid for s in cluster.servers} | {ear.uuid}
+        wait_until(lambda: all(config_of(cluster, s) == everybody for s in cluster.servers), "it votes")
+        while_the_first_is_stopped(follower, learner)
+        change(cluster, "change", learner.member(votes=False))
+        voters = everybody - {learner.uuid}
+        wait_until(lambda: all(config_of(cluster, s) == voters for s in cluster.servers), "it does not vote")
+        assert while_the_first_is_stopped(follower) == {follower.uuid}
