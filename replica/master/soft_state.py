@@ -184,6 +184,12 @@ class SoftState:
         server = self.servers.get(uuid)
         return server.replicas.get(tablet_id) if server else None
 
+    def leaders_word(self, tablet_id: str, uuid: str) -> pb.PeerHealth | None:
+        """What the tablet's leader last said of its peer `uuid`."""
+        state = self.tablets.get(tablet_id)
+        peers = state.leader_status.peers if state is not None and state.leader_status is not None else ()
+        return next((p for p in peers if p.uuid == uuid), None)
+
 
 class Foreigners:
     """Tablet servers of another cluster that send heartbeats here. They are told off and shown, and nothing else.

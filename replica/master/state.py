@@ -16,7 +16,7 @@ from .group import CatalogGroup
 from .options import MasterOptions
 from .soft_state import LIVE, Foreigners, SoftState
 from .tables import RETIRED, TABLET, WISH, first_config
-from .view import leader_of, retired_servers, server_views, wanted_voters
+from .view import health_of, leader_of, retired_servers, server_views, wanted_voters
 
 _log = logging.getLogger("nyala.master")
 CLUSTER = "cluster/id"
@@ -106,6 +106,10 @@ class MasterState:
                 running=bool(leader),
                 replication_factor=wanted_voters(self.catalog, tablet_id),
                 own_replication_factor="replication_factor" in record,
+                health={
+                    m.uuid: health_of(self.soft, tablet_id, m.uuid, self.options, self.mono_us).name
+                    for m in config.members
+                },
             )
             wish = self.catalog.get(WISH + tablet_id)
             if wish is not None:

@@ -83,37 +83,39 @@ def leader_of(soft: SoftState, state: TabletState | None, options: MasterOptions
 def health_of(soft: SoftState, tablet_id: str, uuid: str, options: MasterOptions, mono_us: int) -> Health:
     """How the member `uuid` of a tablet fares, as far as this master and the tablet's leader can tell."""
     silent_us = soft.silent_us(uuid, mono_us)
+    server, replica, peer = soft.servers.get(uuid), soft.replica(uuid, tablet_id), soft.leaders_word(tablet_id, uuid)
+    if server is not None and replica is not None and replica.phase == "FAILED" and not server.booting:
+        return Health.FAILED_UNRECOVERABLE  # whatever becomes of its server: only another life of it may open it
     if silent_us > options.rereplicate_after_ms * 1000:
-        return Health.FAILED
-    server = soft.servers.get(uuid)
+        return _lost(peer)
     if server is None or server.booting or not server.reported or silent_us > options.server_dead_ms * 1000:
         return Health.UNKNOWN
-    replica = server.replicas.get(tablet_id)
     if replica is None:
         return Health.UNKNOWN  # its leader will copy it there
-    if replica.phase == "FAILED":
-        return Health.FAILED
     if replica.role == "LEADER":
         return Health.HEALTHY
     if tablet_id not in server.open_us:
         return Health.UNKNOWN  # slow to start is not dead
-    return _as_leader_sees(soft.tablets.get(tablet_id), replica, mono_us - server.open_us[tablet_id], uuid, options)
+    return _as_leader_sees(peer, replica, mono_us - server.open_us[tablet_id], options)
 
 
 def _as_leader_sees(
-    state: TabletState | None, replica: pb.ReplicaStatus, open_for_us: int, uuid: str, options: MasterOptions
+    peer: pb.PeerHealth | None, replica: pb.ReplicaStatus, open_for_us: int, options: MasterOptions
 ) -> Health:
     """Of a replica that is open. It may talk to the masters, and yet its leader may not reach it: then it follows
     nobody, and is as lost as a silent one. What its leader says from before it was open says nothing of that."""
-    leader = state.leader_status if state else None
-    peer = next((p for p in leader.peers if p.uuid == uuid), None) if leader is not None else None
     if peer is None:
         return Health.UNKNOWN
     if peer.health in ("OK", "LAGGING", "HEALTHY"):
         return Health.HEALTHY if replica.phase == "RUNNING" else Health.UNKNOWN
     out_of_touch_us = min(peer.last_contact_us_ago, open_for_us)
-    lost = peer.health == "UNREACHABLE" and out_of_touch_us > options.rereplicate_after_ms * 1000
-    return Health.FAILED if lost else Health.UNKNOWN
+    return _lost(peer) if out_of_touch_us > options.rereplicate_after_ms * 1000 else Health.UNKNOWN
+
+
+def _lost(peer: pb.PeerHealth | None) -> Health:
+    """Of a replica that nobody has reached for too long: if it comes back, can its leader's log continue its own?"""
+    behind = peer is not None and peer.health == "NEEDS_COPY"
+    return Health.FAILED_UNRECOVERABLE if behind else Health.FAILED
 
 
 def tablet_view(

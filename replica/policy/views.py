@@ -16,9 +16,9 @@ class Health(IntEnum):
     UNKNOWN = 1
     """Nothing certain is known: wait, it becomes one of the others."""
     FAILED = 2
-    """Silent for longer than the re-replication delay, or the replica is offline."""
+    """Silent for longer than the re-replication delay."""
     FAILED_UNRECOVERABLE = 3
-    """It can never catch up by itself. Wins over everything else."""
+    """The replica is offline, or silent for so long and behind the leader's log. Wins over everything else."""
 
     @property
     def failed(self) -> bool:

@@ -507,7 +507,14 @@ class TableInfo(_message.Message):
     def __init__(self, table_id: _Optional[str] = ..., name: _Optional[str] = ..., schema: _Optional[_Union[TableSchema, _Mapping]] = ..., partition: _Optional[_Union[PartitionSpec, _Mapping]] = ..., replication_factor: _Optional[int] = ..., history_retention_us: _Optional[int] = ..., source: _Optional[_Union[SourceSpec, _Mapping]] = ..., writer_schemas: _Optional[_Iterable[_Union[WriterSchema, _Mapping]]] = ..., created_us: _Optional[int] = ..., older_schemas: _Optional[_Iterable[_Union[TableSchema, _Mapping]]] = ...) -> None: ...
 
 class TabletInfo(_message.Message):
-    __slots__ = ("tablet_id", "table_id", "bucket", "range_pos", "config", "leader_uuid", "term", "running", "replication_factor", "own_replication_factor", "wish")
+    __slots__ = ("tablet_id", "table_id", "bucket", "range_pos", "config", "leader_uuid", "term", "running", "replication_factor", "own_replication_factor", "wish", "health")
+    class HealthEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     TABLET_ID_FIELD_NUMBER: _ClassVar[int]
     TABLE_ID_FIELD_NUMBER: _ClassVar[int]
     BUCKET_FIELD_NUMBER: _ClassVar[int]
@@ -519,6 +526,7 @@ class TabletInfo(_message.Message):
     REPLICATION_FACTOR_FIELD_NUMBER: _ClassVar[int]
     OWN_REPLICATION_FACTOR_FIELD_NUMBER: _ClassVar[int]
     WISH_FIELD_NUMBER: _ClassVar[int]
+    HEALTH_FIELD_NUMBER: _ClassVar[int]
     tablet_id: str
     table_id: str
     bucket: int
@@ -530,7 +538,8 @@ class TabletInfo(_message.Message):
     replication_factor: int
     own_replication_factor: bool
     wish: WishInfo
-    def __init__(self, tablet_id: _Optional[str] = ..., table_id: _Optional[str] = ..., bucket: _Optional[int] = ..., range_pos: _Optional[int] = ..., config: _Optional[_Union[RaftConfig, _Mapping]] = ..., leader_uuid: _Optional[str] = ..., term: _Optional[int] = ..., running: _Optional[bool] = ..., replication_factor: _Optional[int] = ..., own_replication_factor: _Optional[bool] = ..., wish: _Optional[_Union[WishInfo, _Mapping]] = ...) -> None: ...
+    health: _containers.ScalarMap[str, str]
+    def __init__(self, tablet_id: _Optional[str] = ..., table_id: _Optional[str] = ..., bucket: _Optional[int] = ..., range_pos: _Optional[int] = ..., config: _Optional[_Union[RaftConfig, _Mapping]] = ..., leader_uuid: _Optional[str] = ..., term: _Optional[int] = ..., running: _Optional[bool] = ..., replication_factor: _Optional[int] = ..., own_replication_factor: _Optional[bool] = ..., wish: _Optional[_Union[WishInfo, _Mapping]] = ..., health: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class WishInfo(_message.Message):
     __slots__ = ("kind", "from_uuid", "to_uuid", "deadline_us", "reason", "plan_id", "cancelled")

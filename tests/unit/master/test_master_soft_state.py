@@ -324,7 +324,10 @@ def test_view_health_follows_heartbeats_and_the_leader() -> None:
     m.beat(B, replica(m.tablet, B, committed, phase="BOOTSTRAPPING"))
     assert m.health(B) is Health.UNKNOWN, "slow to start is not dead"
     m.beat(B, replica(m.tablet, B, committed, phase="FAILED"))
-    assert m.health(B) is Health.FAILED
+    for silent_s in (0, 5, 31):
+        m.now_s = 31 + silent_s
+        assert m.health(B) is Health.FAILED_UNRECOVERABLE, "whether its server is heard or not"
+    m.now_s = 31
     m.beat(B, replica(m.tablet, B, committed), booting=True)
     assert m.health(B) is Health.UNKNOWN
     m.beat(B, full=False)
@@ -335,6 +338,30 @@ def test_view_health_follows_heartbeats_and_the_leader() -> None:
     assert m.health(B) is Health.UNKNOWN
     m.now_s = 62
     assert m.health(B) is Health.FAILED
+
+
+def test_view_a_lost_replica_behind_its_leaders_log_is_unrecoverable() -> None:
+    """CN-23. Goal: scenario 107: who needs a copy is given one while its leader reaches it, and is replaced when it
+    does not, be its server heard or not. Method: a running member that its leader's log cannot serve any more: in
+    touch, out of touch for a while and for long; then its server is silent too."""
+    m = Masters()
+    m.form()
+    committed = config(0, A, B, C)
+
+    def behind(ago_s: int) -> Health:
+        peers = [pb.PeerHealth(uuid=B, health="NEEDS_COPY", last_contact_us_ago=ago_s * SECOND)]
+        m.beat(A, replica(m.tablet, A, committed, role="LEADER", peers=peers))
+        return m.health(B)
+
+    m.beat(B, replica(m.tablet, B, committed))
+    m.now_s = 31
+    m.beat(B, replica(m.tablet, B, committed))
+    assert [behind(ago_s) for ago_s in (0, 5, 30)] == [Health.UNKNOWN] * 3
+    assert behind(31) is Health.FAILED_UNRECOVERABLE
+    m.now_s = 61
+    assert behind(31) is Health.UNKNOWN, "its server is silent too: who knows"
+    m.now_s = 62
+    assert behind(31) is Health.FAILED_UNRECOVERABLE
 
 
 def test_view_a_new_leader_is_blind_before_it_is_alarmed() -> None:
