@@ -49,10 +49,10 @@ def parse(arguments: Sequence[str]) -> ServerOptions:
         "--scrub-mb-per-s",
         type=int,
         default=usual.scrub_mb_per_s,
-        help="how fast blocks at rest are read again to find damage, in 10^6 bytes; 0: never",
+        help="how fast blocks and closed log segments are read again to find damage, in 10^6 bytes; 0: never",
     )
     parser.add_argument(
-        "--scrub-interval-s", type=float, default=usual.scrub_interval_s, help="each block at most once in this time"
+        "--scrub-interval-s", type=float, default=usual.scrub_interval_s, help="each of them at most once in this time"
     )
     parser.add_argument("--memory-soft-bytes", type=int, default=usual.memory_soft_bytes)
     parser.add_argument("--log-retain-bytes", type=int, default=usual.log_retain_bytes)

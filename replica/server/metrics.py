@@ -71,8 +71,8 @@ class Metrics:
             "nyala_server_writes_refused": ("Writes refused over the memory limit", self._memory.refused),
             "nyala_server_flushes": ("Flushes done", self._maintenance.flushes),
             "nyala_server_compactions": ("Compactions done", self._maintenance.compactions),
-            "nyala_server_scrubbed_bytes": ("Bytes of blocks read again to find damage", self._scrub.bytes),
-            "nyala_server_damaged_blocks": ("Blocks at rest that were found damaged so", self._scrub.damaged),
+            "nyala_server_scrubbed_bytes": ("Bytes of blocks and logs read again to find damage", self._scrub.bytes),
+            "nyala_server_damaged_blocks": ("Blocks and log segments that were found damaged so", self._scrub.damaged),
         }
         families: list[Any] = [GaugeMetricFamily(name, text, value) for name, (text, value) in gauges.items()]
         return families + [CounterMetricFamily(name, text, value) for name, (text, value) in counters.items()]

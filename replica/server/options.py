@@ -45,9 +45,9 @@ class ServerOptions:
     copy_busy_rate_bytes_per_s: int = limits.COPY_BUSY_RATE_BYTES_PER_S
     """The same while clients write to this server's replicas, and until a second after; 0: they do not matter."""
     scrub_mb_per_s: int = 8
-    """Upper bound, in 10^6 bytes per second, of what is read to look for damage in blocks at rest; 0: nobody looks."""
+    """Upper bound, in 10^6 bytes per second, of what is read to look for damage in files at rest; 0: nobody looks."""
     scrub_interval_s: float = 86400.0
-    """A block is checked at most once in this time; later if the bound above does not allow it."""
+    """A block or closed segment is checked at most once in this time; later if the bound above does not allow it."""
     maintenance_ms: int = 250
     memory_soft_bytes: int = limits.SERVER_MEMORY_SOFT_BYTES
     log_cache_bytes: int = 8 << 20

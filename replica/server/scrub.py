@@ -1,20 +1,23 @@
-"""Blocks at rest are read again, slowly and in turn: damage is found before the last whole replica is needed."""
+"""Files at rest are read again, slowly and in turn: damage is found before the last whole replica is needed."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 from nyala.replica.base import Corruption, Refused
+from nyala.replica.copy import wal_folder
 from nyala.replica.tablet import BlockInfo, Tablet, verify_pieces
+from nyala.replica.wal import Log, SegmentInfo, verify_segment
 
 from .copy_rate import CopyRate
 from .hosted import HostedTablet
 from .manager import TabletManager
-from .scrub_rule import carried, due
+from .scrub_rule import carried, cost_bytes, due
 
 _log = logging.getLogger("nyala.server")
 
@@ -22,28 +25,46 @@ LOOK_EVERY_S = 60.0
 PIECE_BYTES = 1 << 20
 """Read in one go: an eighth of a second's share by default, so that others wait for no longer at the disk."""
 
+Pieces = Generator[int, None, None]
+"""Each step reads and checks a piece, and yields how many bytes that were; Corruption if they are lost."""
+
+
+class _AtRest(NamedTuple):
+    """A block, or a closed log segment, of a running replica."""
+
+    hosted: HostedTablet
+    is_there: Callable[[], bool]
+    """Whether it is still the replica's."""
+    files: Callable[[], Iterator[Pieces]]
+
 
 class Scrub:
-    """Checks every block of every running replica once in an interval, against the CRC that its superblock holds.
+    """Checks every block and every closed log segment of every running replica once in an interval, by its CRCs.
 
-    Concurrency: the loop's thread chooses; one thread of its own reads, a piece at a time. Nothing is held meanwhile: a
-    block that a merge, a deletion or a copy takes away is let go after the piece.
+    Concurrency: the loop's thread chooses; one thread of its own reads, a piece at a time. Nothing is held meanwhile:
+    what a merge, log GC, a deletion or a copy takes away is let go after the piece.
     """
 
-    def __init__(self, manager: TabletManager, now: Callable[[], float] = time.monotonic) -> None:
-        """`now`: seconds that only grow."""
+    def __init__(
+        self,
+        manager: TabletManager,
+        now: Callable[[], float] = time.monotonic,
+        cpu_s: Callable[[], float] = time.thread_time,
+    ) -> None:
+        """`now`: seconds that only grow; `cpu_s`: those that the calling thread has worked."""
         self._manager = manager
         self._now = now
+        self._cpu_s = cpu_s
         self._rate = CopyRate(manager.clock, manager.options.scrub_mb_per_s * 1_000_000, 0)
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="scrub")
         self._whole_s: dict[str, float] = {}
         self.bytes = 0
         """Read so far."""
         self.damaged = 0
-        """Blocks found damaged so far."""
+        """Blocks and segments found damaged so far."""
 
     async def run_forever(self) -> None:
-        """Look for blocks to check until the server stops."""
+        """Look for what to check until the server stops."""
         options = self._manager.options
         while options.scrub_mb_per_s and not self._manager.stopping:
             await self.round()
@@ -51,52 +72,72 @@ class Scrub:
 
     async def round(self) -> None:
         """Check what is due now, oldest first."""
-        open_blocks = self._open_blocks()
-        self._whole_s = carried(self._whole_s, open_blocks, self._now())
+        at_rest = dict(self._at_rest())
+        self._whole_s = carried(self._whole_s, at_rest, self._now())
         for name in due(self._whole_s, self._now(), self._manager.options.scrub_interval_s):
-            hosted, tablet, block = open_blocks[name]
+            one = at_rest[name]
             try:
-                if self._is_open(hosted, tablet, block) and await self._check(hosted, tablet, block):
+                if one.is_there() and await self._check(one):
                     self._whole_s[name] = self._now()
             except Refused as error:  # no descriptor is free: the next round begins with this one
-                _log.info("T %s P %s not scrubbed now: %s", hosted.tablet_id, self._manager.uuid, error)
+                _log.info("T %s P %s not scrubbed now: %s", one.hosted.tablet_id, self._manager.uuid, error)
                 return
 
-    def _open_blocks(self) -> dict[str, tuple[HostedTablet, Tablet, BlockInfo]]:
-        """By name, which no other block ever gets."""
-        tablets = [(h, h.tablet) for h in self._manager.running() if h.tablet is not None]
-        return {b.name: (h, t, b) for h, t in tablets for b in t.superblock.blocks}
+    def _at_rest(self) -> Iterator[tuple[str, _AtRest]]:
+        """By name, which no other block ever gets, and no other segment of the same log."""
+        for hosted in self._manager.running():
+            if hosted.tablet is not None:
+                for block in hosted.tablet.superblock.blocks:
+                    yield block.name, self._block(hosted, hosted.tablet, block)
+            if hosted.log is not None:
+                for info in hosted.log.segments():
+                    if info.closed:
+                        yield f"{hosted.tablet_id}/{info.name}", self._segment(hosted, hosted.log, info)
 
-    def _is_open(self, hosted: HostedTablet, tablet: Tablet, block: BlockInfo) -> bool:
-        return hosted.running and hosted.tablet is tablet and block in tablet.superblock.blocks
+    def _block(self, hosted: HostedTablet, tablet: Tablet, block: BlockInfo) -> _AtRest:
+        def is_there() -> bool:
+            return hosted.running and hosted.tablet is tablet and block in tablet.superblock.blocks
 
-    async def _check(self, hosted: HostedTablet, tablet: Tablet, block: BlockInfo) -> bool:
-        """Whether the block is whole. If not, and it is still the replica's, the replica fails."""
-        try:
+        def files() -> Iterator[Pieces]:
+            disk = self._manager.disk
             for path, length_bytes, crc in block.files:
-                pieces = verify_pieces(
-                    self._manager.disk, path, length_bytes, crc, piece_bytes=PIECE_BYTES, uncached=True
-                )
-                if not await self._read(pieces, lambda: self._is_open(hosted, tablet, block)):
+                yield verify_pieces(disk, path, length_bytes, crc, piece_bytes=PIECE_BYTES, uncached=True)
+
+        return _AtRest(hosted, is_there, files)
+
+    def _segment(self, hosted: HostedTablet, log: Log, info: SegmentInfo) -> _AtRest:
+        def is_there() -> bool:
+            return hosted.running and hosted.log is log and info in log.segments()
+
+        def files() -> Iterator[Pieces]:
+            yield verify_segment(self._manager.disk, wal_folder(hosted.tablet_id), hosted.tablet_id, info)
+
+        return _AtRest(hosted, is_there, files)
+
+    async def _check(self, one: _AtRest) -> bool:
+        """Whether it is whole. If not, and it is still the replica's, the replica fails."""
+        try:
+            for pieces in one.files():
+                if not await self._read(pieces, one.is_there):
                     return False
         except Corruption as error:
-            # A superblock without the block is saved before its files go.
-            if self._is_open(hosted, tablet, block):
+            # A superblock without the block is saved, and a segment unlisted, before the files go.
+            if one.is_there():
                 self.damaged += 1
-                self._manager.damaged(hosted, error)
+                self._manager.damaged(one.hosted, error)
             return False
         return True
 
-    async def _read(self, pieces: Generator[int, None, None], wanted: Callable[[], bool]) -> bool:
-        """Whether all pieces were read: not if the block went away meanwhile."""
+    async def _read(self, pieces: Pieces, wanted: Callable[[], bool]) -> bool:
+        """Whether all pieces were read: not if the block or segment went away meanwhile."""
         in_thread = asyncio.get_running_loop().run_in_executor
         try:
             while wanted():
-                length_bytes = await in_thread(self._pool, next, pieces, None)
+                length_bytes, cpu_s = await in_thread(self._pool, self._next, pieces)
                 if length_bytes is None:
                     return True
                 self.bytes += length_bytes
-                ticket = self._rate.ticket(length_bytes)
+                ticket = self._rate.ticket(cost_bytes(length_bytes, cpu_s, self._rate.bytes_per_s))
                 pause_s = self._rate.pause_s(ticket)
                 while pause_s:
                     await asyncio.sleep(pause_s)
@@ -105,6 +146,11 @@ class Scrub:
         finally:
             # Behind the piece that may still be under way; a file that was removed meanwhile may take time to close.
             self._pool.submit(pieces.close)
+
+    def _next(self, pieces: Pieces) -> tuple[int | None, float]:
+        """The next piece's length, None if there is none, and the CPU that it took. In the thread."""
+        began_s = self._cpu_s()
+        return next(pieces, None), self._cpu_s() - began_s
 
     def close(self) -> None:
         """No more work."""

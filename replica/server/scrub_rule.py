@@ -1,8 +1,19 @@
-"""Which blocks to look at for damage, and in what order: a function of when each was last known to be whole."""
+"""Which files at rest to look at for damage, and in what order: a function of when each was last known to be whole.
+
+What is said of blocks holds for closed log segments too.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+
+CPU_SHARE = 0.1
+"""Of one core: what checks of log segments with many small entries may take, which cost CPU rather than reads."""
+
+
+def cost_bytes(length_bytes: int, cpu_s: float, rate_bytes_per_s: int) -> int:
+    """What to draw of the rate for a piece that took so much CPU: its length, or more if it was dear to check."""
+    return max(length_bytes, int(cpu_s / CPU_SHARE * rate_bytes_per_s))
 
 
 def carried(whole_s: Mapping[str, float], present: Collection[str], now_s: float) -> dict[str, float]:

@@ -7,6 +7,7 @@ from .log import Log
 from .options import WalOptions
 from .records import Anchor, Pin, Replay, SegmentInfo
 from .reservation import OnDurable, Reservation
+from .verify import verify_segment
 
 __all__ = [
     "Anchor",
@@ -21,4 +22,5 @@ __all__ = [
     "dump_segment",
     "glance",
     "inspect_log",
+    "verify_segment",
 ]

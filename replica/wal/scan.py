@@ -7,7 +7,7 @@ else is broken was durable once, and somebody may rely on it.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -58,7 +58,7 @@ class Frame(NamedTuple):
     """Offset after the last entry; the marker follows."""
 
 
-class _Window:
+class Window:
     """Reads a file from front to back with few calls."""
 
     def __init__(self, file: DiskFile) -> None:
@@ -97,27 +97,32 @@ def read_frame(data: bytes) -> Frame | None:
 
 def walk(file: DiskFile, header: Header, visit: Visit, last: OpId) -> Walk:
     """Visit every entry of every whole block; `last` is the log's last OpId before this segment."""
-    window = _Window(file)
-    position = header.length_bytes
-    blocks = 0
-    while position < window.size:
-        frame = read_frame(window.get(position, _FRAME_BYTES_MAX))
-        if frame is None or position + frame.end + MARKER_BYTES > window.size:
-            break
-        block = window.get(position, frame.end + MARKER_BYTES)
-        entries, problem = _parse(block, frame, header)
-        problem = problem or _misstated(block, position, entries, header)
-        if problem or block[frame.end :] != header.marker:
-            break
-        for (entry, *_), start, end in entries:
-            visit(entry, position + start, position + end)
-            last = entry.opid
-        position += frame.end + MARKER_BYTES
-        blocks += 1
+    window = Window(file)
+    position, blocks = header.length_bytes, 0
+    for end, opid in whole_blocks(window, header, visit):
+        position, last, blocks = end, opid, blocks + 1
     if position >= window.size or window.is_zero(position):
         return Walk(blocks, position, None)
     rest = file.pread(window.size - position, position)
     return Walk(blocks, position, judge(rest, position, header, last))
+
+
+def whole_blocks(window: Window, header: Header, visit: Visit) -> Iterator[tuple[int, OpId]]:
+    """Visit every entry of each block until one is not whole; after each, the byte behind it and its last OpId."""
+    position = header.length_bytes
+    while position < window.size:
+        frame = read_frame(window.get(position, _FRAME_BYTES_MAX))
+        if frame is None or position + frame.end + MARKER_BYTES > window.size:
+            return
+        block = window.get(position, frame.end + MARKER_BYTES)
+        entries, problem = _parse(block, frame, header)
+        problem = problem or _misstated(block, position, entries, header)
+        if problem or block[frame.end :] != header.marker:
+            return
+        for (entry, *_), start, end in entries:
+            visit(entry, position + start, position + end)
+        position += frame.end + MARKER_BYTES
+        yield position, entries[-1][0].entry.opid
 
 
 _Parsed = list[tuple[Decoded, int, int]]

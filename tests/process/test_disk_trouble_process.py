@@ -82,6 +82,13 @@ class Room:
         """The file of a block that the replica here has."""
         return sorted((self.root / "data").glob(f"{tablet_id}-*.arrow"))[-1]
 
+    def closed_segment(self, tablet_id: str) -> Path:
+        """The oldest file of the log that the replica here has, once there is another."""
+        folder = self.root / "wals" / tablet_id
+        listed = lambda: sorted(folder.glob("wal-*"))  # noqa: E731
+        wait_until(lambda: len(listed()) > 1, "the log has a closed segment")
+        return listed()[0]
+
     def is_voter(self, tablet_id: str) -> bool:
         return self.uuid in voters(self._stack, self._handle, tablet_id)
 
@@ -472,9 +479,9 @@ def test_rot_that_nobody_reads_is_told_by_a_check_and_found_and_healed_by_the_sc
 ) -> None:
     """TC-63, TC-51, scenario 158. Goal: damage is found before anybody needs the block, and heals. Method: a bit of a
     value is flipped in a follower's block: `cluster check --checksum` tells it, and that replica fails and is healed.
-    Then the servers scrub all the time, and nobody writes or reads: a bit of a follower's block and, when that has been
-    healed elsewhere, one of the leader's is flipped. Each replica fails by one line that names block and CRC-32C, no
-    process ends, and three replicas have every row as it was."""
+    Then the servers scrub all the time, and nobody writes or reads: a bit of a follower's block and, each time when
+    that has been healed elsewhere, one of the leader's and one of a closed segment of a follower's log is flipped. Each
+    replica fails by one line that names the file, no process ends, and three replicas have every row as it was."""
     handle = stack.new_table("unread", buckets=1)
     (bad,) = (t.tablet_id for t in handle.tablets)
     rows = pa.table({"k": np.arange(600), "v": ["x" * 1000] * 600, "must": np.ones(600, np.int32)})
@@ -497,14 +504,19 @@ def test_rot_that_nobody_reads_is_told_by_a_check_and_found_and_healed_by_the_sc
     stack.count(handle)
     wait_until(lambda: all_run(stack, handle), "three replicas run again")
     pids = stack.pids()
-    for role in ("follower", "leader"):
+    for role, what in (("follower", "block"), ("leader", "block"), ("follower", "segment")):
         name = stack.leader(bad) if role == "leader" else a_follower(stack, handle, bad)
         room = Room(stack, handle, name)
-        block = room.block(bad)
-        flip(block)
+        if what == "block":
+            path, why = room.block(bad), "CRC-32C"
+            flip(path)
+        else:
+            path, why = room.closed_segment(bad), "a closed segment is not what was written"
+            flip(path, len(path.read_bytes().rstrip(b"\0")) - 40)  # an entry; the last bytes are the block's marker
         room.wait_healed_elsewhere(bad)
-        lines = [text for text in room.log.splitlines() if f" E T {bad} " in text and block.name in text]
-        assert len(lines) == 1 and "CRC-32C" in lines[0], (role, lines)
+        place = f"{path.parent.name}/{path.name}"
+        lines = [text for text in room.log.splitlines() if f" E T {bad} " in text and place in text]
+        assert len(lines) == 1 and why in lines[0], (role, what, lines)
     parts = [b for p in stack.client.scan(handle, ScanSpec(columns=("k", "v"))) for b in p.batches]
     found = pa.Table.from_batches(parts).sort_by("k")
     assert found["k"].to_pylist() == list(range(600)) and set(found["v"].to_pylist()) == {"x" * 1000}

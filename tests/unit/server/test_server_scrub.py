@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -39,7 +40,10 @@ from nyala.replica.server.metrics import Metrics
 from nyala.replica.server.options import ServerOptions
 from nyala.replica.server.remote_source import RemoteCopySource
 from nyala.replica.server.scrub import PIECE_BYTES, Scrub
+from nyala.replica.server.scrub_rule import CPU_SHARE
 from nyala.replica.server.writes import Writes
+from nyala.replica.wal import SegmentInfo
+from nyala.replica.wal.verify import STEP_BYTES
 from tests.harness.copies import TABLET, TARGET_UUID, TestClock, superblock
 from tests.harness.managers import new_manager
 from tests.harness.rot import flip
@@ -72,7 +76,8 @@ class HeldDisk(RealDisk):
         self.block_reads: list[int] = []
         """Bytes, for each read of a block's file."""
         self.trouble: Exception | None = None
-        """What the next to open a file of a block meets."""
+        """What the next to open a file in `troubled` meets."""
+        self.troubled = "data/"
         self.at_the_door = threading.Event()
         self.go_on = threading.Event()
 
@@ -81,7 +86,7 @@ class HeldDisk(RealDisk):
             self.held = ""
             self.at_the_door.set()
             assert self.go_on.wait(20)
-        trouble = self.trouble if path.startswith("data/") else None
+        trouble = self.trouble if path.startswith(self.troubled) else None
         if trouble is not None:
             self.trouble = None
             raise trouble
@@ -96,8 +101,14 @@ class Server:
         self.manager = manager
         self.disk = disk
         self.now_s = 0.0
-        self.scrub = Scrub(manager, lambda: self.now_s)
+        self.cpu_s, self.step_cpu_s = 0.0, 0.0
+        """CPU that the scrub has used, and what it takes to look at the clock of it."""
+        self.scrub = Scrub(manager, lambda: self.now_s, self._cpu)
         self._written = 0
+
+    def _cpu(self) -> float:
+        self.cpu_s += self.step_cpu_s
+        return self.cpu_s
 
     async def put(self, hosted: HostedTablet, *values: str) -> None:
         """Rows, and a block of them."""
@@ -115,6 +126,14 @@ class Server:
         """Files of blocks, and their lengths."""
         assert hosted.tablet is not None
         return {path: length for path, length, _ in hosted.tablet.block_files()}
+
+    async def close_segment(self, hosted: HostedTablet) -> SegmentInfo:
+        """The log goes on in another segment; returns the one that is closed now."""
+        assert hosted.log is not None
+        await self.manager.in_thread(hosted.log.roll)
+        closed = hosted.log.segments()[-1]
+        await self.put(hosted, "e")
+        return closed
 
     async def due(self) -> None:
         """All blocks there are have been seen, and an interval has passed."""
@@ -186,14 +205,56 @@ def test_flipped_bit_at_rest_is_found_and_costs_one_replica(
     served(tmp_path, use)
 
 
+@pytest.mark.parametrize("where", ["header", "entry", "end", "cut", "gone"])
+def test_damage_of_a_closed_segment_is_found_and_costs_one_replica(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, where: str
+) -> None:
+    """TC-63. Goal: an entry that is lost at rest is known before a start, a copy or a follower needs it. Method: both
+    tablets have a closed segment and an open one; of one a bit of the closed one's header, of an entry or of the last
+    marker is flipped, or its end or the file is gone; of the other a bit in the open one, which nobody looks at. Before
+    its time nothing is read; then the replica is FAILED, one line names the file, and the neighbour serves."""
+
+    async def use(server: Server, hosted: HostedTablet, neighbour: HostedTablet) -> None:
+        closed, _ = await server.close_segment(hosted), await server.close_segment(neighbour)
+        bad = f"wals/{TABLET}/{closed.name}"
+        if where == "gone":
+            (tmp_path / bad).unlink()
+        elif where == "cut":
+            os.truncate(tmp_path / bad, closed.length_bytes - 1)
+        else:
+            flip(tmp_path / bad, {"header": 100, "entry": closed.length_bytes - 60}.get(where, closed.length_bytes - 1))
+        assert neighbour.log is not None
+        newest = neighbour.log.segments()[-1]
+        assert not newest.closed
+        flip(tmp_path / f"wals/{NEIGHBOUR}/{newest.name}", newest.length_bytes - 60)
+        scrub = server.scrub
+        await scrub.round()
+        server.now_s += INTERVAL_S - 1
+        await scrub.round()
+        assert (scrub.bytes, scrub.damaged) == (0, 0) and hosted.running
+
+        server.now_s += 1
+        await scrub.round()
+        assert hosted.replica is not None and hosted.replica.phase is Phase.FAILED and neighbour.running
+        assert scrub.damaged == 1
+        lines = [r.getMessage() for r in caplog.records if r.levelname == "ERROR" and bad in r.getMessage()]
+        assert len(lines) == 1 and lines[0].startswith(f"T {TABLET} P {TARGET_UUID} "), lines
+        server.now_s += INTERVAL_S
+        await scrub.round()
+        assert scrub.damaged == 1 and neighbour.running
+
+    served(tmp_path, use)
+
+
 def test_every_file_of_every_whole_block_is_read_once_in_an_interval(tmp_path: Path) -> None:
-    """Goal: nothing is left out, nothing is read twice. Method: three blocks of two tablets, two rounds at one time,
-    and one an interval later: once and twice the bytes of all files are read, and all replicas run."""
+    """Goal: nothing is left out, nothing is read twice. Method: four blocks of two tablets and a closed segment, two
+    rounds at one time, and one an interval later: once and twice the bytes of all are read, and all replicas run."""
 
     async def use(server: Server, hosted: HostedTablet, neighbour: HostedTablet) -> None:
         await server.put(hosted, "d")
-        whole = sum({**server.files(hosted), **server.files(neighbour)}.values())
-        assert len(server.files(hosted)) == 4 and whole
+        closed = await server.close_segment(hosted)
+        whole = sum({**server.files(hosted), **server.files(neighbour)}.values()) + closed.length_bytes
+        assert len(server.files(hosted)) == 6 and whole
         await server.due()
         for rounds in (1, 2):
             await server.scrub.round()
@@ -248,6 +309,78 @@ def test_block_that_goes_away_during_the_check_is_no_damage(tmp_path: Path, how:
         assert how == "deleted" or hosted.running
 
     served(tmp_path, use)
+
+
+@pytest.mark.parametrize("how", ["log GC", "deleted"])
+def test_segment_that_goes_away_during_the_check_is_no_damage(tmp_path: Path, how: str) -> None:
+    """TC-63. Goal: what log GC frees, and what a deletion puts aside, was not lost, and nothing keeps it. Method: the
+    scrub stands at the door of a closed segment; log GC removes it, or the replica is deleted; then it goes on."""
+
+    async def use(server: Server, hosted: HostedTablet, neighbour: HostedTablet) -> None:
+        closed, log = await server.close_segment(hosted), hosted.log
+        bad = tmp_path / f"wals/{TABLET}/{closed.name}"
+        assert log is not None and bad.exists()
+        await server.due()
+        server.disk.held = f"{TABLET}/{closed.name}"
+        work = asyncio.create_task(server.scrub.round())
+        await until(server.disk.at_the_door.is_set, "the scrub opens the file")
+        if how == "log GC":
+            assert await server.manager.in_thread(lambda: log.gc(log.last.index)) == closed.length_bytes
+        else:
+            await server.manager.delete(TABLET, None, "a test")
+        assert not bad.exists()
+        server.disk.go_on.set()
+        await asyncio.wait_for(work, 20)
+        assert server.scrub.damaged == 0 and neighbour.running
+        assert how == "deleted" or hosted.running
+
+    served(tmp_path, use)
+
+
+def test_segment_that_the_disk_cannot_give_is_damage_and_one_that_finds_no_descriptor_is_not(tmp_path: Path) -> None:
+    """TC-63. Goal: EIO costs the replica, not the server; want of room a round. Method: as for a block."""
+
+    async def use(server: Server, hosted: HostedTablet, neighbour: HostedTablet) -> None:
+        await server.close_segment(hosted)
+        await server.due()
+        server.disk.troubled = "wals/"
+        server.disk.trouble = Refused(Code.NO_SPACE, "too many files are open")
+        await server.scrub.round()
+        assert server.scrub.damaged == 0 and hosted.running and server.disk.trouble is None
+        server.disk.trouble = DiskFailure("the disk failed", action="open")
+        await server.scrub.round()
+        assert hosted.replica is not None and hosted.replica.phase is Phase.FAILED and neighbour.running
+        assert server.scrub.damaged == 1
+
+    served(tmp_path, use)
+
+
+def test_scrub_takes_no_more_than_its_share_of_a_core(tmp_path: Path) -> None:
+    """TC-63. Goal: a log of small entries, dear to check, takes nobody's processor. Method: each piece costs a tenth of
+    a second by a clock that the test gives; a segment of thirty blocks takes ten times as long as all its pieces, by
+    another clock, and no piece is much longer than a step."""
+    clock = TestClock()
+
+    async def use(server: Server, hosted: HostedTablet, neighbour: HostedTablet) -> None:
+        for _ in range(30):
+            await server.put(hosted, *(str(i) * 500 for i in range(8)))
+        await server.close_segment(hosted)
+        for both in (hosted, neighbour):
+            assert both.tablet is not None
+            await server.manager.in_thread(both.tablet.compact)
+        await server.due()
+        server.step_cpu_s = 0.1
+        began_us, work = clock.now_us, asyncio.create_task(server.scrub.round())
+        while not work.done():
+            clock.now_us += 20_000
+            await asyncio.sleep(0.0005)
+        await work
+        files = len({**server.files(hosted), **server.files(neighbour)}) + 1
+        pieces = round(server.cpu_s / 0.1) // 2 - files  # each ends by a step without a piece
+        assert pieces > server.scrub.bytes / (3 * STEP_BYTES)
+        assert (clock.now_us - began_us) / 1_000_000 >= 0.9 * pieces * 0.1 / CPU_SHARE
+
+    served(tmp_path, use, clock=clock)
 
 
 def test_file_that_the_disk_cannot_give_is_damage_and_one_that_finds_no_descriptor_is_not(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from nyala.replica.server.scrub_rule import carried, due
+from nyala.replica.server.scrub_rule import CPU_SHARE, carried, cost_bytes, due
 
 
 def test_block_is_due_an_interval_after_it_was_known_to_be_whole() -> None:
@@ -42,3 +42,10 @@ def test_slow_reader_comes_round_to_every_block_and_to_none_too_early() -> None:
             assert now - whole[waiting[0]] == max(now - at for at in whole.values()) >= 100.0
             whole[waiting[0]] = now
         assert max(now - at for at in whole.values()) <= 310.0
+
+
+def test_piece_costs_its_bytes_or_its_processor_whichever_is_more() -> None:
+    """Goal: two bounds, one rate. Method: a second of CPU at a megabyte a second, at most a share of a core."""
+    assert cost_bytes(1000, 0.0, 1_000_000) == 1000
+    assert cost_bytes(1000, 1.0, 1_000_000) == 1_000_000 / CPU_SHARE
+    assert cost_bytes(1000, 1.0, 0) == 1000
