@@ -87,6 +87,7 @@ class Heartbeats:
             tablets = sorted(manager.tablets)
             reported = set(changed)
             changed.clear()
+            full = full or not reported <= manager.tablets.keys()  # only a full report tells what is no longer here
             if foreign:
                 chosen = []
             elif full:
