@@ -33,6 +33,10 @@ SCAN_BATCH_BYTES = 1 << 20
 SCANS_OPEN_MAX = 64
 GRPC_MESSAGE_BYTES_MAX = 16 << 20
 
+COPY_FAILURES_MAX = 3
+"""So many copies in a row failed for the target's own reasons: another server is tried. One or two may be due to what
+passes by itself, such as a quarantine that is just being purged; three, with a leader's back-off between them, are not.
+A wrong verdict costs a copy elsewhere, and waiting for more costs time with a replica too few."""
 PEERS_SOUGHT_MAX = 64
 """Servers that one heartbeat asks the masters for; the others are asked for by the next ones."""
 

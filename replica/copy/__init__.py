@@ -4,6 +4,7 @@ from .attempt import CopyAttempt, CopyProgress, copy_cancelled
 from .blocks import named_blocks, parse_superblock, quarantined_superblocks, superblock_bytes
 from .checks import CopyRequest, LocalReplica, source_refusal, start_tablet_copy_checks
 from .deletion import LastLogged, delete_replica, last_of_unopened, redo_deletion, wal_folder
+from .downloads import DamagedFile
 from .follower import FollowerCopy
 from .joining import WitnessJoin
 from .manifest import ANYTHING, WHOLE, CopyFile, CopyManifest, CopySource, CopyWanted, FileKind
@@ -31,6 +32,7 @@ __all__ = [
     "CopySource",
     "CopySourceSession",
     "CopyWanted",
+    "DamagedFile",
     "FileKind",
     "FollowerCopy",
     "HeldState",

@@ -15,6 +15,10 @@ _log = logging.getLogger("nyala.master")
 OPEN = ("CONFIGURING", "RUNNING")
 """Phases of a replica that has replayed its log: from then on its leader can be in touch with it."""
 
+AVOID_US_FIRST = 60_000_000
+AVOID_US_MAX = 600_000_000
+"""For how long a server where copies fail is avoided after they were last reported; twice as long each time."""
+
 LIVE = (DataState.READY, DataState.COPYING)
 """States of a replica that has data, or is getting it."""
 
@@ -41,11 +45,30 @@ class ServerState:
     """By tablet: since when its replica has been reported as open without a break, by a server that had started."""
     reported: bool = False
     """Whether a full report has arrived: only then does a missing replica mean anything."""
+    copies_failing: dict[str, pb.FailingCopy] = field(default_factory=dict)
+    """By tablet, as of the last heartbeat."""
+    avoid_us: int = 0
+    avoided_until_us: int = 0
 
     @property
     def member(self) -> Member:
         """How it would stand in a config."""
         return Member(self.uuid, self.addresses)
+
+    def copies_fail(self, tablet_id: str) -> bool:
+        """Whether copies of the tablet into this server fail again and again, for its own reasons."""
+        failing = self.copies_failing.get(tablet_id)
+        return failing is not None and failing.failures >= limits.COPY_FAILURES_MAX
+
+    def hear_of_copies(self, failing: Iterable[pb.FailingCopy], now_us: int) -> None:
+        """Take in which copies fail, and avoid the server for a while if one did too often."""
+        self.copies_failing = {f.tablet_id: f for f in failing}
+        if any(map(self.copies_fail, self.copies_failing)):
+            if now_us >= self.avoided_until_us:
+                self.avoid_us = min(max(2 * self.avoid_us, AVOID_US_FIRST), AVOID_US_MAX)
+            self.avoided_until_us = now_us + self.avoid_us
+        elif now_us - self.avoided_until_us > AVOID_US_MAX:
+            self.avoid_us = 0
 
 
 @dataclass
@@ -101,6 +124,7 @@ class SoftState:
         server.tablets_max = request.tablets_max
         server.loop_lag_ms_max = request.loop_lag_ms_max
         server.gil_hold_ms_max = request.gil_hold_ms_max
+        server.hear_of_copies(request.copies_failing, now_us)
         if request.full_report:
             for gone in set(server.replicas) - {r.tablet_id for r in request.replicas}:
                 self._forget(server, gone)

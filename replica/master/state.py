@@ -146,6 +146,8 @@ class MasterState:
                     loop_lag_ms_max=server.loop_lag_ms_max,
                     gil_hold_ms_max=server.gil_hold_ms_max,
                     tablets_max=server.tablets_max,
+                    copies_failing=server.copies_failing.values(),
+                    avoided=view.avoided,
                 )
             )
         known = {i.uuid for i in infos}

@@ -8,7 +8,7 @@ from nyala.replica.rpc import pb
 
 from .catalog import Catalog, Record
 from .options import MasterOptions
-from .soft_state import SoftState, TabletState
+from .soft_state import ServerState, SoftState, TabletState
 from .tables import RETIRED, TABLE, TABLET, WISH
 
 
@@ -67,6 +67,8 @@ def server_views(
             location=s.location,
             draining=s.uuid in retired,
             tablets_max=s.tablets_max,
+            avoided=mono_us < s.avoided_until_us,
+            disk_bytes_free=s.disk_bytes_free,
         )
         for _, s in sorted(soft.servers.items())
     )
@@ -90,6 +92,18 @@ def health_of(soft: SoftState, tablet_id: str, uuid: str, options: MasterOptions
         return _lost(peer)
     if server is None or server.booting or not server.reported or silent_us > options.server_dead_ms * 1000:
         return Health.UNKNOWN
+    health = _as_reported(server, replica, peer, tablet_id, options, mono_us)
+    return Health.FAILED_UNRECOVERABLE if health is Health.UNKNOWN and server.copies_fail(tablet_id) else health
+
+
+def _as_reported(
+    server: ServerState,
+    replica: pb.ReplicaStatus | None,
+    peer: pb.PeerHealth | None,
+    tablet_id: str,
+    options: MasterOptions,
+    mono_us: int,
+) -> Health:
     if replica is None:
         return Health.UNKNOWN  # its leader will copy it there
     if replica.role == "LEADER":

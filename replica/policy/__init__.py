@@ -3,7 +3,7 @@
 from .decide import decide
 from .leaving import seen_leaving
 from .membership import Advice, Need, advise, can_commit, evict_rank, is_under_replicated, transfer_target
-from .placement import pick_server, place_tablets, replacement_for, replica_load, room_left
+from .placement import pick_server, place_tablets, replacements_for, replica_load, room_left
 from .rebalance import plan_rebalance, skew
 from .reports import view_of_reports
 from .views import (
@@ -48,7 +48,7 @@ __all__ = [
     "pick_server",
     "place_tablets",
     "plan_rebalance",
-    "replacement_for",
+    "replacements_for",
     "replica_load",
     "room_left",
     "seen_leaving",

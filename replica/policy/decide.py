@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from .leaving import seen_leaving
 from .membership import Advice, Need, advise, can_commit, healthy_voters, may_leave, transfer_target
-from .placement import replacement_for, replica_load
+from .placement import replacements_for, replica_load
 from .views import Action, Caps, ClusterView, Decision, Edit, EditKind, Health, ServerView, TabletView, Wish, WishKind
 from .wishes import WishState, copy_is_under_way, wish_state
 from .witnesses import demoted, parked_again, restored, wants_witness
@@ -23,6 +23,9 @@ class _Slots:
         draining = {s.uuid for s in view.servers if s.draining}
         for tablet in view.tablets:
             for target in tablet.copying:
+                if tablet.health_of(target) is Health.FAILED_UNRECOVERABLE:
+                    self._of[target] += 1  # nothing arrives there: it keeps nobody from being healed elsewhere
+                    continue
                 leave = (m.uuid for m in tablet.config.members if m.votes and (m.replace or m.uuid in draining))
                 self._count(target, *leave)
 
@@ -55,6 +58,7 @@ class _Round:
         """At most one change of `tablet`: what its health needs goes before what somebody wants."""
         if not tablet.leader_uuid or tablet.pending:
             return None
+        tablet = self._patient(tablet)
         wish = tablet.wish
         state = wish_state(tablet, wish, self.view.now_us) if wish else WishState.DONE
         wanted = wish if wish and state is WishState.OPEN else None
@@ -76,6 +80,23 @@ class _Round:
             return self._heal(tablet, advice, wanted)
         return self._grant(tablet, wanted) if wanted else None
 
+    def _patient(self, tablet: TabletView) -> TabletView:
+        """`tablet`, with a learner whose copies fail seen as one that may still come, if no better server is free.
+
+        Its leader tries again and again; to evict it and to add it anew would be that, with config changes between.
+        """
+        failing = [
+            u
+            for u in tablet.copying
+            if tablet.health_of(u) is Health.FAILED_UNRECOVERABLE
+            and (s := self.servers.get(u))
+            and s.alive
+            and s.avoided
+        ]
+        if not failing or any(not s.avoided for s in replacements_for(self.view, tablet, self.replicas)):
+            return tablet
+        return replace(tablet, health={**tablet.health, **dict.fromkeys(failing, Health.UNKNOWN)})
+
     def _evict(self, tablet: TabletView, advice: Advice, wanted: Wish | None) -> Decision:
         member = tablet.config.member(advice.uuid)
         if wanted and wanted.kind is WishKind.DEMOTE and member and member.votes and member.uuid == wanted.from_uuid:
@@ -96,9 +117,11 @@ class _Round:
         return self._change(tablet, restored(tablet, member), f"restore: {advice.reason}")
 
     def _heal(self, tablet: TabletView, advice: Advice, wanted: Wish | None) -> Decision | None:
-        target = self._wanted_target(tablet, wanted) or replacement_for(self.view, tablet, self.replicas)
+        own = self._wanted_target(tablet, wanted)
+        fit = [own] if own is not None else replacements_for(self.view, tablet, self.replicas)
         leaving = sorted(u for u in tablet.config.voters if u in self.draining and not tablet.health_of(u).failed)
-        if target is None or not self.slots.take(target.uuid, leaving[0] if leaving else ""):
+        target = next((s for s in fit if self.slots.take(s.uuid, leaving[0] if leaving else "")), None)
+        if target is None:
             return None
         self.replicas[target.uuid] += 1
         return self._change(tablet, (_join(target, witness=wants_witness(tablet)),), f"add: {advice.reason}")
@@ -108,7 +131,7 @@ class _Round:
         if wanted is None or wanted.kind is not WishKind.MOVE or tablet.config.member(wanted.to_uuid):
             return None
         server = self.servers.get(wanted.to_uuid)
-        return server if server is not None and self._may_join(server) else None
+        return server if server is not None and self._may_join(server) and not server.avoided else None
 
     def _may_join(self, server: ServerView) -> bool:
         return server.alive and not server.draining and server.has_room(self.replicas[server.uuid])

@@ -26,17 +26,33 @@ def room_left(servers: Sequence[ServerView], load: Mapping[str, int]) -> int | N
 def pick_server(
     candidates: Sequence[ServerView], taken: Sequence[ServerView], loads: Sequence[Mapping[str, int]]
 ) -> ServerView | None:
-    """The best candidate beside the servers `taken`: location used least, then the smallest of each load in turn.
+    """The best candidate beside the servers `taken`: copies do not fail there, the disk has room, the location is used
+    least, then the smallest of each load in turn.
 
     The last load is the number of all replicas: a server that holds as many as it may is no candidate.
     """
+    return next(iter(_best(candidates, taken, loads)), None)
+
+
+def _best(
+    candidates: Sequence[ServerView],
+    taken: Sequence[ServerView],
+    loads: Sequence[Mapping[str, int]],
+    bytes_wanted: int = 0,
+) -> list[ServerView]:
+    """The candidates that are as good as the best one but for the loads; the least loaded first."""
     used = Counter(s.location for s in taken)
     names = {s.uuid for s in taken}
     fit = [s for s in candidates if s.alive and not s.draining and s.uuid not in names]
     fit = [s for s in fit if s.has_room(loads[-1].get(s.uuid, 0))]
-    if not fit:
-        return None
-    return min(fit, key=lambda s: (used[s.location], *(load.get(s.uuid, 0) for load in loads), s.uuid))
+
+    def merit(server: ServerView) -> tuple[bool, bool, int]:
+        return (server.avoided, server.nearly_full(bytes_wanted), used[server.location])
+
+    best = min(map(merit, fit), default=None)
+    return sorted(
+        (s for s in fit if merit(s) == best), key=lambda s: (*(load.get(s.uuid, 0) for load in loads), s.uuid)
+    )
 
 
 def place_tablets(
@@ -80,11 +96,16 @@ def place_tablets(
     return placed
 
 
-def replacement_for(view: ClusterView, tablet: TabletView, load: Mapping[str, int]) -> ServerView | None:
-    """Where a replacement replica of `tablet` goes, or None if no live server is free of it."""
+def replacements_for(view: ClusterView, tablet: TabletView, load: Mapping[str, int]) -> list[ServerView]:
+    """Where a replacement replica of `tablet` may go, the best server first; empty if no live server is free of it.
+
+    They are as good as each other but for their loads: if the first is busy with copies, the next one takes it. Worse
+    ones are not named: who is copied to a location that has one already stays there.
+    """
     by_uuid = {s.uuid: s for s in view.servers}
     members = [by_uuid.get(m.uuid) for m in tablet.config.members]
     taken = [s for s in members if s is not None]
     staying = [s for s in taken if not tablet.health_of(s.uuid).failed and not s.draining]
     names = {m.uuid for m in tablet.config.members}
-    return pick_server([s for s in view.servers if s.uuid not in names], staying, (load,))
+    others = [s for s in view.servers if s.uuid not in names]
+    return _best(others, staying, (load,), tablet.bytes_on_disk)

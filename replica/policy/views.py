@@ -8,6 +8,10 @@ from enum import IntEnum, StrEnum
 
 from nyala.replica.base import ZERO_OPID, Member, OpId, RaftConfig, check
 
+DISK_BYTES_SPARE = 1 << 30
+"""A server with less than this left, once a new replica is there, is nearly full: others are preferred. A server's logs
+alone take 64 MB a busy tablet, and a disk that is full stops all of its replicas."""
+
 
 class Health(IntEnum):
     """How one replica fares, as its leader and the heartbeats tell. Ordered from best to worst."""
@@ -18,7 +22,8 @@ class Health(IntEnum):
     FAILED = 2
     """Silent for longer than the re-replication delay."""
     FAILED_UNRECOVERABLE = 3
-    """The replica is offline, or silent for so long and behind the leader's log. Wins over everything else."""
+    """The replica is offline, or silent for so long and behind the leader's log, or copies into its server fail. Wins
+    over everything else."""
 
     @property
     def failed(self) -> bool:
@@ -109,6 +114,14 @@ class ServerView:
     """Its replicas shall stand elsewhere, and it gets no new ones."""
     tablets_max: int = 0
     """How many replicas it holds at most; 0: it does not say."""
+    avoided: bool = False
+    """Copies into it failed lately, for its own reasons: it gets new replicas only if no other server is free."""
+    disk_bytes_free: int | None = None
+    """None: it does not say."""
+
+    def nearly_full(self, bytes_wanted: int = 0) -> bool:
+        """Whether its disk would be, with so many bytes more."""
+        return self.disk_bytes_free is not None and self.disk_bytes_free - bytes_wanted < DISK_BYTES_SPARE
 
     def has_room(self, replicas: int) -> bool:
         """Whether it takes one more replica than these."""

@@ -1074,7 +1074,7 @@ class PurgeQuarantineReply(_message.Message):
     def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., removed: _Optional[_Iterable[str]] = ..., bytes_freed: _Optional[int] = ...) -> None: ...
 
 class HeartbeatRequest(_message.Message):
-    __slots__ = ("dest_uuid", "server_uuid", "addresses", "sequence", "full_report", "replicas", "booting", "location", "memory_bytes", "disk_bytes_free", "version", "cluster_id", "tablets_max", "loop_lag_ms_max", "gil_hold_ms_max", "seeking")
+    __slots__ = ("dest_uuid", "server_uuid", "addresses", "sequence", "full_report", "replicas", "booting", "location", "memory_bytes", "disk_bytes_free", "version", "cluster_id", "tablets_max", "loop_lag_ms_max", "gil_hold_ms_max", "seeking", "copies_failing")
     DEST_UUID_FIELD_NUMBER: _ClassVar[int]
     SERVER_UUID_FIELD_NUMBER: _ClassVar[int]
     ADDRESSES_FIELD_NUMBER: _ClassVar[int]
@@ -1091,6 +1091,7 @@ class HeartbeatRequest(_message.Message):
     LOOP_LAG_MS_MAX_FIELD_NUMBER: _ClassVar[int]
     GIL_HOLD_MS_MAX_FIELD_NUMBER: _ClassVar[int]
     SEEKING_FIELD_NUMBER: _ClassVar[int]
+    COPIES_FAILING_FIELD_NUMBER: _ClassVar[int]
     dest_uuid: str
     server_uuid: str
     addresses: _containers.RepeatedCompositeFieldContainer[Address]
@@ -1107,7 +1108,18 @@ class HeartbeatRequest(_message.Message):
     loop_lag_ms_max: float
     gil_hold_ms_max: float
     seeking: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, dest_uuid: _Optional[str] = ..., server_uuid: _Optional[str] = ..., addresses: _Optional[_Iterable[_Union[Address, _Mapping]]] = ..., sequence: _Optional[int] = ..., full_report: _Optional[bool] = ..., replicas: _Optional[_Iterable[_Union[ReplicaStatus, _Mapping]]] = ..., booting: _Optional[bool] = ..., location: _Optional[str] = ..., memory_bytes: _Optional[int] = ..., disk_bytes_free: _Optional[int] = ..., version: _Optional[str] = ..., cluster_id: _Optional[str] = ..., tablets_max: _Optional[int] = ..., loop_lag_ms_max: _Optional[float] = ..., gil_hold_ms_max: _Optional[float] = ..., seeking: _Optional[_Iterable[str]] = ...) -> None: ...
+    copies_failing: _containers.RepeatedCompositeFieldContainer[FailingCopy]
+    def __init__(self, dest_uuid: _Optional[str] = ..., server_uuid: _Optional[str] = ..., addresses: _Optional[_Iterable[_Union[Address, _Mapping]]] = ..., sequence: _Optional[int] = ..., full_report: _Optional[bool] = ..., replicas: _Optional[_Iterable[_Union[ReplicaStatus, _Mapping]]] = ..., booting: _Optional[bool] = ..., location: _Optional[str] = ..., memory_bytes: _Optional[int] = ..., disk_bytes_free: _Optional[int] = ..., version: _Optional[str] = ..., cluster_id: _Optional[str] = ..., tablets_max: _Optional[int] = ..., loop_lag_ms_max: _Optional[float] = ..., gil_hold_ms_max: _Optional[float] = ..., seeking: _Optional[_Iterable[str]] = ..., copies_failing: _Optional[_Iterable[_Union[FailingCopy, _Mapping]]] = ...) -> None: ...
+
+class FailingCopy(_message.Message):
+    __slots__ = ("tablet_id", "failures", "error")
+    TABLET_ID_FIELD_NUMBER: _ClassVar[int]
+    FAILURES_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    tablet_id: str
+    failures: int
+    error: str
+    def __init__(self, tablet_id: _Optional[str] = ..., failures: _Optional[int] = ..., error: _Optional[str] = ...) -> None: ...
 
 class HeartbeatReply(_message.Message):
     __slots__ = ("error", "master_uuid", "catalog_term", "need_full_report", "leader_hint", "cluster_id", "orders", "found")
@@ -1198,7 +1210,7 @@ class ListTablesReply(_message.Message):
     def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., tables: _Optional[_Iterable[_Union[TableInfo, _Mapping]]] = ...) -> None: ...
 
 class ServerInfo(_message.Message):
-    __slots__ = ("uuid", "addresses", "last_heartbeat_us_ago", "alive", "location", "replicas", "leaders", "bytes_on_disk", "memory_bytes", "version", "cluster_id", "draining", "drained", "tablets_left", "tablets_at_first", "tablets_unreported", "drain_reason", "loop_lag_ms_max", "gil_hold_ms_max", "tablets_max")
+    __slots__ = ("uuid", "addresses", "last_heartbeat_us_ago", "alive", "location", "replicas", "leaders", "bytes_on_disk", "memory_bytes", "version", "cluster_id", "draining", "drained", "tablets_left", "tablets_at_first", "tablets_unreported", "drain_reason", "loop_lag_ms_max", "gil_hold_ms_max", "tablets_max", "copies_failing", "avoided")
     UUID_FIELD_NUMBER: _ClassVar[int]
     ADDRESSES_FIELD_NUMBER: _ClassVar[int]
     LAST_HEARTBEAT_US_AGO_FIELD_NUMBER: _ClassVar[int]
@@ -1219,6 +1231,8 @@ class ServerInfo(_message.Message):
     LOOP_LAG_MS_MAX_FIELD_NUMBER: _ClassVar[int]
     GIL_HOLD_MS_MAX_FIELD_NUMBER: _ClassVar[int]
     TABLETS_MAX_FIELD_NUMBER: _ClassVar[int]
+    COPIES_FAILING_FIELD_NUMBER: _ClassVar[int]
+    AVOIDED_FIELD_NUMBER: _ClassVar[int]
     uuid: str
     addresses: _containers.RepeatedCompositeFieldContainer[Address]
     last_heartbeat_us_ago: int
@@ -1239,7 +1253,9 @@ class ServerInfo(_message.Message):
     loop_lag_ms_max: float
     gil_hold_ms_max: float
     tablets_max: int
-    def __init__(self, uuid: _Optional[str] = ..., addresses: _Optional[_Iterable[_Union[Address, _Mapping]]] = ..., last_heartbeat_us_ago: _Optional[int] = ..., alive: _Optional[bool] = ..., location: _Optional[str] = ..., replicas: _Optional[int] = ..., leaders: _Optional[int] = ..., bytes_on_disk: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., version: _Optional[str] = ..., cluster_id: _Optional[str] = ..., draining: _Optional[bool] = ..., drained: _Optional[bool] = ..., tablets_left: _Optional[int] = ..., tablets_at_first: _Optional[int] = ..., tablets_unreported: _Optional[int] = ..., drain_reason: _Optional[str] = ..., loop_lag_ms_max: _Optional[float] = ..., gil_hold_ms_max: _Optional[float] = ..., tablets_max: _Optional[int] = ...) -> None: ...
+    copies_failing: _containers.RepeatedCompositeFieldContainer[FailingCopy]
+    avoided: bool
+    def __init__(self, uuid: _Optional[str] = ..., addresses: _Optional[_Iterable[_Union[Address, _Mapping]]] = ..., last_heartbeat_us_ago: _Optional[int] = ..., alive: _Optional[bool] = ..., location: _Optional[str] = ..., replicas: _Optional[int] = ..., leaders: _Optional[int] = ..., bytes_on_disk: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., version: _Optional[str] = ..., cluster_id: _Optional[str] = ..., draining: _Optional[bool] = ..., drained: _Optional[bool] = ..., tablets_left: _Optional[int] = ..., tablets_at_first: _Optional[int] = ..., tablets_unreported: _Optional[int] = ..., drain_reason: _Optional[str] = ..., loop_lag_ms_max: _Optional[float] = ..., gil_hold_ms_max: _Optional[float] = ..., tablets_max: _Optional[int] = ..., copies_failing: _Optional[_Iterable[_Union[FailingCopy, _Mapping]]] = ..., avoided: _Optional[bool] = ...) -> None: ...
 
 class ListServersReply(_message.Message):
     __slots__ = ("error", "servers", "masters", "cluster_id", "foreign")

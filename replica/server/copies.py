@@ -144,7 +144,7 @@ class CopyJobs:
                 hosted.copy = None
                 await manager.open(hosted, checked=True)
                 manager.disk.crash_point("copy.6")
-            job.progress.phase = "DONE"
+            self._done(job)
             _log.info("%s tablet copy done: %d bytes", prefix, job.progress.bytes_done)
         except (DiskFailure, InvariantViolation) as error:
             manager.on_fatal(error)
@@ -167,11 +167,17 @@ class CopyJobs:
         await asyncio.wait([running])
         return copy_cancelled(job.tablet_id) if running.cancelled() else running.exception()
 
+    def _done(self, job: CopyJob) -> None:
+        job.progress.phase = "DONE"
+        self._manager.copy_failures.succeeded(job.tablet_id)
+
     def _failed(self, job: CopyJob, error: BaseException) -> None:
         # A cancel cuts calls to the source short; what that looks like there is not why the copy ended.
         cancelled = job.cancelled.is_set()
         job.error = str(copy_cancelled(job.tablet_id) if cancelled else error)
         job.progress.phase = "CANCELLED" if cancelled else "FAILED"
+        if not cancelled:
+            self._manager.copy_failures.failed(job.tablet_id, error)
 
     def _over(self, job: CopyJob) -> None:
         del self._jobs[job.tablet_id]
@@ -290,7 +296,7 @@ class CopyJobs:
         try:
             error = await self._on_pool(job, work)
             if error is None:
-                job.progress.phase = "DONE"
+                self._done(job)
             else:
                 self._failed(job, error)
         finally:

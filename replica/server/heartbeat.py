@@ -182,9 +182,16 @@ class Heartbeats:
             loop_lag_ms_max=manager.ticker.lag_ms_max,
             gil_hold_ms_max=self._gil.hold_ms_max,
             seeking=seeker.due(self._lost(), time.monotonic()),
+            copies_failing=self._copies_failing(),
         )
         stub = pb_grpc.MasterServiceStub(self._channels.get(str(master)))  # type: ignore[no-untyped-call]
         return await stub.Heartbeat(request, timeout=TIMEOUT_S)
+
+    def _copies_failing(self) -> list[Any]:
+        manager = self._manager
+        under_way = {h.tablet_id for h in manager.tablets.values() if h.copy is not None}
+        found = manager.copy_failures.lasting(under_way)
+        return [pb.FailingCopy(tablet_id=f.tablet_id, failures=f.count, error=f.reason) for f in found]
 
     def _carry_out(self, orders: Any) -> None:
         """Start what the masters order and is not under way; they repeat whatever is not yet done."""

@@ -31,6 +31,7 @@ from nyala.replica.copy import SourceSessions, settle_at_startup
 from nyala.replica.raft import AppendEntries, Message, RaftOptions
 from nyala.replica.tablet import Superblock
 
+from .copy_failures import CopyFailures
 from .copy_rate import CopyRate
 from .ending import Endings
 from .hosted import HostedTablet
@@ -80,6 +81,7 @@ class TabletManager:
         self.tablets: dict[str, HostedTablet] = {}
         self.sessions = SourceSessions(clock)
         self.copy_rate = CopyRate(clock, options.copy_rate_bytes_per_s, options.copy_busy_rate_bytes_per_s)
+        self.copy_failures = CopyFailures()
         self.replays = ReplayWatch(disk)
         self.changed: set[str] = set()
         """Tablets to report to the masters; the heartbeat empties it."""
@@ -321,6 +323,8 @@ class TabletManager:
             self.changed.add(hosted.tablet_id)
         except (Corruption, Refused) as error:
             _log.warning("T %s P %s no whole tombstone yet: %s", hosted.tablet_id, self.uuid, error)
+            if hosted.superblock.data_state is DataState.COPYING:
+                self.copy_failures.failed(hosted.tablet_id, error)  # no other copy is taken meanwhile
             self._later.start(self._settle_later(hosted))
 
     async def _settle_later(self, hosted: HostedTablet) -> None:

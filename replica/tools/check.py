@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from nyala.replica.base import Code, DataState, Refused
+from nyala.replica.base import Code, DataState, Refused, limits
 from nyala.replica.client import Client, TableHandle
 from nyala.replica.rpc import address_from_pb, config_from_pb, pb
 
@@ -134,6 +134,15 @@ def judge(view: ClusterView) -> list[Finding]:
         Finding(Severity.ERROR, f"server {s.uuid}", "sends no heartbeats")
         for s in view.servers
         if not s.alive and s.uuid not in view.unreachable
+    ]
+    found += [
+        Finding(
+            Severity.ERROR if c.failures >= limits.COPY_FAILURES_MAX else Severity.WARNING,
+            f"server {s.uuid}",
+            f"copies of tablet {c.tablet_id} into it failed {c.failures} times: {c.error}",
+        )
+        for s in view.servers
+        for c in s.copies_failing
     ]
     found += [
         Finding(

@@ -58,13 +58,17 @@ class Masters:
         self.box.commit(create_table(self.box.catalog, request, hosts, {}, 1))
         self.tablet, _ = next(iter(self.box.catalog.items(TABLET)))
 
-    def beat(self, uuid: str, *replicas: pb.ReplicaStatus, full: bool = True, booting: bool = False) -> bool:
+    def beat(
+        self, uuid: str, *replicas: pb.ReplicaStatus, full: bool = True, booting: bool = False, failures: int = 0
+    ) -> bool:
+        failing = [pb.FailingCopy(tablet_id=self.tablet, failures=failures, error="no room")] if failures else []
         request = pb.HeartbeatRequest(
             server_uuid=uuid,
             addresses=[pb.Address(host="h", port=1)],
             full_report=full,
             replicas=replicas,
             booting=booting,
+            copies_failing=failing,
         )
         return self.soft.heartbeat(request, int(self.now_s * SECOND))
 
@@ -414,3 +418,58 @@ def test_masters_tell_where_servers_are_and_of_no_more_than_were_asked_for() -> 
     assert soft.places([]) == []
     assert soft.places([A, B, C]) == [pb.ServerPlace(uuid=A, addresses=[pb.Address(host="h", port=8)])]
     assert soft.places([*([C] * limits.PEERS_SOUGHT_MAX), A]) == []
+
+
+def test_view_a_replica_whose_copies_fail_is_unrecoverable_and_its_server_avoided() -> None:
+    """TC-65. Goal: a member that no copy reaches counts as lost, for good or ill of nobody else. Method:
+    two failures and three, of a server that has nothing, a tombstone, or a replica under way; then a healthy replica, a
+    booting server, a silent one; the server is avoided, though not once its failures are forgotten for a while."""
+    m = Masters()
+    peers = [pb.PeerHealth(uuid=B, health="OK"), pb.PeerHealth(uuid=C, health="NEEDS_COPY")]
+    leads = replica(m.tablet, A, config(1, A, B, C), role="LEADER", peers=peers)
+    m.beat(A, leads)
+    states = (
+        [],
+        [replica(m.tablet, C, config(1, A, B, C), data_state=DataState.DELETED, phase="STOPPED")],
+        [replica(m.tablet, C, config(1, A, B, C), data_state=DataState.COPYING, phase="STOPPED")],
+        [replica(m.tablet, C, config(1, A, B, C))],
+    )
+    for state in states:
+        m.beat(C, *state, failures=2)
+        assert m.health(C) is Health.UNKNOWN
+        m.beat(C, *state, failures=3)
+        assert m.health(C) is Health.FAILED_UNRECOVERABLE
+    m.beat(C, *states[1], failures=3, booting=True)
+    assert m.health(C) is Health.UNKNOWN
+    m.beat(B, replica(m.tablet, B, config(1, A, B, C)), failures=3)
+    assert m.health(B) is Health.HEALTHY, "what is healthy now needs no copy"
+    m.beat(C, *states[1], failures=3)
+    m.now_s += 4
+    assert m.health(C) is Health.UNKNOWN, "nothing is known of a silent server"
+
+
+def test_view_a_server_is_avoided_for_twice_as_long_each_time() -> None:
+    """TC-65. Goal: back-off without a history: two numbers a server. Method: failures, an end of them, failures
+    again, and so on to the bound; then a long time without."""
+    m = Masters()
+    m.form()
+    m.beat(A, replica(m.tablet, A, config(1, A, B, C), role="LEADER"))
+
+    def avoided() -> bool:
+        m.beat(D)
+        return next(bool(s.avoided) for s in m.view().servers if s.uuid == D)
+
+    def time_avoided_s() -> int:
+        for _ in range(3):
+            m.beat(D, failures=3)
+            m.now_s += 1
+        until_s = m.now_s - 1
+        while avoided():
+            m.now_s += 1
+        return int(m.now_s - until_s)
+
+    m.beat(D, failures=2)
+    assert not avoided()
+    assert [time_avoided_s() for _ in range(6)] == [60, 120, 240, 480, 600, 600]
+    m.now_s += 601
+    assert not avoided() and time_avoided_s() == 60

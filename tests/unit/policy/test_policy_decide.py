@@ -157,6 +157,136 @@ def test_decide_a_replacement_that_fails_too_is_replaced(when: str) -> None:
     assert view.tablets[0].config.voters == ("a", "b", "e") and low == {"t": 3}
 
 
+def learners_of(view: ClusterView, uuid: str) -> int:
+    return sum(m.uuid == uuid and not m.votes for t in view.tablets for m in t.config.members)
+
+
+def bad_for_copies(view: ClusterView, bad: str) -> ClusterView:
+    """The view in which no copy succeeds on the servers `bad`: their learners never do, and who tried one is known."""
+    tablets = tuple(
+        replace(t, health={**t.health, **{u: Health.FAILED_UNRECOVERABLE for u in bad if u not in t.config.voters}})
+        for t in view.tablets
+    )
+    view = replace(view, tablets=tablets)
+    tried = {u for u in bad if learners_of(view, u)}
+    return replace(view, servers=tuple(replace(s, avoided=s.avoided or s.uuid in tried) for s in view.servers))
+
+
+def heal(view: ClusterView, bad: str) -> tuple[ClusterView, list[tuple[EditKind, str]]]:
+    """Obey until nothing is decided any more, while no copy succeeds on `bad`; the end, and every edit."""
+    edits: list[tuple[EditKind, str]] = []
+    for _ in range(200):
+        view = bad_for_copies(view, bad)
+        decisions = decide(view, 1)
+        if not decisions:
+            return view, edits
+        for decision in decisions:
+            view = bad_for_copies(obey(view, decision), bad)
+            edits += [(e.kind, e.member.uuid) for e in decision.edits]
+    raise AssertionError(edits[-6:])
+
+
+def test_decide_a_server_where_copies_fail_stops_nobodys_healing() -> None:
+    """TC-65, scenario 110. Goal: a live server into which no copy succeeds is given up for another one. Method: c is
+    dead, d is empty and so the first choice, and bad; five tablets: at most two are tried at d, each is evicted once,
+    and all end on servers that work; d is not asked again."""
+    tablets = [tablet("a b c:F", "a", name=f"t{n}") for n in range(5)]
+    full = [tablet("a e f", "a", name=f"u{n}") for n in range(3)]
+    view, edits = heal(cluster("abcdef", *tablets, *full, dead="c"), "d")
+    assert edits.count((EditKind.ADD, "d")) == edits.count((EditKind.REMOVE, "d")) == 2
+    for t in view.tablets:
+        assert len(t.config.voters) == 3 and not {"c", "d"} & set(t.config.voters)
+
+
+def test_decide_a_busy_server_is_passed_over_for_the_next() -> None:
+    """TC-65. Goal: one server's slots are no reason to wait while another has some. Method: two slow learners on d,
+    which is the least loaded by far; three hurt tablets go to e and f, which are as good; they wait if e and f stand in
+    a location that two replicas have already, and d in one of its own; and if e and f are avoided."""
+    slow = [tablet("a b c:F d:pU", "a", name=f"s{n}") for n in range(2)]
+    hurt = [tablet("a b c:F", "a", name=f"t{n}") for n in range(3)]
+    full = [tablet("a e f", "a", name=f"u{n}") for n in range(5)]
+    view = cluster("abcdef", *slow, *hurt, *full, dead="c")
+    assert sorted(e.member.uuid for d in decide(view, 1) for e in d.edits) == ["e", "e", "f"]
+    placed = replace(view, servers=tuple(replace(s, location="z" if s.uuid in "cd" else "y") for s in view.servers))
+    assert decide(placed, 1) == []
+    avoided = replace(view, servers=tuple(replace(s, avoided=s.uuid in "ef") for s in view.servers))
+    assert decide(avoided, 1) == []
+
+
+def test_decide_a_server_where_copies_fail_is_used_if_no_other_is_free() -> None:
+    """TC-65. Goal: nothing waits for ever, and nothing is evicted and added for ever. Method: of four servers c is dead
+    and copies fail at d: d is asked all the same, and its learner stays; a fifth server gets it. Learners that cannot
+    come take no place of the caps from a tablet that can be healed elsewhere, but their server's."""
+    view, edits = heal(cluster("abcd", tablet("a b c:F", "a"), dead="c"), "d")
+    assert edits == [(EditKind.ADD, "d")]
+    assert [m.uuid for m in view.tablets[0].config.members] == ["a", "b", "c", "d"]
+    more = replace(view, servers=(*view.servers, server("e")))
+    view, edits = heal(more, "d")
+    assert view.tablets[0].config.voters == ("a", "b", "e") and edits[0] == (EditKind.REMOVE, "d")
+
+    stuck = tablet("a b c:F d:pX", "a", name="stuck")
+    other = tablet("a e c:F", "a", name="other")
+    tight = cluster("abcde", stuck, other, dead="c")
+    tight = replace(
+        tight, servers=tuple(replace(s, avoided=s.uuid == "d", draining=s.uuid == "e") for s in tight.servers)
+    )
+    assert [d.tablet_id for d in decide(tight, 1, Caps(moves_max=1))] == ["other"]
+    assert decide(tight, 1, Caps(moves_per_server_max=1))[0].edits[0].member.uuid == "b"
+
+
+def test_decide_a_disk_that_is_nearly_full_is_taken_last() -> None:
+    """TC-65. Goal: replicas go where there is room. Method: d is empty and has less than a gigabyte left, or would
+    have with the tablet's bytes; e is fuller of replicas; who says nothing of its disk is taken for one with room. If
+    all are nearly full, loads decide; a server where copies fail comes after a full one."""
+    full = [tablet("a b e", "a", name=f"u{n}") for n in range(2)]
+    for free, size, chosen in ((1 << 29, 0, "e"), (3 << 29, 1 << 30, "e"), (3 << 29, 1 << 28, "d"), (None, 1, "d")):
+        hurt = tablet("a b c:F", "a", bytes_on_disk=size)
+        view = cluster("abcde", hurt, *full, dead="c")
+        roomy = replace(
+            view, servers=tuple(replace(s, disk_bytes_free=free if s.uuid == "d" else 1 << 40) for s in view.servers)
+        )
+        assert [e.member.uuid for d in decide(roomy, 1) for e in d.edits] == [chosen]
+        same = replace(view, servers=tuple(replace(s, disk_bytes_free=0) for s in view.servers))
+        assert [e.member.uuid for d in decide(same, 1) for e in d.edits] == ["d"]
+        worse = replace(roomy, servers=tuple(replace(s, avoided=s.uuid == "e") for s in roomy.servers))
+        assert [e.member.uuid for d in decide(worse, 1) for e in d.edits] == ["d"]
+
+
+def test_decide_a_move_whose_target_takes_no_copies_ends_elsewhere() -> None:
+    """TC-65. Goal: a wish does not bind a tablet to a server that cannot take it. Method: a move from c to d, where
+    copies fail: with e free the voter that leaves is replaced there; without, d goes on trying until the deadline, and
+    then the learner and the mark are taken back."""
+    wish = Wish(kind=WishKind.MOVE, wish_id="w", from_uuid="c", to_uuid="d", deadline_us=10)
+    view, _ = heal(cluster("abcde", tablet("a b c", "a", wish=wish)), "d")
+    assert view.tablets[0].config.voters == ("a", "b", "e")
+    view, edits = heal(cluster("abcd", tablet("a b c", "a", wish=wish)), "d")
+    assert edits == [(EditKind.ADD, "d"), (EditKind.CHANGE, "c")]
+    view, _ = heal(replace(view, now_us=11), "d")
+    assert [(m.uuid, m.replace) for m in view.tablets[0].config.members] == [("a", False), ("b", False), ("c", False)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 1 << 30))
+def test_decide_random_clusters_heal_though_servers_take_no_copies(seed: int) -> None:
+    """TC-65, scenario 110. Goal: whatever servers are dead and wherever copies fail, decisions end, three vote in the
+    end, and every tablet is whole while good servers are left for it. Method: random ones of seven, obeyed."""
+    rng = random.Random(seed)
+    names = rng.sample("abcdefg", 7)
+    dead, bad = names[0], "".join(names[1 : rng.randint(1, 4)])
+    tablets = []
+    for pos in range(rng.randint(1, 8)):
+        voters = rng.sample("abcdefg", 3)
+        leader = next(v for v in voters if v != dead)
+        words = " ".join(f"{v}:{'F' if v == dead else 'H'}" for v in voters)
+        tablets.append(tablet(words, leader, name=f"t{pos}"))
+    view, edits = heal(cluster("abcdefg", *tablets, dead=dead), bad)
+    for t in view.tablets:
+        assert len(t.config.voters) == 3 and dead not in t.config.voters
+        assert not any(m.replace or m.promote for m in t.config.members)
+    for uuid in bad:
+        assert edits.count((EditKind.ADD, uuid)) <= 2, "its slots, until it is known"
+
+
 def test_decide_unreachable_learners_count_against_the_caps() -> None:
     """Goal: scenario 119. Method: a learner of unknown health fills the cap of one; a second tablet waits."""
     view = cluster("abcde", tablet("a b c:U d:pU", "a", name="t1"), tablet("a b", "a", name="t2"))

@@ -125,6 +125,7 @@ def test_copy_whose_bytes_do_not_arrive_ends_as_a_tombstone_and_is_retried(fault
         pair.on_part = on_part
         await pair.add_other()
         await until_failed(pair, why)
+        assert pair.other.manager.copy_failures.lasting(()) == [], "none of its own"
         await retry_works(pair)
 
     run_pair(scenario)
@@ -209,7 +210,7 @@ def test_block_that_cannot_be_read_for_a_copy_is_told_and_fails_the_replica(gone
 )
 def test_copy_onto_a_full_disk_ends_as_a_tombstone_and_is_retried(operation: str, pattern: str) -> None:
     """Goal: TC-12: the target's disk is full at any of its files. Method: ENOSPC once at a block, at a segment, at the
-    merged metadata: NO_SPACE, nothing is left over, the neighbour goes on; the retry works."""
+    merged metadata: NO_SPACE, nothing is left over, the neighbour goes on; that is counted until the retry works."""
 
     async def scenario(pair: Pair) -> None:
         await with_neighbour(pair)
@@ -217,26 +218,35 @@ def test_copy_onto_a_full_disk_ends_as_a_tombstone_and_is_retried(operation: str
         pair.other.disk.hook = lambda op, path: setattr(pair, "cut", True) if "quarantine" in path else None
         await pair.add_other()
         await until_failed(pair, Code.NO_SPACE.name)
+        (failed,) = pair.other.manager.copy_failures.lasting(())
+        assert (failed.tablet_id, failed.count) == (TABLET, 1) and Code.NO_SPACE.name in failed.reason
         pair.other.disk.hook = None
         await retry_works(pair)
+        assert pair.other.manager.copy_failures.lasting(()) == []
 
     run_pair(scenario)
 
 
 def test_copy_that_finds_no_room_for_its_tombstone_either_is_one_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: TC-12: a full disk leaves no copy under way for ever, which would refuse all that follow. Method: ENOSPC at
-    a segment, then twice at the tombstone's superblock; without a restart the tombstone is there, and a retry works."""
+    a segment, then four times at the tombstone's superblock: which counts as two more failures; without a restart the
+    tombstone is there, and a retry works."""
     monkeypatch.setattr(manager_module, "REOPEN_AFTER_S", 0.0)
 
     async def scenario(pair: Pair) -> None:
         await with_neighbour(pair)
         pair.other.disk.fail_on("pwrite", f"wals/{TABLET}/*", "ENOSPC")
-        pair.other.disk.fail_on("replace", f"tablet-meta/{TABLET}", "ENOSPC", skip=1, times=2)
+        pair.other.disk.fail_on("replace", f"tablet-meta/{TABLET}", "ENOSPC", skip=1, times=4)
+        pair.other.disk.hook = lambda op, path: setattr(pair, "cut", True) if "quarantine" in path else None
         await pair.add_other()
         await until(lambda: pair.other.jobs.ended, "the copy ends")
         assert Code.NO_SPACE.name in pair.other.jobs.ended[0].error
+        await until(lambda: pair.other.hosted.superblock.data_state is DataState.DELETED, "a tombstone is there")
+        (failed,) = pair.other.manager.copy_failures.lasting(())
+        assert failed.count == 3, "a tombstone that finds no room is a failure too: no copy is taken meanwhile"
+        pair.other.disk.hook = None
         await retry_works(pair)
-        assert pair.other.disk.fired["replace", "ENOSPC"] == 2
+        assert pair.other.disk.fired["replace", "ENOSPC"] == 4
 
     run_pair(scenario)
 

@@ -78,3 +78,14 @@ def test_check_each_master_that_does_not_serve_is_an_error() -> None:
         (Severity.ERROR, "master x: its catalog FAILED: its log is damaged"),
         (Severity.ERROR, "master y: another master, z, answers at its address"),
     ]
+
+
+def test_check_copies_that_fail_again_and_again_are_an_error() -> None:
+    """TC-65. Goal: an operator sees why nothing heals. Method: a server says two failures of one copy, and three."""
+    seen = view("abc")
+    failing = (pb.FailingCopy(tablet_id="1", failures=3, error="no room"), pb.FailingCopy(tablet_id="2", failures=2))
+    seen.servers[0].copies_failing.extend(failing)
+    assert told(seen) == [
+        (Severity.ERROR, "server a: copies of tablet 1 into it failed 3 times: no room"),
+        (Severity.WARNING, "server a: copies of tablet 2 into it failed 2 times: "),
+    ]

@@ -1,0 +1,62 @@
+"""Which copies into this server fail for a reason of its own, and how often in a row: what the masters judge by."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Container
+from dataclasses import dataclass
+
+from nyala.replica.base import Code, Corruption, Refused
+from nyala.replica.copy import DamagedFile
+
+FORGET_S = 60.0
+"""After this long without another attempt nothing follows from the last ones; a leader waits for 10 s at most."""
+REPORTED_MAX = 200
+"""In one heartbeat, those that failed most often."""
+REASON_CHARS_MAX = 300
+
+
+@dataclass
+class FailedCopies:
+    """Of one tablet, since a copy of it last succeeded."""
+
+    tablet_id: str
+    count: int
+    reason: str
+    at_s: float
+
+
+def is_our_own(error: BaseException) -> bool:
+    """Whether a copy failed for this server's disk: no room, or files that cannot be written or read again.
+
+    A source that is busy, leads no more, cannot be reached or sent something damaged says nothing of this server.
+    """
+    if isinstance(error, Refused):
+        return error.code is Code.NO_SPACE
+    return isinstance(error, Corruption | OSError) and not isinstance(error, DamagedFile)
+
+
+class CopyFailures:
+    """Counts by tablet. Bounded: a count that nothing is added to is forgotten. Concurrency: the loop's thread."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        """`now`: seconds that only grow."""
+        self._now = now
+        self._of: dict[str, FailedCopies] = {}
+
+    def failed(self, tablet_id: str, error: BaseException) -> None:
+        """A copy of the tablet ended like that, or could not even be taken back."""
+        if is_our_own(error):
+            known = self._of.get(tablet_id)
+            count = known.count + 1 if known is not None else 1
+            self._of[tablet_id] = FailedCopies(tablet_id, count, str(error)[:REASON_CHARS_MAX], self._now())
+
+    def succeeded(self, tablet_id: str) -> None:
+        """A copy of the tablet is here."""
+        self._of.pop(tablet_id, None)
+
+    def lasting(self, under_way: Container[str]) -> list[FailedCopies]:
+        """Those that failed lately, or that are tried again now (`under_way`); the most often failed first."""
+        oldest_s = self._now() - FORGET_S
+        self._of = {t: f for t, f in self._of.items() if f.at_s >= oldest_s or t in under_way}
+        return sorted(self._of.values(), key=lambda f: (-f.count, f.tablet_id))[:REPORTED_MAX]

@@ -1,0 +1,130 @@
+"""Healing where a living server, or its disk, is what is wrong; real servers, one master that heals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nyala
+from nyala.replica.base import limits
+from nyala.replica.tools import gather
+from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
+
+pytestmark = pytest.mark.process
+
+MASTER = ("--server-dead-ms=4000", "--rereplicate-after-ms=5000", "--policy-ms=100", "--execute-decisions=master")
+ROWS = 2_000
+
+
+class Ward:
+    """So many servers, a master that heals, one table of some tablets with rows."""
+
+    def __init__(self, cluster: LocalCluster, *, servers: int, buckets: int) -> None:
+        self.cluster = cluster
+        master = cluster.add_master(*MASTER)
+        for _ in range(servers):
+            cluster.add_server(start=False).start(wait=False)
+        for server in cluster.servers:
+            server.wait_ready()
+        self.nyala = nyala.connect(master.address)
+        self.client = self.nyala.client
+        alive = lambda: sum(s.alive for s in self.client.list_servers().servers) == servers  # noqa: E731
+        wait_until(alive, "all servers are alive")
+        self.nyala.create_table("t", {"id": "int64", "v": "string"}, key="id", hash_buckets=buckets)
+        self.table = self.nyala.table("t")
+        self.written = 0
+        self.write()
+        wait_until(lambda: all(len(self.running(t)) == 3 for t in self.tablets()), "three replicas of each tablet run")
+
+    def write(self) -> None:
+        """Some more acknowledged rows."""
+        self.table.upsert([{"id": i, "v": f"{i * 7919:0100d}"} for i in range(self.written, self.written + ROWS)])
+        self.written += ROWS
+
+    def tablets(self) -> list[str]:
+        return [t.tablet_id for t in self.client.tablet_infos("t")]
+
+    def voters(self) -> dict[str, frozenset[str]]:
+        """By tablet, as the master knows it; nobody else is a member."""
+        infos = self.client.tablet_infos("t")
+        wait = {t.tablet_id: [m.uuid for m in t.config.members if not m.votes] for t in infos}
+        return {t.tablet_id: frozenset(m.uuid for m in t.config.members) for t in infos if not wait[t.tablet_id]}
+
+    def status(self, server: ServerProcess, tablet_id: str) -> Any:
+        return self.cluster.status(server, tablet_id)
+
+    def running(self, tablet_id: str) -> list[str]:
+        found = ((s.uuid, self.status(s, tablet_id)) for s in self.cluster.servers if s.alive)
+        return [uuid for uuid, status in found if status is not None and status.phase == "RUNNING"]
+
+    def held_by(self, server: ServerProcess) -> list[str]:
+        return [t for t, members in self.voters().items() if server.uuid in members]
+
+    def flush(self, server: ServerProcess) -> None:
+        """Its replicas all have blocks."""
+        info = next(s for s in self.client.list_servers().servers if s.uuid == server.uuid)
+        for tablet_id in self.held_by(server):
+            self.client.flush(info, tablet_id)
+
+    def failures_told(self, server: ServerProcess) -> list[int]:
+        """Of each copy into the server that fails, how often it did, as the master lists it."""
+        info = next(s for s in self.client.list_servers().servers if s.uuid == server.uuid)
+        return [c.failures for c in info.copies_failing if c.error]
+
+    def wait_whole_on(self, *servers: ServerProcess) -> None:
+        """Until these and no others hold every tablet."""
+        uuids = frozenset(s.uuid for s in servers)
+        healed = lambda: set((v := self.voters()).values()) == {uuids} and len(v) == len(self.tablets())  # noqa: E731
+        wait_until(healed, "every tablet stands on the good servers")
+
+    def verify(self) -> None:
+        """Every acknowledged row is there, and three replicas of each tablet have the same ones."""
+        assert sorted(self.table.scan().to_arrow()["id"].to_pylist()) == list(range(self.written))
+
+        def sums() -> dict[str, list[Any]] | None:
+            view = gather(self.client, checksum=True)
+            found = {t: [r.checksum for r in view.replicas[t] if r.checksum is not None] for t in self.tablets()}
+            return found if all(len(s) == 3 for s in found.values()) else None
+
+        for tablet_id, found in wait_until(sums, "three replicas of each tablet tell their checksums").items():
+            assert len(set(found)) == 1, (tablet_id, found)
+
+
+def spoil(server: ServerProcess) -> Path:
+    """A file takes the place of the server's folder of blocks, which moves aside; returns the file."""
+    data = server.root / "data"
+    data.rename(server.root / "data-aside")
+    data.write_bytes(b"")
+    return data
+
+
+def failed_copies(server: ServerProcess, tablet_id: str) -> int:
+    log = server.log_path.read_text().splitlines()
+    return sum(f" T {tablet_id} " in line and "tablet copy failed" in line for line in log)
+
+
+def test_live_server_into_which_no_copy_succeeds_stops_nobodys_healing() -> None:
+    """TC-65, scenario 110. Goal: a server that lives and cannot take a copy is given up for another one. Method: of
+    five servers one starts with a file in place of its folder of blocks; it loses its replicas, and so is the first
+    choice for every new one. Another server is killed: copies fail there again and again, and nevertheless all tablets
+    end on the three that are left, with every row; the master says of the bad server what failed there."""
+    with local_cluster() as cluster:
+        ward = Ward(cluster, servers=5, buckets=4)
+        with ward.nyala:
+            bad, dead, *good = cluster.servers
+            ward.flush(bad)
+            bad.kill()
+            spoil(bad)
+            bad.start()
+            wait_until(lambda: len(ward.voters()) == 4 and not ward.held_by(bad), "it has lost all of its replicas")
+            dead.kill()
+            wait_until(
+                lambda: max(ward.failures_told(bad), default=0) >= limits.COPY_FAILURES_MAX, "the master is told"
+            )
+            ward.wait_whole_on(*good)
+            tried = [t for t in ward.tablets() if failed_copies(bad, t) >= limits.COPY_FAILURES_MAX]
+            assert tried, "it was the first choice"
+            ward.write()
+            ward.verify()

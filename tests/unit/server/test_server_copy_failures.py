@@ -1,0 +1,67 @@
+"""Which copies count as failed for the target's own reasons, and for how long that is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from nyala.replica.base import Applied, Code, Corruption, Refused
+from nyala.replica.copy import CopyFile, DamagedFile, FileKind
+from nyala.replica.server.copy_failures import FORGET_S, REASON_CHARS_MAX, REPORTED_MAX, CopyFailures
+
+FULL = Refused(Code.NO_SPACE, "the disk is full")
+
+
+class Clock:
+    now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def told(failures: CopyFailures, *under_way: str) -> list[tuple[str, int, str]]:
+    return [(f.tablet_id, f.count, f.reason) for f in failures.lasting(under_way)]
+
+
+@pytest.mark.parametrize(
+    ("error", "own"),
+    [
+        (FULL, True),
+        (Corruption("a block's file cannot be written"), True),
+        (NotADirectoryError(20, "data"), True),
+        (DamagedFile(CopyFile(FileKind.BLOCK, "b", 1, 0), 1, 2), False),
+        *(
+            (Refused(code, "the source says so", applied=Applied.UNKNOWN), False)
+            for code in Code
+            if code not in (Code.OK, Code.NO_SPACE)
+        ),
+    ],
+    ids=lambda value: getattr(value, "code", value).name if isinstance(value, Refused) else None,
+)
+def test_copy_failures_only_a_servers_own_ones_are_counted(error: BaseException, own: bool) -> None:
+    """TC-12. Goal: a source that is busy, away or damaged costs its target nothing. Method: every error."""
+    failures = CopyFailures(Clock())
+    failures.failed("t", FULL)
+    failures.failed("t", error)
+    assert told(failures) == [("t", 2 if own else 1, str(error if own else FULL))]
+
+
+def test_copy_failures_end_with_a_copy_or_with_the_attempts() -> None:
+    """TC-12. Goal: the count is of failures in a row, is told while somebody tries, and is bounded. Method:
+    a success; a minute without an attempt, with and without a job under way; more tablets than are told."""
+    clock = Clock()
+    failures = CopyFailures(clock)
+    for _ in range(3):
+        failures.failed("t", FULL)
+    failures.failed("u", Corruption("x" * 10 * REASON_CHARS_MAX))
+    assert told(failures) == [("t", 3, str(FULL)), ("u", 1, "x" * REASON_CHARS_MAX)]
+    failures.succeeded("t")
+    failures.failed("t", FULL)
+    assert ("t", 1, str(FULL)) in told(failures)
+    clock.now_s += FORGET_S + 1
+    assert told(failures, "t") == [("t", 1, str(FULL))]
+    assert told(failures) == []
+    for n in range(2 * REPORTED_MAX):
+        failures.failed(f"{n:04}", FULL)
+    failures.failed("zzzz", FULL)
+    failures.failed("zzzz", FULL)
+    assert len(told(failures)) == REPORTED_MAX and told(failures)[0] == ("zzzz", 2, str(FULL))
