@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from nyala.replica.client import Client
 from nyala.replica.rows import RowOp
 from tests.harness.cluster import local_cluster, wait_until
-from tests.harness.road import Road, row
+from tests.harness.road import Place, Road, row
 
 pytestmark = pytest.mark.e2e
-
-
-class Place(NamedTuple):
-    """Of a stack, what a road needs to know."""
-
-    masters: str
-    kafka_bootstrap: str
 
 
 def test_dead_server_is_replaced_through_kafka_and_spark_while_rows_flow(road: Road, tmp_path: Path) -> None:

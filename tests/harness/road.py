@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import fastavro
 from kafka import KafkaProducer
@@ -108,6 +108,13 @@ def spark_in_process(folder: Path) -> Iterator[Any]:
     finally:
         os.environ.clear()
         os.environ.update(earlier)
+
+
+class Place(NamedTuple):
+    """Of a stack, what a road on another cluster needs to know."""
+
+    masters: str
+    kafka_bootstrap: str
 
 
 class Road:
