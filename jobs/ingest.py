@@ -84,6 +84,11 @@ def main() -> int:
         with lock:
             print(progress.json() if given.json else progress.line(), flush=True)
 
+    def live(event: str) -> None:
+        if given.json:
+            with lock:
+                print(json.dumps({"event": event}), flush=True)
+
     try:
         options = IngestOptions(
             table=given.table,
@@ -108,7 +113,7 @@ def main() -> int:
         end_in_order()
         spark = spark_session(f"nyala ingest {given.table}")
         decisions = decisions_options(given, options) if given.decisions_checkpoint else None
-        run_ingest(spark, options, restarts, tell=tell, show=show, decisions=decisions)
+        run_ingest(spark, options, restarts, tell=tell, show=show, life=live, decisions=decisions)
     except (QueryRefused, QueryInterrupted, ReplicaError, ValueError) as error:
         tell(f"nyala ingest: {error}")
         return 1

@@ -15,7 +15,7 @@ from .ingest import IngestOptions, IngestQuery
 from .kafka_security import kafka_options, security_of
 from .lease import release_run
 from .letters import Letter, LettersUnreadable, iterate_letters, read_letters, replay_letters
-from .progress import Progress
+from .progress import QUERY_ENDED, QUERY_STARTS, Progress
 from .publish import PublishFailed, RowPublisher
 from .rebalance import RebalanceOptions, Rebalancer
 from .row_schema import encode_key, key_schema_json, row_schema_json
@@ -27,6 +27,8 @@ from .topics import TopicIdentity, Topics, dead_letter_topic, writes_topic
 from .verify import read_checksums
 
 __all__ = [
+    "QUERY_ENDED",
+    "QUERY_STARTS",
     "DeadLetter",
     "DecisionsOptions",
     "DecisionsQuery",

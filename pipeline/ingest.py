@@ -27,7 +27,7 @@ from .kafka_security import security_of
 from .lease import SourceLease
 from .owner import new_owner_run
 from .patience import KAFKA_TIMEOUT_S, spark_options
-from .progress import Progress
+from .progress import QUERY_ENDED, QUERY_STARTS, Progress
 from .session import interrupted_in_order, stop_query
 from .task import KAFKA_COLUMNS, RESULT_SCHEMA, SEND_DEADLINE_S, TaskPlan, run_task
 from .topics import TopicIdentity, Topics, dead_letter_topic, grown_text, reset_to_new_topic, writes_topic
@@ -109,13 +109,22 @@ class IngestOptions:
 class IngestQuery:
     """One run of the query on an existing SparkSession. `report` gets each micro-batch's Progress, on Spark's thread.
 
+    `life` hears QUERY_STARTS, and QUERY_ENDED if it ended by itself.
+
     Concurrency: `run` blocks one thread; `stop` may be called from another.
     """
 
-    def __init__(self, spark: Any, options: IngestOptions, report: Callable[[Progress], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        spark: Any,
+        options: IngestOptions,
+        report: Callable[[Progress], None] = lambda _: None,
+        life: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._spark = spark
         self._options = options
         self._report = report
+        self._life = life
         self._client = Client(parse_masters(options.masters))
         self._security = security_of(options.kafka)
         self._topics = Topics(options.bootstrap, options.kafka_timeout_s, self._security)
@@ -148,9 +157,11 @@ class IngestQuery:
             lease = self._open()
             self._in_background(lambda: lease.renew_until(self._stopping, self._fail), "lease")
             self._in_background(self._watch_topic, "topic")
+            self._life(QUERY_STARTS)
             self._query = self._start_query(lease)
             if self._failure is None and not self._stopping.is_set():
                 self._query.awaitTermination()
+                self._life(QUERY_ENDED)
             if self._failure is not None:
                 raise of_spark(self._failure)
         except (QueryRefused, QueryInterrupted):

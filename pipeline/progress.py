@@ -6,6 +6,10 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+QUERY_STARTS = "query_starts"
+QUERY_ENDED = "query_ended"
+"""What a run tells of its query: just before `start()`, and once it has ended by itself, all of it stored."""
+
 
 @dataclass
 class Progress:

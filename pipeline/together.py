@@ -43,9 +43,12 @@ def run_ingest(
     *,
     tell: Callable[[str], None],
     show: Callable[[Progress], None],
+    life: Callable[[str], None] = lambda _: None,
     decisions: DecisionsOptions | None = None,
 ) -> None:
     """Run ingest, restarted as `restarts` says, until it ends. QueryRefused or QueryInterrupted says what ended it.
+
+    `life` hears QUERY_STARTS and QUERY_ENDED of each run.
 
     With `decisions` that query runs too, restarted likewise; if it ends, ingest is ended.
     """
@@ -60,7 +63,7 @@ def run_ingest(
         show(progress)
 
     def once() -> None:
-        running[:] = [IngestQuery(spark, options, shown)]
+        running[:] = [IngestQuery(spark, options, shown, life)]
         if not ending.is_set():
             running[0].run()
 

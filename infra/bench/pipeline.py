@@ -17,7 +17,7 @@ import numpy as np
 
 from nyala.infra.local.jobs import JobProcess
 from nyala.infra.local.leash import leashed
-from nyala.pipeline import RowPublisher, Topics
+from nyala.pipeline import QUERY_ENDED, QUERY_STARTS, RowPublisher, Topics
 from nyala.replica.client import ScanSpec
 
 from .failed import BenchFailed
@@ -34,7 +34,7 @@ PUBLISHED_EVERY = 50_000
 
 
 class Batches:
-    """When the first micro-batch began and the last one ended, from the events that a job prints.
+    """When the query and its first micro-batch began and ended, from the events that a job prints.
 
     Concurrency: `note` on the thread that reads the job, the rest after the job has ended.
     """
@@ -42,10 +42,16 @@ class Batches:
     def __init__(self) -> None:
         self.began: float | None = None
         self.ended = 0.0
+        self.query_began: float | None = None
+        self.query_ended = 0.0
         self.dead_letters = 0
 
     def note(self, event: Mapping[str, Any]) -> None:
-        """One event, at the time at which it is printed: the end of a micro-batch."""
+        """One event, at the time at which it is printed: of the query, or the end of a micro-batch."""
+        if event.get("event") == QUERY_STARTS and self.query_began is None:
+            self.query_began = time.monotonic()
+        if event.get("event") == QUERY_ENDED:
+            self.query_ended = time.monotonic()
         if event.get("event") != "micro_batch":
             return
         self.ended = time.monotonic()
@@ -53,13 +59,21 @@ class Batches:
         if self.began is None:
             self.began = self.ended - float(event.get("duration_s", 0.0))
 
-    def figures(self, rows: int, whole_s: float) -> Figures:
-        """Rows a second from submit to end, and of the micro-batches alone; BenchFailed if nothing was ingested."""
+    def figures(self, rows: int, rows_per_batch: int, whole_s: float) -> Figures:
+        """Rows a second from the query's start to its end, from submit to end, and of the micro-batches alone.
+
+        BenchFailed if nothing was ingested, or the query did not end by itself.
+        """
         if self.began is None or self.ended <= self.began:
             raise BenchFailed("the job ended without a micro-batch")
         if self.dead_letters:
             raise BenchFailed(f"{self.dead_letters} records became dead letters")
+        if self.query_began is None or self.query_ended < self.ended:
+            raise BenchFailed("the job did not say when its query began and ended")
         return {
+            "pipeline_rows": rows,
+            "pipeline_rows_per_batch_max": rows_per_batch,
+            "pipeline_query_rows_per_s": rows / (self.query_ended - self.query_began),
             "pipeline_rows_per_s": rows / whole_s,
             "pipeline_batches_rows_per_s": rows / (self.ended - self.began),
         }
@@ -102,7 +116,7 @@ def pipeline_round(target: Target, rows: int, rows_per_batch: int, number: int) 
         whole_s = time.monotonic() - began
         if status:
             raise BenchFailed(f"the ingest job ended with status {status}: {' '.join(job.messages[-1:])}")
-        figures = batches.figures(rows, whole_s) | meter.figures("pipeline", rows)
+        figures = batches.figures(rows, rows_per_batch, whole_s) | meter.figures("pipeline", rows)
         check_count("pipeline", client.count(handle, ScanSpec()), rows)
         return figures
 
@@ -115,7 +129,7 @@ class OtherJob:
     environment: Mapping[str, str]
     log_file: Path
 
-    def run(self, rows: int) -> Figures:
+    def run(self, rows: int, rows_per_batch: int) -> Figures:
         """Figures from its start to its end; BenchFailed with the log's last line if it fails."""
         batches = Batches()
         began = time.monotonic()
@@ -144,7 +158,7 @@ class OtherJob:
         if status:
             said = self.log_file.read_text(errors="replace").strip().splitlines()
             raise BenchFailed(f"the peer's job ended with status {status}: {said[-1][:300] if said else 'no message'}")
-        return batches.figures(rows, whole_s)
+        return batches.figures(rows, rows_per_batch, whole_s)
 
 
 def _kill_group(process: subprocess.Popen[str]) -> None:

@@ -25,6 +25,7 @@ from .target import Target, local_stack, running_cluster
 OURS = "nyala"
 PEERS = ("kudu",)
 ROWS = 2_000_000
+ROWS_PER_BATCH = 400_000
 WRITES = 1000
 FAILOVER_WRITES = 4000
 """One-row writes of Kudu's tool in a failover round; it is killed half-way."""
@@ -40,7 +41,7 @@ class BenchOptions:
     rows: int = ROWS
     writes: int = WRITES
     mb: int = 256
-    rows_per_batch: int = 400_000
+    rows_per_batch: int = ROWS_PER_BATCH
     tablets: int = 1000
     watch_s: float = 30.0
     peer: str = ""

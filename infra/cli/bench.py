@@ -116,10 +116,10 @@ def scan(
 
 @app.command()
 def pipeline(
-    local: Local = False, rounds: Rounds = 5, rows: Rows = suite.ROWS, per_batch: PerBatch = 400_000, peer: Peer = "",
-    as_json: Json = False,
+    local: Local = False, rounds: Rounds = 5, rows: Rows = suite.ROWS, per_batch: PerBatch = suite.ROWS_PER_BATCH,
+    peer: Peer = "", as_json: Json = False,
 ) -> None:  # fmt: skip
-    """Kafka → Spark → table: one ingest run over a topic that is full, from submit to its end."""
+    """Kafka → Spark → table: one ingest run over a topic that is full, from the query's start to its end."""
     _need_local(local)
     _measure(["pipeline"], replace(_options(local, "", rounds, peer), rows=rows, rows_per_batch=per_batch), as_json)
 
@@ -164,7 +164,7 @@ def witness(local: Local = False, rounds: Rounds = 3, mb: Mb = 256, as_json: Jso
 @app.command("all")
 def everything(
     local: Local = False, rounds: Rounds = 5, rows: Rows = suite.ROWS, writes: Writes = suite.WRITES, mb: Mb = 256,
-    per_batch: PerBatch = 400_000, peer: Peer = "", as_json: Json = False,
+    per_batch: PerBatch = suite.ROWS_PER_BATCH, peer: Peer = "", as_json: Json = False,
 ) -> None:  # fmt: skip
     """Every benchmark, one after the other, each on a fresh stack."""
     _need_local(local)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nyala.pipeline import RowPublisher
+from nyala.pipeline import QUERY_ENDED, QUERY_STARTS, IngestQuery, RowPublisher
 from nyala.replica.rows import RowOp
 from tests.harness.road import SCHEMA, Road, event, key_of, row
 
@@ -59,3 +59,16 @@ def test_nulls_leave_columns_as_they_are_if_the_query_says_so(road: Road) -> Non
     lane.lose_checkpoint()
     lane.run()
     assert lane.rows() == expected
+
+
+def test_query_tells_when_it_starts_and_when_all_is_stored(road: Road) -> None:
+    """Goal: what a rate from a query's start to its end is taken from.
+
+    Method: one run that catches up, with what it tells in the order in which it does; its rows are there at the end.
+    """
+    lane = road.lane("life")
+    lane.publish([row(k) for k in range(20)])
+    told: list[str] = []
+    IngestQuery(road.spark, lane.options(), lambda p: told.append(f"{p.applied} rows"), told.append).run()
+    assert told == [QUERY_STARTS, "20 rows", QUERY_ENDED]
+    assert lane.rows() == {k: row(k) for k in range(20)}

@@ -1,7 +1,7 @@
 """Kafka -> Spark 3.5 -> Kudu: what a user of Kudu runs. A script for a Python environment of its own, without nyala.
 
 Reads a topic of single-object Avro records to its end with one availableNow query, `from_avro` in the JVM, upserts.
-Prints a JSON object for each micro-batch.
+Prints a JSON object for each micro-batch, one before `query.start()` and one when the query has ended.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ def main() -> None:
         took = time.perf_counter() - started
         print(json.dumps({"event": "micro_batch", "batch_id": batch_id, "duration_s": took}), flush=True)
 
+    print(json.dumps({"event": "query_starts"}), flush=True)
     query = (
         rows.writeStream.foreachBatch(store)
         .option("checkpointLocation", given.checkpoint)
@@ -61,6 +62,7 @@ def main() -> None:
         .start()
     )
     query.awaitTermination()
+    print(json.dumps({"event": "query_ended"}), flush=True)
     spark.stop()
 
 

@@ -92,7 +92,7 @@ def pipeline_round(
         offsets_per_trigger_max=rows_per_batch,
     )
     meter = Meter(cluster.pids())
-    figures = OtherJob(command, job.environment(), cluster.folder / "pipeline.log").run(rows)
+    figures = OtherJob(command, job.environment(), cluster.folder / "pipeline.log").run(rows, rows_per_batch)
     figures |= meter.figures("pipeline", rows)
     found, _ = cluster.scan(table)
     check_count("Kudu, pipeline", found, rows)

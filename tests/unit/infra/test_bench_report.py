@@ -19,7 +19,7 @@ from nyala.infra.bench.machine import machine, machine_line
 from nyala.infra.bench.meter import Meter, WalWatch
 from nyala.infra.bench.peers.kudu import KuduMissing, binaries, tablets_listed
 from nyala.infra.bench.pipeline import Batches
-from nyala.infra.bench.report import Figures, interleave, metric_of, show, summary, text_of
+from nyala.infra.bench.report import METRICS, Figures, interleave, metric_of, show, summary, text_of
 from nyala.infra.bench.suite import BenchOptions, Outcome, run
 
 LISTING = """\
@@ -124,19 +124,39 @@ def test_batches_of_a_job_that_stored_nothing_fail() -> None:
     batches = Batches()
     batches.note({"event": "message", "text": "hello"})
     with pytest.raises(BenchFailed, match="without a micro-batch"):
-        batches.figures(10, 1.0)
+        batches.figures(10, 5, 1.0)
     batches.note({"event": "micro_batch", "duration_s": 2.0, "dead_letters": 3})
     with pytest.raises(BenchFailed, match="3 records became dead letters"):
-        batches.figures(10, 1.0)
+        batches.figures(10, 5, 1.0)
 
 
 def test_batches_begin_before_the_first_event() -> None:
     """Goal: the rate without start-up counts all micro-batches. Method: an event that says it lasted two seconds."""
     batches = Batches()
+    batches.note({"event": "query_starts"})
     batches.note({"event": "micro_batch", "duration_s": 2.0})
-    figures = batches.figures(10, whole_s=4.0)
+    batches.note({"event": "query_ended"})
+    figures = batches.figures(10, 5, whole_s=4.0)
+    assert (figures["pipeline_rows"], figures["pipeline_rows_per_batch_max"]) == (10, 5)
     assert figures["pipeline_rows_per_s"] == 2.5
     assert figures["pipeline_batches_rows_per_s"] == pytest.approx(5.0, rel=0.01)
+
+
+def test_pipeline_rate_leads_with_the_query_from_start_to_end() -> None:
+    """Goal: the first rate is of `query.start()` to its end, on both sides. Method: events at known times; a query that
+    was not said to begin, or not to end, gives no rate; the table shows this rate before the others."""
+    batches = Batches()
+    batches.note({"event": "micro_batch", "duration_s": 2.0})
+    with pytest.raises(BenchFailed, match="when its query began"):
+        batches.figures(10, 5, 4.0)
+    batches.note({"event": "query_starts"})
+    with pytest.raises(BenchFailed, match="when its query began"):
+        batches.figures(10, 5, 4.0)
+    batches.note({"event": "query_ended"})
+    batches.query_began, batches.query_ended = batches.ended - 3.0, batches.ended + 1.0
+    assert batches.figures(10, 5, 8.0)["pipeline_query_rows_per_s"] == pytest.approx(2.5)
+    shown = [m.name for m in METRICS if m.name.startswith("pipeline_") and m.unit == "rows/s"]
+    assert shown == ["pipeline_query_rows_per_s", "pipeline_rows_per_s", "pipeline_batches_rows_per_s"]
 
 
 def test_rows_for_copy_fill_every_tablet_and_are_even() -> None:
