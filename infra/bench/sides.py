@@ -10,7 +10,6 @@ from nyala.replica.client import ScanSpec, TableHandle
 from nyala.replica.rpc import pb
 
 from . import work
-from .client import WARM_UP_WRITES
 from .failed import BenchFailed
 from .meter import Meter, WalWatch
 from .report import Figures
@@ -69,13 +68,15 @@ def _wal_figures(kind: str, replicas: list[pb.ReplicaStatus], removed_bytes: int
 
 
 def write_round(target: Target, writes: int, number: int) -> Figures:
-    """One-row durable writes by one client, then by 16."""
+    """One-row durable writes by one client, then by 16, each into a fresh table that is counted afterwards."""
     figures: Figures = {}
     for clients, count in ((1, writes), (WRITERS, WRITES_OF_MANY * writes)):
+        count -= count % clients
         with fresh_table(target, f"bench_write_{clients}_{number}") as handle:
             meter = Meter(target.pids())
             figures |= work.single_writes(target.masters, handle.name, count, clients, 0)
-            figures |= meter.figures(f"write_{clients}", count + clients * WARM_UP_WRITES)
+            figures |= meter.figures(f"write_{clients}", count)
+            check_count(f"{count:,} one-row writes", target.client.count(handle, ScanSpec()), count)
     return figures
 
 

@@ -242,11 +242,16 @@ class KuduCluster:
             raise RuntimeError(f"kudu perf loadgen ended with {[process.returncode for process in running]}")
         return max(_seconds_printed(text) for text in outputs)
 
-    def single_writes(self, table: str, writes: int, clients: int) -> float:
-        """Seconds for `writes` one-row writes by `clients` threads, as the tool itself times them."""
+    def single_writes(self, table: str, writes: int, clients: int, *, first: int = 0, buffers: int = 2) -> float:
+        """Seconds for `writes` one-row writes by `clients` threads, as the tool itself times them.
+
+        It flushes after each row without waiting (the first two rows go together) and waits for a free buffer before
+        the next: `buffers` writes of a thread are under way at most. Two is its default.
+        """
         out = self.cli(
             "perf", "loadgen", self.master, f"--table_name={table}", f"--num_threads={clients}",
             f"--num_rows_per_thread={writes // clients}", "--flush_per_n_rows=1", "--string_len=32",
+            f"--seq_start={first}", f"--buffers_num={buffers}", "--run_scan=false",
         )  # fmt: skip
         return _seconds_printed(out)
 

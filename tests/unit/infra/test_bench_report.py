@@ -21,6 +21,7 @@ from nyala.infra.bench.peers.kudu import KuduMissing, binaries, tablets_listed
 from nyala.infra.bench.pipeline import Batches
 from nyala.infra.bench.report import METRICS, Figures, interleave, metric_of, show, summary, text_of
 from nyala.infra.bench.suite import BenchOptions, Outcome, run
+from nyala.infra.bench.work import single_figures
 
 LISTING = """\
 bench_failover
@@ -157,6 +158,19 @@ def test_pipeline_rate_leads_with_the_query_from_start_to_end() -> None:
     assert batches.figures(10, 5, 8.0)["pipeline_query_rows_per_s"] == pytest.approx(2.5)
     shown = [m.name for m in METRICS if m.name.startswith("pipeline_") and m.unit == "rows/s"]
     assert shown == ["pipeline_query_rows_per_s", "pipeline_rows_per_s", "pipeline_batches_rows_per_s"]
+
+
+def test_one_row_writes_are_told_as_elapsed_time_by_rows() -> None:
+    """Goal: ours is counted as Kudu's tool counts: start and row making included. Method: 100 writes that took less in
+    all than the clock says; the percentiles are of the writes."""
+    result = {"seconds": 0.5, "writes": 100, "latencies": [n / 1e5 for n in range(100)]}
+    assert single_figures(result, 1) == {
+        "single_write_ms": 5.0,
+        "single_write_in_turn_ms": 5.0,
+        "single_write_p50_ms": pytest.approx(0.5),
+        "single_write_p99_ms": pytest.approx(0.99),
+    }
+    assert single_figures(result, 16) == {"single_write_16_clients_per_s": 200.0}
 
 
 def test_rows_for_copy_fill_every_tablet_and_are_even() -> None:
