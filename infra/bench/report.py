@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console
@@ -26,8 +26,9 @@ class Metric:
 METRICS = [
     Metric("bulk_insert_rows_per_s", "bulk insert, 2 clients", "rows/s"),
     Metric("random_upsert_rows_per_s", "random upsert, 2 clients", "rows/s"),
-    Metric("load_loop_lag_ms", "longest lag of a server's event loop since its start", "ms", False),
-    Metric("load_gil_hold_ms", "longest hold of a server's interpreter lock since its start", "ms", False),
+    Metric("load_elections", "both: elections while rows came", "", False),
+    Metric("load_loop_lag_ms", "both: longest lag of a server's event loop", "ms", False),
+    Metric("load_gil_hold_ms", "both: longest hold of a server's interpreter lock", "ms", False),
     Metric("single_write_ms", "one row per write, 1 client, elapsed / rows", "ms", False),
     Metric("single_write_in_turn_ms", "the same, each acknowledged before the next", "ms", False),
     Metric("single_write_p50_ms", "one row per write, 1 client, p50", "ms", False),
@@ -111,6 +112,16 @@ def summary(rounds: Sequence[Figures]) -> dict[str, dict[str, float]]:
             "rounds": float(len(values)),
         }
     return out
+
+
+def elections_told(results: Mapping[str, Sequence[Figures]]) -> list[str]:
+    """A line for each round in which tablets changed their leaders: what it measured is not writing alone."""
+    return [
+        f"{side}, round {number}: {figures['load_elections']:.0f} elections while rows came"
+        for side, rounds in results.items()
+        for number, figures in enumerate(rounds, 1)
+        if figures.get("load_elections")
+    ]
 
 
 def text_of(value: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -44,20 +45,34 @@ def check_count(what: str, found: int, wanted: int) -> None:
 def load_round(target: Target, rows: int, number: int) -> Figures:
     """Bulk insert, then random upsert, each into a fresh table that is counted afterwards."""
     rows -= rows % 2
-    figures: Figures = {}
+    figures: Figures = {"load_elections": 0.0, "load_loop_lag_ms": 0.0, "load_gil_hold_ms": 0.0}
     for kind, upsert in (("insert", False), ("upsert", True)):
         with fresh_table(target, f"bench_{kind}_{number}") as handle:
+            terms, began = terms_of(_replicas(target, handle)), time.monotonic()
             meter = Meter(target.pids())
             watch = WalWatch(list(target.folders.values()), [t.tablet_id for t in handle.tablets])
             figures |= work.load(target.masters, handle.name, rows, upsert=upsert)
-            replicas = [r for some in target.replicas(handle).values() for r in some]
+            lateness = [target.client.lateness(s, time.monotonic() - began) for s in target.servers()]
+            replicas = _replicas(target, handle)
+            figures["load_elections"] += terms_of(replicas) - terms
+            figures["load_loop_lag_ms"] = max([figures["load_loop_lag_ms"], *(each.loop_lag_ms for each in lateness)])
+            figures["load_gil_hold_ms"] = max([figures["load_gil_hold_ms"], *(each.gil_hold_ms for each in lateness)])
             figures |= meter.figures(kind, rows)
             figures |= _wal_figures(kind, replicas, watch.removed_bytes(), rows)
             check_count(f"{kind} of {rows:,} rows", target.client.count(handle, ScanSpec()), rows)
-    servers = target.servers()
-    figures["load_loop_lag_ms"] = max((s.loop_lag_ms_max for s in servers), default=0.0)
-    figures["load_gil_hold_ms"] = max((s.gil_hold_ms_max for s in servers), default=0.0)
     return figures
+
+
+def _replicas(target: Target, handle: TableHandle) -> list[pb.ReplicaStatus]:
+    return [r for some in target.replicas(handle).values() for r in some]
+
+
+def terms_of(replicas: list[pb.ReplicaStatus]) -> int:
+    """Sum of the terms of all tablets, each as its furthest replica has it: it grows by one with each election."""
+    terms: dict[str, int] = {}
+    for replica in replicas:
+        terms[replica.tablet_id] = max(replica.term, terms.get(replica.tablet_id, 0))
+    return sum(terms.values())
 
 
 def _wal_figures(kind: str, replicas: list[pb.ReplicaStatus], removed_bytes: int, rows: int) -> Figures:

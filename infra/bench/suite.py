@@ -19,7 +19,7 @@ from .failed import BenchFailed
 from .peers import kudu_sides
 from .peers.kudu import KuduCluster, KuduMissing, binaries
 from .peers.kudu_pipeline import KuduPipeline
-from .report import Figures, interleave, summary
+from .report import Figures, elections_told, interleave, summary
 from .target import Target, local_stack, running_cluster
 
 OURS = "nyala"
@@ -107,6 +107,7 @@ def run(name: str, options: BenchOptions, note: Note) -> Outcome:
         ours, theirs = _BENCHES[name](setting)
         measures = [(OURS, ours)] + ([("kudu", theirs)] if theirs is not None else [])
         outcome.results = interleave(options.rounds, measures, lambda text: note(f"{name}, {text}"))
+        outcome.notes += elections_told(outcome.results)
     return outcome
 
 

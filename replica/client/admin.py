@@ -119,6 +119,11 @@ class Admin:
         request = pb.ListTabletsRequest(tablet_ids=tablet_ids)
         return list(self._server(server, "ListTablets", request).replicas)
 
+    def lateness(self, server: pb.ServerInfo, last_s: float) -> pb.LatenessReply:
+        """How late a server's event loop was at most in these seconds, and how long its interpreter's lock was held."""
+        reply: pb.LatenessReply = self._server(server, "Lateness", pb.LatenessRequest(last_s=last_s))
+        return reply
+
     def checksum(
         self, server: pb.ServerInfo, tablet_id: str, snapshot_time: int, *, timeout_s: float = 60.0
     ) -> tuple[int, int]:

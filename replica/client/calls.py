@@ -142,7 +142,7 @@ class TabletCalls:
     ) -> Any:
         """One call to one server, not repeated. Refused with what the server or the network said."""
         request.dest_uuid = uuid
-        mutates = method not in ("ListTablets", "Checksum", "ListQuarantine")
+        mutates = method not in ("ListTablets", "Lateness", "Checksum", "ListQuarantine")
         try:
             stub = self.channels.tablet_server(address)
             reply = getattr(stub, method)(request, timeout=timeout_s or self.options.timeout_s)

@@ -971,6 +971,24 @@ class ServerTimeReply(_message.Message):
     hybrid_time: int
     def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., hybrid_time: _Optional[int] = ...) -> None: ...
 
+class LatenessRequest(_message.Message):
+    __slots__ = ("dest_uuid", "last_s")
+    DEST_UUID_FIELD_NUMBER: _ClassVar[int]
+    LAST_S_FIELD_NUMBER: _ClassVar[int]
+    dest_uuid: str
+    last_s: float
+    def __init__(self, dest_uuid: _Optional[str] = ..., last_s: _Optional[float] = ...) -> None: ...
+
+class LatenessReply(_message.Message):
+    __slots__ = ("error", "loop_lag_ms", "gil_hold_ms")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    LOOP_LAG_MS_FIELD_NUMBER: _ClassVar[int]
+    GIL_HOLD_MS_FIELD_NUMBER: _ClassVar[int]
+    error: Error
+    loop_lag_ms: float
+    gil_hold_ms: float
+    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., loop_lag_ms: _Optional[float] = ..., gil_hold_ms: _Optional[float] = ...) -> None: ...
+
 class IdentityReply(_message.Message):
     __slots__ = ("uuid", "kind", "cluster_id", "version", "pid")
     UUID_FIELD_NUMBER: _ClassVar[int]

@@ -451,6 +451,11 @@ class TabletServiceStub:
                 request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ServerTimeRequest.SerializeToString,
                 response_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ServerTimeReply.FromString,
                 _registered_method=True)
+        self.Lateness = channel.unary_unary(
+                '/nyala.v1.TabletService/Lateness',
+                request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.LatenessRequest.SerializeToString,
+                response_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.LatenessReply.FromString,
+                _registered_method=True)
         self.Ledger = channel.unary_unary(
                 '/nyala.v1.TabletService/Ledger',
                 request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.LedgerRequest.SerializeToString,
@@ -544,6 +549,12 @@ class TabletServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Lateness(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Ledger(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -625,6 +636,11 @@ def add_TabletServiceServicer_to_server(servicer, server):
                     servicer.ServerTime,
                     request_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ServerTimeRequest.FromString,
                     response_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ServerTimeReply.SerializeToString,
+            ),
+            'Lateness': grpc.unary_unary_rpc_method_handler(
+                    servicer.Lateness,
+                    request_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.LatenessRequest.FromString,
+                    response_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.LatenessReply.SerializeToString,
             ),
             'Ledger': grpc.unary_unary_rpc_method_handler(
                     servicer.Ledger,
@@ -944,6 +960,33 @@ class TabletService:
             '/nyala.v1.TabletService/ServerTime',
             nyala_dot_replica_dot_rpc_dot_nyala__pb2.ServerTimeRequest.SerializeToString,
             nyala_dot_replica_dot_rpc_dot_nyala__pb2.ServerTimeReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Lateness(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/nyala.v1.TabletService/Lateness',
+            nyala_dot_replica_dot_rpc_dot_nyala__pb2.LatenessRequest.SerializeToString,
+            nyala_dot_replica_dot_rpc_dot_nyala__pb2.LatenessReply.FromString,
             options,
             channel_credentials,
             insecure,

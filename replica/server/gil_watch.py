@@ -11,6 +11,8 @@ import threading
 import time
 from pathlib import Path
 
+from .longest import Longest
+
 PERIOD_S = 0.1
 """A hold that is longer than this is always seen, at least for what exceeds it; shorter ones by chance."""
 RECENT_S = 60.0
@@ -36,6 +38,7 @@ class GilWatch:
     def __init__(self) -> None:
         self.hold_ms_max = 0.0
         self.observations = 0
+        self.holds_ms = Longest()
         self._recent = [0.0, 0.0]
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="gil-watch", daemon=True)
@@ -54,6 +57,7 @@ class GilWatch:
         self.hold_ms_max = max(self.hold_ms_max, hold_ms)
         self._recent[0] = max(self._recent[0], hold_ms)
         self.observations += 1
+        self.holds_ms.note(hold_ms)
 
     def turn(self) -> None:
         """A minute is over."""

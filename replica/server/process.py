@@ -133,6 +133,7 @@ class TabletServer:
             on_heard=manager.ticker.links.heard,
             turn=post.turn,
         )
+        gil = GilWatch()
         service = TabletServicer(
             manager=manager,
             writes=writes,
@@ -141,13 +142,13 @@ class TabletServer:
             hybrid_clock=self._hybrid_clock,
             admit=peers.admit,
             turn=post.turn,
+            gil=gil,
             cluster_id=lambda: self._identity.cluster_id,
         )
         pb_grpc.add_TabletServiceServicer_to_server(service, server)  # type: ignore[no-untyped-call]
         pb_grpc.add_PeerServiceServicer_to_server(peers, server)  # type: ignore[no-untyped-call]
         copies = CopyServicer(manager, jobs, maintenance, peers.admit)
         pb_grpc.add_CopyServiceServicer_to_server(copies, server)  # type: ignore[no-untyped-call]
-        gil = GilWatch()
         heartbeats = Heartbeats(
             manager,
             channels,

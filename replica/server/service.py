@@ -27,6 +27,7 @@ from nyala.replica.rpc import (
 )
 from nyala.replica.tablet import Superblock
 
+from .gil_watch import GilWatch
 from .leaders import with_leader_hint
 from .maintenance import Maintenance
 from .manager import TabletManager
@@ -59,6 +60,7 @@ class TabletServicer(pb_grpc.TabletServiceServicer):  # type: ignore[misc]
         hybrid_clock: HybridClock,
         admit: Callable[[Taker], tuple[int, bytes]],
         turn: Turn,
+        gil: GilWatch,
         cluster_id: Callable[[], str] = lambda: "",
     ) -> None:
         self._manager = manager
@@ -67,6 +69,7 @@ class TabletServicer(pb_grpc.TabletServiceServicer):  # type: ignore[misc]
         self._maintenance = maintenance
         self._hybrid_clock = hybrid_clock
         self._cluster_id = cluster_id
+        self._gil = gil
         self.write_links = WriteLinks(admit, self._begin_write, turn)
 
     async def GetIdentity(self, request: Any, context: Any) -> Any:
@@ -206,6 +209,15 @@ class TabletServicer(pb_grpc.TabletServiceServicer):  # type: ignore[misc]
             return pb.ServerTimeReply(hybrid_time=self._hybrid_clock.now())
 
         return await self._answer(request, pb.ServerTimeReply, act)
+
+    async def Lateness(self, request: Any, context: Any) -> Any:
+        """The longest lag of the event loop, and hold of the interpreter's lock, of the last seconds."""
+
+        async def act() -> Any:
+            lag_ms = self._manager.ticker.lags_ms.within(request.last_s)
+            return pb.LatenessReply(loop_lag_ms=lag_ms, gil_hold_ms=self._gil.holds_ms.within(request.last_s))
+
+        return await self._answer(request, pb.LatenessReply, act)
 
     async def Ledger(self, request: Any, context: Any) -> Any:
         """How far each source is applied, at the leader, after everything acknowledged before the call."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from nyala.replica.peers import LinkChange, Links
 
 from .hosted import HostedTablet
+from .longest import Longest
 
 _log = logging.getLogger("nyala.server")
 
@@ -50,6 +51,7 @@ class Ticker:
         self._members_changed = True
         self.links = Links(silent_ticks_max)
         self.lag_ms_max = 0.0
+        self.lags_ms = Longest()
 
     @property
     def awake(self) -> int:
@@ -86,6 +88,7 @@ class Ticker:
 
     def _note_lag(self, lag_ms: float) -> None:
         self.lag_ms_max = max(self.lag_ms_max, lag_ms)
+        self.lags_ms.note(lag_ms)
         if lag_ms > LAG_WARNING_MS:
             _log.warning("P %s the event loop was %.0f ms late", self._uuid, lag_ms)
 

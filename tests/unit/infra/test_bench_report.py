@@ -19,9 +19,11 @@ from nyala.infra.bench.machine import machine, machine_line
 from nyala.infra.bench.meter import Meter, WalWatch
 from nyala.infra.bench.peers.kudu import KuduMissing, binaries, tablets_listed
 from nyala.infra.bench.pipeline import Batches
-from nyala.infra.bench.report import METRICS, Figures, interleave, metric_of, show, summary, text_of
+from nyala.infra.bench.report import METRICS, Figures, elections_told, interleave, metric_of, show, summary, text_of
+from nyala.infra.bench.sides import terms_of
 from nyala.infra.bench.suite import BenchOptions, Outcome, run
 from nyala.infra.bench.work import single_figures
+from nyala.replica.rpc import pb
 
 LISTING = """\
 bench_failover
@@ -171,6 +173,16 @@ def test_one_row_writes_are_told_as_elapsed_time_by_rows() -> None:
         "single_write_p99_ms": pytest.approx(0.99),
     }
     assert single_figures(result, 16) == {"single_write_16_clients_per_s": 200.0}
+
+
+def test_elections_of_a_round_are_told() -> None:
+    """Goal: a rate that holds an election is not taken for one of writing alone. Method: terms of two tablets before
+    and after one election, which not every replica has heard of; rounds with elections and without."""
+    before = [pb.ReplicaStatus(tablet_id=t, term=1) for t in "aabb"]
+    after = [pb.ReplicaStatus(tablet_id=t, term=n) for t, n in (("a", 1), ("a", 2), ("b", 1), ("b", 1))]
+    assert terms_of(after) - terms_of(before) == 1
+    told = elections_told({"nyala": [{"load_elections": 0.0}, {"load_elections": 2.0}], "kudu": [{"x": 1.0}]})
+    assert told == ["nyala, round 2: 2 elections while rows came"]
 
 
 def test_rows_for_copy_fill_every_tablet_and_are_even() -> None:
