@@ -27,6 +27,15 @@ ROWS_PER_ROUND = 150_000
 WARM_UP_WRITES = 20
 
 
+def upserted_rows(keys: Any, string_bytes: int) -> pa.Table:
+    """Rows whose values are as random as their keys, as Kudu's tool makes them: a number, a point, then x."""
+    text = (pl.Series(keys).cast(pl.String) + ".").str.pad_end(string_bytes, "x").str.slice(0, string_bytes)
+    numbers = (keys & 0x7FFFFFFF).astype(np.int32)
+    return pa.table(
+        {"key": pa.array(keys), "int_val": pa.array(numbers), "string_val": text.to_arrow().cast(pa.string())}
+    )
+
+
 def rows_of(keys: Any, first: int, string_bytes: int) -> pa.Table:
     """`len(keys)` rows; `int_val` counts from `first`, `string_val` is it in decimal with leading zeros."""
     numbers = np.arange(first, first + len(keys))
@@ -49,8 +58,11 @@ def bulk(client: Client, handle: TableHandle, options: argparse.Namespace) -> di
     started = time.monotonic()
     for first in range(options.start, options.start + options.rows, ROWS_PER_ROUND):
         count = min(ROWS_PER_ROUND, options.start + options.rows - first)
-        keys = random.integers(0, 1 << 62, count) if options.mode == "upsert" else np.arange(first, first + count)
-        for batch in wire_batches(handle, rows_of(keys, first, options.string_bytes), op, target_bytes=4 << 20):
+        if op is RowOp.UPSERT:
+            rows = upserted_rows(random.integers(0, 1 << 62, count), options.string_bytes)
+        else:
+            rows = rows_of(np.arange(first, first + count), first, options.string_bytes)
+        for batch in wire_batches(handle, rows, op, target_bytes=4 << 20):
             writer.send(batch)
     writer.flush()
     seconds = time.monotonic() - started
@@ -137,6 +149,7 @@ def main() -> int:
         handle = client.get_table(options.table)
         if options.mode != "single":
             rows_of(np.arange(10), 0, options.string_bytes)
+            upserted_rows(np.arange(10), options.string_bytes)
             client.snapshot_time(handle)
         print("ready", flush=True)
         sys.stdin.readline()

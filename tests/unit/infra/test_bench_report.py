@@ -7,10 +7,12 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from rich.console import Console
 
 from nyala.infra.bench import idle
+from nyala.infra.bench.client import upserted_rows
 from nyala.infra.bench.copying import ROW_BYTES, TABLETS, rows_for
 from nyala.infra.bench.failed import BenchFailed
 from nyala.infra.bench.failover import time_without_writes
@@ -19,7 +21,17 @@ from nyala.infra.bench.machine import machine, machine_line
 from nyala.infra.bench.meter import Meter, WalWatch
 from nyala.infra.bench.peers.kudu import KuduMissing, binaries, tablets_listed
 from nyala.infra.bench.pipeline import Batches
-from nyala.infra.bench.report import METRICS, Figures, elections_told, interleave, metric_of, show, summary, text_of
+from nyala.infra.bench.report import (
+    METRICS,
+    Figures,
+    elections_told,
+    interleave,
+    metric_of,
+    show,
+    summary,
+    text_of,
+    verdicts,
+)
 from nyala.infra.bench.sides import terms_of
 from nyala.infra.bench.suite import BenchOptions, Outcome, run
 from nyala.infra.bench.work import single_figures
@@ -183,6 +195,15 @@ def test_elections_of_a_round_are_told() -> None:
     assert terms_of(after) - terms_of(before) == 1
     told = elections_told({"nyala": [{"load_elections": 0.0}, {"load_elections": 2.0}], "kudu": [{"x": 1.0}]})
     assert told == ["nyala, round 2: 2 elections while rows came"]
+
+
+def test_upserted_rows_have_values_as_random_as_their_keys() -> None:
+    """Goal: what is upserted is like what Kudu's tool upserts. Method: rows of given keys; strings of both lengths."""
+    keys = np.array([7, (1 << 62) - 1, 1 << 40])
+    rows = upserted_rows(keys, 32)
+    assert rows["int_val"].to_pylist() == [7, 0x7FFFFFFF, 0]
+    assert rows["string_val"].to_pylist() == [f"{key}.".ljust(32, "x") for key in keys.tolist()]
+    assert upserted_rows(keys, 4)["string_val"].to_pylist() == ["7.xx", "4611", "1099"]
 
 
 def test_rows_for_copy_fill_every_tablet_and_are_even() -> None:
