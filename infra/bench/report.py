@@ -114,6 +114,23 @@ def summary(rounds: Sequence[Figures]) -> dict[str, dict[str, float]]:
     return out
 
 
+LIMITS = {
+    "idle_cpu_percent": 10.0,
+    "idle_memory_mb": 400.0,
+    "idle_disk_mb_per_replica": 2.0,
+    "idle_cold_start_s": 20.0,
+    "idle_cpu_percent_after_restarts": 10.0,
+    "idle_memory_mb_after_restarts": 400.0,
+}
+"""What a figure may be at most in every round. Those of idleness are meant for 1,000 tablets on three servers."""
+
+
+def verdicts(rounds: Sequence[Figures]) -> dict[str, dict[str, float | bool]]:
+    """Each limited figure that was measured -> its limit, its worst round, and whether that is within."""
+    worst = {name: max(f[name] for f in rounds if name in f) for name in LIMITS if any(name in f for f in rounds)}
+    return {n: {"limit": LIMITS[n], "worst": value, "pass": value <= LIMITS[n]} for n, value in worst.items()}
+
+
 def elections_told(results: Mapping[str, Sequence[Figures]]) -> list[str]:
     """A line for each round in which tablets changed their leaders: what it measured is not writing alone."""
     return [
@@ -143,6 +160,9 @@ def show(console: Console, results: dict[str, list[Figures]], title: str) -> Non
         table.add_column(f"{side} (min to max)", justify="right")
     if len(sides) == 2:
         table.add_column("ratio", justify="right")
+    judged = verdicts(next(iter(results.values()), []))
+    if judged:
+        table.add_column("at most", justify="right")
     digests = {side: summary(rounds) for side, rounds in results.items()}
     known = [m.name for m in METRICS]
     for name in known + sorted({n for d in digests.values() for n in d} - set(known)):
@@ -161,5 +181,7 @@ def show(console: Console, results: dict[str, list[Figures]], title: str) -> Non
         if len(sides) == 2:
             ours, theirs = (digests[side].get(name) for side in sides)
             cells.append(f"{ours['median'] / theirs['median']:.2f} ×" if ours and theirs and theirs["median"] else "")
+        if judged and (one := judged.get(name)):
+            cells.append(f"{text_of(one['limit'])}: {'pass' if one['pass'] else 'FAIL'}")
         table.add_row(metric.title, *cells)
     console.print(table)

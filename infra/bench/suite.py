@@ -19,7 +19,7 @@ from .failed import BenchFailed
 from .peers import kudu_sides
 from .peers.kudu import KuduCluster, KuduMissing, binaries
 from .peers.kudu_pipeline import KuduPipeline
-from .report import Figures, elections_told, interleave, summary
+from .report import Figures, elections_told, interleave, summary, verdicts
 from .target import Target, local_stack, running_cluster
 
 OURS = "nyala"
@@ -67,7 +67,10 @@ class Outcome:
 
     def as_json(self) -> dict[str, Any]:
         """For programs."""
-        found = {side: {"rounds": rounds, "summary": summary(rounds)} for side, rounds in self.results.items()}
+        found = {
+            side: {"rounds": rounds, "summary": summary(rounds), "limits": verdicts(rounds)}
+            for side, rounds in self.results.items()
+        }
         return {"name": self.name, "sides": found, "notes": self.notes}
 
 

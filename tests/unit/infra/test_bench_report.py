@@ -197,6 +197,19 @@ def test_elections_of_a_round_are_told() -> None:
     assert told == ["nyala, round 2: 2 elections while rows came"]
 
 
+def test_idle_figures_are_judged_by_their_worst_round() -> None:
+    """Goal: pass or fail is said, to people and to programs. Method: a figure over its limit in one of two rounds, one
+    at its limit; figures without limits are not judged."""
+    rounds = [{"idle_cpu_percent": 9.0, "idle_cold_start_s": 20.0}, {"idle_cpu_percent": 10.5, "x": 1.0}]
+    found = verdicts(rounds)
+    assert found["idle_cpu_percent"] == {"limit": 10.0, "worst": 10.5, "pass": False}
+    assert found["idle_cold_start_s"]["pass"] is True and set(found) == {"idle_cpu_percent", "idle_cold_start_s"}
+    assert Outcome("idle", {"nyala": rounds}).as_json()["sides"]["nyala"]["limits"] == found
+    out = io.StringIO()
+    show(Console(file=out, width=150), {"nyala": rounds}, "title")
+    assert "10.00: FAIL" in out.getvalue() and "20.00: pass" in out.getvalue()
+
+
 def test_upserted_rows_have_values_as_random_as_their_keys() -> None:
     """Goal: what is upserted is like what Kudu's tool upserts. Method: rows of given keys; strings of both lengths."""
     keys = np.array([7, (1 << 62) - 1, 1 << 40])
