@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import resource
 import threading
 from pathlib import Path
 
@@ -29,6 +30,12 @@ def process_figures(pids: dict[str, int]) -> dict[str, tuple[float, float]]:
     return out
 
 
+def ended_children_cpu_s() -> float:
+    """CPU seconds of all children of this process that have ended, and of theirs."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 class Meter:
     """CPU seconds and peak memory of processes from its construction on; the kernel's peaks are set back then."""
 
@@ -38,10 +45,12 @@ class Meter:
             with contextlib.suppress(OSError):  # then the peak is that of the process's whole life
                 Path(f"/proc/{pid}/clear_refs").write_text("5")
         self._before = process_figures(pids)
+        self._clients_before = ended_children_cpu_s()
 
     def figures(self, work: str, rows: int) -> Figures:
         """Peak and CPU per million rows: the servers' in all, and each process's after an @. Empty without processes.
 
+        @clients is the CPU of what was started and has ended meanwhile: client processes, or Spark with its workers.
         `work` begins the CPU figures' names.
         """
         after = process_figures(self._pids)
@@ -59,6 +68,7 @@ class Meter:
         for name, (peak, cpu) in sorted(used.items()):
             out[f"{work}_server_peak_memory_mb@{name}"] = peak
             out[f"{cpu_name}@{name}"] = cpu * MILLION / max(1, rows)
+        out[f"{cpu_name}@clients"] = (ended_children_cpu_s() - self._clients_before) * MILLION / max(1, rows)
         return out
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from nyala.infra.local import Supervisor
 from nyala.infra.local.jobs import JobProcess
 from nyala.infra.local.leash import leashed
 from nyala.pipeline import QUERY_ENDED, QUERY_STARTS, RowPublisher, Topics
@@ -94,16 +95,23 @@ def publish(bootstrap: str, rows: int, note: Callable[[str], None]) -> None:
             publisher.publish({"key": key, "int_val": number, "string_val": f"{number:032d}"})
 
 
+def kafka_pid(stack: Supervisor) -> dict[str, int]:
+    """The broker's process, to be metered beside the servers."""
+    pid = stack.children["kafka"].pid
+    return {"kafka": pid} if pid else {}
+
+
 def pipeline_round(target: Target, rows: int, rows_per_batch: int, number: int) -> Figures:
     """One run of the ingest job over the whole topic, into a fresh table that is counted afterwards."""
     stack, client = target.own, target.client
+    pids = target.pids() | kafka_pid(stack)
     with fresh_table(target, f"bench_pipeline_{number}") as handle:
         arguments = [
             "--table", handle.name, "--topic", TOPIC, "--masters", target.masters, "--kafka", stack.kafka_bootstrap,
             "--checkpoint", str(stack.folder / f"checkpoint-{number}"), "--available-now",
             "--offsets-per-trigger-max", str(rows_per_batch),
         ]  # fmt: skip
-        batches, meter = Batches(), Meter(target.pids())
+        batches, meter = Batches(), Meter(pids)
         job = JobProcess("ingest", arguments, stack.folder / "logs" / "ingest.log", on_event=batches.note)
         began = time.monotonic()
         try:

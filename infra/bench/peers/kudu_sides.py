@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from nyala.infra.bench.copying import STRING_BYTES
 from nyala.infra.bench.failed import BenchFailed
 from nyala.infra.bench.meter import Meter
-from nyala.infra.bench.pipeline import TOPIC, OtherJob
+from nyala.infra.bench.pipeline import TOPIC, OtherJob, kafka_pid
 from nyala.infra.bench.report import Figures
 from nyala.infra.bench.sides import WRITERS, WRITES_OF_MANY, check_count
 from nyala.infra.bench.work import SCHEMA, TABLETS
@@ -99,7 +99,7 @@ def pipeline_round(
         checkpoint=cluster.folder / f"checkpoint-{number}",
         offsets_per_trigger_max=rows_per_batch,
     )
-    meter = Meter(cluster.pids())
+    meter = Meter(cluster.pids() | kafka_pid(stack))
     figures = OtherJob(command, job.environment(), cluster.folder / "pipeline.log").run(rows, rows_per_batch)
     figures |= meter.figures("pipeline", rows)
     found, _ = cluster.scan(table)

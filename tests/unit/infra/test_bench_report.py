@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -234,6 +236,13 @@ def test_meter_of_a_process_counts_from_its_construction() -> None:
     assert 0.02 < figures["work_cpu_s_per_million_rows"] < 30
     assert figures["work_cpu_s_per_million_rows"] == figures["work_cpu_s_per_million_rows@master-1"]
     assert figures["work_server_peak_memory_mb@server-1"] > 10
+
+
+def test_meter_counts_the_clients_that_ran_meanwhile() -> None:
+    """Goal: what the clients cost is told. Method: a process that computes, started and ended under the meter."""
+    meter = Meter({"server-1": os.getpid()})
+    subprocess.run([sys.executable, "-c", "sum(n * n for n in range(2_000_000))"], check=True)
+    assert meter.figures("work", 1_000_000)["work_cpu_s_per_million_rows@clients"] > 0.02
 
 
 def test_meter_without_processes_says_nothing() -> None:
