@@ -26,7 +26,7 @@ class Metric:
 METRICS = [
     Metric("bulk_insert_rows_per_s", "bulk insert, 2 clients", "rows/s"),
     Metric("random_upsert_rows_per_s", "random upsert, 2 clients", "rows/s"),
-    Metric("load_elections", "both: elections while rows came", "", False),
+    Metric("load_elections", "both: elections while rows came", "elections", False),
     Metric("load_loop_lag_ms", "both: longest lag of a server's event loop", "ms", False),
     Metric("load_gil_hold_ms", "both: longest hold of a server's interpreter lock", "ms", False),
     Metric("single_write_ms", "one row per write, 1 client, elapsed / rows", "ms", False),
