@@ -41,7 +41,7 @@ def idle_round(target: Target, tablets: int, watch_s: float, number: int, note: 
         name, part = f"bench_idle_{number}_{table}", PartitionSpec(("key",), buckets)
         handles.append(target.client.create_table(name, work.SCHEMA, part, timeout_s=WAIT_S))
     tablet_ids = [t.tablet_id for handle in handles for t in handle.tablets]
-    _wait_led(target, tablet_ids, REPLICAS)
+    wait_led(target, tablet_ids, REPLICAS)
     figures: Figures = {"idle_tablets": tablets, "idle_create_s": time.monotonic() - began}
     members = _members(_statuses(target, tablet_ids))
     note(f"{tablets} tablets are led; resting")
@@ -113,7 +113,7 @@ def _restart(target: Target, name: str, names: Sequence[str], tablet_ids: Sequen
     began = time.monotonic()
     with ThreadPoolExecutor(len(names)) as pool:
         list(pool.map(stack.start_child, names))
-    _wait_led(target, tablet_ids, REPLICAS)
+    wait_led(target, tablet_ids, REPLICAS)
     seconds = time.monotonic() - began
     cpu = sum(cpu - spent.get(pid, 0.0) for pid, cpu in _server_cpu(target).items())
     return {f"{name}_s": seconds, f"{name}_cpu_s": cpu}
@@ -125,7 +125,7 @@ def _server_cpu(target: Target) -> dict[int, float]:
     return {pids[name]: cpu for name, (_, cpu) in process_figures(pids).items() if name.startswith("server")}
 
 
-def _wait_led(target: Target, tablet_ids: Iterable[str], replicas: int) -> None:
+def wait_led(target: Target, tablet_ids: Iterable[str], replicas: int) -> None:
     """Until each tablet has a leader whose term is open, and `replicas` replicas that run."""
     waiting, deadline = set(tablet_ids), time.monotonic() + WAIT_S
     while waiting:

@@ -12,6 +12,7 @@ from nyala.replica.rpc import pb
 
 from . import work
 from .failed import BenchFailed
+from .idle import REPLICAS, wait_led
 from .meter import Meter, WalWatch
 from .report import Figures
 from .target import Target
@@ -23,7 +24,7 @@ WRITES_OF_MANY = 8
 
 @contextmanager
 def fresh_table(target: Target, name: str, tablets: int = work.TABLETS) -> Iterator[TableHandle]:
-    """A new table that is dropped at the end; one that an interrupted run left behind is dropped first."""
+    """A new table, led and whole, dropped at the end; one that an interrupted run left behind is dropped first."""
     try:
         target.client.drop_table(name)
     except Refused as error:
@@ -31,6 +32,7 @@ def fresh_table(target: Target, name: str, tablets: int = work.TABLETS) -> Itera
             raise
     handle = work.new_table(target.client, name, tablets)
     try:
+        wait_led(target, [t.tablet_id for t in handle.tablets], REPLICAS)
         yield handle
     finally:
         target.client.drop_table(name)

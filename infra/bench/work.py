@@ -26,7 +26,7 @@ SCHEMA = TableSchema(
 
 
 def new_table(client: Client, name: str, tablets: int = TABLETS) -> TableHandle:
-    """A fresh table with three replicas of each tablet, led and ready to be written."""
+    """A fresh table with three replicas of each tablet."""
     handle = client.create_table(name, SCHEMA, PartitionSpec(("key",), tablets))
     client.snapshot_time(handle)
     return handle
