@@ -7,6 +7,7 @@ from typing import Any
 
 from nyala.replica.base import (
     Code,
+    Corruption,
     DiskFailure,
     Entry,
     HybridClock,
@@ -99,6 +100,8 @@ class Carrier:
         self.uuid = uuid
         self.phase = Phase.BOOTSTRAPPING
         self.error = ""
+        self.damaged = False
+        """It has failed because its files are not what was written."""
         self.options = options or HostOptions()
         self._cmeta = cmeta
         self._log = log
@@ -362,6 +365,7 @@ class Carrier:
             return
         if not _is_fatal(error):
             self.error = f"{type(error).__name__}: {error}"
+            self.damaged = isinstance(error, Corruption)
             self._fall_silent(Phase.FAILED, Code.TABLET_FAILED, self.error)
             self._on_change(self.tablet_id)
         else:

@@ -8,6 +8,7 @@ from nyala.replica.rpc import opid_from_pb, opid_to_pb, pb
 from .catalog import Catalog
 from .soft_state import LIVE, SoftState, newer
 from .tables import TABLET, create_order
+from .view import is_damaged
 
 ORDERS_MAX = 200
 """In one reply; the rest follows with the next heartbeat."""
@@ -24,6 +25,7 @@ def orders_for(
     replica's own leaves out; the server checks that position again, so a late order misses a replica added anew.
     One that was never seen as a member may have been copied there first, to be added next: it goes when it has been
     READY for `copy_grace_us` (CC-10). `now_us` is of the monotonic clock.
+    Renew: only replicas of which the policy said so, and that are reported as damaged still.
     """
     server = soft.servers.get(server_uuid)
     if server is None or not server.reported or server.booting:
@@ -40,7 +42,19 @@ def orders_for(
         delete = _delete_order(catalog, soft, server_uuid, tablet_id, now_us, copy_grace_us)
         if delete is not None:
             orders.append(pb.TabletOrder(delete=delete))
+        elif (config := soft.renewals.get((server_uuid, tablet_id))) and is_damaged(soft, server_uuid, tablet_id):
+            orders.append(pb.TabletOrder(renew=_renewal(server_uuid, tablet_id, config)))
     return orders[:ORDERS_MAX]
+
+
+def _renewal(server_uuid: str, tablet_id: str, config: OpId) -> pb.DeleteTabletRequest:
+    return pb.DeleteTabletRequest(
+        dest_uuid=server_uuid,
+        tablet_id=tablet_id,
+        committed_config_id=opid_to_pb(config),
+        has_cas=True,
+        reason="it is damaged, no other server is free, and the others are whole: they copy it anew",
+    )
 
 
 def copy_is_abandoned(*, was_member: bool, ready_us: int | None, now_us: int, grace_us: int) -> bool:

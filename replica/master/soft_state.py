@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -15,6 +15,9 @@ _log = logging.getLogger("nyala.master")
 OPEN = ("CONFIGURING", "RUNNING")
 """Phases of a replica that has replayed its log: from then on its leader can be in touch with it."""
 
+RENEW_US = 10_000_000
+RENEW_AGAIN_US = 120_000_000
+"""For how long the order to renew a replica is repeated, and how long after its first time it may come again."""
 AVOID_US_FIRST = 60_000_000
 AVOID_US_MAX = 600_000_000
 """For how long a server where copies fail is avoided after they were last reported; twice as long each time."""
@@ -102,6 +105,9 @@ class SoftState:
     def __init__(self, now_us: int) -> None:
         self.since_us = now_us
         """Since when anybody could have been heard."""
+        self.renewals: dict[tuple[str, str], OpId] = {}
+        """By server and tablet, the damaged replicas to be copied anew in their place, and as of which config."""
+        self._renewed_us: dict[tuple[str, str], int] = {}
         self.servers: dict[str, ServerState] = {}
         self.tablets: dict[str, TabletState] = {}
 
@@ -139,6 +145,12 @@ class SoftState:
                 else:
                     server.open_us.pop(replica.tablet_id, None)
         return not server.reported
+
+    def renew(self, wanted: Mapping[tuple[str, str], OpId], now_us: int) -> None:
+        """Order what is wanted, each for a moment and then not again for a while: where copies succeed and their files
+        go bad at once, nothing is gained by haste, and what is put aside takes room."""
+        self._renewed_us = {k: at for k, at in self._renewed_us.items() if now_us - at < RENEW_AGAIN_US}
+        self.renewals = {k: v for k, v in wanted.items() if now_us - self._renewed_us.setdefault(k, now_us) < RENEW_US}
 
     def places(self, uuids: Iterable[str]) -> list[pb.ServerPlace]:
         """Where these servers said last that they listen; of those that were heard of, a bounded number."""

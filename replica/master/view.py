@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nyala.replica.base import RaftConfig
+from nyala.replica.base import DataState, RaftConfig
 from nyala.replica.policy import ClusterView, Health, ServerView, TabletView, Wish, WishKind
 from nyala.replica.rpc import pb
 
@@ -132,6 +132,20 @@ def _lost(peer: pb.PeerHealth | None) -> Health:
     return Health.FAILED_UNRECOVERABLE if behind else Health.FAILED
 
 
+def is_damaged(soft: SoftState, uuid: str, tablet_id: str) -> bool:
+    """Whether the server's replica has FAILED, and a copy in its place would heal it."""
+    replica = soft.replica(uuid, tablet_id)
+    return replica is not None and replica.data_state == DataState.READY and replica.damaged
+
+
+def _is_unmade(soft: SoftState, uuid: str, tablet_id: str) -> bool:
+    server = soft.servers.get(uuid)
+    if server is None or not server.reported:
+        return False
+    replica = server.replicas.get(tablet_id)
+    return replica is None or replica.data_state != DataState.READY
+
+
 def tablet_view(
     catalog: Catalog, soft: SoftState, tablet_id: str, record: Record, options: MasterOptions, mono_us: int
 ) -> TabletView | None:
@@ -156,6 +170,9 @@ def tablet_view(
             (r.bytes_on_disk for m in config.members if (r := soft.replica(m.uuid, tablet_id)) is not None), default=0
         ),
         wish=wish_from_record(wish) if wish else None,
+        damaged=frozenset(m.uuid for m in config.members if is_damaged(soft, m.uuid, tablet_id)),
+        unmade=frozenset(m.uuid for m in config.members if _is_unmade(soft, m.uuid, tablet_id)),
+        caught_up=frozenset({leader, *(p.uuid for p in status.peers if p.health == "OK")} if status else ()),
         by_witness=options.heal_by_witness,
     )
 

@@ -1,6 +1,7 @@
 """Pure functions from a view of the cluster to decisions, placements and plans; for masters and batch jobs alike."""
 
 from .decide import decide
+from .in_place import Renewal, renewals
 from .leaving import seen_leaving
 from .membership import Advice, Need, advise, can_commit, evict_rank, is_under_replicated, transfer_target
 from .placement import pick_server, place_tablets, replacements_for, replica_load, room_left
@@ -35,6 +36,7 @@ __all__ = [
     "Move",
     "MoveKind",
     "Need",
+    "Renewal",
     "ServerView",
     "TabletView",
     "Wish",
@@ -48,6 +50,7 @@ __all__ = [
     "pick_server",
     "place_tablets",
     "plan_rebalance",
+    "renewals",
     "replacements_for",
     "replica_load",
     "room_left",

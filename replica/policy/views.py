@@ -88,6 +88,12 @@ class TabletView:
     """By member uuid; an absent one is UNKNOWN."""
     bytes_on_disk: int = 0
     wish: Wish | None = None
+    damaged: frozenset[str] = frozenset()
+    """Members whose server has their replica, FAILED by damage that a copy in its place would heal."""
+    unmade: frozenset[str] = frozenset()
+    """Members whose server, which lives, has no replica at the moment: a tombstone, or a copy under way."""
+    caught_up: frozenset[str] = frozenset()
+    """Members that have the leader's log, as it says, and itself."""
     by_witness: bool = False
     """A lost voter's place is taken by a witness first, and the lost one is demoted instead of removed."""
 

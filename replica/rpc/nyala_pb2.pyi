@@ -738,7 +738,7 @@ class ScanChunk(_message.Message):
     def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., arrow_schema: _Optional[bytes] = ..., arrow_batch: _Optional[bytes] = ..., snapshot_time: _Optional[int] = ..., rows: _Optional[int] = ..., last: _Optional[bool] = ...) -> None: ...
 
 class ReplicaStatus(_message.Message):
-    __slots__ = ("tablet_id", "table_id", "uuid", "data_state", "phase", "role", "term", "leader_uuid", "last_logged", "commit_index", "applied_index", "committed_config", "pending_config", "rows", "bytes_on_disk", "memory_bytes", "error", "peers", "wal_bytes", "flush_index", "safe_time", "schema_id", "table_name", "quiet", "witness")
+    __slots__ = ("tablet_id", "table_id", "uuid", "data_state", "phase", "role", "term", "leader_uuid", "last_logged", "commit_index", "applied_index", "committed_config", "pending_config", "rows", "bytes_on_disk", "memory_bytes", "error", "peers", "wal_bytes", "flush_index", "safe_time", "schema_id", "table_name", "quiet", "witness", "damaged")
     TABLET_ID_FIELD_NUMBER: _ClassVar[int]
     TABLE_ID_FIELD_NUMBER: _ClassVar[int]
     UUID_FIELD_NUMBER: _ClassVar[int]
@@ -764,6 +764,7 @@ class ReplicaStatus(_message.Message):
     TABLE_NAME_FIELD_NUMBER: _ClassVar[int]
     QUIET_FIELD_NUMBER: _ClassVar[int]
     WITNESS_FIELD_NUMBER: _ClassVar[int]
+    DAMAGED_FIELD_NUMBER: _ClassVar[int]
     tablet_id: str
     table_id: str
     uuid: str
@@ -789,7 +790,8 @@ class ReplicaStatus(_message.Message):
     table_name: str
     quiet: bool
     witness: bool
-    def __init__(self, tablet_id: _Optional[str] = ..., table_id: _Optional[str] = ..., uuid: _Optional[str] = ..., data_state: _Optional[int] = ..., phase: _Optional[str] = ..., role: _Optional[str] = ..., term: _Optional[int] = ..., leader_uuid: _Optional[str] = ..., last_logged: _Optional[_Union[OpId, _Mapping]] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., committed_config: _Optional[_Union[RaftConfig, _Mapping]] = ..., pending_config: _Optional[_Union[RaftConfig, _Mapping]] = ..., rows: _Optional[int] = ..., bytes_on_disk: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., error: _Optional[str] = ..., peers: _Optional[_Iterable[_Union[PeerHealth, _Mapping]]] = ..., wal_bytes: _Optional[int] = ..., flush_index: _Optional[int] = ..., safe_time: _Optional[int] = ..., schema_id: _Optional[int] = ..., table_name: _Optional[str] = ..., quiet: _Optional[bool] = ..., witness: _Optional[bool] = ...) -> None: ...
+    damaged: bool
+    def __init__(self, tablet_id: _Optional[str] = ..., table_id: _Optional[str] = ..., uuid: _Optional[str] = ..., data_state: _Optional[int] = ..., phase: _Optional[str] = ..., role: _Optional[str] = ..., term: _Optional[int] = ..., leader_uuid: _Optional[str] = ..., last_logged: _Optional[_Union[OpId, _Mapping]] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., committed_config: _Optional[_Union[RaftConfig, _Mapping]] = ..., pending_config: _Optional[_Union[RaftConfig, _Mapping]] = ..., rows: _Optional[int] = ..., bytes_on_disk: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., error: _Optional[str] = ..., peers: _Optional[_Iterable[_Union[PeerHealth, _Mapping]]] = ..., wal_bytes: _Optional[int] = ..., flush_index: _Optional[int] = ..., safe_time: _Optional[int] = ..., schema_id: _Optional[int] = ..., table_name: _Optional[str] = ..., quiet: _Optional[bool] = ..., witness: _Optional[bool] = ..., damaged: _Optional[bool] = ...) -> None: ...
 
 class PeerHealth(_message.Message):
     __slots__ = ("uuid", "health", "match_index", "last_contact_us_ago", "data_state")
@@ -1168,12 +1170,14 @@ class ServerPlace(_message.Message):
     def __init__(self, uuid: _Optional[str] = ..., addresses: _Optional[_Iterable[_Union[Address, _Mapping]]] = ...) -> None: ...
 
 class TabletOrder(_message.Message):
-    __slots__ = ("create", "delete")
+    __slots__ = ("create", "delete", "renew")
     CREATE_FIELD_NUMBER: _ClassVar[int]
     DELETE_FIELD_NUMBER: _ClassVar[int]
+    RENEW_FIELD_NUMBER: _ClassVar[int]
     create: CreateTabletRequest
     delete: DeleteTabletRequest
-    def __init__(self, create: _Optional[_Union[CreateTabletRequest, _Mapping]] = ..., delete: _Optional[_Union[DeleteTabletRequest, _Mapping]] = ...) -> None: ...
+    renew: DeleteTabletRequest
+    def __init__(self, create: _Optional[_Union[CreateTabletRequest, _Mapping]] = ..., delete: _Optional[_Union[DeleteTabletRequest, _Mapping]] = ..., renew: _Optional[_Union[DeleteTabletRequest, _Mapping]] = ...) -> None: ...
 
 class CreateTableRequest(_message.Message):
     __slots__ = ("dest_uuid", "table", "request_id")

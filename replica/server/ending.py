@@ -85,5 +85,5 @@ class Endings:
         current = Superblock.load(self._disk, hosted.tablet_id)
         hosted.superblock = delete_replica(self._disk, current, last.opid, stop=lambda: None, known=last.known)
         self._replays.forget(hosted.tablet_id)
-        hosted.error, hosted.stopped_at = "", None
+        hosted.error, hosted.stopped_at, hosted.unreadable = "", None, False
         return hosted.superblock

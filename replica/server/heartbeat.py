@@ -22,7 +22,7 @@ from .manager import TabletManager
 from .memory import MemoryGuard
 from .refusals import as_refusal
 from .seeking import Seeker
-from .service import create_tablet, delete_tablet
+from .service import create_tablet, delete_tablet, renew_tablet
 from .status import replica_status
 from .tasks import Tasks
 
@@ -196,11 +196,10 @@ class Heartbeats:
     def _carry_out(self, orders: Any) -> None:
         """Start what the masters order and is not under way; they repeat whatever is not yet done."""
         for order in orders:
-            request = order.create if order.HasField("create") else order.delete
+            request, act = _meant(order)
             if request.tablet_id in self._orders or len(self._orders) >= ORDERS_RUNNING_MAX:
                 continue
             self._orders.add(request.tablet_id)
-            act = create_tablet if order.HasField("create") else delete_tablet
             self._order_tasks.start(self._order(request, act))
 
     async def _order(self, request: Any, act: Callable[[TabletManager, Any], Awaitable[Any]]) -> None:
@@ -216,3 +215,12 @@ class Heartbeats:
         finally:
             self._orders.discard(request.tablet_id)
             manager.changed.add(request.tablet_id)
+
+
+def _meant(order: Any) -> tuple[Any, Callable[[TabletManager, Any], Awaitable[Any]]]:
+    """The request of an order, and what carries it out."""
+    if order.HasField("create"):
+        return order.create, create_tablet
+    if order.HasField("renew"):
+        return order.renew, renew_tablet
+    return order.delete, delete_tablet

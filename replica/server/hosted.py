@@ -86,6 +86,8 @@ class HostedTablet:
     opening: bool = False
     error: str = ""
     """Why it could not be opened."""
+    unreadable: bool = False
+    """It could not be opened, as its files are not what was written."""
     transition: asyncio.Lock = field(default_factory=asyncio.Lock)
     arrivals: Arrivals = field(default_factory=Arrivals)
     """Writes that wait for their index: they keep their order of arrival."""
@@ -128,6 +130,15 @@ class HostedTablet:
         if self.superblock.data_state is DataState.READY:
             return self.replica is not None
         return self.superblock.last_logged_known
+
+    @property
+    def damaged(self) -> bool:
+        """Whether what is here is a replica that has failed for good, and that a copy from its peers would heal."""
+        if self.copy is not None or self.opening or self.superblock.data_state is not DataState.READY:
+            return False
+        if self.replica is not None:
+            return self.replica.phase is Phase.FAILED and self.replica.damaged
+        return self.unreadable
 
     @property
     def running(self) -> bool:

@@ -38,7 +38,7 @@ from .hosted import HostedTablet
 from .lanes import Lane, LoopPost, LoopTimer, drained
 from .opening import Opener, create_files, load_cmeta, settle_all
 from .options import ServerOptions
-from .replay_watch import ReplayWatch
+from .replay_watch import DeadlyEntry, ReplayWatch
 from .tasks import Tasks
 from .ticking import Ticker
 from .tombstone import answer_without_replica
@@ -298,6 +298,7 @@ class TabletManager:
         replica = opened.replica
         hosted.superblock, hosted.cmeta, hosted.tablet = opened.superblock, opened.cmeta, opened.tablet
         hosted.log, hosted.replica, hosted.error, hosted.stopped_at = opened.log, replica, "", None
+        hosted.unreadable = False
         self._learn_config(opened.cmeta.committed_config)
         replica.start(campaign=campaign)
         self._learn_config(replica.active_config)
@@ -336,7 +337,7 @@ class TabletManager:
 
     def _unsettled(self, hosted: HostedTablet, error: Exception) -> None:
         """The startup rules could not be followed, and nobody knows what is here; without room, again later."""
-        hosted.error = str(error)
+        hosted.error, hosted.unreadable = str(error), isinstance(error, Corruption)
         _log.error("T %s P %s cannot start: %s", hosted.tablet_id, self.uuid, error)
         if isinstance(error, Refused) and error.code is Code.NO_SPACE:
             self._later.start(self._start_later(hosted, hosted.superblock))
@@ -369,6 +370,7 @@ class TabletManager:
 
     def _fail(self, hosted: HostedTablet, error: ReplicaError) -> None:
         hosted.error = str(error)
+        hosted.unreadable = isinstance(error, Corruption) and not isinstance(error, DeadlyEntry)
         hosted.replica = None
         _log.error("T %s P %s cannot start, stays offline: %s", hosted.tablet_id, self.uuid, error)
 
@@ -379,14 +381,19 @@ class TabletManager:
 
     # -------------------------------------------------------------------------------------------------- stop, delete
 
-    async def delete(self, tablet_id: str, cas: OpId | None, reason: str) -> None:
+    async def delete(self, tablet_id: str, cas: OpId | None, reason: str, *, damaged_only: bool = False) -> None:
         """Make the replica a tombstone; a tombstone stays one. A copy under way is cancelled first.
+
+        `damaged_only`: Refused ILLEGAL_STATE, and nothing changes, unless the replica has failed and a copy would heal
+        it: such an order must miss the copy that an earlier one of its kind has made room for.
 
         With `cas`, refused CAS_FAILED if a later config than that is committed here, or is what the copy is for: a
         delayed deletion must miss a replica that was added again. Refused NO_SPACE if the disk is full: the replica is
         stopped, and whoever wants it gone asks again; TIMED_OUT if the copy does not end soon.
         """
         hosted: HostedTablet | None = self.get(tablet_id)
+        if damaged_only:
+            _check_damaged(self.get(tablet_id))
         while hosted is not None and hosted.copy is not None:
             _check_config(hosted, cas)
             _log.info("T %s P %s a deletion ends its copy: %s", tablet_id, self.uuid, reason or "no reason given")
@@ -397,10 +404,13 @@ class TabletManager:
         async with hosted.transition:
             if hosted.superblock.data_state is DataState.DELETED:
                 return
+            if damaged_only:
+                _check_damaged(hosted)
             _check_config(hosted, cas)
             _log.info(
                 "T %s P %s [term %d] deleting: %s", tablet_id, self.uuid, hosted.term, reason or "no reason given"
             )
+            hosted.unreadable = hosted.damaged  # if there is no room now, it is to be asked again
             last = await self.endings.halt_for_deletion(hosted)
             try:
                 await self.in_thread(lambda: self.endings.delete_files(hosted, last))
@@ -424,6 +434,12 @@ def _check_config(hosted: HostedTablet, cas: OpId | None) -> None:
     if known > cas:
         what = "a later config is committed here than the caller knows, or being copied"
         raise Refused(Code.CAS_FAILED, what, detail=str(known), tablet=hosted.tablet_id, caller=cas)
+
+
+def _check_damaged(hosted: HostedTablet) -> None:
+    if not hosted.damaged:
+        what = "the replica is not one that only a copy can heal"
+        raise Refused(Code.ILLEGAL_STATE, what, detail="STATE", tablet=hosted.tablet_id)
 
 
 def _check_same(hosted: HostedTablet, wanted: Superblock) -> None:

@@ -27,6 +27,10 @@ MARKED_TOGETHER_MAX = 64
 entry is to blame for: whatever the mark covered is applied one by one, and the tablet serves nobody meanwhile."""
 
 
+class DeadlyEntry(Corruption):
+    """This process has died twice at one entry of the log. A copy would bring the same entry."""
+
+
 def marker_path(tablet_id: str) -> str:
     """Where a tablet's marker is while its log is being replayed."""
     return f"{FOLDER}/{tablet_id}"
@@ -115,7 +119,7 @@ class ReplayWatch:
         if marker is None or marker.wal_generation != wal_generation or marker.first > last.index:
             marker = ReplayMarker(wal_generation=wal_generation)
         elif (after := marker.after_a_death()) is None:
-            raise Corruption(
+            raise DeadlyEntry(
                 "this server died twice while it applied one entry of the log; the other replicas heal this one, "
                 f"or remove {marker_path(tablet_id)} while the server is stopped to try again",
                 tablet=tablet_id,

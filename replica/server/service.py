@@ -306,6 +306,13 @@ async def delete_tablet(manager: TabletManager, request: Any) -> Any:
     return pb.DeleteTabletReply()
 
 
+async def renew_tablet(manager: TabletManager, request: Any) -> Any:
+    """Make room for a copy in the place of a damaged replica; Refused as `TabletManager.delete`."""
+    cas = opid_from_pb(request.committed_config_id) if request.has_cas else None
+    await manager.delete(request.tablet_id, cas, request.reason, damaged_only=True)
+    return pb.DeleteTabletReply()
+
+
 def _edit(message: Any) -> ConfigEdit:
     try:
         kind = EditKind(message.kind)

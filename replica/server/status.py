@@ -33,6 +33,7 @@ def replica_status(hosted: HostedTablet, uuid: str, tick_ms: int) -> Any:
         if hosted.cmeta is not None:
             message.committed_config.CopyFrom(config_to_pb(hosted.cmeta.committed_config))
     message.witness = superblock.witness
+    message.damaged = hosted.damaged
     tablet = hosted.tablet
     if tablet is not None:
         message.rows = tablet.rows_estimate

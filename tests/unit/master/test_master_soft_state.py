@@ -12,7 +12,7 @@ from nyala.replica.master.orders import copy_is_abandoned, orders_for
 from nyala.replica.master.soft_state import SoftState
 from nyala.replica.master.tables import TABLET, create_table, drop_table
 from nyala.replica.master.view import cluster_view, health_of
-from nyala.replica.policy import Health, ServerView, decide
+from nyala.replica.policy import Health, ServerView, decide, renewals
 from nyala.replica.rpc import config_to_pb, pb
 from tests.harness.catalogs import AppliedCatalog, table_info
 
@@ -39,6 +39,7 @@ def replica(tablet_id: str, uuid: str, committed: RaftConfig | None, **more: Any
         term=more.pop("term", 1),
         peers=more.pop("peers", []),
         leader_uuid=more.pop("leader_uuid", ""),
+        damaged=more.pop("damaged", False),
     )
     if committed is not None:
         status.committed_config.CopyFrom(config_to_pb(committed))
@@ -93,6 +94,66 @@ class Masters:
 
     def health(self, uuid: str) -> Health:
         return health_of(self.soft, self.tablet, uuid, OPTIONS, int(self.now_s * SECOND))
+
+
+def sick(m: Masters) -> None:
+    """A leads the formed tablet, B has its log, and C's replica is damaged: each says so."""
+    now = config(5, A, B, C)
+    peers = [pb.PeerHealth(uuid=B, health="OK"), pb.PeerHealth(uuid=C, health="UNREACHABLE")]
+    m.form()
+    m.beat(A, replica(m.tablet, A, now, role="LEADER", leader_uuid=A, peers=peers))
+    m.beat(B, replica(m.tablet, B, now, leader_uuid=A))
+    m.beat(C, replica(m.tablet, C, now, phase="FAILED", damaged=True))
+
+
+def renewed(m: Masters) -> list[pb.TabletOrder]:
+    """What C is told once the policy has looked."""
+    wanted = renewals(m.view())
+    m.soft.renew({(r.uuid, r.tablet_id): r.config_opid for r in wanted}, int(m.now_s * SECOND))
+    return m.said(C)
+
+
+def test_orders_a_damaged_replica_is_renewed_for_a_moment_and_not_soon_again() -> None:
+    """TC-63. Goal: a replica is renewed as of the config that the masters know, and copies that go bad at once fill no
+    disk. Method: reports of a damaged replica; the order for 10 s, then none until 120 s have passed; none to others,
+    and none as soon as the server reports a tombstone, or its replica as whole. The next master begins anew."""
+    m = Masters()
+    sick(m)
+    (order,) = renewed(m)
+    assert order.HasField("renew") and order.renew.dest_uuid == C and order.renew.tablet_id == m.tablet
+    assert order.renew.has_cas and (order.renew.committed_config_id.term, order.renew.committed_config_id.index) == (
+        1,
+        5,
+    )
+    assert m.said(A) == m.said(B) == []
+    for now_s, orders in ((9.9, 1), (10.0, 0), (119.9, 0), (120.0, 1), (131.0, 0)):
+        m.now_s = now_s
+        sick(m)
+        assert len(renewed(m)) == orders, now_s
+    m.soft = SoftState(int(m.now_s * SECOND))
+    assert m.said(C) == [], "a new master gives no order before it knows"
+    sick(m)
+    assert len(renewed(m)) == 1
+    for state in (DataState.DELETED, DataState.COPYING):
+        m.beat(C, replica(m.tablet, C, None, data_state=state, damaged=True))
+        assert m.said(C) == [], "the order before the next look at the whole"
+    m.beat(C, replica(m.tablet, C, config(5, A, B, C)))
+    assert m.said(C) == []
+
+
+def test_view_tells_who_is_damaged_who_has_the_log_and_who_has_nothing() -> None:
+    """TC-63. Goal: the policy renews by what leader and server say. Method: a leader's word on B and C, and reports."""
+    m = Masters()
+    sick(m)
+    (seen,) = m.view().tablets
+    assert (seen.damaged, seen.caught_up, seen.unmade) == ({C}, {A, B}, set())
+    m.beat(C, replica(m.tablet, C, None, data_state=DataState.DELETED))
+    (seen,) = m.view().tablets
+    assert (seen.damaged, seen.unmade) == (set(), {C})
+    m.now_s = 4.0
+    sick(m)
+    m.beat(B, replica(m.tablet, B, config(5, A, B, C), phase="FAILED"))
+    assert renewed(m) == [], "another one is in trouble"
 
 
 def test_orders_a_new_tablet_is_created_at_its_members_only_until_it_was_formed() -> None:

@@ -1,0 +1,84 @@
+"""One server of a stack as a test looks at it: its folder, its log, and its replicas of one table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from nyala.replica.base import DataState
+from nyala.replica.client import TableHandle
+
+from .cluster import wait_until
+from .stack import Stack
+
+
+class Room:
+    """One server of the stack, its folder, and its replicas of one table."""
+
+    def __init__(self, stack: Stack, handle: TableHandle, name: str) -> None:
+        self.name = name
+        self.root = stack.supervisor.folder / name
+        self.uuid = stack.info(name).uuid
+        self._stack = stack
+        self._handle = handle
+
+    @property
+    def log(self) -> str:
+        return (self._stack.supervisor.folder / "logs" / f"{self.name}.log").read_text()
+
+    def replicas(self) -> dict[str, Any]:
+        """Status of each replica here, by tablet."""
+        ids = [t.tablet_id for t in self._handle.tablets]
+        return {s.tablet_id: s for s in self._stack.client.list_tablets(self._stack.info(self.name), ids)}
+
+    def flush(self, tablet_id: str) -> None:
+        self._stack.client.flush(self._stack.info(self.name), tablet_id)
+
+    def block(self, tablet_id: str) -> Path:
+        """The file of a block that the replica here has."""
+        return sorted((self.root / "data").glob(f"{tablet_id}-*.arrow"))[-1]
+
+    def closed_segment(self, tablet_id: str) -> Path:
+        """The oldest file of the log that the replica here has, once there is another."""
+        folder = self.root / "wals" / tablet_id
+        listed = lambda: sorted(folder.glob("wal-*"))  # noqa: E731
+        wait_until(lambda: len(listed()) > 1, "the log has a closed segment")
+        return listed()[0]
+
+    def is_voter(self, tablet_id: str) -> bool:
+        return self.uuid in voters(self._stack, self._handle, tablet_id)
+
+    def wait_healed_elsewhere(self, *tablet_ids: str) -> None:
+        """Until each of the tablets has three voters on other servers, and a tombstone here."""
+
+        def healed() -> bool:
+            elsewhere = all(
+                len(v := voters(self._stack, self._handle, t)) == 3 and self.uuid not in v for t in tablet_ids
+            )
+            states = self.replicas()
+            return elsewhere and all(states[t].data_state == DataState.DELETED for t in tablet_ids)
+
+        wait_until(healed, "three other servers vote, and a tombstone is here")
+
+
+def voters(stack: Stack, handle: TableHandle, tablet_id: str) -> set[str]:
+    """The servers that vote by the latest config that the master knows."""
+    infos = stack.client.tablet_infos(handle.name)
+    return {m.uuid for t in infos if t.tablet_id == tablet_id for m in t.config.members if m.votes}
+
+
+def a_follower(stack: Stack, handle: TableHandle, tablet_id: str) -> str:
+    """The name of a server that votes and does not lead."""
+    leader, members = stack.leader(tablet_id), voters(stack, handle, tablet_id)
+    return next(n for n in stack.followers(tablet_id) if n != leader and stack.info(n).uuid in members)
+
+
+def all_run(stack: Stack, *handles: TableHandle) -> bool:
+    """Whether three replicas of each tablet are running."""
+    found = [stack.statuses(t.tablet_id).values() for handle in handles for t in handle.tablets]
+    return all(sum(s.phase == "RUNNING" for s in statuses) == 3 for statuses in found)
+
+
+def failed_copies(room: Room, tablet_id: str) -> list[str]:
+    """What the log of a server says of its copies of a tablet that failed."""
+    return [line for line in room.log.splitlines() if f" T {tablet_id} " in line and "tablet copy failed" in line]

@@ -1,0 +1,129 @@
+"""Which damaged replicas are copied anew where they stand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nyala.replica.base import OpId
+from nyala.replica.policy import Caps, ClusterView, Health, ServerView, TabletView, decide, renewals
+from tests.harness.policy_views import cluster, server, tablet
+
+
+def damaged(words: str = "a b c:X", *, bad: str = "c", level: str = "ab", **fields: Any) -> TabletView:
+    """A tablet led by a where c is damaged and the others have all of the log, unless told otherwise."""
+    return tablet(words, fields.pop("leader", "a"), damaged=frozenset(bad), caught_up=frozenset(level), **fields)
+
+
+def renewed(view: ClusterView, caps: Caps | None = None) -> list[str]:
+    """Tablet and server of each renewal."""
+    return [r.tablet_id + r.uuid for r in renewals(view, caps)]
+
+
+def servers(names: str, **special: dict[str, Any]) -> tuple[ServerView, ...]:
+    return tuple(server(n, **special.get(n, {})) for n in names)
+
+
+def test_renewals_the_one_damaged_voter_of_servers_as_many_as_replicas() -> None:
+    """Goal: TC-63: where nobody else can take a replica, a damaged one is copied in its place, as of the config that
+    was seen, and the policy wants no change of the config. Method: three servers, also five."""
+    view = cluster("abc", damaged())
+    (one,) = renewals(view)
+    assert (one.tablet_id, one.uuid, one.config_opid) == ("t", "c", OpId(1, 1))
+    assert decide(view, 1) == []
+    assert renewed(cluster("abcde", damaged("a b c:X d e", level="abde", rf=5))) == ["tc"]
+
+
+OTHERS_IN_DOUBT = {
+    "alone": damaged("c:X", leader="c", level="c", rf=1),
+    "alone, and somebody else is said to lead": damaged("c:X", leader="a", level="a", rf=1),
+    "one of two": damaged("a c:X", level="a", rf=2),
+    "another one failed": damaged("a b:F c:X"),
+    "another one of five failed": damaged("a b:F c:X d e", level="abde", rf=5),
+    "another one is unknown": damaged("a b:U c:X"),
+    "another one lacks some of the log": damaged(level="a"),
+    "the leader does not say": damaged(level=""),
+    "two are damaged": damaged("a b:X c:X", bad="bc", level="a"),
+    "another one is damaged, and seen as healthy": damaged("a b c:X", bad="bc"),
+    "two of five": damaged("a b:X c:X d e", bad="bc", level="ade", rf=5),
+    "nobody leads": damaged(leader=""),
+    "it leads": damaged("a b c", leader="c", level="abc"),
+    "a config change is under way": damaged(pending=True),
+    "another one is on its way": damaged("a b c:X d:p"),
+    "more vote than are wanted": damaged("a b c:X", rf=1),
+    "nothing is damaged": damaged("a b c:X", bad=""),
+    "the damaged one has no vote": damaged("a b c:Xn"),
+}
+
+
+@pytest.mark.parametrize("view", OTHERS_IN_DOUBT.values(), ids=list(OTHERS_IN_DOUBT))
+def test_renewals_nothing_while_the_others_may_be_in_trouble(view: TabletView) -> None:
+    """Goal: TC-63: a replica is given up only for those that have its rows. Method: every reason to wait."""
+    assert renewals(cluster((m.uuid for m in view.config.members), view)) == []
+
+
+@pytest.mark.parametrize("witness", ["b", "c"])
+def test_renewals_nothing_beside_a_witness_nor_of_one(witness: str) -> None:
+    """Goal: TC-63, CC-52: a witness is no source of rows. Method: a voter without data, among the others or damaged."""
+    view = damaged()
+    members = tuple(replace(m, holds_data=m.uuid != witness) for m in view.config.members)
+    assert renewals(cluster("abc", replace(view, config=replace(view.config, members=members)))) == []
+
+
+def test_renewals_only_where_no_other_server_is_free() -> None:
+    """Goal: TC-63: the usual way is kept where there is one. Method: a fourth server: free, dead, full, retired, and
+    one into which copies fail."""
+    for special, wanted in (
+        ({}, []),
+        ({"alive": False}, ["tc"]),
+        ({"draining": True}, ["tc"]),
+        ({"avoided": True}, ["tc"]),
+    ):
+        assert renewed(ClusterView(servers=servers("abcd", d=special), tablets=(damaged(),))) == wanted, special
+    other = tablet("d", "d", name="u", rf=1)
+    assert renewed(ClusterView(servers=servers("abcd", d={"tablets_max": 1}), tablets=(damaged(), other))) == ["tc"]
+
+
+@pytest.mark.parametrize("special", [{"alive": False}, {"avoided": True}])
+def test_renewals_nothing_into_a_server_that_is_dead_or_where_copies_fail(special: dict[str, Any]) -> None:
+    """Goal: TC-63: nothing is put aside where no copy would take its place. Method: such a server, and no other."""
+    assert renewed(ClusterView(servers=servers("abc", c=special), tablets=(damaged(),))) == []
+
+
+def test_renewals_hold_the_caps_with_what_is_under_way() -> None:
+    """Goal: TC-63: a bad folder of blocks costs a server few replicas' remains at a time. Method: four damaged tablets,
+    with none, one and two of other tablets not yet copied there; and with a bound on all of them."""
+    four = tuple(damaged(name=n) for n in "pqrs")
+    caps = Caps(moves_per_server_max=2)
+    for made, wanted in ((0, ["pc", "qc"]), (1, ["pc"]), (2, [])):
+        away = tuple(tablet("a b c:U", "a", name=f"z{n}", unmade=frozenset("c")) for n in range(made))
+        assert renewed(cluster("abc", *four, *away), caps) == wanted
+    assert renewed(cluster("abc", *four), Caps(moves_max=1)) == ["pc"]
+
+
+@given(
+    words=st.lists(st.tuples(st.sampled_from("HUFX"), st.sampled_from(["", "r", "p", "n"])), min_size=1, max_size=6),
+    bad=st.sets(st.sampled_from("abcdef")),
+    level=st.sets(st.sampled_from("abcdef")),
+    leader=st.sampled_from(["", *"abcdef"]),
+    rf=st.sampled_from([1, 3, 5]),
+    pending=st.booleans(),
+)
+def test_renewals_never_touch_a_tablet_whose_others_are_no_whole_majority(
+    words: list[tuple[str, str]], bad: set[str], level: set[str], leader: str, rf: int, pending: bool
+) -> None:
+    """Goal: TC-63. Method: any tablet of one to six members: whoever is renewed is a damaged voter and does not lead,
+    one of a tablet, and all other voters are healthy, undamaged, have the log, and are a majority by themselves."""
+    text = " ".join(f"{u}:{h}{mark}" for u, (h, mark) in zip("abcdef", words, strict=False))
+    view = tablet(text, leader, rf=rf, pending=pending, damaged=frozenset(bad), caught_up=frozenset(level))
+    found = renewals(cluster("abcdef"[: len(words)], view))
+    assert len(found) <= 1
+    for one in found:
+        others = set(view.config.voters) - {one.uuid}
+        assert one.uuid in bad & set(view.config.voters) and one.uuid != leader and leader and not pending
+        assert 2 * len(others) > len(view.config.voters)
+        assert others <= level - bad and all(view.health_of(u) is Health.HEALTHY for u in others)
