@@ -118,7 +118,7 @@ class TabletCalls:
             time.sleep(delay_s)
             return
         if reaction in (Reaction.REFRESH, Reaction.FOLLOW):
-            self.locator.doubt(tablet_id, uuid)
+            self.locator.doubt(tablet_id, uuid, silent=error.code is Code.TIMED_OUT)
         # The wait comes before the look-up: an election is under way more often than not.
         time.sleep(delay_s)
         if reaction in (Reaction.REFRESH, Reaction.FOLLOW):

@@ -31,6 +31,8 @@ class Locator:
         self._table_locks: dict[str, threading.Lock] = {}
         self._suspects: dict[str, tuple[str, int]] = {}
         """Tablet id -> (uuid that did not answer as the leader, members asked since)."""
+        self._silent: dict[str, str] = {}
+        """Tablet id -> uuid that gave no answer at all in its time."""
 
     def remember(self, locations: list[Location]) -> None:
         """Take over what the master said."""
@@ -111,14 +113,18 @@ class Locator:
                 self._versions[table_name] = seen_version + 1
 
     def follow(self, tablet_id: str, asked_uuid: str, detail: str) -> bool:
-        """Believe a NOT_LEADER's hint `uuid@host:port`; whether there was one. Without one the belief is dropped."""
+        """Believe a NOT_LEADER's hint `uuid@host:port`; whether there was one. Without one the belief is dropped.
+
+        A hint to who has just been silent is none: followers name a stopped leader until they have elected another, and
+        to wait for it once more costs a whole attempt.
+        """
         uuid, address = leader_hint(detail)
         with self._lock:
             location = self._tablets.get(tablet_id)
             if location is None:
                 return False
             address = address or location.members.get(uuid)
-            if not uuid or address is None or uuid == asked_uuid:
+            if not uuid or address is None or uuid in (asked_uuid, self._silent.get(tablet_id)):
                 if location.leader_uuid == asked_uuid:
                     self._tablets[tablet_id] = replace(location, leader_uuid="")
                 return False
@@ -130,13 +136,16 @@ class Locator:
         """The server of that uuid answered as the leader."""
         with self._lock:
             self._suspects.pop(tablet_id, None)
+            self._silent.pop(tablet_id, None)
             location = self._tablets.get(tablet_id)
             if location is not None and location.leader_uuid != uuid and uuid in location.members:
                 self._tablets[tablet_id] = replace(location, leader_uuid=uuid)
 
-    def doubt(self, tablet_id: str, uuid: str) -> None:
-        """That server did not answer as the leader."""
+    def doubt(self, tablet_id: str, uuid: str, *, silent: bool = False) -> None:
+        """That server did not answer as the leader; `silent`: it did not answer in time."""
         with self._lock:
+            if silent:
+                self._silent[tablet_id] = uuid
             location = self._tablets.get(tablet_id)
             suspect, asked = self._suspects.get(tablet_id, ("", 0))
             if location is None:
@@ -148,3 +157,4 @@ class Locator:
             elif asked > len(location.members):
                 # All were asked in vain: the suspect gets another chance.
                 self._suspects.pop(tablet_id)
+                self._silent.pop(tablet_id, None)

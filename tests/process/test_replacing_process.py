@@ -355,10 +355,11 @@ def test_slow_start_and_slow_copy_cost_no_member_its_place(yard: Yard) -> None:
     assert {t: opid(yard.config(t)) for t in before} == before, "it talks to the master, and is busy"
     assert {yard.cluster.status(slow, t).phase for t in before} == {"BOOTSTRAPPING"}
     late(slow, "open", 0)
-    done = lambda: [j for j in ended(slow) if j.phase == "DONE"]  # noqa: E731
+    # A replica of a table that was dropped before may be copied once more, and ordered away again.
+    done = lambda: [j for j in ended(slow) if j.phase == "DONE" and j.tablet_id in before]  # noqa: E731
     (job,) = wait_until(done, "what fell behind is copied")
     assert job.tablet_id == stale and job.bytes_total > COPY_BYTES_PER_S * (REPLACED_AFTER_S + ROUNDS_S)
     wait_until(lambda: all(map(yard.all_run, yard.infos())), "every replica runs")
     yard.well(4_100)
     assert {t: opid(yard.config(t)) for t in before} == before, "a slow copy costs nobody its place"
-    assert [j.tablet_id for j in ended(slow)] == [stale], "the log of the other one was enough"
+    assert [j.tablet_id for j in ended(slow) if j.tablet_id in before] == [stale], "the log of the other one was enough"

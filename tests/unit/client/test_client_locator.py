@@ -65,6 +65,29 @@ def test_locator_asks_other_members_when_the_master_still_names_a_dead_leader() 
     assert [found.leader("t")[0] for _ in range(2)] == ["c", "c"]
 
 
+def test_locator_does_not_go_back_to_a_silent_leader_because_followers_still_name_it() -> None:
+    """Goal: a leader that hangs costs one attempt, not one for each follower that has not noticed. Method: it gives no
+    answer in time; both others name it: their hints are not followed, and each is asked; then it has another chance.
+    One that only refused is believed to lead when it is named."""
+    found = locator("a")
+    found.doubt("t", "a", silent=True)
+    asked = []
+    for _ in range(2):
+        found.refresh("table", found.version("table"))
+        uuid, _ = found.leader("t")
+        asked.append(uuid)
+        assert not found.follow("t", uuid, "a@h:1")
+    assert asked == ["b", "c"]
+    found.refresh("table", found.version("table"))
+    assert found.leader("t") == ("a", A)
+    found.worked("t", "a")
+    assert found.follow("t", "b", "a@h:1")
+
+    found = locator("a")
+    found.doubt("t", "a")
+    assert found.follow("t", "b", "a@h:1") and found.leader("t") == ("a", A)
+
+
 def test_locator_forgets_tablets_that_the_table_no_longer_has() -> None:
     """Goal: a table dropped and created again is noticed. Method: the second look-up names another tablet."""
     answers = iter(["t", "t2"])
