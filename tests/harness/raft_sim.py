@@ -1,9 +1,10 @@
 """One seed, one history: random faults on a group of cores, then a healed core that must make progress.
 
 Phase 1 (safety) loses, doubles, delays and reorders messages, cuts ways in one or both directions, crashes, restarts
-and pauses nodes, drops logs, changes members, transfers leadership, writes and reads. Phase 2 (liveness) heals
-everything that can be healed and demands a leader, a committed write and equal logs within a bounded number of
-ticks. Every choice is drawn from the seed; swarm testing: each seed also draws which faults it uses and how often.
+and pauses nodes, drops logs, changes members, transfers leadership, writes and reads. Phase 2 (liveness) heals, in a
+quarter of the seeds, a drawn majority first, and then everything, and demands each time a leader, a committed write
+and equal logs within a bounded number of ticks. Every choice is drawn from the seed; swarm testing: each seed also
+draws which faults it uses and how often.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from dataclasses import replace
 from nyala.replica.base import DataState, Member, OpId, Refused, ReplicaError
 from nyala.replica.raft import ConfigEdit, EditKind, RaftCore, Role, lease
 from nyala.replica.raft.options import CLOCK_DRIFT_PERCENT
+from tests.harness import majority
 from tests.harness.raft_days import bad_day
 from tests.harness.raft_net import OPTIONS, Net, Node, config_of
 from tests.harness.raft_verify import Violation
@@ -29,7 +31,7 @@ MARKS = (
     *("drop", "duplicate", "reorder", "partition", "one-way cut", "pause", "power loss", "torn write", "torn tail"),
     *("woke leading", "lease loss", "healed", "truncated", "log GC", "evicted", "tablet copy", "config change"),
     *("promotion", "rolled back", "transfer", "two leaders", "read by lease", "read by a round", "read refused"),
-    *("leader fell", "links frayed", "outnumbered"),
+    *("leader fell", "links frayed", "outnumbered", "majority alone"),
 )
 WITNESS_MARKS = ("witness votes", "witness whole", "lost voter demoted", "demoted voter restored", "witness left")
 """What becomes of witnesses; a third of the seeds that are no bad day has any."""
@@ -66,6 +68,10 @@ class SimNet(Net):
         self.paused: dict[str, int] = {}
         self.writes = 0
         self.healed = False
+        self.majority = majority.ODDS
+        """How likely it is that a majority is healed before the others are."""
+        self.left: set[str] = set()
+        """Who is not healed yet, while the others are."""
         self.loss = rng.choice([0, 0, 0.05, 0.25])
         self.double = rng.choice([0, 0, 0.1, 0.4])
         self.delay = rng.choice([0, 1, 2, 4])
@@ -132,7 +138,8 @@ class SimNet(Net):
             msg = heapq.heappop(self.due)[2]
             if self.paused.get(msg.to_uuid, 0) > self.clock:  # type: ignore[attr-defined]
                 self.order += 1
-                heapq.heappush(self.due, (self.clock + 1, self.order, msg))
+                again = self.paused[msg.to_uuid] if self.healed else self.clock + 1  # type: ignore[attr-defined]
+                heapq.heappush(self.due, (again, self.order, msg))
                 continue
             self.delivered += 1
             self.deliver(msg)  # type: ignore[arg-type]
@@ -443,21 +450,92 @@ class SimNet(Net):
 
     # ------------------------------------------------------------------------------------------------ liveness
 
+    def heal_majority(self) -> bool:
+        """Heal a drawn core with a quorum of every config that may be in force, and leave the others as they are drawn
+        to be: dead, cut off, deaf, mute, paused, or with a disk that finishes nothing. False if it is not drawn."""
+        rng = random.Random(f"majority/{self.seed}")
+        if rng.random() >= self.majority:
+            return False
+        self.heal_everything()
+        cores = {uuid: node.core for uuid, node in self.nodes.items()}
+        stacks = [core._s.configs for core in cores.values()]
+        configs = majority.in_force([stack[0] for stack in stacks], [c for stack in stacks for c in stack])
+        able = {uuid for uuid, node in self.nodes.items() if node.durable.withheld is None}
+        witnesses = {m.uuid for config in configs for m in config.members if not m.holds_data}
+        witnesses |= {uuid for uuid, node in self.nodes.items() if node.durable.no_data}
+
+        def has_rows(core: set[str]) -> bool:
+            """What a witness holds is on one disk with rows, and no more is promised: that one is not left out."""
+            logs = [cores[uuid].last for uuid in core & able]
+            return max(logs) == max(cores[uuid].last for uuid in core & able - witnesses)
+
+        core = majority.draw(rng, configs, able, has_rows if witnesses else lambda core: True)
+        if not core:
+            return False
+        self.left = set(self.everyone()) - core
+        if witnesses:
+            self.due = [item for item in self.due if item[2].from_uuid not in self.left]  # type: ignore[attr-defined]
+            heapq.heapify(self.due)
+        for uuid in sorted(self.left & self.nodes.keys()):
+            self._leave(uuid, rng.choice(("dead", "cut off", "paused") if witnesses else majority.LOSSES))
+        self.marks["majority alone"] += 1
+        return True
+
+    def _leave(self, uuid: str, loss: str) -> None:
+        if loss == "disk" and self.nodes[uuid].core.role in (Role.FOLLOWER, Role.LEARNER, Role.NON_PARTICIPANT):
+            self.stalled.add(uuid)
+        elif loss == "paused":
+            self.paused[uuid] = self.clock + 2 * LIVENESS_TICKS
+        elif loss in ("cut off", "deaf", "mute"):
+            for other in self.everyone():
+                if other != uuid and loss != "mute":
+                    self.cut(other, uuid, one_way=True)
+                if other != uuid and loss != "deaf":
+                    self.cut(uuid, other, one_way=True)
+        else:
+            self.crash(uuid)
+
     def heal_everything(self) -> None:
         self.healed = True
         self.heal()
         self.paused.clear()
+        self.stalled.clear()
+        self.left.clear()
         for uuid in sorted(self.crashed):
             self.restart(uuid)
 
+    def leading(self) -> Node | None:
+        """The leader of the highest term among those who are healed."""
+        leaders = [n for u, n in self.nodes.items() if u not in self.left and n.core.role is Role.LEADER]
+        return max(leaders, key=lambda n: n.core.term, default=None)
+
     def converged(self, payload: bytes) -> bool:
-        """The last write is acknowledged and every member of the leader's config holds and knows the same log."""
-        leader = self.leader()
+        """The last write is acknowledged and each healed member of the leader's config holds and knows the same log."""
+        leader = self.leading()
         if leader is None or payload not in self.verify.acked or leader.core.pending_config is not None:
             return False
-        members = [m.uuid for m in leader.core.active_config.members]
+        members = [m.uuid for m in leader.core.active_config.members if m.uuid not in self.left]
         cores = [self.nodes[u].core if u in self.nodes else None for u in members]
         return all(c and c.last == leader.core.last and c.commit_index == leader.core.commit_index for c in cores)
+
+    def converge(self, who: str) -> None:
+        """Demand a leader, a write that is acknowledged and equal logs of all who are healed; then the verifiers."""
+        payload = b""
+        for tick in range(LIVENESS_TICKS):
+            self.run_tick()
+            leader = self.leading()
+            if leader is not None and payload not in self.verify.acked and tick % 5 == 0:
+                try:
+                    self.writes += 1
+                    payload = b"w%d" % self.writes
+                    self.write(leader.uuid, payload)
+                    leader.drain()
+                except Refused:
+                    pass
+            if payload and self.converged(payload):
+                self.at_end()
+                return
+        raise AssertionError(f"the healed {who} does not converge:\n" + "\n".join(self.status()))
 
 
 def run_seed(
@@ -470,7 +548,7 @@ def run_seed(
 ) -> SimNet:
     """Run one seed; raises Violation, InvariantViolation, or AssertionError for a group that does not recover.
 
-    `tuned` (loss, double, delay, disk, leases, joining) and `odds` replace what the seed draws.
+    `tuned` (loss, double, delay, disk, leases, joining, majority) and `odds` replace what the seed draws.
     """
     net = (net_class or SimNet)(seed, core_class)
     net.odds.update(odds or {})
@@ -479,24 +557,12 @@ def run_seed(
     for _ in range(SAFETY_TICKS):
         net.run_tick()
         net.disturb()
+    if net.heal_majority():
+        net.converge("majority")
     net.heal_everything()
-    payload = b""
-    for tick in range(LIVENESS_TICKS):
-        net.run_tick()
-        leader = net.leader()
-        if leader is not None and payload not in net.verify.acked and tick % 5 == 0:
-            try:
-                net.writes += 1
-                payload = b"w%d" % net.writes
-                net.write(leader.uuid, payload)
-                leader.drain()
-            except Refused:
-                pass
-        if payload and net.converged(payload):
-            net.at_end()
-            net.count_marks()
-            return net
-    raise AssertionError("the healed group does not converge:\n" + "\n".join(net.status()))
+    net.converge("group")
+    net.count_marks()
+    return net
 
 
 def explain(seed: int, error: BaseException, net_status: str = "") -> str:

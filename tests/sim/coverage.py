@@ -39,8 +39,8 @@ WATCHED = {
 }
 """Which verifiers each simulator has. Each must have compared something MARK_MIN times in each: one that is not fed any
 more sees nothing wrong, and would be green for ever. In `stranded` nothing restarts and no config changes."""
-OF_CORES = WITNESS_MARKS
-"""Each at least MARK_MIN times in the simulator of cores, which alone draws witnesses."""
+OF_CORES = ("majority alone", *WITNESS_MARKS)
+"""Each at least MARK_MIN times in the simulator of cores; it alone draws witnesses, or heals a majority alone."""
 
 
 def seen(tally: Tally, mark: str) -> int:

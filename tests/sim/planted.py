@@ -36,7 +36,8 @@ VERIFIED = r"Violation: [VI]\d|InvariantViolation: "
 """A verifier of the cores, or a check of the product's own."""
 STALE_READ = r"Violation: READ"
 ROWLESS = r"Violation: ROWS"
-STUCK = r"AssertionError: the healed group does not converge"
+STUCK = r"AssertionError: the healed (group|majority) does not converge"
+STUCK_ALONE = r"AssertionError: the healed majority does not converge"
 SCRIPT = r"AssertionError: the script prints something else"
 TOLD = r"AssertionError"
 """Of a scenario that is a test: what it asserts is its own."""
@@ -229,6 +230,18 @@ PLANTED = (
             "min(m.commit_index, end.index, s.last.index)",
             "min(m.commit_index, s.last.index)",
         ),
+        plain=60,
+    ),
+    Planted(
+        "commit waits for every voter",
+        one(
+            "raft.commitment:advance_commit",
+            "reached(s.voters, marks)",
+            "min((marks.get(uuid, 0) for uuid in s.voters), default=0)",
+        ),
+        within=10,
+        tuned={"majority": 1.0},
+        says=STUCK_ALONE,
         plain=60,
     ),
     # Leases and reads.
