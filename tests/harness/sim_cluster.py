@@ -88,6 +88,8 @@ class SimNode:
         """Why its replica could not be opened."""
         self.gone = False
         """Its disk was lost, and its identity with it."""
+        self.left = False
+        """In the liveness phase: it is not healed yet, while the others are."""
         self.hybrid_clock = HybridClock(self.clock)
 
     def create(self, config: RaftConfig) -> None:
@@ -488,8 +490,8 @@ class SimCluster:
                 node.start(campaign=name == hinted)
 
     def leader(self) -> Replica | None:
-        """The leader of the highest term that has committed an entry of its own term."""
-        leaders = [r for r in self.replicas if r.is_leader and r.phase is Phase.RUNNING]
+        """The leader of the highest term, of those who are to be healed."""
+        leaders = [r for r in self.replicas if r.is_leader and r.phase is Phase.RUNNING and not self.nodes[r.uuid].left]
         return max(leaders, key=lambda r: r.term, default=None)
 
     def close(self) -> None:

@@ -69,10 +69,13 @@ class SimCopies:
         if source is None or target is None:
             self._running.pop(request.dest_uuid, None)
             return
-        if source.paused:
+        if source.paused and not source.left:
             self._cluster.world.at(source.paused_until_us, lambda: self._begin(request))
             return
         if self._running.get(target.uuid) != target.life or not self._may(target, request):
+            self._over(target)
+            return
+        if source.paused:
             self._over(target)
             return
         with suppress(Refused):

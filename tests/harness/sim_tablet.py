@@ -303,7 +303,8 @@ class Door:
             side.pause()
             if not self._source.paused:
                 break
-        if not self._source.up or self._source.life != self._life:
+        lost = self._source.left and self._source.paused
+        if not self._source.up or self._source.life != self._life or lost:
             raise Refused(Code.NOT_READY, "the source does not answer")
 
     def _capture(

@@ -14,10 +14,10 @@ from nyala.replica.cmeta import decode_config
 from nyala.replica.host import Phase, Replica
 from nyala.replica.raft import ConfigEdit, EditKind
 from nyala.replica.wal.reader import Survivors
-from tests.harness import sim_leaks
+from tests.harness import majority, sim_leaks
 from tests.harness.sim_cluster import TABLET, WAL_FOLDER, SimCluster, SimNode, member
+from tests.harness.sim_media import WALS, fail, stray
 from tests.harness.sim_media import count as count_disks
-from tests.harness.sim_media import fail, stray
 from tests.harness.sim_repair import Repairs
 from tests.harness.sim_world import Faults
 
@@ -28,6 +28,9 @@ MARKS = (
     *("read at once", "read waited", "read refused", "snapshot", "acknowledged", "unknown outcome"),
 )
 """What the histories of a run must come across, or they prove little."""
+
+FOR_GOOD_US = 1 << 60
+"""When a process goes on that never does."""
 
 
 @dataclass
@@ -57,6 +60,8 @@ class Swarm:
     """Power losses of all servers at once."""
     flap: bool = False
     """Whether a server that comes back may lose its power within moments: what it found was not yet its own."""
+    majority: float = majority.ODDS
+    """How likely it is that a majority is healed before the others are."""
 
     @classmethod
     def draw(cls, cluster: SimCluster) -> Swarm:
@@ -146,10 +151,16 @@ class Workload:
             self.repairs.begin()
 
     def end(self) -> None:
-        """No more clients, no more trouble: heal the network and boot every server that has data."""
+        """No more clients, no more trouble."""
         self.stopped = self.repairs.hurried = True
+
+    def heal(self) -> None:
+        """Heal the network and boot every server that has data."""
         self.cluster.network.heal()
         for node in self.cluster.nodes.values():
+            if node.left and node.paused:
+                node.crash(power=False)  # stopped for good: it is not woken, but killed
+            node.left = False
             node.disk.disarm()
             node.disk.heal()
             node.outage_until_us = 0
@@ -426,7 +437,8 @@ class Workload:
         self.cluster.marks["stranded"] += 1
 
         def back() -> None:
-            network.cuts.clear()
+            if not self.stopped:
+                network.cuts.clear()
             world.after(world.rng.randint(5_000, 60_000), stop)
 
         def stop() -> None:
@@ -448,14 +460,76 @@ class Workload:
 
 
 def converge(cluster: SimCluster, workload: Workload) -> None:
-    """Phase two, all healed: a leader, a fresh acknowledged write, equal replicas; then all verifiers."""
+    """Phase two: a majority alone where that is drawn, then all are healed; a leader, a fresh acknowledged write, equal
+    replicas; then all verifiers."""
     workload.end()
+    workload.heal()
     verify = cluster.verify
-    cluster.run_until(lambda: cluster.leader() is not None, "a leader")
+    if leave_some(cluster, workload):
+        _proceed(cluster, workload, "the healed majority: ")
+        _level(cluster, "the healed majority: ")
+        cluster.marks["majority alone"] += 1
+        workload.heal()
+    _proceed(cluster, workload)
+    cluster.run_until(workload.drained, "every client answered")
+    cluster.run_until(lambda: workload.repairs.done, "every server whole, and every lost one replaced")
+    _level(cluster)
+    workload.at_end()
+    here = list(cluster.nodes.values())
+    cluster.run_until(lambda: all(sim_leaks.idle(n) for n in here), "V8: every caller answered, all work ended")
+    cluster.world.now_us += sim_leaks.LATE_US
+    for node in here:
+        verify.looks["V8"] += sim_leaks.at_rest(node, TABLET)
+    _count_marks(cluster)
+    count_disks(cluster)
+
+
+def leave_some(cluster: SimCluster, workload: Workload) -> bool:
+    """In histories that draw it, of sound disks: all but a core with a quorum of every config that may be in force are
+    dead, cut off, deaf, mute, stopped for good, or have a disk that fails."""
+    rng, nodes = Random(f"majority {cluster.seed}"), cluster.nodes
+    if rng.random() >= workload.swarm.majority or cluster.replacing or any(n.hurt or n.failed for n in nodes.values()):
+        return False
+    replicas = cluster.replicas
+    stacks = [replica._core._s.configs for replica in replicas]
+    if not stacks:
+        return False
+    configs = majority.in_force([stack[0] for stack in stacks], [c for stack in stacks for c in stack])
+    able = {r.uuid for r in replicas if r.phase is not Phase.FAILED and r.withheld is None}
+    core = majority.draw(rng, configs, able)
+    members = {m.uuid for config in configs for m in config.members}
+    for node in [nodes[uuid] for uuid in sorted(members - core) if core and uuid in nodes]:
+        node.left = True
+        _leave(cluster, node, rng.choice(majority.LOSSES), rng)
+    return bool(core)
+
+
+def _leave(cluster: SimCluster, node: SimNode, loss: str, rng: Random) -> None:
+    if loss == "paused":
+        node.paused_until_us = FOR_GOOD_US
+    elif loss in ("cut off", "deaf", "mute"):
+        cluster.network.isolate(node.uuid, cluster.names, inbound=loss != "mute", outbound=loss != "deaf")
+    elif loss == "disk" and rng.random() < 0.5:
+        node.disk.fail_on("datasync", WALS, times=None)
+    elif loss == "disk":
+        for operation, pattern in (("pwrite", WALS), ("replace", "*-meta/*")):
+            node.disk.fail_on(operation, pattern, "ENOSPC", times=None)
+    else:
+        node.crash(power=True)
+
+
+def _proceed(cluster: SimCluster, workload: Workload, who: str = "") -> None:
+    """A leader, and a write that is acknowledged. One whose disk fails may lead until it is asked to write."""
+
+    def leading() -> Replica | None:
+        leaders = [r for r in cluster.replicas if r.is_leader and not cluster.nodes[r.uuid].paused]
+        return cluster.leader() if not who else max(leaders, key=lambda r: r.term, default=None)
+
+    cluster.run_until(lambda: leading() is not None, f"{who}a leader")
     state: dict[str, Any] = {"asked": False, "done": False}
 
     def written() -> bool:
-        leader = cluster.leader()
+        leader = leading()
         life = leader and (leader.uuid, cluster.nodes[leader.uuid].life)
         if leader is not None and state["asked"] != life and not state["done"]:
             state["asked"] = life  # a server that was scrubbed since answers nobody
@@ -467,41 +541,40 @@ def converge(cluster: SimCluster, workload: Workload) -> None:
             workload.last_write(leader, done)
         return bool(state["done"])
 
-    cluster.run_until(written, "an acknowledged write after healing")
-    cluster.run_until(workload.drained, "every client answered")
-    cluster.run_until(lambda: workload.repairs.done, "every server whole, and every lost one replaced")
-    members = {m.uuid for m in cluster.leader().active_config.members}  # type: ignore[union-attr]
+    cluster.run_until(written, f"{who}an acknowledged write after healing")
+
+
+def _level(cluster: SimCluster, who: str = "") -> None:
+    """All healed members hold the same; then the verifiers."""
+    verify = cluster.verify
+
+    def here() -> list[SimNode]:
+        leader = cluster.leader()
+        members = {m.uuid for m in leader.active_config.members} if leader is not None else set()
+        return [n for n in cluster.nodes.values() if n.uuid in members and not n.left]
 
     def level() -> bool:
-        here = [n for n in cluster.nodes.values() if n.uuid in members]
-        return all(
+        nodes = here()
+        return bool(nodes) and all(
             n.up
             and n.replica is not None
             and n.replica.phase is Phase.RUNNING
             and n.machine is not None
             and n.machine.applied_opid.index == max(verify.history)
-            for n in here
+            for n in nodes
         )
 
-    cluster.run_until(level, "all members level")
-    digests = {n.machine.digest for n in cluster.nodes.values() if n.uuid in members and n.machine is not None}
-    verify.looks["V6"] += len(members)
-    assert len(digests) == 1, f"level replicas differ: {digests}"
+    cluster.run_until(level, f"{who}all members level")
+    digests = [n.machine.digest for n in here() if n.machine is not None]
+    verify.looks["V6"] += len(digests)
+    assert len(set(digests)) == 1, f"level replicas differ: {set(digests)}"
     for node in cluster.nodes.values():
-        if node.log is not None and node.replica is not None and node.log.first_index:
+        if node.log is not None and node.replica is not None and node.log.first_index and not node.left:
             on_disk = Survivors(node.log.read, node.log.first_index, node.log.last.index)
             verify.log_holds(node.uuid, on_disk, node.replica.commit_index)
     verify.configs_stand(cluster.initial)
     verify.writes_stand()
     verify.snapshots_stand()
-    workload.at_end()
-    here = list(cluster.nodes.values())
-    cluster.run_until(lambda: all(sim_leaks.idle(n) for n in here), "V8: every caller answered, all work ended")
-    cluster.world.now_us += sim_leaks.LATE_US
-    for node in here:
-        verify.looks["V8"] += sim_leaks.at_rest(node, TABLET)
-    _count_marks(cluster)
-    count_disks(cluster)
 
 
 def network_trouble(cluster: SimCluster) -> bool:

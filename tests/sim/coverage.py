@@ -23,7 +23,7 @@ EVENTS = (
     *("replay", "tablet copy", "promotion", "lease loss", "torn tail", "torn outage", "transfer", "config change"),
     *("flush during faults", "log GC", "ingest task retry", "zombie attempt", "idle tablet", "offset hole"),
     *("lost checkpoint", "process ended by its disk", "replica failed at its start", "meant for another"),
-    "client write repeated",
+    *("client write repeated", "majority alone"),
 )
 DEMANDED = FAULTS + EVENTS
 """Each at least MARK_MIN times, in the simulators that run whole replicas (the cores alone do not count)."""
@@ -40,7 +40,7 @@ WATCHED = {
 """Which verifiers each simulator has. Each must have compared something MARK_MIN times in each: one that is not fed any
 more sees nothing wrong, and would be green for ever. In `stranded` nothing restarts and no config changes."""
 OF_CORES = ("majority alone", *WITNESS_MARKS)
-"""Each at least MARK_MIN times in the simulator of cores; it alone draws witnesses, or heals a majority alone."""
+"""Each at least MARK_MIN times in the simulator of cores; it alone draws witnesses."""
 
 
 def seen(tally: Tally, mark: str) -> int:
@@ -75,12 +75,13 @@ def show(tally: Tally, console: Console) -> None:
         table.add_column(name, justify="right")
     table.add_row("seeds", *(f"{tally.seeds[n]:,}" for n in names))
     table.add_row("delivered messages", *(f"{tally.delivered[n]:,}" for n in names), end_section=True)
+    cores: Counter[str] = tally.marks.get("core", Counter())
     for group in (FAULTS, EVENTS):
         for mark in group:
-            row = mark if seen(tally, mark) >= MARK_MIN else f"[red]{mark}[/red]"
+            lacks = seen(tally, mark) < MARK_MIN or (mark in OF_CORES and cores[mark] < MARK_MIN)
+            row = f"[red]{mark}[/red]" if lacks else mark
             table.add_row(row, *(f"{tally.marks[n][mark]:,}" for n in names), end_section=mark == group[-1])
-    cores: Counter[str] = tally.marks.get("core", Counter())
-    for mark in OF_CORES:
+    for mark in (mark for mark in OF_CORES if mark not in DEMANDED):
         row = mark if cores[mark] >= MARK_MIN else f"[red]{mark}[/red]"
         table.add_row(row, *(f"{tally.marks[n][mark]:,}" for n in names), end_section=mark == OF_CORES[-1])
     verifiers = sorted({v for several in WATCHED.values() for v in several})
