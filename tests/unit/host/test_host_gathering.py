@@ -80,16 +80,21 @@ def one_of_two_comes_again(cluster: SimCluster, leader: Any) -> Answers:
 
 
 def test_round_waits_for_those_whom_the_last_one_answered() -> None:
-    """CN-14. Goal: writers that come again at once share every round. Method: six writers, each of which thinks for
-    0.3 ms between an answer and its next write: after the first two rounds, each round takes all six."""
-    cluster = SimCluster(7)
-    leader = started(cluster)
-    cluster.run_for(300_000)
-    rounds = rounds_of(cluster)
-    writers = Writers(cluster, leader, count=6, turns=20, think_us=300)
-    cluster.run_until(lambda: writers.left == 0 and sum(rounds) >= 120, "all answered, and sent to both followers")
-    assert not any(isinstance(answer, Refused) for answer in writers.answers)
-    assert sum(rounds) == 120 and rounds[3:-3] == [6] * len(rounds[3:-3]) and len(rounds) <= 23
+    """CN-14. Goal: writers that come again at once share every round. Method: three writers begin, and three more while
+    the first round is under way; each thinks for 0.3 ms between an answer and its next write. Where no round waits, one
+    half misses the other for ever: some forty rounds of three. Here nearly all take all six."""
+    for seed in (7, 8, 9):
+        cluster = SimCluster(seed)
+        leader = started(cluster)
+        cluster.run_for(300_000)
+        rounds = rounds_of(cluster)
+        early = Writers(cluster, leader, count=3, turns=20, think_us=300)
+        cluster.run_for(500)
+        late = Writers(cluster, leader, count=3, turns=20, think_us=300)
+        written = lambda: early.left == late.left == 0 and sum(rounds) >= 120  # noqa: B023, E731
+        cluster.run_until(written, "all answered, and sent to both followers")
+        assert not any(isinstance(answer, Refused) for answer in early.answers + late.answers)
+        assert sum(rounds) == 120 and len(rounds) <= 24 and len([r for r in rounds if r < 6]) <= 4, (seed, rounds)
 
 
 def test_wait_for_company_ends_with_the_last_writer_that_is_expected_or_with_its_time() -> None:

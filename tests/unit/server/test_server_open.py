@@ -188,7 +188,9 @@ def test_what_breaks_in_a_later_turn_of_the_loop_is_fatal() -> None:
     assert fatal == [broken]
 
 
-def test_tablet_that_found_no_room_to_start_tries_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tablet_that_found_no_room_to_start_tries_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """Goal: a full disk at a start is no end. Method: no room for a while when a tablet opens its log; no restart."""
     monkeypatch.setattr(manager_module, "REOPEN_AFTER_S", 0.0)
     disk, fatal = new_disk(), []  # type: ignore[var-annotated]
@@ -196,13 +198,13 @@ def test_tablet_that_found_no_room_to_start_tries_again(monkeypatch: pytest.Monk
     disk.fail_on("open", f"wals/{TABLET}/*", "ENOSPC", times=3)
 
     async def look(manager: TabletManager) -> None:
-        assert "the disk is full" in manager.get(TABLET).error and manager.get(OTHER).running
-
         await asyncio.wait_for(manager._later.ended(), 20)
-        assert manager.get(TABLET).running and manager.get(TABLET).error == ""
+        assert manager.get(TABLET).running and manager.get(TABLET).error == "" and manager.get(OTHER).running
 
     served(disk, look, fatal)
-    assert fatal == []
+    offline = [r.getMessage() for r in caplog.records if "stays offline" in r.getMessage()]
+    assert fatal == [] and len(offline) == disk.fired["open", "ENOSPC"] == 3
+    assert all(f"T {TABLET} " in line and "the disk is full" in line for line in offline)
 
 
 def test_later_try_that_breaks_an_invariant_is_fatal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,15 +214,19 @@ def test_later_try_that_breaks_an_invariant_is_fatal(monkeypatch: pytest.MonkeyP
     disk, fatal, broken = new_disk(), [], InvariantViolation("broken")  # type: ignore[var-annotated]
     two_tablets(disk)
     disk.fail_on("open", f"wals/{TABLET}/*", "ENOSPC", times=1)
+    start = Replica.start
 
-    def start(*_: Any, **__: Any) -> None:
-        raise broken
+    def breaks(replica: Replica, *args: Any, **named: Any) -> None:
+        if replica.tablet_id == TABLET:
+            raise broken
+        start(replica, *args, **named)
+
+    monkeypatch.setattr(Replica, "start", breaks)
 
     async def look(manager: TabletManager) -> None:
-        assert manager.get(TABLET).error and fatal == []
-        monkeypatch.setattr(Replica, "start", start)
         await asyncio.wait_for(manager._later.ended(), 20)
         await asyncio.sleep(0)
+        assert disk.fired["open", "ENOSPC"] == 1, "only the later try can have got as far as the invariant"
         assert fatal == [broken]
 
     served(disk, look, fatal)
