@@ -154,6 +154,11 @@ class Carrier:
     def _serving(self) -> bool:
         return self.phase is Phase.CONFIGURING or self.phase is Phase.RUNNING
 
+    @property
+    def _disk_stands(self) -> bool:
+        """Whether what waits for the disk waits long: there is no room, or it hangs."""
+        return self._persister.full or self._persister.hangs
+
     def _stir(self) -> None:
         """Something came in: time matters here again."""
         if not self._ticked:
@@ -353,8 +358,8 @@ class Carrier:
         for write in self._gathering.abandon():
             write.done(Refused(Code.NOT_LEADER, "leadership was lost before the write got an index", detail=hint))
         told_later = self._core.commit_index
-        if self._persister.full:
-            # What only the others hold durably takes effect here when there is room again: too late for who waits.
+        if self._disk_stands:
+            # What only the others hold durably takes effect here when the disk goes on: too late for who waits.
             told_later = min(told_later, self._core.persisted_index)
         for pending in (self._writes, self._changes):
             pending.leadership_lost(told_later, self._cache.term_at, hint)

@@ -29,7 +29,7 @@ class HostOptions:
     """Committed entries up to this size in sum are applied on the owner's thread when nothing else is being applied;
     0: always off-thread."""
     held_bundles_max: int = 256
-    """Bundles that a full disk may hold up; at the bound the replica falls silent, as if its process were stopped."""
+    """Bundles that a disk which is full or hangs may hold up; then the replica is silent, as a stopped process is."""
     wait_ticks_max: int = 600
     """How long a caller waits for an index, a time or a read barrier before it is told TIMED_OUT."""
     future_time_max: int = hybrid_from_us(limits.CLOCK_AHEAD_OF_CALLERS_US_MAX)

@@ -33,6 +33,7 @@ class Persister:
     own and all earlier hard states and entries are on disk; entries of a term go to the log only after that term is
     in the metadata, so a log never knows a term which a restart would forget. A full disk is no end, neither for the
     log nor for metadata: what found no room waits, in order, until `retry` finds some; `full` says so meanwhile.
+    Nor is one that neither ends nor refuses what it was given, of which `hangs` tells.
     Metadata is written one piece at a time, so that a term that has to wait is never overtaken by a later one.
     Concurrency: the owner's thread; the log's appender thread only posts.
     """
@@ -47,7 +48,9 @@ class Persister:
         on_entries: Callable[[OpId], None],
         on_durable: Callable[[Ready], None],
         on_error: Callable[[BaseException], None],
+        hang_ticks: int,
     ) -> None:
+        """`hang_ticks`: a disk on which nothing ends for so long hangs."""
         self._cmeta = cmeta
         self._log = log
         self._run_meta = run_meta
@@ -65,11 +68,18 @@ class Persister:
         """Whose entries were not given to the log yet, in order."""
         self._stopped = False
         self._log_full = self._meta_full = False
+        self._hang_ticks = hang_ticks
+        self._ticks_without_end = 0
 
     @property
     def full(self) -> bool:
         """Whether something waits because the disk has no room."""
         return self._log_full or self._meta_full
+
+    @property
+    def hangs(self) -> bool:
+        """Whether the disk has something to do, and ended nothing for a long time."""
+        return self._ticks_without_end >= self._hang_ticks
 
     @property
     def waiting(self) -> int:
@@ -92,6 +102,10 @@ class Persister:
         """Begin to make a committed config durable. Nothing waits for it but log GC, which looks at the metadata."""
         self._unsaved_config = config
         self._save_next_config()
+
+    def tick(self) -> None:
+        """One tick of the host's clock."""
+        self._ticks_without_end = self._ticks_without_end + 1 if self._items else 0
 
     def retry(self) -> None:
         """The disk was full; perhaps it is not any more."""
@@ -141,6 +155,7 @@ class Persister:
 
     def _settled(self, result: BaseException | None) -> bool:
         """Whether metadata was written. If only room was missing, it is tried again."""
+        self._ticks_without_end = 0
         if self._stopped:
             return False
         if isinstance(result, Refused) and result.code is Code.NO_SPACE:
@@ -183,6 +198,7 @@ class Persister:
             self._on_error(error)
 
     def _appended(self, item: _Item, result: OpId | BaseException) -> None:
+        self._ticks_without_end = 0
         if self._stopped:
             return
         if isinstance(result, Refused) and result.code is Code.NO_SPACE:

@@ -41,7 +41,7 @@ from .status import Phase, ReplicaStatus, peer_status
 _log = logging.getLogger("nyala.host")
 
 _RETRY_TICKS = 20
-"""How often a full disk is tried again."""
+"""How often a disk that is full or hangs is tried again, and leadership offered meanwhile."""
 _COMPANY_TICKS = 4
 """How often a follower applies the few small writes that wait for company."""
 
@@ -107,6 +107,7 @@ class Replica(Carrier):
             on_entries=self._entries_durable,
             on_durable=self._ready_durable,
             on_error=self._failed,
+            hang_ticks=2 * self._raft_options.election_ticks_max,
         )
         self._applier = Applier(
             state_machine=machine,
@@ -151,10 +152,9 @@ class Replica(Carrier):
             self._core.tick(self._ticks_now())
         if late := self._reads.expire(self._tick):
             self._core.drop_reads(late)
-        if self._persister.full and self._tick % _RETRY_TICKS == 0:
-            if not self.is_leader:
-                self._leadership_lost()  # it may have been lost before the disk was known to be full
-            self._make_room()
+        self._persister.tick()
+        if self._disk_stands and self._tick % _RETRY_TICKS == 0:
+            self._disk_still_stands()
         self._pump()
 
     @property
@@ -388,14 +388,20 @@ class Replica(Carrier):
         return self._cache.cached_bytes if self._started else 0
 
     def _held_up(self) -> bool:
-        """Whether a full disk holds up so much that this replica must be silent: bundles behind it take memory."""
-        return self._persister.full and self._persister.waiting >= self.options.held_bundles_max
+        """Whether the disk holds up so much that this replica must be silent: bundles behind it take memory."""
+        return self._disk_stands and self._persister.waiting >= self.options.held_bundles_max
 
-    def _make_room(self) -> None:
-        """The disk is full: let another lead, and try again."""
-        if self._core.role is Role.LEADER and self._core.transfer_target is None:
+    def _disk_still_stands(self) -> None:
+        """Let another lead, whose writers would wait here in vain, and try again.
+
+        If the disk hangs, only where the others are ahead: it may be all of theirs that is slow.
+        """
+        core = self._core
+        if core.role is not Role.LEADER:
+            self._leadership_lost()  # it may have been lost before the disk was known to stand
+        elif core.transfer_target is None and (self._persister.full or core.commit_index > core.persisted_index):
             with suppress(Refused):
-                self._core.transfer_leadership(None)
+                core.transfer_leadership(None)
         self._persister.retry()
 
     def _answer_absent(self, message: Message) -> None:
