@@ -64,7 +64,8 @@ class TabletCalls:
             uuid = ""
             try:
                 uuid, address = self.locator.leader(tablet_id)
-                result = ask(self.channels.tablet_server(address), uuid, attempts.timeout_s)
+                limit_s = attempts.limit_s(retry_safe=retry_safe or not mutates)
+                result = ask(self.channels.tablet_server(address), uuid, limit_s)
                 self.locator.worked(tablet_id, uuid)
                 return result
             except grpc.RpcError as e:

@@ -72,12 +72,14 @@ class Masters:
         deadline = Deadline(timeout_s or default_s)
         attempts = Attempts(self._options, deadline, self._rng)
         mutates = method in CALLS_THAT_CHANGE
+        safe = not mutates or method in RETRY_SAFE
         silent: set[Address] = set()
         while True:
             address = self._target()
             error = None
             try:
-                reply = getattr(self._channels.master(address), method)(request, timeout=attempts.timeout_s)
+                limit_s = attempts.limit_s(retry_safe=safe)
+                reply = getattr(self._channels.master(address), method)(request, timeout=limit_s)
                 self._answered = True
                 silent.discard(address)
                 error = error_from_pb(reply.error) if "error" in reply.DESCRIPTOR.fields_by_name else None
@@ -88,7 +90,7 @@ class Masters:
                 silent.add(address)
             if first and not self._answered and silent >= set(self.addresses):
                 self._give_up_if_nobody_listens(error, attempts)
-            delay_s = attempts.failed(error, retry_safe=not mutates or method in RETRY_SAFE)
+            delay_s = attempts.failed(error, retry_safe=safe)
             self._turn_from(address, error)
             if delay_s:
                 time.sleep(delay_s)

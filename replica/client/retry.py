@@ -123,6 +123,10 @@ class Attempts:
         """Time limit of the next attempt."""
         return max(0.001, min(self._attempt_timeout_s, self._deadline.left_s))
 
+    def limit_s(self, *, retry_safe: bool) -> float:
+        """The same, but all that is left if no other attempt could follow one of which nobody knows the outcome."""
+        return self.timeout_s if retry_safe else max(0.001, self._deadline.left_s)
+
     def failed(self, error: Refused, *, retry_safe: bool) -> float:
         """Seconds to wait before the next attempt; raises the final error if there must be none.
 

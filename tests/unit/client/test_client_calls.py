@@ -80,6 +80,16 @@ def test_call_that_ends_at_a_silent_leader_makes_the_next_one_ask_another() -> N
     assert asked.uuids[0] == "a" and asked.uuids[1] != "a"
 
 
+@pytest.mark.parametrize("retry_safe", [True, False])
+def test_call_that_cannot_be_repeated_has_all_the_time_for_its_first_attempt(retry_safe: bool) -> None:
+    """Goal: a change that a slow leader makes in time ends well. Method: what a call of a minute gives its attempt."""
+    limits: list[float] = []
+    ask = lambda stub, uuid, timeout_s: limits.append(timeout_s)  # noqa: E731
+    calls().at_leader("table", "t", ask, deadline=Deadline(60), mutates=True, retry_safe=retry_safe)
+    (limit,) = limits
+    assert limit == ClientOptions().attempt_timeout_s if retry_safe else 50 < limit <= 60
+
+
 @pytest.mark.parametrize("method", ["ListTablets", "Checksum", "ListQuarantine", "Flush", "PurgeQuarantine"])
 def test_look_that_found_nobody_is_no_unknown_outcome(method: str) -> None:
     """Goal: only what may have been carried out is called unknown. Method: each method that an operator's tools ask of
