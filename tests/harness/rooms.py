@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +33,20 @@ class Room:
         return {s.tablet_id: s for s in self._stack.client.list_tablets(self._stack.info(self.name), ids)}
 
     def flush(self, tablet_id: str) -> None:
-        self._stack.client.flush(self._stack.info(self.name), tablet_id)
+        """Flush the replica here until it has a block: a follower may not have applied a row yet."""
+
+        def flushed() -> bool:
+            self._stack.client.flush(self._stack.info(self.name), tablet_id)
+            return bool(self._blocks(tablet_id))
+
+        wait_until(flushed, f"{self.name} has a block of {tablet_id}")
 
     def block(self, tablet_id: str) -> Path:
         """The file of a block that the replica here has."""
-        return sorted((self.root / "data").glob(f"{tablet_id}-*.arrow"))[-1]
+        return self._blocks(tablet_id)[-1]
+
+    def _blocks(self, tablet_id: str) -> list[Path]:
+        return sorted((self.root / "data").glob(f"{tablet_id}-*.arrow"))
 
     def closed_segment(self, tablet_id: str) -> Path:
         """The oldest file of the log that the replica here has, once there is another."""
@@ -56,7 +66,7 @@ class Room:
                 len(v := voters(self._stack, self._handle, t)) == 3 and self.uuid not in v for t in tablet_ids
             )
             states = self.replicas()
-            return elsewhere and all(states[t].data_state == DataState.DELETED for t in tablet_ids)
+            return elsewhere and all(t in states and states[t].data_state == DataState.DELETED for t in tablet_ids)
 
         wait_until(healed, "three other servers vote, and a tombstone is here")
 
@@ -68,15 +78,40 @@ def voters(stack: Stack, handle: TableHandle, tablet_id: str) -> set[str]:
 
 
 def a_follower(stack: Stack, handle: TableHandle, tablet_id: str) -> str:
-    """The name of a server that votes and does not lead."""
-    leader, members = stack.leader(tablet_id), voters(stack, handle, tablet_id)
-    return next(n for n in stack.followers(tablet_id) if n != leader and stack.info(n).uuid in members)
+    """The name of a server that votes and does not lead, once the masters know of one."""
+
+    def found() -> str | None:
+        members = voters(stack, handle, tablet_id)
+        return next((n for n in stack.followers(tablet_id) if stack.info(n).uuid in members), None)
+
+    return wait_until(found, f"{tablet_id} has a follower")
 
 
 def all_run(stack: Stack, *handles: TableHandle) -> bool:
     """Whether three replicas of each tablet are running."""
     found = [stack.statuses(t.tablet_id).values() for handle in handles for t in handle.tablets]
     return all(sum(s.phase == "RUNNING" for s in statuses) == 3 for statuses in found)
+
+
+def flush_all(stack: Stack, handle: TableHandle) -> None:
+    """Flush the three replicas of each tablet of a new table once they have applied the same: whoever leads then, its
+    blocks are there."""
+
+    def level(tablet_id: str) -> dict[str, Any] | None:
+        found = stack.statuses(tablet_id)
+        same = len({s.applied_index for s in found.values()}) == 1
+        return found if len(found) == 3 and same and all(s.phase == "RUNNING" for s in found.values()) else None
+
+    for tablet in handle.tablets:
+        where = wait_until(lambda t=tablet: level(t.tablet_id), "three replicas have applied the same")  # type: ignore[misc]
+        for name in where:
+            Room(stack, handle, name).flush(tablet.tablet_id)
+
+
+def copied_from(stack: Stack, room: Room, tablet_id: str) -> str:
+    """The name of the server from which the last copy of a tablet into this room was begun, as its log has it."""
+    source = re.findall(rf" T {tablet_id} .*tablet copy from (\w+) begins", room.log)[-1]
+    return next(n for n, child in stack.supervisor.children.items() if child.ready.get("uuid") == source)
 
 
 def failed_copies(room: Room, tablet_id: str) -> list[str]:

@@ -101,15 +101,19 @@ class Stack:
         return [n for n in sorted(self.supervisor.children) if n.startswith("server") and n != leader]
 
     def info(self, name: str) -> Any:
-        """The server `name` as the master lists it."""
-        uuid = self.supervisor.children[name].ready["uuid"]
-        return next(s for s in self.client.list_servers().servers if s.uuid == uuid)
+        """The server `name` as the master lists it, once it does: one that was just started knows nobody."""
+
+        def listed() -> Any:
+            uuid = self.supervisor.children[name].ready["uuid"]
+            return next((s for s in self.client.list_servers().servers if s.uuid == uuid), None)
+
+        return wait_until(listed, f"the master knows {name}")
 
     def statuses(self, tablet_id: str) -> dict[str, Any]:
         """Status of each replica that answers, by server name."""
         names = {c.ready.get("uuid"): n for n, c in self.supervisor.children.items()}
         found = {}
-        for server in self.client.list_servers().servers:
+        for server in (s for s in self.client.list_servers().servers if s.uuid in names):
             try:
                 for status in self.client.list_tablets(server, [tablet_id]):
                     found[names[server.uuid]] = status

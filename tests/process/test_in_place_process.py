@@ -14,7 +14,7 @@ import pytest
 from nyala.replica.client import TableHandle, wire_batches
 from nyala.replica.rows import RowOp
 from tests.harness.cluster import wait_until
-from tests.harness.rooms import Room, a_follower, all_run, failed_copies
+from tests.harness.rooms import Room, a_follower, all_run, failed_copies, flush_all
 from tests.harness.rot import flip
 from tests.harness.stack import Stack, running_stack
 
@@ -50,12 +50,10 @@ def test_replicas_that_go_bad_are_copied_in_their_place_as_no_other_server_is_fr
     handle = stack.new_table("in-place", buckets=1)
     (bad,) = (t.tablet_id for t in handle.tablets)
     insert(stack, handle, 0)
+    flush_all(stack, handle)
     level = lambda: all_run(stack, handle) and len({s.applied_index for s in stack.statuses(bad).values()}) == 1  # noqa: E731
-    wait_until(level, "all replicas have applied the rows")
-    for name in stack.statuses(bad):
-        stack.client.flush(stack.info(name), bad)
     configs = lambda: {s.committed_config.SerializeToString() for s in stack.statuses(bad).values()}  # noqa: E731
-    (config,) = configs()
+    (config,) = wait_until(lambda: len(found := configs()) == 1 and found, "all know one config")
     pids = stack.pids()
 
     first = Room(stack, handle, a_follower(stack, handle, bad))
@@ -79,4 +77,5 @@ def test_replicas_that_go_bad_are_copied_in_their_place_as_no_other_server_is_fr
 
     assert stack.count(handle) == 3 * ROWS
     stack.verify_replicas()
-    assert configs() == {config} and stack.pids() == pids
+    wait_until(lambda: configs() == {config}, "all know the config of before")
+    assert stack.pids() == pids
