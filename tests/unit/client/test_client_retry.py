@@ -64,14 +64,14 @@ def test_attempts_double_their_time_limit_after_each_timeout() -> None:
 @pytest.mark.parametrize(
     "errors, retry_safe, timeout_s, kind",
     [
-        ([Refused(Code.INVALID_BATCH, "x")], True, 9.0, NotApplied),
+        ([Refused(Code.INVALID_BATCH, "x")], True, 1000.0, NotApplied),
         ([Refused(Code.NOT_READY, "x")], True, 0.001, NotApplied),
         ([Refused(Code.UNAVAILABLE, "x", applied=Applied.UNKNOWN)], True, 0.001, OutcomeUnknown),
-        ([Refused(Code.UNAVAILABLE, "x", applied=Applied.UNKNOWN)], False, 9.0, OutcomeUnknown),
+        ([Refused(Code.UNAVAILABLE, "x", applied=Applied.UNKNOWN)], False, 1000.0, OutcomeUnknown),
         (
             [Refused(Code.UNAVAILABLE, "x", applied=Applied.UNKNOWN), Refused(Code.EXPIRED, "x")],
             True,
-            9.0,
+            1000.0,
             OutcomeUnknown,
         ),
     ],

@@ -78,9 +78,9 @@ def test_scan_that_nobody_takes_further_ends_soon(how: str) -> None:
     thread = threading.Thread(target=take, daemon=True)
     thread.start()
     try:
-        assert ended.wait(10), "it waits for the others"
+        assert ended.wait(60), "it waits for the others"
         assert all(stream.cancelled.is_set() for stream in calls.streams)
     finally:
         for stream in calls.streams:
             stream.cancel()
-        thread.join(10)
+        thread.join(60)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import queue
+import select
 import signal
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -20,6 +23,8 @@ from nyala.replica.rpc import HEAD_BYTES, body_length, frame, pb
 from tests.harness.cluster import wait_until
 
 LONG_S = 30.0
+LATE_S = 20.0
+"""After which a write is late, by a clock that the test moves; nothing is late before that on a slow machine."""
 
 
 class Peer:
@@ -91,8 +96,9 @@ def peer() -> Iterator[Peer]:
 
 
 @pytest.fixture
-def writes(peer: Peer) -> Iterator[SmallWrites]:
-    """Small writes to the peer."""
+def writes(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> Iterator[SmallWrites]:
+    """Small writes to the peer, which has time to accept them."""
+    monkeypatch.setattr(write_links, "_CONNECT_S", LONG_S)
     made = SmallWrites(peer, Address("127.0.0.1", 1))
     yield made
     made.close()
@@ -103,7 +109,7 @@ def request(rows: int) -> Any:
     return pb.WriteRequest(dest_uuid="u", rows=rows, payload=b"x")
 
 
-def begin(pool: ThreadPoolExecutor, writes: SmallWrites, rows: int, timeout_s: float = LONG_S) -> Future[Any]:
+def begin(pool: ThreadPoolExecutor, writes: SmallWrites, rows: int, timeout_s: float = LONG_S + LATE_S) -> Future[Any]:
     """A write on a thread of its own."""
     return pool.submit(writes.write, request(rows), timeout_s)
 
@@ -134,16 +140,43 @@ def test_each_thread_gets_its_own_reply_whatever_the_order_and_the_pieces(peer: 
     assert peer.opened == 1 and writes.linked == 1012 and writes.under_way == 0
 
 
-def test_thread_that_gives_up_hands_reading_over(peer: Peer, writes: SmallWrites) -> None:
+class Clock:
+    """The clock by which writes are late: the machine's, and what the test lets pass at once."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._passed_s = 0.0
+        monkeypatch.setattr(write_links, "time", SimpleNamespace(monotonic=self.now))
+        monkeypatch.setattr(write_links, "_await", self._await)
+
+    def now(self) -> float:
+        return time.monotonic() + self._passed_s
+
+    def pass_by(self, seconds: float) -> None:
+        """Who waits for a socket notices it within moments."""
+        self._passed_s += seconds
+
+    def _await(self, sock: socket.socket, event: int, deadline: float) -> bool:
+        poll = select.poll()
+        poll.register(sock, event)
+        while not (ready := bool(poll.poll(10))) and self.now() < deadline:
+            pass
+        return ready
+
+
+def test_thread_that_gives_up_hands_reading_over(
+    peer: Peer, writes: SmallWrites, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Goal: nobody waits for ever because the one who read has left. Method: a thread reads and is late; the others'
     replies come after that. A reply that is too late for its thread is nobody's."""
+    clock = Clock(monkeypatch)
     with ThreadPoolExecutor(3) as pool:
-        late = begin(pool, writes, 1, timeout_s=3.0)
+        late = begin(pool, writes, 1, timeout_s=LATE_S)
         peer.accepted()
         seen = peer.read()
         others = [begin(pool, writes, n) for n in (2, 3)]
         while len(seen) < 3:
             seen += peer.read()
+        clock.pass_by(LATE_S)
         with pytest.raises(Refused) as told:
             late.result(LONG_S)
         assert (told.value.code, told.value.applied) == (Code.TIMED_OUT, Applied.UNKNOWN)
@@ -182,16 +215,13 @@ def test_broken_link_leaves_every_outcome_unknown_and_the_next_write_opens_anoth
 def test_port_that_cannot_be_reached_costs_one_attempt(peer: Peer, writes: SmallWrites) -> None:
     """Goal: a wall between client and the second port must not stop writes. Method: nobody listens there: writes are
     calls, and the port is not tried again for each."""
-    peer.listening.close()
-    peer.OpenWrites = lambda request, timeout: pb.OpenWritesReply(port=peer_port_of_nobody(), ticket=b"t" * 16)  # type: ignore[method-assign]
-    assert [writes.write(request(n), LONG_S).rows_applied for n in range(3)] == [7, 7, 7]
-    assert len(peer.called) == 3 and writes.linked == 0
-
-
-def peer_port_of_nobody() -> int:
-    """A port of this machine that was free a moment ago."""
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        return int(sock.getsockname()[1])
+    with socket.socket() as kept:
+        kept.bind(("127.0.0.1", 0))  # nobody listens there, and nobody else can
+        nobody = pb.OpenWritesReply(port=kept.getsockname()[1], ticket=b"t" * 16)
+        asked: list[Any] = []
+        peer.OpenWrites = lambda request, timeout: asked.append(request) or nobody  # type: ignore[method-assign,func-returns-value]
+        assert [writes.write(request(n), LONG_S).rows_applied for n in range(3)] == [7, 7, 7]
+    assert (len(asked), len(peer.called), writes.linked) == (1, 3, 0)
 
 
 def test_server_that_does_not_open_a_link_has_applied_nothing(peer: Peer, writes: SmallWrites) -> None:
@@ -275,12 +305,12 @@ def test_sender_that_leaves_leaves_nothing_unsent(
     all hears nothing. Method: while the first sends the second's write his own reply comes and the third's write is
     queued; the second reads, and waits on or gives up, so that the third reads. Nobody else is answered before all
     three writes have arrived."""
-    gate = Gate(monkeypatch)
+    gate, clock = Gate(monkeypatch), Clock(monkeypatch)
     with ThreadPoolExecutor(3) as pool:
         first = begin(pool, writes, 1)
         peer.accepted()
         gate.wait()
-        second = begin(pool, writes, 2, timeout_s=5.0 if others_leave else LONG_S)
+        second = begin(pool, writes, 2, timeout_s=LATE_S if others_leave else LONG_S)
         link = writes._link
         assert link is not None
         wait_until(lambda: link._reader is not None, "the second to read")
@@ -291,6 +321,7 @@ def test_sender_that_leaves_leaves_nothing_unsent(
         third = begin(pool, writes, 3)
         wait_until(lambda: len(link._queue) == 1, "the third's write to be queued")
         if others_leave:
+            clock.pass_by(LATE_S)
             with pytest.raises(Refused):
                 second.result(LONG_S)
             wait_until(lambda: link._reader is not None, "the third to read")
