@@ -18,6 +18,7 @@ from nyala.replica.base import Address, Code, Corruption, Member, OpId, RaftConf
 from nyala.replica.disk import MASTER, PROMISES, RealDisk, open_or_format
 from nyala.replica.master import group as group_module
 from nyala.replica.master.group import CatalogGroup
+from tests.harness.server_pair import until
 
 T = TypeVar("T")
 
@@ -162,13 +163,18 @@ def test_group_flushes_as_it_goes_and_replays_the_rest(tmp_path: Path) -> None:
     async def use(group: CatalogGroup) -> None:
         for n in range(100):
             await group.change(lambda n=n: put(f"k/{n}", n))
-        assert group.catalog.flush_opid.index > 0, "the ticks have flushed meanwhile"
-        group.maintain(1)
-        await group.change(lambda: put("l/1", 1))  # applied in the same lane, after the flush
-        assert group.catalog.flush_opid.index >= 100
+        await until(lambda: group.catalog.flush_opid.index > 0, "the ticks have flushed")
+
+        def flushed() -> bool:
+            group.maintain(1)  # does nothing while a flush of the ticks is under way
+            return group.catalog.flush_opid.index >= 100
+
+        await until(flushed, "all of it is flushed")
+        await group.change(lambda: put("l/1", 1))
 
     async def look(group: CatalogGroup) -> None:
         assert {k: r["v"] for k, r in group.catalog.items("k/")} == {str(n): n for n in range(100)}
+        assert group.catalog.get("l/1") == {"v": 1}
 
     with_group(tmp_path, use, flush_entries=20)
     with_group(tmp_path, look)
