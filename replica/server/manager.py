@@ -21,7 +21,6 @@ from nyala.replica.base import (
     EntryKind,
     HybridClock,
     InvariantViolation,
-    Member,
     OpId,
     RaftConfig,
     Refused,
@@ -238,10 +237,9 @@ class TabletManager:
             hosted.said = said
             _log.info("T %s P %s [term %d %s] %s", tablet_id, self.uuid, replica.term, replica.role, replica.phase)
 
-    def learn_member(self, member: Member) -> None:
-        """A member that is about to be added: its address must be known before its config entry is sent."""
-        if member.addresses:
-            self._learn_config(RaftConfig(ZERO_OPID, (member,)))
+    def learn_members(self, config: RaftConfig) -> None:
+        """A config in force: where a new member listens must be known before its config entry is sent."""
+        self._learn_config(config)
 
     # -------------------------------------------------------------------------------------------------- create, open
 

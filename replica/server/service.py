@@ -150,8 +150,6 @@ class TabletServicer(pb_grpc.TabletServiceServicer):  # type: ignore[misc]
             edits = [_edit(e) for e in request.edits]
             cas = opid_from_pb(request.committed_config_id) if request.has_cas else None
             decision = (request.decision_term, request.decision_version)
-            for edit in edits:
-                self._manager.learn_member(edit.member)
             if request.abort and edits:
                 raise Refused(Code.INVALID_ARGUMENT, "an abort has no edits", edits=len(edits))
 
@@ -160,6 +158,8 @@ class TabletServicer(pb_grpc.TabletServiceServicer):  # type: ignore[misc]
                     replica.abort_change(cas, done)
                 else:
                     replica.change_config(edits, cas, decision, done)
+                # Before this turn ends and its entry is sent; of what was refused, nothing is learned.
+                self._manager.learn_members(replica.active_config)
 
             try:
                 config = await when(
