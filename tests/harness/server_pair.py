@@ -12,6 +12,7 @@ import grpc.aio
 
 from nyala.replica.base import (
     Address,
+    Clock,
     EntryKind,
     HybridClock,
     Member,
@@ -124,11 +125,13 @@ class PairedServer:
     """One of the two: its manager, its copy jobs, its requests to the other, and a listening CopyService."""
 
     def __init__(self, pair: Pair, name: str, uuid: str, disk: SimDisk) -> None:
-        loop, clock = asyncio.get_running_loop(), SystemClock()
+        loop, clock = asyncio.get_running_loop(), pair.clock
         self.name = name
         self.uuid = uuid
         self.disk = disk
         self.pair = pair
+        self.places: dict[str, tuple[Address, ...]] = {}
+        """Where members listen, as far as configs told."""
         self.channels = Channels()
         self.heavy = ThreadPoolExecutor(4)
         post = LoopPost(loop, pair.fatal.append)
@@ -148,7 +151,7 @@ class PairedServer:
             post=post,
             heavy=self.heavy,
             send=lambda messages: loop.call_soon(pair.carry, list(messages)),
-            learn_config=lambda config: None,
+            learn_config=lambda config: self.places.update((m.uuid, m.addresses) for m in config.members),
             on_copy_needed=lambda tablet_id, need: self.requests.needed(tablet_id, need),
             on_fatal=pair.fatal.append,
             raft_options=RaftOptions(),
@@ -221,7 +224,8 @@ class PairedServer:
 class Pair:
     """`leader` hosts the tablet alone; `other` is blank until the test adds it. `trace` has what both received."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock | None = None) -> None:
+        self.clock = clock or SystemClock()
         self.trace: list[Seen] = []
         self.fatal: list[BaseException] = []
         self.cut = False
@@ -306,11 +310,11 @@ class Pair:
         return [n for pos, n in enumerate(names) if pos == 0 or names[pos - 1] != n]
 
 
-def run_pair(scenario: Callable[[Pair], Coroutine[Any, Any, None]]) -> None:
+def run_pair(scenario: Callable[[Pair], Coroutine[Any, Any, None]], clock: Clock | None = None) -> None:
     """Run `scenario(pair)` and stop both servers; nothing fatal may have happened."""
 
     async def all_of_it() -> None:
-        pair = Pair()
+        pair = Pair(clock)
         await pair.begin()
         try:
             await scenario(pair)
