@@ -1,7 +1,8 @@
 """Even replicas and leaders out over the servers, or empty some of them: run under spark-submit.
 
-Exit status: 0 planned, proposed or, with --wait, all done; 2 some moves were refused, failed or are still waiting;
-1 the job could not run.
+Exit status: 0 planned, proposed or, with --wait, all done; 2 with --wait, if some moves were refused, failed or are
+still waiting, if tablets were left alone because they are not settled, or if the last of several rounds still had
+something to move; 1 the job could not run.
 """
 
 from __future__ import annotations
@@ -9,19 +10,49 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 
 from nyala.pipeline import QueryInterrupted, QueryRefused, RebalanceOptions, Rebalancer, kafka_options, spark_session
-from nyala.pipeline.rebalance import all_done, describe, proposal_of, summary
+from nyala.pipeline.rebalance import LOOK_AGAIN_S, Plan, all_done, describe, proposal_of, summary
 from nyala.replica.base import ReplicaError
 
 
+def carry_out(rebalancer: Rebalancer, plan: Plan, given: argparse.Namespace, wait_s: float) -> dict[str, str]:
+    """Show, propose, wait: what became of each move, empty if there is none to wait for."""
+    if not given.json:
+        say(describe(plan))
+    state: dict[str, str] = {}
+    if not given.dry_run and plan.moves:
+        rebalancer.propose(plan)
+        if given.wait:
+            state = rebalancer.wait(plan, wait_s, (lambda _: None) if given.json else say)
+    if given.json:
+        moves = [proposal_of(plan.plan_id, move, 0) | {"reserved": ""} for move in plan.moves]
+        told = {"plan_id": plan.plan_id, "moves": moves, "state": state, "unsettled": plan.unsettled}
+        say(json.dumps(told | {"dry_run": given.dry_run}))
+    elif state:
+        say(summary(state))
+    return state
+
+
+def say(text: str) -> None:
+    """One line, at once."""
+    print(text, flush=True)
+
+
 def main() -> int:
-    """Plan, show, propose, wait."""
+    """Rounds of a plan each."""
     parser = argparse.ArgumentParser(prog="nyala rebalance", description="reports -> a plan -> proposals")
     parser.add_argument("--kafka", required=True, help="bootstrap servers")
     parser.add_argument("--dry-run", action="store_true", help="show the plan and change nothing")
     parser.add_argument("--wait", action="store_true", help="until every move has ended")
     parser.add_argument("--wait-s", type=float, default=600.0, help="how long --wait waits")
+    parser.add_argument(
+        "--rounds-max",
+        type=int,
+        default=1,
+        help="with --wait: plan again, so many times, until nothing is left to move",
+    )
     parser.add_argument("--moves-max", type=int, default=10)
     parser.add_argument("--moves-per-server-max", type=int, default=2)
     parser.add_argument("--deadline-s", type=float, default=600.0)
@@ -32,8 +63,10 @@ def main() -> int:
     parser.add_argument("--kafka-timeout-s", type=float, default=60.0, help="patience with a broker")
     parser.add_argument("--kafka-option", action="append", default=[], metavar="NAME=VALUE", help="for Spark's source")
     parser.add_argument("--kafka-properties", default="", metavar="FILE", help="Java client properties: how to log in")
-    parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.add_argument("--json", action="store_true", help="one JSON object a plan")
     given = parser.parse_args()
+    if given.rounds_max < 1 or (given.rounds_max > 1 and not given.wait):
+        parser.error("--rounds-max is 1 at least, and more than 1 only with --wait")
     try:
         options = RebalanceOptions(
             bootstrap=given.kafka,
@@ -46,24 +79,21 @@ def main() -> int:
             kafka=kafka_options(given.kafka_option, given.kafka_properties),
         )
         rebalancer = Rebalancer(spark_session("nyala rebalance"), options)
-        plan = rebalancer.plan()
-        if not given.json:
-            print(describe(plan), flush=True)
+        deadline = time.monotonic() + given.wait_s
         state: dict[str, str] = {}
-        if not given.dry_run and plan.moves:
-            rebalancer.propose(plan)
-            if given.wait:
-                tell = (lambda _: None) if given.json else (lambda text: print(text, flush=True))
-                state = rebalancer.wait(plan, given.wait_s, tell)
-        if given.json:
-            moves = [proposal_of(plan.plan_id, move, 0) | {"reserved": ""} for move in plan.moves]
-            print(json.dumps({"plan_id": plan.plan_id, "moves": moves, "state": state, "dry_run": given.dry_run}))
-        elif state:
-            print(summary(state), flush=True)
+        for _ in range(given.rounds_max):
+            if not all_done(state.values()):
+                time.sleep(LOOK_AGAIN_S)
+            settle_s = deadline - time.monotonic() if given.rounds_max > 1 else 0.0
+            plan = rebalancer.plan_when_settled(settle_s, (lambda _: None) if given.json else say)
+            state = carry_out(rebalancer, plan, given, max(0.0, deadline - time.monotonic()))
+            if not state or time.monotonic() >= deadline:
+                break
     except (QueryRefused, QueryInterrupted, ReplicaError) as error:
         print(f"nyala rebalance: {error}", file=sys.stderr)
         return 1
-    return 0 if all_done(state.values()) else 2
+    done = not plan.moves or (given.rounds_max == 1 and all_done(state.values()))
+    return 0 if given.dry_run or not given.wait or (done and not plan.unsettled) else 2
 
 
 if __name__ == "__main__":

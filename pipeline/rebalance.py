@@ -22,6 +22,7 @@ from nyala.replica.policy import (
     ClusterView,
     Move,
     MoveKind,
+    not_settled,
     plan_rebalance,
     replica_load,
     room_left,
@@ -34,6 +35,8 @@ from .kafka_security import security_of
 from .patience import CLOSE_TIMEOUT_S, KAFKA_TIMEOUT_S, check_reachable, client_options, producer_options, spark_options
 from .topics import Topics
 
+LOOK_AGAIN_S = 1.0
+"""Between two looks at what has to settle first."""
 _NEWEST = "key string, value binary, kafka_offset bigint"
 
 
@@ -73,6 +76,11 @@ class Plan:
     view: ClusterView
     moves: tuple[Move, ...]
     names: Mapping[str, str]
+
+    @property
+    def unsettled(self) -> tuple[str, ...]:
+        """Tablets that were left alone because something else happens to them: they may have to move all the same."""
+        return not_settled(self.view)
 
 
 def newest_reports(batches: Iterator[Any]) -> Iterator[Any]:
@@ -129,6 +137,17 @@ class Rebalancer:
         check_room(view)
         moves = (replace(m, reason=named(m, names)) for m in plan_rebalance(view, self._options.caps))
         return Plan(new_uuid(), view, tuple(moves), names)
+
+    def plan_when_settled(self, timeout_s: float, tell: Callable[[str], None] = lambda _: None) -> Plan:
+        """As `plan`, over again for as long as nothing can move only because tablets are not settled, or time is up."""
+        deadline = time.monotonic() + timeout_s
+        told = False
+        while not (plan := self.plan()).moves and plan.unsettled and time.monotonic() < deadline:
+            if not told:
+                tell(left_alone(plan))
+            told = True
+            time.sleep(LOOK_AGAIN_S)
+        return plan
 
     def propose(self, plan: Plan) -> None:
         """Publish the plan's moves to `proposals`; returns when Kafka has acknowledged them."""
@@ -279,6 +298,8 @@ def describe(plan: Plan) -> str:
     lines.append("")
     if not plan.moves:
         lines.append("nothing to move")
+    if plan.unsettled:
+        lines.append(left_alone(plan))
     for number, move in enumerate(plan.moves, start=1):
         what = "replica" if move.kind is MoveKind.REPLICA else "leader "
         size = f", {move.bytes / 1e6:.1f} MB" if move.bytes else ""
@@ -286,6 +307,16 @@ def describe(plan: Plan) -> str:
         path = f"{move.from_uuid[:8]} -> {move.to_uuid[:8]}"
         lines.append(f"{number:>3}. {what} of {name}/{move.tablet_id[:8]}: {path}{size} ({move.reason})")
     return "\n".join(lines)
+
+
+def left_alone(plan: Plan) -> str:
+    """Which tablets the plan does not speak of, and why."""
+    some = ", ".join(tablet_id[:8] for tablet_id in plan.unsettled[:5])
+    more = ", ..." if len(plan.unsettled) > 5 else ""
+    return (
+        f"left alone because they are not settled (a change under way, no leader, a sick replica): "
+        f"{len(plan.unsettled)} of {len(plan.view.tablets)} tablets, {some}{more}; what they need, a later plan says"
+    )
 
 
 def summary(state: Mapping[str, str]) -> str:

@@ -5,7 +5,7 @@ from .in_place import Renewal, renewals
 from .leaving import seen_leaving
 from .membership import Advice, Need, advise, can_commit, evict_rank, is_under_replicated, transfer_target
 from .placement import pick_server, place_tablets, replacements_for, replica_load, room_left
-from .rebalance import plan_rebalance, skew
+from .rebalance import not_settled, plan_rebalance, skew
 from .reports import view_of_reports
 from .views import (
     Action,
@@ -47,6 +47,7 @@ __all__ = [
     "decide",
     "evict_rank",
     "is_under_replicated",
+    "not_settled",
     "pick_server",
     "place_tablets",
     "plan_rebalance",

@@ -42,9 +42,7 @@ class Layout:
         self.holders[name] = {m.uuid for m in tablet.config.members if not m.replace}
         for uuid in self.holders[name]:
             self.of_server[uuid][tablet.table_id].add(name)
-        settled = all(m.votes and m.holds_data and not m.replace for m in tablet.config.members)
-        well = all(tablet.health_of(m.uuid) is Health.HEALTHY for m in tablet.config.members)
-        if not (settled and well and tablet.leader_uuid) or tablet.pending or tablet.wish:
+        if not _is_settled(tablet):
             self.busy.add(name)
 
     def count(self, uuid: str, table: str | None = None) -> int:
@@ -85,6 +83,20 @@ class Layout:
             self.leader[tablet] = min(self.holders[tablet] - {target}, default=target)
         self.busy.add(tablet)
         return _move(MoveKind.REPLICA, view, source, target, reason)
+
+
+def _is_settled(tablet: TabletView) -> bool:
+    voting = all(m.votes and m.holds_data and not m.replace for m in tablet.config.members)
+    well = all(tablet.health_of(m.uuid) is Health.HEALTHY for m in tablet.config.members)
+    return bool(voting and well and tablet.leader_uuid) and not (tablet.pending or tablet.wish)
+
+
+def not_settled(view: ClusterView) -> tuple[str, ...]:
+    """Tablets that a plan leaves alone for now: a change, a wish, a sick member, no leader. Sorted by id.
+
+    A plan without moves says that all is even only if there are none of these.
+    """
+    return tuple(sorted(t.tablet_id for t in view.tablets if not _is_settled(t)))
 
 
 def _move(kind: MoveKind, tablet: TabletView, source: str, target: str, reason: str) -> Move:

@@ -172,6 +172,8 @@ JOB_LINES = [
     (decisions, "--kafka-option x", "a Kafka option is NAME=VALUE"),
     (rebalance, "--kafka-option kafka.sasl.mechanism=GSSAPI", "sasl.mechanism means nothing"),
     (rebalance, "--deadline-s 0", "deadline_s is positive"),
+    (rebalance, "--wait --rounds-max 0", "--rounds-max is 1 at least"),
+    (rebalance, "--rounds-max 2", "more than 1 only with --wait"),
 ]
 
 

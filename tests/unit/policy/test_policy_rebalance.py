@@ -143,6 +143,36 @@ def test_plan_a_draining_server_ends_empty_and_sick_tablets_stay() -> None:
     assert not [m for m in moves if m.tablet_id == "t3" or m.to_uuid == names[0]]
 
 
+@pytest.mark.parametrize(
+    "words", ["s00:*U s01 s02", "s00:*F s01 s02", "s00:*r s01 s02", "s00:* s01 s02:p", "s00:* s01 s02:n", "s00 s01 s02"]
+)
+@pytest.mark.parametrize("changing", [False, True])
+def test_plan_without_moves_says_what_it_left_alone(words: str, changing: bool) -> None:
+    """Goal: nobody takes "nothing to move" for even while it was only too early. Method: three servers with three
+    replicas each of a table and one without; each tablet sick, changing or without a leader; then one of them settled:
+    it moves, the others are still named."""
+    fields = {"pending": changing}
+    tablets = [tablet(words, name=f"t{i}", **fields) for i in range(3)]
+    view = ClusterView(servers=servers(4), tablets=tuple(tablets))
+    plan = Plan("p", view, tuple(plan_rebalance(view, WIDE)), {})
+    assert (plan.moves, plan.unsettled) == ((), ("t0", "t1", "t2")) and skew(view) == 3
+    said = describe(plan)
+    assert "nothing to move" in said and "left alone because they are not settled" in said and "3 of 3 tablets" in said
+    well = replace(view, tablets=(settled("t0", "T", ["s00", "s01", "s02"], "s00"), *tablets[1:]))
+    plan = Plan("p", well, tuple(plan_rebalance(well, WIDE)), {})
+    assert [m.tablet_id for m in plan.moves] == ["t0"] and plan.unsettled == ("t1", "t2")
+    assert "2 of 3 tablets, t1, t2;" in describe(plan)
+
+
+def test_plan_of_settled_tablets_leaves_nothing_alone() -> None:
+    """Goal: an even cluster is called so. Method: three tablets on three servers."""
+    names = ["s00", "s01", "s02"]
+    tablets = tuple(settled(f"t{i}", "T", names, names[i]) for i in range(3))
+    view = ClusterView(servers=servers(3), tablets=tablets)
+    plan = Plan("p", view, tuple(plan_rebalance(view)), {})
+    assert (plan.moves, plan.unsettled) == ((), ()) and describe(plan).endswith("nothing to move")
+
+
 @pytest.mark.parametrize(("n", "rf", "tablets"), [(3, 3, 4), (5, 3, 10), (4, 1, 8), (7, 5, 3)])
 def test_place_new_tablets_are_spread_evenly(n: int, rf: int, tablets: int) -> None:
     """Goal: replicas and first choices differ by one at most. Method: place on empty servers, count."""
