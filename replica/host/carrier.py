@@ -17,6 +17,7 @@ from nyala.replica.base import (
     Refused,
     Rng,
     Timer,
+    check,
 )
 from nyala.replica.cmeta import ConsensusMeta
 from nyala.replica.raft import (
@@ -40,7 +41,7 @@ from .pending import PendingEntries
 from .persister import Persister
 from .reads import Reads
 from .state_machine import RunHeavy, StateMachine
-from .status import Phase
+from .status import PHASE_MOVES, Phase
 from .transfer import Transfer
 
 Send = Callable[[list[tuple[str, Message]]], None]
@@ -153,6 +154,11 @@ class Carrier:
     @property
     def _serving(self) -> bool:
         return self.phase is Phase.CONFIGURING or self.phase is Phase.RUNNING
+
+    def _enter(self, phase: Phase) -> None:
+        if phase is not self.phase:
+            check(phase in PHASE_MOVES[self.phase], "a legal move of phases", old=self.phase, new=phase)
+            self.phase = phase
 
     @property
     def _disk_stands(self) -> bool:
@@ -340,7 +346,7 @@ class Carrier:
             running = core.term_committed
         else:
             running = core.leader_uuid is not None and self._cache.term_at(core.commit_index) == core.term
-        self.phase = Phase.RUNNING if running else Phase.CONFIGURING
+        self._enter(Phase.RUNNING if running else Phase.CONFIGURING)
         seen = (self.phase, core.role, core.term, core.leader_uuid, core.committed_config.opid, core.pending_config)
         if seen != self._seen:
             self._seen = seen
@@ -380,7 +386,7 @@ class Carrier:
     def _fall_silent(self, phase: Phase, code: Code, what: str) -> None:
         if self._serving:
             self._say_goodbye(phase)
-        self.phase = phase
+        self._enter(phase)
         if self._started:
             self._persister.stop()
             self._applier.stop()

@@ -120,7 +120,7 @@ class Replica(Carrier):
             on_error=self._failed,
         )
         self._started = True
-        self.phase = Phase.CONFIGURING
+        self._enter(Phase.CONFIGURING)
         if recovered.committed_config != self._cmeta.committed_config:
             self._persister.save_config(recovered.committed_config)
         if campaign:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 
 from nyala.replica.base import DataState, OpId, RaftConfig
 from nyala.replica.raft import PeerStatus as CorePeerStatus
@@ -22,6 +23,18 @@ class Phase(StrEnum):
     FAILED = "FAILED"
     """Corruption, or an entry that could not be applied: this replica only; it says TABLET_FAILED, does not vote."""
     STOPPED = "STOPPED"
+
+
+PHASE_MOVES: Mapping[Phase, tuple[Phase, ...]] = MappingProxyType(
+    {
+        Phase.BOOTSTRAPPING: (Phase.CONFIGURING, Phase.FAILED, Phase.STOPPED),
+        Phase.CONFIGURING: (Phase.RUNNING, Phase.FAILED, Phase.STOPPED),
+        Phase.RUNNING: (Phase.CONFIGURING, Phase.FAILED, Phase.STOPPED),
+        Phase.FAILED: (Phase.STOPPED,),
+        Phase.STOPPED: (),
+    }
+)
+"""Which phase may follow which: what has failed or stopped never takes part again; another object may."""
 
 
 @dataclass(frozen=True)
