@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import subprocess
 import sys
@@ -31,6 +32,11 @@ REPLICAS = 3
 KILL_LEADER_AT = 0.20
 KILL_DRIVER_AT = 0.40
 ADD_SERVER_AT = 0.60
+HELD_BACK_FROM = 0.80
+"""What comes later is published only when leader and driver have been killed: there is always something on the way."""
+MICRO_BATCH_EVENTS_MAX = 120_000
+MICRO_BATCHES_MIN = 8
+"""However few events there are: so the story can happen between their beginning and their end."""
 WAIT_S = 600.0
 COLUMN_TYPES = {
     "time_hour": "timestamp",
@@ -53,7 +59,6 @@ class Demo:
     folder: Path
     console: Console
     events_max: int = 0
-    offsets_per_trigger_max: int = 120_000
     timings: dict[str, float] = field(default_factory=dict)
     job: JobProcess | None = None
     """The streaming job, as soon as there is one; it carries out what masters decide, too."""
@@ -62,7 +67,8 @@ class Demo:
         """The whole show; True if the table equals the source."""
         began = time.monotonic()
         source = flights.raw_flights()
-        total = self.events_max or flights.EVENTS_TOTAL
+        total = min(self.events_max or flights.EVENTS_TOTAL, flights.EVENTS_TOTAL)
+        self.total = total
         shape = f"{REPLICAS} replicas of {TABLETS} tablets"
         self.say(f"[bold]An airport board[/]: {total:,} events of {source.height:,} real flights, {shape}")
         self.supervisor = Supervisor(self.folder, StackOptions(servers=3))
@@ -112,6 +118,7 @@ class Demo:
         """Publish and ingest at the same time, with everything that goes wrong on the way."""
         began = time.monotonic()
         publisher = self._start_publisher()
+        self.publisher = publisher
         job = self.job = self._start_ingest()
         bars = Progress(
             SpinnerColumn(),
@@ -154,20 +161,20 @@ class Demo:
             if publisher.poll() is None:
                 publisher.kill()
             publisher.wait()
+            if publisher.stdin:
+                publisher.stdin.close()
 
     def _start_publisher(self) -> subprocess.Popen[str]:
         self.published = 0
         log = (self.folder / "logs" / "publisher.log").open("w")
         command = [sys.executable, "-m", "nyala.infra.demo.publisher", "--kafka", self.supervisor.kafka_bootstrap]
         command += [
-            "--topic",
-            writes_topic(TABLE),
-            "--schema",
-            self.handle.schema.to_json(),
-            "--limit",
-            str(self.events_max),
-        ]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+            "--topic", writes_topic(TABLE), "--schema", self.handle.schema.to_json(),
+            "--limit", str(self.total), "--hold-at", str(math.ceil(HELD_BACK_FROM * self.total)),
+        ]  # fmt: skip
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, bufsize=1
+        )
         log.close()
 
         def read() -> None:
@@ -183,7 +190,7 @@ class Demo:
             "--table", TABLE, "--masters", self.supervisor.masters, "--kafka", self.supervisor.kafka_bootstrap,
             "--checkpoint", str(self.folder / "checkpoint-ingest"),
             "--decisions-checkpoint", str(self.folder / "checkpoint-decisions"),
-            "--offsets-per-trigger-max", str(self.offsets_per_trigger_max),
+            "--offsets-per-trigger-max", str(micro_batch_events(self.total)),
         ]  # fmt: skip
         return JobProcess("ingest", arguments, self.folder / "logs" / "ingest.log").start()
 
@@ -201,13 +208,20 @@ class Demo:
         leader, _ = self.cluster.client.locator.leader(tablet.tablet_id)
         name = next(n for n, c in self.supervisor.children.items() if c.ready.get("uuid") == leader)
         self.supervisor.kill(name)
-        self.say(f"[red]kill -9[/] {name}, which leads tablet {tablet.tablet_id[:8]}: another replica takes over")
+        leads = f"which leads tablet {tablet.tablet_id[:8]}"
+        self.say(f"[red]kill -9[/] {name}, {leads}, {self._way()}: another replica takes over")
         return job
 
     def _kill_driver(self, job: JobProcess) -> JobProcess:
         job.kill()
-        self.say("[red]kill -9[/] the streaming driver in mid-batch: it starts again from its checkpoint")
+        self.say(f"[red]kill -9[/] the streaming driver {self._way()}: it starts again from its checkpoint")
+        if self.publisher.stdin:
+            self.publisher.stdin.close()
         return self._start_ingest()
+
+    def _way(self) -> str:
+        """How far the events have come."""
+        return f"with {self._done():,} of {self.total:,} events in the table"
 
     def _rebalance(self, job: JobProcess) -> JobProcess:
         name = self.supervisor.add_server()
@@ -306,6 +320,11 @@ class Demo:
             if free and followers:
                 return [f"nyala tablet move {tablet_id[:8]} {followers[0][:8]} {free[0][:8]}"]
         return []
+
+
+def micro_batch_events(total: int) -> int:
+    """Events of one micro-batch at most, when there are `total`."""
+    return max(1, min(MICRO_BATCH_EVENTS_MAX, total // MICRO_BATCHES_MIN))
 
 
 def command_folder() -> Path:

@@ -1,6 +1,7 @@
 """Publishes the airport board's events, in event-time order, as any application would.
 
-Prints the number of events handed to Kafka as it goes, one number a line; exits 0 when all are acknowledged.
+Prints the number of events handed to Kafka as it goes, one number a line; exits 0 when all are acknowledged. With
+`--hold-at` it publishes so many and goes on when its standard input ends.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ def main() -> int:
     parser.add_argument("--topic", required=True)
     parser.add_argument("--schema", required=True, help="JSON of the table's schema")
     parser.add_argument("--limit", type=int, default=0)
+    parser.add_argument("--hold-at", type=int, default=0)
     arguments = parser.parse_args()
     stream = events(raw_flights())
     if arguments.limit:
@@ -34,6 +36,10 @@ def main() -> int:
             publisher.publish(dict(zip(COLUMNS, values, strict=True)), ops[op])
             if number % REPORT_EVERY == 0:
                 print(number, flush=True)
+            if number == arguments.hold_at:
+                publisher.flush()
+                print(number, flush=True)
+                sys.stdin.read()
     print(stream.height, flush=True)
     return 0
 

@@ -10,7 +10,8 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from nyala.infra.demo.board import Demo, command_folder
+from nyala.infra.demo import flights
+from nyala.infra.demo.board import Demo, command_folder, micro_batch_events
 from nyala.replica.base import Code, Refused
 
 
@@ -45,3 +46,11 @@ def test_printed_commands_are_found_where_this_one_was(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", [called, "demo", "--keep"])
     assert str(command_folder()) == found.format(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("events", "most"), [(1, 1), (7, 1), (20_000, 2_500), (flights.EVENTS_TOTAL, 120_000), (100_000_000, 120_000)]
+)
+def test_any_number_of_events_takes_several_micro_batches(events: int, most: int) -> None:
+    """Goal: the driver is killed with events to come. Method: few, all, and more than there are."""
+    assert micro_batch_events(events) == most
