@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from nyala.infra.demo import flights
-from nyala.infra.demo.board import Demo, command_folder, micro_batch_events
+from nyala.infra.demo.board import Demo, command_folder, micro_batch_events, unevenness
 from nyala.replica.base import Code, Refused
 
 
@@ -54,3 +54,21 @@ def test_printed_commands_are_found_where_this_one_was(
 def test_any_number_of_events_takes_several_micro_batches(events: int, most: int) -> None:
     """Goal: the driver is killed with events to come. Method: few, all, and more than there are."""
     assert micro_batch_events(events) == most
+
+
+@pytest.mark.parametrize(
+    ("held", "says"),
+    [
+        ({"a": 2, "b": 2, "c": 3, "new": 2}, ""),
+        ({"a": 2, "b": 2, "c": 2, "new": 3}, ""),
+        ({"a": 3, "b": 3, "c": 3, "new": 0}, "the new server holds 0 of 9 replicas, its share is 2"),
+        ({"a": 3, "b": 3, "c": 2, "new": 1}, "the new server holds 1 of 9 replicas, its share is 2"),
+        ({"a": 3, "b": 3, "c": 3}, "the new server holds 0 of 9 replicas, its share is 3"),
+        ({"a": 2, "b": 2, "c": 2, "new": 2}, "8 of 9 replicas are where they should be"),
+        ({"a": 3, "b": 3, "c": 2, "new": 2}, "10 of 9 replicas are where they should be"),
+        ({"a": 1, "b": 3, "c": 3, "new": 2}, "replicas by server are a 1, b 3, c 3, new 2"),
+    ],
+)
+def test_rebalanced_is_said_of_an_even_placement_only(held: dict[str, int], says: str) -> None:
+    """Goal: the demo claims no move that did not happen. Method: placements, even and not."""
+    assert unevenness(held, "new") == says
