@@ -240,3 +240,25 @@ def test_writes_that_wait_for_company_leave_when_nobody_else_comes() -> None:
     assert leader.status().writes_pending == 1
     cluster.run_until(lambda: bool(again.all) and level(cluster), "an answer", 100_000)
     assert not isinstance(again.one, Refused) and leader.last_logged.index == last + 1
+
+
+def test_syncs_a_write_fall_with_the_number_of_writers_and_a_write_takes_hardly_longer() -> None:
+    """CN-06. Goal: group commit: throughput grows with writers, latency stays near flat. Method: 1, 4, 16 and 32
+    writers on the virtual clock, begun one after another, 20 writes each: each fourfold makes the leader's syncs a
+    write at least three times fewer, and 32 writers' writes take at most twice as long as a lone one's."""
+    syncs, took_us = {}, {}
+    for count in (1, 4, 16, 32):
+        cluster = SimCluster(11)
+        leader = started(cluster)
+        cluster.run_for(300_000)
+        disk, begun_us = cluster.nodes[leader.uuid].disk, cluster.world.now_us
+        synced = disk.count("datasync", "wals/*")
+        writers = []
+        for _ in range(count):
+            writers.append(Writers(cluster, leader, count=1, turns=20, think_us=0))
+            cluster.run_for(97)
+        cluster.run_until(lambda: not any(writer.left for writer in writers), "all answered")  # noqa: B023
+        syncs[count] = (disk.count("datasync", "wals/*") - synced) / (20 * count)
+        took_us[count] = (cluster.world.now_us - begun_us) / 20
+    assert syncs[4] * 3 <= syncs[1] and syncs[16] * 3 <= syncs[4] and syncs[32] < syncs[16], syncs
+    assert took_us[32] <= 2 * took_us[1], took_us
