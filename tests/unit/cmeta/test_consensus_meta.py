@@ -320,7 +320,8 @@ def test_vote_in_the_midst_of_a_merge_waits_for_it_and_stays() -> None:
     waited: list[bool] = []
     disk.hook = begin_vote
     meta.merge(remote)
-    votes[0].join(10)
+    votes[0].join(60)
+    assert not votes[0].is_alive()
     assert waited == [True]
     assert (meta.term, meta.voted_for) == (6, B)
     assert same(ConsensusMeta.load(disk, "t"), meta)

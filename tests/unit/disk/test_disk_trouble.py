@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     env = {"PATH": "/usr/bin:/bin", **environment}
-    return subprocess.run([sys.executable, "-c", code], env=env, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    return subprocess.run([sys.executable, "-c", code], env=env, cwd=ROOT, capture_output=True, text=True, timeout=300)
 
 
 @pytest.mark.parametrize(("armed", "passes"), [("here", 1), ("here:3", 3)])

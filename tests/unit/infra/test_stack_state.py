@@ -29,10 +29,11 @@ def test_stack_whose_port_is_taken_says_whose_and_changes_nothing(
     """Goal: one line names child, port and remedy; the addresses are kept. Method: hold the port of an earlier run."""
     monkeypatch.setattr(supervisor, "PORT_WAIT_S", 0.0)
     with socket.socket() as other:
-        other.bind(("127.0.0.1", 0))
+        # Not one that the system gives to whoever asks for any, or somebody may have it once it is given back.
+        other.bind(("127.0.0.1", free_port()))
         other.listen()
         address = f"127.0.0.1:{other.getsockname()[1]}"
-        state = json.dumps({"addresses": {"server-2": address, "master-1": "127.0.0.1:7001"}})
+        state = json.dumps({"addresses": {"server-2": address, "master-1": f"127.0.0.1:{free_port()}"}})
         (tmp_path / "state.json").write_text(state)
         assert is_taken(address)
         with pytest.raises(StackError, match=rf"{address}, where server-2 was, is taken.*ss -ltnp.*--dir"):
@@ -76,8 +77,8 @@ def test_free_port_is_none_that_the_system_gives_away(monkeypatch: pytest.Monkey
         other.bind(("127.0.0.1", some))
         other.listen()
         assert free_port() != some
-    monkeypatch.setattr(state, "first_given_port", lambda: 1024)
-    assert free_port() != some
+        monkeypatch.setattr(state, "first_given_port", lambda: 1024)
+        assert free_port() != some
 
 
 def test_stack_that_finds_no_room_at_its_start_says_so_in_one_line(tmp_path: Path) -> None:
