@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.harness.suite_times import suite_lines, suite_of
 
@@ -19,6 +20,11 @@ CLUSTERS = ("NYALA_MASTERS", "NYALA_KAFKA", "NYALA_DIR", "NYALA_CRASH_POINT", "N
 
 for name in (*WIDTHS_AND_COLOURS, *CLUSTERS):
     os.environ.pop(name, None)
+
+
+# How long it takes to draw examples says something of the machine only.
+settings.register_profile("nyala", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("nyala")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
