@@ -1,9 +1,9 @@
 """A tablet server among whose replicas leadership changes all the time, and to which news come late.
 
 Run as `python -m tests.harness.churny_server`, with a server's arguments. Its timers may run out after two ticks, and
-leases are off: they count on longer ones. `<root>.campaigns` says how likely a follower is, at each tick, to ask for
-votes that nobody withholds; `<root>.notices` by how many seconds at most each message of a peer, and each word that
-something is durable or applied, comes late. Both are read each time; `say` writes them.
+leases are off: they count on longer ones. What it is told (`tests/harness/told.py`): `campaigns`, how likely a follower
+is, at each tick, to ask for votes that nobody withholds; `notices`, by how many seconds at most each message of a peer,
+and each word that something is durable or applied, comes late.
 """
 
 from __future__ import annotations
@@ -22,20 +22,10 @@ from nyala.replica.server import manager, ticking
 from nyala.replica.server.__main__ import parse
 from nyala.replica.server.lanes import LoopPost
 from nyala.replica.server.process import main
-from tests.harness.cluster import ServerProcess
+from tests.harness.told import told
 
 ORDERED_S = 1e-6
 """Between two pieces of news that came at once: they keep their order."""
-
-
-def say(server: ServerProcess, what: str, number: float) -> None:
-    """Set `campaigns` or `notices` of a server; 0: as usual."""
-    server.root.with_name(f"{server.root.name}.{what}").write_text(str(number))
-
-
-def _said(root: Path, what: str) -> float:
-    path = root.with_name(f"{root.name}.{what}")
-    return float(path.read_text() or 0) if path.exists() else 0.0
 
 
 def _churn(root: Path) -> None:
@@ -45,17 +35,17 @@ def _churn(root: Path) -> None:
 
     def tick_and_campaign(s: State) -> None:
         tick(s)
-        if s.role is Role.FOLLOWER and s.electable and s.leader_uuid and rng.random() < _said(root, "campaigns"):
+        if s.role is Role.FOLLOWER and s.electable and s.leader_uuid and rng.random() < told(root, "campaigns"):
             election.campaign(s, transfer=True)
 
     def deliver_late(self: manager.TabletManager, tablet_id: str, message: Message) -> None:
         self.post._loop.call_later(
-            rng.random() * _said(root, "notices"), self.post.turn.run, partial(deliver, self, tablet_id, message)
+            rng.random() * told(root, "notices"), self.post.turn.run, partial(deliver, self, tablet_id, message)
         )
 
     def post_late(self: LoopPost, function: Callable[[], None]) -> None:
         now = time.monotonic()
-        due[self] = max(due.get(self, 0.0) + ORDERED_S, now + rng.random() * _said(root, "notices"))
+        due[self] = max(due.get(self, 0.0) + ORDERED_S, now + rng.random() * told(root, "notices"))
         self._loop.call_soon_threadsafe(self._loop.call_at, due[self], post, self, function)
 
     election.tick_passive = tick_and_campaign

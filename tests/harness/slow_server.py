@@ -1,9 +1,8 @@
-"""A tablet server whose log's syncs and whose votes are late by what two files beside its folder say, in seconds, and
-which opens no replica as long as a third one says anything but 0.
+"""A tablet server that a test makes slow, and quick again, while it runs.
 
 Run as `python -m tests.harness.slow_server`, with a server's arguments; `NYALA_TEST_TICK_MS` in its environment is its
-tick, if not the usual one. `<root>.sync`, `<root>.votes` and `<root>.open` are read each time, so a test makes a
-running server slow, and quick again, by `late`.
+tick, if not the usual one. What it is told (`tests/harness/told.py`): `sync` and `votes`, by how many seconds each sync
+of its log and each of its votes is late; `open`, to open no replica as long as that is not 0.
 """
 
 from __future__ import annotations
@@ -23,19 +22,9 @@ from nyala.replica.server.__main__ import parse
 from nyala.replica.server.hosted import HostedTablet
 from nyala.replica.server.opening import Opened, Opener
 from nyala.replica.server.process import main
-from tests.harness.cluster import ServerProcess
+from tests.harness.told import told
 
 TICK_VARIABLE = "NYALA_TEST_TICK_MS"
-
-
-def late(server: ServerProcess, what: str, seconds: float) -> None:
-    """Make `sync` or `votes` of a server late by so much, or `open` wait until it is told otherwise; 0: as usual."""
-    server.root.with_name(f"{server.root.name}.{what}").write_text(str(seconds))
-
-
-def _seconds(root: Path, what: str) -> float:
-    path = root.with_name(f"{root.name}.{what}")
-    return float(path.read_text() or 0) if path.exists() else 0.0
 
 
 def _slow(root: Path) -> None:
@@ -44,14 +33,14 @@ def _slow(root: Path) -> None:
     def slow(sync: Callable[[RealFile], None]) -> Callable[[RealFile], None]:
         def slow_sync(file: RealFile) -> None:
             if "wals/" in str(file._path):
-                time.sleep(_seconds(root, "sync"))
+                time.sleep(told(root, "sync"))
             sync(file)
 
         return slow_sync
 
     def slow_send(network: PeerNetwork, messages: Sequence[tuple[str, Message]]) -> None:
         votes = [m for m in messages if isinstance(m[1], (VoteRequest, VoteReply))]
-        seconds = _seconds(root, "votes") if votes else 0.0
+        seconds = told(root, "votes") if votes else 0.0
         if not seconds:
             send(network, messages)
             return
@@ -60,7 +49,7 @@ def _slow(root: Path) -> None:
         asyncio.get_running_loop().call_later(seconds, later)
 
     def slow_bootstrap(opener: Opener, hosted: HostedTablet, *, checked: bool = False) -> Opened:
-        while _seconds(root, "open"):
+        while told(root, "open"):
             time.sleep(0.02)
         return bootstrap(opener, hosted, checked=checked)
 

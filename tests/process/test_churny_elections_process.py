@@ -12,10 +12,10 @@ import pytest
 
 from nyala.replica.base import RowCode
 from nyala.replica.rows import RowOp
-from tests.harness.churny_server import say
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
 from tests.harness.one_tablet import TABLET, create, leaders_by_term, scan_leader, wait_equal, write
 from tests.harness.rows import batch, write_request
+from tests.harness.told import tell
 
 pytestmark = pytest.mark.process
 
@@ -89,8 +89,8 @@ def test_every_write_is_answered_once_while_leaders_are_deposed_all_the_time(clu
     writers = [Writer(cluster, n, rivals=n >= 2) for n in range(4)]
     for notices_s in (0.0, NOTICES_S):
         for server in cluster.servers:
-            say(server, "notices", notices_s)
-            say(server, "campaigns", CAMPAIGNS)
+            tell(server, "notices", notices_s)
+            tell(server, "campaigns", CAMPAIGNS)
         goal = len(leaders_by_term(cluster)) + TERMS
         with ThreadPoolExecutor(len(writers)) as pool:
             while True:
@@ -98,8 +98,8 @@ def test_every_write_is_answered_once_while_leaders_are_deposed_all_the_time(clu
                 if len(leaders_by_term(cluster)) >= goal:
                     break
     for server in cluster.servers:
-        say(server, "campaigns", 0)
-        say(server, "notices", 0)
+        tell(server, "campaigns", 0)
+        tell(server, "notices", 0)
     held = {key: value for writer in writers for key, value in writer.held.items()}
     time = write(cluster, 900_000, 1, size=1)
     held[900_000] = "x"

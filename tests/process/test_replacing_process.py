@@ -18,7 +18,7 @@ from nyala.replica.rpc import pb
 from nyala.replica.tools import Severity, gather, judge
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
 from tests.harness.one_tablet import flush
-from tests.harness.slow_server import late
+from tests.harness.told import tell
 
 pytestmark = pytest.mark.process
 
@@ -343,7 +343,7 @@ def test_slow_start_and_slow_copy_cost_no_member_its_place(yard: Yard) -> None:
         first = server.root / "wals" / stale / "wal-000000001"
         wait_until(lambda first=first: not first.exists(), "the log is collected")  # type: ignore[misc]
     slow.module = "tests.harness.slow_server"
-    late(slow, "open", 1)
+    tell(slow, "open", 1)
     yard.start(slow, spare, yard.master)
 
     def busy() -> bool:
@@ -354,7 +354,7 @@ def test_slow_start_and_slow_copy_cost_no_member_its_place(yard: Yard) -> None:
     yard.look_around(*others, slow, spare)
     assert {t: opid(yard.config(t)) for t in before} == before, "it talks to the master, and is busy"
     assert {yard.cluster.status(slow, t).phase for t in before} == {"BOOTSTRAPPING"}
-    late(slow, "open", 0)
+    tell(slow, "open", 0)
     # A replica of a table that was dropped before may be copied once more, and ordered away again.
     done = lambda: [j for j in ended(slow) if j.phase == "DONE" and j.tablet_id in before]  # noqa: E731
     (job,) = wait_until(done, "what fell behind is copied")

@@ -17,8 +17,9 @@ from nyala.replica.raft import Message, VoteReply, VoteRequest
 from nyala.replica.rpc import SERVER_OPTIONS, pb_grpc
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
 from tests.harness.one_tablet import create, leaders_by_term, wait_equal, write
-from tests.harness.slow_server import TICK_VARIABLE, late
+from tests.harness.slow_server import TICK_VARIABLE
 from tests.harness.steady_server import TICK_MS
+from tests.harness.told import tell
 
 pytestmark = pytest.mark.process
 
@@ -51,7 +52,7 @@ def test_group_elects_with_two_of_five_whose_votes_are_late_and_never_two_leader
     taken, and no term ever had two leaders; once the votes are in time the leader's death costs no row."""
     tablet = "late-votes"
     for server in cluster.servers[3:]:
-        late(server, "votes", LATE_S)
+        tell(server, "votes", LATE_S)
     create(cluster, tablet_id=tablet)
     write(cluster, 0, 10, tablet_id=tablet)
     leader = cluster.leader(tablet)
@@ -64,7 +65,7 @@ def test_group_elects_with_two_of_five_whose_votes_are_late_and_never_two_leader
         leader.signal(signal.SIGCONT)
     write(cluster, 10, 10, tablet_id=tablet)
     for server in cluster.servers:
-        late(server, "votes", 0)
+        tell(server, "votes", 0)
     leader = cluster.leader(tablet)
     leader.kill()
     time = write(cluster, 20, 10, tablet_id=tablet)
@@ -136,7 +137,7 @@ def test_rogue_gets_no_vote_while_a_healthy_leaders_appends_take_long(steady: Lo
     leader = cluster.leader(tablet)
     term = cluster.status(leader, tablet).term
     for server in voters:
-        late(server, "sync", STEADY_S)
+        tell(server, "sync", STEADY_S)
     try:
         with Rogue(tablet, voters) as rogue:
             wait_until(lambda: len({m.from_uuid for m in rogue.answers}) == 3, "all hear it and answer")
@@ -148,7 +149,7 @@ def test_rogue_gets_no_vote_while_a_healthy_leaders_appends_take_long(steady: Lo
                 assert asked == {s.uuid for s in voters}, "all of them were asked while it was written"
     finally:
         for server in voters:
-            late(server, "sync", 0)
+            tell(server, "sync", 0)
     assert not [m for m in rogue.answers if m.granted]
     assert cluster.leader(tablet) is leader and cluster.status(leader, tablet).term == term
     assert wait_equal_rows(voters, time, tablet) == 30
