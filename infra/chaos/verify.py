@@ -99,15 +99,8 @@ def _lag(scene: Scene, tablet: TabletScene) -> str:
 
 def verify_running(patient: Patient, workload: Workload, witness: Witness) -> list[Verdict]:
     """What is asked of the healed cluster while it runs; the writers have stopped."""
-    looked = Looked(
-        rows=workload.rows,
-        batches=sum(w.batches for w in workload.writers),
-        unknown=sum(w.unknown for w in workload.writers),
-        reads=workload.reader.reads,
-        snapshots=len(workload.reader.snapshots),
-    )
     verdicts = [
-        *load_verdicts(looked, workload.faults, workload.final_faults, workload.history_faults),
+        *load_verdicts(Looked.at(workload), workload.faults, workload.final_faults, workload.history_faults),
         _asked("replicas are equal at one time, `cluster check` is clean (V6)", "all tables", lambda: _check(patient)),
         Verdict(
             "one leader a term, no term forgotten (V2)",
@@ -128,6 +121,17 @@ class Looked:
     unknown: int
     reads: int
     snapshots: int
+
+    @staticmethod
+    def at(workload: Workload) -> Looked:
+        """That of a load whose writers have stopped."""
+        return Looked(
+            rows=workload.rows,
+            batches=sum(w.batches for w in workload.writers),
+            unknown=sum(w.unknown for w in workload.writers),
+            reads=workload.reader.reads,
+            snapshots=len(workload.reader.snapshots),
+        )
 
 
 def load_verdicts(

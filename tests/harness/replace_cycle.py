@@ -172,14 +172,7 @@ class Cycle:
         yield Verdict("it goes on by itself", "the writers, and their ends", tuple(wrong))
         scene = wait_until(lambda: None if at_rest(found := self.scene()) else found, "the tablet is at rest")
         load = self.workload
-        looked = Looked(
-            rows=load.rows,
-            batches=sum(w.batches for w in load.writers),
-            unknown=sum(w.unknown for w in load.writers),
-            reads=load.reader.reads,
-            snapshots=len(load.reader.snapshots),
-        )
-        yield from load_verdicts(looked, load.faults, load.final_faults, load.history_faults)
+        yield from load_verdicts(Looked.at(load), load.faults, load.final_faults, load.history_faults)
         with suppress(AssertionError):
             wait_until(lambda: not self._check(), "replicas are equal")
         yield Verdict("replicas are equal at one time, `cluster check` is clean (V6)", "all", self._findings)
