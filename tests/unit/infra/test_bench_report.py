@@ -234,8 +234,8 @@ def test_meter_of_a_process_counts_from_its_construction() -> None:
     sum(n * n for n in range(3_000_000))
     figures = meter.figures("work", 1_000_000)
     assert 0.02 < figures["work_cpu_s_per_million_rows"] < 30
-    later = figures["work_cpu_s_per_million_rows@master-1"]  # the same process, read a moment after
-    assert figures["work_cpu_s_per_million_rows"] <= later < 30
+    # The same process, which may have worked between two looks at it, at the beginning as well as at the end.
+    assert 0.02 < figures["work_cpu_s_per_million_rows@master-1"] < 30
     assert figures["work_server_peak_memory_mb@server-1"] > 10
 
 
