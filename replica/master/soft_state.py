@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
-from nyala.replica.base import Address, DataState, Member, OpId, RaftConfig, ReplicaError, limits
+from nyala.replica.base import Address, Code, DataState, Member, OpId, RaftConfig, Refused, ReplicaError, limits
 from nyala.replica.rpc import address_to_pb, addresses_from_pb, config_from_pb, pb
 
 _log = logging.getLogger("nyala.master")
@@ -33,6 +33,9 @@ class ServerState:
     uuid: str
     addresses: tuple[Address, ...]
     last_heard_us: int
+    process: int = 0
+    sequence: int = 0
+    """Of the last heartbeat that was taken in; 0: its build numbers none."""
     booting: bool = False
     location: str = ""
     memory_bytes: int = 0
@@ -116,10 +119,20 @@ class SoftState:
         self.__init__(now_us)  # type: ignore[misc]
 
     def heartbeat(self, request: pb.HeartbeatRequest, now_us: int) -> bool:
-        """Take one heartbeat in; returns whether a full report is needed."""
+        """Take one heartbeat in; returns whether a full report is needed.
+
+        Refused CAS_FAILED for one that a later one of the same process has overtaken: what it tells is past.
+        """
         server = self.servers.get(request.server_uuid)
         if server is None:
             server = self.servers[request.server_uuid] = ServerState(request.server_uuid, (), now_us)
+        if request.process != server.process:
+            # The server has started again; or an earlier process's word came late, and the living one repeats itself.
+            server.reported = False
+        elif request.process and request.sequence <= server.sequence:
+            what = "a later heartbeat of this server has come before"
+            raise Refused(Code.CAS_FAILED, what, sequence=request.sequence, last=server.sequence)
+        server.process, server.sequence = request.process, request.sequence
         server.last_heard_us = now_us
         server.addresses = addresses_from_pb(request.addresses) or server.addresses
         server.booting = request.booting

@@ -1094,7 +1094,7 @@ class PurgeQuarantineReply(_message.Message):
     def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., removed: _Optional[_Iterable[str]] = ..., bytes_freed: _Optional[int] = ...) -> None: ...
 
 class HeartbeatRequest(_message.Message):
-    __slots__ = ("dest_uuid", "server_uuid", "addresses", "sequence", "full_report", "replicas", "booting", "location", "memory_bytes", "disk_bytes_free", "version", "cluster_id", "tablets_max", "loop_lag_ms_max", "gil_hold_ms_max", "seeking", "copies_failing")
+    __slots__ = ("dest_uuid", "server_uuid", "addresses", "sequence", "full_report", "replicas", "booting", "location", "memory_bytes", "disk_bytes_free", "version", "cluster_id", "tablets_max", "loop_lag_ms_max", "gil_hold_ms_max", "seeking", "copies_failing", "process")
     DEST_UUID_FIELD_NUMBER: _ClassVar[int]
     SERVER_UUID_FIELD_NUMBER: _ClassVar[int]
     ADDRESSES_FIELD_NUMBER: _ClassVar[int]
@@ -1112,6 +1112,7 @@ class HeartbeatRequest(_message.Message):
     GIL_HOLD_MS_MAX_FIELD_NUMBER: _ClassVar[int]
     SEEKING_FIELD_NUMBER: _ClassVar[int]
     COPIES_FAILING_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_FIELD_NUMBER: _ClassVar[int]
     dest_uuid: str
     server_uuid: str
     addresses: _containers.RepeatedCompositeFieldContainer[Address]
@@ -1129,7 +1130,8 @@ class HeartbeatRequest(_message.Message):
     gil_hold_ms_max: float
     seeking: _containers.RepeatedScalarFieldContainer[str]
     copies_failing: _containers.RepeatedCompositeFieldContainer[FailingCopy]
-    def __init__(self, dest_uuid: _Optional[str] = ..., server_uuid: _Optional[str] = ..., addresses: _Optional[_Iterable[_Union[Address, _Mapping]]] = ..., sequence: _Optional[int] = ..., full_report: _Optional[bool] = ..., replicas: _Optional[_Iterable[_Union[ReplicaStatus, _Mapping]]] = ..., booting: _Optional[bool] = ..., location: _Optional[str] = ..., memory_bytes: _Optional[int] = ..., disk_bytes_free: _Optional[int] = ..., version: _Optional[str] = ..., cluster_id: _Optional[str] = ..., tablets_max: _Optional[int] = ..., loop_lag_ms_max: _Optional[float] = ..., gil_hold_ms_max: _Optional[float] = ..., seeking: _Optional[_Iterable[str]] = ..., copies_failing: _Optional[_Iterable[_Union[FailingCopy, _Mapping]]] = ...) -> None: ...
+    process: int
+    def __init__(self, dest_uuid: _Optional[str] = ..., server_uuid: _Optional[str] = ..., addresses: _Optional[_Iterable[_Union[Address, _Mapping]]] = ..., sequence: _Optional[int] = ..., full_report: _Optional[bool] = ..., replicas: _Optional[_Iterable[_Union[ReplicaStatus, _Mapping]]] = ..., booting: _Optional[bool] = ..., location: _Optional[str] = ..., memory_bytes: _Optional[int] = ..., disk_bytes_free: _Optional[int] = ..., version: _Optional[str] = ..., cluster_id: _Optional[str] = ..., tablets_max: _Optional[int] = ..., loop_lag_ms_max: _Optional[float] = ..., gil_hold_ms_max: _Optional[float] = ..., seeking: _Optional[_Iterable[str]] = ..., copies_failing: _Optional[_Iterable[_Union[FailingCopy, _Mapping]]] = ..., process: _Optional[int] = ...) -> None: ...
 
 class FailingCopy(_message.Message):
     __slots__ = ("tablet_id", "failures", "error")

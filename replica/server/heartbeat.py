@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import secrets
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from itertools import islice
+from itertools import count, islice
 from typing import Any
 
 import grpc
@@ -67,6 +68,9 @@ class Heartbeats:
         self._lost = lost
         self._found = found
         self._changed: dict[Address, set[str]] = {m: set() for m in manager.options.masters}
+        self._process = secrets.randbits(63) | 1
+        """Tells the masters this process's heartbeats from those of one that ran here before."""
+        self._sequence = count(1)
         self._orders: set[str] = set()
         self._order_tasks = Tasks(manager.on_fatal)
         self.booting = True
@@ -79,11 +83,10 @@ class Heartbeats:
 
     async def _one_master(self, master: Address) -> None:
         manager = self._manager
-        master_uuid, sequence, full, place, away, foreign = "", 0, True, 0, False, False
+        master_uuid, full, place, away, foreign = "", True, 0, False, False
         changed, seeker = self._changed[master], Seeker()
         while not manager.stopping:
             self._spread_changes()
-            sequence += 1
             tablets = sorted(manager.tablets)
             reported = set(changed)
             changed.clear()
@@ -96,7 +99,7 @@ class Heartbeats:
                 place = place + REFRESH_PER_BEAT if place + REFRESH_PER_BEAT < len(tablets) else 0
                 chosen = sorted(reported | set(islice(tablets, place, place + REFRESH_PER_BEAT)))
             try:
-                reply = await self._beat(master, master_uuid, sequence, full, chosen, seeker)
+                reply = await self._beat(master, master_uuid, full, chosen, seeker)
                 error = await self._refusal(reply)
                 if foreign is not (foreign := error is not None and error.code is Code.WRONG_CLUSTER):
                     self._tell_of_cluster(master, reply.cluster_id, foreign)
@@ -155,10 +158,8 @@ class Heartbeats:
                 waiting |= self._manager.changed
             self._manager.changed.clear()
 
-    async def _beat(
-        self, master: Address, master_uuid: str, sequence: int, full: bool, chosen: list[str], seeker: Seeker
-    ) -> Any:
-        manager = self._manager
+    async def _beat(self, master: Address, master_uuid: str, full: bool, chosen: list[str], seeker: Seeker) -> Any:
+        manager, sequence = self._manager, next(self._sequence)
         statuses = [
             replica_status(manager.tablets[t], manager.uuid, manager.options.tick_ms)
             for t in chosen
@@ -170,6 +171,7 @@ class Heartbeats:
             server_uuid=manager.uuid,
             addresses=[address_to_pb(self._address)],
             sequence=sequence,
+            process=self._process,
             full_report=full,
             replicas=statuses,
             booting=self.booting,

@@ -32,9 +32,12 @@ class Hearing(pb_grpc.MasterServiceServicer):
         self.full: list[list[str]] = []
         """The tablets of each full report."""
         self.beats = 0
+        self.numbers: list[tuple[int, int]] = []
+        """Process and sequence of each."""
 
     async def Heartbeat(self, request: Any, context: Any) -> Any:
         self.beats += 1
+        self.numbers.append((request.process, request.sequence))
         if request.full_report:
             self.full.append([r.tablet_id for r in request.replicas])
         return pb.HeartbeatReply(master_uuid="a" * 32)
@@ -81,6 +84,9 @@ def test_tablet_that_is_gone_without_a_trace_is_told_by_a_full_report(tmp_path: 
             await until(lambda: len(master.full) > 1, "it says that it is gone")
             await beats_later(master)
             assert master.full == [[TABLET, OTHER], [TABLET]]
+            processes, numbers = zip(*master.numbers, strict=True)
+            assert len(set(processes)) == 1 and processes[0], "which process speaks"
+            assert sorted(set(numbers)) == list(numbers), "its heartbeats are numbered as they are sent"
             manager.tablets[OTHER] = gone
         finally:
             manager.stopping = True
