@@ -114,7 +114,9 @@ def reset(
             if source.topic_id != position.source.topic_id:
                 change += f", topic id {position.source.topic_id} -> {source.topic_id}"
             ask(f"reset {where} of {table}: {change}?", yes)
-            made = connected.reset_source(table, source, offset, force=force, topic=position.topic)
+            made = connected.reset_source(
+                table, source, offset, force=force, topic=position.topic, generation=position.generation
+            )
             typer.echo(
                 f"{where}: generation {made.generation} begins at {made.done}{_left_out(position, source, offset)}"
             )

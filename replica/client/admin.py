@@ -217,11 +217,26 @@ class Admin:
         return list(self._masters.call("ListSources", pb.ListSourcesRequest(table=table)).positions)
 
     def reset_source(
-        self, table: str, source: SourceKey, to_offset: int, *, force: bool = False, topic: str = ""
+        self,
+        table: str,
+        source: SourceKey,
+        to_offset: int,
+        *,
+        force: bool = False,
+        topic: str = "",
+        generation: int = 0,
     ) -> pb.SourcePosition:
-        """Begin a new generation of a source at another offset. `topic`: its name, for a source of a new topic id."""
+        """Begin a new generation of a source at another offset. `topic`: its name, for a source of a new topic id.
+
+        `generation`: the one before, as far as the caller knows, for which the request is good once; 0: whichever.
+        """
         request = pb.ResetSourceRequest(
-            table=table, source=source_to_pb(source), to_offset=to_offset, force=force, topic=topic
+            table=table,
+            source=source_to_pb(source),
+            to_offset=to_offset,
+            force=force,
+            topic=topic,
+            generation=generation,
         )
         reply: pb.ResetSourceReply = self._masters.call("ResetSource", request)
         return reply.position

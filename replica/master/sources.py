@@ -220,12 +220,14 @@ def lower_source(catalog: Catalog, request: pb.ResetSourceRequest) -> Change:
 
     For offsets that are in the table no more: a tablet went on from a survivor [design §3.4]. Tablets drop what they
     have. The owner, who believes in the later position, loses its lease. `done` never rises, nor falls below `start`.
+    Refused(STALE_GENERATION) as `reset_source`.
     """
     table_id, _ = find_table(catalog, request.table)
     key = source_key(table_id, request.source)
     record = catalog.get(key)
     if record is None:
         raise Refused(Code.NOT_FOUND, "no such source", table=request.table, source=key)
+    _refuse_reset(record, request)
     lowered = lowered_to(record, request.to_offset)
     return {key: lowered}, [], "", to_pb(lowered)
 
@@ -239,7 +241,8 @@ def lowered_to(record: Record, offset: int) -> Record:
 def reset_source(catalog: Catalog, request: pb.ResetSourceRequest, now_us: int) -> Change:
     """The change that starts a source anew at `to_offset` under the next generation; its result is the position.
 
-    The tablets learn the generation from the next writes. Refused(SOURCE_OWNED) under a live owner unless forced.
+    The tablets learn the generation from the next writes. Refused(SOURCE_OWNED) under a live owner unless forced, and
+    STALE_GENERATION if the caller knows another one: one that comes twice, or late, would throw away what was read.
     A reset under a new topic id, when the topic was recreated, retires the positions of the old one.
     """
     table_id, _ = find_table(catalog, request.table)
@@ -251,6 +254,7 @@ def reset_source(catalog: Catalog, request: pb.ResetSourceRequest, now_us: int) 
     if record is None:
         record = _adopt_topic(catalog, request, table_id, puts)
     record = dict(record)
+    _refuse_reset(record, request)
     if not request.force:
         _refuse_owned(record, "", now_us)
     record.update(
@@ -262,6 +266,18 @@ def reset_source(catalog: Catalog, request: pb.ResetSourceRequest, now_us: int) 
     )
     puts[key] = record
     return puts, [], "", to_pb(record)
+
+
+def _refuse_reset(record: Record, request: pb.ResetSourceRequest) -> None:
+    if request.generation not in (0, record["generation"]):
+        raise _position(
+            Code.STALE_GENERATION,
+            "the source was reset meanwhile",
+            record,
+            f"look at it again: nyala source list {record['table']}",
+            known=request.generation,
+            now=record["generation"],
+        )
 
 
 def _adopt_topic(catalog: Catalog, request: pb.ResetSourceRequest, table_id: str, puts: dict[str, Any]) -> Record:

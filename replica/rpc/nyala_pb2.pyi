@@ -1426,7 +1426,7 @@ class ListSourcesReply(_message.Message):
     def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., positions: _Optional[_Iterable[_Union[SourcePosition, _Mapping]]] = ...) -> None: ...
 
 class ResetSourceRequest(_message.Message):
-    __slots__ = ("dest_uuid", "table", "source", "to_offset", "force", "topic", "keep_generation")
+    __slots__ = ("dest_uuid", "table", "source", "to_offset", "force", "topic", "keep_generation", "generation")
     DEST_UUID_FIELD_NUMBER: _ClassVar[int]
     TABLE_FIELD_NUMBER: _ClassVar[int]
     SOURCE_FIELD_NUMBER: _ClassVar[int]
@@ -1434,6 +1434,7 @@ class ResetSourceRequest(_message.Message):
     FORCE_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     KEEP_GENERATION_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
     dest_uuid: str
     table: str
     source: SourceKey
@@ -1441,7 +1442,8 @@ class ResetSourceRequest(_message.Message):
     force: bool
     topic: str
     keep_generation: bool
-    def __init__(self, dest_uuid: _Optional[str] = ..., table: _Optional[str] = ..., source: _Optional[_Union[SourceKey, _Mapping]] = ..., to_offset: _Optional[int] = ..., force: _Optional[bool] = ..., topic: _Optional[str] = ..., keep_generation: _Optional[bool] = ...) -> None: ...
+    generation: int
+    def __init__(self, dest_uuid: _Optional[str] = ..., table: _Optional[str] = ..., source: _Optional[_Union[SourceKey, _Mapping]] = ..., to_offset: _Optional[int] = ..., force: _Optional[bool] = ..., topic: _Optional[str] = ..., keep_generation: _Optional[bool] = ..., generation: _Optional[int] = ...) -> None: ...
 
 class ResetSourceReply(_message.Message):
     __slots__ = ("error", "position")
