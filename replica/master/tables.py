@@ -196,7 +196,8 @@ def add_writer_schema(catalog: Catalog, name: str, schema: pb.WriterSchema) -> C
     if not schema.fingerprint or not schema.avro_json:
         raise _refuse("a writer schema has a fingerprint and its JSON", fingerprint=schema.fingerprint)
     for known in table.writer_schemas:
-        if known.fingerprint == schema.fingerprint and known.registry_id in (0, schema.registry_id):
+        same = known.fingerprint == schema.fingerprint
+        if same and (not schema.registry_id or known.registry_id in (0, schema.registry_id)):
             if known.avro_json != schema.avro_json:
                 raise Refused(Code.ALREADY_EXISTS, "another schema has this fingerprint", known=schema.fingerprint)
             if known.registry_id == schema.registry_id or not schema.registry_id:
