@@ -33,9 +33,7 @@ def _answered(reply_type: Callable[..., _Reply]) -> Callable[[_Method[_Request, 
         @wraps(method)
         async def answer(self: MasterService, request: _Request, _context: Any) -> _Reply:
             try:
-                dest = getattr(request, "dest_uuid", "")
-                if dest and dest != self.uuid:
-                    raise Refused(Code.INVALID_NAME, "this master has another uuid", meant=dest, own=self.uuid)
+                self._check_name(getattr(request, "dest_uuid", ""))
                 await self.state.lead()
                 return await method(self, request)
             except Refused as error:
@@ -68,6 +66,11 @@ class MasterService(pb_grpc.MasterServiceServicer):  # type: ignore[misc]
             raise Refused(Code.NOT_READY, "this master is starting, or waits for the other masters")
         return self._state
 
+    def _check_name(self, dest_uuid: str) -> None:
+        """Refused INVALID_NAME if another master is meant; no name means whichever master leads."""
+        if dest_uuid and dest_uuid != self.uuid:
+            raise Refused(Code.INVALID_NAME, "this master has another uuid", meant=dest_uuid, own=self.uuid)
+
     def deliver(self, tablet_id: str, message: Message) -> None:
         """A message of the other masters; dropped before the group is open, for they send it again."""
         if self._state is not None and tablet_id == CATALOG_ID:
@@ -84,10 +87,9 @@ class MasterService(pb_grpc.MasterServiceServicer):  # type: ignore[misc]
         """Take a server's report in; answer with what it has to do."""
         reply = pb.HeartbeatReply(master_uuid=self.uuid)
         try:
+            self._check_name(request.dest_uuid)
             state = self.state
             reply.leader_hint = state.group.leader_hint()
-            if request.dest_uuid and request.dest_uuid != self.uuid:
-                raise Refused(Code.INVALID_NAME, "this master has another uuid", meant=request.dest_uuid)
             if not request.server_uuid:
                 raise Refused(Code.INVALID_ARGUMENT, "a heartbeat names its server")
             reply.catalog_term = await state.lead()
