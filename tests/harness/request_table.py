@@ -156,3 +156,8 @@ async def play_late(row: Row, late: Late, world: World) -> None:
 def late_cases(rows: Sequence[Row]) -> list[tuple[Row, Late]]:
     """Every row with each of its late requests."""
     return [(row, late) for row in rows if not isinstance(row.late, str) for late in row.late]
+
+
+def case_id(case: Row | Late) -> str:
+    """Either half of such a case, as the test's name has it."""
+    return case.call if isinstance(case, Row) else case.what.replace(" ", "_")

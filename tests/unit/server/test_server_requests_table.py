@@ -10,7 +10,7 @@ import pytest
 from nyala.replica.base import Code, DataState, hybrid_from_us
 from nyala.replica.rpc import address_to_pb, pb
 from tests.harness.copies import TABLET, TestClock
-from tests.harness.request_table import Late, Row, Stale, check_table, late_cases, play, play_late
+from tests.harness.request_table import Late, Row, Stale, case_id, check_table, late_cases, play, play_late
 from tests.harness.rows import batch, write_request
 from tests.harness.server_calls import NOBODY, ServerWorld, learner
 from tests.harness.server_pair import Pair, run_pair, until
@@ -436,7 +436,7 @@ def test_misaddressed_stale_and_repeated_calls_leave_everything_as_it_was(row: R
     run(row, scenario)
 
 
-@pytest.mark.parametrize(("row", "late"), late_cases(ROWS), ids=lambda case: getattr(case, "what", str(case)))
+@pytest.mark.parametrize(("row", "late"), late_cases(ROWS), ids=case_id)
 def test_overtaken_calls_leave_everything_as_it_is(row: Row, late: Late) -> None:
     """CC-29, TC-09. Goal: requests may arrive in any order. Method: the good request is made, something else comes
     first, then it arrives; after it, all that the servers have on disk and in memory."""

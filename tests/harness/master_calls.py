@@ -1,0 +1,147 @@
+"""Every service of one master in this process, called without a network, and all that a call could change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nyala.replica.base import Address, DataState, Member, OpId, RaftConfig
+from nyala.replica.cmeta import path_of
+from nyala.replica.host import Phase
+from nyala.replica.master import MasterOptions
+from nyala.replica.master.catalog import CATALOG_ID
+from nyala.replica.master.group import CatalogGroup
+from nyala.replica.master.service import MasterService
+from nyala.replica.master.state import MasterState
+from nyala.replica.master.tables import TABLET, WISH
+from nyala.replica.peers import PeerServicer
+from nyala.replica.rpc import address_to_pb, config_to_pb, pb
+from tests.harness.catalogs import table_info
+from tests.harness.leading_master import FixedClock
+from tests.harness.request_table import State
+from tests.harness.server_pair import until
+from tests.harness.sim_disk import SimDisk
+
+MASTER, SECOND_MASTER = "1" * 32, "2" * 32
+S = [letter * 32 for letter in "abcde"]
+"""Tablet servers, all alive. The first three have replicas of the table's only tablet, and the first of them leads."""
+PROCESS = 5
+"""Names the process of each of them."""
+
+
+def where(uuid: str) -> Address:
+    return Address("h", 1 + S.index(uuid) if uuid in S else 99)
+
+
+class MasterWorld:
+    """A master that leads alone and decides nothing by itself; or, not `alone`, one that waits for another in vain."""
+
+    def __init__(self, *, alone: bool = True) -> None:
+        self.uuid = MASTER
+        self.clock = FixedClock()
+        self.disk = SimDisk()
+        self.fatal: list[BaseException] = []
+        masters = [MASTER] if alone else [MASTER, SECOND_MASTER]
+        config = RaftConfig(OpId(0, 0), tuple(Member(u, (where(u),)) for u in masters))
+        self.group = CatalogGroup(
+            self.disk, self.clock, MASTER, config, send=lambda messages: None, on_fatal=self.fatal.append
+        )
+        self.master = MasterState(MASTER, where(MASTER), self.group, self.clock, MasterOptions(root="x"))
+        self.service = MasterService(MASTER)
+        self.places: dict[str, Address] = {}
+        peers = PeerServicer(MASTER, self.service.deliver, self.places.__setitem__)
+        self._services: dict[str, Any] = {"MasterService": self.service, "PeerService": peers}
+        self.sequence = 0
+        self.config_index = 1
+        self.members = S[:3]
+        self.tablet = self.table_id = ""
+
+    async def begin(self) -> None:
+        """Start; where it leads, with a table whose only tablet has a leader."""
+        await self.group.start()
+        self.service.open(self.master)
+        if self.group.replica.committed_config.voters != (MASTER,):
+            return
+        await until(lambda: self.group.is_leader and self.group.replica.phase is Phase.RUNNING, "it leads")
+        self.members = []
+        await self.report()
+        self.members = S[:3]
+        made = await self.done("CreateTable", pb.CreateTableRequest(table=table_info(buckets=1), request_id="once"))
+        self.table_id, self.tablet = made.table.table_id, made.tablets[0].tablet_id
+        record = self.group.catalog.get(TABLET + self.tablet)
+        assert record is not None
+        await self.group.change(lambda: ({TABLET + self.tablet: {**record, "formed": True}}, [], "", None))
+        await self.report()
+
+    async def end(self) -> None:
+        await self.group.stop()
+        self.disk.close()
+        assert self.fatal == []
+
+    async def call(self, service: str, method: str, request: Any) -> Any:
+        return await getattr(self._services[service], method)(request, None)
+
+    async def done(self, method: str, request: Any) -> Any:
+        """The reply of a call that must be carried out."""
+        reply = await self.call("MasterService", method, request)
+        assert not reply.error.code, (method, reply.error)
+        return reply
+
+    # ------------------------------------------------------------------------------------------------------ heartbeats
+
+    def beat(self, uuid: str, *, rows: bool = True, **fields: Any) -> Any:
+        """The next heartbeat of a server that reports all it has."""
+        self.sequence += 1
+        config = RaftConfig(
+            OpId(1, self.config_index), tuple(Member(u, (where(u),)) for u in sorted(self.members) if u)
+        )
+        replicas = []
+        if uuid in self.members and rows:
+            status = pb.ReplicaStatus(
+                tablet_id=self.tablet, uuid=uuid, data_state=DataState.READY, phase="RUNNING", term=1
+            )
+            status.role = "LEADER" if uuid == self.members[0] else "FOLLOWER"
+            status.committed_config.CopyFrom(config_to_pb(config))
+            replicas.append(status)
+        wanted: dict[str, Any] = {"sequence": self.sequence, "process": PROCESS, "full_report": True}
+        addresses = [address_to_pb(where(uuid))]
+        return pb.HeartbeatRequest(server_uuid=uuid, addresses=addresses, replicas=replicas, **wanted | fields)
+
+    async def report(self, *, rows: bool = True) -> None:
+        """A heartbeat of each."""
+        for uuid in S:
+            await self.done("Heartbeat", self.beat(uuid, rows=rows))
+
+    async def carried_out(self, *members: str) -> None:
+        """The tablet has other members, and nothing is wanted of it any more."""
+        self.members, self.config_index = list(members), self.config_index + 1
+        await self.report()
+        await self.group.change(lambda: ({}, [WISH + self.tablet], "", None))
+
+    # ----------------------------------------------------------------------------------------------------------- state
+
+    async def state(self) -> State:
+        """All that a call could change, once what is under way has come to its end."""
+        replica = self.group.replica
+
+        def settled() -> bool:
+            at = replica.last_logged.index
+            leads_alone = len(replica.committed_config.voters) == 1
+            return not leads_alone or (replica.commit_index == at and self.group.catalog.applied_opid.index == at)
+
+        await until(settled, "everything is committed and applied")
+        soft, cmeta = self.master.soft, path_of(CATALOG_ID)
+        return {
+            "the catalog": dict(self.group.catalog.items("")),
+            "the log's end": replica.last_logged,
+            "what is committed": replica.commit_index,
+            "consensus metadata": self.disk.read(cmeta) if self.disk.exists(cmeta) else None,
+            "term and role": (replica.term, str(replica.role)),
+            "members": (replica.committed_config, replica.active_config),
+            "files": list(self.disk.files),
+            "addresses": dict(self.places),
+            "servers": {
+                u: (s.addresses, s.last_heard_us, s.booting, s.reported, s.sequence, s.replicas | {})
+                for u, s in soft.servers.items()
+            },
+            "tablets": {t: (s.config, s.leader_uuid, s.leader_term, set(s.left)) for t, s in soft.tablets.items()},
+        }
