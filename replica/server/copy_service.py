@@ -21,6 +21,7 @@ from nyala.replica.rpc import addresses_from_pb, error_to_pb, opid_from_pb, opid
 from .copies import CopyJobs
 from .fetch_serving import FetchServing
 from .hosted import CopyJob
+from .lanes import drained
 from .maintenance import Maintenance
 from .manager import TabletManager
 from .refusals import as_refusal, check_name
@@ -106,6 +107,10 @@ class CopyServicer(pb_grpc.CopyServiceServicer):  # type: ignore[misc]
                     lambda done: replica.wait_applied(wanted.flushed.index, done), FLUSH_WAIT_S, "entries to apply"
                 )
                 await self._maintenance.flush(hosted)
+                replica, tablet = hosted.serving()
+            if wanted.log_only:
+                # A config that was just committed is on its way there; without it the whole log would go along.
+                await drained(hosted.meta_lane)
                 replica, tablet = hosted.serving()
             cmeta, log = hosted.cmeta, hosted.log
             check(cmeta is not None and log is not None, "a running replica has its files", tablet=hosted.tablet_id)

@@ -79,6 +79,27 @@ def test_witness_commits_and_serves_no_reads() -> None:
     run_pair(scenario)
 
 
+def test_witness_gets_no_log_while_the_config_that_makes_it_one_is_on_its_way_to_disk() -> None:
+    """CC-47. Goal: a slow disk of the source does not cost a witness the download of a log. Method: the leader's
+    metadata cannot be written while it commits the config with a witness; that one asks for its copy; then they can:
+    nothing was fetched, and its log begins at the leader's commit index."""
+    free = threading.Event()
+
+    async def scenario(pair: Pair) -> None:
+        for key in range(20):
+            await pair.put(key)
+        lane = pair.leader.hosted.meta_lane
+        lane.run(lambda: free.wait(TIMEOUT_S), lambda _: None)
+        await pair.change(EditKind.ADD, pair.other.member(votes=False, holds_data=False))
+        fetched = lambda: "Fetch" in pair.calls("leader")  # noqa: E731
+        await until(lambda: lane.depth > 1 or fetched(), "the copy waits for the config, or goes on without it")
+        free.set()
+        await until(lambda: pair.other.serving, "the witness runs")
+        assert not fetched() and on_disk(pair).flush_opid.index > 20
+
+    run_pair(scenario)
+
+
 def test_witness_keeps_term_vote_and_log_over_restarts() -> None:
     """CC-47. Goal: a start makes nothing else of a witness. Method: entries behind its base, restart: the same
     superblock, the same log and term, and the group commits with it again."""
