@@ -23,7 +23,7 @@ from nyala.replica.base import (
 )
 from nyala.replica.copy import SessionFile
 from nyala.replica.host import Phase
-from nyala.replica.peers import Listener, Taker
+from nyala.replica.peers import Listener, PeerOptions, Taker
 from nyala.replica.raft import AppendEntries, ConfigEdit, EditKind, Message, RaftOptions
 from nyala.replica.rows import WriteMeta, crc32c, encode_batch
 from nyala.replica.rpc import SERVER_OPTIONS, frame, pb_grpc
@@ -43,7 +43,11 @@ from tests.harness.copies import SOURCE_UUID, TABLET, TARGET_UUID, new_disk, sup
 from tests.harness.rows import batch
 from tests.harness.sim_disk import SimDisk
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
+RAFT = RaftOptions(
+    election_ticks_min=1000, election_ticks_max=2000, promote_round_ticks_max=1000, config_abort_ticks=6000
+)
+"""Patient for many seconds: who leads changes when a test says so, not when a thread or a restart was slow."""
 Seen = tuple[str, str, Any]
 """Who received, what, and the request or message."""
 
@@ -103,8 +107,11 @@ class _TracedCopies(CopyServicer):
         super().__init__(server.manager, server.jobs, server.maintenance, server.admit)
         self.fetches = _TracedFetches(server, self)
         self._note = server.note
+        self._pair = server.pair
 
     async def StartTabletCopy(self, request: Any, context: Any) -> Any:
+        if self._pair.cut and context is not None:  # not a test's own call
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "cut by the test")
         self._note("StartTabletCopy", request)
         return await super().StartTabletCopy(request, context)
 
@@ -154,7 +161,7 @@ class PairedServer:
             learn_config=lambda config: self.places.update((m.uuid, m.addresses) for m in config.members),
             on_copy_needed=lambda tablet_id, need: self.requests.needed(tablet_id, need),
             on_fatal=pair.fatal.append,
-            raft_options=RaftOptions(),
+            raft_options=RAFT,
         )
         self.jobs = CopyJobs(self.manager, RemoteCopySource)
         self.listener = grpc.aio.server(options=SERVER_OPTIONS)
@@ -164,7 +171,8 @@ class PairedServer:
         )
         self.maintenance = Maintenance(self.manager, MemoryGuard(1 << 40, lambda: 0))
         self.joins = Joins(self.manager, self.jobs, lambda member: next(iter(member.addresses), None))
-        self.links = Listener(lambda sender, batch: False, post.turn)
+        tickets = PeerOptions(connect_timeout_ms=int(1000 * TIMEOUT_S))
+        self.links = Listener(lambda sender, batch: False, post.turn, tickets)
         self.copies = _TracedCopies(self)
         pb_grpc.add_CopyServiceServicer_to_server(self.copies, self.listener)  # type: ignore[no-untyped-call]
 
@@ -229,7 +237,7 @@ class Pair:
         self.trace: list[Seen] = []
         self.fatal: list[BaseException] = []
         self.cut = False
-        """Raft messages between the two are lost."""
+        """Raft messages between the two are lost, and so are a leader's requests for copies."""
         self.on_request: Callable[[Any], None] = lambda request: None
         """Runs before a request for bytes is answered, on the connection's thread; so does `on_part`."""
         self.on_part: Callable[[Any, Part], Part | None] = as_it_is

@@ -93,13 +93,12 @@ class Server:
 
     async def applied(self, index: int) -> None:
         """Tick until the entry at `index` is applied: a restarted lone voter elects itself first."""
-        for _ in range(200):
-            if self._replica.applied_index >= index:
-                return
+
+        def applied() -> bool:
             self._replica.tick()
-            for lane in (self.hosted.meta_lane, self.hosted.lane):
-                await self._done(lambda done, lane=lane: lane.run(lambda: None, done))  # type: ignore[misc]
-        raise AssertionError(f"{index} was not applied in 200 ticks: {self._replica.status()}")
+            return bool(self._replica.applied_index >= index)
+
+        await until(applied, f"{index} is applied")
 
     async def put(self, key: int) -> None:
         """One acknowledged row."""

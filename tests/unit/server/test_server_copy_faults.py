@@ -19,7 +19,7 @@ from nyala.replica.server import manager as manager_module
 from nyala.replica.tablet import Superblock
 from tests.harness.copies import TABLET, superblock
 from tests.harness.rows import batch
-from tests.harness.server_pair import Pair, Part, as_it_is, run_pair, until
+from tests.harness.server_pair import TIMEOUT_S, Pair, Part, as_it_is, run_pair, until
 from tests.harness.sim_disk import SimDisk
 
 NEIGHBOUR = "neighbour"
@@ -305,7 +305,7 @@ def test_replica_is_deleted_while_all_is_under_way() -> None:
 
         def on_part(request: Any, part: Part) -> Part | None:
             held.set()
-            free.wait(20)
+            free.wait(TIMEOUT_S)
             return part
 
         pair.on_part = on_part
@@ -335,7 +335,7 @@ def test_replica_is_deleted_while_all_is_under_way() -> None:
         assert sorted(k for found in batches for k in found.column("k").to_pylist()) == ROWS
         await until_failed(pair, "session")
         del scan
-        await until(lambda: not +pair.leader.disk.handles, "no file is open")
+        await until(lambda: not any(list(pair.leader.disk.handles.values())), "no file is open")
         await pair.leader.manager.delete(TABLET, None, "again")
 
     run_pair(scenario)
@@ -355,7 +355,7 @@ def test_deletion_ends_a_copy_under_way_unless_it_is_for_a_later_config(kind: in
         def on_part(request: Any, part: Part) -> Part | None:
             if request.kind == kind:
                 held.set()
-                free.wait(20)
+                free.wait(TIMEOUT_S)
             return part
 
         pair.on_part = on_part
@@ -409,7 +409,7 @@ def test_copy_during_a_deletion_is_refused() -> None:
         def hook(operation: str, path: str) -> None:
             if path.startswith("quarantine") and not begun.is_set():
                 begun.set()
-                go_on.wait(20)
+                go_on.wait(TIMEOUT_S)
 
         pair.other.disk.hook = hook
         deletion = asyncio.create_task(pair.other.manager.delete(TABLET, None, "for a test"))

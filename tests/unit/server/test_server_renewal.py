@@ -48,6 +48,7 @@ def test_order_of_a_copy_in_place_hits_a_damaged_replica_only() -> None:
         hosted = other.hosted
         assert hosted.replica is not None
         now = hosted.replica.committed_config.opid
+        await until(lambda: hosted.cmeta and hosted.cmeta.committed_config.opid == now, "its metadata have the config")
         assert not told_as_damaged(other)
         assert await refused(other, now) is Code.ILLEGAL_STATE and other.serving
 
@@ -89,7 +90,14 @@ def test_order_that_waits_for_another_ones_turn_looks_again() -> None:
         with pytest.raises(Refused) as found:
             await late
         assert found.value.code is Code.ILLEGAL_STATE
-        await until(lambda: leader.serving, "it runs")
+
+        def runs() -> bool:
+            assert hosted.replica is not None
+            for _ in range(100):
+                hosted.replica.tick()  # it elects itself
+            return leader.serving
+
+        await until(runs, "it runs")
 
     run_pair(scenario)
 

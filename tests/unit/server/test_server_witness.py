@@ -28,13 +28,17 @@ def stands_in(pair: Pair) -> bool:
 
 
 async def add_witness(pair: Pair, *, promote: bool) -> None:
-    """A witness on the other server; without `promote` it stays one."""
-    joining = pair.other.member(votes=False, promote=True, holds_data=False)
+    """A witness on the other server; without `promote` it stays one.
+
+    It hears of that once the leader's metadata on disk have its config: until then the leader's log would go along.
+    """
+    leader, pair.cut = pair.leader.hosted, True
+    joining = await pair.change(EditKind.ADD, pair.other.member(votes=False, promote=promote, holds_data=False))
+    await until(lambda: leader.cmeta and leader.cmeta.committed_config == joining, "the leader has saved the config")
+    pair.cut = False
     if promote:
-        await pair.change(EditKind.ADD, joining)
         await until(lambda: (m := member_of(pair)) is not None and m.votes, "the witness votes")
         return
-    await pair.change(EditKind.ADD, pair.other.member(votes=False, holds_data=False))
     await until(lambda: pair.other.serving, "the witness runs")
     await pair.change(EditKind.CHANGE, pair.other.member(holds_data=False))
 
