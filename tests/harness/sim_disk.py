@@ -280,7 +280,8 @@ class SimDisk:
     @property
     def files(self) -> dict[str, int]:
         """Path -> length in bytes of each file, in order of path."""
-        return {path: len(self._names[path].current) for path in sorted(self._names)}
+        with self.lock:
+            return {path: len(self._names[path].current) for path in sorted(self._names)}
 
     def poke(self, path: str, data: bytes) -> None:
         """Make the file exactly `data`, durable."""
@@ -289,11 +290,13 @@ class SimDisk:
 
     def count(self, operation: str, pattern: str = "*") -> int:
         """How often `operation` was called on paths like `pattern`."""
-        return sum(1 for call in self.calls if call.operation == operation and fnmatch.fnmatch(call.path, pattern))
+        with self.lock:
+            return sum(1 for call in self.calls if call.operation == operation and fnmatch.fnmatch(call.path, pattern))
 
     @property
     def used_bytes(self) -> int:
-        return sum(len(inode.current) for inode in self._names.values())
+        with self.lock:
+            return sum(len(inode.current) for inode in self._names.values())
 
     # What files call.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +16,7 @@ from nyala.replica.copy import (
     CopyManifest,
     CopyProgress,
     CopyWanted,
+    FileKind,
     named_blocks,
 )
 from nyala.replica.tablet import Superblock, sweep_orphans
@@ -39,6 +41,20 @@ from tests.harness.sim_disk import SimCrash, SimDisk
 
 OLD_LAST = OpId(5, 90)
 ROWS = {1: "a", 2: "b", 3: "b", 4: "c"}
+
+
+class BlockFirst:
+    """A source that hands out a block's other files once `written` says that its rows are written."""
+
+    def __init__(self, door: Any, written: threading.Event) -> None:
+        self._door = door
+        self._written = written
+        self.begin = door.begin
+        self.end = door.end
+
+    def fetch(self, session_id: str, file: CopyFile, byte_offset: int, length_bytes: int) -> Iterator[bytes]:
+        assert file.kind is not FileKind.BLOCK or file.name.endswith(".arrow") or self._written.wait(60)
+        yield from self._door.fetch(session_id, file, byte_offset, length_bytes)
 
 
 class Crumbling:
@@ -392,17 +408,18 @@ def test_full_disk_during_a_copy_ends_deleted(source: Source) -> None:
 @pytest.mark.parametrize("streams", [1, 3])
 def test_copy_that_fills_the_disk_with_blocks_makes_room_for_its_own_tombstone(source: Source, streams: int) -> None:
     """Goal: row TC-12: a disk that a copy has filled is not full for ever, and its neighbours can write again. Method:
-    the disk has no byte more than it holds once a block's bytes have come: NO_SPACE, and in the room that the copy had
+    the disk has no byte more than it holds once a block's rows have come: NO_SPACE, and in the room that the copy had
     taken there is a tombstone with its last OpId, without block or log; with room again the next copy succeeds."""
-    disk = new_disk()
+    disk, written = new_disk(), threading.Event()
     local = old_tombstone(disk)
+    disk.hook = lambda what, path: written.set() if what == "sync" and path.endswith(".arrow") else None
 
     def full(length_bytes: int) -> None:
-        if disk.capacity_bytes is None and any(size and path.startswith("data/") for path, size in disk.files.items()):
+        if disk.capacity_bytes is None and written.is_set():
             disk.capacity_bytes = disk.used_bytes
 
     with pytest.raises(Refused) as refused:
-        copy_over(local, attempt(disk, source.door, streams=streams, pace=full)).run()
+        copy_over(local, attempt(disk, BlockFirst(source.door, written), streams=streams, pace=full)).run()
     assert refused.value.code is Code.NO_SPACE
     settled = Superblock.load(disk, TABLET)
     assert (settled.data_state, settled.last_logged) == (DataState.DELETED, OLD_LAST)

@@ -88,7 +88,7 @@ def test_appends_go_on_in_the_old_segment_while_the_next_is_preallocated() -> No
         if operation == "preallocate" and armed.is_set():
             assert threading.current_thread().name.startswith("wal-prealloc")
             waiting.set()
-            assert gate.wait(30)
+            assert gate.wait(60)
 
     disk.hook = hook
     log, _ = open_log(disk, threaded=True)
@@ -100,7 +100,7 @@ def test_appends_go_on_in_the_old_segment_while_the_next_is_preallocated() -> No
     assert waiting.wait(30)
     for index in range(3, 20):
         log.append([entry(index, bytes(500))], outcomes)
-    outcomes.wait_for(19, timeout_s=15)
+    outcomes.wait_for(19)
     assert [info.number for info in log.segments()] == [1]
     gate.set()
     index = 20
