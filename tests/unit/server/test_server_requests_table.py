@@ -155,8 +155,8 @@ def transfer(**fields: Any) -> Callable[[ServerWorld], Any]:
 async def tombstone(world: ServerWorld) -> None:
     """The row's server had the tablet; its leader has more by now."""
     await world.done(T, "CreateTablet", world.creation(TABLET))
-    world.told["kept"] = world.pair.other.hosted.last_opid
     await world.done(T, "DeleteTablet", ask(pb.DeleteTabletRequest, tablet_id=TABLET)(world))
+    world.told["kept"] = world.pair.other.hosted.last_opid
     for value in "abc":
         await world.write([1, 2], value)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from typing import Any
 
@@ -19,7 +20,7 @@ from nyala.replica.server.service import create_tablet
 from nyala.replica.tablet import Superblock
 from tests.harness.copies import TABLET
 from tests.harness.rows import table_info
-from tests.harness.server_pair import Pair, run_pair, until
+from tests.harness.server_pair import TIMEOUT_S, Pair, run_pair, until
 
 
 def test_blank_member_is_copied_at_its_leaders_request() -> None:
@@ -74,7 +75,7 @@ def test_request_for_a_copy_names_both_ends_the_term_and_what_is_believed() -> N
     Method: the request over a blank server, and over a tombstone that told where its log ended."""
 
     async def scenario(pair: Pair) -> None:
-        await pair.put(1)
+        row = await pair.put(1)
         await pair.add_other()
         await pair.voting()
         first = pair.request("StartTabletCopy")
@@ -83,8 +84,9 @@ def test_request_for_a_copy_names_both_ends_the_term_and_what_is_believed() -> N
         assert (first.term, first.current_state) == (term, DataState.DOES_NOT_EXIST)
         assert not first.HasField("last_opid") and first.from_addresses[0].port == pair.leader.address.port
         await pair.change(EditKind.REMOVE, pair.other.member())
-        kept = pair.other.hosted.last_opid
         await pair.other.manager.delete(TABLET, None, "removed")
+        kept = Superblock.load(pair.other.disk, TABLET).last_logged
+        assert kept is not None and kept >= row
         pair.trace.clear()
         await pair.add_other()
         await pair.voting()
@@ -113,7 +115,8 @@ def test_tombstone_is_revived_with_a_term_no_lower_than_it_had() -> None:
         await pair.voting()
         revived = Superblock.load(pair.other.disk, TABLET)
         assert (revived.data_state, revived.last_logged, revived.quarantine) == (DataState.READY, None, "")
-        assert pair.other.hosted.term >= term and pair.other.rows() == [1, 2]
+        assert pair.other.hosted.term >= term
+        await until(lambda: pair.other.rows() == [1, 2], "the voter has applied both rows")
 
     run_pair(scenario)
 
@@ -137,7 +140,8 @@ def test_late_deletion_misses_a_replica_that_was_added_again() -> None:
         with pytest.raises(Refused) as refused:
             await pair.other.manager.delete(TABLET, without.opid, "removed")
         assert refused.value.code is Code.CAS_FAILED
-        assert pair.other.serving and pair.other.hosted.data_state is DataState.READY and pair.other.rows() == [1]
+        assert pair.other.serving and pair.other.hosted.data_state is DataState.READY
+        await until(lambda: pair.other.rows() == [1], "the voter has applied the row")
 
     run_pair(scenario)
 
@@ -179,7 +183,7 @@ def test_member_left_behind_by_log_gc_is_deleted_and_copied() -> None:
         old = parse_superblock(pair.other.disk.read(f"quarantine/{kept}/superblock"), "quarantine")
         assert old.data_state is DataState.READY
         assert sorted(pair.other.disk.listdir(f"quarantine/{kept}")) == ["cmeta", "superblock", "wal"]
-        assert pair.other.rows() == list(range(1, 41))
+        await until(lambda: pair.other.rows() == list(range(1, 41)), "the voter has applied every row")
 
     run_pair(scenario)
 
@@ -231,10 +235,9 @@ def test_driver_sees_a_copy_begin_advance_and_end_at_the_new_server() -> None:
             assert await jobs() == []
             await pair.add_other()
             seen: list[Any] = []
-            for _ in range(2000):
-                seen += await jobs()
-                if seen and seen[-1].phase == "DONE":
-                    break
+            async with asyncio.timeout(TIMEOUT_S):
+                while not (seen and seen[-1].phase == "DONE"):
+                    seen += await jobs()
             last = seen[-1]
             assert last.phase == "DONE" and last.bytes_done == last.bytes_total > 0 and last.error == ""
             assert (last.tablet_id, last.source_uuid, last.target_uuid) == (TABLET, pair.leader.uuid, pair.other.uuid)
@@ -256,7 +259,8 @@ def test_blocks_of_a_copy_are_checked_as_they_come_and_by_a_start_but_not_in_bet
         await pair.add_other()
         await pair.voting()
         other = pair.other.hosted.tablet
-        assert other is not None and pair.other.rows() == list(range(50))
+        assert other is not None
+        await until(lambda: pair.other.rows() == list(range(50)), "the voter has applied every row")
         blocks = {path for path, _, _ in other.block_files()}
         assert blocks and not blocks & read
         await pair.restart_other()
