@@ -126,13 +126,13 @@ def test_copies_run_on_a_pool_of_their_own() -> None:
 
         def hang() -> None:
             started.append(1)
-            assert free.wait(20)
+            assert free.wait(60)
 
         jobs_max = server.manager.options.copy_jobs_max
         waiting = [server.jobs._pool.submit(hang) for _ in range(jobs_max + 8)]
         try:
             await pair.put(5)
-            assert await asyncio.wait_for(server.manager.in_thread(lambda: 7), 10) == 7
+            assert await asyncio.wait_for(server.manager.in_thread(lambda: 7), 60) == 7
             assert server.rows() == [5] and len(started) <= jobs_max
         finally:
             free.set()

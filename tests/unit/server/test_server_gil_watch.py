@@ -42,6 +42,7 @@ def test_hold_of_the_lock_is_seen_and_forgotten_by_the_recent_figure_only() -> N
         if watch.hold_ms_max >= 300 or pause.wait(PERIOD_S):
             break
     watch.close()
+    watch._thread.join()
     assert watch.hold_ms_max >= 300
     assert watch.hold_ms_recent == watch.hold_ms_max
     watch.turn()

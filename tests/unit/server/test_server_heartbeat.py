@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import grpc.aio
+import pytest
 
 from nyala.replica.base import Address, Member, OpId, RaftConfig
 from nyala.replica.rpc import pb, pb_grpc
+from nyala.replica.server import heartbeat as heartbeat_module
 from nyala.replica.server.channels import Channels
 from nyala.replica.server.gil_watch import GilWatch
 from nyala.replica.server.heartbeat import Heartbeats
@@ -49,10 +51,13 @@ async def beats_later(master: Hearing, beats: int = 3) -> None:
     await until(lambda: master.beats >= then, "it beats on")
 
 
-def test_tablet_that_is_gone_without_a_trace_is_told_by_a_full_report(tmp_path: Path) -> None:
+def test_tablet_that_is_gone_without_a_trace_is_told_by_a_full_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """TC-65. Goal: a master does not give orders for ever about a copy that ended before it wrote anything. Method: a
     server with two tablets beats at a master over gRPC; one leaves the server's table and is marked as changed, as by a
     copy over nothing that failed, or an order for it: one full report without it, and none after that."""
+    monkeypatch.setattr(heartbeat_module, "TIMEOUT_S", 60.0)  # a beat that is late is told again in full
     disk, fatal = new_disk(), []  # type: ignore[var-annotated]
 
     async def life() -> None:
@@ -90,7 +95,7 @@ def test_tablet_that_is_gone_without_a_trace_is_told_by_a_full_report(tmp_path: 
             manager.tablets[OTHER] = gone
         finally:
             manager.stopping = True
-            await asyncio.wait_for(beating, 20)
+            await asyncio.wait_for(beating, 60)
             manager.stopping = False
             await manager.stop()
             await channels.close()

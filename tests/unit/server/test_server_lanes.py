@@ -10,7 +10,7 @@ import pytest
 
 from nyala.replica.base import Code, Refused
 from nyala.replica.peers import Turn
-from nyala.replica.server.lanes import Lane, LoopPost, LoopTimer
+from nyala.replica.server.lanes import Lane, LoopPost, LoopTimer, drained
 from nyala.replica.server.memory import MemoryGuard
 
 
@@ -27,6 +27,7 @@ def test_lane_keeps_its_order_while_lanes_overlap() -> None:
         post = LoopPost(loop, never)
         barrier = threading.Barrier(2)
         finished: list[int] = []
+        met: list[object] = []
         all_done = asyncio.Event()
         inside = threading.Lock()
 
@@ -43,12 +44,13 @@ def test_lane_keeps_its_order_while_lanes_overlap() -> None:
 
         with ThreadPoolExecutor(2) as pool:
             first, second = Lane(pool, post), Lane(pool, post)
-            first.run(lambda: barrier.wait(5), lambda result: None)
-            second.run(lambda: barrier.wait(5), lambda result: None)
+            for lane in (first, second):
+                lane.run(lambda: barrier.wait(60), met.append)
             for n in range(100):
                 first.run(lambda n=n: task(n), done)  # type: ignore[misc]
-            await asyncio.wait_for(all_done.wait(), 10)
-        assert finished == list(range(100))
+            await asyncio.wait_for(all_done.wait(), 120)
+            await asyncio.wait_for(drained(second), 120)
+        assert finished == list(range(100)) and set(met) == {0, 1}
 
     asyncio.run(run())
 
@@ -68,7 +70,7 @@ def test_lane_hands_an_exception_to_its_owner_and_goes_on() -> None:
             lane = Lane(pool, post)
             lane.run(fail, results.append)
             lane.run(lambda: 7, lambda result: (results.append(result), ended.set()))
-            await asyncio.wait_for(ended.wait(), 10)
+            await asyncio.wait_for(ended.wait(), 60)
         return results
 
     error, value = asyncio.run(run())
@@ -90,7 +92,7 @@ def test_post_that_raises_goes_to_the_error_handler_and_the_next_still_runs() ->
         post(lambda: seen.append("before"))
         post(broken)
         post(lambda: (seen.append("after"), ended.set()))  # type: ignore[arg-type,return-value]
-        await asyncio.wait_for(ended.wait(), 5)
+        await asyncio.wait_for(ended.wait(), 60)
         post.close()
         post(lambda: seen.append("closed"))
         return seen, errors

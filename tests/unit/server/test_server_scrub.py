@@ -85,7 +85,7 @@ class HeldDisk(RealDisk):
         if self.held and path.endswith(self.held):
             self.held = ""
             self.at_the_door.set()
-            assert self.go_on.wait(20)
+            assert self.go_on.wait(60)
         trouble = self.trouble if path.startswith(self.troubled) else None
         if trouble is not None:
             self.trouble = None
@@ -304,7 +304,7 @@ def test_block_that_goes_away_during_the_check_is_no_damage(tmp_path: Path, how:
                 (tmp_path / path).unlink(missing_ok=True)  # as a purge of what the tombstone put aside
         assert not any((tmp_path / path).exists() for path in before)
         server.disk.go_on.set()
-        await asyncio.wait_for(work, 20)
+        await asyncio.wait_for(work, 60)
         assert server.scrub.damaged == 0 and neighbour.running
         assert how == "deleted" or hosted.running
 
@@ -330,7 +330,7 @@ def test_segment_that_goes_away_during_the_check_is_no_damage(tmp_path: Path, ho
             await server.manager.delete(TABLET, None, "a test")
         assert not bad.exists()
         server.disk.go_on.set()
-        await asyncio.wait_for(work, 20)
+        await asyncio.wait_for(work, 60)
         assert server.scrub.damaged == 0 and neighbour.running
         assert how == "deleted" or hosted.running
 
@@ -448,7 +448,7 @@ def test_metrics_tell_what_was_scrubbed_and_what_was_found(tmp_path: Path) -> No
         metrics.serve(0)
 
         def read() -> dict[str, float]:
-            with urlopen(f"http://127.0.0.1:{metrics.port}/metrics", timeout=20) as answer:
+            with urlopen(f"http://127.0.0.1:{metrics.port}/metrics", timeout=60) as answer:
                 lines = answer.read().decode().splitlines()
             return {name: float(value) for name, value in (text.split() for text in lines if not text.startswith("#"))}
 

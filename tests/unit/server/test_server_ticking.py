@@ -27,7 +27,7 @@ THREE = RaftConfig(
 
 async def ticked_until(manager: TabletManager, condition: Callable[[], bool]) -> None:
     """Ticks come, and what they set off on threads is waited for."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while not condition():
             manager.ticker.tick()
             await asyncio.sleep(0.001)

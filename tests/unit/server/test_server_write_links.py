@@ -13,7 +13,7 @@ from nyala.replica.peers import Taker, Turn
 from nyala.replica.rpc import HEAD_BYTES, body_length, frame, pb
 from nyala.replica.server.write_links import WriteLinks
 
-LONG_S = 20.0
+LONG_S = 60.0
 
 
 def _raised(error: BaseException) -> None:
