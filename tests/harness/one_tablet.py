@@ -76,8 +76,8 @@ def at_leader(cluster: LocalCluster, ask: Callable[[ServerProcess], Any], *, tab
     return wait_until(once, "a leader answers")
 
 
-def change(cluster: LocalCluster, kind: str, member: Any, *, tablet_id: str = TABLET) -> Any:
-    """One committed config change, at whoever leads; the config.
+def change(cluster: LocalCluster, kind: str, member: Any, *, tablet_id: str = TABLET, cas: Any = None) -> Any:
+    """One committed config change, at whoever leads; the config. `cas`: the OpId that the committed one must have.
 
     What a leader that was deposed meanwhile left open is asked for again, and then may be found made.
     """
@@ -87,13 +87,14 @@ def change(cluster: LocalCluster, kind: str, member: Any, *, tablet_id: str = TA
         nonlocal left_open
         leader = cluster.leader(tablet_id)
         tries, left_open = left_open, left_open + 1
-        request = pb.ChangeConfigRequest(dest_uuid=leader.uuid, tablet_id=tablet_id, edits=[edit])
+        compared = {"committed_config_id": cas, "has_cas": True} if cas is not None else {}
+        request = pb.ChangeConfigRequest(dest_uuid=leader.uuid, tablet_id=tablet_id, edits=[edit], **compared)
         reply = leader.tablets.ChangeConfig(request, timeout=60)
         error = reply.error
         if error.code in (Code.NOT_LEADER, Code.NOT_READY, Code.STEPPING_DOWN, Code.CHANGE_PENDING):
             left_open = tries + error.outcome_unknown
             return None
-        if tries and error.code == _MADE_ALREADY[kind]:
+        if tries and error.code in (_MADE_ALREADY[kind], Code.CAS_FAILED):
             return cluster.status(leader, tablet_id).committed_config
         assert not error.code, error
         return reply.config

@@ -90,7 +90,14 @@ def test_directory_of_a_server_is_checked_mended_and_wiped_offline(nyala: Hand) 
         assert (gone["data_state"], gone["last_logged"]) == ("DELETED", before["last_logged"])
         (after,) = nyala.document("local-replica", "list", one.root)
         assert after["consensus_metadata"] == before["consensus_metadata"]
-        copied = nyala.document("local-replica", "copy-from", one.root, TABLET, cluster.leader(TABLET).address)
+
+        def copy() -> Any:
+            """Of whoever leads, again if it was deposed in the midst."""
+            source = cluster.leader(TABLET).address
+            status, said = nyala("local-replica", "copy-from", one.root, TABLET, source, "--json")
+            return json.loads(said) if status == 0 else None
+
+        copied = wait_until(copy, "it is copied")
         assert copied["server"] == one.uuid and copied["bytes"] > 0
         assert nyala.document("local-replica", "dump", one.root, TABLET)["data_state"] == "READY"
         one.start()

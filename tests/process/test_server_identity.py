@@ -13,7 +13,7 @@ import pytest
 
 from nyala.replica.base import Code, new_uuid
 from nyala.replica.rpc import pb
-from tests.harness.cluster import ServerProcess, local_cluster
+from tests.harness.cluster import STEADY, STOP_TIMEOUT_S, ServerProcess, local_cluster
 from tests.harness.one_tablet import TABLET, create, wait_equal, write
 from tests.harness.rows import batch, write_request
 
@@ -127,7 +127,7 @@ def test_parents_death_stops_the_server() -> None:
             assert child.stdout is not None and b"uuid" in child.stdout.readline()
             os.close(read_end)
             os.close(write_end)
-            assert child.wait(20) == 0
+            assert child.wait(STOP_TIMEOUT_S) == 0
         finally:
             child.kill()
             child.wait(5)
@@ -138,7 +138,7 @@ def test_parents_death_stops_the_server() -> None:
 def test_planned_stop_hands_leadership_over() -> None:
     """Goal: a planned stop is no failover. Method: SIGTERM the leader of three: it names its heir
     in its log, ends by itself, and another server leads."""
-    with local_cluster(3) as cluster:
+    with local_cluster(3, module=STEADY) as cluster:  # who leads is still the leader when it is stopped
         create(cluster)
         wait_equal(cluster.servers, write(cluster, 0, 1))  # whoever is to lead next has everything
         leader = cluster.leader(TABLET)
@@ -174,7 +174,7 @@ def test_each_port_that_is_taken_is_one_clear_line(module: str, option: str, tmp
         port = taken.getsockname()[1]
         where = f"127.0.0.1:{port}" if option == "--listen" else str(port)
         command = [sys.executable, "-m", module, "--root", str(tmp_path), option, where]
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert ended.returncode == 1 and "Traceback" not in ended.stderr, ended.stderr
     last = ended.stderr.strip().splitlines()[-1]
     assert "cannot listen" in last and "is the port taken?" in last and str(port) in last, last

@@ -95,7 +95,7 @@ def test_cancelled_copy_leaves_a_tombstone_and_a_later_one_succeeds() -> None:
             if hang:
                 source.signal(signal.SIGCONT)  # it could not be told: the next copy replaces that session
             else:
-                assert not [j for j in copies(source) if j.phase == "SERVING"]
+                wait_until(lambda: not [j for j in copies(source) if j.phase == "SERVING"], "the source has heard")
 
         assert not start_copy(source, target, term, DataState.DELETED).error.code
         wait_until(lambda: [j for j in copies(target) if j.phase == "COPY.4" and j.bytes_done], "it copies")

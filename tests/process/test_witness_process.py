@@ -116,7 +116,7 @@ def test_witness_restores_tolerance_before_the_data_and_leaves_if_the_original_r
             street.spare.kill()
             street.spare.extra = tuple(a for a in street.spare.extra if a not in SLOW)
             for step in ("join.1", "join.2", "join.3", "join.4"):  # only the last one's superblock names the blocks
-                street.spare.start(env={CRASH_VARIABLE: step})
+                street.spare.start(wait=False, env={CRASH_VARIABLE: step})  # it may die as soon as it is ready
                 assert street.spare.wait_exit() == CRASH_EXIT_CODE
                 assert ("witness" in street.on_disk(street.spare)) == (step != "join.4")
             street.spare.start()
