@@ -20,6 +20,8 @@ DISK_BYTES = 24 << 20
 FILLER_BYTES = 12 << 20
 """What is removed in the end: less than the next segment of the log would like to have."""
 ROWS, ROW_BYTES = 40, 5_000
+ROWS_MIN = 1000
+"""There is room for more."""
 WRITES_MAX = 200
 """Far more than the disk has room for."""
 
@@ -34,12 +36,16 @@ def fill(cluster: LocalCluster) -> tuple[int, list[str]]:
         if not reply.error.code:
             rows += ROWS
             continue
+        if reply.error.code == Code.NOT_READY:
+            continue  # it was just elected
         refusals.append(Code(reply.error.code).name)
         if reply.error.outcome_unknown:
             break
         status = cluster.status(small, TABLET)
         if status is not None and status.role != "LEADER":
-            break
+            if rows > ROWS_MIN:
+                break
+            lead(cluster, small)  # it was deposed, and has room
     return rows, refusals
 
 

@@ -114,7 +114,7 @@ class Drive:
             try:
                 return strong_read(behind, self.tablet_id, staleness_us=3_600_000_000).get(7) == 1
             except Refused as error:
-                assert error.code is Code.LAGGING, error
+                assert error.code in (Code.LAGGING, Code.NOT_READY), error
                 return False  # it was killed a moment ago, and has applied nothing yet
 
         wait_until(level, f"{behind.name} has the row of {self.cluster.servers[leader - 1].name}")

@@ -98,9 +98,17 @@ class Cycle:
 
     def _strangers(self) -> dict[str, str]:
         """Who could take a place, and what is there of the tablet: nothing, or a tombstone."""
-        members = self._members()
-        (tablet,) = self.scene().tablets
-        return {s.uuid: tablet.state_of(s.name) for s in self._cluster.servers if s.uuid not in members}
+
+        def found() -> dict[str, str] | None:
+            members = self._members()
+            (tablet,) = self.scene().tablets
+            states = {s.uuid: tablet.state_of(s.name) for s in self._cluster.servers if s.uuid not in members}
+            for server in self._client.list_servers().servers:
+                if states.get(server.uuid) == "" and self._client.list_tablets(server, [self._tablet_id]):
+                    return None  # it has answered now, and had not before
+            return states
+
+        return wait_until(found, "whoever could take a place has answered")
 
     # ---------------------------------------------------------------------------------------------------- doing
 

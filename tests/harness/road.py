@@ -164,11 +164,6 @@ class Road:
                     return sorted(member.uuid for member in status.committed_config.members)
         return []
 
-    def strangers(self, tablet_id: str) -> list[str]:
-        """Servers without a replica of a tablet."""
-        homes = self.homes(tablet_id)
-        return sorted(s.uuid for s in self.client.list_servers().servers if s.uuid not in homes)
-
     @contextmanager
     def deciding(self, restarts: RestartOptions = RESTARTS, **changed: Any) -> Iterator[RunningQuery]:
         """The decisions query on a thread of its own."""

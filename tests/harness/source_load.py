@@ -91,7 +91,7 @@ class SourceLoad:
     def finish(self, client: Client) -> int:
         """V4: every record below `done` is there once, and at most the last micro-batch beyond; how many there are."""
         self._stop.set()
-        self._thread.join(90)
+        self._thread.join(240)
         assert not self._thread.is_alive(), "the ingest hangs"
         assert self.surprises == []
         parts = [b["k"] for p in client.scan(self._handle, ScanSpec(columns=("k",))) for b in p.batches]
@@ -108,4 +108,4 @@ class SourceLoad:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        self._thread.join(90)
+        self._thread.join(240)

@@ -62,7 +62,7 @@ def test_process_killed_in_every_cell_of_the_matrix_leaves_what_a_start_mends(tm
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-500:] + done.stderr[-3000:]
