@@ -49,7 +49,7 @@ def test_driver_killed_between_apply_and_letter_comes_back_at_once_and_tells_it_
         with pytest.raises(QueryRefused, match=f"another query owns this source.*owner={lane.position().owner_run}"):
             lane.run()
         with road.kafka_held():
-            second.job.stop(90)
+            second.job.stop(240)
             assert second.job.wait() != -signal.SIGKILL, "it ended by itself"
             wait_until(lambda: not lane.position().owner_run, "the lease is given back")
     assert lane.rows() == {k: row(k) for k in range(200)} and lane.letter_count() == 1

@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from nyala.pipeline import IngestQuery, KafkaSecurity, RowPublisher, Topics, read_letters
+from nyala.pipeline import (
+    IngestQuery,
+    KafkaSecurity,
+    QueryInterrupted,
+    QueryRefused,
+    RowPublisher,
+    Topics,
+    read_letters,
+)
 from nyala.replica.client import ScanSpec
 from nyala.replica.rpc import pb, pb_grpc
 from tests.harness.cluster import local_cluster, wait_until
@@ -46,9 +54,16 @@ def test_masters_log_in_by_a_file_of_properties(road: Road, tmp_path: Path) -> N
         known = cluster.add_master(kafka, "--topic-prefix=known.", f"--kafka-properties={properties}")
         status = pb_grpc.MasterServiceStub(known.channel).Status
         wait_until(lambda: status(pb.Empty(), timeout=30).kafka_connected, "the master is connected to Kafka")
-    topics = Topics(road.kafka_login, 30.0, KafkaSecurity.of(LOGIN))
-    assert topics.identity("known.decisions").partitions == 4
-    topics.close()
+        topics = Topics(road.kafka_login, 30.0, KafkaSecurity.of(LOGIN))
+
+        def made() -> bool:
+            try:
+                return topics.identity("known.decisions").partitions == 4
+            except (QueryRefused, QueryInterrupted):
+                return False
+
+        wait_until(made, "it has made its topics")
+        topics.close()
     with local_cluster() as cluster:
         stranger = cluster.add_master(kafka, "--topic-prefix=stranger.")
         wait_until(lambda: "kafka kafka-out" in stranger.log_path.read_text(), "the refusal is logged")
