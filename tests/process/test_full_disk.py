@@ -22,5 +22,5 @@ def test_leader_whose_disk_is_full_hands_over_restarts_and_catches_up(tmp_path: 
     assert ended.returncode == 0, f"{ended.stdout[-4000:]}\n{ended.stderr[-12000:]}"
     found = json.loads(out.read_text())
     assert found["acknowledged"] > 1000 and found["alive"] and found["started"], found
-    assert found["refusals"] and set(found["refusals"]) <= {"NO_SPACE", "NOT_LEADER"}, found
+    assert found["refusals"] and set(found["refusals"]) <= {"NO_SPACE", "STEPPING_DOWN", "NOT_LEADER"}, found
     assert found["rows"] == found["expected"], found
