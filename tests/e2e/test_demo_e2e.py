@@ -22,7 +22,7 @@ from tests.harness.cluster import wait_until
 
 pytestmark = pytest.mark.e2e
 EVENTS = 20_000
-WAIT_S = 900.0
+WAIT_S = 1500.0
 NYALA = Path(sys.executable).with_name("nyala")
 
 
