@@ -385,13 +385,14 @@ class TabletManager:
         `damaged_only`: Refused ILLEGAL_STATE, and nothing changes, unless the replica has failed and a copy would heal
         it: such an order must miss the copy that an earlier one of its kind has made room for.
 
-        With `cas`, refused CAS_FAILED if a later config than that is committed here, or is what the copy is for: a
+        With `cas`, refused CAS_FAILED if a later config than that is in force here, or is what the copy is for: a
         delayed deletion must miss a replica that was added again. Refused NO_SPACE if the disk is full: the replica is
         stopped, and whoever wants it gone asks again; TIMED_OUT if the copy does not end soon.
         """
-        hosted: HostedTablet | None = self.get(tablet_id)
+        here = self.get(tablet_id)
         if damaged_only:
-            _check_damaged(self.get(tablet_id))
+            _check_damaged(here)
+        hosted: HostedTablet | None = here
         while hosted is not None and hosted.copy is not None:
             _check_config(hosted, cas)
             _log.info("T %s P %s a deletion ends its copy: %s", tablet_id, self.uuid, reason or "no reason given")
@@ -427,10 +428,12 @@ def _check_config(hosted: HostedTablet, cas: OpId | None) -> None:
     if cas is None:
         return
     known = hosted.cmeta.committed_config.opid if hosted.cmeta is not None else ZERO_OPID
+    if hosted.replica is not None:
+        known = max(known, hosted.replica.active_config.opid)  # on its way to the metadata, or to be committed
     if hosted.copy is not None:
         known = max(known, hosted.copy.config)
     if known > cas:
-        what = "a later config is committed here than the caller knows, or being copied"
+        what = "a later config is known here than the caller knows, or being copied"
         raise Refused(Code.CAS_FAILED, what, detail=str(known), tablet=hosted.tablet_id, caller=cas)
 
 
