@@ -426,9 +426,9 @@ def test_every_call_of_a_tablet_server_has_a_row() -> None:
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_misaddressed_stale_and_repeated_calls_leave_everything_as_it_was(row: Row) -> None:
-    """TC-73, TC-09, TC-32, CC-15, CC-25. Goal: a call has its effect once, at the server that it names, in the state
-    that it knows. Method: for other servers and for nobody, from another time, then as it should be, then the same
-    again; after each, all that the servers have on disk and in memory."""
+    """TC-73, TC-69. Goal: a call has its effect once, at the server that it names, in the state that it knows. Method:
+    for other servers and for nobody, from another time, then as it should be, then the same again; after each, all
+    that the servers have on disk and in memory."""
 
     async def scenario(world: ServerWorld) -> None:
         await play(row, world, world.strangers)
