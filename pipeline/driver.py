@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from types import FrameType
 
 END_WITHIN_S = 15.0
@@ -38,6 +39,18 @@ def end_in_order(within_s: float = END_WITHIN_S) -> None:
     signal.signal(signal.SIGTERM, end)
     if os.environ.get("PYSPARK_GATEWAY_PORT"):
         threading.Thread(target=_end_with, args=(os.getppid(),), name="parent", daemon=True).start()
+
+
+def to_the_end(give_back: Callable[[], None]) -> None:
+    """Call it, and again if the SystemExit of `end_in_order` cuts in.
+
+    What ends a run may be what the JVM's death did to it; SIGTERM then comes while the run gives back what it holds.
+    """
+    try:
+        give_back()
+    except SystemExit:
+        give_back()
+        raise
 
 
 def _end_with(parent: int) -> None:

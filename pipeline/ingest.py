@@ -22,6 +22,7 @@ from nyala.replica.rpc import pb, source_to_pb
 
 from .checkpoint import Checkpoint
 from .dead_letters import LETTERS_TOPIC
+from .driver import to_the_end
 from .errors import UNKNOWN_TOPIC, QueryInterrupted, QueryRefused, of_refusal, of_spark
 from .kafka_security import security_of
 from .lease import SourceLease
@@ -138,19 +139,21 @@ class IngestQuery:
     def run(self) -> None:
         """Run until the query ends. QueryRefused: a person must act; QueryInterrupted: start another run.
 
-        The lease is given back however the run ends, on SystemExit too. Who takes it before the next run displaces this
-        query in order: a query writes only under its lease.
+        The lease is given back however the run ends, on SystemExit too, whenever that comes. Who takes it before the
+        next run displaces this query in order: a query writes only under its lease.
         """
         try:
             with interrupted_in_order(self._spark, self._stopping):
                 self._run()
         finally:
-            self._stopping.set()
-            self._end_query()
-            if self._lease is not None:
-                self._lease.release()
+            to_the_end(self._give_back)
             self._topics.close()
             self._client.close()
+
+    def _give_back(self) -> None:
+        self.stop()
+        if self._lease is not None:
+            self._lease.release()
 
     def _run(self) -> None:
         try:

@@ -28,6 +28,21 @@ finally:
     if sys.argv[3] == "hang":
         threading.Event().wait(900)
 """
+CUT = """
+import os, signal, sys
+from pathlib import Path
+from nyala.pipeline.driver import end_in_order, to_the_end
+end_in_order(within_s=900)
+begun = []
+def release():
+    begun.append(True)
+    os.kill(os.getpid(), signal.SIGTERM)
+    Path(sys.argv[1]).write_text(str(len(begun)))
+try:
+    raise SystemExit(7)
+finally:
+    to_the_end(release)
+"""
 PARENT = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', *sys.argv[1:]]).wait()"
 
 
@@ -44,6 +59,14 @@ def test_driver_ends_in_order_once_however_often_it_is_told(tmp_path: Path) -> N
     process.terminate()
     assert process.wait(90) == 0
     assert said.with_suffix(".released").exists()
+
+
+def test_driver_that_is_told_while_it_gives_back_gives_back(tmp_path: Path) -> None:
+    """Goal: a run that ends by its JVM's death keeps no lease, though SIGTERM comes while it gives that back. Method:
+    SIGTERM in the midst of it, and once more when it is done again."""
+    said = tmp_path / "said"
+    assert subprocess.run([sys.executable, "-c", CUT, str(said)], timeout=120, check=False).returncode == 0
+    assert said.read_text() == "2"
 
 
 def test_driver_that_cannot_end_is_cut_off(tmp_path: Path) -> None:
