@@ -307,7 +307,7 @@ class Carrier:
         """Why the log takes no more now, or None."""
         if self._persister.full:
             return Refused(Code.NO_SPACE, "the disk is full")
-        if not self._log.has_room(size_bytes):
+        if not self._persister.has_room(size_bytes):
             return Refused(Code.OVERLOADED, "the log's queue is full", queued_bytes=self._log.queued_bytes)
         return None
 
@@ -376,7 +376,7 @@ class Carrier:
             return
         if not _is_fatal(error):
             self.error = f"{type(error).__name__}: {error}"
-            self.damaged = isinstance(error, Corruption)
+            self.damaged = isinstance(error, Corruption) and error.copy_heals
             self._fall_silent(Phase.FAILED, Code.TABLET_FAILED, self.error)
             self._on_change(self.tablet_id)
         else:

@@ -33,7 +33,8 @@ class Persister:
     own and all earlier hard states and entries are on disk; entries of a term go to the log only after that term is
     in the metadata, so a log never knows a term which a restart would forget. A full disk is no end, neither for the
     log nor for metadata: what found no room waits, in order, until `retry` finds some; `full` says so meanwhile.
-    Nor is one that neither ends nor refuses what it was given, of which `hangs` tells.
+    Nor is one that neither ends nor refuses what it was given, of which `hangs` tells. What the log's queue has no room
+    for waits here too, of which `has_room` tells: the log would let the owner's thread wait, and every tablet with it.
     Metadata is written one piece at a time, so that a term that has to wait is never overtaken by a later one.
     Concurrency: the owner's thread; the log's appender thread only posts.
     """
@@ -68,6 +69,7 @@ class Persister:
         """Whose entries were not given to the log yet, in order."""
         self._stopped = False
         self._log_full = self._meta_full = False
+        self._crowded = False
         self._hang_ticks = hang_ticks
         self._ticks_without_end = 0
 
@@ -75,6 +77,10 @@ class Persister:
     def full(self) -> bool:
         """Whether something waits because the disk has no room."""
         return self._log_full or self._meta_full
+
+    def has_room(self, size_bytes: int) -> bool:
+        """Whether the log's queue takes so much now, and nothing waits for it to."""
+        return not self._crowded and self._log.has_room(size_bytes)
 
     @property
     def hangs(self) -> bool:
@@ -167,10 +173,15 @@ class Persister:
         return True
 
     def _append_held(self) -> None:
-        """Hand over what waits, in order, up to the first hard state that is not durable yet."""
+        """Hand over what waits, in order, up to what has no room and to the first hard state that is not durable."""
+        self._crowded = False
         while self._held and not self._log_full:
-            if self._unsaved and _number(self._unsaved[0]) <= _number(self._held[0]):
+            first = self._held[0]
+            if self._unsaved and _number(self._unsaved[0]) <= _number(first):
                 return
+            self._crowded = not self._log.has_room(sum(entry.size_bytes for entry in first.ready.entries))
+            if self._crowded:
+                return  # what is queued ends, and then this goes on
             self._append(self._held.pop(0))
 
     def _hold(self, item: _Item) -> None:
@@ -210,6 +221,7 @@ class Persister:
         item.entries_left = False
         self._on_entries(item.ready.entries[-1].opid)
         self._complete()
+        self._append_held()
 
     def _complete(self) -> None:
         while self._items and not self._items[0].hard_state_left and not self._items[0].entries_left:

@@ -206,7 +206,7 @@ class Replica(Carrier):
             return  # whatever it would make us promise waits for room; who sent it tries again
         if type(message) is AppendEntries and message.entries and message.to_uuid == self.uuid:
             size = sum(entry.size_bytes for entry in message.entries)
-            if not self._log.has_room(size):
+            if not self._persister.has_room(size):
                 return  # the leader sends it again; blocking here would stop every tablet of this server
         if type(message) is AppendEntries and message.to_uuid == self.uuid:
             if self._from_the_future(message):

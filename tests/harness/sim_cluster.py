@@ -28,14 +28,14 @@ from nyala.replica.base import (
 )
 from nyala.replica.cmeta import ConsensusMeta
 from nyala.replica.host import HostOptions, Phase, Replica, absent_reply
-from nyala.replica.raft import Message, RaftOptions, lease
+from nyala.replica.raft import AppendEntries, Message, RaftOptions, lease
 from nyala.replica.server.opening import load_cmeta
 from nyala.replica.wal import Log, WalOptions, recovery
 from tests.harness.sim_copy import SimCopies
 from tests.harness.sim_disk import SimCrash, SimDisk
 from tests.harness.sim_machine import CountingMachine
 from tests.harness.sim_verify import Verifiers
-from tests.harness.sim_world import Faults, NodeClock, SimNetwork, World
+from tests.harness.sim_world import FOR_GOOD_US, Faults, NodeClock, SimNetwork, World
 
 TABLET = "tablet-1"
 WAL_FOLDER = f"wals/{TABLET}"
@@ -49,6 +49,15 @@ HOST = HostOptions(log_cache_bytes_max=2 << 10, log_retain_entries=8, log_retain
 
 class ProcessEnded(SimCrash):
     """The host said that its process must end."""
+
+
+class WatchedLog(Log):
+    """The log, of which a test may say that its queue has no room."""
+
+    judge: Callable[[bool], bool] = staticmethod(bool)
+
+    def has_room(self, size_bytes: int) -> bool:
+        return self.judge(super().has_room(size_bytes))
 
 
 class SimNode:
@@ -77,6 +86,13 @@ class SimNode:
         """Until then its process is stopped: nothing runs, nothing is lost, its clocks go on."""
         self.log_stuck_until_us = 0
         """Until then no sync of its log comes back."""
+        self.crowded_until_us = 0
+        """Until then its log's queue has no room for what leaders send."""
+        self.refused_append = False
+        """Whether it refused the last append with entries that came."""
+        self._taking: Message | None = None
+        self._hung_as_leader: bool | None = None
+        """What it was when its log began to hang; None while the log does not."""
         self.fatal: Callable[[BaseException], None] = self._end
         """What is done when the host says that its process must end."""
         self.hurt = False
@@ -180,7 +196,9 @@ class SimNode:
         if self.disk.exists(WAL_FOLDER) and self.disk.torn > self._torn_before:
             self._torn_before = self.disk.torn
             cluster.marks["torn tail"] += recovery.read_all(self.disk, WAL_FOLDER, TABLET)[1] is not None
-        self.log, replay = Log.open(self.disk, WAL_FOLDER, TABLET, cluster.wal_options, threaded=False)
+        log, replay = WatchedLog.open(self.disk, WAL_FOLDER, TABLET, cluster.wal_options, threaded=False)
+        log.judge = self._has_room  # type: ignore[attr-defined]
+        self.log = log
         known_lost = replay.withheld if self.hurt and replay.withheld is not None else ZERO_OPID
         cluster.verify.log_found(self.uuid, self.log.last, self._opened_at, known_lost)
         if not self.hurt:
@@ -299,14 +317,35 @@ class SimNode:
 
     def _drain(self) -> None:
         self._drain_scheduled = False
+        if self.log_stuck_until_us < FOR_GOOD_US:
+            self.drain()
+
+    def drain(self) -> None:
+        """What the log's thread does, however its disk is."""
         if self.log is not None:
             self.log.drain()
+
+    def unjam(self) -> None:
+        """Its log goes on at once, and there is room."""
+        self.crowded_until_us = 0
+        if self.log_stuck_until_us > self.world.now_us:
+            self.log_stuck_until_us = 0
+            if self.up:
+                self.post(self._drain)
+
+    def _has_room(self, room: bool) -> bool:
+        if isinstance(self._taking, AppendEntries):
+            room = room and self.world.now_us >= self.crowded_until_us
+            self.refused_append = not room
+            self.cluster.marks["append refused"] += not room
+        return room
 
     def tick(self) -> None:
         self.world.after(TICK_US, self._mine(self.tick))
         if self.replica is not None:
             self.replica.tick()
             self._watch_lease(self.replica)
+            self._watch_log(self.replica)
 
     def _watch_lease(self, replica: Replica) -> None:
         """Count the leases that end, by a pause, silence, a transfer, or the end of the leader."""
@@ -316,6 +355,18 @@ class SimNode:
             self._leased = False
             self.cluster.marks["lease loss"] += 1
 
+    def _watch_log(self, replica: Replica) -> None:
+        """Count the logs that hang, and the leaders among them that let another lead."""
+        hangs = replica._persister.hangs
+        if self._hung_as_leader and not replica.is_leader:
+            self._hung_as_leader = False
+            self.cluster.marks["hung leader gone"] += 1
+        elif hangs and self._hung_as_leader is None:
+            self._hung_as_leader = replica.is_leader
+            self.cluster.marks["hung log"] += 1
+        elif not hangs:
+            self._hung_as_leader = None
+
     def send(self, messages: list[tuple[str, Message]]) -> None:
         for _, message in messages:
             self.cluster.network.send(self.uuid, message.to_uuid, message)
@@ -324,8 +375,9 @@ class SimNode:
         if self.paused:
             self.world.at(self.paused_until_us, lambda: self.receive(message))
         elif self.up and self.replica is not None:
-            replica = self.replica
+            replica, self._taking = self.replica, message
             self.do(lambda: replica.step(message))
+            self._taking = None
         else:
             self.do(lambda: self.receive_absent(message))
 
@@ -362,7 +414,8 @@ class SimNode:
     def crash(self, *, power: bool) -> None:
         """kill -9, or the plug: what was not synced may be gone."""
         self.up = False
-        self.paused_until_us = self.log_stuck_until_us = 0
+        self.paused_until_us = self.log_stuck_until_us = self.crowded_until_us = 0
+        self.refused_append, self._hung_as_leader = False, None
         self.life += 1
         if self.replica is not None:
             self.cluster.verify.down(self.uuid)

@@ -16,10 +16,11 @@ from nyala.replica.raft import ConfigEdit, EditKind
 from nyala.replica.wal.reader import Survivors
 from tests.harness import majority, sim_leaks
 from tests.harness.sim_cluster import TABLET, WAL_FOLDER, SimCluster, SimNode, member
+from tests.harness.sim_jams import Jams
 from tests.harness.sim_media import WALS, fail, stray
 from tests.harness.sim_media import count as count_disks
 from tests.harness.sim_repair import Repairs
-from tests.harness.sim_world import Faults
+from tests.harness.sim_world import FOR_GOOD_US, Faults
 
 MARKS = (
     *("drop", "duplicate", "reorder", "partition", "one-way cut", "crash", "power loss", "torn write", "outage"),
@@ -28,9 +29,6 @@ MARKS = (
     *("read at once", "read waited", "read refused", "snapshot", "acknowledged", "unknown outcome"),
 )
 """What the histories of a run must come across, or they prove little."""
-
-FOR_GOOD_US = 1 << 60
-"""When a process goes on that never does."""
 
 
 @dataclass
@@ -60,6 +58,11 @@ class Swarm:
     """Power losses of all servers at once."""
     flap: bool = False
     """Whether a server that comes back may lose its power within moments: what it found was not yet its own."""
+    hang_period_us: int = 0
+    crowd_period_us: int = 0
+    lose_period_us: int = 0
+    clog_period_us: int = 0
+    """These four: what gets stuck (`sim_jams`)."""
     majority: float = majority.ODDS
     """How likely it is that a majority is healed before the others are."""
 
@@ -124,6 +127,7 @@ class Workload:
         self.written = 0
         self.stopped = False
         self.repairs = Repairs(cluster)
+        self.jams = Jams(self)
         self._flaps = Random(f"flaps {cluster.seed}")
         cluster.network.faults = swarm.faults
 
@@ -147,6 +151,11 @@ class Workload:
         self._every(self.swarm.eio_period_us, lambda: fail(self.cluster))
         self._every(self.swarm.stray_period_us, lambda: stray(self.cluster))
         self._every(self.swarm.wipe_period_us, self.repairs.wipe_one)
+        self._every(self.swarm.hang_period_us, self.jams.hang)
+        self._every(self.swarm.crowd_period_us, self.jams.crowd)
+        self._every(self.swarm.lose_period_us, self.jams.lose)
+        self._every(self.swarm.clog_period_us, self.jams.clog)
+        self.jams.begin()
         if self.swarm.eio_period_us or self.swarm.stray_period_us or self.swarm.wipe_period_us:
             self.repairs.begin()
 
@@ -160,7 +169,10 @@ class Workload:
         for node in self.cluster.nodes.values():
             if node.left and node.paused:
                 node.crash(power=False)  # stopped for good: it is not woken, but killed
+            if node.left or self.swarm.hang_period_us:
+                node.unjam()
             node.left = False
+            node.crowded_until_us = 0
             node.disk.disarm()
             node.disk.heal()
             node.outage_until_us = 0
@@ -268,7 +280,7 @@ class Workload:
         down = [n for n in nodes if not n.up and n.life]
         for node in down:
             if world.rng.random() < 0.5:
-                self._boot(node)
+                self.boot(node)
         up = [n for n in nodes if n.up]
         if not up or (len(down) >= len(nodes) // 2 and world.rng.random() < 0.7):
             return
@@ -283,9 +295,9 @@ class Workload:
             power = self.swarm.power and world.rng.random() < 0.8
             node.crash(power=power)
             self.cluster.marks["power loss" if power else "crash"] += 1
-        world.after(world.rng.randint(1_000, 400_000), lambda: self._boot(node))
+        world.after(world.rng.randint(1_000, 400_000), lambda: self.boot(node))
 
-    def _boot(self, node: SimNode) -> None:
+    def boot(self, node: SimNode) -> None:
         """Start it again; at times it dies at its next promise."""
         if node.up or node.gone or self.stopped or node.in_outage:
             return
@@ -302,7 +314,7 @@ class Workload:
             return
         node.crash(power=True)
         self.cluster.marks["power loss"] += 1
-        self.cluster.world.after(self._flaps.randint(1_000, 60_000), lambda: self._boot(node))
+        self.cluster.world.after(self._flaps.randint(1_000, 60_000), lambda: self.boot(node))
 
     def outage(self) -> None:
         """The power of all servers goes, or of all but one; most of them have just written, and not synced yet."""
@@ -323,7 +335,7 @@ class Workload:
                 node.disk.forget("CRASH")
                 if node.up:
                     node.crash(power=True)
-                world.after(world.rng.randint(1_000, 300_000), lambda node=node: self._boot(node))
+                world.after(world.rng.randint(1_000, 300_000), lambda node=node: self.boot(node))
             marks["outage"] += 1
             marks["torn outage"] += sum(n.disk.torn > t for n, t in zip(struck, torn_before, strict=True)) > 1
 
@@ -500,13 +512,16 @@ def leave_some(cluster: SimCluster, workload: Workload) -> bool:
     members = {m.uuid for config in configs for m in config.members}
     for node in [nodes[uuid] for uuid in sorted(members - core) if core and uuid in nodes]:
         node.left = True
-        _leave(cluster, node, rng.choice(majority.LOSSES), rng)
+        loss = rng.choice(majority.LOSSES)
+        _leave(cluster, node, "hung log" if workload.jams.leaves_hung(node) else loss, rng)
     return bool(core)
 
 
 def _leave(cluster: SimCluster, node: SimNode, loss: str, rng: Random) -> None:
     if loss == "paused":
         node.paused_until_us = FOR_GOOD_US
+    elif loss == "hung log":
+        node.log_stuck_until_us = FOR_GOOD_US
     elif loss in ("cut off", "deaf", "mute"):
         cluster.network.isolate(node.uuid, cluster.names, inbound=loss != "mute", outbound=loss != "deaf")
     elif loss == "disk" and rng.random() < 0.5:

@@ -11,6 +11,10 @@ from typing import Any
 
 WALL_ERROR_US_MAX = 12_000_000
 """How wrong a wall clock may be: two that are wrong in opposite directions stay within CLOCK_AHEAD_OF_PEERS_US_MAX."""
+FOR_GOOD_US = 1 << 60
+"""When a process, or a log, goes on that never does."""
+CLOGGED_MIN = 5
+"""So many messages must have waited for a way to count as clogged."""
 
 
 class World:
@@ -87,6 +91,12 @@ class SimNetwork:
         self.slow_until_us: dict[str, int] = {}
         """Until then everything from and to that node takes up to `slow_us_max`."""
         self.tap: Callable[[str, str, Any], None] = lambda sender, receiver, message: None
+        self.losing: dict[tuple[str, str], tuple[str, int]] = {}
+        """Way -> the type of message that it loses, and until when."""
+        self.held: dict[tuple[str, str], list[tuple[Any, int]]] = {}
+        """Clogged way -> what waits there, in order."""
+        self.kind_of: Callable[[Any], str] = lambda message: ""
+        """The type of a message, in the words of `losing`."""
         self.sent = self.delivered = 0
         self.marks: Counter[str] = Counter()
         self._arrived: dict[tuple[str, str], int] = {}
@@ -96,7 +106,15 @@ class SimNetwork:
         self.tap(sender, receiver, message)
         self.sent += 1
         serial, rng, faults = self.sent, self._world.rng, self.faults
-        if (sender, receiver) in self.cuts:
+        way = (sender, receiver)
+        if way in self.cuts:
+            return
+        kind, until_us = self.losing.get(way, ("", 0))
+        if self._world.now_us < until_us and self.kind_of(message) == kind:
+            self.marks[f"lost {kind}"] += 1
+            return
+        if way in self.held:
+            self.held[way].append((message, serial))
             return
         if rng.random() < faults.drop:
             self.marks["drop"] += 1
@@ -119,6 +137,13 @@ class SimNetwork:
         self.delivered += 1
         self._deliver(sender, receiver, message)
 
+    def release(self, way: tuple[str, str]) -> None:
+        """The way is free again: what waited there arrives now."""
+        held = self.held.pop(way, [])
+        self.marks["clogged way"] += len(held) >= CLOGGED_MIN
+        for message, serial in held:
+            self._arrive(*way, message, serial)
+
     def isolate(self, node: str, others: list[str], *, inbound: bool = True, outbound: bool = True) -> None:
         """Cut `node` off, in one direction or both."""
         self.marks["partition" if inbound and outbound else "one-way cut"] += 1
@@ -137,4 +162,7 @@ class SimNetwork:
         """Everything arrives again, once, soon."""
         self.cuts.clear()
         self.slow_until_us.clear()
+        self.losing.clear()
+        for way in list(self.held):
+            self._world.after(0, lambda way=way: self.release(way))  # type: ignore[misc]
         self.faults = Faults()

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.harness.raft_sim import WITNESS_MARKS
+from tests.harness.sim_jams import LOST
 from tests.sim.runs import Tally
 
 SEEDS_MIN = 1_500
@@ -18,22 +19,24 @@ FAULTS = (
     *("drop", "duplicate", "reorder", "one-way cut", "partition", "crash", "power loss", "torn write", "outage"),
     *("pause", "disk full", "clock jump", "slow disk", "slow network"),
     *("EIO of a read", "EIO of a write", "EIO of a sync", "misplaced write", "wipe"),
+    *("hung log", "died while its log hung", "append refused", "clogged way", *(f"lost {kind}" for kind in LOST)),
 )
 EVENTS = (
     *("replay", "tablet copy", "promotion", "lease loss", "torn tail", "torn outage", "transfer", "config change"),
     *("flush during faults", "log GC", "ingest task retry", "zombie attempt", "idle tablet", "offset hole"),
     *("lost checkpoint", "process ended by its disk", "replica failed at its start", "meant for another"),
-    *("client write repeated", "majority alone"),
+    *("client write repeated", "majority alone", "hung leader gone", "vote while refusing"),
 )
 DEMANDED = FAULTS + EVENTS
 """Each at least MARK_MIN times, in the simulators that run whole replicas (the cores alone do not count)."""
-WHOLE = ("host", "stranded", "tablet")
+WHOLE = ("host", "jam", "stranded", "tablet")
 _EVERYWHERE = ("V1", "V2", "V3", "V4", "READ")
 _OF_WHOLE = (*_EVERYWHERE, "I2", "V6", "V8", "SNAPSHOT")
 _OF_CHANGE = ("I1", "I4", "V7")
 WATCHED = {
     "core": (*_EVERYWHERE, "I1", "I4", "ROWS"),
     "host": (*_OF_WHOLE, *_OF_CHANGE),
+    "jam": (*_OF_WHOLE, *_OF_CHANGE),
     "stranded": _OF_WHOLE,
     "tablet": (*_OF_WHOLE, *_OF_CHANGE, "V5"),
 }

@@ -23,7 +23,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from tests.harness.raft_script import run_script
-from tests.sim.runs import run
+from tests.sim.runs import NOTHING_ELSE, run
 
 PLANTED_MIN = 25
 SCRIPTS = Path(__file__).parents[1] / "raft_scripts"
@@ -51,6 +51,8 @@ DIFFER = r"AssertionError: level replicas differ"
 KEPT_LESS = r"AssertionError: the tombstone of \w+ keeps"
 DANGLING = r"AssertionError: at \d+, rows name"
 CLIENT_TOLD = r"AssertionError: the client's write \d+ is answered"
+HELD_UP = r"AssertionError: not within \d+ us: the healed majority: "
+UNHELD = r"AssertionError: (\w+ applied .* where|level replicas differ|\w+ has .* on disk where)"
 ROW_ERRORS = r"AssertionError: SourceKey.* (row errors .* were forgotten|errors )"
 
 
@@ -83,6 +85,9 @@ def one(target: str, old: str, new: str) -> tuple[Swap, ...]:
 PROMISES = {"crash_period_us": 120_000, "power": True, "crash_point": ""}
 OUTAGES = {"outage_period_us": 200_000, "padding": 2_000}
 COPIES = {"strand_period_us": 400_000, "flush_period_us": 60_000}
+JAMS = dict.fromkeys(("hang_period_us", "crowd_period_us", "lose_period_us", "clog_period_us"), 0)
+HANGS = NOTHING_ELSE | JAMS | {"hang_period_us": 400_000, "majority": 1.0}
+CROWDS = JAMS | {"crowd_period_us": 300_000, "clog_period_us": 300_000}
 FLUSHES = {"flush_period_us": 40_000, "crash_period_us": 150_000, "power": True, "crash_point": ""}
 
 SOUND = {"eio_period_us": 0, "stray_period_us": 0, "wipe_period_us": 0}
@@ -386,6 +391,36 @@ PLANTED = (
         tuned={"flush_period_us": 60_000},
         says=LEAK,
         plain=20,
+    ),
+    # What gets stuck.
+    Planted(
+        "leader whose log hangs leads on",
+        one(
+            "host.replica:Replica._disk_still_stands",
+            "self._persister.full or core.commit_index > core.persisted_index",
+            "self._persister.full",
+        ),
+        "jam",
+        tuned=HANGS,
+        within=60,
+        says=HELD_UP,
+        plain=160,
+    ),
+    Planted(
+        "an append is acknowledged that found no room",
+        one(
+            "host.replica:Replica.step",
+            "return  # the leader sends it again; blocking here would stop every tablet of this server",
+            "from nyala.replica.raft import AppendReply as Reply; "
+            "to, last = message.from_uuid, message.entries[-1].opid; "
+            "reply = Reply(to_uuid=to, from_uuid=self.uuid, term=message.term, last=last, round=message.round); "
+            "return self._send([(self.tablet_id, reply)])",
+        ),
+        "jam",
+        tuned=CROWDS,
+        within=60,
+        says=UNHELD,
+        plain=160,
     ),
     # Tablets, copies, the ledger.
     Planted(

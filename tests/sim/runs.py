@@ -7,10 +7,13 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from random import Random
 from typing import Any
 
 from tests.harness.raft_sim import run_seed
-from tests.harness.sim_cluster import SimCluster
+from tests.harness.sim_cluster import HOST, WAL, SimCluster, SimNode
+from tests.harness.sim_copy import SimCopies
+from tests.harness.sim_jams import drawn as jams_drawn
 from tests.harness.sim_stranded import stranded
 from tests.harness.sim_tablet import TabletCopies, TabletNode
 from tests.harness.sim_tablet_workload import TabletWorkload
@@ -73,9 +76,49 @@ def run_tablet(seed: int, **tuned: Any) -> tuple[int, Counter[str]]:
     return cluster.network.delivered, cluster.marks
 
 
+NOTHING_ELSE: dict[str, Any] = {
+    **dict.fromkeys(("crash_period_us", "cut_period_us", "pause_period_us", "outage_period_us", "stall_period_us"), 0),
+    **dict.fromkeys(("full_period_us", "strand_period_us", "slow_network_period_us", "eio_period_us"), 0),
+    **dict.fromkeys(("stray_period_us", "wipe_period_us"), 0),
+    "crash_point": "",
+    "flap": False,
+}
+"""A day on which nobody dies, is cut off or stopped, and no disk fails."""
+
+
+def run_jam(seed: int, **tuned: Any) -> tuple[int, Counter[str]]:
+    """As `host`, every eighth as `tablet`, for 2.5 virtual seconds with jams: logs that hang, queues without room, ways
+    that lose one type of message or hold all of them back."""
+    whole, rng = seed % 8 == 7, Random(f"queue {seed}")
+    cluster = SimCluster(
+        seed,
+        voters=5 if seed % 7 == 0 else 3,
+        spares=seed % 3,
+        wal_options=replace(WAL, queue_bytes_max=rng.choice([1 << 10, 8 << 10, WAL.queue_bytes_max])),
+        host_options=replace(HOST, held_bundles_max=rng.choice([HOST.held_bundles_max, 1 << 20, 1 << 20])),
+        node_class=TabletNode if whole else SimNode,
+        copies_class=TabletCopies if whole else SimCopies,
+    )
+    swarm = Swarm.draw(cluster)
+    if rng.random() < 0.6:
+        swarm = replace(swarm, **NOTHING_ELSE)  # a log that hangs is not seen for long where everything dies
+    swarm = replace(swarm, **{"majority": 0.5, **jams_drawn(seed), **tuned})
+    workload = (TabletWorkload if whole else Workload)(cluster, swarm)
+    try:
+        cluster.start(hinted="a" if seed % 2 else None)
+        workload.begin()
+        cluster.run_for(2_500_000)
+        converge(cluster, workload)
+    finally:
+        if whole:
+            cluster.close()
+    return cluster.network.delivered, cluster.marks
+
+
 SIMULATORS: dict[str, Callable[..., tuple[int, Counter[str]]]] = {
     "core": run_core,
     "host": run_host,
+    "jam": run_jam,
     "stranded": run_stranded,
     "tablet": run_tablet,
 }

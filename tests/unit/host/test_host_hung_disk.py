@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 
 from nyala.replica.base import Applied, Code, Refused
-from tests.harness.sim_cluster import HOST, RAFT, TICK_US, SimCluster, SimNode
-from tests.harness.sim_start import level, node_of, put, put_and_wait, started
+from nyala.replica.host import Phase
+from nyala.replica.raft import ConfigEdit, EditKind
+from tests.harness.sim_cluster import HOST, RAFT, TICK_US, WAL, SimCluster, SimNode, member
+from tests.harness.sim_start import Answers, level, node_of, on, put, put_and_wait, started
 
 TIMEOUT_US = RAFT.election_ticks_max * TICK_US
 
@@ -87,3 +89,57 @@ def test_what_a_disk_that_hangs_holds_up_is_bounded() -> None:
         most = max(most, hung.replica._persister.waiting)
     assert 20 <= most < 60 and cluster.leader() is leader
     cluster.run_until(lambda: level(cluster), "everyone level")
+
+
+def test_appends_that_come_at_once_to_a_full_queue_wait_and_block_nobody() -> None:
+    """CN-10. Goal: what came in one turn and is more than the log's queue takes waits its turn; the thread of all
+    tablets does not wait for it, and nothing fails. Method: a queue of 1 KB; the way to a follower is clogged for ten
+    writes of 400 bytes, which arrive at once while its log hangs: it has more than the queue held back, refuses what
+    comes later, and is level when its disk goes on."""
+    wal, raft = replace(WAL, queue_bytes_max=1 << 10), replace(RAFT, append_gather_bytes=0)
+    cluster = SimCluster(7, wal_options=wal, raft_options=raft)
+    leader = started(cluster)
+    put_and_wait(cluster, leader, b"before")
+    cluster.run_until(lambda: level(cluster), "everyone level")
+    hung = next(n for n in cluster.nodes.values() if n.replica is not leader)
+    replica, way = hung.replica, (leader.uuid, hung.uuid)
+    assert replica is not None and hung.log is not None
+    until_us = hang(hung, 4)
+    put_and_wait(cluster, leader, b"queued")
+    cluster.run_until(lambda: hung.log is not None and hung.log.queued_bytes > 0, "an entry in the queue")
+    cluster.network.held[way] = []
+    for _ in range(10):
+        put_and_wait(cluster, leader, bytes(400))
+    cluster.network.release(way)
+    cluster.run_until(lambda: replica._persister.crowded, "more than the queue takes", TIMEOUT_US)
+    assert hung.log.queued_bytes <= 1 << 10 and replica.phase is Phase.RUNNING
+    waits = put(cluster, leader, b"refused for now")
+    cluster.run_until(lambda: bool(waits.all), "an answer", TIMEOUT_US)
+    cluster.run_for(50_000)
+    assert replica.last_logged < leader.last_logged and cluster.world.now_us < until_us
+    cluster.run_until(lambda: level(cluster) and bool(waits.all), "everyone level")
+    assert hung.replica is replica and replica.phase is Phase.RUNNING and not isinstance(waits.one, Refused)
+
+
+def test_change_at_a_leader_whose_queue_is_full_waits_and_blocks_nobody() -> None:
+    """CN-10, CN-26. Goal: also what the leader itself puts into its log finds a full queue without blocking. Method: a
+    queue of 1 KB, a log that hangs, writes until one is refused OVERLOADED, and then a change of the members: it
+    goes on answering, hands over, and the change is committed or its caller told that the outcome is unknown."""
+    cluster = SimCluster(8, spares=1, wal_options=replace(WAL, queue_bytes_max=1 << 10))
+    leader = started(cluster)
+    put_and_wait(cluster, leader, b"before")
+    node, config, answers = node_of(cluster, leader), leader.committed_config, Answers()
+    hang(node, 20)
+    refused = None
+    while not isinstance(refused, Refused):
+        waits = put(cluster, leader, bytes(400))
+        cluster.run_for(2_000)
+        refused = waits.all[0] if waits.all else None
+    assert (refused.code, refused.applied) == (Code.OVERLOADED, Applied.NOT_APPLIED)
+    edit = ConfigEdit(EditKind.ADD, member("d", votes=False))
+    on(cluster, leader, lambda: leader.change_config([edit], config.opid, (0, 0), answers))
+    cluster.run_until(lambda: leader._persister.crowded, "a change that waits for room", TIMEOUT_US)
+    cluster.run_until(lambda: cluster.leader() not in (None, leader), "another leader", 8 * TIMEOUT_US)
+    assert leader.phase is not Phase.FAILED
+    cluster.run_until(lambda: bool(answers.all), "an answer", 40 * TIMEOUT_US)
+    assert not isinstance(answers.one, Refused) or answers.one.applied is Applied.UNKNOWN

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import replace
 
 import pytest
@@ -9,11 +10,14 @@ import pytest
 from nyala.replica.base import Code, DiskFailure, OpId, Refused
 from nyala.replica.cmeta import ConsensusMeta
 from nyala.replica.host import Phase
-from nyala.replica.raft import AppendEntries, AppendReply, Role, VoteReply
+from nyala.replica.raft import AppendEntries, AppendReply, Message, Role, VoteReply
 from nyala.replica.wal.recovery import WITHHELD_NAME
 from tests.harness.sim_cluster import HOST, TABLET, WAL_FOLDER, SimCluster, SimNode
 from tests.harness.sim_disk import SimCrash
 from tests.harness.sim_start import Answers, level, node_of, on, put, put_and_wait, started
+
+Votes = defaultdict[int, set[str]]
+"""Uuids by term."""
 
 
 def append_to(uuid: str, sender: str, term: int) -> AppendEntries:
@@ -21,7 +25,7 @@ def append_to(uuid: str, sender: str, term: int) -> AppendEntries:
 
 
 def test_phases_of_a_group_come_in_order_on_every_member() -> None:
-    """CN-42, CN-41: BOOTSTRAPPING, CONFIGURING until a commit, RUNNING. Method: watch all events."""
+    """CN-37, CN-42, CN-41: BOOTSTRAPPING, CONFIGURING until a commit, RUNNING. Method: watch all events."""
     cluster = SimCluster(1)
     seen: dict[str, list[Phase]] = {name: [Phase.BOOTSTRAPPING] for name in cluster.names}
 
@@ -212,6 +216,50 @@ def test_hinted_leader_that_is_dead_loses_to_another(power: bool) -> None:
     cluster.start(hinted="a")
     cluster.nodes["a"].crash(power=power)
     cluster.run_until(lambda: cluster.leader() is not None, "a leader")
+
+
+def test_whoever_is_told_to_lead_leads_by_the_votes_of_others_only() -> None:
+    """CN-43, CN-37, CN-36. Goal: a role is the initiator's wish, and one wish is as good as another: the group decides.
+    Method: three histories in which all three are told to lead at once, and a hint of a replica that lacks a write,
+    which two others hold. One leads each term, with a vote of another; all agree on it; the one hinted is not it."""
+    for seed in (61, 62, 63):
+        cluster = SimCluster(seed)
+        votes, leaders = defaultdict[int, set[str]](set), defaultdict[int, set[str]](set)
+
+        def heard(
+            sender: str, receiver: str, message: Message, cluster: SimCluster = cluster, votes: Votes = votes
+        ) -> None:
+            if isinstance(message, VoteReply) and message.granted and not message.pre_vote:
+                votes[message.term].add(receiver)
+            cluster.verify.sent(sender, receiver, message)
+
+        def looked(cluster: SimCluster = cluster, votes: Votes = votes, leaders: Votes = leaders) -> bool:
+            for replica in cluster.replicas:
+                if replica.is_leader:
+                    leaders[replica.term].add(replica.uuid)
+                    assert replica.uuid in votes[replica.term], "it leads by its own wish"
+            return cluster.leader() is not None and level(cluster)
+
+        cluster.network.tap = heard
+        for node in cluster.nodes.values():
+            node.start(campaign=True)
+        cluster.run_until(looked, "one leads, and all follow")
+        leader = cluster.leader()
+        assert leader is not None and all(len(found) == 1 for found in leaders.values())
+        assert {replica.leader_uuid for replica in cluster.replicas} == {leader.uuid}
+
+        behind = next(node for node in cluster.nodes.values() if node.replica is not leader)
+        behind.crash(power=False)
+        assert not isinstance(put_and_wait(cluster, leader, b"of two"), Refused)
+        for node in cluster.nodes.values():
+            if node is not behind:
+                node.crash(power=False)
+        for node in cluster.nodes.values():
+            node.start(campaign=node is behind)
+        cluster.run_until(looked, "one leads again, and all follow")
+        later = cluster.leader()
+        assert later is not None and later.term > leader.term and later.uuid != behind.uuid
+        assert behind.uuid not in leaders[later.term] and {r.leader_uuid for r in cluster.replicas} == {later.uuid}
 
 
 def test_vote_leaves_only_after_it_is_durable() -> None:

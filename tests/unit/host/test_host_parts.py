@@ -229,7 +229,7 @@ def segments(*bounds: tuple[int, int], length: int = 100) -> list[SegmentInfo]:
     ],
 )
 def test_keep_from_honours_each_need_up_to_its_bound(case: dict[str, Any], index: int) -> None:
-    """Goal: what log GC may delete (scenario 49). Method: one need at a time, four segments of 100 bytes."""
+    """CC-22. Goal: what log GC may delete (scenario 49). Method: one need at a time, four segments of 100 bytes."""
     values: dict[str, Any] = {
         "flush_index": 100,
         "config_saved_index": 0,

@@ -1,0 +1,136 @@
+"""Jams: logs that hang, queues without room, ways that lose messages of one type, and ways that hold all of them back.
+
+All is drawn from a stream of its own, so that a history without jams is what it would be if there were none.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from nyala.replica.raft import AppendEntries, AppendReply, TimeoutNow, VoteReply
+from tests.harness.sim_cluster import WAL_FOLDER, SimNode
+
+if TYPE_CHECKING:
+    from tests.harness.sim_workload import Workload
+
+LOST = ("appends", "acknowledgements", "heartbeats", "votes", "hand-overs")
+"""Types of message; a way may lose all of one and none of the others."""
+
+
+def kind_of(message: Any) -> str:
+    """The type of a message, as `LOST` has it. An append without entries is a heartbeat."""
+    if isinstance(message, AppendEntries):
+        return "appends" if message.entries else "heartbeats"
+    if isinstance(message, AppendReply):
+        return "acknowledgements"
+    return "hand-overs" if isinstance(message, TimeoutNow) else "votes"
+
+
+def drawn(seed: int) -> dict[str, int]:
+    """The periods of a history's jams, as options of a swarm: each kind on in two of three, at least one on."""
+    rng = Random(f"jam {seed}")
+    kinds = ("hang_period_us", "crowd_period_us", "lose_period_us", "clog_period_us")
+    on = {kind for kind in kinds if rng.random() < 0.6} | {rng.choice(kinds)}
+    return {kind: rng.randint(300_000, 1_000_000) for kind in kinds if kind in on}
+
+
+class Jams:
+    """What gets stuck in one history, without being lost or refused for good."""
+
+    def __init__(self, workload: Workload) -> None:
+        self.workload = workload
+        self.cluster = workload.cluster
+        self.world = workload.cluster.world
+        self.rng = Random(f"jams {workload.cluster.seed}")
+
+    def begin(self) -> None:
+        """Watch who votes while he refuses appends; the verifiers see what they saw."""
+        tap = self.cluster.network.tap
+        self.cluster.network.kind_of = kind_of
+
+        def seen(sender: str, receiver: str, message: Any) -> None:
+            tap(sender, receiver, message)
+            if isinstance(message, VoteReply) and message.granted and not message.pre_vote:
+                node = self.cluster.nodes.get(sender)
+                self.cluster.marks["vote while refusing"] += node is not None and node.refused_append
+
+        self.cluster.network.tap = seen
+
+    def leaves_hung(self, node: SimNode) -> bool:
+        """Whether what ails a server that is left out of the healed majority is a log that hangs for good. A leader who
+        is silent because of all that its disk holds up proves little, so in most histories that bound is far away."""
+        leads = node.replica is not None and node.replica.is_leader
+        return self.workload.swarm.hang_period_us > 0 and self.rng.random() < (0.9 if leads else 0.4)
+
+    def hang(self) -> None:
+        """A log's syncs neither end nor fail for up to some seconds, mostly a leader's; at times the process dies then:
+        what it had written is on the disk or not."""
+        node = self._node(leader_odds=0.6)
+        if node is None:
+            return
+        life, lasts_us = node.life, self.rng.randint(300_000, 2_500_000)
+        node.log_stuck_until_us = max(node.log_stuck_until_us, self.world.now_us + lasts_us)
+        if self.rng.random() < 0.4:
+            self.world.after(self.rng.randint(50_000, lasts_us), lambda: self._die(node, life))
+
+    def _die(self, node: SimNode, life: int) -> None:
+        if self.workload.stopped or not node.up or node.life != life or node.paused:
+            return
+        self.cluster.marks["died while its log hung"] += node.log is not None and node.log.queued_bytes > 0
+        node.disk.fail_on("datasync", f"{WAL_FOLDER}/*", "CRASH")
+        node.do(node.drain)  # written, and never synced
+        node.disk.forget("CRASH")
+        if node.up:
+            node.crash(power=self.rng.random() < 0.5)
+        self.world.after(self.rng.randint(1_000, 400_000), lambda: self.workload.boot(node))
+
+    def crowd(self) -> None:
+        """A follower has no room for entries for a while, though its disk is well; its leader is stopped meanwhile."""
+        node, leader = self._node(leader_odds=0.0), self._node(leader_odds=1.0)
+        if node is None or leader is None or node is leader:
+            return
+        lasts_us = self.rng.randint(300_000, 900_000)
+        node.crowded_until_us = self.world.now_us + lasts_us
+
+        def stop() -> None:
+            if leader.up and not self.workload.stopped:
+                leader.paused_until_us = self.world.now_us + self.rng.randint(200_000, 600_000)
+
+        if self.rng.random() < 0.7:
+            self.world.after(self.rng.randint(20_000, lasts_us // 2), stop)
+
+    def lose(self) -> None:
+        """From or to one server, messages of one type are lost for a while, and the others are not."""
+        kind = self.rng.choice(LOST)
+        ways, until_us = self._ways(), self.world.now_us + self.rng.randint(100_000, 800_000)
+        for way in ways:
+            self.cluster.network.losing[way] = (kind, until_us)
+        if kind == "hand-overs":
+            for delay_us in (1_000, 60_000, 150_000, 300_000):
+                self.world.after(delay_us, lambda: None if self.workload.stopped else self.workload.transfer())
+
+    def clog(self) -> None:
+        """What one server sends, or is sent, is held back, and comes at once and in order when the way is free."""
+        network = self.cluster.network
+        ways = [way for way in self._ways() if way not in network.held]
+        for way in ways:
+            network.held[way] = []
+            self.world.after(self.rng.randint(150_000, 1_500_000), lambda way=way: network.release(way))  # type: ignore[misc]
+
+    def _ways(self) -> list[tuple[str, str]]:
+        """Those from one server, to it, or both; to all others, or to one of them."""
+        names = self.cluster.names
+        one, shape = self.rng.choice(names), self.rng.randint(0, 2)
+        others = [name for name in names if name != one]
+        if self.rng.random() < 0.4:
+            others = [self.rng.choice(others)]
+        ways = [(one, other) for other in others if shape != 0]
+        return ways + [(other, one) for other in others if shape != 1]
+
+    def _node(self, *, leader_odds: float) -> SimNode | None:
+        """A server that runs: with these odds the leader's, otherwise one that does not lead."""
+        up = [n for n in self.cluster.nodes.values() if n.up and not n.paused and n.replica is not None]
+        leads = self.rng.random() < leader_odds
+        fit = [n for n in up if n.replica is not None and n.replica.is_leader == leads]
+        return self.rng.choice(fit) if fit else None
