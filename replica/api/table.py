@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -91,7 +92,13 @@ class Scan:
         return pa.Table.from_batches(list(self.batches()), schema=self.schema)
 
     def to_pandas(self) -> pd.DataFrame:
-        """pandas DataFrame of all rows; needs pandas."""
+        """pandas DataFrame of all rows. ModuleNotFoundError, before anything is read, where pandas is not installed."""
+        if find_spec("pandas") is None:
+            raise ModuleNotFoundError(
+                "to_pandas() needs pandas, which is not installed: `pip install pandas`, or nyala with its extra "
+                "`spark`, which brings it; to_arrow() and to_polars() do without",
+                name="pandas",
+            )
         return self.to_arrow().to_pandas()
 
     def to_polars(self) -> pl.DataFrame:

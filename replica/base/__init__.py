@@ -4,7 +4,17 @@ from . import limits
 from .build import __version__
 from .check import check
 from .crash_points import CRASH_EXIT_CODE, CrashPoints
-from .errors import Applied, Code, Corruption, DiskFailure, InvariantViolation, Refused, ReplicaError, RowCode
+from .errors import (
+    Applied,
+    Code,
+    Corruption,
+    DiskFailure,
+    InvariantViolation,
+    LaterFormat,
+    Refused,
+    ReplicaError,
+    RowCode,
+)
 from .generation import generation_of, next_generation, offset_in_generation
 from .ids import ZERO_OPID, Address, DataState, Entry, EntryKind, Member, OpId, RaftConfig, is_uuid, new_uuid
 from .kafka_security import KAFKA_AWAY, PLAINTEXT, KafkaSecurity
@@ -41,6 +51,7 @@ __all__ = [
     "HybridClock",
     "InvariantViolation",
     "KafkaSecurity",
+    "LaterFormat",
     "Member",
     "OpId",
     "Post",

@@ -112,6 +112,15 @@ class InvariantViolation(ReplicaError):
 class Corruption(ReplicaError):
     """Bytes on this disk are not what was written. The replica is FAILED; the server lives."""
 
+    copy_heals = True
+    """Whether a copy from its peers may take the replica's place."""
+
+
+class LaterFormat(Corruption):
+    """Bytes that a later build wrote: they may be whole, and the build that wrote them can go on with them."""
+
+    copy_heals = False
+
 
 class DiskFailure(ReplicaError):
     """EIO, or a failed sync, on a WAL or on metadata: the process stops; fsync is never retried on the same file."""

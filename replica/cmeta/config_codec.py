@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nyala.replica.base import Address, Corruption, InvariantViolation, Member, OpId, RaftConfig
+from nyala.replica.base import Address, Corruption, InvariantViolation, LaterFormat, Member, OpId, RaftConfig
 from nyala.schemas import decode, encode
 
 
@@ -32,10 +32,10 @@ def config_to_avro(config: RaftConfig) -> dict[str, Any]:
 
 
 def config_from_avro(value: dict[str, Any]) -> RaftConfig:
-    """Inverse of `config_to_avro`; Corruption if the fields contradict each other or a reserved one is used."""
+    """Inverse of `config_to_avro`; Corruption if the fields contradict each other, LaterFormat if one is reserved."""
     try:
         if value["reserved"] or any(member["reserved"] for member in value["members"]):
-            raise Corruption("a config uses fields that this build does not know")
+            raise LaterFormat("a config uses fields that this build does not know")
         return RaftConfig(
             opid=OpId(value["opid"]["term"], value["opid"]["index"]),
             members=tuple(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, replace
 
-from nyala.replica.base import Code, Corruption, Disk, RaftConfig, Refused, check
-from nyala.schemas import NewerFormat, frame
+from nyala.replica.base import Code, Corruption, Disk, LaterFormat, RaftConfig, Refused, check
+from nyala.schemas import frame
 
 from .config_codec import config_to_avro
 from .view import SCHEMA, read_cmeta
@@ -114,7 +114,7 @@ class ConsensusMeta:
         try:
             return cls.load(disk, tablet_id)
         except Corruption as error:
-            if not or_lost or isinstance(error.__cause__, NewerFormat):  # not damaged: a later build wrote it
+            if not or_lost or isinstance(error, LaterFormat):
                 raise
             return None
 

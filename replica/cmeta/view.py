@@ -6,8 +6,8 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
-from nyala.replica.base import Corruption, RaftConfig
-from nyala.schemas import unframe
+from nyala.replica.base import Corruption, LaterFormat, RaftConfig
+from nyala.schemas import NewerFormat, unframe
 
 from .config_codec import config_from_avro
 
@@ -29,11 +29,11 @@ class CmetaView:
 
 
 def read_cmeta(data: bytes, path: str) -> CmetaView:
-    """The content of a file's bytes; Corruption names the file and what is wrong with it, and where."""
+    """The content of a file's bytes; Corruption names the file and what is wrong with it, and where, or LaterFormat."""
     try:
         value = unframe(SCHEMA, data)
         if value["reserved"]:
-            raise ValueError(f"{SCHEMA}: it uses fields that this build does not know")
+            raise NewerFormat(f"{SCHEMA}: it uses fields that this build does not know")
         return CmetaView(
             tablet_id=value["tablet_id"],
             uuid=value["uuid"],
@@ -42,6 +42,8 @@ def read_cmeta(data: bytes, path: str) -> CmetaView:
             vote_floor_term=value["vote_floor_term"],
             config=config_from_avro(value["committed_config"]),
         )
+    except (NewerFormat, LaterFormat) as error:
+        raise LaterFormat("consensus metadata is of a later build", path=path, cause=str(error)) from error
     except (Corruption, ValueError, EOFError, IndexError, KeyError, TypeError, OverflowError, struct.error) as error:
         raise Corruption("consensus metadata does not read back", path=path, cause=str(error)) from error
 

@@ -55,6 +55,12 @@ def parse(arguments: Sequence[str]) -> ServerOptions:
         "--scrub-interval-s", type=float, default=usual.scrub_interval_s, help="each of them at most once in this time"
     )
     parser.add_argument("--memory-soft-bytes", type=int, default=usual.memory_soft_bytes)
+    parser.add_argument(
+        "--wal-segment-size-bytes-max",
+        type=int,
+        default=usual.wal_segment_size_bytes_max,
+        help="longest segment of a tablet's log, preallocated; they begin small and double",
+    )
     parser.add_argument("--log-retain-bytes", type=int, default=usual.log_retain_bytes)
     parser.add_argument("--log-retain-entries", type=int, default=usual.log_retain_entries)
     parser.add_argument("--tablets-max", type=int, default=usual.tablets_max, help="replicas that this server holds")
@@ -89,6 +95,7 @@ def parse(arguments: Sequence[str]) -> ServerOptions:
             log_retain_bytes=given.log_retain_bytes,
             log_retain_entries=given.log_retain_entries,
             wal_sync=not given.unsafe_no_wal_sync,
+            wal_segment_size_bytes_max=given.wal_segment_size_bytes_max,
         )
     except (ValueError, InvariantViolation) as error:
         parser.error(str(error))

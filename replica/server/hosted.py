@@ -87,7 +87,7 @@ class HostedTablet:
     error: str = ""
     """Why it could not be opened."""
     unreadable: bool = False
-    """It could not be opened, as its files are not what was written."""
+    """It could not be opened, as its files are not what was written, and a copy would heal it."""
     transition: asyncio.Lock = field(default_factory=asyncio.Lock)
     arrivals: Arrivals = field(default_factory=Arrivals)
     """Writes that wait for their index: they keep their order of arrival."""

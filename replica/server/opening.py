@@ -106,7 +106,7 @@ class Opener:
         tablet = None if superblock.witness else Tablet.open(self._disk, superblock, verify=not checked)
         log: Log | None = None
         try:
-            wal = WalOptions(sync=options.wal_sync)
+            wal = WalOptions(sync=options.wal_sync, segment_size_bytes_max=options.wal_segment_size_bytes_max)
             log, replay = Log.open(self._disk, wal_folder(tablet_id), tablet_id, wal)
             replica = Replica(
                 tablet_id=tablet_id,

@@ -28,6 +28,8 @@ class ServerOptions:
     metrics_port: int = -1
     wal_sync: bool = True
     """Unsafe when off: a power loss then forgets acknowledged writes."""
+    wal_segment_size_bytes_max: int = limits.WAL_SEGMENT_SIZE_BYTES_MAX
+    """What a log segment is preallocated with at most. Log GC frees whole segments; each busy tablet has two."""
     tick_ms: int = 50
     heartbeat_ms: int = 500
     quiet_after_ms: int = 1000
@@ -63,6 +65,10 @@ class ServerOptions:
         check(self.tick_ms > 0, "a tick takes time", tick_ms=self.tick_ms)
         check(self.tablets_max > 0, "a server holds a tablet", tablets_max=self.tablets_max)
         check(self.quiet_after_ms >= 0, "idle time is not negative", quiet_after_ms=self.quiet_after_ms)
+        first, longest = limits.WAL_SEGMENT_SIZE_BYTES_FIRST, self.wal_segment_size_bytes_max
+        check(
+            longest >= first, "a log's first segment is its shortest", first=first, wal_segment_size_bytes_max=longest
+        )
         check(self.heartbeat_ms >= self.tick_ms, "heartbeats are sent on ticks", heartbeat_ms=self.heartbeat_ms)
         for name in ("heavy_threads", "scan_threads", "open_threads", "copy_jobs_max", "copy_streams"):
             check(getattr(self, name) > 0, "a pool needs a thread", option=name)

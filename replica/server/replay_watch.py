@@ -30,6 +30,8 @@ entry is to blame for: whatever the mark covered is applied one by one, and the 
 class DeadlyEntry(Corruption):
     """This process has died twice at one entry of the log. A copy would bring the same entry."""
 
+    copy_heals = False
+
 
 def marker_path(tablet_id: str) -> str:
     """Where a tablet's marker is while its log is being replayed."""

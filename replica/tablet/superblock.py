@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from nyala import schemas
-from nyala.replica.base import ZERO_OPID, Code, Corruption, DataState, Disk, OpId, Refused, check
+from nyala.replica.base import ZERO_OPID, Code, Corruption, DataState, Disk, LaterFormat, OpId, Refused, check
 from nyala.replica.rows import PartitionSpec, TableSchema
 
 FOLDER = "tablet-meta"
@@ -180,12 +180,14 @@ class Superblock:
 
     @classmethod
     def load(cls, disk: Disk, tablet_id: str) -> Superblock:
-        """The record on disk. Refused(TABLET_NOT_FOUND) if there is none; Corruption if it cannot be read."""
+        """The record on disk. Refused(TABLET_NOT_FOUND) if there is none, Corruption or LaterFormat if unreadable."""
         path = superblock_path(tablet_id)
         if not disk.exists(path):
             raise Refused(Code.TABLET_NOT_FOUND, "no superblock", tablet=tablet_id)
         try:
             result = cls.from_avro(schemas.unframe("superblock", disk.read(path)))
+        except schemas.NewerFormat as e:
+            raise LaterFormat("the superblock is of a later build", path=path, reason=str(e)) from e
         except (ValueError, KeyError, EOFError, IndexError, TypeError) as e:
             raise Corruption("the superblock cannot be read", path=path, reason=str(e)) from e
         if result.tablet_id != tablet_id:

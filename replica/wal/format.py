@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import fastavro
 import google_crc32c
 
-from nyala.replica.base import Corruption, Entry, EntryKind, OpId, check, new_uuid
+from nyala.replica.base import Corruption, Entry, EntryKind, LaterFormat, OpId, check, new_uuid
 from nyala.schemas import parse_json, record
 
 from . import zeros
@@ -161,15 +161,16 @@ def encode_header(tablet_id: str, segment: int, first_index: int, marker: bytes)
 
 
 def decode_header(data: bytes, name: str) -> Header:
-    """Read a segment's first bytes; Corruption says what is wrong with them."""
+    """Read a segment's first bytes; Corruption says what is wrong with them, LaterFormat if nothing is."""
     try:
         meta, marker, length = _raw_header(data)
         if int(meta["nyala.header_crc"]) != _header_crc(meta, marker):
             raise ValueError("the header's CRC-32C is wrong")
         if int(meta["nyala.version"]) != VERSION or meta["nyala.incompatible_features"]:
-            raise ValueError(
-                f"format version {meta['nyala.version']} with features {meta['nyala.incompatible_features']!r} is not "
-                f"readable by this build, which knows version {VERSION}"
+            raise LaterFormat(
+                f"a segment's format version {meta['nyala.version']} with features "
+                f"{meta['nyala.incompatible_features']!r} is not readable by this build, which knows version {VERSION}",
+                segment=name,
             )
         if meta.get("avro.codec", "null") != "null":
             raise ValueError(f"codec {meta['avro.codec']!r}")
@@ -273,7 +274,7 @@ class Decoded(NamedTuple):
 def decode_entry(stream: io.BytesIO, header: Header) -> Decoded:
     """The next entry of `stream`, read by the schema of its segment; one of BAD_AVRO if it is no entry at all.
 
-    Corruption if the entry is intact but of a newer build.
+    LaterFormat if the entry is intact but of a newer build.
     """
     written: Any = fastavro.schemaless_reader(stream, entry_schema(header.schema_text), None)
     value: Any = _DEFAULTS | written
@@ -287,7 +288,7 @@ def decode_entry(stream: io.BytesIO, header: Header) -> Decoded:
     if identity_in(header.segment, _identity(header.tablet_id, entry, value["flags"])) != value["identity_crc"]:
         problem = "identity CRC"
     elif not known or value["flags"] not in (0, zeros.FLAG):
-        raise Corruption("an entry of a newer build", opid=opid, kind=value["kind"], flags=value["flags"])
+        raise LaterFormat("an entry of a newer build", opid=opid, kind=value["kind"], flags=value["flags"])
     elif len(value["reserved"]) not in (0, zeros.STATEMENT_BYTES):
         problem = "reserved bytes"
     elif google_crc32c.value(entry.payload) != entry.payload_crc:

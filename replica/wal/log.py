@@ -388,8 +388,10 @@ class Log:
         """
         freed = 0
         while (info := self._unlist_oldest(keep_from_index)) is not None:
+            self._disk.crash_point("wal.before_remove_segment")
             self._disk.remove(f"{self._folder}/{info.name}")
             self._disk.sync_dir(self._folder)  # Each removal on its own: a power cut must not leave a hole.
+            self._disk.crash_point("wal.after_remove_segment")
             freed += info.length_bytes
         return freed
 

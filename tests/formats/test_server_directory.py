@@ -151,7 +151,7 @@ def test_server_starts_on_a_witness_of_version_1() -> None:
     disk.close()
 
 
-def _later_version(data: bytes) -> bytes:
+def later_version(data: bytes) -> bytes:
     """The frame's version, behind the magic, is one more than any that was written."""
     return data[:4] + struct.pack("<I", struct.unpack_from("<I", data, 4)[0] + 1) + data[8:]
 
@@ -160,7 +160,7 @@ def _unknown_feature(data: bytes, schema: str = "instance") -> bytes:
     return frame(schema, unframe(schema, data) | {"incompatible_features": ["time-travel"]})
 
 
-@pytest.mark.parametrize("later", [_later_version, _unknown_feature], ids=["version", "feature"])
+@pytest.mark.parametrize("later", [later_version, _unknown_feature], ids=["version", "feature"])
 def test_server_refuses_a_directory_of_a_later_format_with_the_reason(later: object) -> None:
     """Goal: an old build never guesses what a new one wrote, and does not call it damage. Method: the golden
     directory's identity in a later version, and with a feature that nobody knows; no file is changed."""
@@ -179,9 +179,9 @@ def test_tablet_of_a_later_format_is_refused_with_the_reason_and_the_others_star
     each with a feature that nobody knows."""
     superblock_data, meta = golden().read(superblock_path(TABLET)), golden().read(path_of(TABLET))
     for path, data, reason in (
-        (superblock_path(TABLET), _later_version(superblock_data), "version 2"),
+        (superblock_path(TABLET), later_version(superblock_data), "version 2"),
         (superblock_path(TABLET), _unknown_feature(superblock_data, "superblock"), "time-travel"),
-        (path_of(TABLET), _later_version(meta), "version 2"),
+        (path_of(TABLET), later_version(meta), "version 2"),
         (path_of(TABLET), _unknown_feature(meta, "consensus_metadata"), "time-travel"),
     ):
         disk = golden()

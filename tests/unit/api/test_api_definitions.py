@@ -17,8 +17,9 @@ import pytest
 import nyala
 from nyala.definitions import partition_of, schema_of
 from nyala.replica.base import hybrid_from_us
+from nyala.replica.client import ScanSpec
 from nyala.replica.rows import Column, ColumnType, RowOp, TableSchema
-from nyala.table import hybrid_time_of, staleness_us_of
+from nyala.table import Scan, hybrid_time_of, staleness_us_of
 from nyala.writing import as_table, conform
 
 SCHEMA = schema_of(
@@ -114,6 +115,17 @@ def test_rows_of_every_form_become_the_same_columns() -> None:
         assert conform(as_table(rows, SCHEMA), SCHEMA, RowOp.INSERT).equals(expected)
     one = conform(as_table(ROWS[0], SCHEMA), SCHEMA, RowOp.INSERT)
     assert one.equals(expected.slice(0, 1))
+
+
+def test_pandas_that_is_not_installed_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: one line, for pandas comes with an extra only. Method: an interpreter that finds none; the scan has nobody
+    to ask, so that one which read first would fail in another way."""
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(
+        ModuleNotFoundError, match=r"needs pandas, which is not installed: `pip install pandas`"
+    ) as told:
+        Scan(None, None, ScanSpec()).to_pandas()  # type: ignore[arg-type]
+    assert told.value.name == "pandas" and len(str(told.value).splitlines()) == 1
 
 
 def test_rows_for_a_delete_keep_only_the_key() -> None:

@@ -172,7 +172,7 @@ def test_metadata_that_a_killed_process_left_unsynced_is_durable_once_it_is_load
 
 
 def test_failed_flush_changes_nothing_in_memory() -> None:
-    """Goal: what was not written is not believed. Method: no space, then a broken disk, under a vote."""
+    """TC-57. Goal: what was not written is not believed. Method: no space, then a broken disk, under a vote."""
     for kind, family in (("ENOSPC", Refused), ("EIO", DiskFailure)):
         disk, meta = created(term=1)
         disk.fail_on("replace", "consensus-meta/*", kind)

@@ -262,8 +262,8 @@ def _clients(tablet: Tablet) -> dict[str, list[int]]:
 
 
 def test_ledger_client_results_stay_while_a_repetition_may_come_and_go_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: scenario 55, a result through its life: repeated as it was; EXPIRED, and not done again, when only it is
-    forgotten; as if never seen when its client is; and then nothing is left of either. Method: a bound of three
+    """CN-24. Goal: scenario 55, a result through its life: repeated as it was; EXPIRED, and not done again, when only
+    it is forgotten; as if never seen when its client is; and then nothing is left of either. Method: a bound of three
     results; a write that waited in the log as long as its client may live, applied together with what came later."""
     monkeypatch.setattr(limits, "LEDGER_RESULTS_PER_CLIENT_MAX", 3)
     _, tablet = _tablet()
@@ -297,8 +297,8 @@ def test_ledger_client_results_stay_while_a_repetition_may_come_and_go_then(monk
 
 
 def test_ledger_evicted_client_goes_on_and_its_older_writes_do_not_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: scenario 57: who was forgotten goes on under new numbers, and with the first of them its older ones are
-    refused, so that a write that was long on its way changes nothing; before, it counts as a new one. Nobody who is
+    """CN-24. Goal: scenario 57: who was forgotten goes on under new numbers, and with the first of them its older ones
+    are refused, so that a write that was long on its way changes nothing; before, it counts as a new one. Nobody who is
     alive is evicted: one client too many is refused. Method: a bound of two clients; one falls silent, its write comes
     again before and after its next one; the same entries at a tablet that was flushed and opened in between."""
     monkeypatch.setattr(limits, "LEDGER_CLIENTS_MAX", 2)

@@ -231,7 +231,8 @@ def test_stray_files_beside_the_segments_are_left_and_a_temp_file_is_removed(hal
 
 
 def test_block_of_another_segment_or_tablet_is_caught() -> None:
-    """Goal: a misdirected write is no entry of ours (scenario 38). Method: a twin segment's blocks under our header."""
+    """CN-22. Goal: a misdirected write is no entry of ours (scenario 38). Method: a twin segment's blocks under our
+    header."""
     for folder, tablet, number in (("wals/t1", "t1", 2), ("wals/other", "other", 1)):
         source = SimDisk()
         for _ in range(number):
@@ -274,7 +275,8 @@ def test_replay_any_number_of_times_gives_the_same_entries() -> None:
 
 
 def test_recovered_tail_is_durable_before_it_is_relied_on() -> None:
-    """Goal: what opening returns survives a power cut. Method: write without sync, kill, open, cut the power, open."""
+    """CN-22. Goal: what opening returns survives a power cut. Method: write without sync, kill, open, cut the power,
+    open."""
     for seed in range(30):
         disk = SimDisk()
         log, _ = open_log(disk)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
+import os
 import threading
+from pathlib import Path
 
 import fastavro
 import pytest
 
 from nyala.replica.base import Code, DiskFailure, DiskFile, OpId, Refused
+from nyala.replica.disk import RealDisk
 from nyala.replica.wal import Log, Reservation, dump_segment
 from nyala.replica.wal.appender import _gather
 from nyala.replica.wal.format import decode_header, encode_entry, encode_header, new_marker
@@ -44,6 +47,32 @@ def test_new_segments_are_preallocated_and_double_up_to_the_maximum() -> None:
     fill(log, 70)
     lengths = [call.length_bytes for call in disk.calls if call.operation == "preallocate"]
     assert lengths[:5] == [4096, 8192, 16384, 16384, 16384]
+
+
+@pytest.mark.parametrize("threaded", [False, True], ids=["beside", "on a thread"])
+def test_each_new_segment_has_its_whole_length_on_the_disk_when_it_is_created(threaded: bool, tmp_path: Path) -> None:
+    """CN-17. Goal: every segment, not the first alone, and blocks of the disk, not only a length: appends find room,
+    and their sync changes no metadata. Method: two lives of a log on real files; each segment as it gets its name."""
+    disk, created = RealDisk(tmp_path), dict[str, tuple[int, int]]()
+    rename = disk.rename
+
+    def watched(old: str, new: str) -> None:
+        found = os.stat(disk.real_path(old))
+        created[new.rpartition("/")[2]] = (found.st_size, found.st_blocks * 512)
+        rename(old, new)
+
+    disk.rename = watched  # type: ignore[method-assign]
+    for _ in range(2):
+        log, _ = Log.open(disk, FOLDER, TABLET, SMALL, threaded=threaded)
+        begun = len(created)
+        while len(created) < begun + 4:
+            fill(log, 1)
+        named = [info.name for info in log.segments()]
+        log.close()
+    assert sorted(created) == named and len(named) == 8
+    lengths = [size for _, (size, _) in sorted(created.items())]
+    assert lengths[:4] == [4096, 8192, 16384, 16384] and all(4096 <= length <= 16384 for length in lengths[4:])
+    assert all(taken >= size for size, taken in created.values()), created
 
 
 def test_sync_inside_the_preallocated_length_is_fdatasync_and_beyond_it_fsync() -> None:

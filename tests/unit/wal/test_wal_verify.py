@@ -40,8 +40,8 @@ def test_every_byte_of_a_closed_segment_is_checked(mask: int) -> None:
 
 
 def test_segment_is_checked_a_little_at_a_time_and_its_file_closed_in_any_case() -> None:
-    """Goal: who checks can stop, and lets others in. Method: a segment of many small blocks: no step is longer than
-    STEP_BYTES and one block; given up after the first, no file is open."""
+    """TC-63. Goal: who checks can stop, and lets others in. Method: a segment of many small blocks: no step is longer
+    than STEP_BYTES and one block; given up after the first, no file is open."""
     disk = SimDisk()
     info = closed_segment(disk, *(entries(n, n + 19) for n in range(1, 2001, 20)))
     steps = list(verify_segment(disk, FOLDER, TABLET, info))
