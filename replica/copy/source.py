@@ -310,6 +310,26 @@ class Served(NamedTuple):
     idle_us: int
 
 
+class _Begun(NamedTuple):
+    """Who began a session, and by which of its attempts."""
+
+    requestor_uuid: str
+    tablet_id: str
+    run: str
+    """Names the requestor's process; empty if it did not say."""
+    attempt: int
+    """Rises with each that the requestor makes, whichever tablet it is of; 0 if it did not say."""
+
+    def replaces(self, other: _Begun) -> bool:
+        """Whether the other one's target does not go on with it, as this one shows, if it is the later of the two."""
+        another_process = bool(self.run and other.run and self.run != other.run)
+        return self.requestor_uuid == other.requestor_uuid and (self.tablet_id == other.tablet_id or another_process)
+
+    def is_late(self, other: _Begun) -> bool:
+        """Whether it comes after the other one, which was begun later."""
+        return self.replaces(other) and 0 < self.attempt < other.attempt
+
+
 @dataclass
 class _Slot:
     session: CopySourceSession
@@ -317,8 +337,7 @@ class _Slot:
     """Wall clock."""
     asked_us: int
     """When its target last asked for something; monotonic."""
-    run: str
-    """Names the target's process; empty if it did not say."""
+    begun: _Begun
 
 
 @dataclass
@@ -333,42 +352,60 @@ class SourceSessions:
     ttl_us: int = limits.COPY_SESSION_TTL_US
     _slots: dict[str, _Slot] = field(default_factory=dict)
     _opening: int = 0
+    _latest: dict[tuple[str, str], tuple[_Begun, int]] = field(default_factory=dict)
+    """By requestor and tablet: the latest attempt, and when it came; as long as its session, and for a time to live."""
     _lingering: list[tuple[str, Releasable, int]] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def open(
-        self, tablet_id: str, requestor_uuid: str, capture: Callable[[str, int], CopySourceSession], *, run: str = ""
+        self,
+        tablet_id: str,
+        requestor_uuid: str,
+        capture: Callable[[str, int], CopySourceSession],
+        *,
+        run: str = "",
+        attempt: int = 0,
     ) -> CopySourceSession:
         """Run `capture(session_id, ttl_us)` with the log anchored at `anchor_index`; Refused OVERLOADED when full.
 
         A requestor that starts over replaces its earlier session of the same tablet, and one that is another process
-        than before (`run`) all that its earlier process left.
+        than before (`run`) all that its earlier process left. Refused CAS_FAILED, with the later `attempt` as detail,
+        if it did so meanwhile: this request was on its way for long.
         """
         self.expire()
-        session_id = new_uuid()
+        session_id, begun = new_uuid(), _Begun(requestor_uuid, tablet_id, run, attempt)
         with self._lock:
-            stale = [
-                sid
-                for sid, slot in self._slots.items()
-                if slot.session.requestor_uuid == requestor_uuid
-                and (slot.session.tablet_id == tablet_id or (slot.run and run and slot.run != run))
-            ]
+            self._check_latest(begun)
+            stale = [sid for sid, slot in self._slots.items() if begun.replaces(slot.begun)]
             dropped = [self._slots.pop(sid).session for sid in stale]
             full = len(self._slots) + self._opening >= self.sessions_max
             if not full:
                 self._opening += 1
+                self._latest[requestor_uuid, tablet_id] = begun, self.clock.monotonic_us()
         for session in dropped:
             session.close()
         if full:
             raise Refused(Code.OVERLOADED, "too many copy sessions", limit=self.sessions_max)
         try:
             session = capture(session_id, self.ttl_us)
-            with self._lock:
-                self._slots[session_id] = _Slot(session, self.clock.wall_us(), self.clock.monotonic_us(), run)
+            try:
+                with self._lock:
+                    self._check_latest(begun)
+                    self._slots[session_id] = _Slot(session, self.clock.wall_us(), self.clock.monotonic_us(), begun)
+            except Refused:
+                session.close()
+                raise
             return session
         finally:
             with self._lock:
                 self._opening -= 1
+
+    def _check_latest(self, begun: _Begun) -> None:
+        """With the lock."""
+        later = max((b.attempt for b, _ in self._latest.values() if begun.is_late(b)), default=0)
+        if later:
+            what = "a later attempt of this server to copy has begun here: this one is over"
+            raise Refused(Code.CAS_FAILED, what, detail=str(later), attempt=begun.attempt, later=later)
 
     def get(self, session_id: str) -> CopySourceSession:
         """The session, with its time to live started anew; Refused EXPIRED if it is gone."""
@@ -416,6 +453,8 @@ class SourceSessions:
             gone = [sid for sid, slot in self._slots.items() if now - slot.asked_us > self.ttl_us]
             sessions = [self._slots.pop(sid).session for sid in gone]
             anchors = [anchor for _, anchor, until in self._lingering if until < now]
+            served = {slot.begun for slot in self._slots.values()}
+            self._latest = {k: v for k, v in self._latest.items() if v[0] in served or now - v[1] <= self.ttl_us}
             self._lingering = [held for held in self._lingering if held[2] >= now]
         for session in sessions:
             session.close()

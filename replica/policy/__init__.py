@@ -1,7 +1,7 @@
 """Pure functions from a view of the cluster to decisions, placements and plans; for masters and batch jobs alike."""
 
 from .decide import decide
-from .in_place import Renewal, renewals
+from .in_place import RENEW_AGAIN_US, RENEW_US, Renewal, renewals
 from .leaving import seen_leaving
 from .membership import Advice, Need, advise, can_commit, evict_rank, is_under_replicated, transfer_target
 from .placement import pick_server, place_tablets, replacements_for, replica_load, room_left
@@ -25,6 +25,8 @@ from .views import (
 from .wishes import WishState, wish_state
 
 __all__ = [
+    "RENEW_AGAIN_US",
+    "RENEW_US",
     "Action",
     "Advice",
     "Caps",

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nyala.replica.base import OpId
 
 from .placement import replacements_for, replica_load
 from .views import Caps, ClusterView, Health, TabletView
+
+RENEW_US = 10_000_000
+RENEW_AGAIN_US = 120_000_000
+"""For how long the order to renew a replica is repeated, and how long after its first time it may come again."""
+_NEVER_US = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -23,27 +29,40 @@ class Renewal:
     config_opid: OpId
 
 
-def renewals(view: ClusterView, caps: Caps | None = None) -> list[Renewal]:
+def renewals(
+    view: ClusterView, caps: Caps | None = None, ages_us: Mapping[tuple[str, str], int] | None = None
+) -> list[Renewal]:
     """What `view` needs of this, at most one a tablet; nothing where anybody but the damaged one may be in trouble.
 
     A server takes as many at a time as copies of moves, and none while copies into it fail: a bad folder of blocks
     costs it a few replicas' remains, not all of them, and what it has put aside does not grow.
+    `ages_us`, by server and tablet: how long ago the last order of a renewal was said first. One that did not help
+    keeps its server's place for its pause, and then comes after those that wait; it keeps no place of other servers.
     """
-    caps = caps or Caps()
+    caps, ages_us = caps or Caps(), ages_us or {}
     load = replica_load(view)
     under_way = Counter(u for t in view.tablets for u in t.unmade)
-    found = []
-    for tablet in sorted(view.tablets, key=lambda t: t.tablet_id):
+    total = under_way.total()
+    due = []
+    for tablet in view.tablets:
         uuid = _damaged_alone(tablet)
         server = view.server(uuid) if uuid else None
         if server is None or not server.alive or server.avoided:
             continue
-        if under_way[uuid] >= caps.moves_per_server_max or under_way.total() >= caps.moves_max:
-            continue
         if any(not s.avoided for s in replacements_for(view, tablet, load)):
             continue
+        age_us = ages_us.get((uuid, tablet.tablet_id), _NEVER_US)
+        if RENEW_US <= age_us < RENEW_AGAIN_US:
+            under_way[uuid] += 1
+        else:
+            due.append((age_us >= RENEW_US, -age_us, tablet.tablet_id, uuid, tablet.config.opid))
+    found = []
+    for *_, tablet_id, uuid, config_opid in sorted(due):
+        if under_way[uuid] >= caps.moves_per_server_max or total >= caps.moves_max:
+            continue
         under_way[uuid] += 1
-        found.append(Renewal(tablet.tablet_id, uuid, tablet.config.opid))
+        total += 1
+        found.append(Renewal(tablet_id, uuid, config_opid))
     return found
 
 

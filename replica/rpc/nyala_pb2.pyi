@@ -247,7 +247,7 @@ class StartTabletCopyReply(_message.Message):
     def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., current_term: _Optional[int] = ..., last_opid: _Optional[_Union[OpId, _Mapping]] = ..., data_state: _Optional[int] = ...) -> None: ...
 
 class BeginCopyRequest(_message.Message):
-    __slots__ = ("dest_uuid", "requestor_uuid", "tablet_id", "allow_leaderless", "log_only", "acknowledged", "flushed", "requestor_run")
+    __slots__ = ("dest_uuid", "requestor_uuid", "tablet_id", "allow_leaderless", "log_only", "acknowledged", "flushed", "requestor_run", "attempt")
     DEST_UUID_FIELD_NUMBER: _ClassVar[int]
     REQUESTOR_UUID_FIELD_NUMBER: _ClassVar[int]
     TABLET_ID_FIELD_NUMBER: _ClassVar[int]
@@ -256,6 +256,7 @@ class BeginCopyRequest(_message.Message):
     ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
     FLUSHED_FIELD_NUMBER: _ClassVar[int]
     REQUESTOR_RUN_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     dest_uuid: str
     requestor_uuid: str
     tablet_id: str
@@ -264,7 +265,8 @@ class BeginCopyRequest(_message.Message):
     acknowledged: OpId
     flushed: OpId
     requestor_run: str
-    def __init__(self, dest_uuid: _Optional[str] = ..., requestor_uuid: _Optional[str] = ..., tablet_id: _Optional[str] = ..., allow_leaderless: _Optional[bool] = ..., log_only: _Optional[bool] = ..., acknowledged: _Optional[_Union[OpId, _Mapping]] = ..., flushed: _Optional[_Union[OpId, _Mapping]] = ..., requestor_run: _Optional[str] = ...) -> None: ...
+    attempt: int
+    def __init__(self, dest_uuid: _Optional[str] = ..., requestor_uuid: _Optional[str] = ..., tablet_id: _Optional[str] = ..., allow_leaderless: _Optional[bool] = ..., log_only: _Optional[bool] = ..., acknowledged: _Optional[_Union[OpId, _Mapping]] = ..., flushed: _Optional[_Union[OpId, _Mapping]] = ..., requestor_run: _Optional[str] = ..., attempt: _Optional[int] = ...) -> None: ...
 
 class BeginCopyReply(_message.Message):
     __slots__ = ("error", "session_id", "superblock", "cmeta", "files", "last_opid", "first_retained_index", "is_leader", "ttl_us")
@@ -507,7 +509,7 @@ class TableInfo(_message.Message):
     def __init__(self, table_id: _Optional[str] = ..., name: _Optional[str] = ..., schema: _Optional[_Union[TableSchema, _Mapping]] = ..., partition: _Optional[_Union[PartitionSpec, _Mapping]] = ..., replication_factor: _Optional[int] = ..., history_retention_us: _Optional[int] = ..., source: _Optional[_Union[SourceSpec, _Mapping]] = ..., writer_schemas: _Optional[_Iterable[_Union[WriterSchema, _Mapping]]] = ..., created_us: _Optional[int] = ..., older_schemas: _Optional[_Iterable[_Union[TableSchema, _Mapping]]] = ...) -> None: ...
 
 class TabletInfo(_message.Message):
-    __slots__ = ("tablet_id", "table_id", "bucket", "range_pos", "config", "leader_uuid", "term", "running", "replication_factor", "own_replication_factor", "wish", "health")
+    __slots__ = ("tablet_id", "table_id", "bucket", "range_pos", "config", "leader_uuid", "term", "running", "replication_factor", "own_replication_factor", "wish", "health", "wishes")
     class HealthEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -527,6 +529,7 @@ class TabletInfo(_message.Message):
     OWN_REPLICATION_FACTOR_FIELD_NUMBER: _ClassVar[int]
     WISH_FIELD_NUMBER: _ClassVar[int]
     HEALTH_FIELD_NUMBER: _ClassVar[int]
+    WISHES_FIELD_NUMBER: _ClassVar[int]
     tablet_id: str
     table_id: str
     bucket: int
@@ -539,7 +542,16 @@ class TabletInfo(_message.Message):
     own_replication_factor: bool
     wish: WishInfo
     health: _containers.ScalarMap[str, str]
-    def __init__(self, tablet_id: _Optional[str] = ..., table_id: _Optional[str] = ..., bucket: _Optional[int] = ..., range_pos: _Optional[int] = ..., config: _Optional[_Union[RaftConfig, _Mapping]] = ..., leader_uuid: _Optional[str] = ..., term: _Optional[int] = ..., running: _Optional[bool] = ..., replication_factor: _Optional[int] = ..., own_replication_factor: _Optional[bool] = ..., wish: _Optional[_Union[WishInfo, _Mapping]] = ..., health: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    wishes: int
+    def __init__(self, tablet_id: _Optional[str] = ..., table_id: _Optional[str] = ..., bucket: _Optional[int] = ..., range_pos: _Optional[int] = ..., config: _Optional[_Union[RaftConfig, _Mapping]] = ..., leader_uuid: _Optional[str] = ..., term: _Optional[int] = ..., running: _Optional[bool] = ..., replication_factor: _Optional[int] = ..., own_replication_factor: _Optional[bool] = ..., wish: _Optional[_Union[WishInfo, _Mapping]] = ..., health: _Optional[_Mapping[str, str]] = ..., wishes: _Optional[int] = ...) -> None: ...
+
+class TabletSeen(_message.Message):
+    __slots__ = ("committed_config_id", "wishes")
+    COMMITTED_CONFIG_ID_FIELD_NUMBER: _ClassVar[int]
+    WISHES_FIELD_NUMBER: _ClassVar[int]
+    committed_config_id: OpId
+    wishes: int
+    def __init__(self, committed_config_id: _Optional[_Union[OpId, _Mapping]] = ..., wishes: _Optional[int] = ...) -> None: ...
 
 class WishInfo(_message.Message):
     __slots__ = ("kind", "from_uuid", "to_uuid", "deadline_us", "reason", "plan_id", "cancelled")
@@ -1454,7 +1466,7 @@ class ResetSourceReply(_message.Message):
     def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., position: _Optional[_Union[SourcePosition, _Mapping]] = ...) -> None: ...
 
 class MoveReplicaRequest(_message.Message):
-    __slots__ = ("dest_uuid", "tablet_id", "from_uuid", "to_uuid", "plan_id", "deadline_us", "reason")
+    __slots__ = ("dest_uuid", "tablet_id", "from_uuid", "to_uuid", "plan_id", "deadline_us", "reason", "seen")
     DEST_UUID_FIELD_NUMBER: _ClassVar[int]
     TABLET_ID_FIELD_NUMBER: _ClassVar[int]
     FROM_UUID_FIELD_NUMBER: _ClassVar[int]
@@ -1462,6 +1474,7 @@ class MoveReplicaRequest(_message.Message):
     PLAN_ID_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_US_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    SEEN_FIELD_NUMBER: _ClassVar[int]
     dest_uuid: str
     tablet_id: str
     from_uuid: str
@@ -1469,19 +1482,22 @@ class MoveReplicaRequest(_message.Message):
     plan_id: str
     deadline_us: int
     reason: str
-    def __init__(self, dest_uuid: _Optional[str] = ..., tablet_id: _Optional[str] = ..., from_uuid: _Optional[str] = ..., to_uuid: _Optional[str] = ..., plan_id: _Optional[str] = ..., deadline_us: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+    seen: TabletSeen
+    def __init__(self, dest_uuid: _Optional[str] = ..., tablet_id: _Optional[str] = ..., from_uuid: _Optional[str] = ..., to_uuid: _Optional[str] = ..., plan_id: _Optional[str] = ..., deadline_us: _Optional[int] = ..., reason: _Optional[str] = ..., seen: _Optional[_Union[TabletSeen, _Mapping]] = ...) -> None: ...
 
 class ReplicaRequest(_message.Message):
-    __slots__ = ("dest_uuid", "tablet_id", "server_uuid", "role")
+    __slots__ = ("dest_uuid", "tablet_id", "server_uuid", "role", "seen")
     DEST_UUID_FIELD_NUMBER: _ClassVar[int]
     TABLET_ID_FIELD_NUMBER: _ClassVar[int]
     SERVER_UUID_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
+    SEEN_FIELD_NUMBER: _ClassVar[int]
     dest_uuid: str
     tablet_id: str
     server_uuid: str
     role: str
-    def __init__(self, dest_uuid: _Optional[str] = ..., tablet_id: _Optional[str] = ..., server_uuid: _Optional[str] = ..., role: _Optional[str] = ...) -> None: ...
+    seen: TabletSeen
+    def __init__(self, dest_uuid: _Optional[str] = ..., tablet_id: _Optional[str] = ..., server_uuid: _Optional[str] = ..., role: _Optional[str] = ..., seen: _Optional[_Union[TabletSeen, _Mapping]] = ...) -> None: ...
 
 class SimpleReply(_message.Message):
     __slots__ = ("error",)

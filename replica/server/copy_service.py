@@ -141,7 +141,11 @@ class CopyServicer(pb_grpc.CopyServiceServicer):  # type: ignore[misc]
             session = await loop.run_in_executor(
                 self._pool,
                 lambda: manager.sessions.open(
-                    hosted.tablet_id, request.requestor_uuid, capture, run=request.requestor_run
+                    hosted.tablet_id,
+                    request.requestor_uuid,
+                    capture,
+                    run=request.requestor_run,
+                    attempt=request.attempt,
                 ),
             )
             if is_leader and not (replica.is_leader and replica.term == term):

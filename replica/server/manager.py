@@ -37,7 +37,7 @@ from .hosted import HostedTablet
 from .lanes import Lane, LoopPost, LoopTimer, drained
 from .opening import Opener, create_files, load_cmeta, settle_all
 from .options import ServerOptions
-from .replay_watch import DeadlyEntry, ReplayWatch
+from .replay_watch import ReplayWatch
 from .tasks import Tasks
 from .ticking import Ticker
 from .tombstone import answer_without_replica
@@ -89,7 +89,8 @@ class TabletManager:
         self._open_pool = ThreadPoolExecutor(options.open_threads, thread_name_prefix="open")
         self._meta_pool = ThreadPoolExecutor(options.heavy_threads, thread_name_prefix="meta")
         self._send = send
-        self._learn_config = learn_config
+        self.learn_config = learn_config
+        """Told each config in force: where a new member listens must be known before its config entry is sent."""
         self.on_fatal = on_fatal
         self._raft_options = raft_options or RaftOptions(quiet_after_ticks=options.quiet_after_ms // options.tick_ms)
         self.ticker = Ticker(
@@ -231,15 +232,11 @@ class TabletManager:
         if hosted is None or hosted.replica is None:
             return
         replica = hosted.replica
-        self._learn_config(replica.active_config)
+        self.learn_config(replica.active_config)
         said = (str(replica.role), replica.term, str(replica.phase))
         if said != hosted.said:
             hosted.said = said
             _log.info("T %s P %s [term %d %s] %s", tablet_id, self.uuid, replica.term, replica.role, replica.phase)
-
-    def learn_members(self, config: RaftConfig) -> None:
-        """A config in force: where a new member listens must be known before its config entry is sent."""
-        self._learn_config(config)
 
     # -------------------------------------------------------------------------------------------------- create, open
 
@@ -297,9 +294,9 @@ class TabletManager:
         hosted.superblock, hosted.cmeta, hosted.tablet = opened.superblock, opened.cmeta, opened.tablet
         hosted.log, hosted.replica, hosted.error, hosted.stopped_at = opened.log, replica, "", None
         hosted.unreadable = False
-        self._learn_config(opened.cmeta.committed_config)
+        self.learn_config(opened.cmeta.committed_config)
         replica.start(campaign=campaign)
-        self._learn_config(replica.active_config)
+        self.learn_config(replica.active_config)
         self.ticker.started(hosted)
         _log.info(
             "T %s P %s [term %d %s] started, log ends at %s",
@@ -335,7 +332,7 @@ class TabletManager:
 
     def _unsettled(self, hosted: HostedTablet, error: Exception) -> None:
         """The startup rules could not be followed, and nobody knows what is here; without room, again later."""
-        hosted.error, hosted.unreadable = str(error), isinstance(error, Corruption)
+        hosted.error, hosted.unreadable = str(error), isinstance(error, Corruption) and error.copy_heals
         _log.error("T %s P %s cannot start: %s", hosted.tablet_id, self.uuid, error)
         if isinstance(error, Refused) and error.code is Code.NO_SPACE:
             self._later.start(self._start_later(hosted, hosted.superblock))
@@ -368,7 +365,7 @@ class TabletManager:
 
     def _fail(self, hosted: HostedTablet, error: ReplicaError) -> None:
         hosted.error = str(error)
-        hosted.unreadable = isinstance(error, Corruption) and not isinstance(error, DeadlyEntry)
+        hosted.unreadable = isinstance(error, Corruption) and error.copy_heals
         hosted.replica = None
         _log.error("T %s P %s cannot start, stays offline: %s", hosted.tablet_id, self.uuid, error)
 

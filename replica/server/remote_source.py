@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 import grpc
@@ -17,8 +19,32 @@ from nyala.replica.rpc import COPY_CHANNEL_OPTIONS, frame, opid_from_pb, opid_to
 from .fetch_serving import hang_up
 from .fetch_wire import be_patient, receive, receive_message, send_message
 
-RUN = new_uuid()
-"""Names this process to sources: what another process of the same server had begun there, it will not go on with."""
+
+@cache
+def _run_of(_pid: int) -> str:
+    """Names a process to sources: what another process of the same server had begun there, it will not go on with."""
+    return new_uuid()
+
+
+class Attempts:
+    """Numbers of this server's attempts, each above all before, of its earlier processes too.
+
+    Those are told by the wall clock; where it was set back, by the source, which says what it heard last.
+    Concurrency: any thread.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._last = 0
+
+    def next(self, *, above: int = 0) -> int:
+        """The next one, which is above this one too."""
+        with self._lock:
+            self._last = max(self._last + 1, above + 1, time.time_ns() // 1000)
+            return self._last
+
+
+ATTEMPTS = Attempts()
 
 
 class RemoteCopySource:
@@ -64,8 +90,19 @@ class RemoteCopySource:
             log_only=wanted.log_only,
             acknowledged=opid_to_pb(wanted.acknowledged),
             flushed=opid_to_pb(wanted.flushed),
-            requestor_run=RUN,
+            requestor_run=_run_of(os.getpid()),
+            attempt=ATTEMPTS.next(),
         )
+        try:
+            return self._begin(request)
+        except Refused as error:
+            if error.code is not Code.CAS_FAILED:
+                raise
+            # Whoever waits for the answer is the latest: an earlier process of this server had a clock that was ahead.
+            request.attempt = ATTEMPTS.next(above=int(error.detail))
+            return self._begin(request)
+
+    def _begin(self, request: pb.BeginCopyRequest) -> CopyManifest:
         call = self._abortable(lambda: self._stub.BeginCopy.future(request, timeout=self.BEGIN_TIMEOUT_S))
         try:
             reply = _answered(call.result)

@@ -159,7 +159,7 @@ class TabletServicer(pb_grpc.TabletServiceServicer):  # type: ignore[misc]
                 else:
                     replica.change_config(edits, cas, decision, done)
                 # Before this turn ends and its entry is sent; of what was refused, nothing is learned.
-                self._manager.learn_members(replica.active_config)
+                self._manager.learn_config(replica.active_config)
 
             try:
                 config = await when(

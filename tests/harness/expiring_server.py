@@ -38,8 +38,9 @@ def _expiring(folder: Path) -> None:
         capture: Callable[[str, int], CopySourceSession],
         *,
         run: str = "",
+        attempt: int = 0,
     ) -> CopySourceSession:
-        session = open_session(sessions, tablet_id, requestor_uuid, capture, run=run)
+        session = open_session(sessions, tablet_id, requestor_uuid, capture, run=run, attempt=attempt)
         try:
             (folder / TOKEN).unlink()
         except FileNotFoundError:

@@ -64,6 +64,10 @@ def test_matrix_has_every_row_of_the_requirement() -> None:
         assert deaths >= {(f"copy.{number}",) for number in range(1, 7)}
     rolled = {c.before for c in SERVER_CELLS if c.deaths == ("copy.4", *(f"delete.{n}" for n in range(1, 7)))}
     assert rolled == {BLANK, TOMBSTONE}
-    assert {r for r, _ in rows if r.startswith("during Start 1")} and {
-        r for r, _ in rows if r.startswith("during Start 2")
+    during = {c.name for c in CELLS if c.row.startswith("during")}
+    assert during == {
+        *(f"during Start 1, {n}, over {READY}" for n in (5, 6)),
+        *(f"during Start 2, {n}, over {before}" for n in range(1, 7) for before in (BLANK, TOMBSTONE)),
+        f"during Start 2 and then Start 1, over {TOMBSTONE}",
     }
+    assert {c.ends for c in CELLS if c.row.startswith("during")} == {DataState.DELETED}

@@ -169,7 +169,8 @@ def test_next_file_arrives_while_the_one_before_is_synced() -> None:
 
 @pytest.mark.parametrize("operation", ["datasync", "sync"])
 def test_sync_that_fails_beside_a_download_fails_the_download(operation: str) -> None:
-    """Goal: no file counts as durable that is not. Method: EIO of a sync on the thread that syncs: run raises it."""
+    """TC-51. Goal: no file counts as durable that is not. Method: EIO of a sync on the thread that syncs: run raises
+    it."""
     files, disk = Files(2 * SYNC_BYTES, 5, 6), new_disk()
     disk.fail_on(operation, "data/f0", "EIO")
     with pytest.raises(DiskFailure):

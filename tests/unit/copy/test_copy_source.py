@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from nyala.replica.base import Code, OpId, Refused
@@ -15,6 +17,29 @@ def source_with_block(sessions_max: int = 4) -> Source:
     replica.tablet.flush()
     replica.write([2], "b")
     return Source(replica, sessions_max=sessions_max)
+
+
+def begin(
+    source: Source,
+    tablet_id: str,
+    requestor: str,
+    run: str,
+    attempt: int = 0,
+    meanwhile: Callable[[], None] = lambda: None,
+) -> str:
+    """A session of a tablet by this name, opened while something else happens."""
+
+    def capture(session_id: str, ttl_us: int) -> CopySourceSession:
+        session = source.capture(TABLET, requestor, False, session_id, ttl_us, WHOLE)
+        session.tablet_id = tablet_id  # by name only: its files are the one tablet's
+        meanwhile()
+        return session
+
+    return source.sessions.open(tablet_id, requestor, capture, run=run, attempt=attempt).manifest.session_id
+
+
+def still_open(source: Source) -> set[str]:
+    return {s.manifest.session_id for s in source.sessions.sessions()}
 
 
 def read_all(source: Source, manifest: CopyManifest) -> int:
@@ -100,26 +125,68 @@ def test_another_process_of_a_server_gives_up_what_its_earlier_one_had_begun() -
     back as another process, for another tablet: its old session is gone, the other server's and its new ones stay; who
     does not say which process it is replaces nothing."""
     source = source_with_block(sessions_max=4)
-
-    def begin(tablet_id: str, requestor: str, run: str) -> str:
-
-        def capture(session_id: str, ttl_us: int) -> CopySourceSession:
-            session = source.capture(TABLET, requestor, False, session_id, ttl_us, WHOLE)
-            session.tablet_id = tablet_id  # by name only: its files are the one tablet's
-            return session
-
-        return source.sessions.open(tablet_id, requestor, capture, run=run).manifest.session_id
-
-    def still_open() -> set[str]:
-        return {s.manifest.session_id for s in source.sessions.sessions()}
-
-    begin("t1", "b" * 32, "first")  # and dies
-    other = begin("t1", "c" * 32, "first")
-    back = begin("t2", "b" * 32, "second")
-    assert still_open() == {other, back}
-    more, silent = begin("t3", "b" * 32, "second"), begin("t4", "b" * 32, "")
-    assert still_open() == {other, back, more, silent}
+    begin(source, "t1", "b" * 32, "first")  # and dies
+    other = begin(source, "t1", "c" * 32, "first")
+    back = begin(source, "t2", "b" * 32, "second")
+    assert still_open(source) == {other, back}
+    more, silent = begin(source, "t3", "b" * 32, "second"), begin(source, "t4", "b" * 32, "")
+    assert still_open(source) == {other, back, more, silent}
     source.replica.close()
+
+
+def test_request_that_was_long_on_its_way_ends_no_later_session() -> None:
+    """TC-28. Goal: the request of an attempt that is over, of this process of the target or of one before, does not end
+    what came after it, while that lasts and for a time to live. Method: a later attempt has a session; earlier ones of
+    the same tablet, or of another process, arrive, and lower numbers of other servers and tablets, which are no
+    rivals; a later one replaces it, and lasts; when it is over, an earlier number is taken again."""
+    source = source_with_block()
+    b, c = "b" * 32, "c" * 32
+    first = begin(source, "t1", b, "one", 10)
+    second = begin(source, "t1", b, "one", 12)
+    for run, attempt in (("one", 11), ("zero", 3)):
+        with pytest.raises(Refused, match="a later attempt") as refused:
+            begin(source, "t1", b, run, attempt)
+        assert (refused.value.code, refused.value.detail) == (Code.CAS_FAILED, "12")
+    with pytest.raises(Refused, match="a later attempt"):
+        begin(source, "t2", b, "zero", 4)
+    assert still_open(source) == {second} and first != second
+    others = {begin(source, "t2", b, "one", 11), begin(source, "t1", c, "one", 5)}
+    assert still_open(source) == {second, *others}
+    third = begin(source, "t1", b, "one", 13)
+    assert still_open(source) == {third, *others}
+    source.clock.now_us += source.sessions.ttl_us
+    source.sessions.get(third)
+    source.clock.now_us += 1
+    with pytest.raises(Refused, match="a later attempt"):
+        begin(source, "t1", b, "one", 12)
+    assert still_open(source) == {third}
+    source.sessions.end(third, False)
+    begin(source, "t1", b, "one", 12)
+    source.replica.close()
+
+
+def test_session_that_a_later_one_overtakes_while_it_is_made_is_not_opened() -> None:
+    """TC-28. Goal: as above, for a request that is being carried out, slowly, as the later one comes. Method: the later
+    one begins in the middle of it; the earlier is refused, has let go of what it held, and the later one goes on."""
+    source = source_with_block(sessions_max=2)
+    inner: list[str] = []
+
+    def later() -> None:
+        inner.append(begin(source, TABLET, "b" * 32, "one", 2))
+
+    with pytest.raises(Refused, match="a later attempt"):
+        begin(source, TABLET, "b" * 32, "one", 1, meanwhile=later)
+    assert still_open(source) == set(inner)
+    more = begin(source, TABLET, "c" * 32, "one", 1)
+    for session_id in (*inner, more):
+        source.sessions.end(session_id, False)
+    replica = source.replica
+    replica.write([3], "c")
+    replica.tablet.flush()
+    replica.log.roll()
+    replica.write([4], "d")
+    assert replica.log.gc(replica.index) > 0, "nothing holds the log"
+    replica.close()
 
 
 @pytest.mark.parametrize(

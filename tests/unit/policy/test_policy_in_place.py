@@ -19,9 +19,10 @@ def damaged(words: str = "a b c:X", *, bad: str = "c", level: str = "ab", **fiel
     return tablet(words, fields.pop("leader", "a"), damaged=frozenset(bad), caught_up=frozenset(level), **fields)
 
 
-def renewed(view: ClusterView, caps: Caps | None = None) -> list[str]:
-    """Tablet and server of each renewal."""
-    return [r.tablet_id + r.uuid for r in renewals(view, caps)]
+def renewed(view: ClusterView, caps: Caps | None = None, **ages_s: float) -> list[str]:
+    """Tablet and server of each renewal; the last order for it was said so many seconds ago."""
+    ages_us = {(n[1:], n[:1]): int(s * 1e6) for n, s in ages_s.items()}
+    return [r.tablet_id + r.uuid for r in renewals(view, caps, ages_us)]
 
 
 def servers(names: str, **special: dict[str, Any]) -> tuple[ServerView, ...]:
@@ -103,6 +104,22 @@ def test_renewals_hold_the_caps_with_what_is_under_way() -> None:
         away = tuple(tablet("a b c:U", "a", name=f"z{n}", unmade=frozenset("c")) for n in range(made))
         assert renewed(cluster("abc", *four, *away), caps) == wanted
     assert renewed(cluster("abc", *four), Caps(moves_max=1)) == ["pc"]
+
+
+def test_renewals_that_do_not_help_let_the_others_have_their_turn() -> None:
+    """TC-63. Goal: replicas that stay damaged whatever is ordered keep nobody waiting for ever, and a bad folder of
+    blocks is still filled slowly. Method: four damaged on one server that takes two at a time, one on another, all of
+    them two: while two are ordered, in their pause, and after it; then the oldest of all that were ordered."""
+    four = tuple(damaged(name=n) for n in "pqrs")
+    view = cluster("abc", *four, damaged("a b:X c", bad="b", level="ac", name="z"))
+    caps = Caps(moves_per_server_max=2, moves_max=2)
+    assert renewed(view, caps) == ["pc", "qc"]
+    assert renewed(view, caps, pc=9.9, qc=9.9) == ["pc", "qc"], "they are repeated, and take all places"
+    assert renewed(view, caps, pc=10, qc=10) == ["zb"], "in their pause they take none but their server's"
+    assert renewed(view, caps, pc=119, qc=119, zb=9) == ["zb"]
+    assert renewed(view, caps, pc=120, qc=120, zb=119) == ["rc", "sc"], "who was not ordered yet goes first"
+    assert renewed(view, caps, pc=130, qc=130, rc=9, sc=9, zb=120) == ["rc", "sc"]
+    assert renewed(view, caps, pc=240, qc=241, rc=120, sc=120, zb=230) == ["qc", "pc"], "the longest ago"
 
 
 @given(

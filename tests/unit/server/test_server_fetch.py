@@ -20,7 +20,7 @@ from nyala.replica.copy import CopyFile, CopyManifest
 from nyala.replica.rpc import frame, pb, pb_grpc
 from nyala.replica.server import fetch_serving
 from nyala.replica.server.fetch_wire import MESSAGE_BYTES_MAX, be_patient, receive, receive_message, send_message
-from nyala.replica.server.remote_source import RemoteCopySource
+from nyala.replica.server.remote_source import ATTEMPTS, RemoteCopySource
 from tests.harness.copies import TABLET, TestClock
 from tests.harness.server_pair import Pair, run_pair
 from tests.unit.server.test_server_copy_pace import Held
@@ -115,6 +115,25 @@ def test_request_that_is_not_for_this_session_here_is_refused_and_the_connection
             send_message(sock, caller.request())
             assert receive_message(sock, pb.FetchPart) == pb.FetchPart(byte_offset=0, length_bytes=length)
             assert google_crc32c.value(receive(sock, length)) == caller.file.crc
+
+    run_caller(scenario)
+
+
+def test_target_whose_clock_was_set_back_begins_all_the_same() -> None:
+    """TC-28. Goal: the source orders a server's attempts, and the server's wall clock, which numbers them, may go back
+    with a restart. Method: an attempt from a time to come; the next one, numbered by now, opens a session in its place;
+    numbers rise from then on."""
+
+    def scenario(pair: Pair, caller: Caller) -> None:
+        ahead = time.time_ns() // 1000 + 3_600_000_000
+        request = pb.BeginCopyRequest(dest_uuid=caller.uuid, requestor_uuid=REQUESTOR, tablet_id=TABLET, attempt=ahead)
+        before = caller.stub.BeginCopy(request, timeout=LONG_S)
+        assert not before.error.code, before.error
+        manifest = caller.source.begin(TABLET, REQUESTOR, False)
+        (session,) = pair.leader.manager.sessions.sessions()
+        assert session.manifest.session_id == manifest.session_id != before.session_id
+        assert caller.stub.BeginCopy(request, timeout=LONG_S).error.code == Code.CAS_FAILED
+        assert ATTEMPTS.next() > ahead
 
     run_caller(scenario)
 

@@ -47,7 +47,8 @@ def test_time_needed_is_never_below_what_the_caller_has_seen() -> None:
 
 
 def test_time_needed_of_a_very_old_read_is_not_the_beginning() -> None:
-    """Goal: a replica that has applied nothing answers nothing (scenario 84). Method: a staleness beyond the clock."""
+    """CN-24. Goal: a replica that has applied nothing answers nothing (scenario 84). Method: a staleness beyond the
+    clock."""
     assert time_needed(hybrid_from_us(1000), 3600 * S, 0) == 1
     assert "no data yet" in str(too_old(NOW, 0, 3 * S))
 

@@ -88,7 +88,8 @@ def test_server_joins_one_cluster_only() -> None:
 
 
 def test_two_clusters_that_answer_at_once_get_a_new_server_once() -> None:
-    """Goal: the first cluster keeps it, in memory and on disk, the second is refused. Method: join both at once."""
+    """TC-33. Goal: the first cluster keeps it, in memory and on disk, the second is refused. Method: join both at
+    once."""
 
     async def join_both() -> None:
         disk = new_disk()
@@ -116,6 +117,7 @@ def test_command_line_becomes_options(capsys: pytest.CaptureFixture[str]) -> Non
         ("--copy-jobs-max", "0", "at least one copy"),
         ("--memory-soft-bytes", "0", "memory must be bounded"),
         ("--tablets-max", "0", "a server holds a tablet"),
+        ("--wal-segment-size-bytes-max", "4096", "a log's first segment is its shortest"),
         ("--scrub-mb-per-s", "-1", "a rate is 0 or more"),
         ("--scrub-interval-s", "0", "a check of all blocks takes time"),
     ):

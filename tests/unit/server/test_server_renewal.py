@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from nyala.replica.base import Code, Corruption, DataState, OpId, Refused
+from nyala.replica.base import Code, Corruption, DataState, LaterFormat, OpId, Refused
 from nyala.replica.host import Phase
 from nyala.replica.rpc import opid_to_pb, pb
 from nyala.replica.server.replay_watch import DeadlyEntry
@@ -123,7 +123,12 @@ def test_order_that_found_no_room_may_come_again() -> None:
 
 @pytest.mark.parametrize(
     ("error", "damaged"),
-    [(Corruption("a bad block"), True), (DeadlyEntry("it kills"), False), (Refused(Code.NO_SPACE, "full"), False)],
+    [
+        (Corruption("a bad block"), True),
+        (DeadlyEntry("it kills"), False),
+        (LaterFormat("whole, and not for us"), False),
+        (Refused(Code.NO_SPACE, "full"), False),
+    ],
 )
 def test_only_damage_that_a_copy_heals_is_told(error: Corruption | Refused, damaged: bool) -> None:
     """TC-63. Goal: nothing is put aside for what a copy would bring again, or what passes by itself. Method: a replica

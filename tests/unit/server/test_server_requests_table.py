@@ -204,8 +204,9 @@ def cancel(started_us: int = 0) -> Callable[[ServerWorld], Any]:
     return lambda w: pb.CancelCopyRequest(dest_uuid=w.uuid, tablet_id=TABLET, started_us=started_us or w.told["job"])
 
 
-def begin(requestor: str = NOBODY) -> Callable[[ServerWorld], Any]:
-    return ask(pb.BeginCopyRequest, tablet_id=TABLET, requestor_uuid=requestor, requestor_run="run")
+def begin(requestor: str = NOBODY, attempt: int = 1) -> Callable[[ServerWorld], Any]:
+    fields = {"tablet_id": TABLET, "requestor_uuid": requestor, "requestor_run": "run", "attempt": attempt}
+    return ask(pb.BeginCopyRequest, **fields)
 
 
 async def session(world: ServerWorld) -> None:
@@ -214,6 +215,10 @@ async def session(world: ServerWorld) -> None:
 
 async def another_session(world: ServerWorld) -> None:
     await world.done(C, "BeginCopy", begin()(world))
+
+
+async def another_attempt(world: ServerWorld) -> None:
+    await world.done(C, "BeginCopy", begin(attempt=2)(world))
 
 
 def in_session(kind: Callable[..., Any], **fields: Any) -> Callable[[ServerWorld], Any]:
@@ -362,7 +367,7 @@ ROWS = [
         call="CopyService.BeginCopy",
         good=begin(),
         stale=[elsewhere(pb.BeginCopyRequest, requestor_uuid=NOBODY)],
-        late="a session is no promise: whoever has lost one begins again",
+        late=[Late("behind the target's next attempt", another_attempt, Code.CAS_FAILED)],
     ),
     reading(
         "CopyService.OpenFetch",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from dataclasses import replace
 from typing import Any
 
 import grpc
 import pytest
 
-from nyala.infra.cli.cluster import idle_text
+from nyala.infra.cli.copies import idle_text
 from nyala.replica.base import ZERO_OPID, Code, DataState, OpId, Refused, limits
 from nyala.replica.copy import parse_superblock
 from nyala.replica.raft import EditKind
@@ -181,6 +182,48 @@ def test_member_left_behind_by_log_gc_is_deleted_and_copied() -> None:
         assert old.data_state is DataState.READY
         assert sorted(pair.other.disk.listdir(f"quarantine/{kept}")) == ["cmeta", "superblock", "wal"]
         await until(lambda: pair.other.rows() == list(range(1, 41)), "the voter has applied every row")
+
+    run_pair(scenario)
+
+
+def test_members_own_progress_takes_the_log_over_from_its_copys_session_without_a_gap() -> None:
+    """CC-18. Goal: from a copied member's first missing entry on the log is held, by the session's anchor first, by the
+    member's progress after. Method: nothing of Raft reaches it from the middle of its copy on; the session ends, rows
+    are written and flushed, and the log is collected; it hears, is cut off again, the anchor is let go, and the same:
+    what it misses is there each time, what it has goes, and no second copy is made."""
+
+    async def scenario(pair: Pair) -> None:
+        hosted, sessions = pair.leader.hosted, pair.leader.manager.sessions
+        tablet, log, replica = hosted.tablet, hosted.log, hosted.replica
+        assert tablet is not None and log is not None and replica is not None
+        replica.options = replace(replica.options, log_retain_bytes_max=1 << 30)
+        keys = iter(range(1, 1000))
+
+        async def write_and_collect() -> int:
+            for _ in range(5):
+                await pair.put(next(keys))
+            log.roll()
+            await pair.put(next(keys))  # the segment of the last entry is always kept
+            tablet.flush()
+            await pair._done(replica.gc)
+            return log.first_index
+
+        assert await write_and_collect() > 1
+        pair.on_request = lambda request: setattr(pair, "cut", True)
+        await pair.change(EditKind.ADD, pair.other.member(votes=False))
+        await until(lambda: "EndCopy" in pair.calls("leader") and not sessions.sessions(), "the session has ended")
+        await until(lambda: pair.other.hosted.copy is None and pair.other.hosted.replica, "the copy has started")
+        missed = pair.other.hosted.last_opid.index + 1
+        assert await write_and_collect() <= missed < log.last.index
+        pair.on_request, pair.cut = lambda request: None, False
+        await until(lambda: pair.other.rows() == pair.leader.rows(), "it has caught up")
+        pair.cut = True
+        before, missed = missed, pair.other.hosted.last_opid.index + 1
+        sessions.end_tablet(TABLET)  # as the anchor's time passes
+        assert before < await write_and_collect() <= missed < log.last.index
+        pair.cut = False
+        await until(lambda: pair.other.rows() == pair.leader.rows(), "it has caught up again")
+        assert [what for _, what, _ in pair.trace].count("BeginCopy") == 1
 
     run_pair(scenario)
 
