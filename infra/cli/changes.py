@@ -50,8 +50,11 @@ def add(
     if witness and non_voter:
         raise Refused(Code.INVALID_ARGUMENT, "a witness votes: give --witness or --non-voter")
     with client(masters) as connected:
-        table, tablet_id, uuid = *find_tablet(connected, tablet), find_server(connected, server).uuid
-        connected.add_replica(tablet_id, uuid, "NON_VOTER" if non_voter else "WITNESS" if witness else "VOTER")
+        (table, seen), uuid = _look(connected, tablet), find_server(connected, server).uuid
+        tablet_id = seen.tablet_id
+        connected.add_replica(
+            tablet_id, uuid, "NON_VOTER" if non_voter else "WITNESS" if witness else "VOTER", seen=seen
+        )
         holds = _is_member(uuid) if non_voter else _votes(uuid)
         _follow(connected, table, tablet_id, f"add {uuid[:8]}", holds, wait, timeout_s, as_json)
 
@@ -67,8 +70,9 @@ def remove(
 ) -> None:
     """Remove a replica; a voter that is needed goes when its replacement votes."""
     with client(masters) as connected:
-        table, tablet_id, uuid = *find_tablet(connected, tablet), find_server(connected, server).uuid
-        connected.remove_replica(tablet_id, uuid)
+        (table, seen), uuid = _look(connected, tablet), find_server(connected, server).uuid
+        tablet_id = seen.tablet_id
+        connected.remove_replica(tablet_id, uuid, seen=seen)
         gone = _is_member(uuid)
         _follow(connected, table, tablet_id, f"remove {uuid[:8]}", lambda c: not gone(c), wait, timeout_s, as_json)
 
@@ -84,8 +88,9 @@ def promote(
 ) -> None:
     """Give a non-voter a vote, once it has caught up; if more vote than are wanted, another one leaves."""
     with client(masters) as connected:
-        table, tablet_id, uuid = *find_tablet(connected, tablet), find_server(connected, server).uuid
-        connected.change_role(tablet_id, uuid, "VOTER")
+        (table, seen), uuid = _look(connected, tablet), find_server(connected, server).uuid
+        tablet_id = seen.tablet_id
+        connected.change_role(tablet_id, uuid, "VOTER", seen=seen)
         _follow(connected, table, tablet_id, f"promote {uuid[:8]}", _votes(uuid), wait, timeout_s, as_json)
 
 
@@ -100,8 +105,9 @@ def demote(
 ) -> None:
     """Take a voter's vote and keep its copy, once another one votes in its place."""
     with client(masters) as connected:
-        table, tablet_id, uuid = *find_tablet(connected, tablet), find_server(connected, server).uuid
-        connected.change_role(tablet_id, uuid, "NON_VOTER")
+        (table, seen), uuid = _look(connected, tablet), find_server(connected, server).uuid
+        tablet_id = seen.tablet_id
+        connected.change_role(tablet_id, uuid, "NON_VOTER", seen=seen)
         votes = _votes(uuid)
         _follow(connected, table, tablet_id, f"demote {uuid[:8]}", lambda c: not votes(c), wait, timeout_s, as_json)
 
@@ -118,9 +124,10 @@ def move(
 ) -> None:
     """Move one replica: add, wait until it votes, then remove the old one."""
     with client(masters) as connected:
-        table, tablet_id = find_tablet(connected, tablet)
+        table, seen = _look(connected, tablet)
+        tablet_id = seen.tablet_id
         from_uuid, to_uuid = find_server(connected, source).uuid, find_server(connected, target).uuid
-        connected.move_replica(tablet_id, from_uuid, to_uuid, reason="nyala tablet move")
+        connected.move_replica(tablet_id, from_uuid, to_uuid, reason="nyala tablet move", seen=seen)
         what, there, gone = f"move {from_uuid[:8]} to {to_uuid[:8]}", _votes(to_uuid), _is_member(from_uuid)
         _follow(connected, table, tablet_id, what, lambda c: there(c) and not gone(c), wait, timeout_s, as_json)
 
@@ -133,8 +140,11 @@ def cancel(tablet: Tablet, masters: Masters = "", as_json: Json = False) -> None
     tried whatever becomes of the other; exit status 1 if one could not be done.
     """
     with client(masters) as connected:
-        table, tablet_id = find_tablet(connected, tablet)
-        given_up = give_up(lambda: connected.cancel_change(tablet_id), lambda: connected.abort_change(table, tablet_id))
+        table, seen = _look(connected, tablet)
+        tablet_id = seen.tablet_id
+        given_up = give_up(
+            lambda: connected.cancel_change(tablet_id, seen=seen), lambda: connected.abort_change(table, tablet_id)
+        )
     if given_up.nothing_there:
         what = "nothing is wanted of this tablet, and no config change is under way"
         raise Refused(Code.NOT_FOUND, what, tablet=tablet_id)
@@ -205,6 +215,19 @@ def unretire(server: Server, masters: Masters = "", as_json: Json = False) -> No
         typer.echo(f"{uuid[:8]} is used again" if was else f"{uuid[:8]} was not being retired")
 
 
+def _look(connected: Client, tablet: str) -> tuple[str, pb.TabletInfo]:
+    """(table name, tablet) as the masters know it now: a request is good for that only."""
+    table, tablet_id = find_tablet(connected, tablet)
+    return table, _info(connected, table, tablet_id)
+
+
+def _info(connected: Client, table: str, tablet_id: str) -> pb.TabletInfo:
+    info = next((t for t in connected.tablet_infos(table) if t.tablet_id == tablet_id), None)
+    if info is None:
+        raise Refused(Code.TABLET_NOT_FOUND, "the tablet was dropped meanwhile", tablet=tablet_id)
+    return info
+
+
 def _votes(uuid: str) -> Callable[[RaftConfig], bool]:
     def holds(config: RaftConfig) -> bool:
         member = config.member(uuid)
@@ -230,9 +253,7 @@ def _follow(
     """Wait until the tablet's committed config is as wanted, and say so; exit status 1 if it was given up."""
 
     def ended() -> bool:
-        info = next((t for t in connected.tablet_infos(table) if t.tablet_id == tablet_id), None)
-        if info is None:
-            raise Refused(Code.TABLET_NOT_FOUND, "the tablet was dropped meanwhile", tablet=tablet_id)
+        info = _info(connected, table, tablet_id)
         if info.running and holds(config_from_pb(info.config)):
             return True
         if info.running and not info.HasField("wish"):

@@ -7,7 +7,7 @@ from typing import Any
 
 import grpc
 
-from nyala.replica.base import Address, Applied, Code, Member, OpId, RaftConfig, Refused, new_uuid
+from nyala.replica.base import Address, Applied, Code, DataState, Member, OpId, RaftConfig, Refused, new_uuid
 from nyala.replica.rows import PartitionSpec, SourceKey, TableSchema
 from nyala.replica.rpc import (
     address_from_pb,
@@ -156,6 +156,25 @@ class Admin:
         request = pb.ListCopiesRequest(dest_uuid=server.uuid)
         return list(self._copier(server, "ListCopies", request, mutates=False, timeout_s=timeout_s).jobs)
 
+    def start_copy(
+        self, server: pb.ServerInfo, source: pb.ServerInfo, leader: pb.ReplicaStatus, current_state: DataState
+    ) -> None:
+        """Begin a copy into a server from another one, which leads the tablet as its status says.
+
+        `current_state`: what the server has of the tablet, compared there. Refused BAD_TERM, ILLEGAL_STATE or
+        ALREADY_INPROGRESS: nothing was begun.
+        """
+        request = pb.StartTabletCopyRequest(
+            dest_uuid=server.uuid,
+            from_uuid=source.uuid,
+            from_addresses=source.addresses,
+            tablet_id=leader.tablet_id,
+            term=leader.term,
+            current_state=int(current_state),
+            config=leader.committed_config.opid,
+        )
+        self._copier(server, "StartTabletCopy", request, mutates=True, timeout_s=5.0)
+
     def cancel_copy(self, server: pb.ServerInfo, tablet_id: str, *, started_us: int = 0) -> pb.CancelCopyReply:
         """End the copy of a tablet into a server; returns when it has ended, with the job and the state it left.
 
@@ -251,27 +270,36 @@ class Admin:
 
     # ---- placement, by way of the masters
 
-    def move_replica(self, tablet_id: str, from_uuid: str, to_uuid: str, *, reason: str = "") -> None:
+    # With `seen`, as `tablet_infos` told it, a request is good for that state of the tablet only: one that is late, or
+    # repeated after it was carried out and undone again, is refused with CAS_FAILED.
+
+    def move_replica(
+        self, tablet_id: str, from_uuid: str, to_uuid: str, *, reason: str = "", seen: pb.TabletInfo | None = None
+    ) -> None:
         """Ask for one replica to stand elsewhere; an empty `from_uuid` moves the leadership. Desired state."""
-        request = pb.MoveReplicaRequest(tablet_id=tablet_id, from_uuid=from_uuid, to_uuid=to_uuid, reason=reason)
+        request = pb.MoveReplicaRequest(
+            tablet_id=tablet_id, from_uuid=from_uuid, to_uuid=to_uuid, reason=reason, seen=_seen(seen)
+        )
         self._masters.call("MoveReplica", request)
 
-    def add_replica(self, tablet_id: str, server_uuid: str, role: str) -> None:
+    def add_replica(self, tablet_id: str, server_uuid: str, role: str, *, seen: pb.TabletInfo | None = None) -> None:
         """Ask for one more member."""
-        self._masters.call("AddReplica", pb.ReplicaRequest(tablet_id=tablet_id, server_uuid=server_uuid, role=role))
+        request = pb.ReplicaRequest(tablet_id=tablet_id, server_uuid=server_uuid, role=role, seen=_seen(seen))
+        self._masters.call("AddReplica", request)
 
-    def remove_replica(self, tablet_id: str, server_uuid: str) -> None:
+    def remove_replica(self, tablet_id: str, server_uuid: str, *, seen: pb.TabletInfo | None = None) -> None:
         """Ask for one member to leave."""
-        self._masters.call("RemoveReplica", pb.ReplicaRequest(tablet_id=tablet_id, server_uuid=server_uuid))
+        request = pb.ReplicaRequest(tablet_id=tablet_id, server_uuid=server_uuid, seen=_seen(seen))
+        self._masters.call("RemoveReplica", request)
 
-    def change_role(self, tablet_id: str, server_uuid: str, role: str) -> None:
+    def change_role(self, tablet_id: str, server_uuid: str, role: str, *, seen: pb.TabletInfo | None = None) -> None:
         """Ask for a member to vote (`VOTER`), or to stay without a vote (`NON_VOTER`)."""
-        request = pb.ReplicaRequest(tablet_id=tablet_id, server_uuid=server_uuid, role=role)
+        request = pb.ReplicaRequest(tablet_id=tablet_id, server_uuid=server_uuid, role=role, seen=_seen(seen))
         self._masters.call("ChangeRole", request)
 
-    def cancel_change(self, tablet_id: str) -> None:
+    def cancel_change(self, tablet_id: str, *, seen: pb.TabletInfo | None = None) -> None:
         """Give up what is wanted of a tablet. NOT_FOUND if nothing is, ILLEGAL_STATE if it is too late."""
-        self._masters.call("CancelChange", pb.ReplicaRequest(tablet_id=tablet_id))
+        self._masters.call("CancelChange", pb.ReplicaRequest(tablet_id=tablet_id, seen=_seen(seen)))
 
     def set_replication(self, table: str, replicas: int, *, tablet_id: str = "") -> None:
         """Want so many voters of a table, or of one tablet (0: as many as its table wants). Desired state."""
@@ -362,6 +390,10 @@ class Admin:
         return self._calls.at_leader(
             table_name, tablet_id, ask, deadline=deadline, mutates=mutates, retry_safe=retry_safe
         )
+
+
+def _seen(info: pb.TabletInfo | None) -> pb.TabletSeen | None:
+    return None if info is None else pb.TabletSeen(committed_config_id=info.config.opid, wishes=info.wishes)
 
 
 def _address(server: pb.ServerInfo) -> Address:

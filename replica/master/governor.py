@@ -67,7 +67,7 @@ class Governor:
         if await self._settle_wishes(view):
             view = cluster_view(state.catalog, state.soft, state.options, state.mono_us, state.clock.wall_us())
         decisions = decide(view, term, state.options.caps)
-        wanted = renewals(view, state.options.caps)
+        wanted = renewals(view, state.options.caps, state.soft.renewal_ages(state.mono_us))
         state.soft.renew({(r.uuid, r.tablet_id): r.config_opid for r in wanted}, state.mono_us)
         addresses = {u: str(s.addresses[0]) for u, s in state.soft.servers.items() if s.addresses}
         for voice in self._voices:

@@ -246,7 +246,7 @@ class MasterService(pb_grpc.MasterServiceServicer):  # type: ignore[misc]
     @_answered(pb.SimpleReply)
     async def CancelChange(self, request: pb.ReplicaRequest) -> pb.SimpleReply:
         """Give up what is wanted of a tablet; what it began is taken back."""
-        await self.state.group.change(lambda: wishing.cancel(self.state, request.tablet_id))
+        await self.state.group.change(lambda: wishing.cancel(self.state, request))
         return pb.SimpleReply()
 
     @_answered(pb.SimpleReply)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from nyala.replica.base import Address, Code, DataState, Member, OpId, RaftConfig, Refused, ReplicaError, limits
+from nyala.replica.policy import RENEW_AGAIN_US, RENEW_US
 from nyala.replica.rpc import address_to_pb, addresses_from_pb, config_from_pb, pb
 
 _log = logging.getLogger("nyala.master")
@@ -15,9 +16,6 @@ _log = logging.getLogger("nyala.master")
 OPEN = ("CONFIGURING", "RUNNING")
 """Phases of a replica that has replayed its log: from then on its leader can be in touch with it."""
 
-RENEW_US = 10_000_000
-RENEW_AGAIN_US = 120_000_000
-"""For how long the order to renew a replica is repeated, and how long after its first time it may come again."""
 AVOID_US_FIRST = 60_000_000
 AVOID_US_MAX = 600_000_000
 """For how long a server where copies fail is avoided after they were last reported; twice as long each time."""
@@ -162,8 +160,19 @@ class SoftState:
     def renew(self, wanted: Mapping[tuple[str, str], OpId], now_us: int) -> None:
         """Order what is wanted, each for a moment and then not again for a while: where copies succeed and their files
         go bad at once, nothing is gained by haste, and what is put aside takes room."""
-        self._renewed_us = {k: at for k, at in self._renewed_us.items() if now_us - at < RENEW_AGAIN_US}
-        self.renewals = {k: v for k, v in wanted.items() if now_us - self._renewed_us.setdefault(k, now_us) < RENEW_US}
+        for key in wanted:
+            if now_us - self._renewed_us.get(key, now_us - RENEW_AGAIN_US) >= RENEW_AGAIN_US:
+                self._renewed_us[key] = now_us
+        self.renewals = {k: v for k, v in wanted.items() if now_us - self._renewed_us[k] < RENEW_US}
+
+    def renewal_ages(self, now_us: int) -> dict[tuple[str, str], int]:
+        """Since when the last order to renew each replica was said first; one is known while the replica is damaged."""
+        self._renewed_us = {
+            (uuid, tablet_id): at
+            for (uuid, tablet_id), at in self._renewed_us.items()
+            if now_us - at < RENEW_AGAIN_US or ((known := self.replica(uuid, tablet_id)) is not None and known.damaged)
+        }
+        return {k: now_us - at for k, at in self._renewed_us.items()}
 
     def places(self, uuids: Iterable[str]) -> list[pb.ServerPlace]:
         """Where these servers said last that they listen; of those that were heard of, a bounded number."""

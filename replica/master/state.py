@@ -106,6 +106,7 @@ class MasterState:
                 running=bool(leader),
                 replication_factor=wanted_voters(self.catalog, tablet_id),
                 own_replication_factor="replication_factor" in record,
+                wishes=int(record.get("wishes", 0)),
                 health={
                     m.uuid: health_of(self.soft, tablet_id, m.uuid, self.options, self.mono_us).name
                     for m in config.members

@@ -7,7 +7,7 @@ from typing import Any
 
 from nyala.replica.base import Code, Member, RaftConfig, Refused, new_uuid
 from nyala.replica.policy import Wish, WishKind
-from nyala.replica.rpc import pb
+from nyala.replica.rpc import opid_from_pb, pb
 
 from .catalog import Record
 from .state import MasterState
@@ -28,7 +28,41 @@ def _config_of(state: MasterState, tablet_id: str) -> RaftConfig:
     return known.config
 
 
-def _grant(state: MasterState, tablet_id: str, wish: Wish, *, proposal: bool = False) -> Change:
+def _wishes(state: MasterState, tablet_id: str) -> int:
+    """How many changes were wanted of a tablet so far."""
+    return int((state.catalog.get(TABLET + tablet_id) or {}).get("wishes", 0))
+
+
+def _check_seen(state: MasterState, config: RaftConfig, request: pb.MoveReplicaRequest | pb.ReplicaRequest) -> None:
+    """Refused(CAS_FAILED) if the tablet is not any more what the request was made for, as of a late repetition.
+
+    Its config is compared, and how many changes were wanted: one that was cancelled may leave the same config.
+    """
+    if not request.HasField("seen"):
+        return
+    seen, wishes = opid_from_pb(request.seen.committed_config_id), _wishes(state, request.tablet_id)
+    if (seen, request.seen.wishes) != (config.opid, wishes):
+        raise Refused(
+            Code.CAS_FAILED,
+            "the tablet has changed since its caller looked: look again (`nyala tablet list`), then repeat it",
+            detail=str(config.opid),
+            tablet=request.tablet_id,
+            config_seen=seen,
+            config=config.opid,
+            wishes_seen=request.seen.wishes,
+            wishes=wishes,
+        )
+
+
+def _grant(
+    state: MasterState,
+    config: RaftConfig,
+    request: pb.MoveReplicaRequest | pb.ReplicaRequest,
+    wish: Wish,
+    *,
+    proposal: bool = False,
+) -> Change:
+    tablet_id = request.tablet_id
     other = state.catalog.get(WISH + tablet_id)
     if other is not None:
         if other.get("cancelled") or wish_from_record(other).expired(state.clock.wall_us()):
@@ -44,9 +78,12 @@ def _grant(state: MasterState, tablet_id: str, wish: Wish, *, proposal: bool = F
         raise Refused(
             Code.CHANGE_PENDING, "another change of this tablet is wanted already", tablet=tablet_id, kind=other["kind"]
         )
+    _check_seen(state, config, request)
     if sum(1 for _ in state.catalog.items(WISH)) >= WISHES_MAX:
         raise Refused(Code.OVERLOADED, "too many wanted changes", max=WISHES_MAX)
-    return {WISH + tablet_id: wish_to_record(wish, proposal=proposal)}, [], "", wish.wish_id
+    tablet = {**(state.catalog.get(TABLET + tablet_id) or {}), "wishes": _wishes(state, tablet_id) + 1}
+    puts = {TABLET + tablet_id: tablet, WISH + tablet_id: wish_to_record(wish, proposal=proposal)}
+    return puts, [], "", wish.wish_id
 
 
 def _asks_for(record: Record) -> tuple[str, str, str, bool, bool]:
@@ -99,7 +136,7 @@ def move(state: MasterState, request: pb.MoveReplicaRequest, *, wish_id: str = "
         deadline_us=deadline_us,
         reason=request.reason or "move wanted",
     )
-    return _grant(state, request.tablet_id, wish, proposal=proposal)
+    return _grant(state, config, request, wish, proposal=proposal)
 
 
 def _check_move(state: MasterState, config: RaftConfig, request: pb.MoveReplicaRequest) -> None:
@@ -128,7 +165,7 @@ def add(state: MasterState, request: pb.ReplicaRequest) -> Change:
         deadline_us=_deadline(state, 0),
         reason="replica wanted by an operator",
     )
-    return _grant(state, request.tablet_id, wish)
+    return _grant(state, config, request, wish)
 
 
 def remove(state: MasterState, request: pb.ReplicaRequest) -> Change:
@@ -144,7 +181,7 @@ def remove(state: MasterState, request: pb.ReplicaRequest) -> Change:
         deadline_us=_deadline(state, 0),
         reason="removal wanted by an operator",
     )
-    return _grant(state, request.tablet_id, wish)
+    return _grant(state, config, request, wish)
 
 
 def _member(config: RaftConfig, uuid: str) -> Member:
@@ -188,17 +225,28 @@ def change_role(state: MasterState, request: pb.ReplicaRequest) -> Change:
         deadline_us=_deadline(state, 0),
         reason=f"{request.role} wanted by an operator",
     )
-    return _grant(state, request.tablet_id, wish)
+    return _grant(state, config, request, wish)
 
 
-def cancel(state: MasterState, tablet_id: str) -> Change:
+def cancel(state: MasterState, request: pb.ReplicaRequest) -> Change:
     """The change that gives up what is wanted of a tablet: its time is over, so what it began is taken back.
 
-    Refused(NOT_FOUND) if nothing is wanted, ILLEGAL_STATE if a move's new replica votes already: it goes on to its end.
+    Refused(NOT_FOUND) if nothing is wanted, CAS_FAILED if it is not what the caller saw, ILLEGAL_STATE if a move's new
+    replica votes already: it goes on to its end. The config is not compared: a wish changes it on its way.
     """
+    tablet_id = request.tablet_id
     record = state.catalog.get(WISH + tablet_id)
     if record is None:
         raise Refused(Code.NOT_FOUND, "nothing is wanted of this tablet", tablet=tablet_id)
+    if request.HasField("seen") and request.seen.wishes != _wishes(state, tablet_id):
+        raise Refused(
+            Code.CAS_FAILED,
+            "another change is wanted than its caller saw: look again (`nyala tablet list`), then repeat it",
+            tablet=tablet_id,
+            kind=record["kind"],
+            wishes_seen=request.seen.wishes,
+            wishes=_wishes(state, tablet_id),
+        )
     known = state.soft.tablets.get(tablet_id)
     target = known.config.member(record["to_uuid"]) if known is not None and known.config is not None else None
     if record["kind"] == WishKind.MOVE and target is not None and target.votes:

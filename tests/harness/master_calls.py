@@ -115,7 +115,16 @@ class MasterWorld:
         """The tablet has other members, and nothing is wanted of it any more."""
         self.members, self.config_index = list(members), self.config_index + 1
         await self.report()
+        await self.settled()
+
+    async def settled(self) -> None:
+        """Nothing is wanted of the tablet any more; its config is what it was."""
         await self.group.change(lambda: ({}, [WISH + self.tablet], "", None))
+
+    def seen(self) -> Any:
+        """What a client that looks now sends along; of a master that does not lead, nothing."""
+        infos = self.master.tablets_of(self.table_id) if self.table_id else []
+        return pb.TabletSeen(committed_config_id=infos[0].config.opid, wishes=infos[0].wishes) if infos else None
 
     # ----------------------------------------------------------------------------------------------------------- state
 

@@ -21,7 +21,7 @@ from nyala.replica.base import Address, Code, DataState, Member, OpId, Refused, 
 from nyala.replica.rpc import pb
 from nyala.replica.tools import Severity, gather, judge
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
-from tests.harness.one_tablet import copies, start_copy
+from tests.harness.one_tablet import copies
 
 pytestmark = pytest.mark.process
 
@@ -47,10 +47,11 @@ def end(thread: threading.Thread) -> None:
 class Load:
     """One writer that upserts ascending keys without a pause; any refusal that the client does not outlast is kept."""
 
-    def __init__(self, masters: str) -> None:
+    def __init__(self, masters: str, table: str = "t") -> None:
         self.acknowledged = 0
         self.error: BaseException | None = None
         self._masters = masters
+        self._table = table
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._write, name="load", daemon=True)
 
@@ -65,7 +66,7 @@ class Load:
     def _write(self) -> None:
         try:
             with nyala.connect(self._masters) as cluster:
-                table = cluster.table("t")
+                table = cluster.table(self._table)
                 while not self._end.is_set():
                     table.upsert([{"id": self.acknowledged, "v": "x"}])
                     self.acknowledged += 1
@@ -223,6 +224,57 @@ def test_members_are_added_promoted_demoted_moved_and_removed_by_command(town: T
     source = sorted(town.voters(tablet))[0]
     moved = json.loads(town.settle(f"tablet change-config move {tablet} {source} {new} --json", tablet))
     assert moved["done"] is True and new in town.voters(tablet) and source not in town.voters(tablet)
+    town.well()
+
+
+def test_leader_is_removed_by_command_and_by_a_driver_without_a_failed_write(town: Town) -> None:
+    """CC-28, CC-27. Goal: who removes the leader ends with the member gone, though it hands over first, and a client
+    that writes meanwhile notices nothing. Method: under a strict writer, the leader is asked to remove itself: it is
+    STEPPING_DOWN, another leads, and the config is what it was; a driver removes the leader that there is then, by one
+    call; the masters bring a third voter, and a command removes the leader again."""
+    tablet = town.infos()[1].tablet_id
+
+    def settled(above: int) -> bool:
+        config = town.info(tablet).config
+        whole = len(config.members) == 3 and all(m.votes and not m.replace for m in config.members)
+        return whole and config.opid.index > above
+
+    def leader(above: int = -1) -> ServerProcess:
+        wait_until(lambda: settled(above), "three voters, and nothing under way")
+        return town.cluster.leader(tablet)
+
+    def removal(of: ServerProcess) -> tuple[OpId, Member]:
+        status = town.cluster.status(of, tablet)
+        opid = status.committed_config.opid
+        return OpId(opid.term, opid.index), Member(of.uuid, (Address.parse(of.address),))
+
+    with Load(town.master.address) as load:
+        first = leader()
+        cas, member = removal(first)
+        request = pb.ChangeConfigRequest(
+            dest_uuid=first.uuid,
+            tablet_id=tablet,
+            edits=[pb.ConfigEdit(kind="remove", member=pb.Member(uuid=first.uuid))],
+            committed_config_id=pb.OpId(term=cas.term, index=cas.index),
+            has_cas=True,
+        )
+        with pytest.raises(Refused, match="hands over before it is removed") as refused:
+            town.client.calls.at_server(Address.parse(first.address), first.uuid, "ChangeConfig", request)
+        assert refused.value.code is Code.STEPPING_DOWN
+        wait_until(lambda: town.cluster.leader(tablet).uuid != first.uuid, "another leads")
+        assert removal(first)[0] == cas
+        second = leader()
+        cas, member = removal(second)
+        left = town.client.change_config("t", tablet, [("remove", member)], cas=cas)
+        assert left.member(second.uuid) is None and len(left.voters) == 2
+        third = leader(above=left.opid.index)
+        before = load.acknowledged
+        assert "done" in town.settle(f"tablet change-config remove {tablet} {third.uuid}", tablet)
+        assert third.uuid not in {m.uuid for m in town.info(tablet).config.members}
+        leader()
+        wait_until(lambda: load.acknowledged > before, "the writer goes on")
+    assert load.error is None, load.error
+    assert town.nyala.table("t").scan().count() >= load.acknowledged
     town.well()
 
 
@@ -455,9 +507,11 @@ def test_witness_is_added_by_command_shown_as_one_and_becomes_whole(town: Town) 
 
 
 def test_copy_made_before_its_server_is_added_is_used_and_an_abandoned_one_is_deleted(town: Town) -> None:
-    """CC-10, X-12. Goal: a driver may copy first and add then; if it dies in between, its copy goes. Method: copies to
-    two servers that are in no config; once the master has heard twice of both being complete, one is added and takes
-    part with what was copied, by one copy in all; the other becomes a tombstone by itself, once the grace is over."""
+    """CC-06, CC-07, CC-10, X-12. Goal: a driver may copy first and add then, by command; if it dies in between, what it
+    copied goes. Method: `copy start` to two servers that are in no config, while rows are written; the copies reach at
+    least to where the leader was before. Once the master has heard twice of both being complete, one is added and takes
+    part with what was copied, by one copy in all; the other becomes a tombstone by itself, once the grace is over. A
+    server that has it already, or is none, is refused in one line."""
     town.nyala.create_table("p", {"id": "int64", "v": "string"}, key="id", hash_buckets=1)
     wait_until(lambda: all(t.running for t in town.client.tablet_infos("p")), "it has a leader")
     table, (info,) = town.nyala.table("p"), town.client.tablet_infos("p")
@@ -469,20 +523,27 @@ def test_copy_made_before_its_server_is_added_is_used_and_an_abandoned_one_is_de
         return int(getattr(town.cluster.status(server, info.tablet_id), "data_state", DataState.DOES_NOT_EXIST))
 
     def copied(server: ServerProcess) -> bool:
-        """Whether it is complete there; a copy is begun from whoever leads, again if it was deposed in the midst."""
-        if (here := DataState(state(server))) in (DataState.DOES_NOT_EXIST, DataState.DELETED):
-            leader = town.cluster.leader(info.tablet_id)
-            term = town.cluster.status(leader, info.tablet_id).term
-            start_copy(leader, server, term, here, tablet_id=info.tablet_id)
-        return here is DataState.READY
+        """Whether it is complete there; begun again if its source was deposed in the midst."""
+        if state(server) != DataState.READY:
+            line = f"copy start {info.tablet_id} --server {server.uuid} --wait --masters {town.master.address}"
+            result = CliRunner().invoke(app, line.split())
+            return result.exit_code == 0 and f"change-config add {info.tablet_id[:8]}" in result.output
+        return True
 
-    wait_until(lambda: {copied(s) for s in outside} == {True}, "both are copied")
+    at_least = town.cluster.status(town.cluster.leader(info.tablet_id), info.tablet_id).commit_index
+    with Load(town.master.address, "p") as load:
+        wait_until(lambda: {copied(s) for s in outside} == {True}, "both are copied")
+    rows = max(100, load.acknowledged)
+    assert load.error is None, load.error
+    assert min(town.cluster.status(s, info.tablet_id).last_logged.index for s in outside) >= at_least
+    assert "has the tablet already" in town.refused(f"copy start {info.tablet_id} --server {added.uuid}")
+    assert "0 servers begin with 'zz'" in town.refused(f"copy start {info.tablet_id} --server zz")
     for _ in range(2):  # the order that would come with the first reply is begun before the second report
         since = time.monotonic()
         wait_until(lambda since=since: all(heard(town, s.uuid) > since for s in outside), "both have reported")
     assert "done" in town.run(f"tablet change-config add {info.tablet_id} {added.uuid} --non-voter")
-    table.upsert([{"id": 100, "v": "x"}])
-    wait_until(lambda: town.cluster.status(added, info.tablet_id).rows == 101, "it takes part")
+    table.upsert([{"id": -1, "v": "x"}])
+    wait_until(lambda: town.cluster.status(added, info.tablet_id).rows == rows + 1, "it takes part")
     phases = [j.phase for j in copies(added) if j.tablet_id == info.tablet_id]
     assert [phase for phase in phases if phase != "FAILED"] == ["DONE"], "it was copied once"
     wait_until(lambda: state(abandoned) == DataState.DELETED, "nobody added the other one")
@@ -504,6 +565,74 @@ def restart(town: Town, server: ServerProcess, options: tuple[str, ...]) -> None
     server.extra = options
     server.start()
     wait_until(lambda: sum(s.alive for s in town.client.list_servers().servers) == 5, "all are alive")
+
+
+def test_commands_that_look_and_hand_over_say_what_is(town: Town) -> None:
+    """Goal: an operator's usual lines do what their help says, for people and for programs. Method: a table made by
+    command is listed and described; its leader steps down in favour of a follower; a replica moves, and the copy is
+    listed; the cluster check's JSON has each replica of it, caught up; dropped by command, the table is gone."""
+    town.run("table create seen -c id:int64 -c note:string -k id --buckets 1")
+    wait_until(lambda: all(t.running for t in town.client.tablet_infos("seen")), "it has a leader")
+    (info,) = town.client.tablet_infos("seen")
+    tablet = info.tablet_id
+    town.nyala.table("seen").upsert([{"id": i, "note": "x"} for i in range(100)])
+
+    (listed,) = (t for t in json.loads(town.run("table list --json")) if t["name"] == "seen")
+    described = json.loads(town.run("table describe seen --json"))
+    assert listed == described
+    assert (described["key"], described["tablets"], described["buckets"]) == (["id"], [tablet], 1)
+    assert [(c["name"], c["type"]) for c in described["columns"]] == [("id", "int64"), ("note", "string")]
+    assert (described["replication_factor"], described["topic"]) == (3, "writes.seen")
+    assert any("seen" in text and "writes.seen" in text for text in town.run("table list").splitlines())
+    shown = town.run("table describe seen")
+    assert "note" in shown and "1 tablets by hash of id, 3 replicas; topic writes.seen" in shown
+
+    first = town.cluster.leader(tablet).uuid
+    heir = sorted({m.uuid for m in info.config.members} - {first})[0]
+
+    def handed_over() -> bool:
+        """Asked again if the follower was not ready; one that leads already is named again."""
+        line = f"tablet leader-step-down {tablet[:12]} --to {heir[:12]} --masters {town.master.address}"
+        result = CliRunner().invoke(app, line.split())
+        return result.exit_code == 0 and f"{heir} leads {tablet}" in result.output
+
+    wait_until(handed_over, "the heir was named")
+
+    members = {m.uuid for m in info.config.members}
+    target = next(s for s in town.cluster.servers if s.uuid not in members)
+    assert json.loads(town.run(f"tablet change-config move {tablet} {first} {target.uuid} --json"))["done"] is True
+
+    def copy_job() -> dict[str, Any] | None:
+        """The target's side of it, once it has ended well."""
+        jobs = [j for j in json.loads(town.run("copy list --json")) if j["tablet_id"] == tablet]
+        return next((j for j in jobs if (j["target_uuid"], j["phase"]) == (target.uuid, "DONE")), None)
+
+    job = wait_until(copy_job, "the copy is listed as done")
+    assert min(job["bytes_done"], job["bytes_total"]) > 0 and job["source_uuid"] in members and not job["error"]
+    words = (tablet[:8], target.uuid[:8], "DONE")
+    rows = lambda: [text for text in town.run("copy list").splitlines() if all(w in text for w in words)]  # noqa: E731
+    wait_until(rows, "the copy is shown")
+
+    def checked() -> dict[str, Any] | None:
+        """What the check says of the tablet once nothing is wrong and its three voters have applied everything."""
+        result = CliRunner().invoke(app, ["cluster", "check", "--json", "--masters", town.master.address])
+        if result.exit_code != 0:
+            return None
+        told = json.loads(result.output)
+        (found,) = (t for t in told["tablets"] if t["tablet_id"] == tablet)
+        held = {r["server"]: r for r in found["replicas"] if r["data_state"] == "READY"}
+        wanted = dict.fromkeys(members - {first} | {target.uuid}, (0, 100, False))
+        seen = {uuid: (r["lag"], r["rows"], r["witness"]) for uuid, r in held.items()}
+        return told if seen == wanted else None
+
+    told = wait_until(checked, "the check tells three replicas that are caught up")
+    assert told["healthy"] is True and not [f for f in told["findings"] if f["severity"] == "ERROR"]
+    assert [s["alive"] for s in told["servers"]] == [True] * 5 and [m["alive"] for m in told["masters"]] == [True]
+
+    assert "dropped seen" in town.run("table drop seen --yes")
+    assert "seen" not in [t["name"] for t in json.loads(town.run("table list --json"))]
+    assert "seen" in town.refused("table describe seen")
+    town.well()
 
 
 def test_careless_membership_lines_get_one_line_and_change_nothing(town: Town) -> None:

@@ -203,13 +203,13 @@ def test_cancelled_wish_is_taken_back_unless_the_new_replica_votes() -> None:
     added learner whose server is silent; a move whose target votes; nothing wanted at all."""
     m = Masters()
     with pytest.raises(Refused, match="nothing is wanted of this tablet"):
-        wishing.cancel(m.state, m.tablet)
+        m.want(wishing.cancel, "")
     m.want(wishing.add, S[3])
     m.members, m.index = [*m.members, Member(S[3], (Address("h", 1),), votes=False, promote=True)], 5
     m.servers = S[:3]
     m.report()
     assert m.decided() == [], "it waits for the silent one"
-    m.box.commit(wishing.cancel(m.state, m.tablet))
+    m.want(wishing.cancel, "")
     assert m.decided() == ["remove d"]
     (info,) = m.state.tablets_of(str((m.box.catalog.get(TABLET + m.tablet) or {})["table_id"]))
     assert info.wish.cancelled and info.wish.kind == "ADD"
@@ -221,7 +221,7 @@ def test_cancelled_wish_is_taken_back_unless_the_new_replica_votes() -> None:
     m.members, m.index = [*m.members, Member(S[4], (Address("h", 1),))], 7
     m.report()
     with pytest.raises(Refused, match="too late"):
-        wishing.cancel(m.state, m.tablet)
+        m.want(wishing.cancel, "")
     assert m.decided() == ["remove b"]
 
 
@@ -235,7 +235,7 @@ def test_wish_asked_again_is_the_same_one_only_while_it_still_holds_and_asks_for
         m.want(wishing.add, S[3], "NON_VOTER")
     assert refused.value.code is Code.CHANGE_PENDING
     assert m.want(wishing.add, S[3]) == first
-    m.box.commit(wishing.cancel(m.state, m.tablet))
+    m.want(wishing.cancel, "")
     with pytest.raises(Refused, match="being taken back") as refused:
         m.want(wishing.add, S[3])
     assert refused.value.code is Code.CHANGE_PENDING and m.decided() == []

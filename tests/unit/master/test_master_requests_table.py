@@ -60,6 +60,16 @@ def changed(*members: str) -> Do:
     return lambda world: world.carried_out(*members)
 
 
+def in_turn(*doings: Do) -> Do:
+    """One after the other."""
+
+    async def make(world: MasterWorld) -> None:
+        for do in doings:
+            await do(world)
+
+    return make
+
+
 def row(call: str, good: Ask, **more: Any) -> Row:
     return Row(call=f"MasterService.{call}", good=good, **{"unnamed": LEADS} | more)
 
@@ -128,13 +138,23 @@ OPENED = after(("OpenSources", opening()))
 RELEASED = after(("OpenSources", opening()), ("AdvanceSources", advance(5, release=True)))
 
 
+def looked(kind: Callable[..., Any], **fields: Any) -> Ask:
+    """A request about the tablet that is there, by who has just looked at it."""
+    return lambda world: of_tablet(kind, **{"seen": world.seen()} | fields)(world)
+
+
 def replica(uuid: str, role: str = "", **fields: Any) -> Ask:
-    return of_tablet(pb.ReplicaRequest, server_uuid=uuid, role=role, **fields)
+    return looked(pb.ReplicaRequest, server_uuid=uuid, role=role, **fields)
 
 
 def move(**fields: Any) -> Ask:
     """The third member's replica goes to the fourth server."""
-    return of_tablet(pb.MoveReplicaRequest, **{"from_uuid": S[2], "to_uuid": S[3], "deadline_us": 1 << 50} | fields)
+    return looked(pb.MoveReplicaRequest, **{"from_uuid": S[2], "to_uuid": S[3], "deadline_us": 1 << 50} | fields)
+
+
+def at(term: int, index: int, wishes: int = 0) -> Any:
+    """What somebody saw at another time; now it is 1.1, and nothing was wanted."""
+    return pb.TabletSeen(committed_config_id=pb.OpId(term=term, index=index), wishes=wishes)
 
 
 OTHER_WISH = after(("MoveReplica", move(from_uuid="", to_uuid=S[1])))
@@ -142,6 +162,16 @@ OTHER_WISH = after(("MoveReplica", move(from_uuid="", to_uuid=S[1])))
 
 def taken_back(method: str, request: Ask) -> Do:
     return after((method, request), ("CancelChange", of_tablet(pb.ReplicaRequest)))
+
+
+def forgotten(method: str, request: Ask) -> Do:
+    """Carried out, cancelled before the config changed, and over."""
+    return in_turn(taken_back(method, request), MasterWorld.settled)
+
+
+def undone(*members: str) -> Do:
+    """The tablet had these members, and has the first ones again."""
+    return in_turn(changed(*members), changed(*S[:3]))
 
 
 async def all_lost(world: MasterWorld) -> None:
@@ -277,11 +307,17 @@ ROWS = [
             Stale("past its deadline", move(deadline_us=1), Code.DEADLINE_PASSED),
             Stale("from who is no member", move(from_uuid=S[4]), Code.INVALID_ARGUMENT),
             Stale("to who is one", move(to_uuid=S[1]), Code.INVALID_ARGUMENT),
+            Stale("by another config", move(seen=at(1, 7)), Code.CAS_FAILED),
+            Stale(
+                "of the leadership by another config", move(from_uuid="", to_uuid=S[1], seen=at(0, 1)), Code.CAS_FAILED
+            ),
         ],
         late=[
             WISHED,
             Late("behind its cancel", taken_back("MoveReplica", move()), Code.CHANGE_PENDING),
             Late("when it is done", changed(S[0], S[1], S[3]), Code.INVALID_ARGUMENT),
+            Late("behind the way back", undone(S[0], S[1], S[3]), Code.CAS_FAILED),
+            Late("when it was cancelled and is over", forgotten("MoveReplica", move()), Code.CAS_FAILED),
         ],
     ),
     row(
@@ -291,21 +327,30 @@ ROWS = [
             nowhere(pb.ReplicaRequest),
             Stale("of a member", replica(S[1]), Code.ALREADY_EXISTS),
             Stale("on a server that is not there", replica(NOWHERE), Code.NOT_FOUND),
+            Stale("by another config", replica(S[3], seen=at(1, 7)), Code.CAS_FAILED),
         ],
         late=[
             WISHED,
             Late("behind its cancel", taken_back("AddReplica", replica(S[3])), Code.CHANGE_PENDING),
             Late("when it is done", changed(*S[:4]), Code.ALREADY_EXISTS),
+            Late("behind the removal", undone(*S[:4]), Code.CAS_FAILED),
+            Late("when it was cancelled and is over", forgotten("AddReplica", replica(S[3])), Code.CAS_FAILED),
         ],
     ),
     row(
         "RemoveReplica",
         replica(S[2]),
-        stale=[nowhere(pb.ReplicaRequest), Stale("of no member", replica(S[3]), Code.NOT_FOUND)],
+        stale=[
+            nowhere(pb.ReplicaRequest),
+            Stale("of no member", replica(S[3]), Code.NOT_FOUND),
+            Stale("by another config", replica(S[2], seen=at(1, 7)), Code.CAS_FAILED),
+        ],
         late=[
             WISHED,
             Late("behind its cancel", taken_back("RemoveReplica", replica(S[2])), Code.CHANGE_PENDING),
             Late("when it is done", changed(*S[:2]), Code.NOT_FOUND),
+            Late("behind its return", undone(*S[:2]), Code.CAS_FAILED),
+            Late("when it was cancelled and is over", forgotten("RemoveReplica", replica(S[2])), Code.CAS_FAILED),
         ],
     ),
     row(
@@ -315,16 +360,32 @@ ROWS = [
             nowhere(pb.ReplicaRequest, role="VOTER"),
             Stale("to the role that it has", replica(S[2], "VOTER"), Code.INVALID_ARGUMENT),
             Stale("of no member", replica(S[3], "VOTER"), Code.NOT_FOUND),
+            Stale("by another config", replica(S[2], "NON_VOTER", seen=at(1, 7)), Code.CAS_FAILED),
         ],
-        late=[WISHED, Late("when it has left", changed(*S[:2]), Code.NOT_FOUND)],
+        late=[
+            WISHED,
+            Late("when it has left", changed(*S[:2]), Code.NOT_FOUND),
+            Late("behind the promotion", undone(*S[:3]), Code.CAS_FAILED),
+            Late(
+                "when it was cancelled and is over",
+                forgotten("ChangeRole", replica(S[2], "NON_VOTER")),
+                Code.CAS_FAILED,
+            ),
+        ],
     ),
     row(
         "CancelChange",
-        of_tablet(pb.ReplicaRequest),
+        looked(pb.ReplicaRequest),
         prepare=OTHER_WISH,
-        stale=[nowhere(pb.ReplicaRequest, Code.NOT_FOUND)],
+        stale=[
+            nowhere(pb.ReplicaRequest, Code.NOT_FOUND),
+            Stale("of an earlier wish", looked(pb.ReplicaRequest, seen=at(1, 1)), Code.CAS_FAILED),
+        ],
         again_leaves=LOGGED,
-        late=[Late("when it is done", changed(*S[:3]), Code.NOT_FOUND)],
+        late=[
+            Late("when it is done", changed(*S[:3]), Code.NOT_FOUND),
+            Late("behind another wish", in_turn(MasterWorld.settled, OTHER_WISH), Code.CAS_FAILED),
+        ],
     ),
     row(
         "SetReplication",
@@ -392,8 +453,8 @@ def test_misaddressed_stale_and_repeated_calls_leave_the_master_as_it_was(row: R
 
 @pytest.mark.parametrize(("row", "late"), late_cases(ROWS), ids=case_id)
 def test_overtaken_calls_leave_the_master_as_it_is(row: Row, late: Late) -> None:
-    """TC-02. Goal: requests may arrive in any order. Method: the good request is made, something else comes first, then
-    it arrives; after it, the catalog, its log and all that heartbeats told."""
+    """TC-02, TC-69. Goal: requests may arrive in any order. Method: the good request is made, then something else comes
+    first; after it, the catalog, its log and all that heartbeats told."""
     run(lambda world: play_late(row, late, world))
 
 

@@ -108,7 +108,7 @@ def sick(m: Masters) -> None:
 
 def renewed(m: Masters) -> list[pb.TabletOrder]:
     """What C is told once the policy has looked."""
-    wanted = renewals(m.view())
+    wanted = renewals(m.view(), ages_us=m.soft.renewal_ages(int(m.now_s * SECOND)))
     m.soft.renew({(r.uuid, r.tablet_id): r.config_opid for r in wanted}, int(m.now_s * SECOND))
     return m.said(C)
 
@@ -201,7 +201,8 @@ def test_orders_unknown_tablets_are_never_deleted() -> None:
 def test_orders_a_replica_goes_only_if_a_later_committed_config_leaves_it_out(
     own: RaftConfig | None, newest: RaftConfig, expected: list[str]
 ) -> None:
-    """Goal: scenario 77 and promise 7. Method: A reports `own`, B reports `newest`; the order carries its position."""
+    """CC-29. Goal: scenario 77 and promise 7. Method: A reports `own`, B reports `newest`; the order carries its
+    position."""
     m = Masters()
     m.form()
     m.beat(B, replica(m.tablet, B, newest, role="LEADER"))
@@ -281,9 +282,9 @@ def test_orders_a_copy_that_may_still_be_added_is_left_alone_for_the_grace() -> 
 
 
 def test_orders_who_was_left_out_by_a_config_goes_at_once() -> None:
-    """Goal: the grace is for copies, not for members of the past; those free their disk at once. Method: D joins and is
-    removed, and knows of it or not; its tombstone ends this, so that a later copy to it is a new one; so does a report
-    without it. A member that comes back late, as its own config tells, goes at once too."""
+    """CC-10. Goal: the grace is for copies, not for members of the past; those free their disk at once. Method: D joins
+    and is removed, and knows of it or not; its tombstone ends this, so that a later copy to it is a new one; so does a
+    report without it. A member that comes back late, as its own config tells, goes at once too."""
     m = Masters()
     m.form()
     m.beat(A, replica(m.tablet, A, config(8, A, B, C, D), role="LEADER"))

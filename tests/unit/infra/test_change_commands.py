@@ -1,0 +1,117 @@
+"""`nyala tablet change-config ...` against a master of this process, over gRPC: what the commands send."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc.aio
+import pytest
+
+from nyala.infra.cli import changes
+from nyala.infra.cli.context import client
+from nyala.replica.base import Code, Refused
+from nyala.replica.client import Client
+from nyala.replica.rpc import pb, pb_grpc
+from tests.harness.master_calls import MasterWorld, S
+
+Say = Callable[[str, str], None]
+"""Tablet and masters: one command line."""
+
+
+class Overheard:
+    """A master's service whose requests for changes of a tablet are kept."""
+
+    def __init__(self, world: MasterWorld) -> None:
+        self._service = world.service
+        self.wanted: list[tuple[str, Any]] = []
+
+    def __getattr__(self, method: str) -> Any:
+        answer = getattr(self._service, method)
+
+        async def heard(request: Any, context: Any) -> Any:
+            if "seen" in request.DESCRIPTOR.fields_by_name:
+                self.wanted.append((method, request))
+            return await answer(request, context)
+
+        return heard
+
+
+def run(scenario: Callable[[MasterWorld, Overheard, str], Awaitable[None]]) -> None:
+    """The scenario with a master that listens at the address it is given."""
+
+    async def life() -> None:
+        world = MasterWorld()
+        await world.begin()
+        service, server = Overheard(world), grpc.aio.server()
+        pb_grpc.add_MasterServiceServicer_to_server(service, server)  # type: ignore[no-untyped-call]
+        at = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+        await server.start()
+        try:
+            await scenario(world, service, at)
+        finally:
+            await server.stop(None)
+            await world.end()
+
+    asyncio.run(life())
+
+
+COMMANDS: list[tuple[Say, list[str]]] = [
+    (lambda tablet, at: changes.add(tablet, S[3], wait=False, masters=at), S[:4]),
+    (lambda tablet, at: changes.remove(tablet, S[2], wait=False, masters=at), S[:2]),
+    (lambda tablet, at: changes.demote(tablet, S[2], wait=False, masters=at), S[:3]),
+    (lambda tablet, at: changes.move(tablet, S[2], S[3], wait=False, masters=at), [S[0], S[1], S[3]]),
+]
+"""Each with the members when it has been carried out."""
+
+
+@pytest.mark.parametrize(("say", "members"), COMMANDS, ids=["add", "remove", "demote", "move"])
+def test_command_is_good_for_what_its_caller_saw_only(say: Say, members: list[str]) -> None:
+    """TC-68, TC-69. Goal: what a command asked for is not carried out again by a repetition that comes after it was
+    undone. Method: a command; what it sent is carried out and undone, then comes once more."""
+
+    async def scenario(world: MasterWorld, service: Overheard, at: str) -> None:
+        looked = world.seen()
+        await asyncio.to_thread(say, world.tablet, at)
+        ((method, request),) = service.wanted
+        assert request.seen == looked
+        await world.carried_out(*members)
+        await world.carried_out(*S[:3])
+        before = await world.state()
+        late = await world.call("MasterService", method, request)
+        assert late.error.code == Code.CAS_FAILED and "look again" in late.error.message
+        assert await world.state() == before
+
+    run(scenario)
+
+
+def test_cancel_of_what_was_wanted_before_leaves_what_is_wanted_now() -> None:
+    """TC-68, TC-79. Goal: who cancels what he saw cancels nobody else's change, and is told what is wanted. Method: a
+    client looks, what it saw comes to its end, another change is wanted; the cancel of what it saw, then of what is."""
+
+    async def scenario(world: MasterWorld, service: Overheard, at: str) -> None:
+        loop = asyncio.get_running_loop()
+
+        def look(connected: Client) -> pb.TabletInfo:
+            return connected.tablet_infos("flights")[0]
+
+        def talk() -> None:
+            with client(at) as connected:
+                connected.add_replica(world.tablet, S[3], "VOTER")
+                old = look(connected)
+                asyncio.run_coroutine_threadsafe(world.settled(), loop).result()
+                connected.add_replica(world.tablet, S[4], "VOTER")
+                with pytest.raises(
+                    Refused, match=r"another change is wanted.*kind=ADD.*nothing was applied"
+                ) as refused:
+                    connected.cancel_change(world.tablet, seen=old)
+                assert refused.value.code is Code.CAS_FAILED
+                now = look(connected)
+                assert now.wish.to_uuid == S[4] and not now.wish.cancelled
+                connected.cancel_change(world.tablet, seen=now)
+                assert look(connected).wish.cancelled
+
+        await asyncio.to_thread(talk)
+
+    run(scenario)
