@@ -1,4 +1,4 @@
-"""`nyala cluster ... | server ... | tablet ... | copy ...`: looking at a cluster."""
+"""`nyala cluster ... | server ... | tablet ...`: looking at a cluster."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from .context import Json, Masters, client, console, find_server, find_tablet, p
 cluster_app = typer.Typer(help="the whole cluster", no_args_is_help=True)
 server_app = typer.Typer(help="tablet servers", no_args_is_help=True)
 tablet_app = typer.Typer(help="tablets and their replicas", no_args_is_help=True)
-copy_app = typer.Typer(help="tablet copies under way", no_args_is_help=True)
 
 REPLICA_HEADINGS = ("table", "tablet", "server", "role", "phase", "state", "term", "commit", "lag", "rows", "disk")
 SPARE = ("commit", "term", "rows", "disk", "phase")
@@ -27,13 +26,13 @@ def _replica_rows(view: tools.ClusterView, *, tombstones: bool = False) -> list[
     rows: list[tuple[object, ...]] = []
     names = {t.tablet_id: table.name for table in view.tables for t in table.tablets}
     for tablet_id, replicas in sorted(view.replicas.items(), key=lambda item: (names.get(item[0], "~"), item[0])):
-        ahead = max((r.status.commit_index for r in replicas), default=0)
+        committed = tools.committed_index(replicas)
         for replica in sorted(replicas, key=lambda r: r.server_uuid):
             s = replica.status
             tombstone = s.data_state == DataState.DELETED
             if tombstone and not tombstones:
                 continue
-            lag: object = "" if tombstone else ahead - s.applied_index
+            lag: object = "" if tombstone else tools.lag(s, committed)
             commit: object = "" if tombstone else s.commit_index
             rows.append(
                 (names.get(tablet_id, s.table_name or "?"), tablet_id[:8], replica.server_uuid[:8],
@@ -46,16 +45,20 @@ def _replica_rows(view: tools.ClusterView, *, tombstones: bool = False) -> list[
 @cluster_app.command()
 def check(
     checksum: Annotated[bool, typer.Option("--checksum", help="compare all replicas' rows at one time")] = False,
+    wait_s: Annotated[
+        float, typer.Option("--wait", min=0, help="seconds; look again for so long while something is found")
+    ] = 0.0,
     masters: Masters = "",
     as_json: Json = False,
 ) -> None:
     """Look at every master, and every replica on every server; exit status 1 when something is wrong.
 
-    Too few replicas are wrong too. Only what is untidy, such as a replica that nobody needs, is a warning, status 0.
+    Too few replicas are wrong too, and voters that take no part. Only what is untidy, such as a replica that nobody
+    needs, or late, such as one that is far behind, is a warning, status 0. A voter that --checksum could not compare
+    is wrong.
     """
     with client(masters) as connected:
-        view = tools.gather(connected, checksum=checksum)
-    findings = tools.judge(view)
+        view, findings = tools.checked(connected, checksum=checksum, wait_s=wait_s)
     if as_json:
         print_json(tools.as_json(view, findings))
     else:
@@ -64,8 +67,12 @@ def check(
             colour = "red" if finding.severity is tools.Severity.ERROR else "yellow"
             console.print(f"[{colour}]{finding.severity}[/] {finding.subject}: {finding.what}", highlight=False)
         live = [r for found in view.replicas.values() for r in found if r.status.data_state != DataState.DELETED]
+        left_out = tools.left_out(view) if checksum else []
+        if left_out:
+            console.print(f"not compared: {', '.join(left_out)}", highlight=False)
         if not findings:
-            same = ", all replicas of a tablet hold the same rows" if checksum else ""
+            which = "the compared" if left_out else "all"
+            same = f", {which} replicas of a tablet hold the same rows" if checksum else ""
             console.print(f"[green]OK[/] {len(view.servers)} servers, {len(live)} replicas{same}")
     if any(f.severity is tools.Severity.ERROR for f in findings):
         raise typer.Exit(1)
@@ -159,58 +166,3 @@ def leader_step_down(
         target = find_server(connected, to).uuid if to else ""
         leader = connected.transfer_leadership(table, tablet_id, target)
     typer.echo(f"{leader} leads {tablet_id}")
-
-
-@copy_app.command("cancel")
-def cancel_copy(
-    tablet: Annotated[str, typer.Argument(help="tablet id, or its beginning")],
-    server: Annotated[str, typer.Option(help="uuid of the server that is copied to, or its beginning")],
-    masters: Masters = "",
-) -> None:
-    """End a tablet copy. While the server is a member of the tablet, its leader will ask for a new one."""
-    with client(masters) as connected:
-        tablet_id, target = find_tablet(connected, tablet)[1], find_server(connected, server)
-        reply = connected.cancel_copy(target, tablet_id)
-    left = f"{tablet_id[:8]} on {target.uuid[:8]} is {DataState(reply.data_state).name}"
-    if reply.job.phase == "DONE":
-        typer.echo(f"too late, the copy was complete: {left}", err=True)
-        raise typer.Exit(1)
-    typer.echo(f"cancelled after {size_text(reply.job.bytes_done)} of {size_text(reply.job.bytes_total)}: {left}")
-
-
-@copy_app.command("list")
-def list_copies(masters: Masters = "", as_json: Json = False) -> None:
-    """List tablet copies under way and lately ended, with their progress in bytes.
-
-    SERVING is the source's side of a copy: idle for as long as its target asks for nothing, it ends by itself.
-    """
-    with client(masters) as connected:
-        jobs = tools.list_copies(connected)
-    if as_json:
-        fields = (
-            "tablet_id",
-            "source_uuid",
-            "target_uuid",
-            "phase",
-            "bytes_done",
-            "bytes_total",
-            "started_us",
-            "error",
-            "idle_us",
-            "ttl_us",
-        )
-        print_json([{f: getattr(j, f) for f in fields} for j in jobs])
-        return
-    rows = [
-        (j.tablet_id[:8], j.source_uuid[:8], j.target_uuid[:8], j.phase, size_text(j.bytes_done),
-         size_text(j.bytes_total), f"{100 * j.bytes_done / j.bytes_total:.0f} %" if j.bytes_total else "",
-         idle_text(j), j.error)
-        for j in jobs
-    ]  # fmt: skip
-    headings = ("tablet", "from", "to", "phase", "done", "of", "", "idle", "error")
-    print_table("tablet copies", headings, rows, ("of", "idle"))
-
-
-def idle_text(job: pb.CopyJob) -> str:
-    """How long a source's session was of no use, and when it ends for that; empty for the target's side."""
-    return f"{job.idle_us / 1e6:.0f} s of {job.ttl_us / 1e6:.0f} s" if job.phase == "SERVING" else ""

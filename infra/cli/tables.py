@@ -88,6 +88,8 @@ def list_tables(masters: Masters = "", as_json: Json = False) -> None:
     """List tables."""
     with cluster(masters) as connected:
         handles = connected.client.list_tables()
+        if as_json:  # the listing itself names no tablets
+            handles = [connected.client.get_table(h.name) for h in handles]
     if as_json:
         print_json([_describe(h) for h in handles])
         return

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 import nyala
@@ -64,11 +65,13 @@ class Demo:
     console: Console
     events_max: int = 0
     timings: dict[str, float] = field(default_factory=dict)
+    patience_s: float = WAIT_S
+    """How long the cluster is looked at again in the end, as long as something is wrong with it."""
     job: JobProcess | None = None
     """The streaming job, as soon as there is one; it carries out what masters decide, too."""
 
     def run(self, *, keep: bool) -> bool:
-        """The whole show; True if the table equals the source."""
+        """The whole show; True if the table equals the source and the cluster is sound."""
         began = time.monotonic()
         source = flights.raw_flights()
         total = min(self.events_max or flights.EVENTS_TOTAL, flights.EVENTS_TOTAL)
@@ -87,8 +90,8 @@ class Demo:
                 self._stream(total)
                 if not keep and self.job:
                     self.job.stop()
-                verdict = self._verdict(source, total)
-                self._show_cluster()
+                equal = self._verdict(source, total)
+                verdict = self._show_cluster() and equal
                 parts = ", ".join(f"{k} {v:.0f} s" for k, v in self.timings.items())
                 self.say(f"took {time.monotonic() - began:.0f} s: {parts}")
                 if keep:
@@ -309,9 +312,9 @@ class Demo:
             self.say(f"[bold green]VERDICT: the table equals the source[/]: {want.height:,} rows, row for row")
         return not wrong
 
-    def _show_cluster(self) -> None:
-        view = tools.gather(self.cluster.client, checksum=True)
-        findings = tools.judge(view)
+    def _show_cluster(self) -> bool:
+        """The last cluster check, once it finds nothing or `patience_s` are over; True if nothing is wrong."""
+        view, findings = tools.checked(self.cluster.client, checksum=True, wait_s=self.patience_s)
         held = {s.uuid: 0 for s in view.servers}
         for replicas in view.replicas.values():
             for replica in replicas:
@@ -321,9 +324,11 @@ class Demo:
         counts = ", ".join(f"{uuid[:8]}: {count}" for uuid, count in sorted(held.items()))
         self.say(f"replicas by server: {counts}")
         for finding in findings:
-            self.say(f"[yellow]{finding.severity}[/] {finding.subject}: {finding.what}")
+            colour = "red" if finding.severity is tools.Severity.ERROR else "yellow"
+            self.say(f"[{colour}]{finding.severity}[/] {escape(f'{finding.subject}: {finding.what}')}")
         if not findings:
             self.say("cluster check: every replica of a tablet holds the same rows")
+        return not any(f.severity is tools.Severity.ERROR for f in findings)
 
     def _keep(self) -> None:
         """Until Ctrl-C: the stack, and the job that reads Kafka and carries decisions out."""
@@ -331,7 +336,7 @@ class Demo:
         self.say("\nEverything stays up until Ctrl-C or `nyala down`. In another terminal try:")
         for line in (
             f"export NYALA_DIR={folder} PATH={commands}:$PATH",
-            "nyala cluster check --checksum",
+            "nyala cluster check --checksum --wait 60",
             "nyala table scan flights --where \"carrier = 'AA' and dep_delay > 600\"",
             "nyala tablet list --table flights",
             "nyala source list",

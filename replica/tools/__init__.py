@@ -8,8 +8,10 @@ from .check import (
     Severity,
     as_json,
     ask_masters,
+    committed_index,
     gather,
     judge,
+    lag,
     replica_json,
 )
 from .evidence import ReplicaEvidence, SourceMark, block_bytes, by_tablet, of_directory, of_running
@@ -17,7 +19,7 @@ from .forced_config import Rewritten, force_config, raise_term, rewrite_config
 from .fs import KINDS, WipePlan, format_root, identity, need_server_directory, plan_wipe, wipe
 from .fs_check import DirectoryView, check_directory, directory_json, remove_orphans, tablet_json
 from .local_replica import connect_source, copy_replica, erase, last_promised, make_tombstone
-from .moves import has_moved, list_copies
+from .moves import COPY_OVER, has_moved, list_copies, start_copy
 from .plan_file import load_journal, plan_json
 from .recover import Recovery, abandon, involved, plans_agree
 from .recovery_plan import (
@@ -32,10 +34,22 @@ from .recovery_plan import (
 )
 from .replacement import ReplacementPlan, plan_replacement, replacement_json
 from .tablet_files import FileFinding, TabletFiles, read_tablet
-from .verify import ReplicaSum, judge_compared, only_tables, plan_text, readable, table_lines, to_read, with_sums
+from .verify import (
+    ReplicaSum,
+    checked,
+    judge_compared,
+    left_out,
+    only_tables,
+    plan_text,
+    readable,
+    table_lines,
+    to_read,
+    with_sums,
+)
 from .wanted import Wanted, change_words, drain_json, drain_words, unsettled, wish_json
 
 __all__ = [
+    "COPY_OVER",
     "KINDS",
     "ClusterView",
     "DirectoryView",
@@ -66,7 +80,9 @@ __all__ = [
     "by_tablet",
     "change_words",
     "check_directory",
+    "checked",
     "chosen_tablets",
+    "committed_index",
     "connect_source",
     "copy_replica",
     "directory_json",
@@ -81,7 +97,9 @@ __all__ = [
     "involved",
     "judge",
     "judge_compared",
+    "lag",
     "last_promised",
+    "left_out",
     "list_copies",
     "load_journal",
     "make_plan",
@@ -102,6 +120,7 @@ __all__ = [
     "replacement_json",
     "replica_json",
     "rewrite_config",
+    "start_copy",
     "table_lines",
     "tablet_json",
     "to_read",

@@ -13,6 +13,10 @@ from nyala.replica.rpc import address_from_pb, config_from_pb, pb
 
 from .wanted import wish_json
 
+REPLICAS_DIFFER = "replicas differ"
+LAG_ENTRIES_MAX = 10_000
+"""A voter that has applied less than what is committed, by more entries than these, is named."""
+
 
 class Severity(StrEnum):
     """ERROR: data, availability or redundancy is at stake. WARNING: tidiness is."""
@@ -189,10 +193,14 @@ def _judge_tablet(table: TableHandle, tablet_id: str, replicas: Iterable[Replica
     voters = [m.uuid for m in config.members if m.votes]
     present = {r.server_uuid: r for r in live}
     absent = [u for u in voters if u not in present]
-    if len(voters) - len(absent) < config.majority:
-        found.append(Finding(Severity.ERROR, subject, f"no majority: {len(absent)} of {len(voters)} voters are gone"))
-    elif absent:
+    standing = [present[u] for u in voters if u in present]
+    out = [r for r in standing if not _takes_part(r.status)]
+    if len(standing) - len(out) < config.majority:
+        gone = len(absent) + len(out)
+        found.append(Finding(Severity.ERROR, subject, f"no majority: {gone} of {len(voters)} voters take no part"))
+    if absent:
         found.append(Finding(Severity.ERROR, subject, f"voters without a replica: {', '.join(absent)}"))
+    found += _judge_voters(subject, standing, committed_index(live))
     if len(voters) < wanted:
         found.append(Finding(Severity.ERROR, subject, f"{len(voters)} voters of {wanted} wanted"))
     standing_in = sorted(r.server_uuid for r in live if r.status.witness and r.server_uuid in voters)
@@ -203,6 +211,40 @@ def _judge_tablet(table: TableHandle, tablet_id: str, replicas: Iterable[Replica
     if extra:
         found.append(Finding(Severity.WARNING, subject, f"replicas outside the config: {', '.join(sorted(extra))}"))
     return found + _judge_checksums(subject, live)
+
+
+def _takes_part(status: pb.ReplicaStatus) -> bool:
+    """Whether it votes and logs: a replica whose data is all there, and that is open."""
+    return status.data_state == DataState.READY and status.phase in ("CONFIGURING", "RUNNING")
+
+
+def _judge_voters(subject: str, voters: Iterable[ReplicaView], committed: int) -> list[Finding]:
+    """Of voters that have a replica: who has no part in the group, or only just; those that FAILED are told of."""
+    found = []
+    for voter in voters:
+        status, on = voter.status, f"voter on {voter.server_uuid}"
+        behind = lag(status, committed) or 0
+        if not _takes_part(status):
+            if status.phase != "FAILED":
+                state = f"{DataState(status.data_state).name}, {status.phase}"
+                found.append(Finding(Severity.ERROR, subject, f"{on} takes no part: {state}"))
+        elif status.phase != "RUNNING":
+            severity, whom = Severity.WARNING if status.leader_uuid else Severity.ERROR, status.leader_uuid or "nobody"
+            what = f"{on} is {status.phase}: in term {status.term} it follows {whom} and has seen nothing committed"
+            found.append(Finding(severity, subject, what))
+        elif behind > LAG_ENTRIES_MAX:
+            found.append(Finding(Severity.WARNING, subject, f"{on} is {behind:,} entries behind"))
+    return found
+
+
+def committed_index(replicas: Iterable[ReplicaView]) -> int:
+    """The last entry of a tablet that anybody, and so its leader, knows to be committed."""
+    return max((r.status.commit_index for r in replicas), default=0)
+
+
+def lag(status: pb.ReplicaStatus, committed: int) -> int | None:
+    """How many committed entries a replica has not applied; None for a tombstone, which applies none."""
+    return None if status.data_state == DataState.DELETED else committed - int(status.applied_index)
 
 
 def _judge_checksums(subject: str, live: Iterable[ReplicaView]) -> list[Finding]:
@@ -217,7 +259,7 @@ def _judge_checksums(subject: str, live: Iterable[ReplicaView]) -> list[Finding]
         detail = ", ".join(
             f"{r.server_uuid[:8]} {r.checksum[0]:016x} ({r.checksum[1]} rows)" for r in asked if r.checksum
         )
-        found.append(Finding(Severity.ERROR, subject, f"replicas differ: {detail}"))
+        found.append(Finding(Severity.ERROR, subject, f"{REPLICAS_DIFFER}: {detail}"))
     return found
 
 
@@ -234,7 +276,7 @@ def as_json(view: ClusterView, findings: list[Finding]) -> dict[str, Any]:
                 "tablet_id": tablet.tablet_id,
                 "table": table.name,
                 **wish_json(view.wanted.get(tablet.tablet_id)),
-                "replicas": [replica_json(r) for r in view.replicas.get(tablet.tablet_id, [])],
+                "replicas": _replicas_json(view.replicas.get(tablet.tablet_id, [])),
             }
             for table in view.tables
             for tablet in table.tablets
@@ -242,8 +284,13 @@ def as_json(view: ClusterView, findings: list[Finding]) -> dict[str, Any]:
     }
 
 
-def replica_json(replica: ReplicaView) -> dict[str, Any]:
-    """One replica for a program."""
+def _replicas_json(replicas: list[ReplicaView]) -> list[dict[str, Any]]:
+    committed = committed_index(replicas)
+    return [replica_json(r, committed) for r in replicas]
+
+
+def replica_json(replica: ReplicaView, committed: int) -> dict[str, Any]:
+    """One replica for a program; `committed`: the last entry of its tablet that is."""
     status = replica.status
     return {
         "server": replica.server_uuid,
@@ -255,6 +302,7 @@ def replica_json(replica: ReplicaView) -> dict[str, Any]:
         "last_logged": f"{status.last_logged.term}.{status.last_logged.index}",
         "commit_index": status.commit_index,
         "applied_index": status.applied_index,
+        "lag": lag(status, committed),
         "rows": status.rows,
         "bytes_on_disk": status.bytes_on_disk,
         "checksum": f"{replica.checksum[0]:016x}" if replica.checksum else None,

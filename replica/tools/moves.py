@@ -2,24 +2,57 @@
 
 from __future__ import annotations
 
-from nyala.replica.base import Refused
+from nyala.replica.base import Code, DataState, Refused
 from nyala.replica.client import Client
 from nyala.replica.rpc import config_from_pb, pb
 
 
 def has_moved(client: Client, tablet_id: str, from_uuid: str, to_uuid: str) -> bool:
     """Whether the tablet's leader has committed a config in which `to_uuid` votes and `from_uuid` is gone."""
+    found = _leader(client, tablet_id)
+    if found is None:
+        return False
+    config = config_from_pb(found[1].committed_config)
+    target = config.member(to_uuid)
+    return target is not None and target.votes and config.member(from_uuid) is None
+
+
+def start_copy(client: Client, tablet_id: str, target: pb.ServerInfo) -> pb.ServerInfo:
+    """Have a server copy a tablet from its leader, the source that is returned, before it is a member
+    [kudu raft-config-change, "Adding a new node to the cluster" 1].
+
+    The copy has begun then, and `list_copies` tells of it. Refused ILLEGAL_STATE if the server has the tablet already,
+    ALREADY_INPROGRESS if it is copied there, UNAVAILABLE if nobody leads; nothing was begun then.
+    """
+    found = _leader(client, tablet_id)
+    if found is None:
+        raise Refused(Code.UNAVAILABLE, "no server says that it leads the tablet: nothing was begun", tablet=tablet_id)
+    source, leader = found
+    here = next((DataState(s.data_state) for s in client.list_tablets(target, [tablet_id])), DataState.DOES_NOT_EXIST)
+    if here is DataState.READY:
+        raise Refused(
+            Code.ILLEGAL_STATE,
+            "the server has the tablet already: nothing was begun",
+            tablet=tablet_id,
+            server=target.uuid,
+        )
+    client.start_copy(target, source, leader, here)
+    return source
+
+
+def _leader(client: Client, tablet_id: str) -> tuple[pb.ServerInfo, pb.ReplicaStatus] | None:
+    """Who says that it leads, in the highest term; servers that do not answer are left out."""
+    found = []
     for server in client.list_servers().servers:
         try:
-            statuses = client.list_tablets(server, [tablet_id])
+            found += [(server, s) for s in client.list_tablets(server, [tablet_id]) if s.role == "LEADER"]
         except Refused:
             continue
-        for status in statuses:
-            if status.role == "LEADER":
-                config = config_from_pb(status.committed_config)
-                target = config.member(to_uuid)
-                return target is not None and target.votes and config.member(from_uuid) is None
-    return False
+    return max(found, key=lambda one: one[1].term, default=None)
+
+
+COPY_OVER = frozenset({"DONE", "FAILED", "CANCELLED"})
+"""Phases of a copy that has ended."""
 
 
 def list_copies(client: Client) -> list[pb.CopyJob]:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import datetime as dt
+import threading
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nyala.replica.base import Code, DataState, Refused, us_of_hybrid
+from nyala.replica.client import Client
 from nyala.replica.rpc import config_from_pb, pb
 
-from .check import ClusterView, Finding, ReplicaView, Severity, judge
+from .check import REPLICAS_DIFFER, ClusterView, Finding, ReplicaView, Severity, gather, judge
+
+LOOK_PERIOD_S = 0.3
 
 
 @dataclass(frozen=True)
@@ -75,6 +80,17 @@ def unread(view: ClusterView) -> dict[str, str]:
     return found
 
 
+def left_out(view: ClusterView) -> list[str]:
+    """Each replica of a table without a checksum, in a few words: a witness, one being copied, one that gave none."""
+    return [
+        f"{tablet.tablet_id[:8]} on {r.server_uuid[:8]} ({'WITNESS' if r.status.witness else state.name})"
+        for table in view.tables
+        for tablet in table.tablets
+        for r in view.replicas.get(tablet.tablet_id, [])
+        if r.checksum is None and (state := DataState(r.status.data_state)) is not DataState.DELETED
+    ]
+
+
 def to_read(view: ClusterView) -> set[str]:
     """Tablets that are to be read, or read again: a voter is missing, or a replica gave no checksum when asked."""
     failed = {tablet_id for tablet_id, found in view.replicas.items() for r in found if r.checksum_error}
@@ -89,6 +105,25 @@ def judge_compared(view: ClusterView) -> list[Finding]:
         for tablet_id, what in unread(view).items()
     ]
     return sorted([*judge(view), *missing], key=lambda f: (f.severity is not Severity.ERROR, f.subject))
+
+
+def checked(client: Client, *, checksum: bool = False, wait_s: float = 0.0) -> tuple[ClusterView, list[Finding]]:
+    """The cluster and what is found of it, looked at again for `wait_s` as long as something is: an election, or a copy
+    that is about to end, is over then. Replicas that differ at one time differ for good, and are told at once. Refused
+    if the masters did not answer the last time.
+    """
+    deadline, tick = time.monotonic() + wait_s, threading.Event()
+    while True:
+        over = time.monotonic() >= deadline
+        try:
+            view = gather(client, checksum=checksum)
+            findings = judge_compared(view) if checksum else judge(view)
+            if not findings or over or any(REPLICAS_DIFFER in f.what for f in findings):
+                return view, findings
+        except Refused:
+            if over:
+                raise
+        tick.wait(LOOK_PERIOD_S)
 
 
 def plan_text(view: ClusterView) -> str:

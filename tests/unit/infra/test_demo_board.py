@@ -13,6 +13,7 @@ from rich.console import Console
 from nyala.infra.demo import flights
 from nyala.infra.demo.board import Demo, command_folder, micro_batch_events, unevenness
 from nyala.replica.base import Code, Refused
+from nyala.replica.rpc import pb
 
 
 @pytest.mark.parametrize("code", [Code.NOT_FOUND, Code.UNAVAILABLE, Code.CORRUPTION])
@@ -72,3 +73,24 @@ def test_any_number_of_events_takes_several_micro_batches(events: int, most: int
 def test_rebalanced_is_said_of_an_even_placement_only(held: dict[str, int], says: str) -> None:
     """Goal: the demo claims no move that did not happen. Method: placements, even and not."""
     assert unevenness(held, "new") == says
+
+
+@pytest.mark.parametrize(("server", "sound"), [("well", True), ("failing", True), ("silent", False)])
+def test_what_is_wrong_in_the_last_cluster_check_is_in_the_verdict(server: str, sound: bool, tmp_path: Path) -> None:
+    """Goal: no demo ends well beside a red line. Method: a last look at a server that answers, at one into which a copy
+    failed, which is a warning, and at one that is silent; without time to become better."""
+
+    def list_tablets(_: object) -> list[pb.ReplicaStatus]:
+        if server == "silent":
+            raise Refused(Code.UNAVAILABLE, "[planted]")
+        return []
+
+    failing = [pb.FailingCopy(tablet_id="1", failures=1, error="[planted]")] if server == "failing" else []
+    listing = pb.ListServersReply(servers=[pb.ServerInfo(uuid="a", alive=True, copies_failing=failing)])
+    client = SimpleNamespace(list_servers=lambda: listing, list_tablets=list_tablets, list_tables=list)
+    out = io.StringIO()
+    demo = Demo(tmp_path, Console(file=out, width=200), patience_s=0.0)
+    demo.cluster = SimpleNamespace(client=client)  # type: ignore[assignment]
+    assert demo._show_cluster() is sound
+    assert ("every replica of a tablet holds the same rows" in out.getvalue()) == (server == "well")
+    assert ("[planted]" in out.getvalue()) == (server != "well")

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
+
+import pytest
 
 from nyala.replica.base import Address, DataState, Member, OpId, RaftConfig
 from nyala.replica.client import TableHandle, TabletHandle
 from nyala.replica.rows import PartitionSpec
 from nyala.replica.rpc import config_to_pb, pb
-from nyala.replica.tools import ClusterView, MasterView, ReplicaView, Severity, judge
+from nyala.replica.tools import ClusterView, MasterView, ReplicaView, Severity, as_json, judge
+from nyala.replica.tools.check import LAG_ENTRIES_MAX
 from tests.harness.stack import SCHEMA
 
 
@@ -25,6 +29,7 @@ def view(
             pb.ReplicaStatus(
                 tablet_id="1",
                 data_state=DataState.READY,
+                phase="RUNNING",
                 role="LEADER" if s == "a" else "FOLLOWER",
                 term=1,
                 committed_config=config_to_pb(config),
@@ -89,3 +94,67 @@ def test_check_copies_that_fail_again_and_again_are_an_error() -> None:
         (Severity.ERROR, "server a: copies of tablet 1 into it failed 3 times: no room"),
         (Severity.WARNING, "server a: copies of tablet 2 into it failed 2 times: "),
     ]
+
+
+def told_of_voters(**states: dict[str, Any]) -> list[tuple[Severity, str]]:
+    """Of a tablet led by a on a, b and c, what is told where the replicas on these servers are so."""
+    seen = view("abc")
+    for replica in seen.replicas["1"]:
+        for name, value in states.get(replica.server_uuid, {}).items():
+            setattr(replica.status, name, value)
+    return [(severity, what.removeprefix("tablet 1 of t: ")) for severity, what in told(seen)]
+
+
+COPYING: dict[str, Any] = {"data_state": DataState.COPYING, "phase": "STOPPED"}
+
+
+@pytest.mark.parametrize(
+    ("state", "severity", "says"),
+    [
+        (COPYING, Severity.ERROR, "takes no part: COPYING, STOPPED"),
+        ({"data_state": DataState.COPYING}, Severity.ERROR, "takes no part: COPYING, RUNNING"),
+        ({"phase": "STOPPED"}, Severity.ERROR, "takes no part: READY, STOPPED"),
+        ({"phase": "BOOTSTRAPPING"}, Severity.ERROR, "takes no part: READY, BOOTSTRAPPING"),
+        (
+            {"phase": "CONFIGURING"},
+            Severity.ERROR,
+            "is CONFIGURING: in term 1 it follows nobody and has seen nothing committed",
+        ),
+        (
+            {"phase": "CONFIGURING", "leader_uuid": "a"},
+            Severity.WARNING,
+            "is CONFIGURING: in term 1 it follows a and has seen nothing committed",
+        ),
+    ],
+)
+def test_check_voter_that_does_not_run_is_named(state: dict[str, Any], severity: Severity, says: str) -> None:
+    """Goal: a voter without rows, or that is closed, is no replica; one whose leader is about to speak is only late.
+    Method: each state in which the replica on c may be."""
+    assert told_of_voters(c=state) == [(severity, f"voter on c {says}")]
+
+
+def test_check_voters_that_take_no_part_make_no_majority() -> None:
+    """Goal: where most voters are of no use, that is said. Method: two of three are being copied; one is, one FAILED,
+    which is told once; one is only about to hear its leader."""
+    copying = [(Severity.ERROR, f"voter on {s} takes no part: COPYING, STOPPED") for s in "bc"]
+    none = (Severity.ERROR, "no majority: 2 of 3 voters take no part")
+    failed = {"phase": "FAILED", "error": "rot"}
+    assert told_of_voters(b=COPYING, c=COPYING) == [none, *copying]
+    assert told_of_voters(b=failed, c=COPYING) == [(Severity.ERROR, "replica on b FAILED: rot"), none, copying[1]]
+    late = told_of_voters(b={"phase": "CONFIGURING", "leader_uuid": "a"}, c=COPYING)
+    assert [severity for severity, _ in late] == [Severity.ERROR, Severity.WARNING] and none not in late
+
+
+def test_check_voter_that_is_far_behind_is_a_warning_and_the_lag_is_told() -> None:
+    """Goal: an operator sees who is behind, and by how much, and so does a program. Method: what b has applied is as
+    much behind as is borne, and one entry more; c is a tombstone and is behind nothing."""
+    seen = view("abc", voters="ab", factor=2)
+    leader, late, gone = (r.status for r in seen.replicas["1"])
+    leader.commit_index = leader.applied_index = 1_000_000
+    late.commit_index, late.applied_index = 1_000_000, 1_000_000 - LAG_ENTRIES_MAX
+    gone.data_state = DataState.DELETED
+    assert told(seen) == []
+    late.applied_index -= 1
+    assert told(seen) == [(Severity.WARNING, "tablet 1 of t: voter on b is 10,001 entries behind")]
+    (tablet,) = as_json(seen, [])["tablets"]
+    assert {r["server"]: r["lag"] for r in tablet["replicas"]} == {"a": 0, "b": 10_001, "c": None}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from nyala.replica.base import Address, Code, DataState, Member, OpId, RaftConfig, Refused
@@ -13,7 +15,9 @@ from nyala.replica.tools import (
     ReplicaSum,
     ReplicaView,
     Severity,
+    checked,
     judge_compared,
+    left_out,
     only_tables,
     plan_text,
     readable,
@@ -38,6 +42,7 @@ def view(tablets: str = "12", copying: str = "") -> ClusterView:
                 pb.ReplicaStatus(
                     tablet_id=name,
                     data_state=DataState.COPYING if s in copying else DataState.READY,
+                    phase="STOPPED" if s in copying else "RUNNING",
                     role="LEADER" if s == "a" else "FOLLOWER",
                     term=1,
                     committed_config=config_to_pb(CONFIG),
@@ -67,7 +72,7 @@ def sums(tablet: str, *numbers: int | None) -> list[ReplicaSum]:
 def test_verify_equal_sums_of_all_voters_are_sound() -> None:
     """Goal: no false alarm, and the report counts. Method: three equal sums for each of two tablets."""
     seen = with_sums(only_tables(view(), ["t"]), [*sums("1", 5, 5, 5), *sums("2", 6, 6, 6)], 7 << 12)
-    assert errors(seen) == [] and to_read(seen) == set()
+    assert errors(seen) == [] and to_read(seen) == set() and left_out(seen) == []
     assert table_lines(seen)[1:] == ["t: 20 rows, 6 replicas read, 2 of 2 tablets the same"]
 
 
@@ -86,12 +91,26 @@ def test_verify_a_voter_that_was_not_read_is_an_error() -> None:
     assert [text.rpartition(": ")[2] for text in errors(seen)] == ["silent", "b"]
     copying = view("1", copying="c")
     assert [(server.uuid, tablet) for server, tablet in readable(copying)][:2] == [("a", "1"), ("b", "1")]
-    (error,) = errors(with_sums(copying, sums("1", 5, 5, 5)[:2], 1))
-    assert error == "tablet 1 of t: 1 voters were not compared: c"
+    seen = with_sums(copying, sums("1", 5, 5, 5)[:2], 1)
+    assert sorted(errors(seen)) == [
+        "tablet 1 of t: 1 voters were not compared: c",
+        "tablet 1 of t: voter on c takes no part: COPYING, STOPPED",
+    ]
+    assert left_out(seen) == ["1 on c (COPYING)"]
     assert errors(view("1")) == ["tablet 1 of t: 3 voters were not compared: a, b, c"]
     leaderless = view("1")
     leaderless.replicas["1"] = leaderless.replicas["1"][1:]
     assert any("nobody leads it" in text for text in errors(leaderless))
+
+
+def test_verify_names_what_was_left_out_of_the_comparison() -> None:
+    """Goal: equal rows are claimed of no replica that was not read. Method: a witness, a member without a vote that is
+    being copied, a tombstone, which is none, and a tablet of no table."""
+    seen = with_sums(view("1"), sums("1", 5, 5, 5)[:2], 1)
+    seen.replicas["1"][2].status.witness = True
+    for server, state in (("d", DataState.COPYING), ("e", DataState.DELETED)):
+        seen.replicas["1"].append(ReplicaView(server, pb.ReplicaStatus(tablet_id="1", data_state=state)))
+    assert left_out(seen) == ["1 on c (WITNESS)", "1 on d (COPYING)"]
 
 
 def test_verify_reads_only_the_chosen_tables() -> None:
@@ -101,3 +120,58 @@ def test_verify_reads_only_the_chosen_tables() -> None:
     with pytest.raises(Refused) as refusal:
         only_tables(view(), ["t", "u"])
     assert refusal.value.code is Code.NOT_FOUND and "table=u" in str(refusal.value)
+
+
+class Planted:
+    """A client of one server `a` that holds table `t` of one replica, and of one more per letter of `differing`, whose
+    rows are others. `looks`: what each look at the cluster meets; one more look than these is an error."""
+
+    def __init__(self, *looks: str, differing: str = "") -> None:
+        self.looks = list(looks)
+        self._servers = "a" + differing
+        members = tuple(Member(s, (Address("h", 1),)) for s in self._servers)
+        self._config = config_to_pb(RaftConfig(OpId(1, 1), members))
+        spec, tablet = PartitionSpec(("k",), 1), TabletHandle("1", 0, 0, 0)
+        self._table = TableHandle("id", "t", SCHEMA, spec, len(members), 0, 0, tablets=(tablet,))
+
+    def list_servers(self) -> pb.ListServersReply:
+        self._now = self.looks.pop(0)
+        if self._now == "no master":
+            raise Refused(Code.UNAVAILABLE, "no master answers")
+        return pb.ListServersReply(cluster_id="c", servers=[pb.ServerInfo(uuid=s, alive=True) for s in self._servers])
+
+    def list_tablets(self, server: pb.ServerInfo) -> list[pb.ReplicaStatus]:
+        role = "FOLLOWER" if server.uuid != "a" or self._now == "no leader" else "LEADER"
+        status = pb.ReplicaStatus(tablet_id="1", data_state=DataState.READY, phase="RUNNING", role=role, term=1)
+        status.committed_config.CopyFrom(self._config)
+        return [status]
+
+    def list_tables(self) -> list[TableHandle]:
+        return [self._table]
+
+    def get_table(self, _name: str) -> TableHandle:
+        return self._table
+
+    def tablet_infos(self, _name: str) -> list[pb.TabletInfo]:
+        return []
+
+    def snapshot_time(self, _table: TableHandle) -> int:
+        return 7
+
+    def checksum(self, server: pb.ServerInfo, _tablet_id: str, _at: int) -> tuple[int, int]:
+        return ord(server.uuid), 10
+
+
+def test_check_looks_again_while_something_is_found_and_time_is_left() -> None:
+    """Goal: what a moment mends is no finding to who waits, and a look is a look to who does not. Method: masters that
+    do not answer, then nobody who leads, then all is well; the same without time; replicas that differ, which no time
+    mends, are told by the first look, where a second one would be an error."""
+    planted: Any = Planted("no master", "no leader", "well")
+    view, findings = checked(planted, checksum=True, wait_s=3600)
+    assert (findings, planted.looks, view.checksum_time) == ([], [], 7)
+    planted = Planted("no leader", "well")
+    assert {f.severity for f in checked(planted)[1]} == {Severity.ERROR} and planted.looks == ["well"]
+    with pytest.raises(Refused, match="no master answers"):
+        checked(Planted("no master", "well"))  # type: ignore[arg-type]
+    (differ,) = checked(Planted("well", differing="b"), checksum=True, wait_s=3600)[1]  # type: ignore[arg-type]
+    assert "replicas differ" in differ.what
