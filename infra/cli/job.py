@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from nyala.infra.jars import JarsMissing
+from nyala.infra.local.kept import keep_options, keep_running
 from nyala.pipeline import submit_command, submit_environment
 
 from .context import Masters, kafka_of, masters_of
@@ -21,6 +22,8 @@ CLUSTER_OPTIONS = {
     "verify": ("--masters",),
 }
 """Job -> options that are filled in from the local stack when they are not given."""
+STREAMING = ("ingest", "decisions")
+"""Jobs that go on where they were; what the others were about may be over when they begin anew."""
 
 
 def job(
@@ -31,11 +34,22 @@ def job(
         str, typer.Option("--kafka", envvar="NYALA_KAFKA", help="host:port; default: the stack in ./.nyala")
     ] = "",
     spark_master: Annotated[str, typer.Option(help="Spark's master URL")] = "local[2]",
+    restarts: Annotated[
+        int,
+        typer.Option(
+            "--restarts",
+            min=0,
+            metavar="N",
+            help="ingest, decisions: a job that is killed is started again, N times in a row; a refusal stays one",
+        ),
+    ] = 0,
     show: Annotated[bool, typer.Option("--show", help="print the spark-submit command line and run nothing")] = False,
 ) -> None:
     """Run a Spark job; what stands behind `--` goes to the job, whose own options `-- --help` shows."""
     if name not in CLUSTER_OPTIONS:
         raise typer.BadParameter(f"no job {name!r}: choose from {', '.join(CLUSTER_OPTIONS)}")
+    if restarts and name not in STREAMING:
+        raise typer.BadParameter(f"{name} does not go on where it was: --restarts is for {' and '.join(STREAMING)}")
     arguments = list(context.args)
     if "--help" not in arguments:
         if "--masters" in CLUSTER_OPTIONS[name] and "--masters" not in arguments:
@@ -53,4 +67,10 @@ def job(
     if show:
         typer.echo(shlex.join(command))
         return
+    if restarts:
+
+        def tell(text: str) -> None:
+            typer.echo(f"nyala: {text}", err=True)
+
+        raise typer.Exit(keep_running(name, command, environment, keep_options(restarts), tell))
     os.execvpe(Path(command[0]), command, environment)

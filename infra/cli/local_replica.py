@@ -9,13 +9,13 @@ from typing import Annotated
 
 import typer
 from rich.markup import escape
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from nyala.replica import tools
 from nyala.replica.base import Address, DataState, Disk
 from nyala.replica.copy import CopyProgress
 from nyala.replica.tablet import Superblock
 
+from .bars import copy_bar
 from .context import Json, ask, console, print_json, print_table, size_text
 from .offline import Root, Tablet, Yes, changeable, print_findings, replica_cells, stopped
 
@@ -162,19 +162,13 @@ def copy_from(
 def _shown(*, quiet: bool) -> Iterator[CopyProgress]:
     """A copy's progress, drawn while the context lasts."""
     progress, over = CopyProgress(), threading.Event()
-    with Progress(
-        TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn(),
-        console=console, transient=True, disable=quiet or not console.is_terminal,
-    ) as bar:  # fmt: skip
-        task = bar.add_task("BEGIN", total=None)
+    with copy_bar(quiet=quiet) as draw:
 
-        def draw() -> None:
+        def paint() -> None:
             while not over.wait(REDRAW_S):
-                bar.update(
-                    task, description=progress.phase, completed=progress.bytes_done, total=progress.bytes_total or None
-                )
+                draw(progress)
 
-        painter = threading.Thread(target=draw, name="copy-progress", daemon=True)
+        painter = threading.Thread(target=paint, name="copy-progress", daemon=True)
         painter.start()
         try:
             yield progress

@@ -325,5 +325,7 @@ def _carry_out(
         say(f"If it never will be: the same directories with --abandon={plan.fingerprint}, until a config is rewritten")
         raise
     names = ", ".join(str(roots[u].path) for u in tools.involved(plan) if u in roots)
-    say(f"[green]done[/]: {len(plan.tablets)} tablets recovered. Start the servers of {names}, then look with")
+    say(f"[green]done[/]: {len(plan.tablets)} tablets recovered, their files read back.")
+    say(f"Start the servers of {names}, then look with")
     say("  nyala cluster check --checksum")
+    say("and write a row to each table: that they elect, agree and commit is not seen from files")

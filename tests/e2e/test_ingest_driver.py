@@ -9,9 +9,9 @@ import pytest
 from nyala.pipeline import QueryRefused
 from nyala.replica.rows import RowOp
 from tests.harness.cluster import wait_until
-from tests.harness.drivers import Driver, wait_paused
+from tests.harness.drivers import Driver, kept_ingest, kept_log, wait_paused
 from tests.harness.event_load import EventLoad
-from tests.harness.processes import is_gone, kill
+from tests.harness.processes import children_of, is_gone, kill
 from tests.harness.road import Road, row
 
 pytestmark = pytest.mark.e2e
@@ -67,7 +67,40 @@ def test_driver_half_that_is_left_ends_and_gives_the_lease_back(road: Road) -> N
         wait_until(lambda: is_gone(interpreter), "the interpreter ends with its JVM")
         wait_until(lambda: not lane.position().owner_run, "the lease is given back")
         kill(decisions.python_pid)
-        assert decisions.job.wait(240) not in (0, -signal.SIGKILL)
+        assert decisions.job.wait(240) == 128 + signal.SIGKILL, "the JVM tells how its interpreter ended"
+
+
+def test_driver_that_is_kept_goes_on_by_itself_after_kill_9(road: Road) -> None:
+    """Goal: with `--restarts` nobody has to start a killed driver again, and SIGTERM leaves nothing of it.
+
+    Method: kill -9 of the JVM between two events; the second must come into the table, though the dead driver's lease
+    would run for an hour. Then SIGTERM to the command alone.
+    """
+    lane = road.lane("kept")
+    with kept_ingest(lane, 5) as keeper:
+
+        def wait_done(count: int) -> None:
+            def done() -> bool:
+                assert keeper.poll() is None, kept_log(lane).read_text()
+                return sum(each.done for each in road.client.list_sources(lane.name)) == count
+
+            wait_until(done, f"{count} events are done", 900)
+
+        lane.publish([row(1)])
+        wait_done(1)
+        (killed,) = children_of(keeper.pid)
+        kill(killed)
+        lane.publish([row(2)])
+        wait_done(2)
+        (kept,) = children_of(keeper.pid)
+        job = [kept, *children_of(kept)]
+        assert kept != killed and len(job) > 1
+        keeper.terminate()
+        keeper.wait(480)
+        wait_until(lambda: all(is_gone(pid) for pid in job), "the job is gone", 240)
+    told = kept_log(lane).read_text()
+    assert told.count("ingest was killed by SIGKILL") == 1 and "; start 1 of 5 in 1 s" in told, told
+    assert lane.rows() == {k: row(k) for k in (1, 2)}
 
 
 def test_driver_killed_twice_under_load_every_event_counts_once(road: Road, monkeypatch: pytest.MonkeyPatch) -> None:

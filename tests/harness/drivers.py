@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from nyala.infra.local.jobs import JobProcess
+from nyala.infra.local.leash import leashed
 from tests.harness.cluster import wait_until
 from tests.harness.processes import children_of, command_of, is_gone
 from tests.harness.road import Lane
@@ -58,6 +63,25 @@ class Driver:
             return self.total("records") >= records
 
         wait_until(there, f"the job has read {records} records", 240)
+
+
+@contextmanager
+def kept_ingest(lane: Lane, restarts: int) -> Iterator[subprocess.Popen[bytes]]:
+    """`nyala job ingest --restarts` of a lane, with a lease of an hour."""
+    command = [sys.executable, "-m", "nyala.infra.cli.app", "job", "ingest", "--restarts", str(restarts)]
+    command += ["--masters", lane.road.stack.masters, "--kafka", lane.road.kafka, "--", "--table", lane.name]
+    command += ["--checkpoint", str(lane.checkpoint), "--lease-s", "3600", "--owner-wait-s", "3601"]
+    with kept_log(lane).open("wb") as log, subprocess.Popen(leashed(command), stdout=log, stderr=log) as keeper:
+        try:
+            yield keeper
+        finally:
+            # The job follows.
+            keeper.kill()
+
+
+def kept_log(lane: Lane) -> Path:
+    """What the kept job and its keeper said."""
+    return lane.road.folder / f"{lane.name}.log"
 
 
 def wait_paused(file: Path) -> int:

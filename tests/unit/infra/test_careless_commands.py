@@ -79,6 +79,8 @@ LINES = [
     ("source reset t --to -5 --masters " + NOBODY, "--to is an offset"),
     ("job nosuch", "no job 'nosuch'"),
     ("job ingest --kafka x --masters y -- --table t", "--checkpoint"),
+    ("job ingest --restarts -1 --kafka x --masters y -- --table t --checkpoint c", "--restarts"),
+    ("job rebalance --restarts 3 --kafka x", "rebalance does not go on where it was"),
     ("wal dump nowhere", "nowhere"),
     ("wal dump .", "holds no segment"),
     ("cmeta dump file", "shorter than"),

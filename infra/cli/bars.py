@@ -1,0 +1,35 @@
+"""How far a copy is, drawn in bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+from .context import console
+
+
+class CopyState(Protocol):
+    """A copy as its target or a job list tells of it; `bytes_total` 0 while nobody knows."""
+
+    @property
+    def phase(self) -> str: ...
+    @property
+    def bytes_done(self) -> int: ...
+    @property
+    def bytes_total(self) -> int: ...
+
+
+@contextmanager
+def copy_bar(*, quiet: bool = False) -> Iterator[Callable[[CopyState], None]]:
+    """A bar on a terminal while the context lasts, which what is given draws anew; nothing elsewhere, or if `quiet`."""
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
+        task = bar.add_task("BEGIN", total=None)
+
+        def draw(copy: CopyState) -> None:
+            bar.update(task, description=copy.phase, completed=copy.bytes_done, total=copy.bytes_total or None)
+
+        yield draw

@@ -1,0 +1,178 @@
+"""A streaming job in the foreground that is started again when it was killed: `nyala job NAME --restarts N`.
+
+Only a death is an outage here. What goes away by itself, the job waits out; what it ends with, a refusal as well as
+patience that ran out, is for a person, and so is an end that somebody asked the job for.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from nyala.pipeline import RestartOptions, Trouble, trouble_after
+
+from .leash import leashed
+
+STOP_WAIT_S = 60.0
+"""From the request to end until the job is killed: more than its interpreter and its JVM allow themselves together."""
+POLL_S = 0.1
+ASKED = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGTERM})
+"""Signals by which somebody asks for an end."""
+SIGNALS = frozenset(signal.Signals)
+
+
+def killed_by(status: int) -> int:
+    """The signal that ended a job, 0 if it ended by itself. spark-submit tells its interpreter's as 128 + signal."""
+    number = -status if status < 0 else status - 128
+    return number if number in SIGNALS else 0
+
+
+def shell_status(status: int) -> int:
+    """The exit status that tells the same."""
+    return 128 - status if status < 0 else status
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a job that ended is started again, and the trouble it is in; None: its end is its own."""
+
+    again: bool
+    trouble: Trouble | None = None
+
+
+def judge_end(status: int, before: Trouble | None, began_s: float, ended_s: float, options: RestartOptions) -> Verdict:
+    """What becomes of a job after a run from `began_s` to `ended_s`, with the trouble before that run. Pure."""
+    if (number := killed_by(status)) == 0 or number in ASKED:
+        return Verdict(again=False)
+    trouble = trouble_after(before, began_s, ended_s, got_on=False, options=options)
+    return Verdict(not trouble.given_up(ended_s, options), trouble)
+
+
+def keep_options(restarts_max: int) -> RestartOptions:
+    """So many restarts one after the other, over whatever time; a run of `calm_s` ends the count."""
+    return RestartOptions(restarts_max=restarts_max, patience_s=math.inf)
+
+
+def keep_running(
+    name: str,
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    options: RestartOptions,
+    tell: Callable[[str], None],
+    *,
+    stop_wait_s: float = STOP_WAIT_S,
+) -> int:
+    """Run `command` until it ends by itself, or is killed too often; its exit status. Main thread only.
+
+    A signal of ASKED ends it in order, and by force after `stop_wait_s`. The death of this process ends it too.
+    """
+    trouble: Trouble | None = None
+    with _asked_to_end() as asked:
+        while True:
+            began = time.monotonic()
+            status = _run(command, environment, asked, stop_wait_s)
+            ended = time.monotonic()
+            verdict = judge_end(status, trouble, began, ended, options)
+            if asked.by or verdict.trouble is None:
+                return shell_status(status)
+            trouble = verdict.trouble
+            died = f"{name} was killed by {signal.Signals(killed_by(status)).name} after {ended - began:.0f} s"
+            if not verdict.again:
+                tell(
+                    f"{died}; given up after {options.restarts_max} restarts, none of which ran for "
+                    f"{options.calm_s:g} s: start it again when the cause is gone, it goes on where it was"
+                )
+                return shell_status(status)
+            pause = options.pause_s(trouble.start)
+            tell(f"{died}; start {trouble.start} of {options.restarts_max} in {pause:g} s")
+            if asked.wait(pause):
+                return 128 + asked.by
+
+
+class _Asked:
+    """Whether an end was asked for, `by` which signal first; 0: not yet."""
+
+    def __init__(self, awake: int) -> None:
+        self.by = 0
+        self._awake = awake
+
+    def wait(self, seconds: float) -> bool:
+        """Return when it is, at once if it was, or after so long."""
+        return bool(select.select([self._awake], [], [], seconds)[0])
+
+
+@contextmanager
+def _asked_to_end() -> Iterator[_Asked]:
+    awake, wake = os.pipe()
+    asked = _Asked(awake)
+
+    def ask(number: int, _frame: FrameType | None) -> None:
+        if not asked.by:
+            asked.by = number
+            os.write(wake, b"x")
+
+    # What a shell or nohup had us ignore stays ignored.
+    heard = [number for number in sorted(ASKED) if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, ask) for number in heard}
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        os.close(awake)
+        os.close(wake)
+
+
+def _run(command: Sequence[str], environment: Mapping[str, str], asked: _Asked, stop_wait_s: float) -> int:
+    """One run, in a process group of its own, of which nothing is left at the end; its status as Popen tells it."""
+    process = subprocess.Popen(
+        leashed(command), stdin=subprocess.DEVNULL, env=dict(environment), start_new_session=True
+    )
+    group = process.pid
+    try:
+        while process.poll() is None and not asked.wait(POLL_S):
+            pass
+        if asked.by:
+            # To interpreter and JVM, as a terminal would: the interpreter gives back what it holds.
+            _signal(group, signal.SIGCONT)
+            _signal(group, signal.SIGTERM)
+            deadline = time.monotonic() + stop_wait_s
+            while (process.poll() is None or _lives(group)) and time.monotonic() < deadline:
+                time.sleep(POLL_S)
+    finally:
+        # The half that a killed job leaves must not work beside the next one.
+        _signal(group, signal.SIGKILL)
+    return process.wait()
+
+
+def _signal(group: int, number: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
+
+
+def _lives(group: int) -> bool:
+    """Whether a process of the group runs; one that has ended and that nobody reaps, as in containers, does not."""
+    try:
+        os.killpg(group, 0)
+    except (ProcessLookupError, PermissionError):
+        return False
+    stats = list(Path("/proc").glob("[0-9]*/stat"))
+    return not stats or any(_runs_in(group, stat) for stat in stats)
+
+
+def _runs_in(group: int, stat: Path) -> bool:
+    try:
+        # The name, in parentheses, may hold anything.
+        state, _parent, its_group = stat.read_text(errors="replace").rpartition(")")[2].split()[:3]
+    except (OSError, ValueError):
+        return False
+    return int(its_group) == group and state not in "ZX"
