@@ -91,6 +91,12 @@ class Rows:
 
         return cls(column("k", np.int64), column("link", np.int64), column("version", np.int32), column("v", object))
 
+    @classmethod
+    def joined(cls, parts: Sequence[Rows]) -> Rows:
+        """Those of several tablets."""
+        columns = zip(*((p.k, p.link, p.version, p.v) for p in parts), strict=True)
+        return cls(*(np.concatenate(column) for column in columns))
+
     def digest(self) -> str:
         """The same for the same rows, whatever their order."""
         order = np.argsort(self.k, kind="stable")

@@ -7,12 +7,14 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 from nyala.infra.local import ChildState, Supervisor
 from nyala.replica.base import Applied, OpId, Refused
 from nyala.replica.client import Client, ClientOptions, TableHandle
 from nyala.replica.rpc import pb
 
+from .disks import Rotten, flip_block
 from .refusals import explains
 from .scene import Scene, ServerScene, TabletScene
 from .schedule import Deed, Kind
@@ -20,6 +22,15 @@ from .schedule import Deed, Kind
 LOOK_TIMEOUT_S = 1.5
 ASK_TIMEOUT_S = 5.0
 MASTER = "master-1"
+
+
+class Standing(NamedTuple):
+    """What of a tablet changes in trouble: its committed config, who leads it in which term, which servers answer."""
+
+    config: OpId
+    leader: str
+    term: int
+    answering: frozenset[str]
 
 
 class Patient:
@@ -30,12 +41,14 @@ class Patient:
         self.handle = handle
         self.wiped: list[str] = []
         """Identities that were lost with their disks."""
+        self.rotten: list[Rotten] = []
+        """Blocks that went bad."""
         self.faults: list[str] = []
         """Refusals of deeds that nothing explains."""
         self._stirred_s = time.monotonic()
         """When something was last done to a process, by the monotonic clock; the table itself was made just now."""
-        self._moved: dict[str, tuple[OpId | None, float]] = {}
-        """Tablet -> the committed config that was seen last, None if nobody led, and since when."""
+        self._moved: dict[str, tuple[Standing | None, float]] = {}
+        """Tablet -> how it stood when it was seen last, None if nobody led, and since when."""
         self._wanted: set[str] = set()
         """Tablets of which a change was accepted."""
         options = ClientOptions(timeout_s=ASK_TIMEOUT_S, attempt_timeout_s=LOOK_TIMEOUT_S)
@@ -66,15 +79,25 @@ class Patient:
         for tablet in self.handle.tablets:
             here = {n: s[tablet.tablet_id] for n, (s, _) in told.items() if tablet.tablet_id in s}
             tablets.append(TabletScene(tablet.tablet_id, self.handle.replication_factor, here))
-            self._note_config(tablets[-1])
+            self.note(tablets[-1])
         master = self.supervisor.children[MASTER]
         copies = tuple(job for _, jobs in told.values() for job in jobs)
         return Scene(tuple(found.values()), tuple(tablets), self._away.get(MASTER) or str(master.state), copies)
 
-    def _note_config(self, tablet: TabletScene) -> None:
-        opid = tablet.config.opid if tablet.config else None
-        if opid != self._moved.get(tablet.tablet_id, (None, 0.0))[0]:
-            self._moved[tablet.tablet_id] = opid, time.monotonic()
+    def note(self, tablet: TabletScene) -> None:
+        """Remember how a tablet stands now. A slow machine is trouble, too: leaders lose their place by it, and servers
+        are replaced to which nobody did anything."""
+        config = tablet.config
+        leads = tablet.statuses[tablet.leader].term if config else 0
+        now = Standing(config.opid, tablet.leader, leads, frozenset(tablet.statuses)) if config else None
+        if now != self._moved.get(tablet.tablet_id, (None, 0.0))[0]:
+            self._moved[tablet.tablet_id] = now, time.monotonic()
+
+    def quiet_s(self, tablet_id: str) -> float:
+        """For how long nothing was done to a process, and the tablet stood as it does; 0 if nobody leads it."""
+        now = time.monotonic()
+        standing, moved_s = self._moved.get(tablet_id, (None, now))
+        return now - max(self._stirred_s, moved_s if standing else now)
 
     def _server(self, name: str) -> ServerScene:
         child = self.supervisor.children[name]
@@ -108,9 +131,7 @@ class Patient:
 
     def _judge(self, deed: Deed, error: Refused) -> None:
         """Note the refusal if it is a fault."""
-        now = time.monotonic()
-        opid, moved_s = self._moved.get(deed.tablet_id, (None, now))
-        quiet_s = now - max(self._stirred_s, moved_s if opid else now)
+        quiet_s = self.quiet_s(deed.tablet_id)
         if not explains(deed.kind, error.code, quiet_s, deed.tablet_id in self._wanted):
             told = f"{deed.kind} of {deed.tablet_id[:8]} was refused, {quiet_s:.0f} s after any trouble: {error}"
             self.faults.append(told)
@@ -126,6 +147,7 @@ class Patient:
             Kind.STOP: self._stop,
             Kind.LEAVE: self._stop,
             Kind.WIPE: self._wipe,
+            Kind.ROT: self._rot,
             Kind.STEP_DOWN: self._step_down,
             Kind.ADD: self._change,
             Kind.REMOVE: self._change,
@@ -157,6 +179,19 @@ class Patient:
         self.supervisor.wipe_child(deed.server)
         self.wiped.append(uuid)
         return f"{self._taken(deed, 'stopped')}, all of {uuid[:8]} lost; it comes back as a stranger"
+
+    def _rot(self, deed: Deed) -> str:
+        """What was written is flushed before, so that there is a block."""
+        name, short = deed.server, deed.tablet_id[:8]
+        child = self.supervisor.children[name]
+        self.client.flush(self.info(name), deed.tablet_id)
+        self.supervisor.kill_for_good(name)
+        log_bytes = child.log_file.stat().st_size
+        taken, block = self._taken(deed, "stopped"), flip_block(self.supervisor.folder / name, deed.tablet_id)
+        if not block:
+            return f"not done: {short} has no block there; {taken}"
+        self.rotten.append(Rotten(name, deed.tablet_id, block, log_bytes))
+        return f"{taken}, a bit of {short}'s {block.rpartition('/')[2]} flipped"
 
     def _taken(self, deed: Deed, how: str) -> str:
         self._away[deed.server] = how

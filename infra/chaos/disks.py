@@ -1,34 +1,29 @@
-"""What the disks of stopped servers say: do logs agree, is a file left that nobody names. Reads only."""
+"""What the disks of servers say: their logs, the rows they hold, files that nobody names. Reads only."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
 from nyala.replica import tools
-from nyala.replica.base import DataState, OpId
+from nyala.replica.base import DataState
+from nyala.replica.copy import wal_folder
 from nyala.replica.disk import RealDisk
-from nyala.replica.wal import dump_segment
+from nyala.replica.tablet import Superblock, Tablet
+from nyala.replica.wal import dump_segment, glance
 
-SHOWN_MAX = 5
-
-
-@dataclass(frozen=True)
-class Logged:
-    """One entry of a log: what any two replicas must agree on, and its time."""
-
-    opid: OpId
-    kind: str
-    hybrid_time: int
-    payload_crc: int
-    meta_crc: int
-    """Of a config, or of whose write it is: as much a part of the entry as its payload."""
+from .book import Rows
+from .logs import SHOWN_MAX, Logged
 
 
 def read_log(root: Path, tablet_id: str) -> tuple[list[Logged], list[str]]:
-    """All entries of a tablet's log in the order of the disk, and what is damaged and not torn."""
-    folder = root / "wals" / tablet_id
+    """All entries of a tablet's log in the order of the disk, and what is damaged and not torn.
+
+    Of a server that runs, FileNotFoundError if a segment was collected meanwhile, and its last block may look damaged
+    while it is written: read it again. Every entry is what was synced, or on its way to be.
+    """
+    folder = root / wal_folder(tablet_id)
     entries, wrong = [], []
     for segment in sorted(folder.glob("wal-*")):
         for item in dump_segment(RealDisk(folder), segment.name):
@@ -40,51 +35,66 @@ def read_log(root: Path, tablet_id: str) -> tuple[list[Logged], list[str]]:
     return entries, wrong
 
 
-def judge_logs(tablet_id: str, logs: Mapping[str, list[Logged]], committed: Mapping[str, int]) -> list[str]:
-    """V1 and the order of each log. `committed`: by server, the index that its replica had committed when it was asked.
+def read_rows(root: Path, tablet_id: str, committed: int) -> Rows:
+    """The rows of a stopped server's replica: of its blocks, and of its log up to what is committed.
 
-    No index that two disks hold, up to what each had committed, has two terms or contents; indexes of one log follow
-    each other without a gap, terms never fall, and hybrid times never fall.
+    Corruption where a start would find it.
     """
-    wrong: list[str] = []
-    seen: dict[int, tuple[str, Logged]] = {}
-    for server, entries in sorted(logs.items()):
-        kept = _in_force(entries)
-        wrong += _order(f"{tablet_id[:8]} on {server}", list(kept.values()))
-        for index, entry in kept.items():
-            if index > committed.get(server, 0):
-                continue
-            first = seen.setdefault(index, (server, entry))
-            if first[1] != entry:
-                wrong.append(f"{tablet_id[:8]} index {index}: {first[0]} has {first[1]}, {server} has {entry}")
-    return wrong[:SHOWN_MAX]
+    disk = RealDisk(root)
+    tablet = Tablet.open(disk, Superblock.load(disk, tablet_id))
+    try:
+        log = glance(disk, wal_folder(tablet_id), tablet_id).entries
+        flushed = tablet.flush_opid.index
+        for entry in log:
+            if flushed < entry.opid.index <= committed:
+                tablet.apply((entry,))
+        return Rows.of(tablet.scan(("k", "link", "version", "v")))
+    finally:
+        tablet.close()
 
 
-def _in_force(entries: Iterable[Logged]) -> dict[int, Logged]:
-    """By index: a later entry of the same index replaced the earlier one, with all that followed it."""
-    kept: dict[int, Logged] = {}
-    last = 0
-    for entry in entries:
-        for index in range(entry.opid.index, last + 1):
-            kept.pop(index, None)
-        kept[entry.opid.index] = entry
-        last = entry.opid.index
-    return kept
+@dataclass(frozen=True)
+class Rotten:
+    """A block in which a bit was flipped while its server was stopped; `log_bytes`: how long its log was then."""
+
+    server: str
+    tablet_id: str
+    block: str
+    log_bytes: int
 
 
-def _order(where: str, entries: Iterable[Logged]) -> list[str]:
-    wrong: list[str] = []
-    before: Logged | None = None
-    for entry in entries:
-        if before is not None:
-            if entry.opid.index != before.opid.index + 1:
-                wrong.append(f"{where}: {entry.opid} follows {before.opid}")
-            if entry.opid.term < before.opid.term:
-                wrong.append(f"{where}: the term falls from {before.opid} to {entry.opid}")
-            if 0 < entry.hybrid_time < before.hybrid_time:
-                wrong.append(f"{where}: hybrid time falls at {entry.opid}")
-        before = entry
-    return wrong[:SHOWN_MAX]
+def flip_block(root: Path, tablet_id: str) -> str:
+    """Flip a bit in the middle of a block of a stopped server's replica; the block's path, empty if it has none."""
+    superblock = Superblock.load(RealDisk(root), tablet_id)
+    if superblock.data_state is not DataState.READY or not superblock.blocks:
+        return ""
+    block = superblock.blocks[-1].name
+    with (root / block).open("r+b") as file:
+        file.seek((root / block).stat().st_size // 2)
+        (byte,) = file.read(1)
+        file.seek(-1, 1)
+        file.write(bytes([byte ^ 1]))
+    return block
+
+
+def judge_rot(rotten: Rotten, log: str, blocks_in_use: Collection[str]) -> list[str]:
+    """Whether the server noticed, by its log from then on, or the replica was taken from it before it looked; and that
+    it does not use the block any more."""
+    lines = [line for line in log.splitlines() if f" T {rotten.tablet_id} " in line]
+    what = f"{rotten.block} of {rotten.tablet_id[:8]} on {rotten.server} has a flipped bit"
+    wrong = []
+    if not any(Path(rotten.block).name in line or f"T {rotten.tablet_id} deleted" in line for line in lines):
+        wrong.append(f"{what}, and nobody noticed")
+    if rotten.block in blocks_in_use:
+        wrong.append(f"{what}, and is still in use")
+    return wrong
+
+
+def blocks_in_use(root: Path) -> set[str]:
+    """Blocks of the replicas that a stopped server would start."""
+    disk = RealDisk(root)
+    superblocks = [Superblock.load(disk, tablet_id) for tablet_id in Superblock.list_tablets(disk)]
+    return {block.name for s in superblocks if s.data_state is DataState.READY for block in s.blocks}
 
 
 def leftovers(root: Path) -> list[str]:
@@ -98,9 +108,11 @@ def leftovers(root: Path) -> list[str]:
 
 
 def open_deleted_files(pid: int, root: Path) -> list[str]:
-    """V8 of a running server: files of its folder that were deleted and are still open."""
+    """V8 of a running server: files of its folder that were deleted and are still open; it has others open."""
     found = []
-    for link in Path(f"/proc/{pid}/fd").glob("*"):
+    if not (links := list(Path(f"/proc/{pid}/fd").glob("*"))):
+        return [f"process {pid} has no open file: nothing was verified"]
+    for link in links:
         try:
             target = str(link.readlink())
         except OSError:

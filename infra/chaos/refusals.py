@@ -24,7 +24,7 @@ NOT_THERE = frozenset({Code.TABLET_NOT_FOUND, Code.TABLET_DELETED})
 
 
 def explains(kind: Kind, code: Code, quiet_s: float, wanted: bool) -> bool:
-    """Whether a deed may be refused so, `quiet_s` after the last trouble of a process or change of the tablet's config;
+    """Whether a deed may be refused so, `quiet_s` after the last trouble of a process or of the tablet (`Standing`);
     `wanted`: a change of the tablet was accepted before, and may still be under way."""
     if code in SLOW or (kind is Kind.FLUSH and code in NOT_THERE) or (wanted and code is Code.CHANGE_PENDING):
         return True  # every server is asked to flush, members or not

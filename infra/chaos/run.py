@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from nyala.infra.local import StackError, StackOptions, Supervisor
+from nyala.infra.local import ChildState, StackError, StackOptions, Supervisor
 from nyala.replica.base import Refused
 from nyala.replica.client import Client, ScanSpec
 
-from .cluster import Patient
-from .schedule import Event, Kind, Pace, aim, draw, pace_of
-from .verify import Verdict, converge, verify_disks, verify_running
+from .cluster import MASTER, Patient
+from .schedule import QUICK_S, USUAL_DEMANDS, Event, Kind, Pace, aim, draw, pace_of
+from .verify import Verdict, converge, verify_disks, verify_rot, verify_running
 from .watch import Watcher
 from .workload import Workload
 
@@ -27,6 +29,10 @@ TICK_S = 0.1
 START_WAIT_S = 180.0
 PATIENCE_S = 12.0
 """How long an event waits that the cluster does not allow yet."""
+STRETCH_S = 20.0
+STRETCHES_MAX = 30
+"""So often the trouble goes on for STRETCH_S, as long as something is owed: a slow machine gets to it later."""
+NOT_DONE = ("not done", "refused")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +45,9 @@ class ChaosOptions:
     pace: Pace | None = None
     """None: as the duration suggests."""
     kinds: tuple[Kind, ...] = tuple(Kind)
+    demands: tuple[frozenset[Kind], ...] = USUAL_DEMANDS
+    """Of each set at least one must have been done; the trouble lasts longer, for a while, where it was not. Sets
+    without any of `kinds` demand nothing."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +65,8 @@ class Report:
 
     seed: int
     folder: str
+    done: Counter[Kind] = field(default_factory=Counter)
+    """How often each kind of trouble came about."""
     story: list[Happened] = field(default_factory=list)
     verdicts: list[Verdict] = field(default_factory=list)
     figures: dict[str, float] = field(default_factory=dict)
@@ -72,6 +83,7 @@ class Report:
             "seed": self.seed,
             "folder": self.folder,
             "figures": self.figures,
+            "done": {str(kind): self.done[kind] for kind in Kind},
             "events": [asdict(h) for h in self.story],
             "verdicts": [{**asdict(v), "ok": v.ok} for v in self.verdicts],
         }
@@ -120,11 +132,28 @@ class Chaos:
                 workload = Workload(client, self.options.seed)
                 client.count(workload.handle, ScanSpec())
                 scene = self._under_load(supervisor, workload)
+                self._end(supervisor)
         finally:
             supervisor.stop()
         if scene is not None:
-            self.report.verdicts += verify_disks(self._folder, scene)
+            books = [w.book for w in workload.writers]
+            replicas = 1 if self.options.duration_s <= QUICK_S else workload.handle.replication_factor
+            self.report.verdicts += verify_disks(self._folder, scene, books, replicas=replicas)
+            if Kind.ROT in self.options.kinds:
+                logs = {name: child.log_file for name, child in supervisor.children.items()}
+                self.report.verdicts.append(verify_rot(self._folder, self._show.patient.rotten, logs))
         return self.report
+
+    def _end(self, supervisor: Supervisor) -> None:
+        """The master first, which would replace a server that ends much earlier than others; then they all at once."""
+        supervisor.kill_for_good(MASTER)
+
+        def end() -> None:
+            for child in supervisor.children.values():
+                child.state = ChildState.STOPPED
+                child.send_signal(signal.SIGTERM)
+
+        supervisor.call(end)
 
     def _wait_alive(self, client: Client) -> None:
         deadline = time.monotonic() + START_WAIT_S
@@ -150,20 +179,32 @@ class Chaos:
     # --------------------------------------------------------------------------------------------------- trouble
 
     def _trouble(self, patient: Patient, watcher: Watcher, workload: Workload) -> None:
-        """Carry the schedule out; a fault that is seen ends it early, close to its cause."""
+        """Carry the schedule out, and more of what is owed then; a fault that is seen ends it early, at its cause."""
         given = self.options
         pace = given.pace or pace_of(given.duration_s)
         pending = list(draw(given.seed, given.duration_s, pace, given.kinds))
+        end_s, stretches = given.duration_s, 0
         while not (workload.faults or watcher.witness.faults or watcher.error or patient.faults):
             now = time.monotonic() - self._began
             for line in patient.undo_due(time.monotonic()):
                 self._tell("", line)
-            if now >= self.options.duration_s:
+            if now >= given.duration_s and not (owed := self._owed()):
                 return
+            if now >= end_s:
+                if stretches == STRETCHES_MAX:
+                    return
+                kinds = sorted(frozenset().union(*owed) & frozenset(given.kinds))
+                pending = [replace(e, at_s=e.at_s + end_s) for e in draw(given.seed, STRETCH_S, pace, kinds)]
+                self._late_s, end_s, stretches = 0.0, end_s + STRETCH_S, stretches + 1
             if pending and pending[0].at_s + self._late_s <= now and self._carry_out(pending[0], patient, now):
                 pending.pop(0)
             self._on_tick(self._show)
             self._tick.wait(TICK_S)
+
+    def _owed(self) -> list[frozenset[Kind]]:
+        """Demands that nothing of what was done has met."""
+        possible = [d for d in self.options.demands if d.intersection(self.options.kinds)]
+        return [d for d in possible if not any(self.report.done[kind] for kind in d)]
 
     def _carry_out(self, event: Event, patient: Patient, now: float) -> bool:
         """Whether the event is over. One that the scene does not allow waits for a while, and so do those after it:
@@ -173,7 +214,9 @@ class Chaos:
         if deed.why_not and late_s < self._late_s + PATIENCE_S:
             return False
         self._late_s = late_s
-        self._tell(event.kind, patient.carry_out(deed))
+        said = patient.carry_out(deed)
+        self.report.done[event.kind] += not said.startswith(NOT_DONE)
+        self._tell(event.kind, said)
         return True
 
     def _tell(self, kind: str, what: str) -> None:
@@ -202,7 +245,7 @@ class Chaos:
         try:
             for line in patient.heal():
                 self._tell("", line)
-        except (TimeoutError, Refused) as error:
+        except (TimeoutError, Refused, StackError) as error:
             wrong.append(str(error))
         self._tell("", "everything is given back; the writers go on for a moment")
         if not workload.wait_acknowledged(10) and not workload.faults:
@@ -212,6 +255,9 @@ class Chaos:
         if watcher.error:
             wrong.append(watcher.error)
         self.report.verdicts.append(Verdict("it goes on by itself", "the healed cluster takes writes", tuple(wrong)))
+        owed = tuple(f"never done: {', '.join(sorted(one))}" for one in self._owed())
+        what = f"{self.report.done.total()} deeds of {sum(n > 0 for n in self.report.done.values())} kinds"
+        self.report.verdicts.append(Verdict("there was trouble of each kind that is asked for", what, owed))
         what = "a change or transfer is refused only while trouble explains it"
         self.report.verdicts.append(Verdict("operators are answered", what, tuple(patient.faults)))
         self._tell("", "the writers have stopped; waiting until every tablet is at rest")
@@ -230,8 +276,7 @@ class Chaos:
             "longest_time_without_an_acknowledgement_s": round(max(w.gap_s for w in workload.writers), 2),
             "leaderships_seen": len(watcher.witness.leaders),
             "identities_lost": len(patient.wiped),
+            "blocks_gone_bad": len(patient.rotten),
             "events": sum(1 for h in self.report.story if h.kind),
-            "events_not_done": sum(
-                1 for h in self.report.story if h.kind and h.what.startswith(("not done", "refused"))
-            ),
+            "events_not_done": sum(1 for h in self.report.story if h.kind and h.what.startswith(NOT_DONE)),
         }

@@ -25,6 +25,7 @@ class Kind(StrEnum):
     STOP = "stop and start of a server"
     LEAVE = "a server away until it is replaced"
     WIPE = "a server's disk lost"
+    ROT = "a block gone bad at rest"
     STEP_DOWN = "leader steps down"
     ADD = "replica added"
     REMOVE = "replica removed"
@@ -32,8 +33,15 @@ class Kind(StrEnum):
     FLUSH = "flush and compaction"
 
 
-TAKES_AWAY = frozenset({Kind.PAUSE, Kind.STOP, Kind.LEAVE, Kind.WIPE})
+TAKES_AWAY = frozenset({Kind.PAUSE, Kind.STOP, Kind.LEAVE, Kind.WIPE, Kind.ROT})
 """Kinds that take a server's votes away for a while, or for ever: one server at a time, or no majority is left."""
+
+
+MEMBERS = frozenset({Kind.ADD, Kind.REMOVE, Kind.MOVE})
+"""Kinds that change who has a replica."""
+ROT = frozenset({Kind.ROT})
+USUAL_DEMANDS = (MEMBERS, ROT, frozenset(Kind) - MEMBERS - ROT - {Kind.STEP_DOWN, Kind.FLUSH})
+"""Sets of kinds: a run that saw none of one of them has shown too little. Of the last one, all take something away."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +100,7 @@ def draw(seed: int, duration_s: float, pace: Pace, kinds: Sequence[Kind] = tuple
         hold_s = 0.0
         if kind in (Kind.LEAVE, Kind.WIPE):
             hold_s = rng.uniform(*pace.away_s)
-        elif kind in (Kind.PAUSE, Kind.STOP, Kind.PAUSE_MASTER):
+        elif kind in (Kind.PAUSE, Kind.STOP, Kind.ROT, Kind.PAUSE_MASTER):
             hold_s = rng.uniform(*pace.hold_s)
         events.append(Event(round(at_s, 2), kind, rng.getrandbits(30), round(hold_s, 2)))
         at_s += rng.uniform(*pace.gap_s)
@@ -109,7 +117,7 @@ def aim(event: Event, scene: Scene) -> Deed:
         return _take_away(event, scene)
     if not scene.tablets:
         return _not(kind, "no tablet is known")
-    tablet = scene.tablets[event.pick % len(scene.tablets)]
+    tablet = _tablet(event, scene)
     if not tablet.leader:
         return _not(kind, f"nobody leads {tablet.tablet_id[:8]}", tablet)
     if kind is Kind.KILL_LEADER:
@@ -126,15 +134,16 @@ def aim(event: Event, scene: Scene) -> Deed:
 def _take_away(event: Event, scene: Scene) -> Deed:
     if scene.away:
         return _not(event.kind, f"{', '.join(scene.away)} away already")
-    victim = _one(scene.servers, event)
+    tablet = _tablet(event, scene) if event.kind is Kind.ROT and scene.tablets else None
+    victim = _one(scene.members(tablet) if tablet else scene.servers, event)
     if victim is None:
-        return _not(event.kind, "no server is there")
-    if event.kind in (Kind.WIPE, Kind.LEAVE):
-        # A lost disk costs nothing that was acknowledged only while every tablet has all its other replicas.
-        for tablet in scene.tablets:
-            if why := trouble(scene, tablet):
-                return _not(event.kind, f"{tablet.tablet_id[:8]}: {why}")
-    return Deed(event.kind, victim.name, hold_s=event.hold_s)
+        return _not(event.kind, "no server is there", tablet)
+    if event.kind in (Kind.WIPE, Kind.LEAVE, Kind.ROT):
+        # A lost disk, or block, costs nothing that was acknowledged only while every tablet has all its other replicas.
+        for one in scene.tablets:
+            if why := trouble(scene, one):
+                return _not(event.kind, f"{one.tablet_id[:8]}: {why}")
+    return Deed(event.kind, victim.name, tablet.tablet_id if tablet else "", hold_s=event.hold_s)
 
 
 def _change(event: Event, scene: Scene, tablet: TabletScene) -> Deed:
@@ -151,6 +160,10 @@ def _change(event: Event, scene: Scene, tablet: TabletScene) -> Deed:
         return _not(kind, "no member is up", tablet)
     to_uuid = target.uuid if kind is Kind.MOVE else ""
     return Deed(kind, tablet_id=tablet.tablet_id, from_uuid=source.uuid, to_uuid=to_uuid)
+
+
+def _tablet(event: Event, scene: Scene) -> TabletScene:
+    return scene.tablets[event.pick % len(scene.tablets)]
 
 
 def _one(servers: Sequence[ServerScene], event: Event) -> ServerScene | None:

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from .run import Chaos, ChaosOptions, Happened, Report, Show
 from .scene import Scene, ServerScene, TabletScene
+from .schedule import Kind
 
 STORY_LINES = 12
 _ROLES = {
@@ -130,6 +131,7 @@ def summary(report: Report) -> Iterator[Table | str]:
         mark = "[green]ok[/]" if verdict.ok else "[bold red]WRONG[/]"
         verdicts.add_row(mark, escape(verdict.name), escape(verdict.looked_at), escape("\n".join(verdict.wrong)))
     yield verdicts
+    yield "done: " + ", ".join(f"{kind} {report.done[kind]}" for kind in Kind)
     yield escape(", ".join(f"{name.replace('_', ' ')}: {value:,g}" for name, value in report.figures.items()))
     if report.ok:
         yield f"[bold green]VERDICT: every acknowledged row is right[/] (seed {report.seed})"

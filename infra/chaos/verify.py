@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from nyala.replica import tools
-from nyala.replica.base import Refused
+from nyala.replica.base import Corruption, Refused
 
+from .book import Book, Rows
 from .cluster import Patient
-from .disks import judge_logs, leftovers, open_deleted_files, read_log
+from .disks import Rotten, blocks_in_use, judge_rot, leftovers, open_deleted_files, read_log, read_rows
+from .logs import Logged, judge_appenders, judge_logs, judge_majority
 from .scene import Scene, TabletScene, trouble
 from .watch import Witness
-from .workload import Workload
+from .workload import Workload, judge
 
-STUCK_S = 90.0
+STUCK_S = 240.0
 """Without any change of what is not at rest; then it counts as stuck. A slow machine that goes on is only slow."""
 CONVERGED_WAIT_S = 900.0
 CALM_LOOKS = 4
 """Looks in a row without trouble that count as rest: what is decided next would show in one of them."""
 LOOK_PERIOD_S = 0.3
-COPY_OVER = frozenset({"DONE", "FAILED", "CANCELLED"})
+ANSWER_WAIT_S = 300.0
+"""How long the healed cluster is asked again, as long as something is not as it should be and may only be late."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,7 @@ def at_rest(scene: Scene) -> list[str]:
     for tablet in scene.tablets:
         if why := trouble(scene, tablet) or _lag(scene, tablet):
             found.append(f"tablet {tablet.tablet_id[:8]}: {why}")
-    found += [f"a copy of {job.tablet_id[:8]}: {job.phase}" for job in scene.copies if job.phase not in COPY_OVER]
+    found += [f"a copy of {job.tablet_id[:8]}: {job.phase}" for job in scene.copies if job.phase not in tools.COPY_OVER]
     return found
 
 
@@ -172,40 +175,150 @@ def _asked(name: str, looked_at: str, ask: Callable[[], list[str]], wrong: tuple
         return Verdict(name, looked_at, (*wrong, f"could not be asked: {error}"))
 
 
+def looked_again(
+    look: Callable[[], list[str]], lasts: Callable[[str], bool] = lambda _: False, wait_s: float = ANSWER_WAIT_S
+) -> list[str]:
+    """What `look` finds wrong: at once what `lasts`, anything else only if it is found for so long. A refusal is found,
+    too: a server that is late, or does not answer in time, is no fault of the rows."""
+    deadline, tick = time.monotonic() + wait_s, threading.Event()
+    while True:
+        try:
+            found = look()
+        except Refused as error:
+            found = [f"could not be asked: {error}"]
+        if not found or any(map(lasts, found)) or time.monotonic() > deadline:
+            return found
+        tick.wait(LOOK_PERIOD_S)
+
+
 def _check(patient: Patient) -> list[str]:
-    view = tools.gather(patient.client, checksum=True)
-    return [f"{f.severity} {f.subject}: {f.what}" for f in tools.judge_compared(view)]
+    def compared() -> list[str]:
+        view = tools.gather(patient.client, checksum=True)
+        return [f"{f.severity} {f.subject}: {f.what}" for f in tools.judge_compared(view)]
+
+    return looked_again(compared, lasts=lambda found: "replicas differ" in found)
 
 
 def _open_files(patient: Patient) -> list[str]:
-    folder = patient.supervisor.folder
-    return [
-        f"{name}: {path}"
-        for name in patient.servers()
-        for path in open_deleted_files(patient.supervisor.children[name].pid or 0, folder / name)
-    ]
+    """Again if there are some: compaction and log GC let go of files a moment after they removed them."""
+    folder, children = patient.supervisor.folder, patient.supervisor.children
+    return looked_again(
+        lambda: [
+            f"{name}: {path}"
+            for name in patient.servers()
+            for path in open_deleted_files(children[name].pid or 0, folder / name)
+        ]
+    )
 
 
-def verify_disks(folder: Path, scene: Scene) -> list[Verdict]:
-    """What the disks of stopped servers say. `scene`: the last one before they stopped."""
-    wrong: list[str] = []
-    entries = 0
+@dataclass
+class LogReadings:
+    """What was read of logs, tablet by tablet, perhaps many times: how much could be compared, and what was wrong."""
+
+    expected: int = 0
+    """Of how many readings the verdict is made: fewer mean that somebody did not look."""
+    done: int = 0
+    """Readings of one tablet's logs."""
+    entries: int = 0
+    shared: int = 0
+    """Entries that a second disk held too."""
+    disordered: list[str] = field(default_factory=list)
+    """V1, V3: what is damaged, out of order, or committed with two terms or contents."""
+    appended: list[str] = field(default_factory=list)
+    """V2: what two appenders of one term left."""
+    missing: list[str] = field(default_factory=list)
+    """Committed, and not in the logs of most voters."""
+
+    def take(self, scene: Scene, tablet: TabletScene, logs: Mapping[str, Sequence[Logged]]) -> None:
+        """Judge logs by server that were read after `scene` was seen."""
+        voters = [m.name for m in scene.members(tablet)]
+        committed = {name: status.commit_index for name, status in tablet.statuses.items()}
+        shared, wrong = judge_appenders(tablet.tablet_id, logs)
+        self.done += 1
+        self.entries += sum(map(len, logs.values()))
+        self.shared += shared
+        self.appended += wrong
+        self.disordered += judge_logs(tablet.tablet_id, logs, committed)
+        self.missing += judge_majority(tablet.tablet_id, logs, committed, voters)
+
+    def verdicts(self) -> list[Verdict]:
+        """What came of it; none of them passes by having had nothing to compare."""
+        nothing = nothing_of(readings=self.done, entries=self.entries, shared_entries=self.shared)
+        if self.done < self.expected:
+            nothing = (*nothing, f"logs were read {self.done} times, {self.expected} expected")
+        looked = f"{self.entries:,} entries, {self.shared:,} of them on a second disk, in {self.done} readings"
+        return [
+            Verdict(
+                "logs agree: one term and content an index, times in order (V1, V3)",
+                looked,
+                (*nothing, *self.disordered),
+            ),
+            Verdict("logs know one appender a term (V2)", looked, (*nothing, *self.appended)),
+            Verdict("what is committed is in the logs of most voters", looked, (*nothing, *self.missing)),
+        ]
+
+
+def verify_disks(
+    folder: Path, scene: Scene, books: Sequence[Book], *, replicas: int = 1, readings: LogReadings | None = None
+) -> list[Verdict]:
+    """What the disks of stopped servers say. `scene`: the last one before they stopped; `books`: of who wrote;
+    `replicas`: of how many of each tablet the rows are read too; `readings`: of logs, from before."""
+    read = readings or LogReadings()
+    read.expected += len(scene.tablets)
     for tablet in scene.tablets:
         logs = {}
         for member in scene.members(tablet):
             logs[member.name], damage = read_log(folder / member.name, tablet.tablet_id)
-            wrong += damage
-            entries += len(logs[member.name])
+            read.disordered += damage
             if not logs[member.name]:
-                wrong.append(f"{member.name} has no log of {tablet.tablet_id}")
-        committed = {name: status.commit_index for name, status in tablet.statuses.items()}
-        wrong += judge_logs(tablet.tablet_id, logs, committed)
+                read.disordered.append(f"{member.name} has no log of {tablet.tablet_id}")
+        read.take(scene, tablet, logs)
     lost = [line for server in scene.servers for line in leftovers(folder / server.name)]
     return [
-        Verdict(
-            "logs agree: one term and content an index, times in order (V1, V3)",
-            f"{entries:,} entries",
-            (*nothing_of(entries=entries), *wrong),
-        ),
+        *read.verdicts(),
+        _each_disk(folder, scene, books, replicas),
         Verdict("every byte of every disk is whole and somebody's (V8)", f"{len(scene.servers)} disks", tuple(lost)),
     ]
+
+
+def verify_rot(folder: Path, rotten: Sequence[Rotten], logs: Mapping[str, Path]) -> Verdict:
+    """Whether each bad block cost its replica, by the `logs` and disks of stopped servers; that it cost nothing else is
+    what other verifiers see to."""
+    wrong: list[str] = []
+    for one in rotten:
+        log = logs[one.server].read_bytes()[one.log_bytes :].decode(errors="replace")
+        wrong += judge_rot(one, log, blocks_in_use(folder / one.server))
+    what = "a block gone bad costs its replica, and is not used again"
+    return Verdict(what, f"{len(rotten)} blocks", (*nothing_of(blocks=len(rotten)), *wrong))
+
+
+def _each_disk(folder: Path, scene: Scene, books: Sequence[Book], replicas: int) -> Verdict:
+    """V4 without the cluster: no replica leans on another one for what was acknowledged. To replay a log is slow: so
+    many `replicas` of each tablet are read."""
+    held: list[list[Rows]] = []
+    wrong: list[str] = []
+    for tablet in scene.tablets:
+        members = scene.members(tablet)
+        first = len(held) % max(1, len(members))  # another server of each tablet, if not all of them are read
+        held.append([])
+        for member in [*members[first:], *members[:first]][:replicas]:
+            try:
+                committed = tablet.statuses[member.name].commit_index
+                held[-1].append(read_rows(folder / member.name, tablet.tablet_id, committed))
+            except (Corruption, Refused, KeyError, OSError) as error:
+                wrong.append(f"{tablet.tablet_id[:8]} on {member.name}: {error!r}")
+    rows, found = judge_disks(books, held)
+    looked = f"{rows:,} rows of {sum(map(len, held))} replicas"
+    return Verdict("a replica's disk alone has the acknowledged rows, no other (V4)", looked, (*wrong, *found))
+
+
+def judge_disks(books: Sequence[Book], held: Sequence[Sequence[Rows]]) -> tuple[int, list[str]]:
+    """How many rows there are, and what is wrong with them. `held`: by tablet, the rows of each of its replicas; the
+    first ones of all tablets must be what was written, and so must the second ones, and so on."""
+    rows = sum(len(one.k) for replicas in held for one in replicas)
+    wrong = [*nothing_of(rows=rows), *("a tablet has no replica to read" for replicas in held if not replicas)]
+    acked, tried = [b.acked for b in books], [b.tried for b in books]
+    for pos in range(max(map(len, held), default=0)):
+        table = Rows.joined([replicas[min(pos, len(replicas) - 1)] for replicas in held if replicas])
+        wrong += [f"replicas {pos + 1} of the tablets: {w}" for w in judge(list(books), acked, tried, table)]
+    return rows, wrong

@@ -251,7 +251,7 @@ class Workload:
             thread.start()
 
     def wait_acknowledged(
-        self, batches: int, done: Callable[[], bool] = lambda: False, timeout_s: float = 240.0
+        self, batches: int, done: Callable[[], bool] = lambda: False, timeout_s: float = 600.0
     ) -> bool:
         """Until each writer has had so many more batches acknowledged; False if not in time, or at a fault."""
         goals = [(w, w.batches + batches) for w in self.writers]

@@ -16,8 +16,9 @@ from contextlib import suppress
 from dataclasses import replace
 
 from nyala.infra.chaos import Verdict
+from nyala.infra.chaos.disks import read_log
 from nyala.infra.chaos.scene import Scene, ServerScene, TabletScene, trouble
-from nyala.infra.chaos.verify import Looked, at_rest, load_verdicts, nothing_of, verify_disks
+from nyala.infra.chaos.verify import LogReadings, Looked, at_rest, load_verdicts, nothing_of, verify_disks
 from nyala.infra.chaos.watch import Watcher
 from nyala.infra.chaos.workload import PARTITION, Workload
 from nyala.replica import tools
@@ -43,6 +44,7 @@ class Cycle:
     def __init__(self, cluster: LocalCluster, seed: int, tell: Callable[[str], None] = print) -> None:
         self.expired = self.onto_tombstones = 0
         """Changes whose first session timed out; replacements that a tombstone was copied over for."""
+        self.readings = LogReadings()
         self._cluster = cluster
         self._tell = tell
         self._changes = 0
@@ -125,8 +127,8 @@ class Cycle:
             self.onto_tombstones += 1
 
     def _move(self) -> str:
-        source = self._rng.choice(self._members())
-        target = next(u for u, state in self._strangers().items() if not state)
+        source, strangers = self._rng.choice(self._members()), self._strangers()
+        target = min(strangers, key=lambda uuid: bool(strangers[uuid]))  # the master may have used the last new one
         self._client.move_replica(self._tablet_id, source, target)
         return f"{source[:8]} moves to {target[:8]}"
 
@@ -148,8 +150,32 @@ class Cycle:
         if expires:
             assert not expires_next(self._cluster.folder), "a session was opened, and timed out"
             self.expired += 1
+        self._read_logs()
         wrong = [*self.workload.faults, *self.watcher.witness.faults, *filter(None, [self.watcher.error])]
+        wrong += [*self.readings.appended, *self.readings.disordered, *self.readings.missing]
         assert not wrong, wrong
+
+    def _read_logs(self) -> None:
+        """Those of all members, from their disks, while the load goes on; again if a segment was collected, a block was
+        being written, or members changed meanwhile."""
+        self.readings.expected += 1
+
+        def read() -> bool:
+            seen = self.scene()
+            (tablet,) = seen.tablets
+            config = tablet.config
+            if config is None or trouble(seen, tablet):
+                return False
+            try:
+                logs = {m.name: read_log(self._cluster.folder / m.name, self._tablet_id) for m in seen.members(tablet)}
+            except FileNotFoundError:
+                return False
+            if any(damage for _, damage in logs.values()) or self._config() != tuple(config.opid):
+                return False
+            self.readings.take(seen, tablet, {name: entries for name, (entries, _) in logs.items()})
+            return True
+
+        wait_until(read, "the logs of three members are read")
 
     def _config(self) -> tuple[int, int]:
         """The committed one's OpId, of whoever leads."""
@@ -188,11 +214,12 @@ class Cycle:
         witness = self.watcher.witness
         nothing = nothing_of(looks=witness.looks, leaders=len(witness.leaders))
         yield Verdict("one leader a term (V2)", f"{witness.looks} looks", (*nothing, *witness.faults))
-        for server in self._cluster.servers:
-            server.signal(signal.SIGTERM)
+        for process in (*self._cluster.masters, *self._cluster.servers):  # a master would replace those that end first
+            process.signal(signal.SIGTERM)
         for server in self._cluster.servers:
             server.stop()
-        yield from verify_disks(self._cluster.folder, scene)
+        books = [w.book for w in load.writers]
+        yield from verify_disks(self._cluster.folder, scene, books, readings=self.readings)
 
     def _check(self) -> tuple[str, ...]:
         found = tools.judge_compared(tools.gather(self._client, checksum=True))

@@ -16,10 +16,11 @@ CYCLES = 3
 
 
 def test_members_are_replaced_in_cycle_until_every_target_is_an_old_tombstone() -> None:
-    """Goal: scenario 118. Method: `tests/harness/replace_cycle.py`: six servers, three replicas, writers and a reader.
-    Members are moved to servers that never had one, until there are none left; then three, drawn from the seed, are
-    removed, and the master replaces each: all that could take the place are tombstones by then. A server, drawn too,
-    pauses in each change, and the first copy session of the fourth change times out. V1 to V6 find nothing wrong."""
+    """TC-12. Goal: scenario 118. Method: `tests/harness/replace_cycle.py`: six servers, three replicas, writers and a
+    reader. Members are moved to servers that never had one, until there are none left; then three, drawn from the seed,
+    are removed, and the master replaces each: all that could take the place are tombstones by then. A server, drawn
+    too, pauses in each change, and the first copy session of the fourth change times out. V1 to V6 find nothing
+    wrong."""
     print(f"again: NYALA_SOAK_SEED={SEED}")
     with local_cluster() as cluster:
         start_servers(cluster)

@@ -17,11 +17,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from nyala.infra.chaos import ChaosOptions, perform
+from nyala.infra.chaos import USUAL_DEMANDS, ChaosOptions, Kind, perform
 from tests.harness.cluster import local_cluster
 from tests.harness.replace_cycle import Cycle, start_servers
 
 WIDTH_OF_FILES = 180
+LONG_MINUTES = 10.0
+"""A run of so long has room for every kind of trouble, and must have had each."""
 
 
 def main() -> int:
@@ -41,7 +43,8 @@ def main() -> int:
     failed = 0
     for seed in range(first, first + given.runs):
         folder = Path(tempfile.mkdtemp(prefix=f"nyala-soak-{seed}-", dir=given.dir))
-        options = ChaosOptions(seed=seed, duration_s=given.minutes * 60)
+        demands = tuple(frozenset({kind}) for kind in Kind) if given.minutes >= LONG_MINUTES else USUAL_DEMANDS
+        options = ChaosOptions(seed=seed, duration_s=given.minutes * 60, demands=demands)
         try:
             report = perform(folder, options, console, quiet=given.json)
         except BaseException:
