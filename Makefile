@@ -37,10 +37,10 @@ demo: setup ## a million real flight events down the whole road, with kills on t
 	$(VENV)/bin/nyala demo
 
 test: setup ## every test, as CI runs them
+	@$(PY) infra/preflight.py tests
 	$(PY) -m pytest -q -n 2 -m "not process and not spark and not e2e" --durations=5
 	$(PY) -m tests.sim
-	$(PY) -m pytest -q -n 2 --dist loadfile -m "process" --durations=10
-	$(PY) -m pytest -q -m "spark or e2e" --durations=10
+	$(PY) -m pytest -q -n 3 --dist loadgroup -m "process or spark or e2e" --durations=10
 
 sim: $(STAMP) ## simulated histories from seeds, as CI runs them; more with `python -m tests.sim --overnight`
 	$(PY) -m tests.sim

@@ -13,6 +13,7 @@ from pathlib import Path
 
 FREE_BYTES_NEEDED = 3 << 30
 _SAID_MAX = 4000
+_NAMESPACE_PROGRAMS = ("ip", "unshare", "nsenter", "mount")
 _NO_SPACE = ("No space left on device", "[Errno 28]")
 _NO_NETWORK = (
     "NewConnectionError",
@@ -90,6 +91,32 @@ def found_java_problem(environ: Mapping[str, str] = os.environ) -> str | None:
     return f"{problem} (this is {java})" if problem else None
 
 
+def contained_command(path: str | None = None) -> list[str]:
+    """What a command line begins with to run in a network, mount and process namespace of its own, as root or not."""
+    user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    program = shutil.which("unshare", path=path) or "unshare"
+    return [program, *user, "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--"]
+
+
+def namespaces_problem(environ: Mapping[str, str] = os.environ) -> str | None:
+    """One line if tests that cut servers off from each other cannot have networks of their own on this machine."""
+    path = environ.get("PATH")
+    if missing := [name for name in _NAMESPACE_PROGRAMS if shutil.which(name, path=path) is None]:
+        return (
+            f"no {' and no '.join(f'`{name}`' for name in missing)} on the PATH, which tests of cut networks need: "
+            "install iproute2 and util-linux (Debian: apt-get install iproute2 util-linux mount)"
+        )
+    command = [*contained_command(path), "ip", "link", "set", "lo", "up"]
+    tried = subprocess.run(command, env=dict(environ), capture_output=True, text=True, check=False)
+    if tried.returncode:
+        said = (tried.stderr + tried.stdout).strip().splitlines() or [f"status {tried.returncode}"]
+        return (
+            "tests of cut networks need namespaces, which this user or container may not have: run make as root, or "
+            f"let users have them (sysctl user.max_user_namespaces, a container's seccomp profile); it said: {said[-1]}"
+        )
+    return None
+
+
 def install_problem(said: str) -> str | None:
     """One line for what pip said when it could not install; None if it is nothing that is known here."""
     if any(sign in said for sign in _NO_SPACE):
@@ -136,18 +163,21 @@ def install(command: Sequence[str]) -> int:
 
 def main() -> int:
     """Print one line for each problem; exit status 1 if there is one. With `python`: whether this Python will do. With
-    `environment FOLDER`: make that. With `install COMMAND...`: run that command."""
+    `environment FOLDER`: make that. With `install COMMAND...`: run that command. With `tests`: what tests need more."""
     if sys.argv[1:2] == ["python"]:
         return 1 if python_problem(sys.version_info[:2]) else 0
     if sys.argv[1:2] == ["environment"]:
         return environment(Path(sys.argv[2]))
     if sys.argv[1:2] == ["install"]:
         return install(sys.argv[2:])
-    problems = [
-        python_problem(sys.version_info[:2]),
-        found_java_problem(),
-        space_problem(shutil.disk_usage(".").free),
-    ]
+    if sys.argv[1:2] == ["tests"]:
+        problems = [namespaces_problem()]
+    else:
+        problems = [
+            python_problem(sys.version_info[:2]),
+            found_java_problem(),
+            space_problem(shutil.disk_usage(".").free),
+        ]
     for problem in filter(None, problems):
         print(f"nyala: {problem}", file=sys.stderr)
     return 1 if any(problems) else 0

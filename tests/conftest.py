@@ -27,6 +27,15 @@ settings.register_profile("nyala", deadline=None, suppress_health_check=[HealthC
 settings.load_profile("nyala")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With `--dist loadgroup`, tests of a file run in one process, and those with Kafka and Spark, of which two at a
+    time would be too much for two cores, in one."""
+    for item in items:
+        shared = "road" if item.path.parent.name == "e2e" else item.path.stem
+        item.add_marker(pytest.mark.xdist_group(shared))
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Time per suite, over all processes."""
     reports = [r for kind in ("passed", "failed", "error", "") for r in terminalreporter.stats.get(kind, ())]

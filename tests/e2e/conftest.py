@@ -12,6 +12,16 @@ from nyala.replica.client import Client, parse_masters
 from tests.harness.kafka_login import login_listener
 from tests.harness.road import Road, spark_in_process
 
+LIGHT_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For JVMs that live for a minute: half of their CPU would go into optimizing what then hardly runs."""
+
+
+@pytest.fixture(scope="package", autouse=True)
+def _light_java() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JDK_JAVA_OPTIONS", LIGHT_JAVA)
+        yield
+
 
 @pytest.fixture(scope="package")
 def road(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Road]:

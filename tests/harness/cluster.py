@@ -21,6 +21,7 @@ import grpc
 
 from nyala.replica.base import Refused, limits
 from nyala.replica.rpc import pb, pb_grpc
+from tests.harness.forked import ForkedProcess, fork, forkable
 
 T = TypeVar("T")
 
@@ -28,7 +29,7 @@ SERVER = "nyala.replica.server"
 STEADY = "tests.harness.steady_server"
 """The module of servers among which no election comes by itself, though the machine stops for two seconds."""
 
-PATIENCE_S = 90.0
+PATIENCE_S = 150.0
 """How long a test waits for what must come: on a machine as slow as any, for only a red test waits so long."""
 CALL_TIMEOUT_S = 30.0
 START_TIMEOUT_S = 120.0
@@ -71,7 +72,7 @@ class ServerProcess:
     root: Path
     extra: tuple[str, ...] = ()
     env: dict[str, str] = field(default_factory=dict)
-    process: subprocess.Popen[bytes] | None = None
+    process: subprocess.Popen[bytes] | ForkedProcess | None = None
     uuid: str = ""
     address: str = ""
     host: str = "127.0.0.1"
@@ -94,12 +95,16 @@ class ServerProcess:
         ready = self._ready_file
         ready.unlink(missing_ok=True)
         listen = self.address or f"{self.host}:0"
-        command = [*self.prefix, sys.executable, "-m", self.module, "--root", str(self.root), "--listen", listen]
-        command += ["--ready-file", str(ready), *self.extra]
-        log = self.log_path.open("ab")
-        environment = {**os.environ, "PYTHONUNBUFFERED": "1", **self.env, **(env or {})}
-        self.process = subprocess.Popen(command, stderr=log, stdout=log, stdin=subprocess.DEVNULL, env=environment)
-        log.close()
+        arguments = ["--root", str(self.root), "--listen", listen, "--ready-file", str(ready), *self.extra]
+        environment = {**os.environ, **self.env, **(env or {})}
+        if self.prefix or not forkable(environment):
+            command = [*self.prefix, sys.executable, "-m", self.module, *arguments]
+            with self.log_path.open("ab") as log:
+                self.process = subprocess.Popen(
+                    command, stderr=log, stdout=log, stdin=subprocess.DEVNULL, env=environment
+                )
+        else:
+            self.process = fork(self.module, arguments, environment, self.log_path)
         if wait:
             self.wait_ready()
         return self

@@ -9,10 +9,11 @@ reach nobody. Neither end is told; that is what a broken switch does, and a clos
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
+
+from nyala.infra.preflight import contained_command
 
 HUB = "10.77.0.254"
 _NOBODY = "02:00:00:00:ff:ff"
@@ -20,8 +21,7 @@ _NOBODY = "02:00:00:00:ff:ff"
 
 def contained(module: str, *args: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
     """Run `python -m module args` in namespaces of its own. AssertionError if there can be none: no proof, no pass."""
-    user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
-    own = ["unshare", *user, "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--"]
+    own = contained_command()
     tried = subprocess.run([*own, "ip", "link", "set", "lo", "up"], capture_output=True, text=True, check=False)
     assert tried.returncode == 0, (
         "this test needs network namespaces: root, or a kernel and a container that let users have them; "

@@ -81,10 +81,11 @@ class Writer:
 
 
 def test_every_write_is_answered_once_while_leaders_are_deposed_all_the_time(cluster: LocalCluster) -> None:
-    """Goal: scenario 92. Method: timers that run out after two ticks, and followers that ask, at random, for votes that
-    nobody withholds. Two writers insert rows of their own keys, two insert and delete a few keys, on and on; first with
-    news in time, then with all news to the replicas late at random. Each write gets the one answer that a model gives,
-    while leaders change again and again, one in each term; then three replicas hold exactly the model's rows."""
+    """CN-24. Goal: scenario 92. Method: timers that run out after two ticks, and followers that ask, at random, for
+    votes that nobody withholds. Two writers insert rows of their own keys, two insert and delete a few keys, on and on;
+    first with news in time, then with all news to the replicas late at random. Each write gets the one answer that a
+    model gives, while leaders change again and again, one in each term; then three replicas hold exactly the model's
+    rows."""
     create(cluster)
     writers = [Writer(cluster, n, rivals=n >= 2) for n in range(4)]
     for notices_s in (0.0, NOTICES_S):

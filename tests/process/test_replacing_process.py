@@ -15,7 +15,7 @@ import pytest
 import nyala
 from nyala.replica.base import Code, DataState
 from nyala.replica.rpc import pb
-from nyala.replica.tools import Severity, gather, judge
+from nyala.replica.tools import COPY_OVER, Severity, gather, judge
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
 from tests.harness.one_tablet import flush
 from tests.harness.told import tell
@@ -236,7 +236,7 @@ def copies(server: ServerProcess) -> list[Any]:
 def ended(server: ServerProcess) -> list[Any]:
     """The copies into a server that have ended."""
     jobs = server.copies.ListCopies(pb.ListCopiesRequest(dest_uuid=server.uuid), timeout=30).jobs
-    return [j for j in jobs if j.phase in ("DONE", "FAILED", "CANCELLED")]
+    return [j for j in jobs if j.phase in COPY_OVER]
 
 
 def test_damaged_replica_and_wiped_server_are_replaced_one_by_one(yard: Yard) -> None:
@@ -316,12 +316,12 @@ def test_added_server_that_nobody_reaches_counts_against_the_copies_that_may_run
 
 
 def test_slow_start_and_slow_copy_cost_no_member_its_place(yard: Yard) -> None:
-    """Goal: scenario 115: who answers and is busy is not dead; who fell behind meanwhile is copied to where it is, as
-    112 asks, however long that takes. Method: two tablets on the same three servers; one server is killed, rows are
-    written, and the others, started anew, collect the log of one tablet. It starts and opens nothing until its leaders
-    have not heard of it for longer than the master waits; a fourth server is free. Nobody leaves. Then it opens: the
-    one tablet is caught up, the other one copied at a rate by which it takes longer than the master waits. The configs
-    are what they were, and every row is there three times."""
+    """CN-23. Goal: scenario 115: who answers and is busy is not dead; who fell behind meanwhile is copied to where it
+    is, as 112 asks, however long that takes. Method: two tablets on the same three servers; one server is killed, rows
+    are written, and the others, started anew, collect the log of one tablet. It starts and opens nothing until its
+    leaders have not heard of it for longer than the master waits; a fourth server is free. Nobody leaves. Then it
+    opens: the one tablet is caught up, the other one copied at a rate by which it takes longer than the master waits.
+    The configs are what they were, and every row is there three times."""
     yard.use(3)
     spare = yard.cluster.servers[3] if yard.cluster.servers[3:] else yard.cluster.add_server(*SLOW_COPIES, start=False)
     stale, fresh = (t.tablet_id for t in yard.create(2))

@@ -207,10 +207,10 @@ def who_asks(
 
 
 def test_election_timer_runs_on_followers_that_vote_and_on_nobody_else() -> None:
-    """Goal: scenario 97. Method: three servers, of which two vote and one learns, and a voter that hears all pleas for
-    votes and answers none. While the leader is well nobody asks, it included; while it is stopped the other voter asks
-    and the learner does not; made a voter, it asks as well; demoted, it does not. How long nobody asks is told by the
-    same server: it asks in every timeout for a tablet of its own, which cannot have a leader."""
+    """CN-31. Goal: scenario 97. Method: three servers, of which two vote and one learns, and a voter that hears all
+    pleas for votes and answers none. While the leader is well nobody asks, it included; while it is stopped the other
+    voter asks and the learner does not; made a voter, it asks as well; demoted, it does not. How long nobody asks is
+    told by the same server: it asks in every timeout for a tablet of its own, which cannot have a leader."""
     with local_cluster(3) as cluster, Ear() as ear:
         first, follower, learner = cluster.servers
         members = [s.member(votes=s is not learner) for s in cluster.servers]

@@ -122,8 +122,9 @@ def test_witness_restores_tolerance_before_the_data_and_leaves_if_the_original_r
             street.spare.start()
             wait_until(lambda: street.members()[street.spare.uuid].holds_data, "the witness is whole")
             street.write()
-            for server in (leader, lost):
-                server.start()
+            leader.start()  # and the lost one is needed no more; started now, it could be restored before that is seen
+            wait_until(lambda: lost.uuid not in street.members(), "the lost one is replaced")
+            lost.start()
 
             def well() -> bool:
                 voters = [m for m in street.members().values() if m.votes and m.holds_data]

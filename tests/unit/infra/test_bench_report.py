@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from nyala.infra.bench.foreground import Write, p99_ms
 from nyala.infra.bench.machine import machine, machine_line
 from nyala.infra.bench.meter import Meter, WalWatch
 from nyala.infra.bench.peers.kudu import KuduMissing, binaries, tablets_listed
-from nyala.infra.bench.pipeline import Batches
+from nyala.infra.bench.pipeline import Batches, kafka_pid
 from nyala.infra.bench.report import (
     METRICS,
     Figures,
@@ -37,7 +38,9 @@ from nyala.infra.bench.report import (
 from nyala.infra.bench.sides import terms_of
 from nyala.infra.bench.suite import BenchOptions, Outcome, run
 from nyala.infra.bench.work import single_figures
+from nyala.infra.local import Child, ChildState, StackOptions, Supervisor
 from nyala.replica.rpc import pb
+from tests.harness.cluster import wait_until
 
 LISTING = """\
 bench_failover
@@ -174,6 +177,36 @@ def test_pipeline_rate_leads_with_the_query_from_start_to_end() -> None:
     assert batches.figures(10, 5, 8.0)["pipeline_query_rows_per_s"] == pytest.approx(2.5)
     shown = [m.name for m in METRICS if m.name.startswith("pipeline_") and m.unit == "rows/s"]
     assert shown == ["pipeline_query_rows_per_s", "pipeline_rows_per_s", "pipeline_batches_rows_per_s"]
+
+
+WRAPPER = """
+import os, pathlib, sys
+pathlib.Path(sys.argv[1]).write_text(sys.argv[2])
+os.read(int(sys.argv[3]), 1)
+"""
+
+
+def test_broker_that_is_metered_is_the_jvm_and_not_its_wrapper(tmp_path: Path) -> None:
+    """Goal: the broker's CPU and memory are Kafka's. Method: a child that says of which process it is the wrapper, as
+    the broker's does; there is none to be metered before it serves."""
+
+    def command(child: Child, parent_fd: int) -> list[str]:
+        said = json.dumps({"address": "127.0.0.1:1", "pid": os.getpid()})
+        return [sys.executable, "-c", WRAPPER, str(child.ready_file), said, str(parent_fd)]
+
+    stack = Supervisor(tmp_path, StackOptions())
+    child = stack.children["kafka"] = Child("kafka", command, tmp_path / "kafka.ready", tmp_path / "kafka.log")
+    watched, kept = os.pipe()
+    try:
+        assert kafka_pid(stack) == {}
+        child.start(watched)
+        wait_until(lambda: child.poll(watched) and child.state is ChildState.READY, "the child is ready", 600.0)
+        assert child.pid is not None
+        assert kafka_pid(stack) == {"kafka": os.getpid()} != {"kafka": child.pid}
+    finally:
+        stack.stop()
+        os.close(watched)
+        os.close(kept)
 
 
 def test_one_row_writes_are_told_as_elapsed_time_by_rows() -> None:

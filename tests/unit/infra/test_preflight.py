@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from nyala.infra.preflight import (
     install_problem,
     java_path,
     java_problem,
+    namespaces_problem,
     python_problem,
     space_problem,
 )
@@ -106,3 +108,32 @@ def test_pip_without_network_or_space_comes_down_to_one_line(capsys: pytest.Capt
     assert "hashes differ" in capsys.readouterr().err
     assert install([sys.executable, "-c", "print('noise')"]) == 0
     assert capsys.readouterr().err == ""
+
+
+NAMESPACE_PROGRAMS = {"ip": "exit 0", "nsenter": "exit 0", "mount": "exit 0"}
+UNSHARE = """while [ "$1" != -- ]; do shift; done; shift; exec "$@" """
+
+
+@pytest.mark.parametrize(
+    ("programs", "says"),
+    [
+        (NAMESPACE_PROGRAMS | {"unshare": UNSHARE}, None),
+        (NAMESPACE_PROGRAMS, "no `unshare` on the PATH"),
+        ({"mount": "exit 0", "unshare": UNSHARE}, "no `ip` and no `nsenter` on the PATH"),
+        (
+            NAMESPACE_PROGRAMS | {"unshare": "echo 'unshare: unshare failed: Operation not permitted' >&2; exit 1"},
+            "run make as root.*Operation not permitted",
+        ),
+        (NAMESPACE_PROGRAMS | {"unshare": UNSHARE, "ip": "exit 3"}, "run make as root.*status 3"),
+    ],
+)
+def test_machine_without_namespaces_is_told_before_any_test(
+    programs: dict[str, str], says: str | None, tmp_path: Path
+) -> None:
+    """Goal: `make test` says what it needs more, in one line. Method: a PATH of programs that work, lack or refuse."""
+    for name, text in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    found = namespaces_problem({"PATH": str(tmp_path)})
+    assert (found is None) is (says is None), found
+    assert re.search(says or "", found or "") and "\n" not in (found or "")
