@@ -21,7 +21,7 @@ from .rebalance import RebalanceOptions, Rebalancer
 from .row_schema import encode_key, key_schema_json, row_schema_json
 from .session import spark_session
 from .submit import submit_command, submit_environment
-from .supervise import RestartOptions, restart_options, run_with_restarts
+from .supervise import RestartOptions, Trouble, restart_options, run_with_restarts, trouble_after
 from .together import run_decisions, run_ingest
 from .topics import TopicIdentity, Topics, dead_letter_topic, writes_topic
 from .verify import read_checksums
@@ -49,6 +49,7 @@ __all__ = [
     "RowPublisher",
     "TopicIdentity",
     "Topics",
+    "Trouble",
     "WriterSchema",
     "dead_letter_topic",
     "encode_key",
@@ -70,5 +71,6 @@ __all__ = [
     "spark_session",
     "submit_command",
     "submit_environment",
+    "trouble_after",
     "writes_topic",
 ]

@@ -15,7 +15,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
 from nyala import schemas
-from nyala.replica.base import PLAINTEXT, KafkaSecurity
+from nyala.replica.base import PLAINTEXT, KafkaSecurity, ReplicaError
 from nyala.replica.rows import SourceKey
 
 from .dead_letters import LETTER_BYTES_MAX, letter_key
@@ -34,7 +34,7 @@ FOREIGN = "FOREIGN"
 """Reason of a record in the dead-letter topic that is no dead letter: somebody else wrote it."""
 
 
-class LettersUnreadable(Exception):
+class LettersUnreadable(ReplicaError):
     """The dead-letter topic could not be read to its end, or a record not published again; the text says what to do."""
 
 

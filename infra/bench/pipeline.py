@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from nyala.infra.local import Supervisor
+from nyala.infra.local import ChildState, Supervisor
 from nyala.infra.local.jobs import JobProcess
 from nyala.infra.local.leash import leashed
 from nyala.pipeline import QUERY_ENDED, QUERY_STARTS, RowPublisher, Topics
@@ -96,9 +96,9 @@ def publish(bootstrap: str, rows: int, note: Callable[[str], None]) -> None:
 
 
 def kafka_pid(stack: Supervisor) -> dict[str, int]:
-    """The broker's process, to be metered beside the servers."""
-    pid = stack.children["kafka"].pid
-    return {"kafka": pid} if pid else {}
+    """The broker's process, to be metered beside the servers: the JVM that the supervised child says it has started."""
+    child = stack.children["kafka"]
+    return {"kafka": int(child.ready["pid"])} if child.state is ChildState.READY else {}
 
 
 def pipeline_round(target: Target, rows: int, rows_per_batch: int, number: int) -> Figures:

@@ -103,7 +103,7 @@ def test_reply_in_a_new_term_waits_for_the_hard_state() -> None:
 
 
 def test_vote_is_sent_only_after_persistence_and_once_a_term() -> None:
-    """Goal: one durable vote a term (scenario 1). Method: two candidates of one term, the disk in between."""
+    """TC-14. Goal: one durable vote a term (scenario 1). Method: two candidates of one term, the disk in between."""
     solo = Solo()
     solo.core.step(VoteRequest(to_uuid="a", from_uuid="b", term=1, last=OpId(0, 0)))
     assert solo.take() == []

@@ -48,7 +48,8 @@ def test_lease_answers_a_strong_read_without_a_message() -> None:
 
 @pytest.mark.parametrize(("later", "held"), [(LEASE - 1, True), (LEASE, False), (LEASE + 1000, False)])
 def test_lease_is_judged_by_the_clock_of_the_read_not_by_ticks(later: int, held: bool) -> None:
-    """Goal: a stopped process, and a group that went quiet, have no lease. Method: the clock goes on without a tick."""
+    """CN-24. Goal: a stopped process, and a group that went quiet, have no lease. Method: the clock goes on without a
+    tick."""
     solo = leading()
     solo.ack("b", 1, round=beat(solo, 7))
     served, sent = asked(solo, 7 + later)
@@ -61,7 +62,8 @@ def test_lease_is_judged_by_the_clock_of_the_read_not_by_ticks(later: int, held:
 
 
 def test_lease_counts_from_the_start_of_a_round_not_from_its_echo() -> None:
-    """Goal: a slow way does not lengthen it. Method: the echo of the round of time 1 comes back a lease later."""
+    """CN-24. Goal: a slow way does not lengthen it. Method: the echo of the round of time 1 comes back a lease
+    later."""
     solo = leading()
     early = beat(solo, 1)
     beat(solo, LEASE)
@@ -86,7 +88,8 @@ def test_lease_needs_a_commit_of_the_own_term() -> None:
 
 
 def test_lease_is_not_extended_by_an_acknowledgement_of_another_term() -> None:
-    """Goal: an echo counts for the term that it names. Method: a leader of two terms gets an echo of the first."""
+    """CN-24. Goal: an echo counts for the term that it names. Method: a leader of two terms gets an echo of the
+    first."""
     solo = leading()
     number = beat(solo, 3)
     stale = AppendReply(to_uuid="a", from_uuid="b", term=1, last=OpId(1, 1), round=number + 5)
@@ -133,7 +136,7 @@ def test_lease_is_not_extended_by_learners() -> None:
 
 
 def test_lease_is_not_extended_by_servers_without_a_running_replica() -> None:
-    """Goal: a tombstone's answer promises nothing. Method: both peers answer the round with a reason instead."""
+    """CN-24. Goal: a tombstone's answer promises nothing. Method: both peers answer the round with a reason instead."""
     solo = leading()
     number = beat(solo, 1)
     for uuid, code in (("b", Code.TABLET_DELETED), ("c", Code.NOT_READY)):
@@ -162,7 +165,8 @@ def test_lease_remembers_one_round_a_tick_at_most() -> None:
 
 
 def test_campaign_by_hand_waits_as_long_as_a_vote_does() -> None:
-    """Goal: a voter's word is kept by itself too. Method: heard a leader, told to campaign, told again when patient."""
+    """CN-24. Goal: a voter's word is kept by itself too. Method: heard a leader, told to campaign, told again when
+    patient."""
     solo = Solo()
     solo.step(solo.append(1, OpId(0, 0)))
     solo.core.campaign()
@@ -177,9 +181,9 @@ def test_campaign_by_hand_waits_as_long_as_a_vote_does() -> None:
 
 @pytest.mark.parametrize("least", [2, 3, 5, 12, 40, 1000])
 def test_lease_ends_before_any_voter_may_vote(least: int) -> None:
-    """Goal: scenario 31, the stated drift bound holds with the worst phases. Method: the voter hears the round as it is
-    stamped; its clock is the fastest allowed, two ticks come at once, and the read is at the very end of the leader's
-    last tick."""
+    """CN-24. Goal: scenario 31, the stated drift bound holds with the worst phases. Method: the voter hears the round
+    as it is stamped; its clock is the fastest allowed, two ticks come at once, and the read is at the very end of the
+    leader's last tick."""
     options = RaftOptions(
         heartbeat_ticks=1, election_ticks_min=least, election_ticks_max=least + 1, config_abort_ticks=2000
     )

@@ -21,7 +21,8 @@ def led(voters: str = "abc", learners: str = "") -> Net:
 
 
 def test_entry_that_adds_a_learner_needs_the_majority_of_before() -> None:
-    """CC-12. Goal: three voters and a learner commit with two voters. Method: one voter and the new member are dead."""
+    """CC-11, CC-12. Goal: three voters and a learner commit with two voters. Method: one voter and the new member are
+    dead."""
     net = led()
     net.isolate("c")
     net.isolate("d")

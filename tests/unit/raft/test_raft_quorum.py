@@ -48,8 +48,8 @@ def test_reached_random_marks_equals_brute_force() -> None:
 
 
 def test_tally_random_votes_equals_brute_force() -> None:
-    """Goal: CN-28, CN-29, scenario 20: only voters count. Method: every reply pattern of up to five voters, plus two
-    strangers."""
+    """Goal: CN-28, CN-29, CC-11, scenario 20: only voters count. Method: every reply pattern of up to five voters, plus
+    two strangers."""
     for count in range(1, 6):
         voters = tuple("abcde"[:count])
         for votes in itertools.product([None, True, False], repeat=count):

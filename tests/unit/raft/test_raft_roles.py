@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections import deque
+from collections import Counter, deque
 
 import pytest
 
 from nyala.replica.base import EntryKind, InvariantViolation, OpId
-from nyala.replica.raft import Role, VoteReply, VoteRequest
+from nyala.replica.raft import AppendEntries, AppendReply, RaftOptions, Role, VoteReply, VoteRequest
 from nyala.replica.raft.moves import LEGAL_MOVES
 from tests.harness.raft_net import OPTIONS, Net, config_of, encode_config
 from tests.harness.raft_sim import run_seed
@@ -74,6 +74,51 @@ def test_followers_of_a_healthy_leader_ask_for_no_vote() -> None:
     net.tick(4 * OPTIONS.election_ticks_max, only="bc")
     leader = net.leader()
     assert leader is not None and leader.core.term > 1
+
+
+MINUTE_TICKS = 1200
+"""At a server's 50 ms."""
+
+
+def test_group_that_mostly_rests_for_a_healthy_hour_asks_for_no_vote_and_followers_only_answer() -> None:
+    """CN-27. Goal: passive for as long as the leader lives, also where no heartbeat says so, and then active. Method:
+    an hour with a server's options, a learner among the followers: each minute a look around, a burst of writes, rest.
+    No vote request, no message of a follower but answers, one for each append. Then the leader's server falls silent:
+    the voters ask for votes, and one leads."""
+    options = RaftOptions(quiet_after_ticks=20)
+    net = Net(config_of("abc", "l"), options=options)
+    net.elect("a")
+    net.tick(1)
+    cores = {uuid: node.core for uuid, node in net.nodes.items()}
+    asked: Counter[str] = Counter()
+    answered: Counter[str] = Counter()
+    for minute in range(60):
+        del net.log_of_messages[:]
+        for node in net.nodes.values():
+            node.core.check()
+        for tick in range(MINUTE_TICKS):
+            if tick % 10 == 0 and tick < 30:
+                net.write("a", b"%d.%d" % (minute, tick))
+            net.tick()
+            if tick >= 30 and all(core.quiet for core in cores.values()):
+                break  # no server ticks a replica that rests
+        assert all(core.quiet for core in cores.values()), minute
+        appends = [m for m in net.log_of_messages if isinstance(m, AppendEntries) and m.from_uuid == "a"]
+        replies = [m for m in net.log_of_messages if isinstance(m, AppendReply) and m.from_uuid != "a"]
+        assert len(appends) + len(replies) == len(net.log_of_messages), "of other kinds there is none"
+        asked.update(m.to_uuid for m in appends)
+        answered.update(m.from_uuid for m in replies)
+        assert asked == answered, minute
+    assert {core.term for core in cores.values()} == {1} and len(net.verify.acked) == 180
+
+    net.isolate("a")
+    for uuid in "bcl":
+        cores[uuid].link_lost("a", options.election_ticks_min)
+    del net.log_of_messages[:]
+    net.tick(4 * options.election_ticks_max, only="bcl")
+    leader = net.leader()
+    assert leader is not None and leader.core.term > 1
+    assert {m.from_uuid for m in net.log_of_messages if isinstance(m, VoteRequest)} <= {"b", "c"}
 
 
 def test_silent_member_stays_a_member() -> None:

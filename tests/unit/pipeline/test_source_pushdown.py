@@ -1,0 +1,186 @@
+"""What of a Spark read runs at the tablets: filters pushed down, columns read, tablets asked."""
+
+from __future__ import annotations
+
+import pickle
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.datasource import (
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNotNull,
+    IsNull,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+    StringContains,
+    StringEndsWith,
+    StringStartsWith,
+)
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+
+from nyala.pipeline.source import NyalaSource, PushingSource, data_source, reader
+from nyala.pipeline.source.reader import IN_VALUES_MAX, PushingReader, Reader, ReadOptions, predicate_of
+from nyala.replica.base import Code, Refused
+from nyala.replica.client import TableHandle, TabletHandle
+from nyala.replica.rows import Column, ColumnType, PartitionSpec, Predicate, TableSchema
+
+SCHEMA = TableSchema(
+    1,
+    (
+        Column(id=1, name="k", type=ColumnType.INT64, nullable=False),
+        Column(id=2, name="v", type=ColumnType.STRING),
+        Column(id=3, name="n", type=ColumnType.INT32),
+        Column(id=4, name="d", type=ColumnType.DOUBLE),
+        Column(id=5, name="f", type=ColumnType.FLOAT),
+    ),
+    ("k",),
+)
+TABLETS = tuple(TabletHandle(f"t{n}", n, n, 0) for n in range(4))
+TABLE = TableHandle("id", "t", SCHEMA, PartitionSpec(("k",), 4), 3, 0, 0, tablets=TABLETS)
+OPTIONS = {"masters": "m:1", "table": "t"}
+
+
+@pytest.fixture
+def client(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """The process's client as far as a read uses it: it notes each scan, and answers with one row of every column."""
+    row = pa.RecordBatch.from_pylist([{"k": 7, "v": "x", "n": 1, "d": 0.5, "f": 0.5}], SCHEMA.arrow)
+    scans: list[tuple[str, Any, int]] = []
+
+    def scan_tablet(handle: TableHandle, tablet: TabletHandle, spec: Any, slice_pos: int) -> Any:
+        scans.append((tablet.tablet_id, spec, slice_pos))
+        return SimpleNamespace(batches=[row])
+
+    made = SimpleNamespace(
+        scans=scans, scan_tablet=scan_tablet, snapshot_time=lambda *_: 99 << 12, get_table=lambda _: TABLE
+    )
+    for module in (reader, data_source):
+        monkeypatch.setattr(module, "shared_client", lambda _: made)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("given", "means"),
+    [
+        (EqualTo(("k",), 7), Predicate("k", "=", (7,))),
+        (GreaterThan(("n",), 7), Predicate("n", ">", (7,))),
+        (GreaterThanOrEqual(("n",), 7), Predicate("n", ">=", (7,))),
+        (LessThan(("v",), "m"), Predicate("v", "<", ("m",))),
+        (LessThanOrEqual(("v",), "m"), Predicate("v", "<=", ("m",))),
+        (In(("k",), (1, 2)), Predicate("k", "in", (1, 2))),
+        (In(("k",), tuple(range(IN_VALUES_MAX))), Predicate("k", "in", tuple(range(IN_VALUES_MAX)))),
+        (IsNull(("v",)), Predicate("v", "is_null")),
+        (IsNotNull(("v",)), Predicate("v", "is_not_null")),
+        (IsNull(("d",)), Predicate("d", "is_null")),
+        (IsNotNull(("f",)), Predicate("f", "is_not_null")),
+        (Not(EqualTo(("v",), "x")), Predicate("v", "!=", ("x",))),
+    ],
+    ids=lambda each: repr(each)[:60],
+)
+def test_filter_that_runs_at_the_tablets_becomes_the_predicate_that_means_it(given: Filter, means: Predicate) -> None:
+    """Goal: what is pushed down is what was asked. Method: each kind of filter with its predicate."""
+    assert predicate_of(given, TABLE) == means
+
+
+LEFT = [
+    GreaterThan(("d",), 1.0),
+    EqualTo(("f",), 1.0),
+    Not(EqualTo(("d",), 1.0)),
+    In(("d",), (1.0,)),
+    EqualTo(("v",), None),
+    Not(EqualTo(("v",), None)),
+    In(("v",), ("x", None)),
+    In(("v",), ()),
+    In(("k",), tuple(range(IN_VALUES_MAX + 1))),
+    Not(In(("k",), (1, 2))),
+    Not(GreaterThan(("k",), 1)),
+    Not(IsNull(("v",))),
+    EqualNullSafe(("v",), "x"),
+    StringStartsWith(("v",), "x"),
+    StringEndsWith(("v",), "x"),
+    StringContains(("v",), "x"),
+    EqualTo(("v", "inner"), "x"),
+    EqualTo(("elsewhere",), 1),
+]
+"""Floats, for Spark orders NaN; nulls among values; what no predicate says; columns that the table does not have."""
+
+
+@pytest.mark.parametrize("given", LEFT, ids=lambda each: repr(each)[:60])
+def test_filter_that_no_predicate_means_is_left_to_spark(given: Filter) -> None:
+    """Goal: no row is lost or added by a filter that means nearly the same. Method: each kind that must stay."""
+    assert predicate_of(given, TABLE) is None
+
+
+def made_reader(kind: type[Reader] = PushingReader, columns: tuple[str, ...] = SCHEMA.names, **options: str) -> Reader:
+    return kind(ReadOptions.of({**OPTIONS, **options}), TABLE, columns)
+
+
+def test_filters_pushed_reach_every_scan_and_the_others_go_back(client: SimpleNamespace) -> None:
+    """Goal: a filter runs at the tablets or at Spark, never nowhere. Method: filters of both kinds mixed, beside the
+    option `where`; the reader travels as Spark sends it; then what each scan was asked."""
+    pushing = made_reader(where="n >= 3")
+    assert isinstance(pushing, PushingReader)
+    given = [LEFT[0], GreaterThan(("n",), 5), LEFT[6], IsNotNull(("v",)), StringStartsWith(("v",), "x")]
+    assert list(pushing.pushFilters(given)) == [LEFT[0], LEFT[6], StringStartsWith(("v",), "x")]
+    parts = pickle.loads(pickle.dumps(pushing.partitions()))
+    there = pickle.loads(pickle.dumps(pushing))
+    for part in parts:
+        list(there.read(part))
+    wanted = (Predicate("n", ">=", (3,)), Predicate("n", ">", (5,)), Predicate("v", "is_not_null"))
+    assert [(tablet, spec.predicates) for tablet, spec, _ in client.scans] == [(f"t{n}", wanted) for n in range(4)]
+
+
+def test_filter_on_the_key_leaves_tablets_out(client: SimpleNamespace) -> None:
+    """Goal: pushdown prunes. Method: a key pinned by a filter, and by the option; with slices of that tablet."""
+    assert len(made_reader().partitions()) == 4
+    pushing = made_reader(slices="3")
+    assert isinstance(pushing, PushingReader) and list(pushing.pushFilters([EqualTo(("k",), 7)])) == []
+    pinned = {(part.pos, part.slice_pos) for part in pushing.partitions()}  # type: ignore[attr-defined]
+    assert len({pos for pos, _ in pinned}) == 1 and {number for _, number in pinned} == {0, 1, 2}
+    optioned = made_reader(where="k = 7", slices="3").partitions()
+    assert {(part.pos, part.slice_pos) for part in optioned} == pinned  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("source", [NyalaSource, PushingSource])
+@pytest.mark.parametrize(
+    ("option", "asked", "read"),
+    [
+        ("", None, ("k", "v", "n", "d", "f")),
+        ("v, k", None, ("v", "k")),
+        ("", ("n",), ("n",)),
+        ("v,n,k", ("k", "v"), ("k", "v")),
+    ],
+)
+def test_only_the_columns_that_were_asked_for_are_read(
+    source: type[NyalaSource],
+    option: str,
+    asked: tuple[str, ...] | None,
+    read: tuple[str, ...],
+    client: SimpleNamespace,
+) -> None:
+    """Goal: projection runs at the tablets. Method: the option `columns`, a schema as `.schema(...)` gives it, both;
+    what each scan was asked for and what comes out, in that order, though a tablet answers with more."""
+    made = source(options=OPTIONS | ({"columns": option} if option else {}))
+    schema = made.schema()
+    if asked is not None:
+        kinds = {"k": LongType(), "v": StringType(), "n": IntegerType()}
+        schema = StructType([StructField(name, kinds[name]) for name in asked])
+    found = made.reader(schema)
+    assert type(found) is (PushingReader if source is PushingSource else Reader)
+    batches = [batch for part in found.partitions() for batch in found.read(part)]
+    assert [batch.schema.names for batch in batches] == [list(read)] * 4
+    assert [(spec.columns, spec.snapshot_time) for _, spec, _ in client.scans] == [(read, 99 << 12)] * 4
+
+
+def test_schema_that_names_a_column_with_another_type_is_refused(client: SimpleNamespace) -> None:
+    """Goal: values are never bent on the way to Spark. Method: `.schema(...)` with a string for a number."""
+    with pytest.raises(Refused, match="column n is int, not string") as told:
+        NyalaSource(options=OPTIONS).reader(StructType([StructField("n", StringType())]))
+    assert told.value.code is Code.INVALID_ARGUMENT
