@@ -13,7 +13,7 @@ from nyala.replica.rpc import pb
 
 from .failed import BenchFailed
 from .foreground import Foreground, p99_ms
-from .meter import Meter
+from .meter import Meter, process_figures, resident_mb
 from .report import Figures
 from .target import Target
 
@@ -60,6 +60,7 @@ class Mover:
             **quiet,
             "copy_beside_writes_cap_mb_per_s": limits.COPY_BUSY_RATE_BYTES_PER_S / 1e6,
             "copy_beside_writes_mb_per_s": beside["copy_mb_per_s"],
+            "copy_beside_writes_cap_ratio": beside["copy_mb_per_s"] * 1e6 / limits.COPY_BUSY_RATE_BYTES_PER_S,
             "move_beside_writes_s": beside["move_s"],
             "write_alone_p99_ms": p99_alone,
             "write_beside_copy_p99_ms": p99_beside,
@@ -67,17 +68,24 @@ class Mover:
         }
 
     def _move(self) -> Figures:
-        """Add a server, move a replica there, take away the server it came from if that one had joined for this."""
+        """Add a server, move a replica there, take away the server it came from if that one had joined for this.
+
+        Memory that a process had freed and kept counts for nothing in what it grew by: the new server kept none.
+        """
         stack, client = self.target.own, self.target.client
         tablet_id = self.handle.tablets[0].tablet_id
         source = self._uuid(self.last) if self.last else self._a_follower(tablet_id)
         name = stack.add_server()
         uuid = self._uuid(name)
         server = self._wait_joined(uuid)
-        meter = Meter(self.target.pids())
+        pids = self.target.pids()
+        before = {name: resident_mb(pid) for name, pid in pids.items()}
+        meter = Meter(pids)
         began = time.monotonic()
         client.move_replica(tablet_id, source, uuid, reason="nyala bench copy")
-        job, download_s = self._watch(tablet_id, source, server)
+        job, download_s = self._download(tablet_id, server)
+        grown = {name: peak - before[name] for name, (peak, _) in process_figures(pids).items()}
+        self._wait_moved(tablet_id, source, server, job)
         move_s = time.monotonic() - began
         used = {n: v for n, v in meter.figures("copy", 1).items() if "memory" in n and "@" not in n}
         if self.last:
@@ -90,8 +98,13 @@ class Mover:
             "download_s": download_s,
             "copy_mb_per_s": megabytes / max(download_s, 1e-3),
             "move_s": move_s,
+            "copy_target_memory_mb": grown[name],
+            "copy_source_memory_mb": grown[self._name(job.source_uuid)],
             **used,
         }
+
+    def _name(self, uuid: str) -> str:
+        return next(n for n, child in self.target.own.children.items() if child.ready.get("uuid") == uuid)
 
     def _uuid(self, name: str) -> str:
         return str(self.target.own.children[name].ready["uuid"])
@@ -113,24 +126,26 @@ class Mover:
                 raise BenchFailed(f"the new server {uuid} did not register in {JOIN_WAIT_S:.0f} s")
             time.sleep(0.1)
 
-    def _watch(self, tablet_id: str, source: str, server: pb.ServerInfo) -> tuple[pb.CopyJob, float]:
-        """(the copy job, seconds of its download) once the leader's committed config has the new member for the old.
-
-        The download lasts from the job's start, by the server's clock, to the first look at which it is over.
-        """
-        deadline, next_leader_look = time.monotonic() + MOVE_WAIT_S, 0.0
-        job, download_s = None, 0.0
+    def _download(self, tablet_id: str, server: pb.ServerInfo) -> tuple[pb.CopyJob, float]:
+        """(the copy job, seconds) from its start, by the server's clock, to the first look at which all was there."""
+        deadline, job = time.monotonic() + MOVE_WAIT_S, None
         while True:
-            if not download_s:
-                jobs = self.target.client.list_copies(server)
-                job = next((j for j in jobs if j.tablet_id == tablet_id and j.phase != "SERVING"), None)
-                if job is not None and job.phase not in (*_DOWNLOADING, "FAILED"):
-                    download_s = time.time() - job.started_us / 1e6
-            elif job is not None and time.monotonic() >= next_leader_look:
-                if tools.has_moved(self.target.client, tablet_id, source, server.uuid):
-                    return job, download_s
-                next_leader_look = time.monotonic() + LEADER_LOOK_S
-            if time.monotonic() > deadline:
-                seen = f"copy job: {job.phase} {job.error}".rstrip() if job is not None else "no copy job"
-                raise BenchFailed(f"the move is not done after {MOVE_WAIT_S:.0f} s ({seen})")
+            jobs = self.target.client.list_copies(server)
+            job = next((j for j in jobs if j.tablet_id == tablet_id and j.phase != "SERVING"), None)
+            if job is not None and job.phase not in (*_DOWNLOADING, "FAILED"):
+                return job, time.time() - job.started_us / 1e6
+            _check_time(deadline, job)
             time.sleep(LOOK_S)
+
+    def _wait_moved(self, tablet_id: str, source: str, server: pb.ServerInfo, job: pb.CopyJob) -> None:
+        """Until the leader's committed config has the new member for the old."""
+        deadline = time.monotonic() + MOVE_WAIT_S
+        while not tools.has_moved(self.target.client, tablet_id, source, server.uuid):
+            _check_time(deadline, job)
+            time.sleep(LEADER_LOOK_S)
+
+
+def _check_time(deadline: float, job: pb.CopyJob | None) -> None:
+    if time.monotonic() > deadline:
+        seen = f"copy job: {job.phase} {job.error}".rstrip() if job is not None else "no copy job"
+        raise BenchFailed(f"the move is not done after {MOVE_WAIT_S:.0f} s ({seen})")

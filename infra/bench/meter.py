@@ -30,6 +30,15 @@ def process_figures(pids: dict[str, int]) -> dict[str, tuple[float, float]]:
     return out
 
 
+def resident_mb(pid: int) -> float:
+    """What is in memory of a process now; 0 if it is gone."""
+    try:
+        found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    except OSError:
+        return 0.0
+    return int(found[1]) / 1024 if found else 0.0
+
+
 def ended_children_cpu_s() -> float:
     """CPU seconds of all children of this process that have ended, and of theirs."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)

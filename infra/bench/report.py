@@ -44,8 +44,11 @@ METRICS = [
     Metric("copy_mb_per_s", "tablet copy, download", "MB/s"),
     Metric("download_s", "tablet copy, download", "s", False),
     Metric("move_s", "tablet copy, whole move", "s", False),
+    Metric("copy_target_memory_mb", "tablet copy, what the target's memory grew by until all was there", "MB", False),
+    Metric("copy_source_memory_mb", "tablet copy, what the source's memory grew by until all was there", "MB", False),
     Metric("copy_beside_writes_cap_mb_per_s", "tablet copy beside one-row writes, cap", "MB/s"),
     Metric("copy_beside_writes_mb_per_s", "tablet copy beside one-row writes, download", "MB/s"),
+    Metric("copy_beside_writes_cap_ratio", "the same, to the cap", "×", False),
     Metric("move_beside_writes_s", "tablet copy beside one-row writes, whole move", "s", False),
     Metric("write_alone_p99_ms", "one row per write, no copy, p99", "ms", False),
     Metric("write_beside_copy_p99_ms", "one row per write beside a copy, p99", "ms", False),
@@ -121,14 +124,54 @@ LIMITS = {
     "idle_cold_start_s": 20.0,
     "idle_cpu_percent_after_restarts": 10.0,
     "idle_memory_mb_after_restarts": 400.0,
+    "load_server_peak_memory_mb": 600.0,
+    "copy_target_memory_mb": 64.0,
+    "copy_source_memory_mb": 64.0,
+    "copy_beside_writes_cap_ratio": 1.1,
+    "write_beside_copy_p99_ratio": 3.0,
 }
 """What a figure may be at most in every round. Those of idleness are meant for 1,000 tablets on three servers."""
+GOALS = {
+    "bulk_insert_rows_per_s": 1.5,
+    "random_upsert_rows_per_s": 2.0,
+    "single_write_ms": 2.0,
+    "single_write_16_clients_per_s": 0.7,
+    "scan_rows_per_s": 0.3,
+    "pipeline_query_rows_per_s": 2.0,
+    "copy_mb_per_s": 1.0,
+    "failover_s": 1.0,
+}
+"""What the ratio of medians to a peer's is meant to be: at least that where more is better, at most where less is."""
 
 
 def verdicts(rounds: Sequence[Figures]) -> dict[str, dict[str, float | bool]]:
     """Each limited figure that was measured -> its limit, its worst round, and whether that is within."""
     worst = {name: max(f[name] for f in rounds if name in f) for name in LIMITS if any(name in f for f in rounds)}
     return {n: {"limit": LIMITS[n], "worst": value, "pass": value <= LIMITS[n]} for n, value in worst.items()}
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """A median beside a peer's. `goal` and `reached` are None for a figure that has no goal."""
+
+    value: float
+    goal: float | None
+    reached: bool | None
+
+
+def ratios(ours: Sequence[Figures], theirs: Sequence[Figures]) -> dict[str, Ratio]:
+    """Each figure that both sides have, and the peer's is not 0 -> ours by theirs."""
+    mine, other = summary(ours), summary(theirs)
+    found = {}
+    for name in mine.keys() & other.keys():
+        if not other[name]["median"]:
+            continue
+        value, goal = mine[name]["median"] / other[name]["median"], GOALS.get(name)
+        reached = None
+        if goal is not None:
+            reached = value >= goal if metric_of(name).more_is_better else value <= goal
+        found[name] = Ratio(value, goal, reached)
+    return found
 
 
 def elections_told(results: Mapping[str, Sequence[Figures]]) -> list[str]:
@@ -148,6 +191,12 @@ def text_of(value: float) -> str:
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.2f}"
 
 
+def _ratio_text(ratio: Ratio) -> str:
+    if ratio.goal is None:
+        return f"{ratio.value:.2f} ×"
+    return f"{ratio.value:.2f} × (goal {ratio.goal:g}: {'pass' if ratio.reached else 'FAIL'})"
+
+
 def show(console: Console, results: dict[str, list[Figures]], title: str) -> None:
     """Print a table: a row a figure, a column a side, medians with the spread, and the ratio to the peer.
 
@@ -163,6 +212,7 @@ def show(console: Console, results: dict[str, list[Figures]], title: str) -> Non
     judged = verdicts(next(iter(results.values()), []))
     if judged:
         table.add_column("at most", justify="right")
+    beside = ratios(*results.values()) if len(sides) == 2 else {}
     digests = {side: summary(rounds) for side, rounds in results.items()}
     known = [m.name for m in METRICS]
     for name in known + sorted({n for d in digests.values() for n in d} - set(known)):
@@ -179,8 +229,7 @@ def show(console: Console, results: dict[str, list[Figures]], title: str) -> Non
             )
             cells.append(spread)
         if len(sides) == 2:
-            ours, theirs = (digests[side].get(name) for side in sides)
-            cells.append(f"{ours['median'] / theirs['median']:.2f} ×" if ours and theirs and theirs["median"] else "")
+            cells.append(_ratio_text(beside[name]) if name in beside else "")
         if judged and (one := judged.get(name)):
             cells.append(f"{text_of(one['limit'])}: {'pass' if one['pass'] else 'FAIL'}")
         table.add_row(metric.title, *cells)

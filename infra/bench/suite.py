@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from .failed import BenchFailed
 from .peers import kudu_sides
 from .peers.kudu import KuduCluster, KuduMissing, binaries
 from .peers.kudu_pipeline import KuduPipeline
-from .report import Figures, elections_told, interleave, summary, verdicts
+from .report import Figures, elections_told, interleave, ratios, summary, verdicts
 from .target import Target, local_stack, running_cluster
 
 OURS = "nyala"
@@ -27,6 +27,7 @@ PEERS = ("kudu",)
 ROWS = 2_000_000
 ROWS_PER_BATCH = 400_000
 WRITES = 1000
+COPY_MB = 1000
 FAILOVER_WRITES = 4000
 """One-row writes of Kudu's tool in a failover round; it is killed half-way."""
 LOCAL_ONLY = ("pipeline", "copy", "failover", "idle", "witness")
@@ -40,7 +41,7 @@ class BenchOptions:
     rounds: int = 5
     rows: int = ROWS
     writes: int = WRITES
-    mb: int = 256
+    mb: int = COPY_MB
     rows_per_batch: int = ROWS_PER_BATCH
     tablets: int = 1000
     watch_s: float = 30.0
@@ -71,7 +72,9 @@ class Outcome:
             side: {"rounds": rounds, "summary": summary(rounds), "limits": verdicts(rounds)}
             for side, rounds in self.results.items()
         }
-        return {"name": self.name, "sides": found, "notes": self.notes}
+        sides = list(self.results.values())
+        beside = {name: asdict(one) for name, one in ratios(*sides).items()} if len(sides) == 2 else {}
+        return {"name": self.name, "sides": found, "ratios": beside, "notes": self.notes}
 
 
 Note = Callable[[str], None]

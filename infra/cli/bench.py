@@ -125,7 +125,9 @@ def pipeline(
 
 
 @app.command()
-def copy(local: Local = False, rounds: Rounds = 5, mb: Mb = 256, peer: Peer = "", as_json: Json = False) -> None:
+def copy(
+    local: Local = False, rounds: Rounds = 5, mb: Mb = suite.COPY_MB, peer: Peer = "", as_json: Json = False
+) -> None:
     """Move one replica to a server that has just joined: the download, and the whole move."""
     _need_local(local)
     _measure(["copy"], replace(_options(local, "", rounds, peer), mb=mb), as_json)
@@ -163,8 +165,8 @@ def witness(local: Local = False, rounds: Rounds = 3, mb: Mb = 256, as_json: Jso
 
 @app.command("all")
 def everything(
-    local: Local = False, rounds: Rounds = 5, rows: Rows = suite.ROWS, writes: Writes = suite.WRITES, mb: Mb = 256,
-    per_batch: PerBatch = suite.ROWS_PER_BATCH, peer: Peer = "", as_json: Json = False,
+    local: Local = False, rounds: Rounds = 5, rows: Rows = suite.ROWS, writes: Writes = suite.WRITES,
+    mb: Mb = suite.COPY_MB, per_batch: PerBatch = suite.ROWS_PER_BATCH, peer: Peer = "", as_json: Json = False,
 ) -> None:  # fmt: skip
     """Every benchmark, one after the other, each on a fresh stack."""
     _need_local(local)

@@ -30,6 +30,7 @@ from nyala.infra.bench.report import (
     elections_told,
     interleave,
     metric_of,
+    ratios,
     show,
     summary,
     text_of,
@@ -243,6 +244,28 @@ def test_idle_figures_are_judged_by_their_worst_round() -> None:
     out = io.StringIO()
     show(Console(file=out, width=150), {"nyala": rounds}, "title")
     assert "10.00: FAIL" in out.getvalue() and "20.00: pass" in out.getvalue()
+
+
+def test_ratios_are_judged_by_the_way_that_is_better() -> None:
+    """Goal: a goal beside a peer is reached or missed as a reader would say. Method: more is better, less is better,
+    at the goal and off it; a figure without a goal, one that the peer lacks, and a peer's 0."""
+    ours = [{"bulk_insert_rows_per_s": 3.0, "failover_s": 1.1, "single_write_ms": 2.0, "move_s": 1.0, "copy_mb": 1.0}]
+    theirs = [
+        {"bulk_insert_rows_per_s": 2.0, "failover_s": 1.0, "single_write_ms": 1.0, "move_s": 2.0, "download_s": 0.0}
+    ]
+    found = ratios(ours, theirs)
+    assert {name: (one.goal, one.reached) for name, one in found.items()} == {
+        "bulk_insert_rows_per_s": (1.5, True),
+        "failover_s": (1.0, False),
+        "single_write_ms": (2.0, True),
+        "move_s": (None, None),
+    }
+    assert found["move_s"].value == 0.5
+    told = Outcome("x", {"nyala": ours, "kudu": theirs}).as_json()["ratios"]
+    assert told["failover_s"] == {"value": 1.1, "goal": 1.0, "reached": False}
+    out = io.StringIO()
+    show(Console(file=out, width=200), {"nyala": ours, "kudu": theirs}, "title")
+    assert "1.50 × (goal 1.5: pass)" in out.getvalue() and "1.10 × (goal 1: FAIL)" in out.getvalue()
 
 
 def test_upserted_rows_have_values_as_random_as_their_keys() -> None:
