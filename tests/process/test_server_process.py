@@ -71,6 +71,21 @@ def test_single_replica_writes_and_scans_back() -> None:
         assert server.stop() == 0
 
 
+def test_created_tablet_is_all_that_ls_shows() -> None:
+    """TC-33. Goal: an operator finds what is documented, and nothing else. Method: `ls -R` of a real server's directory
+    before its first tablet, and after that was created."""
+    with local_cluster(1) as cluster:
+        (server,) = cluster.servers
+        ls = lambda: {str(path.relative_to(server.root)) for path in server.root.rglob("*")}  # noqa: E731
+        blank = {"instance", ".lock", "tablet-meta", "consensus-meta", "wals", "data", "quarantine", "replay"}
+        assert ls() == blank
+        create(cluster, [server])
+        cluster.leader(TABLET)
+        of_it = {f"tablet-meta/{TABLET}", f"consensus-meta/{TABLET}", f"wals/{TABLET}"}
+        whole = blank | of_it | {f"wals/{TABLET}/wal-000000001"}
+        wait_until(lambda: ls() == whole, "no more and no less is there")  # a file on its way has another name
+
+
 def test_three_servers_survive_the_leaders_death_and_agree() -> None:
     """Goal: no acknowledged write is lost when the leader dies. Method: kill -9 the leader between writes, restart it,
     compare rows and the checksums of all replicas at one time."""

@@ -34,23 +34,23 @@ async def copied(pair: Pair) -> PairedServer:
 
 
 def test_created_tablet_has_its_files_where_they_are_documented() -> None:
-    """Goal: TC-33. Method: format a directory, create a tablet: instance, tablet-meta/<id>, consensus-meta/<id>,
-    wals/<id>/ with segments, data/ with blocks after a flush; nothing of it elsewhere."""
+    """Goal: TC-33. Method: all files there are: of a directory that was formatted, `instance` beside empty folders; of
+    a tablet that was created, tablet-meta/<id>, consensus-meta/<id> and a segment in wals/<id>/; after a flush a block
+    in data/ as well, and nothing else. The same of a real server: `test_created_tablet_is_all_that_ls_shows`."""
+    fresh = new_disk()
+    open_or_format(fresh, TestClock())
+    folders = ["consensus-meta", "data", "instance", "quarantine", "replay", "tablet-meta", "wals"]
+    assert (list(fresh.files), fresh.listdir("")) == (["instance"], folders)
 
     async def scenario(pair: Pair) -> None:
-        disk, fresh = pair.leader.disk, new_disk()
-        open_or_format(fresh, TestClock())
-        assert fresh.exists("instance")
+        disk = pair.leader.disk
+        created = {f"tablet-meta/{TABLET}", f"consensus-meta/{TABLET}", f"wals/{TABLET}/wal-000000001"}
+        assert set(disk.files) == created
         await pair.put(1)
         tablet = pair.leader.hosted.tablet
         assert tablet is not None
         tablet.flush()
-        for path in (f"tablet-meta/{TABLET}", f"consensus-meta/{TABLET}"):
-            assert disk.exists(path), path
-        assert [n for n in disk.listdir(f"wals/{TABLET}") if n.startswith("wal-")]
-        assert all(n.startswith(TABLET) for n in disk.listdir("data")) and len(disk.listdir("data")) == 2
-        folders = ("tablet-meta", "consensus-meta", "wals")
-        assert [disk.listdir(f) for f in folders] == [[TABLET]] * 3
+        assert set(disk.files) == created | {f"data/{TABLET}-000000.{part}" for part in ("arrow", "idx")}
 
     run_pair(scenario)
 
