@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from nyala.replica.base import Code, Member, OpId
-from nyala.replica.raft import ConfigEdit, EditKind, Role, VoteReply, VoteRequest
+from nyala.replica.raft import ConfigEdit, EditKind, Message, RaftOptions, Role, VoteReply, VoteRequest
 from tests.harness.raft_net import OPTIONS, Net, config_of, refused
 from tests.harness.raft_solo import Solo, entry
 
 ADD_D = ConfigEdit(EditKind.ADD, Member("d", votes=False))
+TEN_MINUTES_TICKS = 12_000
+"""Of a server, whose tick is 50 ms."""
 
 
 def led(voters: str = "abc", learners: str = "") -> Net:
@@ -139,6 +143,51 @@ def test_denied_pre_vote_leaves_both_terms_alone() -> None:
         Role.FOLLOWER,
         1,
     )
+
+
+class Claims(Net):
+    """A group in which `d` claims a log that is longer than anybody's."""
+
+    def send(self, msg: Message) -> None:
+        boasts = isinstance(msg, VoteRequest) and msg.from_uuid == "d"
+        super().send(replace(msg, last=OpId(99, 10**6)) if boasts else msg)
+
+
+@pytest.mark.parametrize(
+    ("group", "quiet_after_ticks"), [(Net, 0), (Claims, 0), (Claims, 20)], ids=["own-log", "any-log", "at-rest"]
+)
+def test_removed_server_that_was_not_told_disturbs_nobody_for_ten_minutes(
+    group: type[Net], quiet_after_ticks: int
+) -> None:
+    """CC-31. Goal: leader and term are stable however long a removed server asks. Method: a voter is removed while
+    nothing reaches it, and hears all from then on; ten minutes of ticks, with a write now and then. It asks hundreds of
+    times, with the log that it has and with a longer one, a group that runs or rests: always denied, in no other term,
+    and nobody changes its role."""
+    net = group(config_of("abcd"), options=RaftOptions(quiet_after_ticks=quiet_after_ticks))
+    net.elect("a")
+    net.write("a", b"before")
+    net.settle()
+    for other in "abc":
+        net.cut(other, "d")
+    net.nodes["a"].core.propose_config([ConfigEdit(EditKind.REMOVE, Member("d"))], None)
+    net.settle()
+    net.heal()
+    before = {uuid: len(node.moves) for uuid, node in net.nodes.items()}
+    rested = 0
+    for tick in range(TEN_MINUTES_TICKS):
+        net.tick()
+        rested += net.nodes["a"].core.quiet
+        if tick % 1000 == 500:
+            net.write("a", b"w%d" % tick)
+        assert [net.nodes[u].core.term for u in "abcd"] == [1, 1, 1, 1]
+    assert net.nodes["a"].core.role is Role.LEADER
+    assert all(len(net.nodes[u].moves) == before[u] for u in "abc")
+    assert len(net.verify.acked) == 1 + TEN_MINUTES_TICKS // 1000
+    assert net.nodes["d"].core.committed_config.voters == tuple("abcd"), "it was not told"
+    asked = [m for m in net.log_of_messages if isinstance(m, VoteRequest) and m.from_uuid == "d"]
+    answers = [m for m in net.log_of_messages if isinstance(m, VoteReply) and m.to_uuid == "d"]
+    assert len(asked) == len(answers) > 1000 and all(m.pre_vote for m in asked)
+    assert not any(m.granted for m in answers) and bool(rested) == bool(quiet_after_ticks)
 
 
 def test_several_learners_wait_together_and_are_promoted_one_after_the_other() -> None:
