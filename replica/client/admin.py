@@ -302,13 +302,20 @@ class Admin:
         self._masters.call("CancelChange", pb.ReplicaRequest(tablet_id=tablet_id, seen=_seen(seen)))
 
     def set_replication(self, table: str, replicas: int, *, tablet_id: str = "") -> None:
-        """Want so many voters of a table, or of one tablet (0: as many as its table wants). Desired state."""
-        request = pb.SetReplicationRequest(table=table, tablet_id=tablet_id, replicas=replicas)
+        """Want so many voters of a table, or of one tablet (0: as many as its table wants). Desired state.
+
+        CAS_FAILED if somebody else changed desired state meanwhile, or this call came late and another holds now.
+        """
+        request = pb.SetReplicationRequest(
+            table=table, tablet_id=tablet_id, replicas=replicas, seen_changes=self.list_servers().desired_changes
+        )
         self._masters.call("SetReplication", request)
 
     def retire_server(self, server_uuid: str, *, undo: bool = False, reason: str = "") -> None:
-        """Want a tablet server emptied; or, with `undo`, no longer. Desired state."""
-        request = pb.RetireServerRequest(server_uuid=server_uuid, undo=undo, reason=reason)
+        """Want a tablet server emptied; or, with `undo`, no longer. Desired state; CAS_FAILED as `set_replication`."""
+        request = pb.RetireServerRequest(
+            server_uuid=server_uuid, undo=undo, reason=reason, seen_changes=self.list_servers().desired_changes
+        )
         self._masters.call("RetireServer", request)
 
     def replace_tablets(

@@ -7,15 +7,16 @@ do not hold, so whoever dies in between, the next tick goes on. Taking one back 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from nyala.replica.base import Code, Refused
 from nyala.replica.policy import ServerView, room_left
 from nyala.replica.rpc import pb
 
-from .catalog import Record
+from .catalog import Catalog, Record
 from .draining import tablets_on
 from .state import MasterState
-from .tables import REPLICAS_MAX, RETIRED, TABLE, TABLET, Change, find_table
+from .tables import DESIRED, REPLICAS_MAX, RETIRED, TABLE, TABLET, Change, find_table
 from .view import retired_servers, wanted_voters
 
 RETIRED_MAX = 1_000
@@ -26,7 +27,8 @@ def set_replication(state: MasterState, request: pb.SetReplicationRequest) -> Ch
     """The change that wants `replicas` voters of a table, or of one tablet; its result is that number.
 
     Refused(INVALID_ARGUMENT) for an even number, one above the maximum, or more than there are servers to hold them;
-    to want fewer than now is never refused for lack of servers.
+    to want fewer than now is never refused for lack of servers. CAS_FAILED if desired state was changed since its
+    caller looked, as for a late repetition; what holds already is no change.
     """
     catalog = state.catalog
     if request.tablet_id:
@@ -41,7 +43,10 @@ def set_replication(state: MasterState, request: pb.SetReplicationRequest) -> Ch
             )
         if not request.replicas:
             after = {k: v for k, v in record.items() if k != "replication_factor"}
-            return ({key: after} if after != record else {}), [], "", int(table["replication_factor"])
+            followed = int(table["replication_factor"])
+            return (
+                _counted(state, request, ({key: after}, [], "", followed)) if after != record else _as_it_is(followed)
+            )
     else:
         table_id, record = find_table(catalog, request.table)
         key, before = TABLE + table_id, int(record["replication_factor"])
@@ -54,26 +59,33 @@ def set_replication(state: MasterState, request: pb.SetReplicationRequest) -> Ch
         what = "every replica needs a live tablet server that is not being retired"
         raise Refused(Code.INVALID_ARGUMENT, what, wanted=wanted, servers=len(useful))
     if record.get("replication_factor") == wanted:
-        return {}, [], "", wanted
+        return _as_it_is(wanted)
     if wanted > before:
         tablets = 1 if request.tablet_id else sum(1 for _ in _following(state, key.removeprefix(TABLE)))
         needed, what = (wanted - before) * tablets, "the tablet servers have no room for so many more replicas"
         _check_room(state, state.servers(), needed, what)
-    return {key: {**record, "replication_factor": wanted}}, [], "", wanted
+    return _counted(state, request, ({key: {**record, "replication_factor": wanted}}, [], "", wanted))
+
+
+def changes(catalog: Catalog) -> int:
+    """How often what is kept here was changed."""
+    return int((catalog.get(DESIRED) or {}).get("changes", 0))
 
 
 def retire(state: MasterState, request: pb.RetireServerRequest) -> Change:
     """The change that wants a server emptied, or no longer; its result is whether anything changed.
 
-    Refused(NOT_FOUND) for a server nobody heard of, INVALID_ARGUMENT if the others could not hold what is on it.
+    Refused(NOT_FOUND) for a server nobody heard of, INVALID_ARGUMENT if the others could not hold what is on it,
+    CAS_FAILED as for `set_replication`.
     """
     uuid, known = request.server_uuid, state.catalog.get(RETIRED + request.server_uuid)
     if request.undo:
         if known is None:
             _heard_of(state, uuid)
-        return {}, [RETIRED + uuid] if known is not None else [], "", known is not None
+            return _as_it_is(False)
+        return _counted(state, request, ({}, [RETIRED + uuid], "", True))
     if known is not None:
-        return {}, [], "", False
+        return _as_it_is(False)
     _heard_of(state, uuid)
     if len(retired_servers(state.catalog)) >= RETIRED_MAX:
         raise Refused(Code.OVERLOADED, "too many servers are being retired", max=RETIRED_MAX)
@@ -96,7 +108,26 @@ def retire(state: MasterState, request: pb.RetireServerRequest) -> Change:
         "reason": request.reason[:REASON_LENGTH_MAX],
         "tablets_at_first": len(held),
     }
-    return {RETIRED + uuid: record}, [], "", True
+    return _counted(state, request, ({RETIRED + uuid: record}, [], "", True))
+
+
+def _as_it_is(result: Any) -> Change:
+    return {}, [], "", result
+
+
+def _counted(state: MasterState, request: pb.SetReplicationRequest | pb.RetireServerRequest, change: Change) -> Change:
+    """The change, and that there was one. Refused(CAS_FAILED) if there were others since its caller looked."""
+    before = changes(state.catalog)
+    if request.HasField("seen_changes") and request.seen_changes != before:
+        raise Refused(
+            Code.CAS_FAILED,
+            "numbers of replicas or retired servers were changed since its caller looked: look again "
+            "(`nyala server list`, `nyala table describe`), then repeat it",
+            changes_seen=request.seen_changes,
+            changes=before,
+        )
+    puts, deletes, text, result = change
+    return {**puts, DESIRED: {"changes": before + 1}}, deletes, text, result
 
 
 def _following(state: MasterState, table_id: str) -> Iterator[str]:

@@ -176,6 +176,7 @@ class MasterService(pb_grpc.MasterServiceServicer):  # type: ignore[misc]
             masters=masters,
             cluster_id=state.cluster_id,
             foreign=state.foreigners.infos(state.mono_us),
+            desired_changes=desired.changes(state.catalog),
         )
 
     @_answered(pb.AddWriterSchemaReply)

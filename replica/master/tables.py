@@ -26,6 +26,8 @@ from .catalog import Catalog, Record
 
 TABLE, NAME, TABLET, REQUEST = "table/", "name/", "tablet/", "request/"
 WISH, RETIRED, SOURCE = "wish/", "retired/", "source/"
+DESIRED = "desired"
+"""How often desired state that outlives operations was changed; one record."""
 TABLETS_PER_TABLE_MAX = 1024
 REPLICAS_MAX = 7
 HISTORY_RETENTION_DEFAULT_US = 15 * 60 * 1_000_000

@@ -1294,18 +1294,20 @@ class ServerInfo(_message.Message):
     def __init__(self, uuid: _Optional[str] = ..., addresses: _Optional[_Iterable[_Union[Address, _Mapping]]] = ..., last_heartbeat_us_ago: _Optional[int] = ..., alive: _Optional[bool] = ..., location: _Optional[str] = ..., replicas: _Optional[int] = ..., leaders: _Optional[int] = ..., bytes_on_disk: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., version: _Optional[str] = ..., cluster_id: _Optional[str] = ..., draining: _Optional[bool] = ..., drained: _Optional[bool] = ..., tablets_left: _Optional[int] = ..., tablets_at_first: _Optional[int] = ..., tablets_unreported: _Optional[int] = ..., drain_reason: _Optional[str] = ..., loop_lag_ms_max: _Optional[float] = ..., gil_hold_ms_max: _Optional[float] = ..., tablets_max: _Optional[int] = ..., copies_failing: _Optional[_Iterable[_Union[FailingCopy, _Mapping]]] = ..., avoided: _Optional[bool] = ...) -> None: ...
 
 class ListServersReply(_message.Message):
-    __slots__ = ("error", "servers", "masters", "cluster_id", "foreign")
+    __slots__ = ("error", "servers", "masters", "cluster_id", "foreign", "desired_changes")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     SERVERS_FIELD_NUMBER: _ClassVar[int]
     MASTERS_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     FOREIGN_FIELD_NUMBER: _ClassVar[int]
+    DESIRED_CHANGES_FIELD_NUMBER: _ClassVar[int]
     error: Error
     servers: _containers.RepeatedCompositeFieldContainer[ServerInfo]
     masters: _containers.RepeatedCompositeFieldContainer[ServerInfo]
     cluster_id: str
     foreign: _containers.RepeatedCompositeFieldContainer[ServerInfo]
-    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., servers: _Optional[_Iterable[_Union[ServerInfo, _Mapping]]] = ..., masters: _Optional[_Iterable[_Union[ServerInfo, _Mapping]]] = ..., cluster_id: _Optional[str] = ..., foreign: _Optional[_Iterable[_Union[ServerInfo, _Mapping]]] = ...) -> None: ...
+    desired_changes: int
+    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., servers: _Optional[_Iterable[_Union[ServerInfo, _Mapping]]] = ..., masters: _Optional[_Iterable[_Union[ServerInfo, _Mapping]]] = ..., cluster_id: _Optional[str] = ..., foreign: _Optional[_Iterable[_Union[ServerInfo, _Mapping]]] = ..., desired_changes: _Optional[int] = ...) -> None: ...
 
 class AddWriterSchemaRequest(_message.Message):
     __slots__ = ("dest_uuid", "table", "schema")
@@ -1506,28 +1508,32 @@ class SimpleReply(_message.Message):
     def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
 
 class SetReplicationRequest(_message.Message):
-    __slots__ = ("dest_uuid", "table", "tablet_id", "replicas")
+    __slots__ = ("dest_uuid", "table", "tablet_id", "replicas", "seen_changes")
     DEST_UUID_FIELD_NUMBER: _ClassVar[int]
     TABLE_FIELD_NUMBER: _ClassVar[int]
     TABLET_ID_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    SEEN_CHANGES_FIELD_NUMBER: _ClassVar[int]
     dest_uuid: str
     table: str
     tablet_id: str
     replicas: int
-    def __init__(self, dest_uuid: _Optional[str] = ..., table: _Optional[str] = ..., tablet_id: _Optional[str] = ..., replicas: _Optional[int] = ...) -> None: ...
+    seen_changes: int
+    def __init__(self, dest_uuid: _Optional[str] = ..., table: _Optional[str] = ..., tablet_id: _Optional[str] = ..., replicas: _Optional[int] = ..., seen_changes: _Optional[int] = ...) -> None: ...
 
 class RetireServerRequest(_message.Message):
-    __slots__ = ("dest_uuid", "server_uuid", "undo", "reason")
+    __slots__ = ("dest_uuid", "server_uuid", "undo", "reason", "seen_changes")
     DEST_UUID_FIELD_NUMBER: _ClassVar[int]
     SERVER_UUID_FIELD_NUMBER: _ClassVar[int]
     UNDO_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    SEEN_CHANGES_FIELD_NUMBER: _ClassVar[int]
     dest_uuid: str
     server_uuid: str
     undo: bool
     reason: str
-    def __init__(self, dest_uuid: _Optional[str] = ..., server_uuid: _Optional[str] = ..., undo: _Optional[bool] = ..., reason: _Optional[str] = ...) -> None: ...
+    seen_changes: int
+    def __init__(self, dest_uuid: _Optional[str] = ..., server_uuid: _Optional[str] = ..., undo: _Optional[bool] = ..., reason: _Optional[str] = ..., seen_changes: _Optional[int] = ...) -> None: ...
 
 class ReplaceTabletsRequest(_message.Message):
     __slots__ = ("dest_uuid", "tablet_ids", "floors", "despite_replicas")

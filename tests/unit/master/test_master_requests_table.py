@@ -30,7 +30,6 @@ SOURCE = pb.SourceKey(cluster_id="k", topic_id="t", kafka_partition=0)
 LOGGED = ("the log's end", "what is committed")
 """The same facts are written once more."""
 LEADS = "clients and tools do not choose a master: whichever leads answers, and the others change nothing"
-LAST_HOLDS = "what was wanted last holds: who wants something waits for the answer before wanting something else"
 
 Ask = Callable[[MasterWorld], Any]
 Do = Callable[[MasterWorld], Awaitable[None]]
@@ -158,6 +157,18 @@ def at(term: int, index: int, wishes: int = 0) -> Any:
 
 
 OTHER_WISH = after(("MoveReplica", move(from_uuid="", to_uuid=S[1])))
+
+
+def voters(replicas: int, seen: int = 0) -> Ask:
+    """So many are wanted by who saw so many changes of desired state."""
+    return ask(pb.SetReplicationRequest, table="flights", replicas=replicas, seen_changes=seen)
+
+
+def emptied(**fields: Any) -> Ask:
+    return ask(pb.RetireServerRequest, **{"server_uuid": S[4], "seen_changes": 0} | fields)
+
+
+UNDONE = emptied(undo=True, seen_changes=1)
 
 
 def taken_back(method: str, request: Ask) -> Do:
@@ -389,18 +400,25 @@ ROWS = [
     ),
     row(
         "SetReplication",
-        ask(pb.SetReplicationRequest, table="flights", replicas=5),
+        voters(5),
         stale=[
             nowhere(pb.SetReplicationRequest, replicas=1),
             Stale("of another table's", of_tablet(pb.SetReplicationRequest, table="x", replicas=1), Code.WRONG_TABLE),
+            Stale("of another state", voters(5, 7), Code.CAS_FAILED),
         ],
-        late=LAST_HOLDS,
+        late=[Late("behind another number", after(("SetReplication", voters(1))), Code.CAS_FAILED)],
     ),
     row(
         "RetireServer",
-        ask(pb.RetireServerRequest, server_uuid=S[4]),
-        stale=[Stale("of nobody", ask(pb.RetireServerRequest, server_uuid=NOWHERE), Code.NOT_FOUND)],
-        late=LAST_HOLDS,
+        emptied(),
+        stale=[
+            Stale("of nobody", emptied(server_uuid=NOWHERE), Code.NOT_FOUND),
+            Stale("of another state", emptied(seen_changes=7), Code.CAS_FAILED),
+        ],
+        late=[
+            Late("behind its end", after(("RetireServer", emptied()), ("RetireServer", UNDONE)), Code.CAS_FAILED),
+            Late("behind another server", after(("RetireServer", emptied(server_uuid=S[3]))), Code.CAS_FAILED),
+        ],
     ),
     row(
         "ReplaceTablets",
