@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import statistics
 import threading
 import time
@@ -11,12 +12,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from nyala.replica import tools
-from nyala.replica.client import TableHandle, wire_batches
+from nyala.replica.base import DataState
+from nyala.replica.client import ScanSpec, TableHandle, wire_batches
 from nyala.replica.rows import RowOp
 
 from .client import rows_of
 from .failed import BenchFailed
+from .meter import Meter, WalWatch
 from .report import Figures
+from .sides import check_count
 from .target import Target
 
 TABLETS = 2
@@ -78,24 +82,54 @@ class RowWriter(threading.Thread):
 
 
 def failover_round(target: Target, handle: TableHandle, number: int) -> Figures:
-    """Kill the leader of the first tablet under load, bring its server back, wait until all is well again."""
+    """Kill the leader of the first tablet under load, count the rows, bring its server back.
+
+    The process figures are of all that was written, before the kill and after it: the victim's end with its life, and
+    `clients` is this process. WAL bytes are those of the two servers that live on.
+    """
     stack, tablet = target.own, handle.tablets[0]
     _wait_healthy(target)
     leaders = [u for u, some in target.replicas(handle).items() for r in some if _leads(r, tablet.tablet_id)]
     if not leaders:
         raise BenchFailed(f"tablet {tablet.tablet_id} has no leader")
     victim = next(name for name, child in stack.children.items() if child.ready.get("uuid") == leaders[0])
-    writer = RowWriter(target, handle, number * 10_000_000)
+    first, held = number * 10_000_000, target.client.count(handle, ScanSpec())
+    logged, replicas = _logged(target, handle, leaders[0])
+    watch = WalWatch([root for name, root in target.folders.items() if name != victim], _ids(handle))
+    meter = Meter(target.pids() | {"clients": os.getpid()})
+    writer = RowWriter(target, handle, first)
     writer.start()
     try:
         writer.wait_for(tablet.pos, CALM_WRITES)
+        meter.look()
         killed_at = time.monotonic()
         stack.kill_for_good(victim)
         writer.wait_for(tablet.pos, CALM_WRITES)
     finally:
-        writer.stop()
+        rows = writer.stop() - first
+    figures = {"failover_s": time_without_writes(writer.acknowledged[tablet.pos], killed_at)}
+    figures |= meter.figures("failover", rows)
+    written = _logged(target, handle, leaders[0])[0] - logged + watch.removed_bytes()
+    figures["failover_wal_bytes_per_row"] = written * len(handle.tablets) / (replicas * rows)
+    check_count(f"{rows:,} one-row writes over a failover", target.client.count(handle, ScanSpec()), held + rows)
     stack.start_child(victim)
-    return {"failover_s": time_without_writes(writer.acknowledged[tablet.pos], killed_at)}
+    return figures
+
+
+def _ids(handle: TableHandle) -> list[str]:
+    return [tablet.tablet_id for tablet in handle.tablets]
+
+
+def _logged(target: Target, handle: TableHandle, victim: str) -> tuple[int, int]:
+    """WAL bytes of the table's replicas that are not at the server `victim`, and how many they are."""
+    found = [
+        replica.wal_bytes
+        for server in target.client.list_servers().servers
+        if server.uuid != victim
+        for replica in target.client.list_tablets(server, _ids(handle))
+        if replica.data_state == DataState.READY
+    ]
+    return sum(found), len(found)
 
 
 def _leads(status: object, tablet_id: str) -> bool:

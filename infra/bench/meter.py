@@ -25,8 +25,10 @@ def process_figures(pids: dict[str, int]) -> dict[str, tuple[float, float]]:
         except OSError:
             continue
         peak = re.search(r"VmHWM:\s+(\d+) kB", status)
+        if peak is None:
+            continue  # it was killed, and nobody has waited for it yet
         fields = stat.rpartition(")")[2].split()
-        out[name] = (int(peak[1]) / 1024 if peak else 0.0, (int(fields[11]) + int(fields[12])) / per_second)
+        out[name] = (int(peak[1]) / 1024, (int(fields[11]) + int(fields[12])) / per_second)
     return out
 
 
@@ -49,12 +51,18 @@ class Meter:
     """CPU seconds and peak memory of processes from its construction on; the kernel's peaks are set back then."""
 
     def __init__(self, pids: dict[str, int]) -> None:
+        """`pids` by name; a process that is named `clients` is the client, where no client process comes and goes."""
         self._pids = pids
+        self._seen: dict[str, tuple[float, float]] = {}
         for pid in pids.values():
             with contextlib.suppress(OSError):  # then the peak is that of the process's whole life
                 Path(f"/proc/{pid}/clear_refs").write_text("5")
         self._before = process_figures(pids)
         self._clients_before = ended_children_cpu_s()
+
+    def look(self) -> None:
+        """Note what each process has used by now. Of one that is killed later, the last look counts."""
+        self._seen |= process_figures(self._pids)
 
     def figures(self, work: str, rows: int) -> Figures:
         """Peak and CPU per million rows: the servers' in all, and each process's after an @. Empty without processes.
@@ -62,9 +70,11 @@ class Meter:
         @clients is the CPU of what was started and has ended meanwhile: client processes, or Spark with its workers.
         `work` begins the CPU figures' names.
         """
-        after = process_figures(self._pids)
+        self.look()
         used = {
-            name: (peak, cpu - self._before[name][1]) for name, (peak, cpu) in after.items() if name in self._before
+            name: (peak, cpu - self._before[name][1])
+            for name, (peak, cpu) in self._seen.items()
+            if name in self._before
         }
         servers = {name: both for name, both in used.items() if name.startswith("server")}
         if not servers:
@@ -77,7 +87,8 @@ class Meter:
         for name, (peak, cpu) in sorted(used.items()):
             out[f"{work}_server_peak_memory_mb@{name}"] = peak
             out[f"{cpu_name}@{name}"] = cpu * MILLION / max(1, rows)
-        out[f"{cpu_name}@clients"] = (ended_children_cpu_s() - self._clients_before) * MILLION / max(1, rows)
+        if "clients" not in self._pids:
+            out[f"{cpu_name}@clients"] = (ended_children_cpu_s() - self._clients_before) * MILLION / max(1, rows)
         return out
 
 

@@ -302,6 +302,27 @@ def test_meter_counts_the_clients_that_ran_meanwhile() -> None:
     assert meter.figures("work", 1_000_000)["work_cpu_s_per_million_rows@clients"] > 0.02
 
 
+def test_meter_keeps_what_a_process_had_used_before_it_was_killed() -> None:
+    """Goal: a round with a kill has everybody's figures. Method: a process that computes, is looked at and killed,
+    before and after somebody has waited for it; this one, which has done nothing, is the client, and the killed one
+    that has ended is not."""
+    code = "sum(n * n for n in range(5_000_000)); print(flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+        meter = Meter({"server-1": server.pid, "server-2": os.getpid(), "clients": os.getpid()})
+        assert server.stdout is not None and server.stdout.readline()
+        meter.look()
+        server.kill()
+        os.waitid(os.P_PID, server.pid, os.WEXITED | os.WNOWAIT)
+        meter.look()
+        server.wait()
+    figures = meter.figures("work", 1_000_000)
+    assert figures["work_cpu_s_per_million_rows@server-1"] > 0.02
+    assert figures["work_server_peak_memory_mb@server-1"] > 1
+    both = sum(figures[f"work_cpu_s_per_million_rows@server-{n}"] for n in (1, 2))
+    assert figures["work_cpu_s_per_million_rows"] == pytest.approx(both)
+    assert figures["work_cpu_s_per_million_rows@clients"] < figures["work_cpu_s_per_million_rows@server-1"]
+
+
 def test_meter_without_processes_says_nothing() -> None:
     """Goal: a cluster elsewhere has no process figures. Method: no processes, and one that is gone."""
     assert Meter({}).figures("work", 10) == {}
