@@ -1,0 +1,263 @@
+"""One run of the ingest query: what it asks before it reads, when `done` moves, and what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nyala.pipeline import QueryInterrupted, QueryRefused, lease
+from nyala.pipeline.lease import SourceLease, release_run
+from nyala.pipeline.owner import ProcessPlace, new_owner_run, this_process
+from nyala.pipeline.task import TaskPlan
+from nyala.pipeline.topics import TopicIdentity
+from nyala.replica.base import Code, Refused
+from nyala.replica.rpc import pb, source_to_pb
+from tests.harness.cluster import wait_until
+from tests.harness.spark_alone import TOPIC, World, totals
+
+LIFE = TopicIdentity("c", TOPIC, "first", 1)
+ELSEWHERE = "host/1/1-0-abc"
+"""A run of which nobody here can know whether its process lives."""
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(tmp_path, monkeypatch)
+
+
+def never(_: TaskPlan) -> list[Any]:
+    raise AssertionError("nothing may be read")
+
+
+def test_done_moves_when_all_tasks_have_ended_and_before_spark_commits(world: World) -> None:
+    """Goal: what is called done is in the tables, and no commit of Spark's is ahead of it.
+
+    Method: what the catalog says while tasks run, and at each commit; then tasks that fail: nothing moves, and nothing
+    is committed. The offsets that tablets have acknowledged to one micro-batch are known to the next."""
+    trail: list[Any] = []
+
+    def tasks(plan: TaskPlan) -> list[Any]:
+        trail.append(("tasks", world.masters.done()[0], dict(plan.known)))
+        if len(trail) > 4:
+            raise RuntimeError("a worker died")
+        at = world.masters.done()[0]
+        return totals(0, 10, {"a": at + 8, "b": at + 9} if at == 0 else {"b": at + 9})
+
+    world.spark.ends, world.spark.tasks = [{0: 10}, {0: 20}, {0: 30}], tasks
+    world.spark.commits = lambda number: trail.append((f"commit {number}", world.masters.done()[0]))
+    with pytest.raises(QueryInterrupted, match="a worker died"):
+        world.run()
+    assert trail == [
+        ("tasks", 0, {}),
+        ("commit 0", 10),
+        ("tasks", 10, {0: {"a": 8, "b": 9}}),
+        ("commit 1", 20),
+        ("tasks", 20, {0: {"a": 8, "b": 19}}),
+    ]
+    assert world.masters.done() == {0: 20}
+
+
+def test_reading_begins_where_the_catalog_is_done_and_skips_no_partition(world: World) -> None:
+    """Goal: a lost checkpoint neither reads again nor leaves out. Method: two partitions, one of which gets further.
+
+    The checkpoint is lost; what Spark is told to begin at, and that it may not pass over what Kafka has removed."""
+    world.broker.partitions = 2
+    world.spark.ends = [{0: 10, 1: 0}]
+    world.run()
+    assert json.loads(world.spark.options["startingOffsets"]) == {TOPIC: {"0": 0, "1": 0}}
+    world.lose_checkpoint()
+    world.spark.ends = []
+    world.run()
+    assert json.loads(world.spark.options["startingOffsets"]) == {TOPIC: {"0": 10, "1": 0}}
+    assert world.spark.options["failOnDataLoss"] == "true"
+    assert world.spark.options["kafka.isolation.level"] == "read_committed"
+
+
+@pytest.mark.parametrize(
+    ("own", "refusal"),
+    [
+        ({"table_id": "dropped"}, "checkpoint belongs to a table that was dropped"),
+        ({"topic_id": "earlier"}, "is of another life of topic writes.flights .id earlier, now first"),
+    ],
+)
+def test_checkpoint_of_another_table_or_topic_is_refused_before_anything_is_read(
+    own: dict[str, str], refusal: str, world: World
+) -> None:
+    """Goal: offsets of one table or topic are never taken for another's, though the names are the same. Method: a
+    checkpoint whose own file names another; no stream begins, nobody owns the source, and the file stays."""
+    world.run()
+    said = json.loads(world.own().read_text())
+    assert said == {"table_id": world.masters.table_id, "topic_id": "first"}
+    world.own().write_text(json.dumps(said | own))
+    world.spark.tasks = never
+    with pytest.raises(QueryRefused, match=refusal):
+        world.run()
+    assert world.spark.streams == 1 and world.masters.owners() == {""}
+    assert json.loads(world.own().read_text()) == said | own
+
+
+def test_topic_that_grew_between_runs_is_refused_until_just_that_is_accepted(world: World) -> None:
+    """Goal: keys that changed partitions are never read out of order unasked. Method: grow from one to two; the number
+    accepted is none, the old one, too many; then the right one. With the checkpoint and without."""
+    world.run()
+    world.broker.partitions = 2
+    world.spark.tasks = never
+    for lost in (False, True):
+        if lost:
+            world.lose_checkpoint()
+        for accepted in (0, 1, 3):
+            with pytest.raises(QueryRefused, match=r"has 2 partitions and had 1.*--accept-partitions 2"):
+                world.run(accept_partitions=accepted)
+    assert world.spark.streams == 1 and world.masters.done() == {0: 10}
+    world.spark.tasks, world.spark.ends = (lambda _: []), [{0: 10, 1: 5}]
+    world.run(accept_partitions=2)
+    assert world.masters.done() == {0: 10, 1: 5}
+
+
+@pytest.mark.parametrize("change", [{"partitions": 2}, {"topic_id": "second"}])
+@pytest.mark.parametrize("when", ["tasks", "commit"])
+def test_topic_that_changes_under_a_query_ends_it_before_done_moves(
+    when: str, change: dict[str, Any], world: World
+) -> None:
+    """Goal: offsets of another life of the topic, or of one that grew, are neither read nor called done. Method: it
+    changes while tasks run, or between two micro-batches, and the thread that looks at it is asleep."""
+    ran: list[int] = []
+
+    def changed() -> None:
+        vars(world.broker).update(change)
+
+    def tasks(_: TaskPlan) -> list[Any]:
+        ran.append(len(ran))
+        if when == "tasks" and len(ran) == 2:
+            changed()
+        return []
+
+    world.spark.ends, world.spark.tasks = [{0: 10}, {0: 20}, {0: 30}], tasks
+    world.spark.commits = lambda number: changed() if (when, number) == ("commit", 0) else None
+    with pytest.raises(QueryRefused, match=r"has 2 partitions and had 1|deleted and created again"):
+        world.run()
+    assert len(ran) == (2 if when == "tasks" else 1)
+    assert world.masters.done() == {0: 10} and world.masters.owners() == {""}
+
+
+@pytest.mark.parametrize("end", [None, RuntimeError("Spark has a bad day"), SystemExit(0)])
+def test_lease_is_given_back_however_a_run_ends(end: BaseException | None, world: World) -> None:
+    """Goal: the next run waits for nobody. Method: a run that catches up, one that fails, one that SIGTERM ends; the
+    source is owned while tasks run, and by nobody afterwards. `done` stays where it was."""
+    seen: list[set[str]] = []
+
+    def tasks(_: TaskPlan) -> list[Any]:
+        seen.append(world.masters.owners())
+        return []
+
+    def commits(_: int) -> None:
+        if end is not None:
+            raise end
+
+    world.spark.tasks, world.spark.commits = tasks, commits
+    query = world.query(owner_run="mine")
+    if end is None:
+        query.run()
+    else:
+        with pytest.raises(SystemExit if isinstance(end, SystemExit) else QueryInterrupted):
+            query.run()
+    assert seen == [{"mine"}] and world.masters.owners() == {""} and world.masters.done() == {0: 10}
+
+
+def test_lease_taken_from_a_query_that_waits_for_records_ends_it(world: World) -> None:
+    """Goal: a displaced query ends without a micro-batch, and does not give back what is another's. Method: while it is
+    idle and renews, the source is released by hand and opened by another run: whichever of the two it sees."""
+    world.spark.idle = True
+    world.spark.ends = [{0: 10}]
+    ended: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            world.run(owner_run="mine", lease_s=0.03)
+        except BaseException as error:  # noqa: BLE001 - looked at below
+            ended.append(error)
+
+    running = threading.Thread(target=run, daemon=True)
+    running.start()
+    wait_until(lambda: world.masters.done() == {0: 10}, "the micro-batch is done")
+    (before,) = world.masters.sources()
+    world.masters.now_us += 1_000_000
+
+    def renewed() -> bool:
+        return world.masters.sources()[0].owner_deadline_us > before.owner_deadline_us
+
+    wait_until(renewed, "an idle query renews")
+    release_run(world.masters, world.masters.sources())  # type: ignore[arg-type]
+    open_as(world, ELSEWHERE)
+    wait_until(lambda: bool(ended), "the query ends")
+    assert isinstance(ended[0], QueryRefused)
+    assert any(text in str(ended[0]) for text in ("was given back", "another query owns this source now")), ended
+    assert world.masters.owners() == {ELSEWHERE}
+
+
+def open_as(world: World, owner_run: str, wait_s: float = 0.0, stopping: threading.Event | None = None) -> SourceLease:
+    """A lease of the only source, taken as a query takes it."""
+    taken = SourceLease(world.masters, world.masters.table, LIFE, owner_run, 30.0)  # type: ignore[arg-type]
+    wanted = pb.SourceOpen(source=source_to_pb(taken.source(0)), topic=TOPIC, initial_start=0)
+    taken.open([wanted], "", wait_s, stopping or threading.Event())
+    return taken
+
+
+def test_lease_of_a_dead_run_is_taken_at_once_and_a_living_ones_is_not(world: World) -> None:
+    """Goal: kill -9 costs no lease's length, and nobody who may live is displaced. Method: a source that is owned by an
+    earlier process with this pid, by this very process, by one elsewhere; open it without patience."""
+    me = this_process()
+    open_as(world, new_owner_run(ProcessPlace(me.machine, me.pid, me.start - 1)))
+    living = new_owner_run()
+    open_as(world, living).release()
+    for owner in (living, ELSEWHERE):
+        owned = open_as(world, owner)
+        with pytest.raises(Refused, match=f"another query owns this source.*owner={owner}") as refusal:
+            open_as(world, "late")
+        assert refusal.value.code is Code.SOURCE_OWNED and world.masters.owners() == {owner}
+        owned.release()
+        assert world.masters.owners() == {""}
+
+
+def test_lease_is_waited_for_until_it_runs_out_or_is_seen_to_be_renewed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: a dead owner elsewhere costs a lease's length, a living one no wait, and a stop ends the wait. Method: an
+    owner that renews under the third look; one whose lease ends under it; a query that was told to stop."""
+    monkeypatch.setattr(lease, "LOOK_AGAIN_S", 0.001)
+    looks: list[int] = []
+    owner = open_as(world, ELSEWHERE)
+
+    def renews() -> None:
+        looks.append(len(looks))
+        world.masters.now_us += 1_000_000
+        if len(looks) == 3:
+            owner.advance({})
+        if len(looks) > 3:
+            owner.release()
+
+    world.masters.looks = renews
+    with pytest.raises(Refused, match="another query owns this source"):
+        open_as(world, "patient", wait_s=600.0)
+    assert len(looks) == 3 and world.masters.owners() == {ELSEWHERE}
+
+    world.masters.looks = lambda: None
+    stopping = threading.Event()
+    stopping.set()
+    with pytest.raises(Refused, match="another query owns this source"):
+        open_as(world, "stopped", 600.0, stopping)
+
+    looks.clear()
+
+    def runs_out() -> None:
+        looks.append(len(looks))
+        if len(looks) == 3:
+            world.masters.now_us += 3600_000_000
+
+    world.masters.looks = runs_out
+    open_as(world, "patient", wait_s=600.0)
+    assert len(looks) == 3 and world.masters.owners() == {"patient"}
