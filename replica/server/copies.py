@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -328,7 +327,7 @@ class CopyRequests:
 
     def needed(self, tablet_id: str, need: CopyNeeded) -> None:
         """A leader here found that a peer needs a copy; asks again by itself, so dropping it is harmless."""
-        key, now = (tablet_id, need.peer_uuid), time.monotonic()
+        key, now = (tablet_id, need.peer_uuid), self._manager.clock.monotonic_us() / 1_000_000
         at, backoff = self._next.get(key, (0.0, BACKOFF_FIRST_S))
         if need.peer_uuid in self._busy or now < at or self._manager.stopping:
             return

@@ -112,6 +112,10 @@ class _TracedCopies(CopyServicer):
     async def StartTabletCopy(self, request: Any, context: Any) -> Any:
         if self._pair.cut and context is not None:  # not a test's own call
             await context.abort(grpc.StatusCode.UNAVAILABLE, "cut by the test")
+        if self._pair.starts_lost and context is not None:
+            self._pair.starts_lost -= 1
+            self._note("LostStartTabletCopy", self._pair.clock.monotonic_us())
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "lost by the test")
         self._note("StartTabletCopy", request)
         return await super().StartTabletCopy(request, context)
 
@@ -238,6 +242,8 @@ class Pair:
         self.fatal: list[BaseException] = []
         self.cut = False
         """Raft messages between the two are lost, and so are a leader's requests for copies."""
+        self.starts_lost = 0
+        """So many requests for a copy are lost, each noted with its time."""
         self.on_request: Callable[[Any], None] = lambda request: None
         """Runs before a request for bytes is answered, on the connection's thread; so does `on_part`."""
         self.on_part: Callable[[Any, Part], Part | None] = as_it_is
