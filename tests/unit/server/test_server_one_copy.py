@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
+from nyala.replica.base import Code, DataState
+from nyala.replica.rpc import address_to_pb, pb
 from nyala.replica.server.copies import BACKOFF_FIRST_S
 from tests.harness import server_pair
-from tests.harness.copies import TestClock
-from tests.harness.server_pair import Pair, run_pair, until
+from tests.harness.copies import TABLET, TestClock
+from tests.harness.server_pair import TIMEOUT_S, Pair, run_pair, until
 
 LOST = 5
 STEP_US = 200_000
@@ -53,3 +58,55 @@ def test_leader_asks_for_a_copy_until_it_is_heard_and_one_copy_runs(monkeypatch:
         assert [job.progress.phase for job in pair.other.jobs.ended] == ["DONE"] and not pair.other.jobs.running()
 
     run_pair(scenario, clock)
+
+
+def copied_at(requests: int) -> list[list[str]]:
+    """What the target has on its disk in the middle of its copy, and at its end, after so many requests at once."""
+    seen: list[list[str]] = []
+
+    async def scenario(pair: Pair) -> None:
+        held, go = threading.Event(), threading.Event()
+
+        def on_request(request: Any) -> None:
+            held.set()
+            assert go.wait(TIMEOUT_S)
+
+        await pair.put(1, 2)
+        leader, other = pair.leader, pair.other
+        assert leader.hosted.tablet is not None
+        leader.hosted.tablet.flush()
+        await pair.put(3)
+        request = pb.StartTabletCopyRequest(
+            dest_uuid=other.uuid,
+            from_uuid=leader.uuid,
+            from_addresses=[address_to_pb(leader.address)],
+            tablet_id=TABLET,
+            term=leader.hosted.term,
+            current_state=int(DataState.DOES_NOT_EXIST),
+        )
+        pair.on_request = on_request
+        try:
+            asked = [other.copies.StartTabletCopy(request, None) for _ in range(requests)]
+            replies = await asyncio.gather(*asked)
+            codes = [reply.error.code for reply in replies]
+            assert (codes.count(0), codes.count(Code.ALREADY_INPROGRESS)) == (1, requests - 1)
+            await until(held.is_set, "the copy asks for bytes")
+            assert len(leader.manager.sessions.sessions()) == len(other.jobs.running()) == 1
+            seen.append(list(other.disk.files))
+        finally:
+            go.set()
+        await until(lambda: other.jobs.ended, "the copy ends")
+        await until(lambda: not leader.manager.sessions.sessions(), "no session is left")
+        assert [job.progress.phase for job in other.jobs.ended] == ["DONE"] and not other.jobs.running()
+        assert [what for _, what, _ in pair.trace].count("BeginCopy") == 1
+        seen.append(list(other.disk.files))
+
+    run_pair(scenario)
+    return seen
+
+
+def test_fifty_requests_at_once_leave_what_one_leaves() -> None:
+    """Goal: TC-27: while a copy runs, every other request is refused and leaves no trace. Method: 50 requests in one
+    turn of the loop, the copy held at its first bytes: one is accepted, 49 are told of it; one job, one session; the
+    files on the target's disk, then and at the end, are those after a single request."""
+    assert copied_at(50) == copied_at(1)
