@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kafka.errors import KafkaTimeoutError
 
 from nyala.pipeline import IngestOptions, IngestQuery, ingest, topics
 from nyala.pipeline.task import RESULT_SCHEMA, TaskPlan
@@ -96,12 +97,19 @@ class Broker:
     def __init__(self) -> None:
         self.topic_id = "first"
         self.partitions = 1
+        self.away = False
+        self.asked_in_vain = 0
+
+    def _topic(self, _: list[str]) -> list[dict[str, Any]]:
+        if self.away:
+            self.asked_in_vain += 1
+            raise KafkaTimeoutError("nobody answers")
+        return [{"error_code": 0, "topic_id": self.topic_id, "partitions": [{}] * self.partitions}]
 
     def admin(self, **_: Any) -> Any:
-        described = lambda _: [{"error_code": 0, "topic_id": self.topic_id, "partitions": [{}] * self.partitions}]  # noqa: E731
         kept = {"topic": {TOPIC: {"cleanup.policy": "delete"}}}
         return SimpleNamespace(
-            describe_topics=described,
+            describe_topics=self._topic,
             describe_cluster=lambda: {"cluster_id": "c"},
             describe_configs=lambda *_, **__: kept,
             create_topics=lambda _: None,

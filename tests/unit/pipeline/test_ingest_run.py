@@ -168,35 +168,58 @@ def test_lease_is_given_back_however_a_run_ends(end: BaseException | None, world
     assert seen == [{"mine"}] and world.masters.owners() == {""} and world.masters.done() == {0: 10}
 
 
+class Idle:
+    """A query that has read all there is, and what it ends with. It looks after lease and topic all the time."""
+
+    def __init__(self, world: World) -> None:
+        world.spark.idle, world.spark.ends = True, [{0: 10}]
+        self.ended: list[BaseException] = []
+        self._query = world.query(owner_run="mine", lease_s=0.03)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+        wait_until(lambda: self.ended or world.masters.done() == {0: 10}, "all is read")
+        assert self.ended == []
+
+    def _run(self) -> None:
+        try:
+            self._query.run()
+        except BaseException as error:  # noqa: BLE001 - what it ends with is what a test asks for
+            self.ended.append(error)
+
+    def wait_refusal(self) -> str:
+        """What a person is told, once the query has ended by itself."""
+        wait_until(lambda: bool(self.ended), "the query ends")
+        assert isinstance(self.ended[0], QueryRefused)
+        return str(self.ended[0])
+
+
 def test_lease_taken_from_a_query_that_waits_for_records_ends_it(world: World) -> None:
     """Goal: a displaced query ends without a micro-batch, and does not give back what is another's. Method: while it is
     idle and renews, the source is released by hand and opened by another run: whichever of the two it sees."""
-    world.spark.idle = True
-    world.spark.ends = [{0: 10}]
-    ended: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            world.run(owner_run="mine", lease_s=0.03)
-        except BaseException as error:  # noqa: BLE001 - looked at below
-            ended.append(error)
-
-    running = threading.Thread(target=run, daemon=True)
-    running.start()
-    wait_until(lambda: world.masters.done() == {0: 10}, "the micro-batch is done")
+    idle = Idle(world)
     (before,) = world.masters.sources()
     world.masters.now_us += 1_000_000
-
-    def renewed() -> bool:
-        return world.masters.sources()[0].owner_deadline_us > before.owner_deadline_us
-
+    renewed = lambda: world.masters.sources()[0].owner_deadline_us > before.owner_deadline_us  # noqa: E731
     wait_until(renewed, "an idle query renews")
     release_run(world.masters, world.masters.sources())  # type: ignore[arg-type]
     open_as(world, ELSEWHERE)
-    wait_until(lambda: bool(ended), "the query ends")
-    assert isinstance(ended[0], QueryRefused)
-    assert any(text in str(ended[0]) for text in ("was given back", "another query owns this source now")), ended
+    refusal = idle.wait_refusal()
+    assert any(text in refusal for text in ("was given back", "another query owns this source now")), refusal
     assert world.masters.owners() == {ELSEWHERE}
+
+
+@pytest.mark.parametrize("change", [{"partitions": 2}, {"topic_id": "second"}])
+def test_topic_that_changes_while_a_query_waits_for_records_ends_it(change: dict[str, Any], world: World) -> None:
+    """Goal: an idle query notices too, and does not end because Kafka is away for a while. Method: the broker answers
+    nothing when it is asked again and again, then says that the topic is another one."""
+    idle = Idle(world)
+    world.broker.away = True
+    wait_until(lambda: world.broker.asked_in_vain > 2 or idle.ended, "the topic is asked for in vain")
+    assert idle.ended == [] and world.masters.owners() == {"mine"}
+    vars(world.broker).update(change)
+    world.broker.away = False
+    assert any(text in idle.wait_refusal() for text in ("has 2 partitions and had 1", "deleted and created again"))
+    wait_until(lambda: world.masters.owners() == {""}, "the lease is given back")
 
 
 def open_as(world: World, owner_run: str, wait_s: float = 0.0, stopping: threading.Event | None = None) -> SourceLease:
