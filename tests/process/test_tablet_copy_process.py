@@ -8,11 +8,22 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import Code, DataState
+from nyala.replica.base import CRASH_EXIT_CODE, Code, DataState
+from nyala.replica.base.crash_points import CRASH_VARIABLE
 from nyala.replica.rpc import pb
 from nyala.replica.server.remote_source import RemoteCopySource
 from tests.harness.cluster import STEADY, LocalCluster, ServerProcess, local_cluster, wait_until
-from tests.harness.one_tablet import TABLET, change, copies, create, flush, start_copy, wait_equal, write
+from tests.harness.one_tablet import (
+    TABLET,
+    change,
+    copies,
+    create,
+    flush,
+    leaders_by_term,
+    start_copy,
+    wait_equal,
+    write,
+)
 from tests.harness.rows import batch, read_rows, table_info, write_request
 
 pytestmark = pytest.mark.process
@@ -199,6 +210,40 @@ def test_follower_left_behind_is_copied_anew() -> None:
         assert len(cluster.status(behind, TABLET).committed_config.members) == 3
         kept = list((behind.root / "quarantine").iterdir())
         assert len(kept) == 1 and {p.name for p in kept[0].iterdir()} == {"superblock", "cmeta", "wal"}
+
+
+def test_voter_that_died_in_its_copy_elects_with_the_others_when_the_leader_is_gone() -> None:
+    """Goal: TC-78: a group whose copier died in the middle, and then its leader, is not stuck. Method: of three voters
+    one falls behind log GC; it dies at COPY.3, the leader is stopped, and only then it starts: deleted by itself, its
+    vote is the one that the last server needs. That one leads the next term, copies to it, and no row is missing; the
+    old leader comes back and all three are equal."""
+    with local_cluster(3, *NO_RETAINED_LOG) as cluster:
+        leader = create(cluster, cluster.servers)
+        behind = next(s for s in cluster.servers if s is not leader)
+        others = [s for s in cluster.servers if s is not behind]
+        behind.kill()
+        for start in range(0, 12_000, 2000):
+            time = write(cluster, start, 2000, size=900)  # more in all than what a leader keeps in memory
+        for server in others:
+            flush(server)
+            first = server.root / "wals" / TABLET / "wal-000000001"
+            wait_until(lambda first=first: not first.exists(), "the log is collected")  # type: ignore[misc]
+        behind.start(wait=False, env={CRASH_VARIABLE: "copy.3"})
+        assert behind.wait_exit() == CRASH_EXIT_CODE
+        old = cluster.leader(TABLET)
+        term = cluster.status(old, TABLET).term
+        (last,) = (s for s in others if s is not old)
+        old.kill()
+
+        behind.start()
+        wait_until(lambda: max(leaders_by_term(cluster)) > term, "somebody leads a later term", 60)
+        assert "a copy was cut off: back to DELETED" in behind.log_path.read_text()
+        by_term = leaders_by_term(cluster)
+        assert by_term[min(t for t in by_term if t > term)] == {last.uuid}
+        wait_until(lambda: state(cluster, behind)[0] == DataState.READY, "it is copied again")
+        assert wait_equal([last, behind], time)[1] == 12_000
+        old.start()
+        assert wait_equal(cluster.servers, time)[1] == 12_000
 
 
 @pytest.mark.parametrize("point", ["copy.3", "copy.5"])
