@@ -181,13 +181,7 @@ def test_log_without_a_middle_segment_costs_one_replica(stack: Stack, tmp_path: 
     every row. Here a tombstone stays and what was put aside as evidence; that is purged, and nothing else is left."""
     handle, other = stack.new_table("holed", buckets=1), stack.new_table("beside-the-hole", buckets=1)
     (holed,), (beside,) = ([t.tablet_id for t in one.tablets] for one in (handle, other))
-    wait_until(lambda: all_run(stack, handle, other), "three replicas of each tablet run")
-
-    def with_both() -> str | None:
-        both = voters(stack, handle, holed) & voters(stack, other, beside)
-        return next((n for n in stack.followers(holed) if stack.info(n).uuid in both), None)
-
-    name = wait_until(with_both, "a follower has a replica of each")
+    name = follower_of_both(stack, (handle, holed), (other, beside))
     room, neighbour = Room(stack, handle, name), Room(stack, other, name)
     segments = lambda: sorted((room.root / "wals" / holed).glob("wal-*"))  # noqa: E731
     rows = 0
@@ -215,6 +209,58 @@ def test_log_without_a_middle_segment_costs_one_replica(stack: Stack, tmp_path: 
     stack.client.purge_quarantine(stack.info(name), holed)
     left = {str(path.relative_to(room.root)) for path in room.root.rglob(f"*{holed}*")}
     assert left == {f"tablet-meta/{holed}", f"consensus-meta/{holed}"}
+
+
+def test_damaged_log_is_failed_beside_others_that_serve_until_the_master_heals_it(stack: Stack) -> None:
+    """TC-63. Goal: a startup failure is one replica's and stays, until a master reacts. Method: a follower is killed, a
+    bit of a closed segment of one tablet's log flipped, and it starts while the master is stopped: that replica is
+    FAILED, names the segment, and nothing touches it; its neighbour takes part in a write and has every row, and so has
+    the group of the damaged one. The master goes on: three other servers vote, here is a tombstone, no row is
+    missing."""
+    handle, other = stack.new_table("bitten", buckets=1), stack.new_table("beside-the-bitten", buckets=1)
+    (bad,), (beside,) = ([t.tablet_id for t in one.tablets] for one in (handle, other))
+    name = follower_of_both(stack, (handle, bad), (other, beside))
+    room, info = Room(stack, handle, name), stack.info(name)
+    rows = 0
+    while len(list((room.root / "wals" / bad).glob("wal-*"))) < 2:
+        assert rows < 20_000, "a segment of 256 KB is followed by another"
+        insert_wide(stack, handle, rows)
+        rows += 1000
+    segment = room.closed_segment(bad)
+    stack.supervisor.kill_for_good(name)
+    flip(segment)
+    damaged = segment.read_bytes()
+    master = stack.pids()["master-1"]
+    assert master is not None
+    os.kill(master, signal.SIGSTOP)
+    try:
+        stack.supervisor.start_child(name)
+        status = lambda tablet_id: next(iter(stack.client.list_tablets(info, [tablet_id])), None)  # noqa: E731
+        over = lambda: (s := status(bad)) and s.phase in ("FAILED", "RUNNING") and s  # noqa: E731
+        failed = wait_until(over, "its start has ended")
+        assert failed.phase == "FAILED" and segment.name in failed.error, failed
+        wait_until(lambda: getattr(status(beside), "phase", "") == "RUNNING", "its neighbour runs")
+        insert_wide(stack, handle, rows)
+        insert_wide(stack, other, 0)
+        at = stack.client.snapshot_time(other)
+        told = wait_until(lambda: stack.client.checksum(info, beside, at), "its neighbour tells its rows")
+        assert told[1] == 1000
+        assert status(bad).phase == "FAILED" and segment.read_bytes() == damaged, "nobody heals it by itself"
+    finally:
+        os.kill(master, signal.SIGCONT)
+    room.wait_healed_elsewhere(bad)
+    assert (stack.count(handle), stack.count(other)) == (rows + 1000, 1000)
+
+
+def follower_of_both(stack: Stack, *tablets: tuple[TableHandle, str]) -> str:
+    """The name of a server that follows in the first tablet and votes in all, once they have three replicas each."""
+    wait_until(lambda: all_run(stack, *(handle for handle, _ in tablets)), "three replicas of each tablet run")
+
+    def found() -> str | None:
+        common = set.intersection(*(voters(stack, handle, tablet_id) for handle, tablet_id in tablets))
+        return next((n for n in stack.followers(tablets[0][1]) if stack.info(n).uuid in common), None)
+
+    return wait_until(found, "a follower has a replica of each")
 
 
 def free_server(stack: Stack, handle: TableHandle, tablet_id: str) -> str:
