@@ -86,12 +86,12 @@ def read_all(disk: Disk, folder: str, tablet_id: str) -> tuple[Recovered, tuple[
     for number, name in numbered:
         header = _header(disk, f"{folder}/{name}", name)
         _check_place(header, tablet_id, number, name, out)
-        _check_start(header, name, out, broken[1] if broken is not None else None, mark)
-        info, damage = _walk(disk, f"{folder}/{name}", header, out)
+        _check_start(header, name, out, broken, mark)
+        info, damage = _walk(disk, f"{folder}/{name}", header, out, broken)
         if damage is not None and damage.fatal:
             raise Corruption("a segment is damaged", **_where(info, damage))
         if broken is not None and (damage is not None or info.length_bytes > header.length_bytes):
-            raise Corruption("a segment is damaged and later ones hold data", **_where(*broken))
+            raise _damaged_before_data(*broken)
         if damage is not None:
             broken = info, damage
         out.segments.append(info)
@@ -118,24 +118,34 @@ def _check_place(header: Header, tablet_id: str, number: int, name: str, out: Re
         raise Corruption("segments are missing", after=out.segments[-1].name, found=name)
 
 
-def _check_start(header: Header, name: str, out: Recovered, damage: Damage | None, mark: OpId | None) -> None:
+def _check_start(
+    header: Header, name: str, out: Recovered, broken: tuple[SegmentInfo, Damage] | None, mark: OpId | None
+) -> None:
     """A segment is begun when all before its first index is durable: whole blocks cut off before it are seen here."""
     if not out.segments:
         return
+    damage = broken[1] if broken is not None else None
     last = out.index.terms.last.index or out.segments[0].first_index - 1
     withheld = [w.index for w in (mark, damage.withheld if damage is not None else None) if w is not None]
     known = max([last + (len(damage.kept) if damage is not None else 0), *withheld])
     if header.first_index > known + 1:
-        raise Corruption("entries are missing before a segment", segment=name, first=header.first_index, last=known)
+        where = {"damaged": broken[0].name, "byte_offset": broken[1].byte_offset} if broken is not None else {}
+        raise Corruption(
+            "entries are missing before a segment", segment=name, first=header.first_index, last=known, **where
+        )
 
 
-def _walk(disk: Disk, path: str, header: Header, out: Recovered) -> tuple[SegmentInfo, Damage | None]:
+def _walk(
+    disk: Disk, path: str, header: Header, out: Recovered, broken: tuple[SegmentInfo, Damage] | None
+) -> tuple[SegmentInfo, Damage | None]:
     first = header.first_index
     highest = 0
     name = path.rpartition("/")[2]
 
     def visit(entry: Entry, start: int, end: int) -> None:
         nonlocal first, highest
+        if broken is not None:
+            raise _damaged_before_data(*broken)  # and not that this one, which is whole, does not follow
         refusal = out.index.terms.refuses(entry.opid)
         if refusal:
             last = out.index.terms.last
@@ -152,6 +162,10 @@ def _walk(disk: Disk, path: str, header: Header, out: Recovered) -> tuple[Segmen
         file.close()
     info = SegmentInfo(header.segment, name, first, highest or first - 1, result.content_end, closed=True)
     return info, result.damage
+
+
+def _damaged_before_data(info: SegmentInfo, damage: Damage) -> Corruption:
+    return Corruption("a segment is damaged and later ones hold data", **_where(info, damage))
 
 
 def _where(info: SegmentInfo, damage: Damage) -> dict[str, object]:

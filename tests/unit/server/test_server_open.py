@@ -118,7 +118,7 @@ def flipped(byte_offset: int) -> Callable[[bytes], bytes]:
         (2, flipped(-60), ""),
         (1, flipped(10), "header"),
         (1, flipped(-60), "later ones hold data"),
-        (1, cut, "entries are missing"),
+        (1, cut, "damaged=wal-000000001"),
     ],
     ids=["torn end", "damaged end", "header", "body", "cut in the middle"],
 )

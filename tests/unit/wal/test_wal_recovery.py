@@ -169,15 +169,29 @@ def test_damage_before_the_end_is_corruption_and_changes_no_file() -> None:
     assert disk.read(path) == before
 
 
-def test_damage_at_the_end_of_an_older_segment_is_corruption() -> None:
-    """CN-22. Goal: a closed segment has no torn tail. Method: two segments, cut the first by a byte."""
+@pytest.mark.parametrize("whole_before", [0, 1, 2])
+def test_damage_at_the_end_of_an_older_segment_is_corruption_there(whole_before: int) -> None:
+    """CN-22, TC-63. Goal: a closed segment has no torn tail, and an operator is told which file is damaged. Method: two
+    segments, the first of so many group commits and one of three entries; cut it by a byte, or flip a bit of its last
+    group: the first one is named, not the second, which is whole."""
     disk = SimDisk()
-    build(disk, lambda log: append_now(log, entries(1, 3)))
-    build(disk, lambda log: append_now(log, entries(4, 5)))
+
+    def write(log: Log) -> None:
+        for index in range(1, whole_before + 1):
+            append_now(log, [entry(index)])
+        append_now(log, entries(whole_before + 1, whole_before + 3))
+
+    build(disk, write)
+    build(disk, lambda log: append_now(log, entries(whole_before + 4, whole_before + 5)))
     first, _ = segment_paths(disk)
-    disk.poke(first, disk.read(first)[:-1])
-    with pytest.raises(Corruption, match="later ones hold data"):
-        open_log(disk)
+    whole = disk.read(first)
+    flipped = bytearray(whole)
+    flipped[whole.index(b"payload 1.%d" % (whole_before + 2))] ^= 1
+    for hurt in (whole[:-1], bytes(flipped)):
+        disk.poke(first, hurt)
+        with pytest.raises(Corruption, match=r"later ones hold data \(segment=wal-000000001"):
+            open_log(disk)
+        assert disk.read(first) == hurt
 
 
 @pytest.mark.parametrize(
