@@ -2,18 +2,86 @@
 
 from __future__ import annotations
 
-from typing import Any
+import datetime as dt
+import math
+import re
+import sys
+from decimal import Decimal
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pytest
 
 from nyala.pipeline.source import read, register
 from nyala.replica.base import us_of_hybrid
-from nyala.replica.client import wire_batches
-from nyala.replica.rows import RowOp
+from nyala.replica.client import ScanSpec, wire_batches
+from nyala.replica.rows import Column, ColumnType, PartitionSpec, RowOp, TableSchema
 from tests.harness.road import Lane, Road, row
 
 pytestmark = pytest.mark.e2e
+T = ColumnType
+LIMITS: dict[ColumnType, list[Any]] = {
+    T.BOOL: [True, False],
+    T.INT8: [-(1 << 7), (1 << 7) - 1, 0],
+    T.INT16: [-(1 << 15), (1 << 15) - 1, 0],
+    T.INT32: [-(1 << 31), (1 << 31) - 1, 0],
+    T.INT64: [-(1 << 63), (1 << 63) - 1, 0],
+    T.FLOAT: [math.nan, math.inf, -math.inf, -0.0, (2 - 2**-23) * 2.0**127, 2.0**-149],
+    T.DOUBLE: [math.nan, math.inf, -math.inf, -0.0, sys.float_info.max, 5e-324],
+    T.DECIMAL: [Decimal("9" * 30 + "." + "9" * 8), Decimal("-" + "9" * 30 + "." + "9" * 8), Decimal("0.00000001")],
+    T.STRING: ["", "nul \0, z\u00fcrich, \U0001f992", "x" * 70_000],
+    T.BINARY: [b"", bytes(range(256)), b"\0" * 70_000],
+    T.DATE: [dt.date.min, dt.date.max, dt.date(1582, 10, 10), dt.date(1969, 12, 31)],
+    T.TIMESTAMP: [
+        at.replace(tzinfo=dt.UTC)
+        for at in (dt.datetime.min, dt.datetime.max, dt.datetime(1969, 12, 31, 23, 59, 59, 999_999))
+    ],
+}
+"""Of each type the values at its ends, and those that come to grief most easily, as a day that a calendar left out."""
+OF_ALL_TYPES = TableSchema(
+    1,
+    (
+        Column(id=1, name="k", type=T.INT64, nullable=False),
+        *(
+            Column(id=n, name=f"c_{kind}", type=kind, **({"precision": 38, "scale": 8} if kind is T.DECIMAL else {}))
+            for n, kind in enumerate(LIMITS, 2)
+        ),
+    ),
+    ("k",),
+)
+
+
+def rows_of_all_types() -> list[dict[str, Any]]:
+    """Each value of LIMITS once at least, at keys from one end to the other; then nothing but nulls."""
+    count = max(map(len, LIMITS.values()))
+    keys = [-(1 << 63), (1 << 63) - 1, *range(count - 2)]
+    rows = [{"k": k} | {f"c_{kind}": some[n % len(some)] for kind, some in LIMITS.items()} for n, k in enumerate(keys)]
+    return [*rows, {"k": -1} | dict.fromkeys(OF_ALL_TYPES.names[1:])]
+
+
+def told(rows: list[dict[str, Any]]) -> dict[int, str]:
+    """By key, so that NaN equals itself, and 0.0 and False do not equal -0.0 and 0."""
+    at_utc = lambda v: v.astimezone(dt.UTC) if isinstance(v, dt.datetime) else v  # noqa: E731
+    found = {each["k"]: repr({name: at_utc(value) for name, value in each.items()}) for each in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+class Scan(NamedTuple):
+    """What Spark has asked the source for, and got from it, for a frame that was collected."""
+
+    partitions: int
+    rows: int
+    pushed: str
+
+
+def scan_of(frame: Any) -> Scan:
+    """The frame's only scan, by the plan that was carried out."""
+    done = frame._jdf.queryExecution()
+    formatted = frame.sparkSession._jvm.org.apache.spark.sql.execution.ExplainMode.fromString("formatted")
+    pushed = re.findall(r"PushedFilters: \[(.*)\]", done.explainString(formatted))
+    rows = done.executedPlan().collectLeaves().head().metrics().apply("numOutputRows").value()
+    return Scan(frame.rdd.getNumPartitions(), rows, ", ".join(pushed))
 
 
 def write(lane: Lane, rows: list[dict[str, Any]], op: RowOp = RowOp.UPSERT) -> int:
@@ -35,7 +103,9 @@ def dicts(frame: Any) -> dict[int, dict[str, Any]]:
 
 
 def test_spark_source_reads_what_the_client_scans(road: Road) -> None:
-    """Goal: columns, conditions, slices and a past time mean the same in Spark. Method: compare with scans."""
+    """Goal: columns, conditions, slices and a past time mean the same in Spark, and what Spark can leave to the tablets
+    it does. Method: compare with scans; of some conditions one is Spark's to check: what its plan says of them, and how
+    many rows and partitions come out of the source."""
     lane = road.lane("readable")
     masters = road.stack.masters
     then = write(lane, [row(k) for k in range(500)])
@@ -45,10 +115,39 @@ def test_spark_source_reads_what_the_client_scans(road: Road) -> None:
     some = read(road.spark, "readable", masters=masters, columns=["k", "v"], where="k >= 100 and v = 'later'", slices=3)
     assert some.columns == ["k", "v"]
     assert dicts(some) == {k: {"k": k, "v": "later"} for k in range(100, 500) if k % 7 == 0}
-    pushed = dicts(read(road.spark, "readable", masters=masters).filter("small in (3, 4) and k < 200"))
-    assert pushed == {k: r for k, r in lane.rows().items() if r["small"] in (3, 4) and k < 200}
+    whole = read(road.spark, "readable", masters=masters)
+    assert dicts(whole) == lane.rows() and scan_of(whole) == Scan(2, 500, "")
+    filtered = whole.filter("small in (5, 7) and k < 200 and v like '%l%'")
+    left = {k: r for k, r in lane.rows().items() if r["small"] in (5, 7) and k < 200}
+    assert dicts(filtered) == {k: r for k, r in left.items() if "l" in r["v"]} != left
+    at_tablets = "IsNotNull(v), In(small, [5,7]), LessThan(k,200)"
+    assert scan_of(filtered) == Scan(2, len(left), at_tablets), "the tablets left the others out"
+    one = whole.filter("k = 7")
+    assert dicts(one) == {7: row(7, "later")}
+    assert scan_of(one) == Scan(1, 1, "EqualTo(k,7)"), "the other tablet was not asked"
     past = read(road.spark, "readable", masters=masters, at=str(us_of_hybrid(then) + 1), slices=2)
     assert dicts(past) == {k: row(k) for k in range(500)}
+
+
+def test_values_of_every_type_are_the_same_from_kafka_to_spark_and_back(road: Road) -> None:
+    """Goal: no value is bent on the road: Kafka, ingest, tablet, and Spark's reading and writing.
+
+    Method: a table of all types, rows with each type's limits, and one of nothing but nulls. What the client scans and
+    what Spark reads are what was published; Spark writes what it read into another table, which is then the same.
+    """
+    assert set(LIMITS) == set(ColumnType)
+    lane = road.lane("typed", schema=OF_ALL_TYPES)
+    published = rows_of_all_types()
+    lane.publish(published)
+    lane.run()
+    assert told(list(lane.rows().values())) == told(published) and lane.letters() == []
+    frame = read(road.spark, "typed", masters=road.stack.masters)
+    assert told(frame.toArrow().cast(OF_ALL_TYPES.arrow).to_pylist()) == told(published)
+    again = road.client.create_table("typed-again", OF_ALL_TYPES, PartitionSpec(("k",), 2), replication_factor=1)
+    options = {"masters": road.stack.masters, "table": again.name}
+    frame.write.format("nyala").options(**options).mode("append").save()
+    copied = [each for part in road.client.scan(again, ScanSpec()) for b in part.batches for each in b.to_pylist()]
+    assert told(copied) == told(published)
 
 
 def test_spark_source_batch_write_upserts(road: Road) -> None:

@@ -133,11 +133,18 @@ class Road:
         return self.stack.kafka_bootstrap
 
     def lane(
-        self, name: str, *, tablets: int = 2, partitions: int = 1, rf: int = 1, writers: Sequence[str] = ()
+        self,
+        name: str,
+        *,
+        tablets: int = 2,
+        partitions: int = 1,
+        rf: int = 1,
+        writers: Sequence[str] = (),
+        schema: TableSchema = SCHEMA,
     ) -> Lane:
         """A new table with `tablets` tablets and a new topic; `writers`: more writer schemas than the full row's."""
         self.make_topic(f"writes.{name}", partitions)
-        lane = Lane(self, name, tablets, rf, (row_schema_json(SCHEMA), *writers))
+        lane = Lane(self, name, tablets, rf, (row_schema_json(schema), *writers), schema)
         lane.make_table()
         return lane
 
@@ -222,19 +229,22 @@ class Road:
 class Lane:
     """One table, its topic and a query's checkpoint."""
 
-    def __init__(self, road: Road, name: str, tablets: int, rf: int, writers: Sequence[str]) -> None:
+    def __init__(
+        self, road: Road, name: str, tablets: int, rf: int, writers: Sequence[str], schema: TableSchema
+    ) -> None:
         self.road = road
         self.name = name
         self.topic = f"writes.{name}"
         self.tablets = tablets
         self.rf = rf
         self.writers = writers
+        self.schema = schema
         self.checkpoint = road.folder / f"checkpoint-{name}"
         self.handle: TableHandle
 
     def make_table(self) -> None:
         self.handle = self.road.client.create_table(
-            self.name, SCHEMA, PartitionSpec(("k",), self.tablets), replication_factor=self.rf,
+            self.name, self.schema, PartitionSpec(("k",), self.tablets), replication_factor=self.rf,
             source=SourceFormat(self.topic), writer_schemas=[writer_info(w) for w in self.writers],
         )  # fmt: skip
         self.road.client.count(self.handle, ScanSpec())
@@ -243,7 +253,7 @@ class Lane:
 
     def publish(self, rows: Sequence[Row], op: RowOp = RowOp.UPSERT, **how: Any) -> None:
         """Publish and wait for Kafka; `how`: columns or writer_json of the RowPublisher."""
-        with RowPublisher(self.road.kafka, self.topic, SCHEMA, **how) as publisher:
+        with RowPublisher(self.road.kafka, self.topic, self.schema, **how) as publisher:
             for each in rows:
                 publisher.publish(each, op)
 
