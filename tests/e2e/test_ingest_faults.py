@@ -9,42 +9,17 @@ from typing import Any
 import pytest
 from kafka import KafkaProducer
 
-from nyala.pipeline import QueryInterrupted, RestartOptions, RowPublisher
+from nyala.pipeline import QueryInterrupted, RestartOptions
 from nyala.replica.client import ScanSpec
 from nyala.replica.rows import RowOp
 from tests.harness.cluster import wait_until
-from tests.harness.road import SCHEMA, Lane, Road, event, key_of, row
+from tests.harness.event_load import EventLoad
+from tests.harness.road import Road, event, key_of, row
 from tests.harness.stack import Stack
 
 pytestmark = pytest.mark.e2e
 AWAY_S = float(os.environ.get("NYALA_KAFKA_AWAY_S", "10"))
 """How long Kafka stays away."""
-
-
-class Inserts:
-    """Inserts ever new keys until told to stop; a row that is applied twice would be a dead letter."""
-
-    def __init__(self, lane: Lane, pause_s: float = 0.02) -> None:
-        self.published = 0
-        self._lane = lane
-        self._pause_s = pause_s
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._publish, daemon=True)
-        self._thread.start()
-
-    def _publish(self) -> None:
-        with RowPublisher(self._lane.road.kafka, self._lane.topic, SCHEMA) as publisher:
-            while not self._stop.wait(self._pause_s):
-                for k in range(self.published, self.published + 20):
-                    publisher.publish(row(k), RowOp.INSERT)
-                self.published += 20
-
-    def finish(self) -> int:
-        """Stop; how many rows Kafka has acknowledged."""
-        self._stop.set()
-        self._thread.join(240)
-        assert not self._thread.is_alive()
-        return self.published
 
 
 def test_faults_task_repeated_after_half_doubles_nothing(road: Road) -> None:
@@ -117,23 +92,41 @@ def test_faults_aborted_transactions_are_not_ingested(road: Road) -> None:
     assert set(lane.rows()) == {*range(10), *range(200, 210)}
 
 
-def test_faults_leader_killed_in_mid_stream_the_count_is_exact(road: Road) -> None:
-    """Goal: a leader's death costs time only. Method: kill -9 the leader of a tablet while rows flow; count."""
-    lane = road.lane("led", rf=3)
+def test_faults_leader_broker_and_master_killed_under_load_every_event_counts_once(road: Road) -> None:
+    """Goal: the death of whom a query writes to, reads from, or has its lease from costs time only.
+
+    Method: events that leave a trace if they are applied twice flow all the time. kill -9 in turn of a tablet's leader,
+    of the broker and of the master, which their supervisor starts again; after each the query gets on by itself, up to
+    events that were published after the victim's return. In the end the table equals the events played on a dict.
+    """
+    lane = road.lane("bereft", partitions=2, rf=3)
     stack = Stack(road.stack, road.client)
-    with lane.running() as query:
-        inserts = Inserts(lane)
-        query.wait_done(40)
-        before = stack.pids()
-        victim = stack.leader(lane.handle.tablets[0].tablet_id)
-        stack.kill(victim)
-        at = inserts.published
-        wait_until(lambda: inserts.published > at + 100, "rows flow on")
-        count = inserts.finish()
-        query.wait_done(count)
-        stack.wait_replaced(before, victim)
-    assert lane.rows() == {k: row(k) for k in range(count)}
-    assert lane.letters() == []
+    done = lambda: sum(p.done for p in road.client.list_sources(lane.name))  # noqa: E731
+    load = EventLoad(lane)
+
+    def goes_on() -> None:
+        """Until an event is done that was published after now."""
+        published = load.events
+        wait_until(lambda: load.events > published and done() > published, "rows flow on", 300)
+        assert query.error is None, query.told
+
+    with lane.running(RestartOptions(backoff_s_min=0.2, backoff_s_max=2.0)) as query:
+        for victim in (stack.leader(lane.handle.tablets[0].tablet_id), "kafka", "master-1"):
+            goes_on()
+            before = stack.pids()
+            stack.kill(victim)
+            stack.wait_replaced(before, victim)
+        goes_on()
+        events = load.finish()
+        wait_until(lambda: done() == events, "every event is done", 300)
+        wait_until(
+            lambda: sum(s.alive for s in road.client.list_servers().servers) == 3, "the master hears all servers"
+        )
+    assert query.error is None
+    assert lane.rows() == load.rows
+    letters = lane.letters()
+    assert {each.record["reason"] for each in letters} == {"ALREADY_PRESENT"}
+    assert sorted(each.record["key"] for each in letters) == sorted(load.letters)
 
 
 def test_faults_kafka_away_longer_than_every_timeout_everything_waits_and_resumes(road: Road) -> None:
