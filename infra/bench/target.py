@@ -78,15 +78,21 @@ def local_stack(
     try:
         supervisor.start(progress=lambda what: note(f"waiting for {what}"))
 
-        def pids() -> dict[str, int]:
-            return {c.name: c.pid for c in list(supervisor.children.values()) if c.pid and c.name != "kafka"}
-
         with Client(parse_masters(supervisor.masters)) as client:
-            folders = {name: folder / name for name in supervisor.children}
-            yield Target(supervisor.masters, client, pids, folders, supervisor)
+            yield own_target(supervisor, client)
     finally:
         supervisor.stop()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def own_target(supervisor: Supervisor, client: Client) -> Target:
+    """A stack that is ours to kill, once it runs. Its broker is not among the processes."""
+
+    def pids() -> dict[str, int]:
+        return {c.name: c.pid for c in list(supervisor.children.values()) if c.pid and c.name != "kafka"}
+
+    folders = {name: supervisor.folder / name for name in supervisor.children}
+    return Target(supervisor.masters, client, pids, folders, supervisor)
 
 
 @contextmanager
