@@ -16,7 +16,7 @@ from nyala.infra.bench.report import metric_of
 from tests.harness.stack import Stack
 
 pytestmark = pytest.mark.process
-ROWS, WRITES = 2000, 100
+ROWS, WRITES, MB = 2000, 100, 64
 
 
 def bench(folder: Path, *arguments: str) -> dict[str, Any]:
@@ -57,3 +57,37 @@ def test_bench_of_little_work_counts_its_rows_and_tells_a_program(stack: Stack, 
     assert 0 < wrote["single_write_p50_ms"] <= wrote["single_write_p99_ms"]
     print(loaded, scanned, wrote)
     assert stack.client.list_tables() == [] and list(tmp_path.iterdir()) == []
+
+
+def test_bench_of_copies_and_of_failovers_measures_what_it_adds_and_kills(tmp_path: Path) -> None:
+    """Goal: figures of a replica that moved and of a leader that died, and what each process used for it. Method: one
+    round of each, on a stack of its own. All figures are there and agree with each other; no folder stays."""
+    copied = figures_of(bench(tmp_path, "copy", "--local", "--mb", str(MB)), "copy")
+    print(copied)
+    assert set(copied) == {
+        "copy_mb", "download_s", "copy_mb_per_s", "move_s", "copy_server_peak_memory_mb", "copy_target_memory_mb",
+        "copy_source_memory_mb", "copy_beside_writes_cap_mb_per_s", "copy_beside_writes_mb_per_s",
+        "copy_beside_writes_cap_ratio", "move_beside_writes_s", "write_alone_p99_ms", "write_beside_copy_p99_ms",
+        "write_beside_copy_p99_ratio",
+    }  # fmt: skip
+    grown = ("copy_target_memory_mb", "copy_source_memory_mb")  # which may be no more than what was free before
+    assert min(v for k, v in copied.items() if k not in grown) > 0
+    assert copied["copy_mb"] >= MB, "all rows of one tablet, in blocks and in what the log still holds"
+    assert copied["copy_mb_per_s"] * copied["download_s"] == pytest.approx(copied["copy_mb"])
+    assert copied["download_s"] <= copied["move_s"], "a move is more than its download"
+    p99s = copied["write_alone_p99_ms"], copied["write_beside_copy_p99_ms"]
+    assert copied["write_beside_copy_p99_ratio"] == pytest.approx(p99s[1] / p99s[0])
+
+    failed_over = figures_of(bench(tmp_path, "failover", "--local"), "failover")
+    print(failed_over)
+    cpu, peak = "failover_cpu_s_per_million_rows", "failover_server_peak_memory_mb"
+    servers = [f"server-{n}" for n in (1, 2, 3)]
+    of_each = {f"{name}@{process}" for name in (cpu, peak) for process in ("master-1", "clients", *servers)}
+    assert set(failed_over) == {"failover_s", "failover_wal_bytes_per_row", cpu, peak, *of_each}
+    idle = f"{cpu}@master-1"  # which may have done nothing that a clock of 10 ms sees
+    assert min(v for k, v in failed_over.items() if k != idle) > 0, "the victim's figures are there too"
+    assert failed_over[cpu] == pytest.approx(sum(failed_over[f"{cpu}@{each}"] for each in servers))
+    assert failed_over[peak] == max(failed_over[f"{peak}@{each}"] for each in servers)
+    # A row has 44 bytes, and nothing that is written for it alone takes more than a few blocks.
+    assert 44 < failed_over["failover_wal_bytes_per_row"] < 16_384
+    assert list(tmp_path.iterdir()) == []
