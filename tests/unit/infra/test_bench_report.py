@@ -387,5 +387,6 @@ def test_p99_of_a_window_leaves_other_writes_out() -> None:
     assert p99_ms(writes, 10.0, 12.0) == 2.0
     slow = [w._replace(took_s=0.03) if n % 50 == 0 else w for n, w in enumerate(writes)]
     assert p99_ms(slow, 10.0, 12.0) == 30.0
+    assert p99_ms([*writes[1:30], Write(10.295, 0.7)], 10.0, 10.3) == 700.0, "the slowest of few"
     with pytest.raises(BenchFailed, match="too few"):
-        p99_ms(writes, 10.0, 10.5)
+        p99_ms(writes, 10.0, 10.15)
