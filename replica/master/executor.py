@@ -9,8 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from nyala.replica.base import ReplicaError
-from nyala.replica.client import Client
-from nyala.replica.steer import Outcome, Result, execute
+from nyala.replica.steer import Outcome, Result
 
 from .decision_book import DecisionRecord
 
@@ -34,12 +33,15 @@ class LocalExecutor:
     what is still needed is decided again. Concurrency: public methods from any thread.
     """
 
-    def __init__(self, client: Client, on_outcome: Callable[[Outcome], None]) -> None:
-        self._client = client
+    def __init__(self, attempt: Callable[[DecisionRecord], Outcome], on_outcome: Callable[[Outcome], None]) -> None:
+        """`attempt` carries a decision out once, `on_outcome` hears what it came to; both on a thread of this."""
+        self._attempt = attempt
         self._on_outcome = on_outcome
         self._ready = threading.Condition()
         self._jobs: dict[str, _Job] = {}
         self._running: set[str] = set()
+        self._withdrawn: set[str] = set()
+        """Those of the running ones that are not to be tried again."""
         self._closing = False
         self._threads = [threading.Thread(target=self._work, name=f"steer-{n}", daemon=True) for n in range(WORKERS)]
 
@@ -49,11 +51,12 @@ class LocalExecutor:
             thread.start()
 
     def say(self, decisions: dict[str, DecisionRecord | None]) -> None:
-        """Take decisions over; None withdraws one that has not begun."""
+        """Take decisions over. None withdraws: what waits is dropped, what is being tried is not tried again."""
         with self._ready:
             for tablet_id, decision in decisions.items():
                 if decision is None:
                     self._jobs.pop(tablet_id, None)
+                    self._withdrawn |= self._running & {tablet_id}
                 else:
                     self._jobs[tablet_id] = _Job(decision, time.monotonic(), RETRY_FIRST_S)
             self._ready.notify_all()
@@ -75,7 +78,7 @@ class LocalExecutor:
             tablet_id = job.decision["tablet_id"]
             outcome: Outcome | None = None
             try:
-                outcome = execute(job.decision, self._client)
+                outcome = self._attempt(job.decision)
             except ReplicaError as error:
                 _log.warning("T %s a decision could not be carried out: %s", tablet_id, error)
             except Exception:  # noqa: BLE001 - the root of this thread: one bad decision must not end the executor
@@ -97,9 +100,11 @@ class LocalExecutor:
             return None
 
     def _finish(self, tablet_id: str, job: _Job, outcome: Outcome | None) -> None:
-        again = outcome is not None and outcome.result is Result.FAILED and outcome.retryable
         with self._ready:
+            may_pass = outcome is not None and outcome.result is Result.FAILED and outcome.retryable
+            again = may_pass and tablet_id not in self._withdrawn
             self._running.discard(tablet_id)
+            self._withdrawn.discard(tablet_id)
             if again and tablet_id not in self._jobs:
                 self._jobs[tablet_id] = _Job(
                     job.decision, time.monotonic() + job.wait_s, min(job.wait_s * 2, RETRY_MAX_S)

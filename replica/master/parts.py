@@ -10,7 +10,7 @@ from typing import Any
 from nyala.replica.base import Refused, kafka_topics
 from nyala.replica.client import Client
 from nyala.replica.policy import ClusterView
-from nyala.replica.steer import Outcome
+from nyala.replica.steer import Outcome, execute
 
 from .decision_book import DecisionRecord
 from .executor import LocalExecutor
@@ -38,7 +38,7 @@ class Parts:
         masters = state.group.replica.active_config.members
         addresses = [a for m in masters for a in m.addresses if m.uuid != state.uuid]
         client = Client([state.address, *addresses])
-        executor = LocalExecutor(client, self._executed)
+        executor = LocalExecutor(lambda decision: execute(decision, client), self._executed)
         executor.start()
         self._governor.add_voice(executor.say)
         return executor

@@ -1,0 +1,103 @@
+"""Decisions carried out inside a master: tried again while somebody wants them, and no longer."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from nyala.replica.base import Code
+from nyala.replica.master.executor import LocalExecutor
+from nyala.replica.steer import Outcome, Result
+
+WAIT_S = 150
+
+
+class Tries:
+    """Attempts at decisions, each of which waits to be told how it ends, and what was told of them: `happened`."""
+
+    def __init__(self) -> None:
+        self.happened: queue.Queue[tuple[str, int]] = queue.Queue()
+        self._ends: queue.Queue[Outcome] = queue.Queue()
+
+    def attempt(self, decision: dict[str, Any]) -> Outcome:
+        self.happened.put(("tried", decision["version"]))
+        return self._ends.get(timeout=WAIT_S)
+
+    def told(self, outcome: Outcome) -> None:
+        self.happened.put((outcome.result.value, outcome.version))
+
+    def end(self, version: int, *, well: bool = False) -> None:
+        """The attempt under way, or the next one, ends so: well, or by what may pass."""
+        result, code = (Result.DONE, Code.OK) if well else (Result.FAILED, Code.NOT_READY)
+        self._ends.put(
+            Outcome(
+                tablet_id="t", catalog_term=1, version=version, plan_id="", result=result, code=code, message="",
+                retryable=not well,
+            )
+        )  # fmt: skip
+
+    def next(self) -> tuple[str, int]:
+        """What happens next."""
+        return self.happened.get(timeout=WAIT_S)
+
+
+@contextmanager
+def executor() -> Iterator[tuple[LocalExecutor, Tries]]:
+    tries = Tries()
+    made = LocalExecutor(tries.attempt, tries.told)
+    made.start()
+    try:
+        yield made, tries
+    finally:
+        threads = threading.active_count()
+        made.close()
+        assert threading.active_count() < threads, "nothing is left running"
+
+
+def decision(version: int) -> dict[str, dict[str, Any] | None]:
+    return {"t": {"tablet_id": "t", "version": version}}
+
+
+def test_decision_that_fails_is_tried_again_until_it_is_carried_out() -> None:
+    """TC-67. Goal: what may pass ends no decision. Method: two failures that may pass; one outcome is told."""
+    with executor() as (made, tries):
+        made.say(decision(1))
+        for well in (False, False, True):
+            assert tries.next() == ("tried", 1)
+            tries.end(1, well=well)
+        assert tries.next() == ("DONE", 1)
+
+
+def test_decision_that_is_withdrawn_while_it_is_tried_is_not_tried_again() -> None:
+    """TC-65, TC-67. Goal: a need that has passed is carried out by nobody. Method: withdrawn under an attempt that then
+    fails by what may pass; a later decision of the tablet is tried."""
+    with executor() as (made, tries):
+        made.say(decision(1))
+        assert tries.next() == ("tried", 1)
+        made.say({"t": None})
+        tries.end(1)
+        assert tries.next() == ("FAILED", 1)
+        made.say(decision(2))
+        assert tries.next() == ("tried", 2)
+        tries.end(2, well=True)
+        assert tries.next() == ("DONE", 2)
+
+
+def test_decision_that_is_overtaken_while_it_is_tried_gives_way() -> None:
+    """TC-67. Goal: the newest decision of a tablet is the one in force. Method: a later one comes under an attempt,
+    with and without a withdrawal between them; the earlier one fails by what may pass."""
+    for withdrawn in (False, True):
+        with executor() as (made, tries):
+            made.say(decision(1))
+            assert tries.next() == ("tried", 1)
+            if withdrawn:
+                made.say({"t": None})
+            made.say(decision(2))
+            tries.end(1)
+            told = [("FAILED", 1)] if withdrawn else []
+            assert sorted(tries.next() for _ in range(1 + len(told))) == [*told, ("tried", 2)]
+            tries.end(2, well=True)
+            assert tries.next() == ("DONE", 2)
