@@ -24,7 +24,7 @@ from .hosted import CopyJob
 from .lanes import drained
 from .maintenance import Maintenance
 from .manager import TabletManager
-from .refusals import as_refusal, check_name
+from .refusals import as_refusal, check_name, check_tablet_id
 from .scans import when
 
 _log = logging.getLogger("nyala.server")
@@ -63,6 +63,7 @@ class CopyServicer(pb_grpc.CopyServiceServicer):  # type: ignore[misc]
         """Check and start a copy into this server; answers before it runs."""
         try:
             check_name(request.dest_uuid, self._manager.uuid)
+            check_tablet_id(request.tablet_id)
             wanted = CopyRequest(
                 dest_uuid=request.dest_uuid,
                 from_uuid=request.from_uuid,

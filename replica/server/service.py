@@ -32,7 +32,7 @@ from .leaders import with_leader_hint
 from .maintenance import Maintenance
 from .manager import TabletManager
 from .quarantine import quarantine_list, quarantine_purge
-from .refusals import as_refusal, check_name
+from .refusals import as_refusal, check_name, check_tablet_id
 from .scans import TIMEOUT_DEFAULT_S, Scans, when
 from .status import replica_status
 from .write_links import WriteLinks
@@ -275,8 +275,7 @@ class TabletServicer(pb_grpc.TabletServiceServicer):  # type: ignore[misc]
 async def create_tablet(manager: TabletManager, request: Any) -> Any:
     """Carry out a CreateTabletRequest, from whoever sent it; Refused as `TabletManager.create`. A tablet that is being
     copied here is as good as created."""
-    if not request.tablet_id or "/" in request.tablet_id or request.tablet_id.startswith("."):
-        raise Refused(Code.INVALID_ARGUMENT, "no possible tablet id", tablet=request.tablet_id)
+    check_tablet_id(request.tablet_id)
     table = request.table
     schema = schema_from_pb(table.schema)
     older = [schema_from_pb(s) for s in table.older_schemas]

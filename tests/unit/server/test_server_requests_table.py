@@ -171,8 +171,7 @@ def start_copy(**fields: Any) -> Callable[[ServerWorld], Any]:
             dest_uuid=world.uuid,
             from_uuid=leader.uuid,
             from_addresses=[address_to_pb(leader.address)],
-            tablet_id=TABLET,
-            **wanted | fields,
+            **wanted | {"tablet_id": TABLET} | fields,
         )
 
     return request
@@ -229,6 +228,12 @@ def reading(call: str, good: Callable[[ServerWorld], Any], *stale: Stale, **more
     return Row(call=call, good=good, reads=True, stale=stale or NO_TIME, **more)
 
 
+def unnamable(request: Callable[..., Callable[[ServerWorld], Any]]) -> list[Stale]:
+    """Ids that name no files of a tablet's own."""
+    ids = ("", ".", "../x", "a/b")
+    return [Stale(f"with the id {i!r}", request(tablet_id=i), Code.INVALID_ARGUMENT) for i in ids]
+
+
 def elsewhere(kind: Callable[..., Any], code: int = Code.TABLET_NOT_FOUND, **fields: Any) -> Stale:
     return Stale("about a tablet that is not here", ask(kind, tablet_id=NOBODY, **fields), code)
 
@@ -271,6 +276,7 @@ ROWS = [
                 "with an id that another table's tablet has", lambda w: w.creation(TABLET, "t2"), Code.ALREADY_EXISTS
             ),
             Stale("with a config that is not this server's", foreign_creation, Code.INVALID_ARGUMENT),
+            *unnamable(lambda tablet_id: lambda w: w.creation(tablet_id)),
         ],
         late=[
             Late("behind the deletion", second_deleted, Code.TABLET_DELETED),
@@ -356,6 +362,7 @@ ROWS = [
             Stale("of a live replica", start_copy(current_state=int(DataState.READY)), Code.ILLEGAL_STATE),
             Stale("over nothing", start_copy(current_state=int(DataState.DOES_NOT_EXIST)), Code.ILLEGAL_STATE),
             Stale("over another log", start_copy(last_opid=opid(1, 1_000)), Code.ILLEGAL_STATE),
+            *unnamable(start_copy),
         ],
         again=Code.ILLEGAL_STATE,
         late=[
