@@ -93,12 +93,16 @@ def rewrite_config(disk: Disk, tablet_id: str, members: tuple[Member, ...], *, d
     """Force `members` upon one replica, in a new generation of its group; the others have to be copied from it.
 
     A rewrite to the same members that was cut off is finished. The undo is the metadata only: the entry stays logged.
-    Refused(INVALID_ARGUMENT) if nobody among the members could lead. `dry_run` changes nothing.
+    Refused(INVALID_ARGUMENT) if nobody among the members could lead, ILLEGAL_STATE if this replica is a witness by its
+    disk and is to hold data: there are no rows to copy from it. `dry_run` changes nothing.
     """
     if not any(m.votes and m.holds_data for m in members):
         raise Refused(Code.INVALID_ARGUMENT, "nobody could lead: name at least one voter that holds data")
     superblock = Superblock.load(disk, tablet_id)
     data, before = _read(disk, tablet_id)
+    if superblock.witness and any(m.uuid == before.uuid and m.holds_data for m in members):
+        what = "this replica is a witness: it has a log and no rows, and cannot become a member that holds data"
+        raise Refused(Code.ILLEGAL_STATE, what, tablet=tablet_id, server=before.uuid)
     replay = glance(disk, wal_folder(tablet_id), tablet_id)
     last, last_time, final = superblock.end_of(replay.last), superblock.flush_time, None
     for final in replay.entries:

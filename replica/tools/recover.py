@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from nyala.replica.base import Code, DataState, Disk, Refused, SystemClock, check
+from nyala.replica.base import Code, Corruption, Disk, Refused, SystemClock
 from nyala.replica.cmeta import ConsensusMeta, path_of
 from nyala.replica.copy import (
     CopySourceSession,
@@ -24,7 +24,7 @@ from nyala.replica.disk import FENCE
 from nyala.replica.tablet import Superblock
 from nyala.replica.wal import Log, glance
 
-from .evidence import of_directory
+from .evidence import ReplicaEvidence, of_directory
 from .forced_config import UNDO, force_config, keep_undo
 from .local_replica import copy_replica
 from .plan_file import save_journal
@@ -77,26 +77,32 @@ class Recovery:
             disk.crash_point("recover.fenced")
 
     def copy(self) -> None:
-        """Bring every other member of the new configs to where the survivor is."""
+        """Bring every other member of the new configs to where the survivor is.
+
+        Refused(NOT_READY) if the survivor is not what the plan saw: no other replica is replaced by it then.
+        """
         for tablet in self._plan.tablets:
-            for uuid in _others(tablet):
-                if _stands(self._disks[uuid], tablet):
-                    continue
+            late = [uuid for uuid in _others(tablet) if self._lack(uuid, tablet)]
+            if late and (lack := self._lack(tablet.survivor, tablet)):
+                what = "the survivor is not what it was when the plan was made; nothing of this tablet was copied"
+                raise Refused(Code.NOT_READY, what, tablet=tablet.tablet_id, server=tablet.survivor, problem=lack)
+            for uuid in late:
                 self._say(f"T {tablet.tablet_id} copying from {tablet.survivor} to {uuid}")
                 source = _source_at_rest(self._disks[tablet.survivor])
                 copy_replica(self._disks[uuid], tablet.tablet_id, uuid, source, allow_leaderless=True)
                 self._disks[uuid].crash_point("recover.copied")
 
     def rewrite(self) -> None:
-        """Force the configs, once every member of all of them has all that the survivor has.
+        """Force the configs, once every member of all of them has all that the survivor has, and reads back whole.
 
-        Refused(NOT_READY) names the members that have not: with some rewritten and some not, two groups could form.
+        Refused(NOT_READY) names the members that have not: with some rewritten and some not, two groups could form, and
+        the recovery could not be abandoned any more.
         """
         late = [
-            f"T {tablet.tablet_id} on {uuid}"
+            f"T {tablet.tablet_id} on {uuid}: {lack}"
             for tablet in self._plan.tablets
             for uuid in (tablet.survivor, *_others(tablet))
-            if not _stands(self._disks[uuid], tablet)
+            if (lack := self._lack(uuid, tablet))
         ]
         if late:
             what = "not every member is where the survivor was when the plan was made; no config was rewritten"
@@ -112,18 +118,24 @@ class Recovery:
             self._say(f"T {tablet.tablet_id} config {tablet.config.opid}: voters {voters}")
 
     def verify(self) -> None:
-        """Read everything back: each member whole, at the forced config, in the log and in the metadata alike."""
+        """Read everything back: each member whole, at the forced config, in the log and in the metadata alike.
+
+        Corruption if one is not: it went bad since it was rewritten. Run again, the recovery copies it anew.
+        """
         for tablet in self._plan.tablets:
             for uuid in (tablet.survivor, *_others(tablet)):
-                found = next(of_directory(self._disks[uuid], uuid, "", [tablet.tablet_id]))
-                check(
-                    found.usable and found.config == tablet.config and found.last == tablet.config.opid,
-                    "a recovered replica reads back as it was written",
-                    tablet=tablet.tablet_id,
-                    server=uuid,
-                    last=found.last,
-                    problem=found.problem,
-                )
+                found = _look(self._disks[uuid], uuid, tablet)
+                if _lacks(found, tablet) or found.config != tablet.config or found.last != tablet.config.opid:
+                    raise Corruption(
+                        "a recovered replica does not read back as it was written",
+                        tablet=tablet.tablet_id,
+                        server=uuid,
+                        last=found.last,
+                        problem=_lacks(found, tablet),
+                    )
+
+    def _lack(self, uuid: str, tablet: TabletPlan) -> str:
+        return _lacks(_look(self._disks[uuid], uuid, tablet), tablet)
 
     def lower_sources(self) -> None:
         """Before any server starts: a query that begins anew must not begin behind what is lost."""
@@ -199,15 +211,22 @@ def _others(tablet: TabletPlan) -> list[str]:
     return sorted(m.uuid for m in tablet.config.members if m.uuid != tablet.survivor)
 
 
-def _stands(disk: Disk, tablet: TabletPlan) -> bool:
-    """Whether the replica there ends exactly where the survivor did; equal last entries mean equal logs [raft §5.3]."""
-    if not Superblock.exists(disk, tablet.tablet_id):
-        return False
-    superblock = Superblock.load(disk, tablet.tablet_id)
-    if superblock.data_state is not DataState.READY:
-        return False
-    last = superblock.end_of(glance(disk, wal_folder(tablet.tablet_id), tablet.tablet_id).last)
-    return last in (tablet.last, tablet.config.opid)
+def _look(disk: Disk, uuid: str, tablet: TabletPlan) -> ReplicaEvidence:
+    """What is there now; every byte of its blocks is read."""
+    nothing = ReplicaEvidence(tablet_id=tablet.tablet_id, server_uuid=uuid, place="", problem="nothing of it is here")
+    return next(of_directory(disk, uuid, "", [tablet.tablet_id]), nothing)
+
+
+def _lacks(found: ReplicaEvidence, tablet: TabletPlan) -> str:
+    """What keeps a replica from being a member; empty if it is whole, has rows, and ends where the survivor did.
+
+    Equal last entries mean equal logs [raft §5.3], not equal rows: blocks may be damaged, and a witness has none.
+    """
+    if not found.usable:
+        return found.problem or f"it is {found.data_state.name}"
+    if found.witness:
+        return "a witness, which holds no rows"
+    return "" if found.last in (tablet.last, tablet.config.opid) else f"it ends at {found.last}"
 
 
 @dataclass(frozen=True)

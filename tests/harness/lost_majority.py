@@ -8,6 +8,7 @@ from typing import Any
 
 from nyala.replica.base import Address, DataState, Member, OpId, RaftConfig
 from nyala.replica.cmeta import ConsensusMeta
+from nyala.replica.copy.blocks import superblock_bytes
 from nyala.replica.tablet import Superblock
 from nyala.replica.tools import RecoveryPlan, ReplicaEvidence, Target, by_tablet, make_plan, of_directory
 from tests.harness.copies import TABLET, RestingReplica, new_disk
@@ -34,6 +35,17 @@ def seen(name: str, last: tuple[int, int], voters: str = "abc", **fields: Any) -
         config=config(voters),
     )
     return replace(base, **fields)
+
+
+def make_witness(disk: SimDisk) -> None:
+    """What is on the disk becomes a witness' files: the log stays as it is, of rows nothing is left."""
+    superblock = Superblock.load(disk, TABLET)
+    disk.replace(superblock.path, superblock_bytes(superblock.without_rows()))
+
+
+def damage_block(disk: SimDisk) -> None:
+    """One byte of the first block changes at rest."""
+    disk.corrupt(Superblock.load(disk, TABLET).blocks[0].files[0][0], 40)
 
 
 def stopped_server(name: str, terms: Sequence[int] = (1, 1, 2), voters: str = "abc", *, flush_at: int = 0) -> SimDisk:

@@ -17,6 +17,7 @@ from nyala.replica.tablet import Superblock
 from nyala.replica.tools.forced_config import Rewritten, force_config, raise_term, rewrite_config
 from nyala.replica.wal import Log, glance
 from tests.harness.copies import SOURCE_UUID, TABLET, RestingReplica, close_disks, new_disk
+from tests.harness.lost_majority import make_witness
 from tests.harness.sim_disk import SimCrash, SimDisk
 
 ALONE = (Member(SOURCE_UUID),)
@@ -183,6 +184,23 @@ def test_rewrite_that_cannot_be_leaves_every_byte() -> None:
     delete_replica(disk, Superblock.load(disk, TABLET), OpId(3, 3), stop=lambda: None)
     with pytest.raises(Refused, match="READY"):
         force_config(disk, TABLET, replace(far, opid=OpId(1 << 32, 4)), 1)
+
+
+def test_witness_is_not_rewritten_to_a_member_with_rows() -> None:
+    """CC-44. Goal: no group goes on from a log without its rows. Method: a witness' directory, as a voter and as a
+    non-voter, and for a look only: refused, every byte as before; named as the witness that it is, beside one that
+    holds data, it is rewritten."""
+    disk = replica_at_rest()
+    make_witness(disk)
+    before = contents(disk)
+    for own in (Member(SOURCE_UUID), Member(SOURCE_UUID, votes=False)):
+        for dry_run in (True, False):
+            with pytest.raises(Refused, match="is a witness") as refusal:
+                rewrite_config(disk, TABLET, (own, Member("b" * 32)), dry_run=dry_run)
+            assert refusal.value.code is Code.ILLEGAL_STATE
+    assert contents(disk) == before
+    members = (Member(SOURCE_UUID, holds_data=False), Member("b" * 32))
+    assert rewrite_config(disk, TABLET, members).after.config.members == members
 
 
 def test_term_is_only_raised_within_its_generation_and_the_undo_is_kept() -> None:

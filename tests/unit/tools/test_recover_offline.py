@@ -3,20 +3,38 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pytest
 
-from nyala.replica.base import Code, OpId, Refused
+from nyala.replica.base import Code, Corruption, OpId, Refused
 from nyala.replica.cmeta import ConsensusMeta
 from nyala.replica.copy import wal_folder
 from nyala.replica.disk import FENCE, refuse_fenced
 from nyala.replica.rows import SourceKey
 from nyala.replica.rpc import pb
-from nyala.replica.tools import Recovery, RecoveryPlan, SourceLowering, abandon, load_journal, plans_agree
+from nyala.replica.tablet import Superblock
+from nyala.replica.tools import (
+    Recovery,
+    RecoveryPlan,
+    SourceLowering,
+    abandon,
+    load_journal,
+    of_directory,
+    plans_agree,
+)
 from nyala.replica.wal import glance
 from tests.harness.copies import TABLET, RestingReplica, close_disks
-from tests.harness.lost_majority import UUIDS, config, is_ready, plan_for, rows_of, stopped_server
+from tests.harness.lost_majority import (
+    UUIDS,
+    config,
+    damage_block,
+    is_ready,
+    make_witness,
+    plan_for,
+    rows_of,
+    stopped_server,
+)
 from tests.harness.sim_disk import SimCrash, SimDisk
 
 POINTS = (
@@ -260,3 +278,79 @@ def test_survivor_that_went_on_since_the_plan_is_not_rewritten() -> None:
         Recovery(later, {UUIDS["a"]: other}, lower=lambda lowering: None).run()
     assert refusal.value.code is Code.NOT_READY
     assert ConsensusMeta.load(other, TABLET).committed_config == config("abc")
+
+
+def equal_servers() -> dict[str, SimDisk]:
+    """Two of five members whose logs end alike, with blocks."""
+    return {name: stopped_server(name, (1, 1, 2, 2), "abcef", flush_at=2) for name in "ae"}
+
+
+def recovery_of(plan: RecoveryPlan, disks: dict[str, SimDisk], said: list[str] | None = None) -> Recovery:
+    say = (lambda text: None) if said is None else said.append
+    return Recovery(plan, {UUIDS[n]: disk for n, disk in disks.items()}, lower=lambda lowering: None, say=say)
+
+
+@pytest.mark.parametrize("harm", [damage_block, make_witness])
+def test_target_whose_log_ends_alike_and_whose_rows_are_not_there_is_copied_over(
+    harm: Callable[[SimDisk], None],
+) -> None:
+    """CC-42. Goal: an equal log is no copy. Method: a target with one flipped byte in a block, and a witness: the rows
+    are there afterwards, and what was replaced lies in quarantine; a whole one is left as it is."""
+    rows = {1: "v1", 2: "v1", 3: "v2", 4: "v2"}
+    for harmed in (True, False):
+        disks, said = equal_servers(), []
+        if harmed:
+            harm(disks["e"])
+        plan = plan_for(disks, "e")
+        assert plan.tablets[0].survivor == UUIDS["a" if harmed else "e"]
+        if not harmed:
+            plan = plan_for(disks, "ae")
+        recovery_of(plan, disks, said).run()
+        assert any("copying" in line for line in said) is harmed
+        for name, disk in disks.items():
+            refuse_fenced(disk)
+            (found,) = of_directory(disk, UUIDS[name], "")
+            assert found.usable and not found.witness and found.config == plan.tablets[0].config
+            assert rows_of(disk) == rows
+        assert disks["e"].listdir("quarantine") == ([f"{TABLET}-000001"] if harmed else [])
+
+
+@pytest.mark.parametrize("target", ["whole", "damaged"])
+def test_survivor_that_went_bad_since_the_plan_changes_nothing(target: str) -> None:
+    """CC-44. Goal: no config is rewritten, and no replica replaced, before all that must be whole is. Method: a byte of
+    the survivor's block flips after the plan, with and without a target to copy over: refused with the cause, every
+    metadata and block as before, and the recovery can be abandoned."""
+    disks = equal_servers()
+    disks["e"].remove(Superblock.load(disks["e"], TABLET).blocks[0].files[0][0]) if target == "damaged" else None
+    plan = plan_for(disks, "ae")
+    survivor = plan.tablets[0].survivor
+    damage_block(disks["a" if survivor == UUIDS["a"] else "e"])
+    before = {n: (ConsensusMeta.load(d, TABLET).encode(), d.listdir("data")) for n, d in disks.items()}
+    with pytest.raises(Refused, match="a block cannot be read") as refusal:
+        recovery_of(plan, disks).run()
+    assert refusal.value.code is Code.NOT_READY and survivor in str(refusal.value)
+    assert {n: (ConsensusMeta.load(d, TABLET).encode(), d.listdir("data")) for n, d in disks.items()} == before
+    assert not any(disk.listdir("quarantine") for disk in disks.values())
+    assert abandon(plan, {UUIDS[n]: disk for n, disk in disks.items()}) == [UUIDS["a"], UUIDS["e"]]
+
+
+def test_member_that_went_bad_after_its_rewrite_is_copied_anew_when_repeated() -> None:
+    """CC-46. Goal: what cannot be abandoned any more can be finished. Method: a byte of a member's block flips between
+    rewriting and reading back: Corruption, fences up, twice; the same recovery ends with both whole."""
+    disks = equal_servers()
+    plan = plan_for({"a": disks["a"]}, "e")
+    recovery = recovery_of(plan, disks)
+    recovery.fence()
+    recovery.copy()
+    recovery.rewrite()
+    damage_block(disks["e"])
+    with pytest.raises(Corruption, match=r"read back.*a block cannot be read"):
+        recovery.verify()
+    assert all(disk.exists(FENCE) for disk in disks.values())
+    with pytest.raises(Refused, match="rewritten already"):
+        abandon(plan, {UUIDS[n]: disk for n, disk in disks.items()})
+    recovery_of(plan, disks).run()
+    for name, disk in disks.items():
+        refuse_fenced(disk)
+        (found,) = of_directory(disk, UUIDS[name], "")
+        assert (found.problem, found.config, found.last) == ("", plan.tablets[0].config, plan.tablets[0].config.opid)
