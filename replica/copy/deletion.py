@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
-from nyala.replica.base import ZERO_OPID, DataState, Disk, OpId, check
+from nyala.replica.base import ZERO_OPID, DataState, Disk, OpId, Refused, check
 from nyala.replica.cmeta import ConsensusMeta, path_of
 from nyala.replica.tablet import Superblock, superblock_path
 
@@ -65,12 +65,16 @@ def delete_replica(
     stop()
     disk.crash_point("delete.1")
     quarantine = fresh_quarantine(disk, tablet_id)
-    disk.mkdir(quarantine)
-    disk.crash_point("delete.2")
-    disk.replace(f"{quarantine}/superblock", disk.read(superblock_path(tablet_id)))
-    disk.crash_point("delete.3")
-    tombstone = as_tombstone(superblock, last_opid, quarantine, known=known)
-    tombstone.save(disk)
+    try:
+        disk.mkdir(quarantine)
+        disk.crash_point("delete.2")
+        disk.replace(f"{quarantine}/superblock", disk.read(superblock_path(tablet_id)))
+        disk.crash_point("delete.3")
+        tombstone = as_tombstone(superblock, last_opid, quarantine, known=known)
+        tombstone.save(disk)
+    except Refused:
+        disk.remove_tree(quarantine)  # it did not happen; a death leaves that to `drop_undone_deletions`
+        raise
     disk.crash_point("delete.4")
     _log.info("T %s deleted: last logged OpId %s, data in %s", tablet_id, last_opid, quarantine)
     return redo_deletion(disk, tombstone)

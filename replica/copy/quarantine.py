@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from nyala.replica.base import ZERO_OPID, Code, Corruption, DataState, Disk, DiskFailure, Refused, check
 from nyala.replica.tablet import Superblock, block_names, superblock_path
@@ -57,6 +58,11 @@ def _block_size(disk: Disk, path: str) -> int:
         return 0
 
 
+def _wal_size(disk: Disk, path: str) -> int:
+    """Bytes of the log in a quarantine."""
+    return sum(_size(disk, f"{path}/wal/{segment}") for segment in disk.listdir(f"{path}/wal"))
+
+
 def _kept_superblock(disk: Disk, path: str) -> Superblock | None:
     """The superblock in a quarantine; None if there is none. Corruption if it cannot be read."""
     where = f"{path}/superblock"
@@ -67,7 +73,7 @@ def _kept_superblock(disk: Disk, path: str) -> Superblock | None:
 
 
 def _look_at(disk: Disk, path: str, tablet_id: str) -> Quarantined:
-    wal_bytes = sum(_size(disk, f"{path}/wal/{segment}") for segment in disk.listdir(f"{path}/wal"))
+    wal_bytes = _wal_size(disk, path)
     try:
         kept = _kept_superblock(disk, path)
     except Corruption as error:
@@ -125,8 +131,37 @@ def _drop_unfinished_copies(disk: Disk, tombstone: Superblock) -> None:
                 disk.remove_tree(path)
 
 
-def purge_quarantine(disk: Disk, tablet_id: str) -> list[str]:
-    """Remove the quarantines of one tablet and the blocks only they name; the removed paths, sorted.
+def drop_undone_deletions(disk: Disk, ready: Superblock) -> None:
+    """Remove what deletions of this READY replica that never reached their commit point have put aside.
+
+    It names the replica's own blocks, which compaction goes on to remove. Such a quarantine holds a superblock at most,
+    of the same `wal_generation`: behind the commit point, only a copy makes the replica READY again, as a later one.
+    What cannot be read stays, and so does every deleted replica. Durable on return: no power loss brings it back when
+    its blocks are gone.
+    """
+    dropped = False
+    for name in disk.listdir(QUARANTINE):
+        path = f"{QUARANTINE}/{name}"
+        if _tablet_of(name) != ready.tablet_id or disk.listdir(path) not in ([], ["superblock"]):
+            continue
+        with suppress(Corruption):
+            kept = _kept_superblock(disk, path)
+            if kept is None or (kept.data_state, kept.wal_generation) == (DataState.READY, ready.wal_generation):
+                disk.remove_tree(path)
+                dropped = True
+    if dropped:
+        disk.sync_dir(QUARANTINE)
+
+
+class Purged(NamedTuple):
+    """What a purge has removed: paths, sorted, and how much room that gave."""
+
+    removed: list[str]
+    bytes_freed: int
+
+
+def purge_quarantine(disk: Disk, tablet_id: str) -> Purged:
+    """Remove the quarantines of one tablet and the blocks only they name.
 
     The tombstone's superblock and consensus metadata stay: a purge forgets data, never a promise.
     """
@@ -145,12 +180,17 @@ def purge_quarantine(disk: Disk, tablet_id: str) -> list[str]:
         if path not in mine:
             kept |= block_names(superblock)
     removed: list[str] = []
+    freed = 0
     for path in mine:
         for block in sorted(block_names(quarantined[path]) - kept):
             with suppress(FileNotFoundError):
+                size = _block_size(disk, block)
                 disk.remove(block)
                 removed.append(block)
+                freed += size
     for path in (*mine, *bare):
+        size = _wal_size(disk, path)
         disk.remove_tree(path)
         removed.append(path)
-    return sorted(removed)
+        freed += size
+    return Purged(sorted(removed), freed)

@@ -8,7 +8,7 @@ from nyala.replica.base import DataState, Disk
 from nyala.replica.tablet import Superblock
 
 from .deletion import redo_deletion
-from .quarantine import end_unfinished_copy
+from .quarantine import drop_undone_deletions, end_unfinished_copy
 
 _log = logging.getLogger(__name__)
 
@@ -18,7 +18,8 @@ def settle_at_startup(disk: Disk, superblock: Superblock) -> Superblock:
 
     DELETED: finish the deletion if its WAL is still in place. COPYING: back to DELETED; the last logged OpId is the one
     the superblock kept (0.0 if the tablet never was here), whatever the half-copied WAL holds, and that WAL goes to a
-    new quarantine. READY: nothing. Idempotent: a crash anywhere in here runs the same rule again.
+    new quarantine. READY: what a deletion that did not happen has put aside goes. Idempotent: a crash anywhere in here
+    runs the same rule again.
     The superblock is durable on return, whatever the last life left unsynced: log GC relies on what it says.
     """
     disk.sync_dir(superblock.path.rpartition("/")[0])
@@ -27,4 +28,5 @@ def settle_at_startup(disk: Disk, superblock: Superblock) -> Superblock:
     if superblock.data_state is DataState.COPYING:
         _log.warning("T %s a copy was cut off: back to DELETED", superblock.tablet_id)
         return end_unfinished_copy(disk, superblock)
+    drop_undone_deletions(disk, superblock)
     return superblock

@@ -38,7 +38,5 @@ async def quarantine_purge(manager: TabletManager, tablet_id: str) -> Any:
     if hosted.copy is not None or hosted.opening or hosted.transition.locked():
         raise Refused(Code.ALREADY_INPROGRESS, "the tablet is in transition; ask again", tablet=tablet_id)
     async with hosted.transition:
-        before = await manager.in_thread(lambda: list_quarantine(manager.disk, tablet_id))
-        removed = await manager.in_thread(lambda: purge_quarantine(manager.disk, tablet_id))
-    freed = sum(q.wal_bytes + q.block_bytes for q in before)
+        removed, freed = await manager.in_thread(lambda: purge_quarantine(manager.disk, tablet_id))
     return pb.PurgeQuarantineReply(removed=removed, bytes_freed=freed)

@@ -92,7 +92,7 @@ def erase(disk: Disk, tablet_id: str) -> list[str]:
     if Superblock.exists(disk, tablet_id):
         try:
             mine = block_names(Superblock.load(disk, tablet_id))
-            removed += purge_quarantine(disk, tablet_id)
+            removed += purge_quarantine(disk, tablet_id).removed
         except Corruption:
             mine = frozenset()
         disk.remove(superblock_path(tablet_id))

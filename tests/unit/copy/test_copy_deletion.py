@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from nyala.replica.base import DataState, InvariantViolation, OpId
+from nyala.replica.base import Code, DataState, InvariantViolation, OpId, Refused
 from nyala.replica.cmeta import ConsensusMeta
 from nyala.replica.copy import (
     delete_replica,
+    list_quarantine,
     named_blocks,
     parse_superblock,
     purge_quarantine,
@@ -158,3 +159,59 @@ def test_purge_removes_only_what_the_quarantine_alone_names() -> None:
     assert replica.rows() == {7: "new"}
     for closing in (replica, source):
         closing.close()
+
+
+def recopied_replica(disk: SimDisk, *, log_lost: bool) -> tuple[str, OpId]:
+    """A closed replica with two blocks that came by a copy over a tombstone, and the quarantine of that tombstone; with
+    `log_lost`, nothing was left of log and metadata when it was deleted, so that only its superblock is there."""
+    last = replica_with_rows(disk)
+    if log_lost:
+        disk.remove_tree(f"wals/{TABLET}")
+    quarantine = delete_replica(disk, Superblock.load(disk, TABLET), last, stop=lambda: None).quarantine
+    source = RestingReplica(new_disk())
+    source.write([7], "new", term=9)
+    source.tablet.flush()
+    copy_over(Superblock.load(disk, TABLET), attempt(disk, Source(source).door)).run()
+    source.close()
+    replica = RestingReplica(disk)
+    last = replica.write([8], "more", term=9)
+    replica.tablet.flush()
+    replica.close()
+    return quarantine, last
+
+
+@pytest.mark.parametrize("log_lost", [False, True])
+@pytest.mark.parametrize("ends", ["delete.2", "delete.3", "no room for the superblock", "no room for the tombstone"])
+def test_deletion_that_did_not_happen_puts_nothing_aside(ends: str, log_lost: bool) -> None:
+    """TC-46, TC-39. Goal: no file goes that a quarantine names. Method: a replica that was deleted and copied anew is
+    deleted again, and that dies before its commit point or finds no room; the replica goes on and compacts, a power
+    cut follows. Only the first deletion's quarantine is there, whole; the second one's would name blocks that are gone.
+    """
+    disk = new_disk()
+    earlier, last = recopied_replica(disk, log_lost=log_lost)
+    kept = list_quarantine(disk)
+    if ends.startswith("delete"):
+        disk.arm(ends)
+        with pytest.raises(SimCrash):
+            delete_replica(disk, Superblock.load(disk, TABLET), last, stop=lambda: None)
+        die(disk, None)
+        assert start(disk).data_state is DataState.READY
+    else:
+        disk.fail_on("replace", f"tablet-meta/{TABLET}" if "tombstone" in ends else "quarantine/*", "ENOSPC")
+        with pytest.raises(Refused) as refused:
+            delete_replica(disk, Superblock.load(disk, TABLET), last, stop=lambda: None)
+        assert refused.value.code is Code.NO_SPACE
+    assert [q.path for q in kept] == [earlier] and list_quarantine(disk) == kept
+    replica = RestingReplica(disk)
+    before = block_names(Superblock.load(disk, TABLET))
+    for key in range(10, 18):
+        replica.write([key], "z", term=9)
+        replica.tablet.flush()
+    while replica.tablet.compact():
+        pass
+    assert not before & {f"data/{n}" for n in data_files(disk)}, "compaction has removed what the deletion found"
+    replica.close()
+    die(disk, 5)
+    start(disk)
+    assert list_quarantine(disk) == kept
+    assert all(disk.exists(path) for path in named_blocks(disk))

@@ -11,7 +11,7 @@ from nyala.replica.cmeta import ConsensusMeta
 from nyala.replica.copy import delete_replica, list_quarantine, purge_quarantine
 from nyala.replica.tablet import Superblock
 from tests.harness.copies import TABLET, TARGET_UUID, RestingReplica, data_files, new_disk, superblock
-from tests.harness.sim_disk import SimDisk
+from tests.harness.sim_disk import SimCrash, SimDisk
 
 
 def deleted(disk: SimDisk) -> Superblock:
@@ -51,12 +51,32 @@ def test_purge_gives_the_space_back_and_keeps_the_promises() -> None:
     logged OpId are as before; a second purge does nothing."""
     disk = new_disk()
     tombstone = deleted(disk)
-    removed = purge_quarantine(disk, TABLET)
+    (item,), files = list_quarantine(disk), data_files(disk)
+    removed, freed = purge_quarantine(disk, TABLET)
+    assert freed == item.wal_bytes + item.block_bytes > item.wal_bytes and len(files) == 2
     assert tombstone.quarantine in removed and data_files(disk) == [] == disk.listdir("quarantine")
     assert Superblock.load(disk, TABLET) == tombstone and tombstone.last_logged == OpId(4, 2)
     kept = ConsensusMeta.load(disk, TABLET)
     assert (kept.term, kept.voted_for) == (5, "c" * 32)
-    assert purge_quarantine(disk, TABLET) == []
+    assert purge_quarantine(disk, TABLET) == ([], 0)
+
+
+def test_purge_tells_only_the_room_that_it_gave() -> None:
+    """TC-45, TC-46. Goal: what stays because a replica names it is not told as freed. Method: a deletion dies before
+    its commit point, so that its quarantine names the live blocks, and is purged before a start has removed it."""
+    disk = new_disk()
+    replica = RestingReplica(disk, TARGET_UUID)
+    replica.write([1, 2], "a")
+    replica.tablet.flush()
+    replica.close()
+    disk.arm("delete.3")
+    with pytest.raises(SimCrash):
+        delete_replica(disk, Superblock.load(disk, TABLET), OpId(1, 1), stop=lambda: None)
+    disk.restart()
+    (item,), files = list_quarantine(disk), data_files(disk)
+    assert item.block_bytes > 0
+    assert purge_quarantine(disk, TABLET) == ([item.path], 0)
+    assert data_files(disk) == files
 
 
 class Passing(SimDisk):
@@ -90,7 +110,9 @@ class Passing(SimDisk):
         return super().read(path)
 
 
-@pytest.mark.parametrize("use", [list_quarantine, lambda disk: purge_quarantine(disk, TABLET)], ids=["list", "purge"])
+@pytest.mark.parametrize(
+    "use", [list_quarantine, lambda disk: purge_quarantine(disk, TABLET).removed], ids=["list", "purge"]
+)
 def test_quarantine_that_goes_away_meanwhile_is_left_out(use: Callable[[SimDisk], list[object]]) -> None:
     """Goal: TC-45: an operator may look and purge while copies of another tablet fail. Method: what such a copy left is
     removed before each look at the disk in turn, until there are no more looks: each time the answer is about the
