@@ -133,7 +133,11 @@ def copy_from(
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Copy a tablet from a live server into a stopped server's directory. What is there goes to quarantine first."""
+    """Copy a tablet from a live server into a stopped server's directory. What is there goes to quarantine first.
+
+    Damaged consensus metadata are replaced, too, but from the leader only: this server then abstains from every term up
+    to the leader's, in which it may have voted.
+    """
     try:
         address = Address.parse(source)
     except ValueError as error:

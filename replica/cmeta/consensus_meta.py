@@ -98,7 +98,7 @@ class ConsensusMeta:
         part in the group before, so that metadata which are not here, or do not read back, were lost, and with them
         perhaps a vote in any term up to the source's: it abstains from those for good.
         """
-        meta = cls._kept(disk, tablet_id, or_lost=lost)
+        meta = cls.kept(disk, tablet_id, or_lost=lost)
         if meta is not None:
             check(meta.uuid == uuid, "consensus metadata belongs to another server", uuid=uuid, found=meta.uuid)
             meta.merge(remote)
@@ -108,7 +108,11 @@ class ConsensusMeta:
         return cls._begin(disk, tablet_id, uuid, _Content(source.term, None, source.config, floor))
 
     @classmethod
-    def _kept(cls, disk: Disk, tablet_id: str, *, or_lost: bool) -> ConsensusMeta | None:
+    def kept(cls, disk: Disk, tablet_id: str, *, or_lost: bool) -> ConsensusMeta | None:
+        """What is here; None if there is none, and with `or_lost` also if it does not read back.
+
+        What a later build wrote is not lost: LaterFormat, as `load`.
+        """
         if not cls.exists(disk, tablet_id):
             return None
         try:

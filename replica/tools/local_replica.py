@@ -45,7 +45,8 @@ CONNECT_TIMEOUT_S = 5.0
 def make_tombstone(disk: Disk, tablet_id: str) -> Superblock:
     """Delete a replica as its server would: data to quarantine, and term, vote and last logged OpId are kept for ever.
 
-    A tombstone is returned as it is. Refused TABLET_NOT_FOUND; Corruption if the superblock cannot be read: what it
+    Consensus metadata that do not read back stay as they are: nobody votes by them. A tombstone is returned as it is.
+    Refused TABLET_NOT_FOUND; Corruption if the superblock cannot be read: what it
     promised is then not known, and only `erase` removes it.
     """
     superblock = settle_at_startup(disk, Superblock.load(disk, tablet_id))
@@ -60,7 +61,8 @@ def make_tombstone(disk: Disk, tablet_id: str) -> Superblock:
 def last_promised(disk: Disk, superblock: Superblock) -> LastLogged:
     """The last OpId that a replica at rest may have acknowledged; a log's torn end is cut, as at a start.
 
-    Of a log that cannot be read, a lower bound (`last_of_unopened`).
+    Of a log that cannot be read, a lower bound (`last_of_unopened`), lower still if the consensus metadata do not read
+    back either. LaterFormat if a later build wrote them: what they forbid cannot be told.
     """
     if superblock.data_state is not DataState.READY:
         return LastLogged(superblock.last_logged or ZERO_OPID, superblock.last_logged_known)
@@ -73,8 +75,7 @@ def last_promised(disk: Disk, superblock: Superblock) -> LastLogged:
         end = max(superblock.end_of(replay.last), replay.withheld or ZERO_OPID)
         return LastLogged(end, known=replay.withheld is None)
     except Corruption:
-        cmeta = ConsensusMeta.load(disk, tablet_id) if ConsensusMeta.exists(disk, tablet_id) else None
-        return last_of_unopened(superblock, cmeta)
+        return last_of_unopened(superblock, ConsensusMeta.kept(disk, tablet_id, or_lost=True))
 
 
 def erase(disk: Disk, tablet_id: str) -> list[str]:
@@ -126,9 +127,11 @@ def copy_replica(
 ) -> Superblock:
     """Copy a tablet from `source` into the directory of server `uuid`: COPY.1 to COPY.5, as its server would.
 
-    The source must lead, unless `allow_leaderless`, and hold everything that this directory acknowledged. A READY
-    replica goes to quarantine first. A copy that fails leaves a tombstone, or nothing where nothing was; COPY.1 not
-    reached, everything is as it was.
+    The source must lead, unless `allow_leaderless`, and hold everything that this directory acknowledged. Consensus
+    metadata that are lost or do not read back are replaced as by a server (`ConsensusMeta.adopt`), which never again
+    votes in a term up to the source's. Then the source must lead whatever is allowed: one that does not may know of
+    none of the terms in which this server voted. A READY replica goes to quarantine first. A copy that fails leaves a
+    tombstone, or nothing where nothing was; COPY.1 not reached, everything is as it was.
     """
 
     def local() -> Superblock | None:
@@ -141,23 +144,30 @@ def copy_replica(
         if current is None:
             return None
         last = last_promised(disk, current)
-        admit(last.opid, _term(disk, tablet_id))
+        admit(last.opid, term)
         return delete_replica(disk, current, last.opid, stop=lambda: None, known=last.known)
 
     before = local()
-    ready = FollowerCopy(
+    promised = ConsensusMeta.kept(disk, tablet_id, or_lost=before is not None)
+    ready = before is not None and before.data_state is DataState.READY
+    lost = promised is None and (ready or ConsensusMeta.exists(disk, tablet_id))
+    term = promised.term if promised is not None else 0
+    copy = FollowerCopy(
         CopyAttempt(disk=disk, tablet_id=tablet_id, uuid=uuid, source=source, progress=progress),
         kept_last_opid=last_promised(disk, before).opid if before is not None else ZERO_OPID,
-        kept_term=_term(disk, tablet_id),
+        kept_term=term,
         clear=clear,
-        allow_leaderless=allow_leaderless,
-    ).run()
+        allow_leaderless=allow_leaderless and not lost,
+    )
+    try:
+        copied = copy.run()
+    except Refused as refusal:
+        if lost and allow_leaderless and refusal.code is Code.NOT_LEADER:
+            what = "what this server promised cannot be read: a copy that goes over it comes from the leader only"
+            raise Refused(Code.NOT_LEADER, what, tablet=tablet_id, server=uuid) from refusal
+        raise
     ReplayWatch(disk).forget(tablet_id)
-    return ready
-
-
-def _term(disk: Disk, tablet_id: str) -> int:
-    return ConsensusMeta.load(disk, tablet_id).term if ConsensusMeta.exists(disk, tablet_id) else 0
+    return copied
 
 
 def connect_source(address: Address) -> RemoteCopySource:

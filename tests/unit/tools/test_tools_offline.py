@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nyala.replica.base import Code, Corruption, DataState, OpId, Refused
+from nyala.replica.base import Code, Corruption, DataState, LaterFormat, OpId, Refused
 from nyala.replica.cmeta import ConsensusMeta, path_of
 from nyala.replica.copy import delete_replica, wal_folder
 from nyala.replica.disk import FOLDERS, INSTANCE, RealDisk, format_directory, open_or_format, read_instance
@@ -27,6 +27,7 @@ from nyala.replica.tools import (
     remove_orphans,
     wipe,
 )
+from nyala.schemas import frame, unframe
 from tests.harness.copies import (
     SOURCE_UUID,
     TABLET,
@@ -302,6 +303,65 @@ def test_offline_copy_that_fails_leaves_the_tombstone(monkeypatch: pytest.Monkey
     left = Superblock.load(disk, TABLET)
     assert (left.data_state, left.last_logged) == (DataState.DELETED, last)
     assert check_directory(disk).healthy
+
+
+@pytest.mark.parametrize("harm", ["damaged", "gone"])
+@pytest.mark.parametrize("log", ["whole", "gone"])
+def test_replica_without_its_promises_is_replaced_and_abstains(harm: str, log: str) -> None:
+    """TC-55. Goal: lost metadata keep nobody from healing, and no vote is given twice. Method: damaged or missing
+    metadata of a server that voted in term 5, with and without its log: a source that leads nobody is refused and
+    nothing changed; copied from a leader in term 6, directly and over a tombstone, the floor is 6."""
+    source = RestingReplica(new_disk())
+    source.write([7], "new", term=6)
+    source.cmeta.save_hard_state(6, SOURCE_UUID)
+    source.tablet.flush()
+    for deleted_first in (False, True):
+        disk, last = stopped_server(TARGET_UUID)
+        disk.corrupt(path_of(TABLET), 25) if harm == "damaged" else disk.remove(path_of(TABLET))
+        if log == "gone":
+            disk.remove_tree(WAL)
+        before = {path: disk.read(path) for folder in FOLDERS for path in _below(disk, folder)}
+        with pytest.raises(Refused, match="comes from the leader only") as refused:
+            copy_replica(disk, TABLET, TARGET_UUID, Source(source, is_leader=False).door, allow_leaderless=True)
+        assert refused.value.code is Code.NOT_LEADER
+        assert {path: disk.read(path) for folder in FOLDERS for path in _below(disk, folder)} == before
+        if deleted_first:
+            flushed = Superblock.load(disk, TABLET).flush_opid
+            tombstone = make_tombstone(disk, TABLET)
+            known = (last, True) if log == "whole" else (flushed, False)
+            assert (tombstone.last_logged, tombstone.last_logged_known) == known
+            assert disk.exists(path_of(TABLET)) is (harm == "damaged")
+        copied = copy_replica(disk, TABLET, TARGET_UUID, Source(source).door)
+        assert (copied.data_state, copied.last_logged_known) == (DataState.READY, True)
+        meta = ConsensusMeta.load(disk, TABLET)
+        assert (meta.uuid, meta.term, meta.voted_for, meta.vote_floor_term) == (TARGET_UUID, 6, None, 6)
+        replica = RestingReplica(disk, TARGET_UUID)
+        assert replica.rows() == {7: "new"}
+        replica.close()
+
+
+def test_promises_that_a_later_build_wrote_are_not_taken_for_lost() -> None:
+    """TC-55. Goal: what only this build cannot read is not overwritten. Method: metadata of a later format, without a
+    log: a copy and a deletion end before they change anything; metadata that are damaged where no superblock says that
+    they were this tablet's stop a copy as well."""
+    source = RestingReplica(new_disk())
+    source.write([7], "new", term=6)
+    for later in (True, False):
+        disk, _ = stopped_server(TARGET_UUID)
+        disk.remove_tree(WAL)
+        if later:
+            record = unframe("consensus_metadata", disk.read(path_of(TABLET)))
+            disk.poke(path_of(TABLET), frame("consensus_metadata", record | {"reserved": b"later"}))
+        else:
+            disk.corrupt(path_of(TABLET), 25)
+            disk.remove(f"tablet-meta/{TABLET}")
+        before = {path: disk.read(path) for folder in FOLDERS for path in _below(disk, folder)}
+        with pytest.raises(LaterFormat if later else Corruption):
+            copy_replica(disk, TABLET, TARGET_UUID, Source(source).door)
+        if later:
+            with pytest.raises(LaterFormat):
+                make_tombstone(disk, TABLET)
+        assert {path: disk.read(path) for folder in FOLDERS for path in _below(disk, folder)} == before
 
 
 def test_formatted_directory_has_an_identity_and_is_not_formatted_again(tmp_path: Path) -> None:
