@@ -105,7 +105,7 @@ class Recovery:
             if (lack := self._lack(uuid, tablet))
         ]
         if late:
-            what = "not every member is where the survivor was when the plan was made; no config was rewritten"
+            what = "not every member is where the survivor was when the plan was made; this run rewrote no config"
             raise Refused(Code.NOT_READY, what, members="; ".join(late))
         for tablet in self._plan.tablets:
             for uuid in (tablet.survivor, *_others(tablet)):
