@@ -458,6 +458,7 @@ class Replica(Carrier):
             leader_uuid=self.leader_uuid or "",
             last_logged=self.last_logged,
             commit_index=self.commit_index,
+            commit_opid=self.commit_opid,
             applied_index=self.applied_index,
             applied_time=self._applied_time,
             flush_index=self._state_machine.flush_opid.index,

@@ -61,6 +61,8 @@ class ReplicaStatus:
     """Empty if unknown."""
     last_logged: OpId
     commit_index: int
+    commit_opid: OpId
+    """At `commit_index`, up to which `committed_config` is the last config; ZERO_OPID if its term is not at hand."""
     applied_index: int
     applied_time: int
     """Hybrid time of the last applied entry: snapshots at or below are complete here."""

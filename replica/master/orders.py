@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nyala.replica.base import OpId
+from nyala.replica.base import ZERO_OPID, OpId
 from nyala.replica.rpc import opid_from_pb, opid_to_pb, pb
 
 from .catalog import Catalog
@@ -66,6 +66,16 @@ def copy_is_abandoned(*, was_member: bool, ready_us: int | None, now_us: int, gr
     return was_member or (ready_us is not None and now_us - ready_us >= grace_us)
 
 
+def _committed(leader: pb.ReplicaStatus | None, config: OpId) -> OpId:
+    """How far the leader's log is committed with `config` as its last committed config; ZERO_OPID if it did not say.
+
+    What it said of another config tells nothing about this one.
+    """
+    if leader is None or not leader.commit_term or opid_from_pb(leader.committed_config.opid) != config:
+        return ZERO_OPID
+    return OpId(leader.commit_term, leader.commit_index)
+
+
 def _delete_order(
     catalog: Catalog, soft: SoftState, server_uuid: str, tablet_id: str, now_us: int, grace_us: int
 ) -> pb.DeleteTabletRequest | None:
@@ -93,5 +103,6 @@ def _delete_order(
         tablet_id=tablet_id,
         committed_config_id=opid_to_pb(state.config.opid),
         has_cas=True,
+        committed=opid_to_pb(_committed(state.leader_status, state.config.opid)),
         reason=f"config {state.config.opid} leaves this server out",
     )

@@ -750,7 +750,7 @@ class ScanChunk(_message.Message):
     def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., arrow_schema: _Optional[bytes] = ..., arrow_batch: _Optional[bytes] = ..., snapshot_time: _Optional[int] = ..., rows: _Optional[int] = ..., last: _Optional[bool] = ...) -> None: ...
 
 class ReplicaStatus(_message.Message):
-    __slots__ = ("tablet_id", "table_id", "uuid", "data_state", "phase", "role", "term", "leader_uuid", "last_logged", "commit_index", "applied_index", "committed_config", "pending_config", "rows", "bytes_on_disk", "memory_bytes", "error", "peers", "wal_bytes", "flush_index", "safe_time", "schema_id", "table_name", "quiet", "witness", "damaged")
+    __slots__ = ("tablet_id", "table_id", "uuid", "data_state", "phase", "role", "term", "leader_uuid", "last_logged", "commit_index", "applied_index", "committed_config", "pending_config", "rows", "bytes_on_disk", "memory_bytes", "error", "peers", "wal_bytes", "flush_index", "safe_time", "schema_id", "table_name", "quiet", "witness", "damaged", "commit_term")
     TABLET_ID_FIELD_NUMBER: _ClassVar[int]
     TABLE_ID_FIELD_NUMBER: _ClassVar[int]
     UUID_FIELD_NUMBER: _ClassVar[int]
@@ -777,6 +777,7 @@ class ReplicaStatus(_message.Message):
     QUIET_FIELD_NUMBER: _ClassVar[int]
     WITNESS_FIELD_NUMBER: _ClassVar[int]
     DAMAGED_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_TERM_FIELD_NUMBER: _ClassVar[int]
     tablet_id: str
     table_id: str
     uuid: str
@@ -803,7 +804,8 @@ class ReplicaStatus(_message.Message):
     quiet: bool
     witness: bool
     damaged: bool
-    def __init__(self, tablet_id: _Optional[str] = ..., table_id: _Optional[str] = ..., uuid: _Optional[str] = ..., data_state: _Optional[int] = ..., phase: _Optional[str] = ..., role: _Optional[str] = ..., term: _Optional[int] = ..., leader_uuid: _Optional[str] = ..., last_logged: _Optional[_Union[OpId, _Mapping]] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., committed_config: _Optional[_Union[RaftConfig, _Mapping]] = ..., pending_config: _Optional[_Union[RaftConfig, _Mapping]] = ..., rows: _Optional[int] = ..., bytes_on_disk: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., error: _Optional[str] = ..., peers: _Optional[_Iterable[_Union[PeerHealth, _Mapping]]] = ..., wal_bytes: _Optional[int] = ..., flush_index: _Optional[int] = ..., safe_time: _Optional[int] = ..., schema_id: _Optional[int] = ..., table_name: _Optional[str] = ..., quiet: _Optional[bool] = ..., witness: _Optional[bool] = ..., damaged: _Optional[bool] = ...) -> None: ...
+    commit_term: int
+    def __init__(self, tablet_id: _Optional[str] = ..., table_id: _Optional[str] = ..., uuid: _Optional[str] = ..., data_state: _Optional[int] = ..., phase: _Optional[str] = ..., role: _Optional[str] = ..., term: _Optional[int] = ..., leader_uuid: _Optional[str] = ..., last_logged: _Optional[_Union[OpId, _Mapping]] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., committed_config: _Optional[_Union[RaftConfig, _Mapping]] = ..., pending_config: _Optional[_Union[RaftConfig, _Mapping]] = ..., rows: _Optional[int] = ..., bytes_on_disk: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., error: _Optional[str] = ..., peers: _Optional[_Iterable[_Union[PeerHealth, _Mapping]]] = ..., wal_bytes: _Optional[int] = ..., flush_index: _Optional[int] = ..., safe_time: _Optional[int] = ..., schema_id: _Optional[int] = ..., table_name: _Optional[str] = ..., quiet: _Optional[bool] = ..., witness: _Optional[bool] = ..., damaged: _Optional[bool] = ..., commit_term: _Optional[int] = ...) -> None: ...
 
 class PeerHealth(_message.Message):
     __slots__ = ("uuid", "health", "match_index", "last_contact_us_ago", "data_state")
@@ -860,18 +862,20 @@ class CreateTabletReply(_message.Message):
     def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
 
 class DeleteTabletRequest(_message.Message):
-    __slots__ = ("dest_uuid", "tablet_id", "committed_config_id", "has_cas", "reason")
+    __slots__ = ("dest_uuid", "tablet_id", "committed_config_id", "has_cas", "reason", "committed")
     DEST_UUID_FIELD_NUMBER: _ClassVar[int]
     TABLET_ID_FIELD_NUMBER: _ClassVar[int]
     COMMITTED_CONFIG_ID_FIELD_NUMBER: _ClassVar[int]
     HAS_CAS_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    COMMITTED_FIELD_NUMBER: _ClassVar[int]
     dest_uuid: str
     tablet_id: str
     committed_config_id: OpId
     has_cas: bool
     reason: str
-    def __init__(self, dest_uuid: _Optional[str] = ..., tablet_id: _Optional[str] = ..., committed_config_id: _Optional[_Union[OpId, _Mapping]] = ..., has_cas: _Optional[bool] = ..., reason: _Optional[str] = ...) -> None: ...
+    committed: OpId
+    def __init__(self, dest_uuid: _Optional[str] = ..., tablet_id: _Optional[str] = ..., committed_config_id: _Optional[_Union[OpId, _Mapping]] = ..., has_cas: _Optional[bool] = ..., reason: _Optional[str] = ..., committed: _Optional[_Union[OpId, _Mapping]] = ...) -> None: ...
 
 class DeleteTabletReply(_message.Message):
     __slots__ = ("error",)

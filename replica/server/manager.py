@@ -376,14 +376,24 @@ class TabletManager:
 
     # -------------------------------------------------------------------------------------------------- stop, delete
 
-    async def delete(self, tablet_id: str, cas: OpId | None, reason: str, *, damaged_only: bool = False) -> None:
+    async def delete(
+        self,
+        tablet_id: str,
+        cas: OpId | None,
+        reason: str,
+        *,
+        committed: OpId = ZERO_OPID,
+        damaged_only: bool = False,
+    ) -> None:
         """Make the replica a tombstone; a tombstone stays one. A copy under way is cancelled first.
 
         `damaged_only`: Refused ILLEGAL_STATE, and nothing changes, unless the replica has failed and a copy would heal
         it: such an order must miss the copy that an earlier one of its kind has made room for.
 
         With `cas`, refused CAS_FAILED if a later config than that is in force here, or is what the copy is for: a
-        delayed deletion must miss a replica that was added again. Refused NO_SPACE if the disk is full: the replica is
+        delayed deletion must miss a replica that was added again. What is pending here counts if it is later than
+        `committed` too, an entry of which the caller knows that no config after `cas` is committed up to it: else it
+        was rolled back. Refused NO_SPACE if the disk is full: the replica is
         stopped, and whoever wants it gone asks again; TIMED_OUT if the copy does not end soon.
         """
         here = self.get(tablet_id)
@@ -391,7 +401,7 @@ class TabletManager:
             _check_damaged(here)
         hosted: HostedTablet | None = here
         while hosted is not None and hosted.copy is not None:
-            _check_config(hosted, cas)
+            _check_config(hosted, cas, committed)
             _log.info("T %s P %s a deletion ends its copy: %s", tablet_id, self.uuid, reason or "no reason given")
             await hosted.copy.end()
             hosted = self.tablets.get(tablet_id)
@@ -402,7 +412,7 @@ class TabletManager:
                 return
             if damaged_only:
                 _check_damaged(hosted)
-            _check_config(hosted, cas)
+            _check_config(hosted, cas, committed)
             _log.info(
                 "T %s P %s [term %d] deleting: %s", tablet_id, self.uuid, hosted.term, reason or "no reason given"
             )
@@ -420,13 +430,16 @@ class TabletManager:
                 self.changed.add(tablet_id)
 
 
-def _check_config(hosted: HostedTablet, cas: OpId | None) -> None:
+def _check_config(hosted: HostedTablet, cas: OpId | None, committed: OpId) -> None:
     """Refused CAS_FAILED if who wants the replica gone as of config `cas` does not know of a later one."""
     if cas is None:
         return
     known = hosted.cmeta.committed_config.opid if hosted.cmeta is not None else ZERO_OPID
     if hosted.replica is not None:
-        known = max(known, hosted.replica.active_config.opid)  # on its way to the metadata, or to be committed
+        known = max(known, hosted.replica.committed_config.opid)  # on its way to the metadata
+        pending = hosted.replica.active_config.opid
+        if pending > committed:  # else another entry is committed in its place, or before it one of a later term
+            known = max(known, pending)
     if hosted.copy is not None:
         known = max(known, hosted.copy.config)
     if known > cas:

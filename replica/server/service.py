@@ -301,7 +301,7 @@ async def create_tablet(manager: TabletManager, request: Any) -> Any:
 async def delete_tablet(manager: TabletManager, request: Any) -> Any:
     """Carry out a DeleteTabletRequest, from whoever sent it; Refused as `TabletManager.delete`."""
     cas = opid_from_pb(request.committed_config_id) if request.has_cas else None
-    await manager.delete(request.tablet_id, cas, request.reason)
+    await manager.delete(request.tablet_id, cas, request.reason, committed=opid_from_pb(request.committed))
     return pb.DeleteTabletReply()
 
 

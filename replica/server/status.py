@@ -56,6 +56,7 @@ def _of_replica(message: Any, hosted: HostedTablet, tick_ms: int) -> None:
     message.leader_uuid = status.leader_uuid
     message.last_logged.CopyFrom(opid_to_pb(status.last_logged))
     message.commit_index = status.commit_index
+    message.commit_term = status.commit_opid.term
     message.applied_index = status.applied_index
     message.safe_time = status.applied_time
     message.wal_bytes = status.wal_bytes

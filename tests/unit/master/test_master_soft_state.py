@@ -40,6 +40,8 @@ def replica(tablet_id: str, uuid: str, committed: RaftConfig | None, **more: Any
         peers=more.pop("peers", []),
         leader_uuid=more.pop("leader_uuid", ""),
         damaged=more.pop("damaged", False),
+        commit_term=more.pop("commit_term", 0),
+        commit_index=more.pop("commit_index", 0),
     )
     if committed is not None:
         status.committed_config.CopyFrom(config_to_pb(committed))
@@ -231,6 +233,28 @@ def test_orders_an_abandoned_copy_goes_unless_somebody_added_it() -> None:
     assert order.delete.has_cas and order.delete.committed_config_id.index == 7, "it misses a D that is added at 8"
     m.beat(A, replica(m.tablet, A, config(8, A, B, C, D), role="LEADER"))
     assert m.orders(D) == []
+
+
+def test_orders_a_deletion_says_how_far_the_log_is_committed_with_its_config() -> None:
+    """CC-10, CC-29. Goal: the replica can tell a config that was rolled back from one that may still be committed.
+    Method: D is in no config. The leader tells where its log is committed, with the newest config, with none at hand,
+    and with an older config than a follower has told: only the first goes along; so does what it says next."""
+    m = Masters()
+    m.form()
+    newest = config(7, A, B, C)
+    m.beat(D, replica(m.tablet, D, newest))
+    m.now_s = GRACE_S
+
+    def told(uuid: str, committed: RaftConfig, **more: Any) -> tuple[int, int]:
+        m.beat(uuid, replica(m.tablet, uuid, committed, **more))
+        (order,) = m.said(D)
+        return order.delete.committed.term, order.delete.committed.index
+
+    assert told(B, newest) == (0, 0)
+    assert told(A, newest, role="LEADER", commit_index=12) == (0, 0)
+    assert told(A, newest, role="LEADER", commit_index=12, commit_term=6) == (6, 12)
+    assert told(B, config(14, A, B, C), commit_index=15, commit_term=6) == (0, 0)
+    assert told(A, config(14, A, B, C), role="LEADER", commit_index=16, commit_term=6) == (6, 16)
 
 
 @pytest.mark.parametrize(

@@ -11,16 +11,19 @@ import grpc
 import pytest
 
 from nyala.infra.cli.copies import idle_text
-from nyala.replica.base import ZERO_OPID, Code, DataState, OpId, Refused, limits
+from nyala.replica.base import ZERO_OPID, Code, DataState, Entry, EntryKind, OpId, RaftConfig, Refused, limits
+from nyala.replica.cmeta import encode_config
 from nyala.replica.copy import parse_superblock
-from nyala.replica.raft import EditKind
-from nyala.replica.rpc import member_to_pb, pb, pb_grpc
+from nyala.replica.raft import AppendEntries, EditKind, TimeoutNow
+from nyala.replica.rpc import member_to_pb, opid_to_pb, pb, pb_grpc
 from nyala.replica.server.maintenance import GC_EVERY_S, Maintenance
 from nyala.replica.server.memory import MemoryGuard
-from nyala.replica.server.service import create_tablet
+from nyala.replica.server.service import create_tablet, delete_tablet
+from nyala.replica.server.status import replica_status
 from nyala.replica.tablet import Superblock
 from tests.harness.copies import TABLET
 from tests.harness.rows import table_info
+from tests.harness.server_calls import NOBODY
 from tests.harness.server_pair import TIMEOUT_S, Pair, run_pair, until
 
 
@@ -140,6 +143,69 @@ def test_late_deletion_misses_a_replica_that_was_added_again() -> None:
         assert refused.value.code is Code.CAS_FAILED
         assert pair.other.serving and pair.other.hosted.data_state is DataState.READY
         await until(lambda: pair.other.rows() == [1], "the voter has applied the row")
+
+    run_pair(scenario)
+
+
+@pytest.mark.parametrize("fillers", [0, 3], ids=["another entry is there", "it is behind the log's end"])
+def test_config_that_was_rolled_back_keeps_no_abandoned_replica(fillers: int) -> None:
+    """CC-10, CC-29. Goal: a config that only a replica of no config holds, from a leader that was cut off with it,
+    keeps it from being deleted while it may be committed, and not once the group is past it. Method: the other is
+    removed, then told an addition, behind `fillers`, that its leader never commits; the leader is deposed, leads in a
+    later term and commits one entry. The deletion is refused as of before that entry, and done as of it."""
+
+    async def scenario(pair: Pair) -> None:
+        await pair.put(1)
+        await pair.change(EditKind.ADD, pair.other.member(votes=False))
+        await until(lambda: pair.other.serving and pair.other.rows() == [1], "it is copied")
+        here, leader = pair.other.hosted.replica, pair.leader.hosted.replica
+        assert here is not None and leader is not None
+        await until(lambda: here.last_logged == leader.last_logged, "it has the leader's log")
+        prev = here.last_logged
+        pair.cut = True
+        without = await pair.change(EditKind.REMOVE, pair.other.member())
+        time, term = leader.status().applied_time, leader.term
+
+        def entry(index: int, config: RaftConfig | None = None) -> Entry:
+            meta = b"" if config is None else encode_config(config)
+            kind = EntryKind.NOOP if config is None else EntryKind.CONFIG
+            return Entry(OpId(term, index), kind, time + index, 0, meta, b"", 0)
+
+        index = without.opid.index + fillers + 1
+        again = RaftConfig(OpId(term, index), (*without.members, pair.other.member()))
+        entries = (
+            entry(without.opid.index, without),
+            *(entry(i) for i in range(without.opid.index + 1, index)),
+            entry(index, again),
+        )
+        tells = {"from_uuid": pair.leader.uuid, "commit_index": without.opid.index}
+        pair.other.manager.deliver(
+            TABLET, AppendEntries(to_uuid=pair.other.uuid, term=term, prev=prev, entries=entries, **tells)
+        )
+        await until(lambda: here.status().committed_config == without, "it has the config that leaves it out")
+        assert here.status().pending_config == again
+        known = [ZERO_OPID, without.opid, leader.status().commit_opid, OpId(term, index - 1)]
+        ends = {"to_uuid": pair.leader.uuid, "from_uuid": NOBODY, "term": term + 1}
+        pair.leader.manager.deliver(TABLET, AppendEntries(**ends, prev=leader.last_logged))
+        pair.leader.manager.deliver(TABLET, TimeoutNow(**ends, last=leader.last_logged))
+        await until(lambda: leader.is_leader and leader.status().commit_opid.term > term, "it leads in a later term")
+        status = replica_status(pair.leader.hosted, pair.leader.uuid, 1)
+        past = OpId(status.commit_term, status.commit_index)
+        assert past == leader.status().commit_opid > again.opid and leader.committed_config == without
+
+        async def order(committed: OpId) -> None:
+            cas = {"committed_config_id": opid_to_pb(without.opid), "has_cas": True}
+            request = pb.DeleteTabletRequest(tablet_id=TABLET, committed=opid_to_pb(committed), **cas)
+            await delete_tablet(pair.other.manager, request)
+
+        for committed in known:
+            with pytest.raises(Refused) as refused:
+                await order(committed)
+            assert refused.value.code is Code.CAS_FAILED
+            assert pair.other.hosted.replica is here and pair.other.hosted.data_state is DataState.READY
+        await order(past)
+        left = Superblock.load(pair.other.disk, TABLET)
+        assert (left.data_state, left.last_logged) == (DataState.DELETED, again.opid)
 
     run_pair(scenario)
 
