@@ -19,7 +19,7 @@ from .memory import MemoryGuard
 
 _log = logging.getLogger("nyala.server")
 
-PRESSURE_FLUSH = 0.6
+PRESSURE_FLUSH = 0.7
 """From this share of the memory limit on, the largest memory store is flushed whatever its size."""
 GC_EVERY_S = 10.0
 GIVE_BACK_EVERY_S = 5.0
