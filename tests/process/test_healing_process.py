@@ -63,10 +63,15 @@ class Ward:
         return [t for t, members in self.voters().items() if server.uuid in members]
 
     def flush(self, server: ServerProcess) -> None:
-        """Its replicas all have blocks."""
+        """Its replicas all have blocks, when each has applied a row: a follower may be behind its leader."""
         info = next(s for s in self.client.list_servers().servers if s.uuid == server.uuid)
-        for tablet_id in self.held_by(server):
+
+        def flushed(tablet_id: str) -> bool:
             self.client.flush(info, tablet_id)
+            return any((server.root / "data").glob(f"{tablet_id}-*.arrow"))
+
+        for tablet_id in self.held_by(server):
+            wait_until(lambda t=tablet_id: flushed(t), f"{server.name} has a block of {tablet_id}")  # type: ignore[misc]
 
     def failures_told(self, server: ServerProcess) -> list[int]:
         """Of each copy into the server that fails, how often it did, as the master lists it."""
