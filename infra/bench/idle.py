@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +14,7 @@ from nyala.replica.rpc import pb
 
 from . import work
 from .failed import BenchFailed
-from .meter import process_figures
+from .meter import process_figures, resident_mb
 from .report import Figures
 from .target import Target
 
@@ -88,15 +87,6 @@ def _at_rest(target: Target, watch_s: float) -> Figures:
     }
     figures |= {f"idle_cpu_percent@{name}": share for name, share in cpu.items()}
     return figures | {f"idle_memory_mb@{name}": size for name, size in memory.items()}
-
-
-def resident_mb(pid: int) -> float:
-    """What the process holds in memory now; 0 if it has ended."""
-    try:
-        found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
-    except OSError:
-        return 0.0
-    return int(found[1]) / 1024 if found else 0.0
 
 
 def _disk_bytes(folder: Path) -> int:
