@@ -86,6 +86,9 @@ class SimNode:
         """Until then its process is stopped: nothing runs, nothing is lost, its clocks go on."""
         self.log_stuck_until_us = 0
         """Until then no sync of its log comes back."""
+        self.meta_stuck_until_us = 0
+        """Until then nothing of its consensus metadata is written."""
+        self._stuck_meta: list[Callable[[], None]] = []
         self.crowded_until_us = 0
         """Until then its log's queue has no room for what leaders send."""
         self.refused_append = False
@@ -306,7 +309,34 @@ class SimNode:
                 result = error
             self.post(lambda: done(result))
 
-        self.world.at(at, self._mine(work))
+        self.world.at(at, self._mine(work if lane != "meta" else lambda: self._write_meta(work)))
+
+    def hang_meta(self, until_us: int) -> None:
+        """Its consensus metadata hangs: a write of it neither ends nor fails."""
+        self.meta_stuck_until_us = max(self.meta_stuck_until_us, until_us)
+        if until_us < FOR_GOOD_US:
+            self.world.at(until_us, self._mine(self._meta_goes_on))
+
+    @property
+    def meta_waits(self) -> bool:
+        """Whether something is to be written into consensus metadata that hangs."""
+        return bool(self._stuck_meta)
+
+    def _write_meta(self, work: Callable[[], None]) -> None:
+        if not self._stuck_meta and self.world.now_us >= self.meta_stuck_until_us:
+            work()
+            return
+        self.cluster.marks["hung metadata"] += not self._stuck_meta
+        self._stuck_meta.append(work)
+
+    def _meta_goes_on(self) -> None:
+        if self.world.now_us >= self.meta_stuck_until_us:
+            self.drain_meta()
+
+    def drain_meta(self) -> None:
+        """What the thread for consensus metadata does, however its disk is."""
+        while self._stuck_meta:
+            self._stuck_meta.pop(0)()
 
     def _schedule_drain(self) -> None:
         if self.up and self.log is not None and not self._drain_scheduled and self.log.queued_bytes:
@@ -326,8 +356,10 @@ class SimNode:
             self.log.drain()
 
     def unjam(self) -> None:
-        """Its log goes on at once, and there is room."""
-        self.crowded_until_us = 0
+        """Its log and its metadata go on at once, and there is room."""
+        self.crowded_until_us = self.meta_stuck_until_us = 0
+        if self.up and self._stuck_meta:
+            self.post(self.drain_meta)
         if self.log_stuck_until_us > self.world.now_us:
             self.log_stuck_until_us = 0
             if self.up:
@@ -414,7 +446,8 @@ class SimNode:
     def crash(self, *, power: bool) -> None:
         """kill -9, or the plug: what was not synced may be gone."""
         self.up = False
-        self.paused_until_us = self.log_stuck_until_us = self.crowded_until_us = 0
+        self.paused_until_us = self.log_stuck_until_us = self.crowded_until_us = self.meta_stuck_until_us = 0
+        self._stuck_meta.clear()
         self.refused_append, self._hung_as_leader = False, None
         self.life += 1
         if self.replica is not None:

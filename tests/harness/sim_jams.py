@@ -1,4 +1,4 @@
-"""Jams: logs that hang, queues without room, ways that lose messages of one type, and ways that hold all of them back.
+"""Jams: logs and metadata that hang, queues without room, ways that lose one type of message or hold all of them back.
 
 All is drawn from a stream of its own, so that a history without jams is what it would be if there were none.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from nyala.replica.raft import AppendEntries, AppendReply, TimeoutNow, VoteReply
+from nyala.replica.raft import AppendEntries, AppendReply, Role, TimeoutNow, VoteReply
 from tests.harness.sim_cluster import WAL_FOLDER, SimNode
 
 if TYPE_CHECKING:
@@ -32,7 +32,9 @@ def drawn(seed: int) -> dict[str, int]:
     rng = Random(f"jam {seed}")
     kinds = ("hang_period_us", "crowd_period_us", "lose_period_us", "clog_period_us")
     on = {kind for kind in kinds if rng.random() < 0.6} | {rng.choice(kinds)}
-    return {kind: rng.randint(300_000, 1_000_000) for kind in kinds if kind in on}
+    periods = {kind: rng.randint(300_000, 1_000_000) for kind in kinds if kind in on}
+    meta = Random(f"metadata {seed}")
+    return periods | ({"hang_meta_period_us": meta.randint(200_000, 700_000)} if meta.random() < 0.5 else {})
 
 
 class Jams:
@@ -43,6 +45,7 @@ class Jams:
         self.cluster = workload.cluster
         self.world = workload.cluster.world
         self.rng = Random(f"jams {workload.cluster.seed}")
+        self.meta_rng = Random(f"metadata jams {workload.cluster.seed}")
 
     def begin(self) -> None:
         """Watch who votes while he refuses appends; the verifiers see what they saw."""
@@ -57,11 +60,16 @@ class Jams:
 
         self.cluster.network.tap = seen
 
-    def leaves_hung(self, node: SimNode) -> bool:
-        """Whether what ails a server that is left out of the healed majority is a log that hangs for good. A leader who
-        is silent because of all that its disk holds up proves little, so in most histories that bound is far away."""
+    def leaves_hung(self, node: SimNode) -> str:
+        """What ails a server that is left out of the healed majority, if it is a disk that hangs for good. A leader who
+        is silent because of all that its disk holds up proves little, so in most histories that bound is far away. One
+        whose metadata alone hangs leads on, as it should: it needs them no more."""
         leads = node.replica is not None and node.replica.is_leader
-        return self.workload.swarm.hang_period_us > 0 and self.rng.random() < (0.9 if leads else 0.4)
+        follows = node.replica is None or node.replica._core.role is Role.FOLLOWER
+        if self.workload.swarm.hang_period_us > 0 and self.rng.random() < (0.9 if leads else 0.4):
+            return "hung log"
+        hangs = self.workload.swarm.hang_meta_period_us > 0 and self.meta_rng.random() < 0.3
+        return "hung metadata" if hangs and follows else ""
 
     def hang(self) -> None:
         """A log's syncs neither end nor fail for up to some seconds, mostly a leader's; at times the process dies then:
@@ -84,6 +92,38 @@ class Jams:
         if node.up:
             node.crash(power=self.rng.random() < 0.5)
         self.world.after(self.rng.randint(1_000, 400_000), lambda: self.workload.boot(node))
+
+    def hang_meta(self) -> None:
+        """A write of consensus metadata neither ends nor fails for up to some seconds, while the log goes on. Only
+        terms, votes and configs are written there, so the leader is stopped or asked to hand over meanwhile. At times
+        the process dies then: what it would have written is on the disk or not."""
+        rng = self.meta_rng
+        up = [n for n in self.cluster.nodes.values() if n.up and not n.paused and n.replica is not None]
+        if not up:
+            return
+        node = rng.choice(up)
+        life, lasts_us = node.life, rng.randint(200_000, 2_000_000)
+        node.hang_meta(self.world.now_us + lasts_us)
+        leaders = [n for n in up if n.replica is not None and n.replica.is_leader]
+        if leaders and rng.random() < 0.5:
+            leaders[0].paused_until_us = self.world.now_us + rng.randint(150_000, 600_000)
+        elif rng.random() < 0.7:
+            self.world.after(
+                rng.randint(1_000, 100_000), lambda: None if self.workload.stopped else self.workload.transfer()
+            )
+        if rng.random() < 0.4:
+            self.world.after(rng.randint(50_000, lasts_us), lambda: self._die_at_meta(node, life))
+
+    def _die_at_meta(self, node: SimNode, life: int) -> None:
+        if self.workload.stopped or not node.up or node.life != life or node.paused:
+            return
+        self.cluster.marks["died while its metadata hung"] += node.meta_waits
+        if node.meta_waits and self.meta_rng.random() < 0.5:
+            node.disk.arm("disk.before_rename_sync")
+            node.do(node.drain_meta)  # written, and not synced
+        if node.up:
+            node.crash(power=self.meta_rng.random() < 0.5)
+        self.world.after(self.meta_rng.randint(1_000, 400_000), lambda: self.workload.boot(node))
 
     def crowd(self) -> None:
         """A follower has no room for entries for a while, though its disk is well; its leader is stopped meanwhile."""

@@ -62,7 +62,8 @@ class Swarm:
     crowd_period_us: int = 0
     lose_period_us: int = 0
     clog_period_us: int = 0
-    """These four: what gets stuck (`sim_jams`)."""
+    hang_meta_period_us: int = 0
+    """These five: what gets stuck (`sim_jams`)."""
     majority: float = majority.ODDS
     """How likely it is that a majority is healed before the others are."""
 
@@ -155,6 +156,7 @@ class Workload:
         self._every(self.swarm.crowd_period_us, self.jams.crowd)
         self._every(self.swarm.lose_period_us, self.jams.lose)
         self._every(self.swarm.clog_period_us, self.jams.clog)
+        self._every(self.swarm.hang_meta_period_us, self.jams.hang_meta)
         self.jams.begin()
         if self.swarm.eio_period_us or self.swarm.stray_period_us or self.swarm.wipe_period_us:
             self.repairs.begin()
@@ -169,14 +171,14 @@ class Workload:
         for node in self.cluster.nodes.values():
             if node.left and node.paused:
                 node.crash(power=False)  # stopped for good: it is not woken, but killed
-            if node.left or self.swarm.hang_period_us:
+            if node.left or self.swarm.hang_period_us or self.swarm.hang_meta_period_us:
                 node.unjam()
             node.left = False
             node.crowded_until_us = 0
             node.disk.disarm()
             node.disk.heal()
             node.outage_until_us = 0
-            node.log_stuck_until_us = 0
+            node.log_stuck_until_us = node.meta_stuck_until_us = 0
             if not node.up and node.exists():
                 node.start()
 
@@ -513,7 +515,7 @@ def leave_some(cluster: SimCluster, workload: Workload) -> bool:
     for node in [nodes[uuid] for uuid in sorted(members - core) if core and uuid in nodes]:
         node.left = True
         loss = rng.choice(majority.LOSSES)
-        _leave(cluster, node, "hung log" if workload.jams.leaves_hung(node) else loss, rng)
+        _leave(cluster, node, workload.jams.leaves_hung(node) or loss, rng)
     return bool(core)
 
 
@@ -522,6 +524,8 @@ def _leave(cluster: SimCluster, node: SimNode, loss: str, rng: Random) -> None:
         node.paused_until_us = FOR_GOOD_US
     elif loss == "hung log":
         node.log_stuck_until_us = FOR_GOOD_US
+    elif loss == "hung metadata":
+        node.hang_meta(FOR_GOOD_US)
     elif loss in ("cut off", "deaf", "mute"):
         cluster.network.isolate(node.uuid, cluster.names, inbound=loss != "mute", outbound=loss != "deaf")
     elif loss == "disk" and rng.random() < 0.5:

@@ -19,7 +19,8 @@ FAULTS = (
     *("drop", "duplicate", "reorder", "one-way cut", "partition", "crash", "power loss", "torn write", "outage"),
     *("pause", "disk full", "clock jump", "slow disk", "slow network"),
     *("EIO of a read", "EIO of a write", "EIO of a sync", "misplaced write", "wipe"),
-    *("hung log", "died while its log hung", "append refused", "clogged way", *(f"lost {kind}" for kind in LOST)),
+    *("hung log", "died while its log hung", "hung metadata", "died while its metadata hung"),
+    *("append refused", "clogged way", *(f"lost {kind}" for kind in LOST)),
 )
 EVENTS = (
     *("replay", "tablet copy", "promotion", "lease loss", "torn tail", "torn outage", "transfer", "config change"),

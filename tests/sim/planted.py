@@ -85,8 +85,12 @@ def one(target: str, old: str, new: str) -> tuple[Swap, ...]:
 PROMISES = {"crash_period_us": 120_000, "power": True, "crash_point": ""}
 OUTAGES = {"outage_period_us": 200_000, "padding": 2_000}
 COPIES = {"strand_period_us": 400_000, "flush_period_us": 60_000}
-JAMS = dict.fromkeys(("hang_period_us", "crowd_period_us", "lose_period_us", "clog_period_us"), 0)
+JAMS = {
+    **dict.fromkeys(("hang_period_us", "hang_meta_period_us", "crowd_period_us"), 0),
+    **dict.fromkeys(("lose_period_us", "clog_period_us"), 0),
+}
 HANGS = NOTHING_ELSE | JAMS | {"hang_period_us": 400_000, "majority": 1.0}
+META_HANGS = NOTHING_ELSE | JAMS | {"hang_meta_period_us": 200_000, "majority": 0.0}
 CROWDS = JAMS | {"crowd_period_us": 300_000, "clog_period_us": 300_000}
 FLUSHES = {"flush_period_us": 40_000, "crash_period_us": 150_000, "power": True, "crash_point": ""}
 
@@ -404,6 +408,19 @@ PLANTED = (
         tuned=HANGS,
         within=60,
         says=HELD_UP,
+        plain=160,
+    ),
+    Planted(
+        "a vote that waits counts as written with the one before it",
+        one(
+            "host.persister:Persister._hard_state_saved",
+            "self._unsaved.popleft().hard_state_left = False",
+            "[setattr(self._unsaved.popleft(), 'hard_state_left', False) for _ in range(len(self._unsaved))]",
+        ),
+        "jam",
+        tuned=META_HANGS,
+        within=60,
+        says=FORGOT,
         plain=160,
     ),
     Planted(

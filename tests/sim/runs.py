@@ -43,15 +43,23 @@ def run_core(seed: int, **tuned: Any) -> tuple[int, Counter[str]]:
     return net.delivered, net.marks
 
 
+def _play(seed: int, cluster: SimCluster, workload: Workload, trouble_us: int) -> tuple[int, Counter[str]]:
+    """Trouble for so long, then convergence and all verifiers. How many messages were delivered, and the marks."""
+    try:
+        cluster.start(hinted="a" if seed % 2 else None)
+        workload.begin()
+        cluster.run_for(trouble_us)
+        converge(cluster, workload)
+    finally:
+        cluster.close()
+    return cluster.network.delivered, cluster.marks
+
+
 def run_host(seed: int, **tuned: Any) -> tuple[int, Counter[str]]:
     """Whole replicas on simulated disks: 1.2 virtual seconds of trouble, then convergence and all verifiers."""
     cluster = SimCluster(seed, voters=5 if seed % 7 == 0 else 3, spares=seed % 3)
     workload = Workload(cluster, replace(Swarm.draw(cluster), **tuned))
-    cluster.start(hinted="a" if seed % 2 else None)
-    workload.begin()
-    cluster.run_for(1_200_000)
-    converge(cluster, workload)
-    return cluster.network.delivered, cluster.marks
+    return _play(seed, cluster, workload, 1_200_000)
 
 
 def run_stranded(seed: int, **_: Any) -> tuple[int, Counter[str]]:
@@ -66,14 +74,7 @@ def run_tablet(seed: int, **tuned: Any) -> tuple[int, Counter[str]]:
         seed, voters=5 if seed % 9 == 0 else 3, spares=seed % 3, node_class=TabletNode, copies_class=TabletCopies
     )
     workload = TabletWorkload(cluster, replace(Swarm.draw(cluster), **tuned))
-    try:
-        cluster.start(hinted="a" if seed % 2 else None)
-        workload.begin()
-        cluster.run_for(1_500_000)
-        converge(cluster, workload)
-    finally:
-        cluster.close()
-    return cluster.network.delivered, cluster.marks
+    return _play(seed, cluster, workload, 1_500_000)
 
 
 NOTHING_ELSE: dict[str, Any] = {
@@ -87,8 +88,8 @@ NOTHING_ELSE: dict[str, Any] = {
 
 
 def run_jam(seed: int, **tuned: Any) -> tuple[int, Counter[str]]:
-    """As `host`, every eighth as `tablet`, for 2.5 virtual seconds with jams: logs that hang, queues without room, ways
-    that lose one type of message or hold all of them back."""
+    """As `host`, every eighth as `tablet`, for 2.5 virtual seconds with jams: logs and metadata that hang, queues
+    without room, ways that lose one type of message or hold all of them back."""
     whole, rng = seed % 8 == 7, Random(f"queue {seed}")
     cluster = SimCluster(
         seed,
@@ -104,15 +105,7 @@ def run_jam(seed: int, **tuned: Any) -> tuple[int, Counter[str]]:
         swarm = replace(swarm, **NOTHING_ELSE)  # a log that hangs is not seen for long where everything dies
     swarm = replace(swarm, **{"majority": 0.5, **jams_drawn(seed), **tuned})
     workload = (TabletWorkload if whole else Workload)(cluster, swarm)
-    try:
-        cluster.start(hinted="a" if seed % 2 else None)
-        workload.begin()
-        cluster.run_for(2_500_000)
-        converge(cluster, workload)
-    finally:
-        if whole:
-            cluster.close()
-    return cluster.network.delivered, cluster.marks
+    return _play(seed, cluster, workload, 2_500_000)
 
 
 SIMULATORS: dict[str, Callable[..., tuple[int, Counter[str]]]] = {
