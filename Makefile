@@ -8,10 +8,11 @@ STAMP  := $(VENV)/.installed
 PIP    := $(PY) -m pip install -q --disable-pip-version-check --retries 2
 JARS   := $(or $(NYALA_CACHE),.cache)/jars/.resolved
 SHELL  := /bin/bash
+REAL   := process or spark or e2e
 
 export NYALA_CACHE := $(or $(NYALA_CACHE),$(CURDIR)/.cache)
 
-.PHONY: help setup jars demo test sim test-fast lint format mutants soak bench clean
+.PHONY: help setup jars demo test test-deep sim test-fast lint format mutants soak bench clean
 
 help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,17 +37,21 @@ jars: $(JARS)
 demo: setup ## a million real flight events down the whole road, with kills on the way
 	$(VENV)/bin/nyala demo
 
-test: setup ## every test, as CI runs them
+test: setup ## the tests, in under ten minutes on two cores
+	$(PY) -m pytest -q -n 2 -m "not deep and not ($(REAL))" --durations=5
+	$(PY) -m pytest -q -n 3 --dist loadgroup -m "not deep and ($(REAL))" --durations=10
+
+test-deep: setup ## what `make test` leaves out: many seeds, every byte, long troubles; CI runs both
 	@$(PY) infra/preflight.py tests
-	$(PY) -m pytest -q -n 2 -m "not process and not spark and not e2e" --durations=5
+	$(PY) -m pytest -q -n 2 -m "deep and not ($(REAL))" --durations=5
 	$(PY) -m tests.sim
-	$(PY) -m pytest -q -n 3 --dist loadgroup -m "process or spark or e2e" --durations=10
+	$(PY) -m pytest -q -n 3 --dist loadgroup -m "deep and ($(REAL))" --durations=10
 
 sim: $(STAMP) ## simulated histories from seeds, as CI runs them; more with `python -m tests.sim --overnight`
 	$(PY) -m tests.sim
 
 test-fast: $(STAMP) ## tests without processes, Spark, Kafka or many seeds: under two minutes
-	$(PY) -m pytest -q -n 2 -m "not process and not spark and not e2e and not deep"
+	$(PY) -m pytest -q -n 2 -m "not deep and not ($(REAL))"
 
 lint: $(STAMP) ## style, formatting and types
 	$(VENV)/bin/ruff check .

@@ -11,7 +11,7 @@ from nyala.infra.bench.report import metric_of
 from nyala.infra.bench.target import own_target
 from tests.harness.road import Road
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.deep]
 ROWS = 2000
 
 

@@ -20,7 +20,7 @@ from nyala.infra.local import read_state
 from nyala.replica.client import Client, parse_masters
 from tests.harness.cluster import wait_until
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.deep]
 EVENTS = 20_000
 WAIT_S = 1500.0
 NYALA = Path(sys.executable).with_name("nyala")

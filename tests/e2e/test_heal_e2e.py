@@ -12,7 +12,7 @@ from nyala.replica.rows import RowOp
 from tests.harness.cluster import local_cluster, wait_until
 from tests.harness.road import Place, Road, row
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.deep]
 
 
 def test_dead_server_is_replaced_through_kafka_and_spark_while_rows_flow(road: Road, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from nyala.infra.bench.report import metric_of
 from tests.harness.stack import Stack
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.deep]
 ROWS, WRITES, MB = 2000, 100, 64
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from nyala.infra.chaos import MEMBERS, Kind
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.deep]
 SEED = int(os.environ.get("NYALA_SOAK_SEED", "2644"))
 """It adds a replica first, while all is well; it moves one, removes one and spoils a block next."""
 SECONDS = float(os.environ.get("NYALA_SOAK_SECONDS", "40"))

@@ -17,7 +17,7 @@ from tests.harness.one_tablet import TABLET, create, leaders_by_term, scan_leade
 from tests.harness.rows import batch, write_request
 from tests.harness.told import tell
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.deep]
 
 CAMPAIGNS = 0.03
 """Of each follower at each tick of 50 ms: two followers depose a leader after a second or less."""

@@ -10,7 +10,7 @@ import pytest
 
 from tests.harness.crash_matrix import CELLS
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.deep]
 ROOT = Path(__file__).resolve().parents[2]
 
 RUNNER = """

@@ -24,7 +24,7 @@ from tests.harness.cluster import STEADY, LocalCluster, ServerProcess, local_clu
 from tests.harness.crash_matrix import BLANK, COPY, DELETION, READY, SERVER_CELLS, TOMBSTONE, Cell, Promises
 from tests.harness.one_tablet import change, copies, create, flush, lead, rows_of, start_copy, write
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.deep]
 
 
 @dataclass

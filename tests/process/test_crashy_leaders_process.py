@@ -14,7 +14,7 @@ from tests.harness.cluster import local_cluster, wait_until
 from tests.harness.one_tablet import TABLET, create_under_doomed, flush, scan_leader, wait_equal, write
 from tests.harness.rows import batch, write_request
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.deep]
 
 SPACED, RIVALS, FLICKERING = range(40), range(40, 80), range(80, 120)
 """Writes of keys of their own, of three keys, and of one that comes and goes."""

@@ -17,7 +17,7 @@ from tests.harness.cluster import STEADY, LocalCluster, ServerProcess, local_clu
 from tests.harness.one_tablet import TABLET, copies, create, flush, lead, start_copy, write
 from tests.harness.rows import batch, read_rows, write_request
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.deep]
 
 ROWS = 6000
 COPY_RATE = "200000"

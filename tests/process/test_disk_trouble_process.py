@@ -26,7 +26,7 @@ from tests.harness.rooms import Room, a_follower, all_run, copied_from, failed_c
 from tests.harness.rot import flip
 from tests.harness.stack import ROWS, InsertLoad, Stack, running_stack
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.deep]
 
 COPY_RATE = "1500000"
 """Bytes per second of a server's copies: one of a megabyte is not over before somebody has looked."""

@@ -9,7 +9,7 @@ import pytest
 
 from tests.harness.netns import contained
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.deep]
 
 
 def test_leader_whose_disk_is_full_hands_over_restarts_and_catches_up(tmp_path: Path) -> None:

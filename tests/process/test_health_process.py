@@ -12,7 +12,7 @@ from nyala.replica.rpc import pb
 from tests.harness.cluster import LocalCluster, local_cluster, wait_until
 from tests.harness.one_tablet import flush, lead
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.deep]
 
 DEAD_US, LOST_US = 2_000_000, 6_000_000
 WATCHES = (f"--server-dead-ms={DEAD_US // 1000}", f"--rereplicate-after-ms={LOST_US // 1000}", "--policy-ms=100")

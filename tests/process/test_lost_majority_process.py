@@ -23,7 +23,7 @@ from tests.harness.cluster import wait_until
 from tests.harness.source_load import SourceLoad
 from tests.harness.stack import InsertLoad, Stack, running_stack
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.deep]
 MORE = 300
 
 

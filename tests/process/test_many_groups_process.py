@@ -12,7 +12,7 @@ from nyala.replica.rpc import pb
 from tests.harness.cluster import CALL_TIMEOUT_S, STEADY, LocalCluster, local_cluster, wait_until
 from tests.harness.one_tablet import create, lead, wait_equal, write
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.deep]
 
 TABLETS = tuple(f"tablet-{number:02d}" for number in range(20))
 Picture = dict[str, tuple[int, str]]

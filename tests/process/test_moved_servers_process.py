@@ -10,7 +10,7 @@ import nyala
 from nyala.replica.tools import Severity, gather, judge
 from tests.harness.cluster import LocalCluster, local_cluster, wait_until
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.deep]
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from tests.harness.netns import contained
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.deep]
 
 
 def test_peer_whose_name_does_not_resolve_is_marked_asked_again_and_replaced(tmp_path: Path) -> None:

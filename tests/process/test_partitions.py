@@ -10,7 +10,7 @@ import pytest
 from tests.harness.history import History, Operation
 from tests.harness.netns import contained
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.deep]
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 from tests.harness.cluster import local_cluster
 from tests.harness.replace_cycle import Cycle, start_servers
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.deep]
 SEED = int(os.environ.get("NYALA_SOAK_SEED", "118"))
 CYCLES = 3
 """`python -m tests.soak --cycles 100` is the long form."""

@@ -20,7 +20,7 @@ from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wa
 from tests.harness.one_tablet import flush
 from tests.harness.told import tell
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.deep]
 
 REPLACED_AFTER_S = 3.0
 HEALS = (

@@ -23,7 +23,7 @@ from tests.harness.rows import SCHEMA, batch, read_rows, write_request
 from tests.harness.tablet_twin import schema_entry, write_entry
 from tests.harness.wal_entries import by_another_schema
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.deep]
 
 ALTERED = TableSchema(
     2, (*SCHEMA.columns, Column(id=3, name="extra", type=ColumnType.STRING, nullable=False, default="none")), ("k",)

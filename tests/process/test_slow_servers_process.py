@@ -21,7 +21,7 @@ from tests.harness.slow_server import TICK_VARIABLE
 from tests.harness.steady_server import TICK_MS
 from tests.harness.told import tell
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.deep]
 
 LATE_S = 1.5
 """Longer than any election timeout of servers with the usual tick, which is a second at most."""

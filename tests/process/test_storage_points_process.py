@@ -22,7 +22,7 @@ from tests.harness.cluster import CALL_TIMEOUT_S, LocalCluster, ServerProcess, l
 from tests.harness.one_tablet import TABLET, create, rows_of, scan_leader
 from tests.harness.rows import batch, write_request
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.deep]
 
 ROWS = 10
 UPDATED_EACH = 3

@@ -17,7 +17,7 @@ from tests.harness.one_tablet import create, lead, rows_of, scan_leader, write
 from tests.harness.rows import batch, read_rows, table_info, write_request
 from tests.harness.wall import Wall
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.deep]
 
 GROUP, NO_ROWS, ALONE = "group", "no-rows", "alone"
 HOUR_S = 3600

@@ -17,7 +17,7 @@ from tests.harness.links import ask_for_link
 from tests.harness.one_tablet import TABLET, change, create, lead, leaders_by_term, rows_of, wait_equal, write
 from tests.harness.rows import batch, table_info, write_request
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.deep]
 
 
 def status_of(cluster: LocalCluster, server: ServerProcess) -> Any:

@@ -15,7 +15,7 @@ from nyala.replica.rpc import pb
 from nyala.replica.tools import gather, judge
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.deep]
 
 MASTER = ("--server-dead-ms=4000", "--rereplicate-after-ms=5000", "--policy-ms=100", "--execute-decisions=master")
 SLOW = ("--copy-rate-bytes-per-s", "131072")

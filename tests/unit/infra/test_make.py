@@ -111,17 +111,23 @@ def test_machine_without_a_python_is_told_what_to_do(there: str | None, checkout
     assert [line.partition(":")[0] for line in rest] == ["make"]
 
 
-def test_tests_that_a_machine_cannot_run_are_told_before_the_first(checkout: Path, tmp_path: Path) -> None:
-    """Goal: nobody waits for half an hour to learn that `ip` is missing. Method: `make test` with a PATH without it; an
-    environment that is there, and notes every module that it is to run."""
+@pytest.mark.parametrize("target", ["test", "test-deep"])
+def test_tests_that_a_machine_cannot_run_are_told_before_the_first(checkout: Path, tmp_path: Path, target: str) -> None:
+    """Goal: nobody waits for half an hour to learn that `ip` is missing, and only what needs it does. Method: with a
+    PATH without it `make test` runs, `make test-deep` says so; an environment that is there, and notes what modules
+    it is to run."""
     path = tools(tmp_path / "bin")
     note = f'[ "$1" = -m ] && {{ echo "$2" >> {tmp_path}/modules; mkdir -p .cache/jars; touch .cache/jars/.resolved; }}'
     program(checkout / ".venv" / "bin" / "python", f'{note} || exec {sys.executable} "$@"')
     (checkout / ".venv" / ".installed").touch()
-    ran = make(checkout, "test", PATH=str(path))
+    ran = make(checkout, target, PATH=str(path))
+    modules = (tmp_path / "modules").read_text().split()
+    if target == "test":
+        assert (ran.returncode, modules) == (0, ["nyala.infra.jars", "pytest", "pytest"])
+        return
     first, *rest = ran.stderr.splitlines()
     assert first.startswith("nyala: no `ip`") and [line.partition(":")[0] for line in rest] == ["make"]
-    assert (tmp_path / "modules").read_text().split() == ["nyala.infra.jars"]
+    assert modules == ["nyala.infra.jars"]
 
 
 def test_environment_that_failed_does_not_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -130,7 +130,8 @@ UNSHARE = """while [ "$1" != -- ]; do shift; done; shift; exec "$@" """
 def test_machine_without_namespaces_is_told_before_any_test(
     programs: dict[str, str], says: str | None, tmp_path: Path
 ) -> None:
-    """Goal: `make test` says what it needs more, in one line. Method: a PATH of programs that work, lack or refuse."""
+    """Goal: `make test-deep` says what it needs more, in one line. Method: a PATH of programs that work, lack or
+    refuse."""
     for name, text in programs.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / name).chmod(0o755)
