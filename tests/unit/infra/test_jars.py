@@ -9,7 +9,9 @@ import pytest
 from nyala.infra import jars
 from tests.unit.infra.test_make import program
 
-UNKNOWN_HOST = "Server access error at url https://repo1.maven.org/maven2/ (java.net.UnknownHostException: repo1)"
+UNKNOWN_HOST = (
+    "Server access error at url https://repository.example/a/ (java.net.UnknownHostException: repository.example)"
+)
 NOT_FOUND = """
 :: problems summary ::
 :::: WARNINGS
