@@ -1,18 +1,25 @@
-"""Scans of several tablets at a time, over streams that a test makes."""
+"""Scans of several tablets at a time, and of one whose stream ends early, over streams that a test makes."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import grpc
+import pyarrow as pa
 import pytest
 
-from nyala.replica.base import Code, Refused
+from nyala.replica.base import Address, Code, Refused
 from nyala.replica.client import ClientOptions, ScanSpec, TableHandle, TabletHandle
+from nyala.replica.client.calls import TabletCalls
+from nyala.replica.client.channels import Channels
+from nyala.replica.client.locator import Locator
 from nyala.replica.client.scans import Scans
+from nyala.replica.client.tables import Location
 from nyala.replica.rows import PartitionSpec
-from nyala.replica.rpc import error_to_pb, pb
+from nyala.replica.rpc import error_to_pb, pb, pb_grpc
 from tests.harness.rows import SCHEMA
 
 HANDLES = tuple(TabletHandle(f"t{n}", n, n, 0) for n in range(4))
@@ -84,3 +91,55 @@ def test_scan_that_nobody_takes_further_ends_soon(how: str) -> None:
         for stream in calls.streams:
             stream.cancel()
         thread.join(60)
+
+
+KEYS = list(range(100))
+
+
+class Replicas(pb_grpc.TabletServiceServicer):  # type: ignore[misc]
+    """Two replicas of one tablet, played by the test behind one address: rows in two batches, each replica's in an
+    order of its own. The first scan ends after its first batch."""
+
+    def __init__(self, how: str) -> None:
+        self.asked: list[str] = []
+        self._how = how
+
+    def Scan(self, request: Any, context: Any) -> Iterator[Any]:
+        """[gRPC] The whole tablet, or how the first answer ends instead."""
+        self.asked.append(request.dest_uuid)
+        first = len(self.asked) == 1
+        keys = KEYS if first else KEYS[::-1]
+        yield pb.ScanChunk(arrow_schema=SCHEMA.arrow.serialize().to_pybytes(), snapshot_time=5)
+        for part in (keys[:60], keys[60:]):
+            rows = pa.RecordBatch.from_pylist([{"k": k, "v": "v"} for k in part], SCHEMA.arrow)
+            yield pb.ScanChunk(arrow_batch=rows.serialize().to_pybytes(), rows=len(part), snapshot_time=5)
+            if first and self._how == "breaks":
+                context.abort(grpc.StatusCode.UNAVAILABLE, "gone")
+            if first and self._how == "meets damage":
+                yield pb.ScanChunk(error=error_to_pb(Refused(Code.CORRUPTION, "a block is damaged")))
+            if first:
+                return
+        yield pb.ScanChunk(snapshot_time=5, last=True)
+
+
+@pytest.mark.parametrize("staleness_us", [0, 5_000_000], ids=["leader", "any replica"])
+@pytest.mark.parametrize("how", ["breaks", "meets damage", "ends without its last chunk"])
+def test_scan_whose_stream_ends_early_is_read_again_and_has_every_row_once(how: str, staleness_us: int) -> None:
+    """Goal: a server that is lost in the middle of its answer leaves no row doubled and none out. Method: a real server
+    whose first stream ends after one of two batches; the other replica is asked, and its answer alone is the part."""
+    replicas = Replicas(how)
+    server = grpc.server(ThreadPoolExecutor(2))
+    pb_grpc.add_TabletServiceServicer_to_server(replicas, server)  # type: ignore[no-untyped-call]
+    address = Address("127.0.0.1", server.add_insecure_port("127.0.0.1:0"))
+    server.start()
+    table = TableHandle("id", "t", SCHEMA, PartitionSpec(("k",), 1), 2, 0, 0, tablets=HANDLES[:1])
+    locator = Locator(lambda name: [Location(FIRST, name, {"a": address, "b": address}, "a")])
+    locator.refresh("t", 0)
+    calls = TabletCalls(Channels(), locator, ClientOptions(backoff_first_s=0.001, backoff_max_s=0.002))
+    try:
+        (part,) = Scans(calls).table(table, ScanSpec(staleness_us=staleness_us))
+    finally:
+        calls.channels.close()
+        server.stop(None).wait()
+    assert [k for batch in part.batches for k in batch["k"].to_pylist()] == KEYS[::-1]
+    assert part.rows == len(KEYS) and sorted(replicas.asked) == ["a", "b"]
