@@ -1,7 +1,8 @@
-"""What of a Spark read runs at the tablets: filters pushed down, columns read, tablets asked."""
+"""What of a Spark read runs at the tablets: filters pushed down, columns read, tablets asked, at one time."""
 
 from __future__ import annotations
 
+import itertools
 import pickle
 from types import SimpleNamespace
 from typing import Any
@@ -50,7 +51,8 @@ OPTIONS = {"masters": "m:1", "table": "t"}
 
 @pytest.fixture
 def client(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """The process's client as far as a read uses it: it notes each scan, and answers with one row of every column."""
+    """The process's client as far as a read uses it: it notes each scan, and answers with one row of every column; no
+    two snapshot times are equal."""
     row = pa.RecordBatch.from_pylist([{"k": 7, "v": "x", "n": 1, "d": 0.5, "f": 0.5}], SCHEMA.arrow)
     scans: list[tuple[str, Any, int]] = []
 
@@ -58,8 +60,9 @@ def client(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         scans.append((tablet.tablet_id, spec, slice_pos))
         return SimpleNamespace(batches=[row])
 
+    times = itertools.count(99)
     made = SimpleNamespace(
-        scans=scans, scan_tablet=scan_tablet, snapshot_time=lambda *_: 99 << 12, get_table=lambda _: TABLE
+        scans=scans, scan_tablet=scan_tablet, snapshot_time=lambda *_: next(times) << 12, get_table=lambda _: TABLE
     )
     for module in (reader, data_source):
         monkeypatch.setattr(module, "shared_client", lambda _: made)
@@ -146,6 +149,17 @@ def test_filter_on_the_key_leaves_tablets_out(client: SimpleNamespace) -> None:
     assert len({pos for pos, _ in pinned}) == 1 and {number for _, number in pinned} == {0, 1, 2}
     optioned = made_reader(where="k = 7", slices="3").partitions()
     assert {(part.pos, part.slice_pos) for part in optioned} == pinned  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("staleness", [{}, {"staleness": "5"}])
+def test_all_parts_of_a_read_are_of_one_time(staleness: dict[str, str], client: SimpleNamespace) -> None:
+    """Goal: a read is of one snapshot, taken when it is planned. Method: a client whose every time is later; tablets in
+    slices, the parts as Spark sends them; then the time of each scan. A second read is of a time of its own."""
+    asking = made_reader(slices="3", **staleness)
+    for _ in range(2):
+        for part in pickle.loads(pickle.dumps(asking.partitions())):
+            list(asking.read(part))
+    assert [spec.snapshot_time for _, spec, _ in client.scans] == [99 << 12] * 12 + [100 << 12] * 12
 
 
 @pytest.mark.parametrize("source", [NyalaSource, PushingSource])
