@@ -39,7 +39,7 @@ def dead_letter_topic(table: str) -> str:
 
 
 def reset_to_new_topic(table: str, topic: str) -> str:
-    """The command by which a table's source begins anew in a topic that was deleted and created again."""
+    """The command by which a table's source begins anew in another topic of the same name."""
     return f"nyala source reset {table} --topic {topic} --to earliest"
 
 
@@ -95,7 +95,7 @@ class Topics:
         return TopicIdentity(str(cluster["cluster_id"]), topic, str(found["topic_id"]), len(found["partitions"]))
 
     def check_unchanged(self, expected: TopicIdentity, table: str) -> None:
-        """QueryRefused if the topic was deleted, recreated or grown since `expected` was read."""
+        """QueryRefused if the topic was deleted, recreated, grown or left for another cluster since `expected`."""
         now = self._identity(expected.topic)
         if now is None:
             raise QueryRefused(
@@ -103,7 +103,13 @@ class Topics:
                 "gone. To go on in a new topic of its name, create it, remove this query's checkpoint and run "
                 f"`{reset_to_new_topic(table, expected.topic)}`"
             )
-        if now.topic_id != expected.topic_id or now.cluster_id != expected.cluster_id:
+        if now.cluster_id != expected.cluster_id:
+            raise QueryRefused(
+                f"topic {expected.topic} is another Kafka cluster's now ({expected.cluster_id}, now {now.cluster_id}): "
+                "its offsets mean other records. To go on there, remove this query's checkpoint and run "
+                f"`{reset_to_new_topic(table, expected.topic)}`"
+            )
+        if now.topic_id != expected.topic_id:
             raise QueryRefused(
                 f"topic {expected.topic} was deleted and created again (id {expected.topic_id}, now {now.topic_id}): "
                 "its offsets begin anew. To read it, remove this query's checkpoint and run "

@@ -30,6 +30,7 @@ def list_sources(
                     **{f: getattr(p, f) for f in _FIELDS},
                     "kafka_partition": p.source.kafka_partition,
                     "topic_id": p.source.topic_id,
+                    "cluster_id": p.source.cluster_id,
                 }
                 for p in positions
             ]
@@ -45,14 +46,15 @@ def list_sources(
             p.done,
             p.owner_run or "-",
             p.source.topic_id,
+            p.source.cluster_id,
         )
         for p in positions
     ]
     print_table(
         "sources",
-        ("table", "topic", "partition", "generation", "start", "done", "owner", "topic id"),
+        ("table", "topic", "partition", "generation", "start", "done", "owner", "topic id", "kafka cluster"),
         rows,
-        ("topic id", "start"),
+        ("kafka cluster", "topic id", "start"),
     )
 
 
@@ -83,7 +85,9 @@ def reset(
     table: str,
     to: Annotated[str, typer.Option("--to", help="where the source begins anew: a Kafka offset, earliest or latest")],
     partition: Annotated[int, typer.Option(help="Kafka partition; -1: all of the table")] = -1,
-    topic: Annotated[str, typer.Option(help="only this topic's, as Kafka has it now: recreated or not")] = "",
+    topic: Annotated[
+        str, typer.Option(help="only this topic's, as Kafka has it now: recreated, or in another cluster, or not")
+    ] = "",
     topic_id: Annotated[str, typer.Option(help="only sources of this topic id")] = "",
     force: Annotated[bool, typer.Option("--force", help="even while a query owns the source")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
@@ -111,8 +115,8 @@ def reset(
         for position, source, offset in chosen:
             where = f"{position.topic}[{position.source.kafka_partition}]"
             change = f"done {position.done} -> {offset}, generation {position.generation} -> {position.generation + 1}"
-            if source.topic_id != position.source.topic_id:
-                change += f", topic id {position.source.topic_id} -> {source.topic_id}"
+            for name, before, after in zip(("Kafka cluster", "topic id"), _key(position), source, strict=False):
+                change += f", {name} {before} -> {after}" if before != after else ""
             ask(f"reset {where} of {table}: {change}?", yes)
             made = connected.reset_source(
                 table, source, offset, force=force, topic=position.topic, generation=position.generation
@@ -124,19 +128,28 @@ def reset(
 
 def _left_out(position: Any, source: SourceKey, offset: int) -> str:
     """What a reset leaves out for good, if it does."""
-    if source.topic_id != position.source.topic_id:
+    if source != _key(position):
         return f"; what topic id {position.source.topic_id} had from offset {position.done} on is left out"
     return f"; offsets {position.done} to {offset - 1} are left out" if offset > position.done else ""
 
 
+def _key(position: Any) -> SourceKey:
+    return SourceKey(position.source.cluster_id, position.source.topic_id, position.source.kafka_partition)
+
+
 def _target(position: Any, to: str, kafka: str, properties: str, *, current: bool) -> tuple[SourceKey, int]:
     """The source to reset and its new offset; Kafka is asked only for what it must say."""
-    old = SourceKey(position.source.cluster_id, position.source.topic_id, position.source.kafka_partition)
+    old = _key(position)
     if to.isdigit() and not current:
         return old, int(to)
     topics = Topics(kafka_of(kafka), security=login_of(properties))
     try:
         now = topics.identity(position.topic)
+        if not current and (now.cluster_id, now.topic_id) != old[:2]:
+            raise typer.BadParameter(
+                f"topic {now.topic} at this broker is another one than this source's (Kafka cluster {now.cluster_id}, "
+                f"topic id {now.topic_id}): say --topic {now.topic} to go on in it"
+            )
         if old.kafka_partition >= now.partitions:
             raise typer.BadParameter(f"topic {now.topic} has {now.partitions} partitions now: choose with --partition")
         offset = int(to) if to.isdigit() else 0

@@ -57,7 +57,7 @@ class Code(IntEnum):
     SOURCE_OWNED = 26
     """Another live query owns this source."""
     SOURCE_POSITION = 27
-    """A query would start below `start`, above `done`, or on a recreated topic."""
+    """A query would start below `start`, above `done`, or on another topic of the name: recreated, or elsewhere."""
     CORRUPTION = 28
     EXPIRED = 29
     """A session or a remembered result is gone."""

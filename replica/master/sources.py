@@ -64,7 +64,8 @@ def open_sources(catalog: Catalog, request: pb.OpenSourcesRequest, now_us: int) 
     """The change by which a query takes its sources over; its result is (table id, positions as they will be).
 
     Refused: WRONG_TABLE (the checkpoint's table id is another), SOURCE_OWNED (another live run), SOURCE_POSITION
-    (below `start`, above `done`, or the topic was recreated). All or none of the sources are opened.
+    (below `start`, above `done`, or the topic was recreated, or is another Kafka cluster's). All or none of the sources
+    are opened.
     """
     if not request.owner_run:
         raise Refused(Code.INVALID_ARGUMENT, "a query names its run", table=request.table)
@@ -80,9 +81,10 @@ def open_sources(catalog: Catalog, request: pb.OpenSourcesRequest, now_us: int) 
     known = [r for _, r in catalog.items(f"{SOURCE}{table_id}/")]
     puts: dict[str, Record] = {}
     for wanted in request.opens:
-        _refuse_recreated(known, wanted)
         key = source_key(table_id, wanted.source)
         record = catalog.get(key)
+        if record is None or record.get("retired"):  # one that is in force has been begun or adopted
+            _refuse_other_topic(known, wanted)
         record = _new_position(request.table, table_id, wanted) if record is None else dict(record)
         _refuse_owned(record, request.owner_run, now_us)
         if wanted.has_checkpoint:
@@ -111,21 +113,33 @@ def _new_position(table: str, table_id: str, wanted: pb.SourceOpen) -> Record:
     }
 
 
-def _refuse_recreated(known: Sequence[Record], wanted: pb.SourceOpen) -> None:
-    """A topic of the same name and cluster with another id is another topic: its offsets mean nothing here."""
-    for record in known:
-        same = record["topic"] == wanted.topic and record["cluster_id"] == wanted.source.cluster_id
-        same = same and record["kafka_partition"] == wanted.source.kafka_partition
-        if same and record["topic_id"] != wanted.source.topic_id and not record.get("retired"):
-            raise _position(
-                Code.SOURCE_POSITION,
-                "the topic was deleted and created again",
-                record,
-                f"nyala source reset {record['table']} --topic {record['topic']} --to earliest",
-                known_topic_id=record["topic_id"],
-                now_topic_id=wanted.source.topic_id,
-                done=record["done"],
-            )
+def _refuse_other_topic(known: Sequence[Record], wanted: pb.SourceOpen) -> None:
+    """A topic with the name of one that feeds the table, of another id or cluster, is another topic.
+
+    Its offsets mean nothing here: begun unasked, it would leave out rows, or apply old ones over newer ones.
+    """
+    cluster_id, topic_id = wanted.source.cluster_id, wanted.source.topic_id
+    same = [r for r in known if (r["topic"], r["kafka_partition"]) == (wanted.topic, wanted.source.kafka_partition)]
+    in_force = [r for r in same if not r.get("retired")]
+    if not in_force:
+        return
+    record = min(in_force, key=lambda r: int(r["cluster_id"] != cluster_id))
+    ids = {"known_topic_id": record["topic_id"], "now_topic_id": topic_id, "done": record["done"]}
+    reset = f"nyala source reset {record['table']} --topic {record['topic']} --to earliest"
+    if record["cluster_id"] == cluster_id:
+        raise _position(Code.SOURCE_POSITION, "the topic was deleted and created again", record, reset, **ids)
+    raise _position(
+        Code.SOURCE_POSITION,
+        f"the position of topic {record['topic']} partition {record['kafka_partition']} of this table belongs to "
+        "another Kafka cluster",
+        record,
+        f"to leave that cluster and go on in this one's topic, `{reset} --kafka HOST:PORT` with a broker of this one "
+        "(or --to latest, or an offset, if the table has the rows before it); if both clusters are to feed the table, "
+        "their topics need different names",
+        known_cluster_id=record["cluster_id"],
+        now_cluster_id=cluster_id,
+        **ids,
+    )
 
 
 def _refuse_owned(record: Record, owner_run: str, now_us: int) -> None:
@@ -243,7 +257,8 @@ def reset_source(catalog: Catalog, request: pb.ResetSourceRequest, now_us: int) 
 
     The tablets learn the generation from the next writes. Refused(SOURCE_OWNED) under a live owner unless forced, and
     STALE_GENERATION if the caller knows another one: one that comes twice, or late, would throw away what was read.
-    A reset under a new topic id, when the topic was recreated, retires the positions of the old one.
+    A reset under a new topic id, or in another Kafka cluster, where the topic is now, retires the positions of the old
+    one, and ends its owner's lease.
     """
     table_id, _ = find_table(catalog, request.table)
     if request.to_offset < 0:
@@ -251,7 +266,7 @@ def reset_source(catalog: Catalog, request: pb.ResetSourceRequest, now_us: int) 
     key = source_key(table_id, request.source)
     record = catalog.get(key)
     puts: dict[str, Record] = {}
-    if record is None:
+    if record is None or record.get("retired"):
         record = _adopt_topic(catalog, request, table_id, puts)
     record = dict(record)
     _refuse_reset(record, request)
@@ -281,23 +296,25 @@ def _refuse_reset(record: Record, request: pb.ResetSourceRequest) -> None:
 
 
 def _adopt_topic(catalog: Catalog, request: pb.ResetSourceRequest, table_id: str, puts: dict[str, Any]) -> Record:
-    """The record of a recreated topic's partition; that topic's earlier records are marked retired in `puts`.
+    """The record of a partition of a topic that is another one now; its earlier records are marked retired in `puts`.
 
-    Other topics that feed the table are left alone; a request that names none is refused when there are several.
+    Other topics that feed the table are left alone; a request that names none is refused when there are several. One
+    that leaves another Kafka cluster names the topic, and leaves none while its own cluster has a position in force.
     """
     source = request.source
     old = {
         k: r
         for k, r in catalog.items(f"{SOURCE}{table_id}/")
-        if r["cluster_id"] == source.cluster_id and r["kafka_partition"] == source.kafka_partition
-        if request.topic in ("", r["topic"])
+        if r["kafka_partition"] == source.kafka_partition and not r.get("retired")
+        if request.topic == r["topic"] or (not request.topic and r["cluster_id"] == source.cluster_id)
     }
+    old = {k: r for k, r in old.items() if r["cluster_id"] == source.cluster_id} or old
     topics = sorted({r["topic"] for r in old.values()})
     if len(topics) > 1:
         raise Refused(Code.INVALID_ARGUMENT, "several topics feed this table: say which one", topics=", ".join(topics))
     if not old:
         raise Refused(Code.NOT_FOUND, "no such source", table=request.table, kafka_partition=source.kafka_partition)
-    latest = max(old.values(), key=lambda r: (not r.get("retired"), r["generation"]))
+    latest = max(old.values(), key=lambda r: r["generation"])
     for key, record in old.items():
-        puts[f"{SOURCE}{table_id}/{key}"] = {**record, "retired": True}
-    return {**latest, "topic_id": source.topic_id, "retired": False, "owner_run": latest["owner_run"]}
+        puts[f"{SOURCE}{table_id}/{key}"] = {**record, "retired": True, "owner_run": "", "owner_deadline_us": 0}
+    return {**latest, "cluster_id": source.cluster_id, "topic_id": source.topic_id, "retired": False}

@@ -20,11 +20,11 @@ from nyala.pipeline import IngestOptions, IngestQuery, ingest, topics
 from nyala.pipeline.task import RESULT_SCHEMA, TaskPlan
 from nyala.replica.base import Address, Member
 from nyala.replica.client import SourceFormat, TableHandle, TabletHandle
-from nyala.replica.master.sources import advance_sources, list_sources, open_sources
+from nyala.replica.master.sources import advance_sources, list_sources, open_sources, reset_source
 from nyala.replica.master.tables import create_table
 from nyala.replica.policy import ServerView
-from nyala.replica.rows import Column, ColumnType, PartitionSpec, TableSchema
-from nyala.replica.rpc import pb
+from nyala.replica.rows import Column, ColumnType, PartitionSpec, SourceKey, TableSchema
+from nyala.replica.rpc import pb, source_to_pb
 from tests.harness.catalogs import AppliedCatalog, table_info
 
 SCHEMA = TableSchema(
@@ -71,6 +71,14 @@ class Masters:
         with self._lock:
             return list(self._applied.commit(advance_sources(self._applied.catalog, request, self.now_us)))
 
+    def reset_source(self, table: str, source: SourceKey, to_offset: int, **given: Any) -> pb.SourcePosition:
+        request = pb.ResetSourceRequest(table=table, source=source_to_pb(source), to_offset=to_offset, **given)
+        with self._lock:
+            position: pb.SourcePosition = self._applied.commit(
+                reset_source(self._applied.catalog, request, self.now_us)
+            )
+        return position
+
     def list_sources(self, table: str = "") -> list[pb.SourcePosition]:
         self.looks()
         return self.sources(table)
@@ -95,6 +103,7 @@ class Broker:
     """Kafka's answers about the topic, as its admin client and its consumer hear them."""
 
     def __init__(self) -> None:
+        self.cluster_id = "c"
         self.topic_id = "first"
         self.partitions = 1
         self.away = False
@@ -110,7 +119,7 @@ class Broker:
         kept = {"topic": {TOPIC: {"cleanup.policy": "delete"}}}
         return SimpleNamespace(
             describe_topics=self._topic,
-            describe_cluster=lambda: {"cluster_id": "c"},
+            describe_cluster=lambda: {"cluster_id": self.cluster_id},
             describe_configs=lambda *_, **__: kept,
             create_topics=lambda _: None,
             close=lambda: None,

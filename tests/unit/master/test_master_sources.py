@@ -29,12 +29,12 @@ class Sources:
         request = pb.CreateTableRequest(table=table_info(rf=1))
         self.table_id = self.box.commit(create_table(self.box.catalog, request, [SERVER], {}, 1))
 
-    def key(self, partition: int = 0, topic_id: str = "id1") -> pb.SourceKey:
-        return pb.SourceKey(cluster_id="c", topic_id=topic_id, kafka_partition=partition)
+    def key(self, partition: int = 0, topic_id: str = "id1", cluster: str = "c") -> pb.SourceKey:
+        return pb.SourceKey(cluster_id=cluster, topic_id=topic_id, kafka_partition=partition)
 
     def open(self, run: str = "a", *, checkpoint: int | None = None, start: int = 10, **more: Any) -> Any:
         wanted = pb.SourceOpen(
-            source=self.key(more.pop("partition", 0), more.pop("topic_id", "id1")),
+            source=self.key(more.pop("partition", 0), more.pop("topic_id", "id1"), more.pop("cluster", "c")),
             topic=more.pop("topic", "writes.flights"),
             has_checkpoint=checkpoint is not None,
             checkpoint_offset=checkpoint or 0,
@@ -59,8 +59,8 @@ class Sources:
         )
         return self.box.commit(advance_sources(self.box.catalog, request, self.now_s * SECOND))[0]
 
-    def reset(self, to: int, *, force: bool = False, topic_id: str = "id1", topic: str = "") -> Any:
-        source = self.key(0, topic_id)
+    def reset(self, to: int, *, force: bool = False, topic_id: str = "id1", topic: str = "", cluster: str = "c") -> Any:
+        source = self.key(0, topic_id, cluster)
         request = pb.ResetSourceRequest(table="flights", source=source, to_offset=to, force=force, topic=topic)
         return self.box.commit(reset_source(self.box.catalog, request, self.now_s * SECOND))
 
@@ -152,6 +152,55 @@ def test_sources_a_recreated_topic_follows_its_own_earlier_life_only() -> None:
         ("b", "b2", 0),
     }
     assert s.open(topic_id="a1", topic="a").generation == 1, "the other topic's position is in force as it was"
+
+
+@pytest.mark.parametrize("topic_id", ["id2", "id1"])
+def test_sources_a_topic_of_its_name_in_another_kafka_cluster_is_refused_until_it_is_reset(topic_id: str) -> None:
+    """Goal: a wiped Kafka, or a mirror, is no new source: nothing is left out or applied again unasked. Method: open
+    there, under whatever topic id, while the old source is owned and not; reset needs the topic's name. Then back."""
+    s = Sources()
+    there: dict[str, Any] = {"cluster": "OTHER", "topic_id": topic_id}
+    named = {"topic": "writes.flights"}
+    told = ("topic writes.flights partition 0", "belongs to another Kafka cluster", "nothing was applied")
+    told += ("known_cluster_id=c", "now_cluster_id=OTHER", "nyala source reset flights --topic writes.flights --to")
+    s.open("a")
+    s.advance(50)
+    s.refused(lambda: s.open("b", start=0, **there), Code.SOURCE_POSITION, *told, "done=50")
+    s.refused(lambda: s.reset(0, **there, **named), Code.SOURCE_OWNED, "owner=a")
+    s.advance(50, release=True)
+    s.refused(lambda: s.open("b", start=0, **there), Code.SOURCE_POSITION, *told, "their topics need different names")
+    s.refused(lambda: s.reset(0, **there), Code.NOT_FOUND)
+    again = s.reset(0, **there, **named)
+    assert (again.generation, again.start, again.done, again.source.cluster_id) == (2, 0, 0, "OTHER")
+    assert s.open("b", **there).generation == 2
+    assert [p.source.cluster_id for p in list_sources(s.box.catalog, "")] == ["OTHER"]
+    s.refused(lambda: s.open("a"), Code.SOURCE_POSITION, "known_cluster_id=OTHER", "now_cluster_id=c")
+    assert s.reset(60, force=True, **named).generation == 3
+    assert s.open("a", checkpoint=60).done == 60
+    assert [(p.source.cluster_id, p.generation) for p in list_sources(s.box.catalog, "")] == [("c", 3)]
+
+
+def test_sources_a_reset_into_another_kafka_cluster_fences_the_query_that_it_leaves() -> None:
+    """Goal: two clusters never feed one source at once. Method: forced under an owner; its advance is refused."""
+    s = Sources()
+    s.open("a")
+    s.reset(0, force=True, cluster="OTHER", topic="writes.flights")
+    s.refused(lambda: s.advance(20, "a"), Code.SOURCE_OWNED, "given back", "by a reset", "start the query again")
+
+
+def test_sources_topics_of_different_names_in_two_kafka_clusters_feed_one_table() -> None:
+    """Goal: only the same name is suspicious. Method: two clusters, two names; one topic is recreated there, reset."""
+    s = Sources()
+    s.open(topic="a", start=0)
+    s.open(topic="b", start=5, cluster="OTHER")
+    s.refused(lambda: s.open(topic="b", cluster="OTHER", topic_id="id2"), Code.SOURCE_POSITION, "created again")
+    s.reset(7, force=True, topic="b", cluster="OTHER", topic_id="id2")
+    s.open(topic="b", cluster="OTHER", topic_id="id2")
+    s.open(topic="a")
+    assert {(p.source.cluster_id, p.topic, p.source.topic_id, p.done) for p in list_sources(s.box.catalog, "")} == {
+        ("c", "a", "id1", 0),
+        ("OTHER", "b", "id2", 7),
+    }
 
 
 def test_sources_a_lease_given_back_by_hand_ends_its_query_and_lets_another_in() -> None:
