@@ -1,5 +1,7 @@
 """Crash points of the ingest query's tasks: `pipeline.after_first_batch` and `pipeline.before_dead_letters`.
 
+Tasks of a batch write reach the first of them too.
+
 Armed by the environment of the worker process, off by default, unsafe: what the replica's disk has, for the pipeline.
 At the same points a worker can be told to pause instead, so that its driver can be killed just there:
 `NYALA_PAUSE_POINT=name:file` writes the worker's pid into the file and waits; a paused worker never goes on.

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from nyala.pipeline import crash
 from nyala.replica.base import Code, Refused
 from nyala.replica.client import SessionWriter, TableHandle, shared_client, wire_batches
 from nyala.replica.rows import RowError, RowOp, key_hash
@@ -112,6 +113,8 @@ class Writer(DataSourceArrowWriter):  # type: ignore[misc]
             for batch in iterator:
                 if batch.num_rows:
                     sending.send(batch)
+                if writer.rows_applied:
+                    crash.reach_in_first_attempt(crash.AFTER_FIRST_BATCH)
             sending.finish()
         return Written(sending.rows)
 

@@ -6,6 +6,7 @@ import datetime as dt
 import math
 import re
 import sys
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -164,3 +165,40 @@ def test_spark_source_batch_write_upserts(road: Road) -> None:
         **options
     ).mode("append").save()
     assert {k for k, r in lane.rows().items() if r["v"] == "again"} == set(range(50, 60))
+
+
+def test_spark_write_task_that_dies_after_its_first_batch_is_repeated_and_the_table_is_right(road: Road) -> None:
+    """Goal: at least once over attempts: each is a client of its own, so nothing that the repeated one writes is taken
+    for what the dead one wrote. Method: the workers of both tasks die after a batch that a tablet has acknowledged, and
+    Spark repeats them; every row is of the second attempt, but one that only the first made, and that is there too."""
+    lane = road.lane("repeated", tablets=1)
+    write(lane, [row(k) for k in range(6000)])
+
+    def of_attempt(batches: Iterator[Any]) -> Iterator[Any]:
+        """Keys, the attempt's own before them, with the number of the attempt that makes them."""
+        from pyspark import TaskContext
+
+        attempt = TaskContext.get().attemptNumber()  # type: ignore[union-attr]
+        own = [1_000_000 + attempt]
+        for batch in batches:
+            keys = own + batch["id"].to_pylist()
+            own = []
+            yield pa.RecordBatch.from_pydict({"k": keys, "attempt": [attempt] * len(keys)})
+
+    frame = road.spark.range(0, 5000, 1, 2).mapInArrow(of_attempt, "k bigint, attempt bigint")
+    frame = frame.selectExpr(
+        "k", "concat('attempt ', attempt) as v", "cast(k % 100 as tinyint) as small", "cast(k as int) as must"
+    )
+    records = road.spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch")
+    road.spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "250")
+    try:
+        with road.workers_die_at("pipeline.after_first_batch"):
+            register(road.spark)  # What is registered keeps the environment that its workers get.
+            options = {"masters": road.stack.masters, "table": "repeated"}
+            frame.write.format("nyala").options(**options).mode("append").save()
+    finally:
+        road.spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", records)
+        register(road.spark)
+    left = {k: row(k, "attempt 1" if k < 5000 else "") for k in range(6000)}
+    own = {1_000_000 + attempt: row(1_000_000 + attempt, f"attempt {attempt}") for attempt in (0, 1)}
+    assert lane.rows() == left | own
