@@ -15,7 +15,9 @@ import pytest
 from nyala.replica.base import Code, DiskFailure, Refused
 from nyala.replica.disk import CRASH_EXIT_CODE, CrashPoints, FolderWatch, RealDisk, lock_root
 from nyala.replica.disk.real import _translated
+from nyala.replica.wal import Log
 from tests.harness.sim_disk import SECTOR_BYTES, SimCrash, SimDisk
+from tests.harness.wal_entries import FOLDER, SMALL, TABLET, append_now, entry
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -128,6 +130,50 @@ def test_soft_limit_of_open_files_is_raised_to_the_hard_one() -> None:
         "r.setrlimit(r.RLIMIT_NOFILE, (64, 512)); print(up(), r.getrlimit(r.RLIMIT_NOFILE), up())"
     )
     assert run(code).stdout.strip() == "512 (512, 512) 512"
+
+
+def test_log_is_whole_though_each_call_writes_and_reads_a_few_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: a call may write or read less than it was asked to, on a nearly full disk, say, and nothing is lost by it.
+    Method: every pwritev, pwrite and pread moves one to seven bytes. Entries fill several segments of a log; opened
+    again, so and by whole calls, it has them all, and a file replaced meanwhile is what was given."""
+    rng, write, read = random.Random(16), os.pwrite, os.pread
+    calls: list[str] = []
+
+    def short_write(fd: int, data: bytes, offset: int) -> int:
+        calls.append("pwrite")
+        return write(fd, data[: rng.randint(1, 7)], offset)
+
+    def short_gather(fd: int, parts: list[bytes], offset: int) -> int:
+        calls.append("pwritev")
+        return write(fd, b"".join(parts)[: rng.randint(1, 7)], offset)
+
+    def short_read(fd: int, length: int, offset: int) -> bytes:
+        calls.append("pread")
+        return read(fd, min(length, rng.randint(1, 7)), offset)
+
+    appended = [entry(index, rng.randbytes(700)) for index in range(1, 31)]
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", short_write)
+        patched.setattr(os, "pwritev", short_gather)
+        patched.setattr(os, "pread", short_read)
+        disk = RealDisk(tmp_path)
+        log, _ = Log.open(disk, FOLDER, TABLET, SMALL, threaded=False)
+        for first in range(0, 30, 5):
+            append_now(log, appended[first : first + 5])
+        disk.replace("f", b"content" * 9)
+        log.close()
+        log, replay = Log.open(RealDisk(tmp_path), FOLDER, TABLET, SMALL, threaded=False)
+        assert list(replay.entries) == appended
+        assert log.read(1, 31, 1 << 20) == appended
+        log.close()
+    assert {*calls} == {"pwrite", "pwritev", "pread"}
+    log, replay = Log.open(RealDisk(tmp_path), FOLDER, TABLET, SMALL, threaded=False)
+    assert list(replay.entries) == appended
+    assert RealDisk(tmp_path).read("f") == b"content" * 9
+    assert len(RealDisk(tmp_path).listdir(FOLDER)) > 2, "several segments"
+    log.close()
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS])
