@@ -25,6 +25,8 @@ class ClientOptions:
     backoff_first_s: float = 0.02
     backoff_max_s: float = 1.0
     writes_inflight_per_tablet_max: int = 4
+    writes_inflight_max: int = 256
+    """Of one writer, to all tablets together."""
     write_bytes_inflight_max: int = limits.TABLET_WRITE_BYTES_PENDING_MAX
     scan_parallel_max: int = 4
     """Tablets read at the same time; each holds its result until it is complete."""
@@ -36,5 +38,6 @@ class ClientOptions:
         check(self.write_timeout_s <= remembered_s / 2, "tablets remember a write", write_s=self.write_timeout_s)
         check(self.timeout_s > 0 and self.scan_timeout_s > 0 and self.connect_timeout_s > 0, "deadlines are positive")
         check(1 <= self.writes_inflight_per_tablet_max <= 64, "window", window=self.writes_inflight_per_tablet_max)
+        check(self.writes_inflight_max >= 1, "window", window=self.writes_inflight_max)
         check(self.write_bytes_inflight_max >= limits.BATCH_SIZE_BYTES_MAX, "one batch fits into the window")
         check(1 <= self.scan_parallel_max <= 64, "scan_parallel_max", scan_parallel_max=self.scan_parallel_max)

@@ -1,6 +1,7 @@
 """Small writes of a process to one server: one connection for all its threads, on which those who wait do the work.
 
-A write that a thread waits for needs no other thread: it sends its own request and reads until its reply is there.
+A write needs no other thread than the one that makes it: that sends its own request, and when it wants to know the
+outcome, now or after others that it sends meanwhile, it reads until the reply is there.
 Threads that come meanwhile leave their requests to whoever is sending, and their replies to whoever is reading. A call
 through gRPC would cost each of them several changes of thread on both sides, which is more than the write costs itself.
 """
@@ -18,7 +19,7 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from nyala.replica.base import Address, Applied, Code, Refused, limits
-from nyala.replica.rpc import HEAD_BYTES, body_length, frame, notice_silence, pb, raise_if_error
+from nyala.replica.rpc import HEAD_BYTES, body_length, frame, notice_silence, pb, raise_if_error, send_at_once
 
 from .retry import refusal_of_rpc_error
 
@@ -35,14 +36,17 @@ _SILENCE_MS = 15_000
 
 
 class _Waiting:
-    """One thread and the reply that it waits for. Except `sleep`, under the link's lock."""
+    """One write, the thread that made it, and the reply. Except `sleep`, under the link's lock."""
 
-    __slots__ = ("_awake", "_ready", "error", "reply")
+    __slots__ = ("_awake", "_ready", "error", "number", "present", "reply")
 
     def __init__(self) -> None:
+        self.number = 0
         self._ready = threading.Lock()
         self._ready.acquire()
         self._awake = False
+        self.present = False
+        """Whether its thread waits here now, and can be woken to do something."""
         self.reply: Any = None
         self.error: Exception | None = None
 
@@ -88,22 +92,33 @@ class _Link:
         self._buffer = bytearray()
         self.broken = False
 
-    def write(self, request: Any, timeout_s: float) -> Any:
-        """The reply; None if the link was broken before, and nothing was sent.
+    def begin(self, request: Any, timeout_s: float) -> _Waiting | None:
+        """Send it, or leave it to whoever is sending; what `finish` or `forget` is to be told.
 
-        Refused TIMED_OUT if it is late: UNKNOWN if the request has left, or is about to.
+        None if the link was broken before, and nothing was sent.
         """
-        waiting, deadline = _Waiting(), time.monotonic() + timeout_s
+        waiting = _Waiting()
         with self._lock:
             if self.broken:
                 return None
             self._number += 1
-            number = self._number
-            self._waiting[number] = waiting
-            self._queue.append((number, request))
+            waiting.number = self._number
+            self._waiting[waiting.number] = waiting
+            self._queue.append((waiting.number, request))
+            send = self._sender is None
+            if send:
+                self._sender = waiting
+        self._send_while(send, waiting, time.monotonic() + timeout_s)
+        return waiting
+
+    def finish(self, waiting: _Waiting, timeout_s: float) -> Any:
+        """The reply. Refused TIMED_OUT if it is late: UNKNOWN if the request has left, or is about to."""
+        deadline = time.monotonic() + timeout_s
+        with self._lock:
+            waiting.present = True
         try:
             self._work_until_settled(waiting, deadline)
-            taken = self._leave(number, waiting, deadline)
+            taken = self._leave(waiting, deadline)
         except BaseException:
             self.fail(_lost("a thread was interrupted at its work"))  # perhaps amid a message
             raise
@@ -114,20 +129,33 @@ class _Link:
             raise Refused(Code.TIMED_OUT, "no answer in time", applied=applied)
         return waiting.reply
 
-    def _leave(self, number: int, waiting: _Waiting, deadline: float) -> bool:
+    def forget(self, waiting: _Waiting) -> None:
+        """Nobody asks for the outcome; what has not left by now never does."""
+        self._leave(waiting, time.monotonic() + _CONNECT_S)
+
+    def _leave(self, waiting: _Waiting, deadline: float) -> bool:
         """Wait no more; whether the request was taken to be sent. What is still queued then never is."""
         with self._lock:
-            self._waiting.pop(number, None)
+            self._waiting.pop(waiting.number, None)
             queued = len(self._queue)
             if not waiting.settled:
-                self._queue = [one for one in self._queue if one[0] != number]
+                self._queue = [one for one in self._queue if one[0] != waiting.number]
             taken = len(self._queue) == queued
+            waiting.present = False
             send = self._pass_on(waiting)
-        while send:
-            self._send(deadline)
-            with self._lock:
-                send = self._pass_on(waiting)
+        self._send_while(send, waiting, deadline)
         return taken
+
+    def _send_while(self, send: bool, sender: _Waiting, deadline: float) -> None:
+        """As long as it is for `sender` to send what is queued: it goes away then, so nobody may be left waiting."""
+        try:
+            while send:
+                self._send(deadline)
+                with self._lock:
+                    send = self._pass_on(sender)
+        except BaseException:
+            self.fail(_lost("a thread was interrupted at its work"))  # perhaps amid a message
+            raise
 
     def fail(self, error: Exception) -> None:
         """The connection is of no use any more; nobody knows what became of what was sent."""
@@ -173,7 +201,7 @@ class _Link:
         if not send and self._reader is not None:
             return False
         for waiting in self._waiting.values():
-            if waiting is not self._reader and waiting is not self._sender:
+            if waiting.present and waiting is not self._reader and waiting is not self._sender:
                 waiting.wake()
                 return False
         if send:
@@ -241,8 +269,29 @@ class _Link:
                     waiting.wake()
 
 
+class LinkedWrite:
+    """A write that has left, or is about to; `result` or `cancel` it, once. Concurrency: one thread."""
+
+    def __init__(self, writes: SmallWrites, link: _Link, waiting: _Waiting, timeout_s: float) -> None:
+        self._writes, self._link, self._waiting, self._timeout_s = writes, link, waiting, timeout_s
+
+    def result(self) -> Any:
+        """The pb.WriteReply; Refused, with an unknown outcome unless it says otherwise."""
+        try:
+            reply = self._link.finish(self._waiting, self._timeout_s)
+        finally:
+            self._writes.ended()
+        self._writes.linked += 1
+        return reply
+
+    def cancel(self) -> None:
+        """Wait for it no more."""
+        self._link.forget(self._waiting)
+        self._writes.ended()
+
+
 class SmallWrites:
-    """Writes to one server, each waited for by the thread that makes it. Concurrency: any thread."""
+    """Small writes to one server. Concurrency: any thread."""
 
     def __init__(self, stub: Any, address: Address) -> None:
         self._stub = stub
@@ -255,25 +304,28 @@ class SmallWrites:
         self.linked = 0
         """Writes that went over a link."""
         self.under_way = 0
-        """Threads that have a write under way here."""
+        """Writes that have begun here, and whose outcome nobody has taken yet."""
 
-    def write(self, request: Any, timeout_s: float) -> Any:
-        """The pb.WriteReply. grpc.RpcError or Refused; the outcome is then unknown unless they say otherwise."""
+    def begin(self, request: Any, timeout_s: float) -> LinkedWrite | None:
+        """Send it; its outcome can be asked for later. None if it must go as a call: it is large, or there is no link.
+
+        Refused if the server refuses a link.
+        """
+        if len(request.payload) > _PAYLOAD_BYTES_MAX:
+            return None
+        deadline = time.monotonic() + timeout_s
+        while (link := self._open(request.dest_uuid, deadline)) is not None:
+            waiting = link.begin(request, deadline - time.monotonic())
+            if waiting is not None:
+                with self._lock:
+                    self.under_way += 1
+                return LinkedWrite(self, link, waiting, timeout_s)
+        return None
+
+    def ended(self) -> None:
+        """One was settled or given up."""
         with self._lock:
-            self.under_way += 1
-        try:
-            if len(request.payload) > _PAYLOAD_BYTES_MAX:
-                return self._stub.Write(request, timeout=timeout_s)
-            deadline = time.monotonic() + timeout_s
-            while (link := self._open(request.dest_uuid, deadline)) is not None:
-                reply = link.write(request, deadline - time.monotonic())
-                if reply is not None:
-                    self.linked += 1
-                    return reply
-            return self._stub.Write(request, timeout=max(0.001, deadline - time.monotonic()))
-        finally:
-            with self._lock:
-                self.under_way -= 1
+            self.under_way -= 1
 
     def close(self) -> None:
         """End the link; writes under way on it end with an unknown outcome."""
@@ -317,7 +369,7 @@ def _connected(address: Address, granted: Any, deadline: float) -> socket.socket
     left = min(_CONNECT_S, max(0.001, deadline - time.monotonic()))
     sock = socket.create_connection((address.host.strip("[]"), granted.port), timeout=left)
     try:
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        send_at_once(sock)
         notice_silence(sock, _SILENCE_MS)
         sock.sendall(frame(granted.ticket))
         if sock.recv(HEAD_BYTES, socket.MSG_WAITALL) != frame(b""):

@@ -14,7 +14,7 @@ from typing import Any
 
 import grpc
 
-from nyala.replica.base import Code, Refused
+from nyala.replica.base import Address, Code, Refused
 from nyala.replica.rows import RowError, SourceKey
 from nyala.replica.rpc import pb, raise_if_error, row_errors_from_pb, source_to_pb
 
@@ -23,7 +23,6 @@ from .calls import TabletCalls
 from .identities import Identities, Identity
 from .retry import Attempts, Deadline, final, refusal_of_rpc_error
 from .tables import TableHandle
-from .write_links import SmallWrites
 
 GAP_RETRIES_MAX = 3
 """A GAP right after a failover may come from a leader that has not applied all of its log yet."""
@@ -57,16 +56,16 @@ def write_request(handle: TableHandle, tablet_id: str, batch: WireBatch) -> pb.W
 
 
 class _CallWhenAsked:
-    """An attempt that begins when its outcome is asked for.
+    """A call that begins when its outcome is asked for.
 
     Where the thread sends nothing else meanwhile, waiting itself costs half of a call that runs beside it.
     """
 
-    def __init__(self, writes: SmallWrites, request: pb.WriteRequest, timeout_s: float) -> None:
-        self._writes, self._request, self._timeout_s = writes, request, timeout_s
+    def __init__(self, write: Any, request: pb.WriteRequest, timeout_s: float) -> None:
+        self._write, self._request, self._timeout_s = write, request, timeout_s
 
     def result(self) -> Any:
-        return self._writes.write(self._request, self._timeout_s)
+        return self._write(self._request, timeout=self._timeout_s)
 
     def cancel(self) -> None:
         """Nothing is under way."""
@@ -81,6 +80,8 @@ class _InFlight:
     attempts: Attempts
     size_bytes: int
     alone: bool = False
+    number: int = 0
+    """In the order in which the writes of a window were put in."""
     call: Any = None
     error: Refused | None = None
     uuid: str = ""
@@ -97,11 +98,16 @@ class _Lane:
     queue: deque[_InFlight] = field(default_factory=deque)
 
 
+def _age(lane: _Lane) -> int:
+    return lane.queue[0].number
+
+
 class WriteWindow:
     """Pipelined writes to the tablets of one table. The oldest of a tablet is settled before the next one is looked at.
 
-    Invariants: at most `writes_inflight_per_tablet_max` writes a tablet and `write_bytes_inflight_max` bytes in all are
-    under way; writes to one tablet are acknowledged in the order in which they were put in.
+    Invariants: at most `writes_inflight_per_tablet_max` writes a tablet, `writes_inflight_max` writes and
+    `write_bytes_inflight_max` bytes in all are under way; writes to one tablet are acknowledged in the order in which
+    they were put in.
     Concurrency: one thread.
     """
 
@@ -110,25 +116,30 @@ class WriteWindow:
         self._handle = handle
         self._on_outcome = on_outcome
         self._lanes: dict[str, _Lane] = {}
-        self._bytes = 0
+        self._bytes = self._writes = self._put = 0
 
     def put(self, request: pb.WriteRequest, *, depth: int | None = None, alone: bool = False) -> None:
         """Send, after settling as many older writes as the bounds ask for; `depth` lowers the window of the tablet.
 
-        `alone`: nothing else will be put in before this is drained, which may then be what sends it. Raises what an
-        older write ended with: NotApplied or OutcomeUnknown.
+        `alone`: nothing else will be put in before this is drained. Raises what an older write ended with: NotApplied
+        or OutcomeUnknown.
         """
         options = self._calls.options
         lane = self._lanes.setdefault(request.tablet_id, _Lane(request.tablet_id))
         size = len(request.payload)
         while len(lane.queue) >= (depth or options.writes_inflight_per_tablet_max):
             self._settle_oldest(lane)
+        while self._writes >= options.writes_inflight_max:
+            self._settle_oldest(min((one for one in self._lanes.values() if one.queue), key=_age))
         while self._bytes and self._bytes + size > options.write_bytes_inflight_max:
             self._settle_oldest(max(self._lanes.values(), key=lambda one: len(one.queue)))
         deadline = Deadline(options.write_timeout_s)
         item = _InFlight(request, deadline, Attempts(options, deadline, self._calls.rng), size, alone)
         item.clean = not lane.queue
+        self._put += 1
+        item.number = self._put
         self._bytes += size
+        self._writes += 1
         lane.queue.append(item)
         self._send(item)
 
@@ -146,7 +157,7 @@ class WriteWindow:
                 if item.call is not None:
                     item.call.cancel()
             lane.queue.clear()
-        self._bytes = 0
+        self._bytes = self._writes = 0
 
     def _send(self, item: _InFlight) -> None:
         """Start one attempt; its outcome is read later. Never raises."""
@@ -156,13 +167,17 @@ class WriteWindow:
             item.uuid, address = self._calls.locator.leader(item.request.tablet_id)
             item.request.dest_uuid = item.uuid
             item.request.propagated_time = self._calls.time_seen
-            channels, timeout_s = self._calls.channels, item.attempts.timeout_s
-            if item.alone:
-                item.call = _CallWhenAsked(channels.small_writes(address), item.request, timeout_s)
-            else:
-                item.call = channels.tablet_server(address).Write.future(item.request, timeout=timeout_s)
+            item.call = self._begin(address, item, item.attempts.timeout_s)
         except Refused as e:
             item.error = e
+
+    def _begin(self, address: Address, item: _InFlight, timeout_s: float) -> Any:
+        channels, request = self._calls.channels, item.request
+        linked = channels.small_writes(address).begin(request, timeout_s)
+        if linked is not None:
+            return linked
+        write = channels.tablet_server(address).Write
+        return _CallWhenAsked(write, request, timeout_s) if item.alone else write.future(request, timeout=timeout_s)
 
     def _settle_oldest(self, lane: _Lane) -> None:
         """Wait for the oldest write's outcome, sending it again as long as that makes sense."""
@@ -178,6 +193,7 @@ class WriteWindow:
                 self._again_or_raise(item, error)
         lane.queue.popleft()
         self._bytes -= item.size_bytes
+        self._writes -= 1
         self._calls.observe(reply.hybrid_time)
         self._calls.locator.worked(lane.tablet_id, item.uuid)
         self._on_outcome(

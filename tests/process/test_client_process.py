@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from nyala.replica.base import Address, Code, RowCode
-from nyala.replica.client import Client, NotApplied, ScanSpec, TableHandle, wire_batches
+from nyala.replica.client import Client, ClientOptions, NotApplied, ScanSpec, TableHandle, wire_batches
 from nyala.replica.client.writes import write_request
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, RowOp, SourceKey, TableSchema, WriteMeta
 from tests.harness.cluster import LocalCluster, local_cluster, wait_until
@@ -200,6 +200,32 @@ def test_one_row_writes_of_many_threads_share_a_stream_and_survive_its_server(
     links = [client.calls.channels.small_writes(Address.parse(s.address)) for s in cluster.servers]
     assert sum(link.linked for link in links) >= 8 * written
     wait_until(lambda: sum(link.under_way for link in links) == 0, "nothing is under way")
+
+
+def test_small_writes_under_way_are_bounded_and_each_counts_once_over_a_kill(
+    client: Client, cluster: LocalCluster
+) -> None:
+    """Goal: one thread that sends small batches one after the other has some under way, no more than it was told, and
+    each is applied once. Method: 400 inserts of one row into four tablets, three under way at most, every 8th of a key
+    that is there; kill -9 of a leader half-way."""
+    handle, bound = new_table(client, "ahead", 4), 3
+    with Client([cluster.masters[0].address], ClientOptions(writes_inflight_max=bound)) as ahead:
+        links = [ahead.calls.channels.small_writes(Address.parse(s.address)) for s in cluster.servers]
+        most = 0
+        with ahead.session_writer(handle) as writer:
+            for row in range(400):
+                if row == 200:
+                    cluster.servers[leader_of(client, cluster, handle)].kill()
+                (batch,) = wire_batches(handle, rows(row if row % 8 else 0, 1)[0], RowOp.INSERT)
+                writer.send(batch)
+                under_way = sum(link.under_way for link in links)
+                assert under_way <= bound
+                most = max(most, under_way)
+            writer.flush()
+            assert [error.code for error in writer.row_errors] == [RowCode.ALREADY_PRESENT] * 49
+            assert writer.rows_applied == 351 and client.count(handle, ScanSpec()) == 351
+        assert most == bound and sum(link.under_way for link in links) == 0
+        assert sum(link.linked for link in links) >= 350
 
 
 def test_scans_return_every_row_once_while_servers_die(client: Client, cluster: LocalCluster) -> None:

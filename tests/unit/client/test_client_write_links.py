@@ -109,9 +109,15 @@ def request(rows: int) -> Any:
     return pb.WriteRequest(dest_uuid="u", rows=rows, payload=b"x")
 
 
+def write(writes: SmallWrites, one: Any, timeout_s: float) -> Any:
+    """As a client does it: over the link, or as a call where there is none."""
+    linked = writes.begin(one, timeout_s)
+    return linked.result() if linked is not None else writes._stub.Write(one, timeout=timeout_s)
+
+
 def begin(pool: ThreadPoolExecutor, writes: SmallWrites, rows: int, timeout_s: float = LONG_S + LATE_S) -> Future[Any]:
     """A write on a thread of its own."""
-    return pool.submit(writes.write, request(rows), timeout_s)
+    return pool.submit(write, writes, request(rows), timeout_s)
 
 
 def test_each_thread_gets_its_own_reply_whatever_the_order_and_the_pieces(peer: Peer, writes: SmallWrites) -> None:
@@ -128,7 +134,7 @@ def test_each_thread_gets_its_own_reply_whatever_the_order_and_the_pieces(peer: 
         assert [f.result(LONG_S).rows_applied for f in futures] == list(range(12))
 
         def some(first: int) -> list[int]:
-            return [writes.write(request(n), LONG_S).rows_applied for n in range(first, first + 100)]
+            return [write(writes, request(n), LONG_S).rows_applied for n in range(first, first + 100)]
 
         rounds = [pool.submit(some, 1000 * n) for n in range(10)]
         answered = 0
@@ -138,6 +144,50 @@ def test_each_thread_gets_its_own_reply_whatever_the_order_and_the_pieces(peer: 
             answered += len(got)
         assert [f.result(LONG_S) for f in rounds] == [list(range(1000 * n, 1000 * n + 100)) for n in range(10)]
     assert peer.opened == 1 and writes.linked == 1012 and writes.under_way == 0
+
+
+def test_one_thread_has_several_writes_under_way(peer: Peer, writes: SmallWrites) -> None:
+    """Goal: who has more to write need not wait for each. Method: one thread begins three; all arrive, and are answered
+    backwards, before it asks for an outcome; then it has each one's. A fourth is given up: its reply is nobody's."""
+    made = [writes.begin(request(n), LONG_S) for n in range(3)]
+    peer.accepted()
+    seen: list[Any] = []
+    while len(seen) < 3:
+        seen += peer.read()
+    assert writes.under_way == 3
+    peer.reply(*reversed(seen))
+    assert [one.result().rows_applied for one in made if one is not None] == [0, 1, 2]
+    dropped, kept = writes.begin(request(4), LONG_S), writes.begin(request(5), LONG_S)
+    assert dropped is not None and kept is not None
+    dropped.cancel()
+    peer.reply(*peer.read(), *peer.read())
+    assert kept.result().rows_applied == 5
+    assert (writes.linked, writes.under_way, peer.opened) == (4, 0, 1)
+    assert writes._link is not None and not writes._link._waiting
+
+
+def test_thread_that_is_away_is_not_asked_to_read(peer: Peer, writes: SmallWrites) -> None:
+    """Goal: replies are read by somebody who waits. Method: a thread begins a write and goes away; two others wait, one
+    of them reads. Who reads is answered and leaves: the other one, not the oldest write's thread, reads on."""
+    away = writes.begin(request(1), LONG_S)
+    assert away is not None
+    peer.accepted()
+    first = peer.read()
+    with ThreadPoolExecutor(2) as pool:
+        reads = begin(pool, writes, 2)
+        second = peer.read()
+        link = writes._link
+        assert link is not None
+        wait_until(lambda: link._reader is not None, "somebody reads")
+        sleeps = begin(pool, writes, 3)
+        third = peer.read()
+        wait_until(lambda: sum(one.present for one in list(link._waiting.values())) == 2, "both wait")
+        peer.reply(*second)
+        assert reads.result(LONG_S).rows_applied == 2
+        peer.reply(*third)
+        assert sleeps.result(LONG_S).rows_applied == 3
+    peer.reply(*first)
+    assert away.result().rows_applied == 1
 
 
 class Clock:
@@ -220,7 +270,7 @@ def test_port_that_cannot_be_reached_costs_one_attempt(peer: Peer, writes: Small
         nobody = pb.OpenWritesReply(port=kept.getsockname()[1], ticket=b"t" * 16)
         asked: list[Any] = []
         peer.OpenWrites = lambda request, timeout: asked.append(request) or nobody  # type: ignore[method-assign,func-returns-value]
-        assert [writes.write(request(n), LONG_S).rows_applied for n in range(3)] == [7, 7, 7]
+        assert [write(writes, request(n), LONG_S).rows_applied for n in range(3)] == [7, 7, 7]
     assert (len(asked), len(peer.called), writes.linked) == (1, 3, 0)
 
 
@@ -229,7 +279,7 @@ def test_server_that_does_not_open_a_link_has_applied_nothing(peer: Peer, writes
     refusal = pb.OpenWritesReply(error=pb.Error(code=Code.INVALID_NAME, message="another"))
     peer.OpenWrites = lambda request, timeout: refusal  # type: ignore[method-assign]
     with pytest.raises(Refused) as told:
-        writes.write(request(1), LONG_S)
+        write(writes, request(1), LONG_S)
     assert (told.value.code, told.value.applied) == (Code.INVALID_NAME, Applied.NOT_APPLIED)
 
     class Gone(grpc.RpcError):
@@ -244,14 +294,14 @@ def test_server_that_does_not_open_a_link_has_applied_nothing(peer: Peer, writes
 
     peer.OpenWrites = nobody  # type: ignore[method-assign]
     with pytest.raises(Refused) as told:
-        writes.write(request(1), LONG_S)
+        write(writes, request(1), LONG_S)
     assert told.value.applied is Applied.NOT_APPLIED
 
 
 def test_large_writes_are_calls_of_their_own(peer: Peer, writes: SmallWrites) -> None:
     """Goal: a large write does not hold up small ones. Method: 20 kB."""
     large = pb.WriteRequest(dest_uuid="u", rows=1, payload=bytes(20 << 10))
-    assert writes.write(large, LONG_S).rows_applied == 7 and peer.opened == 0
+    assert write(writes, large, LONG_S).rows_applied == 7 and peer.opened == 0
 
 
 def test_closed_client_tells_who_waits(peer: Peer, writes: SmallWrites) -> None:
@@ -345,7 +395,7 @@ def test_write_that_never_left_is_known_not_to_be_applied(
         peer.accepted()
         gate.wait()
         with pytest.raises(Refused) as told:
-            writes.write(request(2), 0.2)
+            write(writes, request(2), 0.2)
         assert (told.value.code, told.value.applied) == (Code.TIMED_OUT, Applied.NOT_APPLIED)
         gate.open(2)
         peer.reply(*peer.read())
@@ -377,7 +427,7 @@ def test_interrupted_thread_leaves_a_client_that_works(peer: Peer, writes: Small
         with ThreadPoolExecutor(1) as pool:
             done = pool.submit(when_it_has_arrived)
             with pytest.raises(Interrupted):
-                writes.write(request(1), LONG_S)
+                write(writes, request(1), LONG_S)
             done.result(LONG_S)
     finally:
         signal.signal(signal.SIGUSR1, before)
@@ -401,4 +451,4 @@ def test_server_of_an_earlier_build_gets_calls(peer: Peer, writes: SmallWrites) 
         raise Unknown
 
     peer.OpenWrites = refuse  # type: ignore[method-assign]
-    assert writes.write(request(1), LONG_S).rows_applied == 7 and len(peer.called) == 1
+    assert write(writes, request(1), LONG_S).rows_applied == 7 and len(peer.called) == 1
