@@ -19,7 +19,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from nyala.replica.client import Client, ScanSpec, TableHandle, parse_masters, wire_batches
+from nyala.replica.client import Client, ClientOptions, ScanSpec, TableHandle, parse_masters, wire_batches
 from nyala.replica.rows import RowOp
 
 ROWS_PER_ROUND = 150_000
@@ -81,8 +81,12 @@ def single(client: Client, handle: TableHandle, options: argparse.Namespace) -> 
         for number in range(first, first + options.rows):
             began = time.perf_counter()
             for batch in wire_batches(handle, one_row(number, options.string_bytes), RowOp.INSERT):
-                writer.write(batch)
+                if options.under_way == 1:
+                    writer.write(batch)
+                else:
+                    writer.send(batch)
             latencies.append(time.perf_counter() - began)
+        writer.flush()
         return latencies
 
     starts = [options.start + n * options.rows for n in range(options.threads)]
@@ -140,12 +144,14 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=0)
     parser.add_argument("--start", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--under-way", type=int, default=1)
     parser.add_argument("--string-bytes", type=int, default=32)
     parser.add_argument("--part", type=int, default=0)
     parser.add_argument("--of", type=int, default=1)
     parser.add_argument("--at", type=int, default=0)
     options = parser.parse_args()
-    with Client(parse_masters(options.masters)) as client:
+    bounds = ClientOptions(writes_inflight_max=options.under_way) if options.mode == "single" else ClientOptions()
+    with Client(parse_masters(options.masters), bounds) as client:
         handle = client.get_table(options.table)
         if options.mode != "single":
             rows_of(np.arange(10), 0, options.string_bytes)

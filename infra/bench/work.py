@@ -83,20 +83,22 @@ def load(masters: str, table: str, rows: int, *, upsert: bool, clients: int = 2,
     return {name: each * clients / max(r["seconds"] for r in results)}
 
 
-def single_writes(masters: str, table: str, writes: int, clients: int, start: int) -> Figures:
-    """One-row durable writes by `clients` threads of one process."""
+def single_writes(masters: str, table: str, writes: int, clients: int, start: int, under_way: int) -> Figures:
+    """One-row durable writes by `clients` threads of one process, each with so many `under_way` at most."""
     arguments = ["--mode", "single", "--rows", str(writes // clients), "--threads", str(clients), "--start", str(start)]
-    (result,) = run_clients(masters, table, [arguments])
-    return single_figures(result, clients)
+    (result,) = run_clients(masters, table, [[*arguments, "--under-way", str(under_way)]])
+    return single_figures(result, clients, under_way)
 
 
-def single_figures(result: dict[str, Any], clients: int) -> Figures:
+def single_figures(result: dict[str, Any], clients: int, under_way: int) -> Figures:
     """What such a process printed, as figures; elapsed time / writes, as the peer's tool tells it."""
     if clients > 1:
-        return {f"single_write_{clients}_clients_per_s": result["writes"] / result["seconds"]}
+        in_turn = "in_turn_" if under_way == 1 else ""
+        return {f"single_write_{clients}_clients_{in_turn}per_s": result["writes"] / result["seconds"]}
     latencies, mean_ms = sorted(1000 * t for t in result["latencies"]), 1000 * result["seconds"] / result["writes"]
+    if under_way > 1:
+        return {"single_write_ms": mean_ms}
     return {
-        "single_write_ms": mean_ms,
         "single_write_in_turn_ms": mean_ms,
         "single_write_p50_ms": latencies[len(latencies) // 2],
         "single_write_p99_ms": latencies[int(len(latencies) * 0.99)],

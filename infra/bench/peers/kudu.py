@@ -242,7 +242,7 @@ class KuduCluster:
             raise RuntimeError(f"kudu perf loadgen ended with {[process.returncode for process in running]}")
         return max(_seconds_printed(text) for text in outputs)
 
-    def single_writes(self, table: str, writes: int, clients: int, *, first: int = 0, buffers: int = 2) -> float:
+    def single_writes(self, table: str, writes: int, clients: int, *, first: int = 0, buffers: int) -> float:
         """Seconds for `writes` one-row writes by `clients` threads, as the tool itself times them.
 
         It flushes after each row without waiting (the first two rows go together) and waits for a free buffer before

@@ -11,7 +11,7 @@ from nyala.infra.bench.failed import BenchFailed
 from nyala.infra.bench.meter import Meter
 from nyala.infra.bench.pipeline import TOPIC, OtherJob, kafka_pid
 from nyala.infra.bench.report import Figures
-from nyala.infra.bench.sides import WRITERS, WRITES_OF_MANY, check_count
+from nyala.infra.bench.sides import UNDER_WAY, WRITERS, WRITES_OF_MANY, check_count
 from nyala.infra.bench.work import SCHEMA, TABLETS
 from nyala.infra.local import Supervisor
 from nyala.pipeline import row_schema_json
@@ -41,27 +41,23 @@ def load_round(cluster: KuduCluster, rows: int, number: int) -> Figures:
 
 
 def write_round(cluster: KuduCluster, writes: int, number: int) -> Figures:
-    """As `sides.write_round`; Kudu's tool prints no percentiles.
-
-    Its one client has up to two writes under way; how long they take one after the other is measured too.
-    """
+    """As `sides.write_round`; Kudu's tool prints no percentiles."""
     figures: Figures = {}
     for clients, count in ((1, writes), (WRITERS, WRITES_OF_MANY * writes)):
         count -= count % clients
         table = f"bench_write_{clients}_{number}"
         cluster.create_table(table, TABLETS)
         meter = Meter(cluster.pids())
-        seconds, written = cluster.single_writes(table, count, clients), count
-        used = meter.figures(f"write_{clients}", count)
+        seconds = cluster.single_writes(table, count, clients, buffers=UNDER_WAY)
+        figures |= meter.figures(f"write_{clients}", count)
+        in_turn_s = cluster.single_writes(table, count, clients, first=count, buffers=1)
         if clients == 1:
-            in_turn_s = cluster.single_writes(table, count, clients, first=count, buffers=1)
-            figures["single_write_in_turn_ms"], written = 1000 * in_turn_s / count, 2 * count
-            figures["single_write_ms"] = 1000 * seconds / count
+            figures |= {"single_write_ms": 1000 * seconds / count, "single_write_in_turn_ms": 1000 * in_turn_s / count}
         else:
-            figures[f"single_write_{clients}_clients_per_s"] = count / seconds
-        figures |= used
+            name = f"single_write_{clients}_clients"
+            figures |= {f"{name}_per_s": count / seconds, f"{name}_in_turn_per_s": count / in_turn_s}
         found, _ = cluster.scan(table)
-        check_count(f"Kudu, {written:,} one-row writes", found, written)
+        check_count(f"Kudu, {2 * count:,} one-row writes", found, 2 * count)
         cluster.delete_table(table)
     return figures
 
