@@ -1,0 +1,224 @@
+"""Three real servers that die, over and over, where entries and votes become promises, under clients that retry."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from threading import Event
+from typing import NamedTuple
+
+import grpc
+import pyarrow as pa
+import pytest
+
+from nyala.replica.base import CRASH_EXIT_CODE
+from nyala.replica.base.crash_points import CRASH_VARIABLE
+from nyala.replica.client import Client, ClientOptions, ScanSpec, TableHandle, wire_batches
+from nyala.replica.cmeta import CmetaView, path_of, read_cmeta
+from nyala.replica.disk import RealDisk
+from nyala.replica.rows import Column, ColumnType, PartitionSpec, RowOp, TableSchema
+from nyala.replica.rpc import pb
+from nyala.replica.tools import check_directory
+from tests.harness.cluster import CALL_TIMEOUT_S, PATIENCE_S, LocalCluster, ServerProcess, local_cluster, wait_until
+from tests.harness.one_tablet import leaders_by_term, wait_equal
+
+pytestmark = [pytest.mark.process, pytest.mark.deep]
+
+SEED = int(os.environ.get("NYALA_SOAK_SEED", "85"))
+SCHEMA = TableSchema(
+    1,
+    (Column(id=1, name="k", type=ColumnType.INT64, nullable=False), Column(id=2, name="v", type=ColumnType.STRING)),
+    ("k",),
+)
+WRITERS, KEYS_EACH = 6, 1_000_000
+DEATHS = 20
+LOG = ("before_append", "after_write_before_sync", "after_sync")
+VOTE = ("before_flush", "after_flush")
+
+
+class Life(NamedTuple):
+    """What a server is started to die of, and in which role."""
+
+    point: str
+    role: str
+
+
+LIVES = (
+    *(Life(f"wal.{point}", role) for point in LOG for role in ("LEADER", "FOLLOWER")),
+    *(Life(f"cmeta.{point}", role) for point in VOTE for role in ("CANDIDATE", "FOLLOWER")),
+)
+ASKS = Life("cmeta.before_flush", "CANDIDATE")
+"""Dies as it begins to ask, and not always in time to say so first: so many tries are enough."""
+ASKS_TRIES = 6
+
+
+class Votes:
+    """What the files of all servers say of terms and votes, whenever they are looked at. Concurrency: one thread."""
+
+    def __init__(self, cluster: LocalCluster, tablet_id: str) -> None:
+        self._files = {s.uuid: s.root / path_of(tablet_id) for s in cluster.servers}
+        self._terms: Counter[str] = Counter()
+        self._given: dict[tuple[str, int], str] = {}
+
+    def _read(self, uuid: str) -> CmetaView:
+        return read_cmeta(self._files[uuid].read_bytes(), str(self._files[uuid]))
+
+    def look(self) -> None:
+        """No term falls, no vote changes within its term, and who was given one knew the term before it asked."""
+        for uuid in self._files:
+            found = self._read(uuid)
+            assert found.term >= self._terms[uuid], (uuid, self._terms[uuid], found)
+            self._terms[uuid] = found.term
+            if found.voted_for:
+                assert self._given.setdefault((uuid, found.term), found.voted_for) == found.voted_for, found
+                assert self._read(found.voted_for).term >= found.term, ("it asked before it had kept the term", found)
+
+    def watch(self, over: Event) -> None:
+        """Look all the time: a vote stands for less than a second until there is another."""
+        while not over.wait(0.01):
+            self.look()
+
+
+class Deaths:
+    """The servers, each of which is started again to die of the next thing."""
+
+    def __init__(self, cluster: LocalCluster, tablet_id: str, rng: random.Random) -> None:
+        self.died: Counter[Life] = Counter()
+        self._cluster, self._tablet, self._rng = cluster, tablet_id, rng
+        self._lives: dict[str, Life] = {}
+        self._begun: Counter[Life] = Counter()
+        self._log_bytes: dict[str, int] = {}
+        self._until_it_leads = 150
+
+    def begin(self, server: ServerProcess) -> None:
+        """A life of which there were the fewest."""
+        under_way = Counter(self._lives.values())
+        life = min(self._rng.sample(LIVES, len(LIVES)), key=lambda one: self.died[one] + under_way[one])
+        if life.point.startswith("cmeta"):
+            countdown = self._rng.randint(1, 3)
+        else:
+            countdown = self._rng.randint(3, 100) + (life.role == "LEADER") * self._until_it_leads
+        self._lives[server.uuid] = life
+        self._begun[life] += 1
+        self._log_bytes[server.uuid] = server.log_path.stat().st_size
+        server.start(wait=False, env={CRASH_VARIABLE: f"{life.point}:{countdown}"})
+
+    def bury(self, server: ServerProcess) -> None:
+        """Note what it died of."""
+        assert server.wait_exit() == CRASH_EXIT_CODE, server.log_tail()
+        life = self._lives.pop(server.uuid)
+        said = server.log_path.read_bytes()[self._log_bytes[server.uuid] :].decode()
+        roles = re.findall(rf"T {self._tablet} P \w+ \[term \d+ (\w+)\]", said)
+        if life.role == "LEADER" and roles[-1:] != ["LEADER"]:  # on this machine it takes longer to be elected
+            self._until_it_leads *= 2
+        life = life._replace(role=roles[-1] if roles else "")
+        self.died[life] += 1
+
+    @property
+    def enough(self) -> bool:
+        wanted = [life for life in LIVES if life != ASKS or self._begun[ASKS] < ASKS_TRIES]
+        return self.died.total() >= DEATHS and all(self.died[life] for life in wanted)
+
+    def step(self) -> bool:
+        """Whether there were enough; else who is dead is started, and who is to lead is made to."""
+        for server in self._cluster.servers:
+            if not server.alive:
+                self.bury(server)
+                self.begin(server)
+        leader = self._leader()
+        if leader is not None and (target := self._target(leader)) is not leader:
+            over = pb.TransferRequest(dest_uuid=leader.uuid, tablet_id=self._tablet, target_uuid=target.uuid)
+            leader.tablets.TransferLeadership(over, timeout=CALL_TIMEOUT_S)
+        return self.enough
+
+    def _leader(self) -> ServerProcess | None:
+        leaders: dict[int, ServerProcess] = {}
+        for server in self._cluster.servers:
+            with suppress(grpc.RpcError):
+                status = self._cluster.status(server, self._tablet)
+                if status and status.role == "LEADER":
+                    leaders[status.term] = server
+        return leaders[max(leaders)] if leaders else None
+
+    def _target(self, leader: ServerProcess) -> ServerProcess:
+        """Who is to die as the leader leads until it does; else leadership goes around, so that there are votes."""
+        servers = self._cluster.servers
+        to_lead = [s for s in servers if self._lives[s.uuid].role == "LEADER"]
+        to_ask = [s for s in servers if self._lives[s.uuid].role == "CANDIDATE" and s is not leader]
+        return to_lead[0] if to_lead else self._rng.choice(to_ask or servers)
+
+
+def runs(cluster: LocalCluster, server: ServerProcess, tablet_id: str) -> bool:
+    """Whether its replica is a member that knows its leader."""
+    status = cluster.status(server, tablet_id)
+    return status is not None and status.phase == "RUNNING" and status.role in ("LEADER", "FOLLOWER")
+
+
+def insert(client: Client, handle: TableHandle, first: int, over: Event) -> tuple[int, int]:
+    """One row after the other, each acknowledged without a row error: how many, and the time of the last."""
+    with client.session_writer(handle) as writer:
+        count = 0
+        while not over.is_set():
+            columns = pa.table({"k": [first + count], "v": [f"{count}"]})
+            for batch in wire_batches(handle, columns, RowOp.INSERT):
+                writer.write(batch)
+            count += 1
+            assert not writer.row_errors and writer.rows_applied == count, (first, count, writer.row_errors)
+        return count, writer.last_time
+
+
+def test_rows_are_exact_and_no_promise_is_broken_though_servers_die_where_promises_are_made() -> None:
+    """CN-02, CN-22, TC-14. Goal: scenario 9 at every point where an entry or a vote becomes a promise: before it is
+    written, before it is synced, and when it is on disk and nobody was told. Method: six clients insert rows of their
+    own. All three servers are started to die of one of five points, and again whenever they did, until each point of
+    the log has killed a leader and a follower, and each of the metadata one that asks for votes and one that is asked.
+    Meanwhile no file takes back a term or a vote, and nobody votes for who may forget the term. In the end each row is
+    there once, all replicas have all of them, each term had one leader, and no directory has a finding."""
+    print(f"again: NYALA_SOAK_SEED={SEED}")
+    with local_cluster() as cluster:
+        master, over = cluster.add_master("--execute-decisions=none"), Event()
+        for _ in range(3):
+            cluster.add_server()
+        with (
+            Client([master.address], ClientOptions(write_timeout_s=2 * PATIENCE_S)) as client,
+            ThreadPoolExecutor(WRITERS + 1) as pool,
+        ):
+            wait_until(lambda: sum(s.alive for s in client.list_servers().servers) == 3, "three servers are alive")
+            handle = client.create_table("t", SCHEMA, PartitionSpec(("k",), 1))
+            tablet_id = handle.tablets[0].tablet_id
+            wait_until(lambda: all(runs(cluster, s, tablet_id) for s in cluster.servers), "each server has a replica")
+            votes = Votes(cluster, tablet_id)
+            deaths = Deaths(cluster, tablet_id, random.Random(SEED))
+            for server in cluster.servers:
+                server.kill()
+                deaths.begin(server)
+            watched = pool.submit(votes.watch, over)
+            writers = [pool.submit(insert, client, handle, n * KEYS_EACH, over) for n in range(WRITERS)]
+            try:
+                wait_until(lambda: deaths.step() or watched.done(), "each life has ended as it was to", 4 * PATIENCE_S)
+            finally:
+                over.set()
+                for server in cluster.servers:
+                    server.kill()
+                    server.start(wait=False)
+            watched.result()
+            told = [writer.result() for writer in writers]
+            print(f"{deaths.died.total()} deaths, {sum(count for count, _ in told)} rows, {deaths.died}")
+            votes.look()
+
+            expected = {n * KEYS_EACH + row: f"{row}" for n, (count, _) in enumerate(told) for row in range(count)}
+            (part,) = client.scan(handle, ScanSpec())
+            found = pa.Table.from_batches(part.batches)
+            assert found.num_rows == len(expected), "each row once"
+            assert dict(zip(found["k"].to_pylist(), found["v"].to_pylist(), strict=True)) == expected
+            at = max(time for _, time in told)
+            assert wait_equal(cluster.servers, at, tablet_id=tablet_id)[1] == len(expected)
+        leaders = leaders_by_term(cluster, tablet_id)
+        assert all(len(uuids) == 1 for uuids in leaders.values()), leaders
+        for server in cluster.servers:
+            assert server.stop() == 0
+            assert not check_directory(RealDisk(server.root)).all_findings
