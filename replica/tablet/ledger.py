@@ -163,13 +163,15 @@ class Ledger:
     def new_writes(self, metas: Sequence[WriteMeta], times: Sequence[int]) -> int:
         """How many of these client writes, from the first on, `admit_client` would find new, one after the other.
 
-        It is enough that the answer is never too high: it stops where a client would expire or be one too many.
+        It is enough that the answer is never too high: it stops where a client would expire or be one too many, and
+        where a number would be forgotten to make room, for older ones than that are not new.
         """
         if self._clients:
             oldest = self._clients[next(iter(self._clients))]
             if us_of_hybrid(oldest.last_used) < us_of_hybrid(times[-1]) - limits.LEDGER_CLIENT_TTL_US:
                 return 0
         seen: set[tuple[str, int]] = set()
+        left: dict[str, int] = {}
         first_incomplete: dict[str, int] = {}
         room = limits.LEDGER_CLIENTS_MAX - len(self._clients)
         for count, meta in enumerate(metas):
@@ -179,7 +181,9 @@ class Ledger:
                 room -= 1
             known = (client, sequence) in seen or (state is not None and sequence in state.results)
             low = first_incomplete.get(client, state.first_incomplete if state is not None else 0)
-            if known or sequence < low or room < 0:
+            results = 0 if state is None else len(state.results)
+            left[client] = left.get(client, limits.LEDGER_RESULTS_PER_CLIENT_MAX - results) - 1
+            if known or sequence < low or room < 0 or left[client] < 0:
                 return count
             seen.add((client, sequence))
             first_incomplete[client] = max(low, meta.first_incomplete)

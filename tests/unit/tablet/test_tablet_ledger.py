@@ -332,6 +332,23 @@ def test_ledger_evicted_client_goes_on_and_its_older_writes_do_not_come_back(mon
     assert told == [told[0]] * len(told)
 
 
+@pytest.mark.parametrize("bound", ["LEDGER_RESULTS_PER_CLIENT_MAX"])
+def test_ledger_number_below_a_forgotten_one_is_expired_however_entries_are_handed_over(
+    bound: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: whether a number is too old is a matter of the log alone. Method: a bound of three results; a write that
+    makes the oldest one go, and one of a number below it, applied together and one after the other."""
+    monkeypatch.setattr(limits, bound, 3)
+    entries = [_client(n - 9, n, n - 9) for n in (10, 11, 12)] + [_client(4, 13, 4), _client(5, 5, 5)]
+    for together in (1, 5):
+        _, tablet = _tablet()
+        results = []
+        for pos in range(0, len(entries), together):
+            results += tablet.apply(entries[pos : pos + together])
+        assert [r.error and r.error.code for r in results] == [None, None, None, None, Code.EXPIRED]
+        assert _clients(tablet) == {"c1": [11, 12, 13]}
+
+
 def test_ledger_saved_is_as_of_the_flush_not_of_the_moment() -> None:
     """Goal: the superblock's ledger belongs to its flush position; entries applied later are replayed in full.
     Method: apply more after the flush, drop memory, replay the log from the flush on."""
