@@ -40,7 +40,11 @@ A wrong verdict costs a copy elsewhere, and waiting for more costs time with a r
 PEERS_SOUGHT_MAX = 64
 """Servers that one heartbeat asks the masters for; the others are asked for by the next ones."""
 
-LEDGER_ERRORS_BYTES_MAX = 4 << 20
+LEDGER_ERRORS_BYTES_MAX = 8 << 20
+"""Memory for the row errors of all clients that a tablet remembers; saved they take no more than half of it. They are
+in the superblock, which a copy sends in one message."""
+LEDGER_RESULTS_MAX = 50_000
+"""Results of all clients that a tablet remembers."""
 LEDGER_ERROR_RUNS_MAX = 1_000_000
 """Runs of failed rows that a tablet remembers of one source. No micro-batch may have more offsets than this: then
 whatever its rows are, it can be applied, and replayed, before the source's done position moves."""

@@ -93,14 +93,14 @@ class Maintenance:
             tablet, log = hosted.tablet, hosted.log
             if tablet is None or log is None or not hosted.unattended.is_set():
                 continue
-            watch, applied, memory_bytes = self._watch(hosted), tablet.applied_opid, tablet.memory_bytes
-            if applied == watch.seen and (applied <= tablet.flush_opid or not memory_bytes):
+            watch, applied, row_bytes = self._watch(hosted), tablet.applied_opid, tablet.row_bytes
+            if applied == watch.seen and (applied <= tablet.flush_opid or not row_bytes):
                 continue
             log_bytes = log.size_bytes
             hosted.watch = watch = watch.looked(applied, tablet.flush_opid, log_bytes, now)
             if watch.first_s is None:
                 continue
-            held = watch.unflushed(memory_bytes, tablet.store_bytes, log_bytes, now)
+            held = watch.unflushed(row_bytes, tablet.store_bytes, log_bytes, now)
             score = urgency(held, flush_wal_bytes=options.flush_wal_bytes, pressed_bytes=pressed)
             if score >= 1.0 and (best is None or score > best[0]):
                 best = (score, hosted)

@@ -1,10 +1,11 @@
-"""Why rows of a source were not applied, remembered as runs: a producer that repeats itself fails in long runs."""
+"""Why rows were not applied, remembered as runs: a producer that repeats itself fails in long runs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import struct
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,11 +14,18 @@ from nyala.replica.base import RowCode
 from nyala.replica.rows import RowError
 
 I64 = npt.NDArray[np.int64]
+Run = tuple[int, int, int, str]
+"""First and last offset, code, column."""
+
+_PACKED = struct.Struct("<qqhi")
+_PACKED_BYTES_FIXED = 240
+_RECORD_BYTES = 300
+"""A record without its column's name: of the tablet's superblock, which stays in memory as it was saved."""
 
 
 @dataclass(frozen=True, eq=False)
 class ErrorRuns:
-    """Runs in ascending order; arrays of shape (runs,).
+    """Of a source. Runs in ascending order; arrays of shape (runs,).
 
     A run says: of the rows that this tablet was given, all with `first` <= offset <= `last` failed for one reason.
     Offsets between them that went to other tablets are of no concern: nobody asks this tablet for those.
@@ -101,14 +109,11 @@ class ErrorRuns:
 
     def to_avro(self) -> list[dict[str, Any]]:
         """As `RowError` records: a run of one row is one, a longer one is two, the second with its code negated."""
-        records = []
+        return _records(self)
+
+    def __iter__(self) -> Iterator[Run]:
         runs = zip(self.first.tolist(), self.last.tolist(), self.code.tolist(), self.column.tolist(), strict=True)
-        for first, last, code, column in runs:
-            name = self.columns[column]
-            records.append({"offset": first, "code": code, "column": name})
-            if last != first:
-                records.append({"offset": last, "code": -code, "column": name})
-        return records
+        return ((first, last, code, self.columns[column]) for first, last, code, column in runs)
 
     @classmethod
     def from_avro(cls, records: Sequence[dict[str, Any]]) -> ErrorRuns:
@@ -138,6 +143,85 @@ class ErrorRuns:
             np.array(column, np.int32),
             tuple(known),
         )
+
+
+class PackedErrors(NamedTuple):
+    """Of one write of a client, whose rows need not be at hand to tell them: a run holds every offset between its ends.
+
+    Small beside a tuple of errors, whether they are one or many, and never changed.
+    """
+
+    packed: bytes
+    """A `_PACKED` for each run, ascending; its column as a position in `columns`."""
+    columns: tuple[str, ...]
+
+    @classmethod
+    def of(cls, errors: Iterable[RowError]) -> PackedErrors:
+        """Of these errors, which ascend."""
+        return cls._of_runs((e.offset, e.offset, int(e.code), e.column) for e in errors)
+
+    @classmethod
+    def _of_runs(cls, runs: Iterable[Run]) -> PackedErrors:
+        """Of these runs, which ascend; those that touch and have one reason become one."""
+        packed = bytearray()
+        columns: dict[str, int] = {}
+        begun: tuple[int, int, int, int] | None = None
+        for first, last, code, name in runs:
+            column = columns.setdefault(name, len(columns))
+            if begun is not None:
+                if begun[1:] == (first - 1, code, column):
+                    begun = (begun[0], last, code, column)
+                    continue
+                packed += _PACKED.pack(*begun)
+            begun = (first, last, code, column)
+        if begun is None:
+            return NO_ERRORS
+        packed += _PACKED.pack(*begun)
+        return cls(bytes(packed), tuple(columns))
+
+    @property
+    def size_bytes(self) -> int:
+        """What they take in memory, here and in the superblock; saved they take a small part of it."""
+        if not self.packed:
+            return 0
+        records = [_RECORD_BYTES + len(name.encode()) for name in self.columns]
+        runs = _PACKED.iter_unpack(self.packed)
+        saved: int = sum(records[column] << (last != first) for first, last, _, column in runs)
+        return _PACKED_BYTES_FIXED + len(self.packed) + saved
+
+    def runs(self) -> Iterator[Run]:
+        """One after the other."""
+        unpacked = _PACKED.iter_unpack(self.packed)
+        return ((first, last, code, self.columns[column]) for first, last, code, column in unpacked)
+
+    def errors(self) -> tuple[RowError, ...]:
+        """Every one of them."""
+        return tuple(
+            RowError(offset, RowCode(code), column)
+            for first, last, code, column in self.runs()
+            for offset in range(first, last + 1)
+        )
+
+    def to_avro(self) -> list[dict[str, Any]]:
+        """As `ErrorRuns.to_avro`."""
+        return _records(self.runs())
+
+    @classmethod
+    def from_avro(cls, records: Sequence[dict[str, Any]]) -> PackedErrors:
+        """The inverse of `to_avro`; also of a list with a record for each error, as earlier builds wrote it."""
+        return cls._of_runs(ErrorRuns.from_avro(records))
+
+
+NO_ERRORS = PackedErrors(b"", ())
+
+
+def _records(runs: Iterable[Run]) -> list[dict[str, Any]]:
+    records = []
+    for first, last, code, column in runs:
+        records.append({"offset": first, "code": code, "column": column})
+        if last != first:
+            records.append({"offset": last, "code": -code, "column": column})
+    return records
 
 
 _NONE = ErrorRuns(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int16), np.empty(0, np.int32), ())

@@ -6,16 +6,22 @@ flush that its positions belong to. Records are immutable and replaced, so a cap
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from nyala.replica.base import Code, InvariantViolation, Refused, RowCode, limits, us_of_hybrid
+from nyala.replica.base import Code, InvariantViolation, Refused, limits, us_of_hybrid
 from nyala.replica.rows import RowError, SourceKey, WriteMeta
 
-from .error_runs import I64, ErrorRuns
+from .error_runs import I64, NO_ERRORS, ErrorRuns, PackedErrors
 
-_ERROR_BYTES = 24
-"""What one remembered error of a client counts against the bound, without its column's name."""
+_CLIENT_BYTES = 800
+_RESULT_BYTES = 700
+"""What a client, and a result without errors, takes in memory, here and in the superblock."""
+_SOURCE_RUN_BYTES = 22
+"""Of a source only what stands here: writes that move `done`, and so make room, are not refused for an estimate."""
+_FORGOTTEN = -1
+"""Rows applied by a write of which no more is known than that there was one."""
 
 
 class SourceState(NamedTuple):
@@ -29,12 +35,17 @@ class SourceState(NamedTuple):
 
 
 class ClientResult(NamedTuple):
-    """The remembered outcome of one client write."""
+    """The remembered outcome of one client write, or only that there was one."""
 
     sequence: int
     hybrid_time: int
     rows_applied: int
-    errors: tuple[RowError, ...]
+    errors: PackedErrors
+
+    @property
+    def forgotten(self) -> bool:
+        """Whether the outcome itself had to make room for others."""
+        return self.rows_applied == _FORGOTTEN
 
 
 class ClientState(NamedTuple):
@@ -43,12 +54,6 @@ class ClientState(NamedTuple):
     first_incomplete: int
     last_used: int
     results: dict[int, ClientResult]
-    error_bytes: int
-
-
-def error_bytes(errors: Sequence[RowError]) -> int:
-    """What remembering these errors costs."""
-    return sum(_ERROR_BYTES + len(e.column) for e in errors)
 
 
 class Ledger:
@@ -56,18 +61,32 @@ class Ledger:
 
     Invariants: `last_offset` and `done` of a generation never fall, nor does a source's generation; errors of rows
     above `done` are never forgotten (a batch with new rows is refused instead; one that only repeats rows never is, or
-    a replay could not get past it); clients stand in order of last use.
+    a replay could not get past it); clients stand in order of last use; what clients' results take is bounded over all
+    of them, and what was applied is not applied again because its result had to make room.
     Concurrency: under the tablet's lock.
     """
 
     def __init__(self) -> None:
         self._sources: dict[SourceKey, SourceState] = {}
-        self._clients: dict[str, ClientState] = {}
+        self._source_runs = 0
+        # Ordered ones: their oldest member is found at once, however many before it are gone.
+        self._clients: OrderedDict[str, ClientState] = OrderedDict()
+        self._results: OrderedDict[tuple[str, int], None] = OrderedDict()
+        """(client, sequence) of every result, the oldest first."""
+        self._failed: OrderedDict[tuple[str, int], int] = OrderedDict()
+        """Of every result with errors, the bytes that these take; the oldest first."""
+        self._failed_bytes = 0
 
     @property
     def sources(self) -> list[SourceState]:
         """Every source, sorted by key."""
         return [self._sources[k] for k in sorted(self._sources)]
+
+    @property
+    def memory_bytes(self) -> int:
+        """What is remembered of sources and clients takes so much. Any thread."""
+        clients = _CLIENT_BYTES * len(self._clients) + _RESULT_BYTES * len(self._results)
+        return clients + self._failed_bytes + _SOURCE_RUN_BYTES * self._source_runs
 
     # ------------------------------------------------------------------------------------------------ Kafka sources
 
@@ -119,7 +138,7 @@ class Ledger:
         if errors and errors[-1].offset >= state.done:
             runs = state.errors.append(errors, offsets, after=state.last_offset)
             state = state._replace(errors=runs.forget_below(state.done))
-        self._sources[state.source] = state._replace(last_offset=max(state.last_offset, last_offset))
+        self._put(state._replace(last_offset=max(state.last_offset, last_offset)))
 
     def reset_source(self, source: SourceKey, generation: int, done: int) -> bool:
         """Start a source anew at a higher generation, or advance `done` at its own; False if `generation` is older."""
@@ -127,10 +146,15 @@ class Ledger:
         if state is not None and generation < state.generation:
             return False
         if state is not None and generation == state.generation:
-            self._sources[source] = _forget_below(state, done)
+            self._put(_forget_below(state, done))
         else:
-            self._sources[source] = SourceState(source, generation, -1, done, ErrorRuns.none())
+            self._put(SourceState(source, generation, -1, done, ErrorRuns.none()))
         return True
+
+    def _put(self, state: SourceState) -> None:
+        old = self._sources.get(state.source)
+        self._source_runs += len(state.errors) - (0 if old is None else len(old.errors))
+        self._sources[state.source] = state
 
     # ------------------------------------------------------------------------------------------------- other clients
 
@@ -139,14 +163,14 @@ class Ledger:
 
         Refused(EXPIRED) if the result is forgotten, OVERLOADED if too many clients are remembered.
         """
-        self._expire(now)
+        self.expire(now)
         state = self._clients.get(meta.client_id)
         if state is None:
             if len(self._clients) >= limits.LEDGER_CLIENTS_MAX:
                 raise Refused(Code.OVERLOADED, "too many clients wrote recently", clients=len(self._clients))
             return None
         known = state.results.get(meta.sequence)
-        if known is None and meta.sequence < state.first_incomplete:
+        if meta.sequence < state.first_incomplete if known is None else known.forgotten:
             raise Refused(
                 Code.EXPIRED,
                 "the result of this write is forgotten",
@@ -158,7 +182,8 @@ class Ledger:
     def client_result(self, client_id: str, sequence: int) -> ClientResult | None:
         """The remembered result; None if there is none. Changes nothing."""
         state = self._clients.get(client_id)
-        return None if state is None else state.results.get(sequence)
+        known = None if state is None else state.results.get(sequence)
+        return None if known is None or known.forgotten else known
 
     def new_writes(self, metas: Sequence[WriteMeta], times: Sequence[int]) -> int:
         """How many of these client writes, from the first on, `admit_client` would find new, one after the other.
@@ -166,10 +191,9 @@ class Ledger:
         It is enough that the answer is never too high: it stops where a client would expire or be one too many, and
         where a number would be forgotten to make room, for older ones than that are not new.
         """
-        if self._clients:
-            oldest = self._clients[next(iter(self._clients))]
-            if us_of_hybrid(oldest.last_used) < us_of_hybrid(times[-1]) - limits.LEDGER_CLIENT_TTL_US:
-                return 0
+        if self._due(times[-1]) is not None:
+            return 0
+        metas = metas[: max(0, limits.LEDGER_RESULTS_MAX - len(self._results))]
         seen: set[tuple[str, int]] = set()
         left: dict[str, int] = {}
         first_incomplete: dict[str, int] = {}
@@ -190,41 +214,83 @@ class Ledger:
         return len(metas)
 
     def record_client(self, meta: WriteMeta, now: int, result: ClientResult | None) -> None:
-        """Remember a new result, or only that the client is alive; forget what it says it knows."""
-        state = self._clients.pop(meta.client_id, None) or ClientState(0, now, {}, 0)
-        first, size, results = max(state.first_incomplete, meta.first_incomplete), state.error_bytes, state.results
+        """Remember a new result, or that the client is alive; forget what it says it knows, and what is too much."""
+        client = meta.client_id
+        state = self._clients.pop(client, None) or ClientState(0, now, {})
+        results = state.results
         if result is not None:
+            result = _fitting(result)
             results = {**results, result.sequence: result}
-            size += error_bytes(result.errors)
-        forget = [s for s in results if s < first]
-        excess = len(results) - len(forget) - limits.LEDGER_RESULTS_PER_CLIENT_MAX
+            self._count(client, result)
+        self._clients[client] = ClientState(state.first_incomplete, max(now, state.last_used), results)
+        first, excess = meta.first_incomplete, len(results) - limits.LEDGER_RESULTS_PER_CLIENT_MAX
         if excess > 0:
-            forget = sorted(results)[: len(forget) + excess]
-        while size - sum(error_bytes(results[s].errors) for s in forget) > limits.LEDGER_ERRORS_BYTES_MAX and (
-            len(forget) < len(results) - 1
-        ):
-            forget = sorted(results)[: len(forget) + 1]
-        if forget:
-            size -= sum(error_bytes(results[s].errors) for s in forget)
-            first = max(first, max(forget) + 1)
-            results = {s: r for s, r in results.items() if s not in forget}
-        self._clients[meta.client_id] = ClientState(first, max(now, state.last_used), results, size)
+            first = max(first, sorted(results)[excess - 1] + 1)
+        self._forget_results(client, first)
+        self._make_room()
 
-    def _expire(self, now: int) -> None:
+    def expire(self, now: int) -> None:
+        """Forget the clients that were silent for their time to live; to be called for every entry that is applied."""
+        while (client := self._due(now)) is not None:
+            for sequence in self._clients.pop(client).results:
+                self._discount(client, sequence)
+
+    def _due(self, now: int) -> str | None:
+        """The client that was silent for longest, if that is too long."""
+        oldest = next(iter(self._clients), None)
+        if oldest is None:
+            return None
         horizon = us_of_hybrid(now) - limits.LEDGER_CLIENT_TTL_US
-        while self._clients:
-            oldest = next(iter(self._clients))
-            if us_of_hybrid(self._clients[oldest].last_used) >= horizon:
-                return
-            del self._clients[oldest]
+        return oldest if us_of_hybrid(self._clients[oldest].last_used) < horizon else None
+
+    def _make_room(self) -> None:
+        """Forget the oldest results while all clients together have too many, or their row errors take too much.
+
+        Errors go alone: that there was a result stays known, so neither it nor another write of that client changes.
+        """
+        while len(self._results) > limits.LEDGER_RESULTS_MAX:
+            client, sequence = next(iter(self._results))
+            self._forget_results(client, sequence + 1)
+        while self._failed_bytes > limits.LEDGER_ERRORS_BYTES_MAX:
+            (client, sequence), size = self._failed.popitem(last=False)
+            self._failed_bytes -= size
+            state = self._clients[client]
+            results = {**state.results, sequence: _outline(state.results[sequence])}
+            self._clients[client] = state._replace(results=results)
+
+    def _forget_results(self, client: str, first: int) -> None:
+        """Forget a client's results below `first`, for good."""
+        state = self._clients[client]
+        if first <= state.first_incomplete:
+            return
+        results = {}
+        for sequence, result in state.results.items():
+            if sequence < first:
+                self._discount(client, sequence)
+            else:
+                results[sequence] = result
+        self._clients[client] = ClientState(first, state.last_used, results)
+
+    def _count(self, client: str, result: ClientResult) -> None:
+        key, size = (client, result.sequence), result.errors.size_bytes
+        self._results[key] = None
+        if size:
+            self._failed[key] = size
+            self._failed_bytes += size
+
+    def _discount(self, client: str, sequence: int) -> None:
+        key = client, sequence
+        del self._results[key]
+        self._failed_bytes -= self._failed.pop(key, 0)
 
     # ------------------------------------------------------------------------------------------------- saved state
 
     def capture(self) -> Ledger:
         """A copy that later changes leave alone; cheap, for the records are immutable."""
         copy = Ledger()
-        copy._sources = dict(self._sources)
-        copy._clients = dict(self._clients)
+        copy._sources, copy._source_runs = dict(self._sources), self._source_runs
+        copy._clients, copy._results = self._clients.copy(), self._results.copy()
+        copy._failed, copy._failed_bytes = self._failed.copy(), self._failed_bytes
         return copy
 
     def to_avro(self) -> dict[str, Any]:
@@ -250,7 +316,7 @@ class Ledger:
                             "sequence": r.sequence,
                             "hybrid_time": r.hybrid_time,
                             "rows_applied": r.rows_applied,
-                            "errors": [_error_to_avro(e) for e in r.errors],
+                            "errors": r.errors.to_avro(),
                         }
                         for _, r in sorted(c.results.items())
                     ],
@@ -261,34 +327,44 @@ class Ledger:
 
     @classmethod
     def from_avro(cls, raw: dict[str, Any]) -> Ledger:
-        """The inverse of `to_avro`; the order of clients, which is that of last use, is kept."""
+        """The inverse of `to_avro`; the order of clients, which is that of last use, is kept.
+
+        What an earlier build remembered beyond the bounds is forgotten.
+        """
         ledger = cls()
         for s in raw["sources"]:
             key = SourceKey(s["source"]["cluster_id"], s["source"]["topic_id"], s["source"]["kafka_partition"])
             errors = ErrorRuns.from_avro(s["errors"])
             last = -1 if s["last_offset"] is None else s["last_offset"]
-            ledger._sources[key] = SourceState(key, s["generation"], last, s["done"], errors)
+            ledger._put(SourceState(key, s["generation"], last, s["done"], errors))
         for c in raw["clients"]:
             results = {
-                r["sequence"]: ClientResult(
-                    r["sequence"], r["hybrid_time"], r["rows_applied"], tuple(_error_from_avro(e) for e in r["errors"])
+                r["sequence"]: _fitting(
+                    ClientResult(
+                        r["sequence"], r["hybrid_time"], r["rows_applied"], PackedErrors.from_avro(r["errors"])
+                    )
                 )
                 for r in c["results"]
             }
-            size = sum(error_bytes(r.errors) for r in results.values())
-            ledger._clients[c["client_id"]] = ClientState(c["first_incomplete"], c["last_used"], results, size)
+            ledger._clients[c["client_id"]] = ClientState(c["first_incomplete"], c["last_used"], results)
+        known = [(r.hybrid_time, client, r) for client, c in ledger._clients.items() for r in c.results.values()]
+        for _, client, result in sorted(known):
+            ledger._count(client, result)
+        ledger._make_room()
         return ledger
+
+
+def _outline(result: ClientResult) -> ClientResult:
+    """Only that there was one."""
+    return result._replace(rows_applied=_FORGOTTEN, errors=NO_ERRORS)
+
+
+def _fitting(result: ClientResult) -> ClientResult:
+    """The result as it can be remembered: errors for which all others together would not make room are not."""
+    return _outline(result) if result.errors.size_bytes > limits.LEDGER_ERRORS_BYTES_MAX else result
 
 
 def _forget_below(state: SourceState, done: int) -> SourceState:
     if done <= state.done:
         return state
     return state._replace(done=done, errors=state.errors.forget_below(done))
-
-
-def _error_to_avro(error: RowError) -> dict[str, Any]:
-    return {"offset": error.offset, "code": int(error.code), "column": error.column}
-
-
-def _error_from_avro(raw: dict[str, Any]) -> RowError:
-    return RowError(raw["offset"], RowCode(raw["code"]), raw["column"])

@@ -29,11 +29,12 @@ from nyala.replica.base import (
     limits,
     us_of_hybrid,
 )
-from nyala.replica.rows import BatchDecoder, Predicate, TableSchema, WriteMeta, crc32c, key_hash, route
+from nyala.replica.rows import BatchDecoder, Predicate, RowError, TableSchema, WriteMeta, crc32c, key_hash, route
 
 from .block import Block
 from .checksum import batch_checksum
 from .entries import schema_of_entry, source_of_entry
+from .error_runs import PackedErrors
 from .fused import fuse
 from .hash_index import U64, Bools
 from .ledger import ClientResult, Ledger, SourceState
@@ -179,6 +180,11 @@ class Tablet:
 
     @property
     def memory_bytes(self) -> int:
+        """Bytes held: for rows, and for what was applied already."""
+        return self.row_bytes + self._ledger.memory_bytes
+
+    @property
+    def row_bytes(self) -> int:
         """Bytes that a flush would free, and what is kept about superseded rows of blocks."""
         return self._stores.memory_bytes
 
@@ -329,9 +335,9 @@ class Tablet:
             errors_by_write = fused.errors_by_write([*checked.errors, *failed])
             for entry, meta, ts, errors in zip(fused.entries, fused.metas, fused.stamps, errors_by_write, strict=True):
                 applied = meta.rows - len(errors)
-                self._ledger.record_client(meta, ts, ClientResult(meta.sequence, ts, applied, tuple(errors)))
+                self._record(meta, ts, applied, errors)
                 results.append(ApplyResult(entry.opid, ts, None, tuple(errors), applied))
-            self._time, self._applied = fused.stamps[-1], fused.entries[-1].opid
+            self._advance(fused.stamps[-1], fused.entries[-1].opid)
         return results
 
     def _apply_one(self, entry: Entry) -> ApplyResult:
@@ -358,9 +364,17 @@ class Tablet:
                     raise Corruption("a catalog entry in a data tablet's log", tablet=self.tablet_id, opid=entry.opid)
             except Refused as e:
                 error = e
-            self._time = max(self._time, entry.hybrid_time)
-            self._applied = entry.opid
+            self._advance(max(self._time, entry.hybrid_time), entry.opid)
         return ApplyResult(entry.opid, entry.hybrid_time, error)
+
+    def _advance(self, time: int, opid: OpId) -> None:
+        """Everything up to this entry is applied; every kind of entry comes by here."""
+        self._time, self._applied = time, opid
+        self._ledger.expire(time)
+
+    def _record(self, meta: WriteMeta, ts: int, applied: int, errors: Sequence[RowError]) -> None:
+        result = ClientResult(meta.sequence, ts, applied, PackedErrors.of(errors))
+        self._ledger.record_client(meta, ts, result)
 
     def _switch_schema(self, schema: TableSchema) -> None:
         current = self._schema
@@ -392,14 +406,14 @@ class Tablet:
             if known is not None:
                 with self._lock:
                     self._ledger.record_client(meta, ts, None)
-                    self._time, self._applied = ts, entry.opid
+                    self._advance(ts, entry.opid)
                 return _replayed(entry.opid, known, meta.rows)
             return self._apply_rows(entry, meta, ts, state)
         except Refused as e:
             if e.code is Code.INVALID_BATCH and crc32c(entry.payload) != entry.payload_crc:
                 raise Corruption("a committed batch was damaged", tablet=self.tablet_id, opid=entry.opid) from e
             with self._lock:
-                self._time, self._applied = ts, entry.opid
+                self._advance(ts, entry.opid)
             return ApplyResult(entry.opid, ts, e)
 
     def _apply_rows(self, entry: Entry, meta: WriteMeta, ts: int, state: SourceState | None) -> ApplyResult:
@@ -430,8 +444,8 @@ class Tablet:
                 self._ledger.advance_source(state, last, errors, new_offsets)
                 last_offset = max(last, state.last_offset)
             elif meta.client_id:
-                self._ledger.record_client(meta, ts, ClientResult(meta.sequence, ts, applied, tuple(errors)))
-            self._time, self._applied = ts, entry.opid
+                self._record(meta, ts, applied, errors)
+            self._advance(ts, entry.opid)
         return ApplyResult(
             entry.opid,
             ts,
@@ -523,7 +537,7 @@ class Tablet:
         """Score: at 1.0 and above a flush is due, by memory held or by log that it would free."""
         if self._applied.index == self.flush_opid.index:
             return 0.0
-        return self.memory_bytes / limits.MEMSTORE_FLUSH_BYTES + wal_bytes / (8 * limits.WAL_SEGMENT_SIZE_BYTES_MAX)
+        return self.row_bytes / limits.MEMSTORE_FLUSH_BYTES + wal_bytes / (8 * limits.WAL_SEGMENT_SIZE_BYTES_MAX)
 
     def wants_compaction(self) -> bool:
         """Whether `compact` would find work."""
@@ -531,4 +545,4 @@ class Tablet:
 
 
 def _replayed(opid: OpId, known: ClientResult, rows: int) -> ApplyResult:
-    return ApplyResult(opid, known.hybrid_time, None, known.errors, known.rows_applied, rows)
+    return ApplyResult(opid, known.hybrid_time, None, known.errors.errors(), known.rows_applied, rows)

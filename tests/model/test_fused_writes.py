@@ -93,6 +93,8 @@ def _bounds(tight: bool) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         if tight:
             patch.setattr(limits, "LEDGER_RESULTS_PER_CLIENT_MAX", 4)
+            patch.setattr(limits, "LEDGER_RESULTS_MAX", 9)
+            patch.setattr(limits, "LEDGER_ERRORS_BYTES_MAX", 1200)
         yield
 
 

@@ -506,7 +506,7 @@ PLANTED = (
     ),
     Planted(
         "a client's row errors are not saved",
-        one("tablet.ledger:Ledger.to_avro", "[_error_to_avro(e) for e in r.errors]", "[]"),
+        one("tablet.ledger:Ledger.to_avro", "r.errors.to_avro()", "[]"),
         "tablet",
         tuned=FLUSHES,
         says=CLIENT_TOLD,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,9 @@ import pytest
 from nyala.replica.base import Code, RowCode, hybrid_from_us, limits
 from nyala.replica.rows import RowError, RowOp
 from nyala.replica.tablet import Superblock, Tablet
-from nyala.replica.tablet.error_runs import ErrorRuns
+from nyala.replica.tablet.error_runs import ErrorRuns, PackedErrors
 from tests.harness.sim_disk import SimDisk
-from tests.harness.tablet_twin import INT_SCHEMA, SOURCE, ledger_entry, rows_of, superblock, write_entry
+from tests.harness.tablet_twin import INT_SCHEMA, SOURCE, ledger_entry, noop_entry, rows_of, superblock, write_entry
 
 NAMES = ["k", "r"]
 
@@ -206,6 +207,36 @@ def test_error_runs_that_do_not_fit_together_are_refused() -> None:
             ErrorRuns.from_avro([end])
 
 
+def test_packed_errors_agree_with_a_list_of_errors_on_random_batches() -> None:
+    """Goal: what is remembered of a client's write says exactly what was said, without its rows; also what a build left
+    that saved a record for each error. Method: random errors, in runs and with holes, saved and loaded."""
+    rng = random.Random(4)
+    for _ in range(60):
+        offsets = sorted(rng.sample(range(60), rng.randint(0, 50)))
+        codes = [RowCode.ALREADY_PRESENT, RowCode.NOT_FOUND][: rng.randint(1, 2)]
+        errors = tuple(RowError(o, rng.choice(codes), rng.choice(["", "v"][: rng.randint(1, 2)])) for o in offsets)
+        packed = PackedErrors.of(errors)
+        assert packed.errors() == errors
+        assert PackedErrors.from_avro(packed.to_avro()) == packed
+        plain = [{"offset": e.offset, "code": int(e.code), "column": e.column} for e in errors]
+        assert PackedErrors.from_avro(plain) == packed
+
+
+def test_packed_errors_take_no_more_than_they_count() -> None:
+    """Goal: the bound on remembered errors is one of memory. Method: traced memory of many errors, as they are kept and
+    as they are saved; and a run of many takes what a run of one takes."""
+    scattered = [RowError(2 * n, RowCode.ALREADY_PRESENT, "name") for n in range(20_000)]
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    packed = PackedErrors.of(scattered)
+    saved = packed.to_avro()
+    took = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert len(saved) == len(scattered) and took <= packed.size_bytes
+    runs = [PackedErrors.of(RowError(n, RowCode.NOT_FOUND) for n in range(rows)) for rows in (2, 80_000)]
+    assert runs[0].size_bytes == runs[1].size_bytes and len(runs[1].to_avro()) == 2
+
+
 def _client(
     index: int, sequence: int, offset: int, *, first: int = 0, time: int | None = None, name: str = "c1"
 ) -> Any:
@@ -332,7 +363,72 @@ def test_ledger_evicted_client_goes_on_and_its_older_writes_do_not_come_back(mon
     assert told == [told[0]] * len(told)
 
 
-@pytest.mark.parametrize("bound", ["LEDGER_RESULTS_PER_CLIENT_MAX"])
+def _all_present(index: int, name: str, rows: int, time: int) -> Any:
+    """Inserts of present keys only, under offsets of which no two touch: no two errors are of one run."""
+    failing = [{"op": RowOp.INSERT, "offset": 2 * n, "k": n, "r": 0} for n in range(rows)]
+    return write_entry(index, INT_SCHEMA, NAMES, failing, source=None, client_id=name, sequence=1, time=time)
+
+
+@pytest.mark.parametrize("by", ["noop", "source"])
+def test_ledger_row_errors_of_many_clients_are_bounded_and_end_with_any_later_entry(by: str) -> None:
+    """Goal: scenario 55: what clients' failed rows take is bounded over all clients, in memory that is counted and in
+    the superblock, and given back when entries of any kind are late enough. The oldest errors are forgotten, a result
+    that alone is too large at once, and then the write is told so and not done again. Method: 50 clients with 4,000
+    errors each, one with 40,000; their writes again, also after a flush and a restart; one entry after their time."""
+    disk, tablet = _tablet()
+    at = lambda us: hybrid_from_us(1_000_000_000 + us)  # noqa: E731
+    present = [{"op": RowOp.INSERT, "offset": n, "k": n, "r": 0} for n in range(40_000)]
+    tablet.apply([write_entry(1, INT_SCHEMA, NAMES, present, time=at(0))])
+    first = tablet.apply([_all_present(n, f"c{n}", 4000, at(n)) for n in range(2, 52)])
+    assert {(r.error, r.rows_applied, len(r.row_errors)) for r in first} == {(None, 0, 4000)}
+    (large,) = tablet.apply([_all_present(52, "large", 40_000, at(52))])
+    assert len(large.row_errors) == 40_000
+
+    counted = tablet.memory_bytes - tablet.row_bytes
+    assert limits.LEDGER_ERRORS_BYTES_MAX / 2 < counted < limits.LEDGER_ERRORS_BYTES_MAX + 52 * 2000
+    tablet.flush()
+    assert disk.size(f"tablet-meta/{tablet.tablet_id}") < 1 << 20
+    before, ledger = tablet.checksum(), tablet.ledger.to_avro()
+    tablet = _reopen(disk, tablet)
+    assert tablet.ledger.to_avro() == ledger and tablet.memory_bytes - tablet.row_bytes == counted
+    again = tablet.apply(
+        [
+            _all_present(53, "c51", 4000, at(53)),
+            _all_present(54, "c2", 4000, at(54)),
+            _all_present(55, "large", 40_000, at(55)),
+        ]
+    )
+    assert again[0].row_errors == first[-1].row_errors and again[0].rows_replayed == 4000
+    assert [r.error and r.error.code for r in again[1:]] == [Code.EXPIRED] * 2
+    assert tablet.remembered("c2", 1) is None and tablet.checksum() == before
+
+    late = at(limits.LEDGER_CLIENT_TTL_US + 60)
+    more = [{"op": RowOp.INSERT, "offset": 40_000, "k": 40_000, "r": 0}]
+    tablet.apply([noop_entry(56, late) if by == "noop" else write_entry(56, INT_SCHEMA, NAMES, more, time=late)])
+    assert _clients(tablet) == {} and tablet.memory_bytes == tablet.row_bytes
+    disk.close()
+
+
+def test_ledger_results_of_many_clients_are_bounded_and_the_oldest_is_done_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Goal: results are bounded over all clients; the oldest go, are told to be gone, and are not done again.
+    Method: a bound of four; two clients, the first of which declares nothing complete; the same after a restart."""
+    monkeypatch.setattr(limits, "LEDGER_RESULTS_MAX", 4)
+    disk, tablet = _tablet()
+    tablet.apply([_client(n, n, n) for n in (1, 2, 3)])
+    tablet.apply([_client(4, 1, 4, name="c2"), _client(5, 2, 5, name="c2")])
+    tablet.flush()
+    tablet = _reopen(disk, tablet)
+    tablet.apply([_client(6, 3, 6, name="c2")])
+    assert _clients(tablet) == {"c1": [3], "c2": [1, 2, 3]}
+    gone, kept = tablet.apply([_client(7, 2, 7), _client(8, 3, 7)])
+    assert gone.error is not None and gone.error.code is Code.EXPIRED
+    assert (kept.error, kept.rows_replayed) == (None, 1)
+    disk.close()
+
+
+@pytest.mark.parametrize("bound", ["LEDGER_RESULTS_PER_CLIENT_MAX", "LEDGER_RESULTS_MAX"])
 def test_ledger_number_below_a_forgotten_one_is_expired_however_entries_are_handed_over(
     bound: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
