@@ -21,7 +21,7 @@ from rich.console import Console
 from tests.sim.coverage import shortfalls, show
 from tests.sim.runs import SIMULATORS, Job, Outcome, Tally, command, run, run_all
 
-CI_SEEDS = {"core": 2_450, "host": 1_000, "jam": 160, "stranded": 40, "tablet": 120}
+CI_SEEDS = {"core": 3_500, "host": 1_600, "jam": 600, "stranded": 40, "tablet": 560}
 """How many seeds of each simulator CI runs."""
 SEEDS_FILE = Path(__file__).with_name("seeds.txt")
 FAILURES_SHOWN = 10
