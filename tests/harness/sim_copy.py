@@ -89,6 +89,8 @@ class SimCopies:
             or source.machine is None
             or source.cmeta is None
             or not source.machine.flush_opid.index
+            # This copy has no log. A real one takes along what is behind a config that the metadata does not have yet.
+            or source.cmeta.committed_config.opid.index < source.replica.committed_config.opid.index
         ):
             self._over(target)
             return
