@@ -87,7 +87,7 @@ class Mover:
         grown = {name: peak - before[name] for name, (peak, _) in process_figures(pids).items()}
         self._wait_moved(tablet_id, source, server, job)
         move_s = time.monotonic() - began
-        used = {n: v for n, v in meter.figures("copy", 1).items() if "memory" in n and "@" not in n}
+        used = meter.figures("copy", job.bytes_done // ROW_BYTES)
         if self.last:
             stack.kill_for_good(self.last)
             shutil.rmtree(stack.folder / self.last, ignore_errors=True)

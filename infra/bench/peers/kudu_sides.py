@@ -6,7 +6,7 @@ import shutil
 import time
 from dataclasses import dataclass
 
-from nyala.infra.bench.copying import STRING_BYTES
+from nyala.infra.bench.copying import ROW_BYTES, STRING_BYTES
 from nyala.infra.bench.failed import BenchFailed
 from nyala.infra.bench.meter import Meter
 from nyala.infra.bench.pipeline import TOPIC, OtherJob, kafka_pid
@@ -125,7 +125,7 @@ class KuduMover:
             raise BenchFailed(f"Kudu tablet {tablet} has no follower to move")
         meter = Meter(cluster.pids())
         moved = cluster.copy(tablet, source, target)
-        used = {n: v for n, v in meter.figures("copy", 1).items() if "memory" in n and "@" not in n}
+        used = meter.figures("copy", int(moved["bytes"]) // ROW_BYTES)
         if self.last:
             cluster.kill_server(self.last)
             shutil.rmtree(cluster.folder / f"t{self.last}", ignore_errors=True)
