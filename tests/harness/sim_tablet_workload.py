@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from nyala.replica.base import EntryKind, Refused, RowCode
+from nyala.replica.base import Corruption, EntryKind, Refused, RowCode
 from nyala.replica.host import Replica
 from nyala.replica.rows import RowError, RowOp, WriteMeta, crc32c
 from tests.harness.sim_cluster import SimCluster
@@ -128,8 +128,13 @@ class TabletWorkload(Workload):
                 return
             self.cluster.verify.snapshot_served(replica, time)
             if self.cluster.world.rng.random() < 0.3:
-                self.linked(machine, time)
-                self.checksums.append((time, machine.tablet.checksum(time)))
+                try:
+                    self.linked(machine, time)
+                    self.checksums.append((time, machine.tablet.checksum(time)))
+                except Corruption as error:
+                    if not node.hurt:
+                        raise
+                    replica.fail(error)  # as a server's scans do: this replica only
 
         self._do(replica, lambda: replica.wait_safe(time, done))
 
