@@ -50,6 +50,7 @@ LEDGER_ERROR_RUNS_MAX = 1_000_000
 whatever its rows are, it can be applied, and replayed, before the source's done position moves."""
 LEDGER_CLIENTS_MAX = 10_000
 LEDGER_RESULTS_PER_CLIENT_MAX = 256
+LEDGER_CLIENT_ID_CHARS_MAX = 128
 LEDGER_CLIENT_TTL_US = 10 * 60 * 1_000_000
 
 TABLETS_PER_SERVER_MAX = 1500

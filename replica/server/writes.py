@@ -176,6 +176,9 @@ def _meta(request: Any) -> WriteMeta:
     from_source = request.HasField("source")
     if from_source and request.client_id:
         raise Refused(Code.INVALID_ARGUMENT, "a batch comes from a source or from a client, not from both")
+    if len(request.client_id) > limits.LEDGER_CLIENT_ID_CHARS_MAX:
+        what = f"a client id has at most {limits.LEDGER_CLIENT_ID_CHARS_MAX} characters: tablets remember it"
+        raise Refused(Code.INVALID_ARGUMENT, what, characters=len(request.client_id))
     return WriteMeta(
         column_ids=tuple(request.column_ids),
         rows=request.rows,

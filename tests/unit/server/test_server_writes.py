@@ -131,3 +131,21 @@ def test_replies_stay_with_their_numbers_whatever_order_they_come_in() -> None:
         assert sorted(k for found in hosted.tablet.scan() for k in found.column("k").to_pylist()) == [1, 2, 3, 4]
 
     run_pair(scenario)
+
+
+def test_client_id_that_is_too_long_to_be_remembered_is_refused() -> None:
+    """Goal: what tablets remember of their clients is bounded in bytes. Method: ids of the bound and one above it."""
+
+    async def scenario(pair: Pair) -> None:
+        hosted = pair.leader.hosted
+        with ThreadPoolExecutor(1) as pool:
+            writes = writes_on(pool)
+            request = write_request(pair.leader.uuid, hosted.tablet_id, batch([1], ["v"]))
+            request.client_id, request.sequence = "é" * 128, 1
+            assert (await writes.write(hosted, request)).rows_applied == 1
+            request.client_id += "é"
+            with pytest.raises(Refused) as told:
+                await writes.write(hosted, request)
+            assert told.value.code is Code.INVALID_ARGUMENT
+
+    run_pair(scenario)
