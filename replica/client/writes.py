@@ -23,6 +23,7 @@ from .calls import TabletCalls
 from .identities import Identities, Identity
 from .retry import Attempts, Deadline, final, refusal_of_rpc_error
 from .tables import TableHandle
+from .write_links import LinkedWrite
 
 GAP_RETRIES_MAX = 3
 """A GAP right after a failover may come from a leader that has not applied all of its log yet."""
@@ -73,7 +74,11 @@ class _CallWhenAsked:
 
 @dataclass
 class _InFlight:
-    """One write under way. `clean`: every earlier write to the tablet was acknowledged when it was last sent."""
+    """One write under way.
+
+    `clean`: every earlier write to the tablet was acknowledged when it was last sent. `behind_linked`: the one before
+    it goes over the link; behind one that is a call, it must be a call too, or it would overtake that.
+    """
 
     request: pb.WriteRequest
     deadline: Deadline
@@ -87,6 +92,7 @@ class _InFlight:
     uuid: str = ""
     version: int = 0
     clean: bool = False
+    behind_linked: bool = False
     gaps: int = 0
 
 
@@ -136,6 +142,7 @@ class WriteWindow:
         deadline = Deadline(options.write_timeout_s)
         item = _InFlight(request, deadline, Attempts(options, deadline, self._calls.rng), size, alone)
         item.clean = not lane.queue
+        item.behind_linked = bool(lane.queue) and isinstance(lane.queue[-1].call, LinkedWrite)
         self._put += 1
         item.number = self._put
         self._bytes += size
@@ -173,9 +180,10 @@ class WriteWindow:
 
     def _begin(self, address: Address, item: _InFlight, timeout_s: float) -> Any:
         channels, request = self._calls.channels, item.request
-        linked = channels.small_writes(address).begin(request, timeout_s)
-        if linked is not None:
-            return linked
+        if item.clean or item.behind_linked:
+            linked = channels.small_writes(address).begin(request, timeout_s)
+            if linked is not None:
+                return linked
         write = channels.tablet_server(address).Write
         return _CallWhenAsked(write, request, timeout_s) if item.alone else write.future(request, timeout=timeout_s)
 

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,8 +18,9 @@ import grpc
 import pytest
 
 from nyala.replica.base import Address, Applied, Code, Refused
-from nyala.replica.client import write_links
+from nyala.replica.client import ClientOptions, write_links
 from nyala.replica.client.write_links import SmallWrites
+from nyala.replica.client.writes import WriteWindow
 from nyala.replica.rpc import HEAD_BYTES, body_length, frame, pb
 from tests.harness.cluster import wait_until
 
@@ -188,6 +190,39 @@ def test_thread_that_is_away_is_not_asked_to_read(peer: Peer, writes: SmallWrite
         assert sleeps.result(LONG_S).rows_applied == 3
     peer.reply(*first)
     assert away.result().rows_applied == 1
+
+
+def test_small_write_does_not_overtake_a_call_before_it(peer: Peer, writes: SmallWrites) -> None:
+    """Goal: writes to a tablet arrive in the order in which they were put in, whatever their sizes, or a source's would
+    be refused for a gap. Method: a window into which a small, a large, a small one are put: the first goes over the
+    link, the others are calls; when all are settled, the next small one goes over the link again."""
+    calls, outcomes = [], []
+
+    def call(one: Any, timeout: float) -> Future[Any]:
+        answer: Future[Any] = Future()
+        answer.set_result(pb.WriteReply(rows_applied=one.rows))
+        calls.append(one.rows)
+        return answer
+
+    here = Address("127.0.0.1", 1)
+    locator = SimpleNamespace(version=lambda table: 1, leader=lambda tablet: ("u", here), worked=lambda *_: None)
+    stub = SimpleNamespace(Write=SimpleNamespace(future=call))
+    channels = SimpleNamespace(small_writes=lambda address: writes, tablet_server=lambda address: stub)
+    made: Any = SimpleNamespace(
+        options=ClientOptions(), rng=Random(1), locator=locator, channels=channels, time_seen=0, observe=lambda _: None
+    )
+    window = WriteWindow(made, SimpleNamespace(name="t"), lambda told: outcomes.append(told.rows_applied))  # type: ignore[arg-type]
+    window.put(request(1))
+    peer.accepted()
+    window.put(pb.WriteRequest(dest_uuid="u", rows=2, payload=bytes(20 << 10)))
+    window.put(request(3))
+    assert calls == [2, 3]
+    peer.reply(*peer.read())
+    window.drain()
+    window.put(request(4))
+    peer.reply(*peer.read())
+    window.drain()
+    assert (calls, outcomes) == ([2, 3], [1, 2, 3, 4])
 
 
 class Clock:

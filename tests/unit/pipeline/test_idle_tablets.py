@@ -76,6 +76,12 @@ class Tablets:
     def tablet_server(self, address: Address) -> Tablets:
         return self
 
+    def small_writes(self, address: Address) -> Tablets:
+        return self
+
+    def begin(self, request: Any, timeout_s: float) -> None:
+        """There is no link here: small writes are calls too."""
+
     def future(self, request: Any, timeout: float) -> Reply:
         """The Write call: an entry of the tablet's log, applied."""
         tablet = self.tablets[request.tablet_id]
