@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 
 from nyala.replica.base import (
     ZERO_OPID,
@@ -17,6 +18,7 @@ from nyala.replica.base import (
     check,
     generation_of,
     limits,
+    us_of_hybrid,
 )
 from nyala.replica.cmeta import decode_config, encode_config
 from nyala.replica.raft import (
@@ -67,7 +69,22 @@ class Replica(Carrier):
             cmeta=self._cmeta,
             cache_bytes_max=self.options.log_cache_bytes_max,
         )
+        self._tell_if_ahead(self._recovered.last_time)
         self._clock.observe(self._recovered.last_time)
+
+    def _tell_if_ahead(self, logged: int) -> None:
+        """Say if the log's times are further ahead of this server's wall than a leader's may be. D-30."""
+        ahead_us = self._clock.ahead_of_wall_us(logged)
+        if logged and ahead_us > limits.CLOCK_AHEAD_OF_PEERS_US_MAX:
+            _log.warning(
+                "T %s P %s the log's times reach %s, %.1f s ahead of the wall here, more than %.0f s; later writes get "
+                "times above them; set this server's clock right if it is behind",
+                self.tablet_id,
+                self.uuid,
+                datetime.fromtimestamp(us_of_hybrid(logged) / 1e6, UTC).isoformat(timespec="seconds"),
+                ahead_us / 1e6,
+                limits.CLOCK_AHEAD_OF_PEERS_US_MAX / 1e6,
+            )
 
     def start(self, *, campaign: bool = False) -> None:
         """Join the group. `campaign`: the hinted leader of a new tablet does not wait for a timeout, but must win."""

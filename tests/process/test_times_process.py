@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -208,7 +209,7 @@ def test_clock_that_is_set_by_an_hour_costs_its_server_the_lead_and_nobody_a_row
     group's leader is set back by an hour: it goes on above what it wrote. Set ahead by an hour, nobody follows it,
     with a line that says to compare the clocks: another leads, and what that one acknowledges is of the right time.
     A tablet that it hosts alone has an hour's worth of future in its log: with the wall right again and after a
-    restart it writes above that, and its snapshots are as they were; the group's replicas are equal."""
+    restart it says so, writes above that, and its snapshots are as they were; the group's replicas are equal."""
     leader = cluster.servers[0]
     for tablet_id, servers in (("set", cluster.servers), ("set-alone", [leader])):
         create(cluster, servers, tablet_id=tablet_id)
@@ -242,6 +243,8 @@ def test_clock_that_is_set_by_an_hour_costs_its_server_the_lead_and_nobody_a_row
     leader.kill()
     leader.start()
     assert cluster.leader("set-alone") is leader
+    told = rf" W T set-alone P {leader.uuid} the log's times reach .* ahead of the wall here"
+    wait_until(lambda: re.search(told, leader.log_path.read_text()), "it says that its log is from the future")
     later = put(leader, "set-alone", 2)
     assert later > ahead
     assert list(scan(leader, "set-alone", snapshot_time=ahead)[0]) == [1]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import re
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
-from nyala.replica.base import Applied, Code, HybridClock, Refused, hybrid_from_us
+from nyala.replica.base import Applied, Code, HybridClock, Refused, hybrid_from_us, us_of_hybrid
 from tests.harness.sim_cluster import HOST, SimCluster
 from tests.harness.sim_start import Answers, level, node_of, on, put_and_wait, started
 
@@ -36,6 +38,42 @@ def test_times_go_on_after_a_restart_with_clocks_an_hour_back() -> None:
     assert again is not None
     after = put_and_wait(cluster, again, b"after").opid.index
     assert time_at(cluster, before) < time_at(cluster, after - 1) < time_at(cluster, after)
+
+
+def test_log_far_ahead_of_the_wall_is_told_when_it_is_opened(caplog: pytest.LogCaptureFixture) -> None:
+    """Goal: scenario 88: a server that opens a log from the future says so, and works. Method: all lose power and boot
+    with the wall 20 s earlier: nothing is said, for a leader's times may be that far ahead. Then with the wall an hour
+    earlier: one line of each, with tablet, time and distance; the group goes on."""
+    cluster = SimCluster(25, skew_us_max=0)
+    leader = started(cluster)
+    last = put_and_wait(cluster, leader, b"before").opid.index
+    tablet_id = leader.tablet_id
+
+    def told(skew_us: int) -> list[str]:
+        cluster.run_until(lambda: level(cluster), "everyone level")
+        for node in cluster.nodes.values():
+            node.crash(power=True)
+            node.clock.skew_us = skew_us
+        caplog.clear()
+        for node in cluster.nodes.values():
+            node.start()
+        cluster.run_until(lambda: cluster.leader() is not None, "a leader")
+        return [r.getMessage() for r in caplog.records if "ahead of the wall here" in r.getMessage()]
+
+    assert told(-20_000_000) == []
+    again = cluster.leader()
+    assert again is not None
+    last = put_and_wait(cluster, again, b"again").opid.index
+    time = datetime.fromtimestamp(us_of_hybrid(time_at(cluster, last)) / 1e6, UTC).isoformat(timespec="seconds")
+    lines = told(-HOUR_US)
+    assert len(lines) == len(cluster.nodes)
+    for node, line in zip(cluster.nodes.values(), lines, strict=True):
+        assert line.startswith(f"T {tablet_id} P {node.uuid} ") and time in line, line
+        (ahead_s,) = re.findall(r"([\d.]+) s ahead", line)
+        assert HOUR_US / 1e6 - 60 < float(ahead_s) < HOUR_US / 1e6, line
+    final = cluster.leader()
+    assert final is not None
+    assert time_at(cluster, last) < time_at(cluster, put_and_wait(cluster, final, b"after").opid.index)
 
 
 def test_times_go_on_at_a_successor_whose_clock_is_behind() -> None:
