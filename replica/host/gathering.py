@@ -47,9 +47,9 @@ class Gathering:
     """What waits for the round that is under way, or for company.
 
     A round is made of small writes that are proposed until it leaves; it ends when the last of them is applied. The
-    next one waits for as many writers as were seen, those who were answered and those who wait, but no longer than the
-    last one took. After a wait in which nobody came the next round waits for nobody, then the next two, four and so on,
-    until somebody comes in a wait.
+    next one waits for as many writers as were seen, those who were answered and those who wait, but no longer than half
+    of what the last one took. After a wait in which nobody came the next round waits for nobody, then the next two,
+    four and so on, until somebody comes in a wait.
     Invariants: writes leave in the order in which they came; nothing waits unless a round is under way or writers are
     expected, so whatever ends that (the round is applied, the time is over, leadership is lost, the replica falls
     silent) takes or answers all of them; what waits is bounded by one round. Concurrency: the owner's thread.
@@ -116,7 +116,7 @@ class Gathering:
             return None
         self._expected, self._somebody_came = seen, False
         self._wait_number += 1
-        return Wait(self._wait_number, min(took_us, _WAIT_US_MAX))
+        return Wait(self._wait_number, min(took_us // 2, _WAIT_US_MAX))
 
     def waited(self, number: int) -> bool:
         """The time of wait `number` is over; whether it was still going on, so that what waits shall be taken."""
