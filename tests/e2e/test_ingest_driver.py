@@ -71,6 +71,7 @@ def test_driver_half_that_is_left_ends_and_gives_the_lease_back(road: Road) -> N
         assert decisions.job.wait(240) == 128 + signal.SIGKILL, "the JVM tells how its interpreter ended"
 
 
+@pytest.mark.deep
 def test_driver_that_is_kept_goes_on_by_itself_after_kill_9(road: Road) -> None:
     """Goal: with `--restarts` nobody has to start a killed driver again, and SIGTERM leaves nothing of it.
 

@@ -21,7 +21,7 @@ from tests.harness.cluster import local_cluster, wait_until
 from tests.harness.kafka_login import LOGIN
 from tests.harness.road import SCHEMA, Road, key_of, row
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.deep]
 
 
 def test_secured_kafka_is_read_and_gets_its_letters(road: Road) -> None:

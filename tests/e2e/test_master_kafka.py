@@ -181,6 +181,7 @@ def test_kafka_a_proposal_becomes_decisions_and_is_answered(broker: KafkaBroker)
         assert voters == (members - {source}) | {target}
 
 
+@pytest.mark.deep
 def test_kafka_away_nothing_stops_and_on_return_one_decision_per_need(broker: KafkaBroker) -> None:
     """Goal: scenario 125. Method: broker killed, tablet server killed; then the broker returns.
 

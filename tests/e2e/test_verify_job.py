@@ -13,7 +13,7 @@ from tests.harness.cluster import wait_until
 from tests.harness.road import Lane, Road, row
 from tests.harness.stack import Stack
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.deep]
 
 
 def verify(road: Road, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, dict[str, Any]]:
