@@ -403,8 +403,9 @@ class TabletCopies:
         target = self._node(request.dest_uuid)
         if target is None or self._running.get(target.uuid) == target.life or not self._may(target, request):
             return
-        self._running[target.uuid] = target.life
-        self._cluster.world.after(self._cluster.world.rng.randint(1_000, QUEUED_US_MAX), lambda: self._begin(request))
+        life = self._running[target.uuid] = target.life
+        delay_us = self._cluster.world.rng.randint(1_000, QUEUED_US_MAX)
+        self._cluster.world.after(delay_us, lambda: self._begin(request, life))
 
     def _may(self, target: TabletNode, request: CopyRequest) -> bool:
         if not target.up:
@@ -414,12 +415,13 @@ class TabletCopies:
             target.disk.hook = target._on_disk_call
         return start_tablet_copy_checks(request, self.local(target)) is None
 
-    def _begin(self, request: CopyRequest) -> None:
+    def _begin(self, request: CopyRequest, life: int) -> None:
+        """`life`: in which the target took the request. What waited when it died went with it."""
         target, source = self._node(request.dest_uuid), self._node(request.from_uuid)
         if target is None or source is None or target.uuid != request.dest_uuid:
             self._running.pop(request.dest_uuid, None)
             return
-        if self._running.get(target.uuid) != target.life:
+        if self._running.get(target.uuid) != target.life or target.life != life:
             return
         if not self._may(target, request):
             self._running.pop(target.uuid, None)
