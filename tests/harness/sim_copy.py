@@ -60,19 +60,24 @@ class SimCopies:
         target = self._cluster.at(request.dest_uuid)
         if target is None or self._running.get(target.uuid) == target.life or not self._may(target, request):
             return
-        self._running[target.uuid] = target.life
-        self._after(QUEUED_US_MAX, request, self._begin)
+        life = self._running[target.uuid] = target.life
+        self._after(QUEUED_US_MAX, request, lambda request: self._begin(request, life))
 
-    def _begin(self, request: CopyRequest) -> None:
-        """The job's turn: checked again, then BEGIN at the source, when that is awake."""
+    def _begin(self, request: CopyRequest, life: int) -> None:
+        """The job's turn: checked again, then BEGIN at the source, when that is awake.
+
+        `life`: in which the target took the request. What waited when it died went with it.
+        """
         source, target = self._cluster.nodes.get(request.from_uuid), self._cluster.nodes.get(request.dest_uuid)
         if source is None or target is None:
             self._running.pop(request.dest_uuid, None)
             return
         if source.paused and not source.left:
-            self._cluster.world.at(source.paused_until_us, lambda: self._begin(request))
+            self._cluster.world.at(source.paused_until_us, lambda: self._begin(request, life))
             return
-        if self._running.get(target.uuid) != target.life or not self._may(target, request):
+        if self._running.get(target.uuid) != target.life or target.life != life:
+            return
+        if not self._may(target, request):
             self._over(target)
             return
         if source.paused:
