@@ -19,7 +19,7 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from nyala.replica.base import Address, Applied, Code, Refused, limits
-from nyala.replica.rpc import HEAD_BYTES, body_length, frame, notice_silence, pb, raise_if_error, send_at_once
+from nyala.replica.rpc import HEAD_BYTES, body_length, frame, pb, raise_if_error, tend
 
 from .retry import refusal_of_rpc_error
 
@@ -369,8 +369,7 @@ def _connected(address: Address, granted: Any, deadline: float) -> socket.socket
     left = min(_CONNECT_S, max(0.001, deadline - time.monotonic()))
     sock = socket.create_connection((address.host.strip("[]"), granted.port), timeout=left)
     try:
-        send_at_once(sock)
-        notice_silence(sock, _SILENCE_MS)
+        tend(sock, _SILENCE_MS)
         sock.sendall(frame(granted.ticket))
         if sock.recv(HEAD_BYTES, socket.MSG_WAITALL) != frame(b""):
             raise ConnectionError("the server did not take the ticket")

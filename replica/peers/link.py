@@ -8,7 +8,7 @@ from collections.abc import Callable
 import grpc.aio
 
 from nyala.replica.base import Address, Refused
-from nyala.replica.rpc import CHANNEL_OPTIONS, address_to_pb, error_from_pb, frame_parts, notice_silence, pb, pb_grpc
+from nyala.replica.rpc import CHANNEL_OPTIONS, address_to_pb, error_from_pb, frame_parts, pb, pb_grpc, tend
 
 from .options import PeerOptions
 
@@ -46,7 +46,7 @@ class Link(asyncio.Protocol):
         """[asyncio] Ready to write."""
         self._transport = transport  # type: ignore[assignment]
         transport.set_write_buffer_limits(high=self._options.link_buffer_bytes)  # type: ignore[attr-defined]
-        notice_silence(transport.get_extra_info("socket"), self._options.silence_ms)
+        tend(transport.get_extra_info("socket"), self._options.silence_ms)
         self.writable = True
 
     def data_received(self, data: bytes) -> None:

@@ -13,7 +13,7 @@ import socket
 from collections.abc import Callable
 
 from nyala.replica.base import limits
-from nyala.replica.rpc import notice_silence, send_at_once
+from nyala.replica.rpc import tend
 
 from .frame_reader import FrameReader
 from .options import PeerOptions
@@ -133,8 +133,7 @@ class _Incoming(FrameReader):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """[asyncio] Somebody connected."""
         super().connection_made(transport)
-        send_at_once(transport.get_extra_info("socket"))
-        notice_silence(transport.get_extra_info("socket"), self._listener.silence_ms())
+        tend(transport.get_extra_info("socket"), self._listener.silence_ms())
         self._listener.accepted(self)
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -2,7 +2,7 @@
 
 from . import nyala_pb2 as pb
 from . import nyala_pb2_grpc as pb_grpc
-from .channel import CHANNEL_OPTIONS, COPY_CHANNEL_OPTIONS, SERVER_OPTIONS, listen_on, notice_silence, send_at_once
+from .channel import CHANNEL_OPTIONS, COPY_CHANNEL_OPTIONS, SERVER_OPTIONS, listen_on, tend
 from .errors import error_from_pb, error_to_pb, raise_if_error
 from .frames import HEAD_BYTES, body_length, frame, frame_parts
 from .messages import message_from_pb, message_to_pb
@@ -58,7 +58,6 @@ __all__ = [
     "member_to_pb",
     "message_from_pb",
     "message_to_pb",
-    "notice_silence",
     "opid_from_pb",
     "opid_to_pb",
     "partition_from_pb",
@@ -72,7 +71,7 @@ __all__ = [
     "row_errors_to_pb",
     "schema_from_pb",
     "schema_to_pb",
-    "send_at_once",
     "source_from_pb",
     "source_to_pb",
+    "tend",
 ]

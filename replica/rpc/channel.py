@@ -52,22 +52,17 @@ def listen_on(server: Any, address: str) -> int:
         raise Refused(Code.ILLEGAL_STATE, "cannot listen; is the port taken?", address=address) from error
 
 
-def send_at_once(sock: Any) -> None:
-    """Let no small message wait for the acknowledgement of the one before it, 40 ms where the other end says nothing.
+def tend(sock: Any, silence_ms: int) -> None:
+    """What every connection of our own asks of the kernel; nothing if it is not TCP.
 
-    asyncio does so itself, but not on what a listening socket of `socket.create_server` accepts.
-    """
-    if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-
-def notice_silence(sock: Any, silence_ms: int) -> None:
-    """Let the kernel end a connection whose other end has been silent that long, whether or not something is sent.
-
-    An other end that lives but takes nothing counts as silent as long as something waits for it.
+    No small message waits for the acknowledgement of the one before it, 40 ms where the other end says nothing. asyncio
+    sees to that itself, but not on what a listening socket of `socket.create_server` accepts.
+    A connection whose other end has been silent for `silence_ms` ends, whether or not something is sent. An other end
+    that lives but takes nothing counts as silent as long as something waits for it.
     """
     if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
         return
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     seconds = max(1, silence_ms // 3000)
     for name, value in (

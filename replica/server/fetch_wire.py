@@ -13,7 +13,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from nyala.replica.base import Code, Refused
-from nyala.replica.rpc import HEAD_BYTES, body_length, frame, notice_silence, send_at_once
+from nyala.replica.rpc import HEAD_BYTES, body_length, frame, tend
 
 MESSAGE_BYTES_MAX = 16 << 10
 """Nothing longer is taken for a message: requests name a file, and an error's text is bounded."""
@@ -26,8 +26,7 @@ def be_patient(sock: socket.socket, patience_s: int) -> None:
     limit = struct.pack("@ll", patience_s, 0)
     for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
         sock.setsockopt(socket.SOL_SOCKET, option, limit)
-    send_at_once(sock)
-    notice_silence(sock, 1000 * patience_s)
+    tend(sock, 1000 * patience_s)
 
 
 def send_message(sock: socket.socket, message: Any, *, bytes_follow: bool = False) -> None:

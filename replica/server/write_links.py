@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 
 from nyala.replica.base import limits
 from nyala.replica.peers import FrameReader, Taker, Turn
-from nyala.replica.rpc import frame_parts, notice_silence, pb
+from nyala.replica.rpc import frame_parts, pb, tend
 
 _log = logging.getLogger("nyala.server")
 _WRITES_MAX = 1024
@@ -86,7 +86,7 @@ class WriteLink(FrameReader):
         if self._links.closed:
             self.abort()
             return
-        notice_silence(transport.get_extra_info("socket"), _SILENCE_MS)
+        tend(transport.get_extra_info("socket"), _SILENCE_MS)
         self._links.open.add(self)
         self._write(pb.ReplyBundle())
 
