@@ -118,7 +118,7 @@ class Supervisor:
             if needs_java:
                 self._kafka_port = int(earlier.get("kafka", "0:0").rpartition(":")[2]) or free_port()
                 self._add(self._kafka_child())
-            self._add(self._master_child(earlier.get("master-1", "127.0.0.1:0")))
+            self._add(self._master_child(earlier.get("master-1", "")))
             self._thread = threading.Thread(target=self._run, name="nyala-supervisor", daemon=True)
             self._thread.start()
             progress("master")
@@ -126,7 +126,7 @@ class Supervisor:
             names = [f"server-{n}" for n in range(1, self.options.servers + 1)]
             names += [n for n in sorted(earlier) if n.startswith("server-") and n not in names]
             for name in names:
-                self.call(lambda name=name: self._add(self._server_child(name, earlier.get(name, "127.0.0.1:0"))))  # type: ignore[misc]
+                self.call(lambda name=name: self._add(self._server_child(name, earlier.get(name, ""))))  # type: ignore[misc]
             progress(f"{len(names)} tablet servers")
             self._wait_ready(names, deadline)
             if "kafka" in self.children:
@@ -177,7 +177,7 @@ class Supervisor:
         """Start one more tablet server and wait until it serves; returns its name."""
         taken = [int(n.partition("-")[2]) for n in self.children if n.startswith("server-")]
         name = f"server-{max(taken, default=0) + 1}"
-        self.call(lambda: self._add(self._server_child(name, "127.0.0.1:0")))
+        self.call(lambda: self._add(self._server_child(name, "")))
         self._wait_ready([name], time.monotonic() + START_WAIT_S)
         return name
 
@@ -330,13 +330,15 @@ class Supervisor:
         return self.folder / f"{name}.ready", self.folder / "logs" / f"{name}.log"
 
     def _master_child(self, listen: str) -> Child:
+        """`listen`: where it was, empty for a new one."""
         ready, log = self._paths("master-1")
 
         def command(child: Child, parent_fd: int) -> list[str]:
             kafka = ["--kafka", self.kafka_bootstrap] if self.kafka_bootstrap else []
             prefix = ["--topic-prefix", self.options.topic_prefix] if self.options.topic_prefix else []
+            at = child.address or listen or _unused_address()
             return python_module(
-                "nyala.replica.master", "--root", str(self.folder / "master-1"), "--listen", child.address or listen,
+                "nyala.replica.master", "--root", str(self.folder / "master-1"), "--listen", at,
                 "--ready-file", str(ready), "--parent-fd", str(parent_fd),
                 "--execute-decisions", self.options.execute_decisions, *kafka, *prefix,
                 *self.options.master_arguments,
@@ -345,11 +347,13 @@ class Supervisor:
         return Child("master-1", command, ready, log)
 
     def _server_child(self, name: str, listen: str) -> Child:
+        """`listen`: where it was, empty for a new one."""
         ready, log = self._paths(name)
 
         def command(child: Child, parent_fd: int) -> list[str]:
+            at = child.address or listen or _unused_address()
             return python_module(
-                "nyala.replica.server", "--root", str(self.folder / name), "--listen", child.address or listen,
+                "nyala.replica.server", "--root", str(self.folder / name), "--listen", at,
                 "--masters", self.masters, "--ready-file", str(ready), "--parent-fd", str(parent_fd),
                 *self.options.server_arguments,
             )  # fmt: skip
@@ -367,3 +371,11 @@ class Supervisor:
             )  # fmt: skip
 
         return Child("kafka", command, ready, log)
+
+
+def _unused_address() -> str:
+    """Where a new child listens. It keeps that for good: no connection of others may sit there while it is away.
+
+    Asked anew at each start until one succeeds, so that a port which somebody else took first costs a start.
+    """
+    return f"127.0.0.1:{free_port()}"
