@@ -455,6 +455,7 @@ def test_interrupted_thread_leaves_a_client_that_works(peer: Peer, writes: Small
     def when_it_has_arrived() -> None:
         peer.accepted()
         peer.read()
+        wait_until(lambda: getattr(writes._link, "_reader", None) is not None, "it reads, and sends no more")
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
 
     before = signal.signal(signal.SIGUSR1, interrupt)
