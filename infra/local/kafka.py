@@ -12,7 +12,6 @@ import json
 import os
 import select
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -24,7 +23,7 @@ from nyala.infra.jars import JarsMissing, broker_class_path, java
 
 from .children import telling_line
 from .leash import leashed
-from .state import free_port
+from .ports import LOOPBACK, Ports
 
 START_WAIT_S = 120.0
 STOP_WAIT_S = 20.0
@@ -90,6 +89,7 @@ class KafkaBroker:
         self._heap_mb = heap_mb
         self._wanted_port = port
         self._properties = properties
+        self._ports = Ports()
         self._process: subprocess.Popen[bytes] | None = None
         self._log_start = 0
 
@@ -118,8 +118,7 @@ class KafkaBroker:
         if self.pid is not None:
             return self
         self.folder.mkdir(parents=True, exist_ok=True)
-        if not (self.folder / "ports.json").exists() or self._wanted_port not in (0, self.port):
-            self._lay_out()
+        self._lay_out()
         if not (self.folder / "data" / "meta.properties").exists():
             self._format()
         self._log_start = self.log_file.stat().st_size if self.log_file.exists() else 0
@@ -176,6 +175,11 @@ class KafkaBroker:
                 self._process.kill()
         self._process.wait()
 
+    def close(self) -> None:
+        """Stop, and give its ports back, which until then stay its own."""
+        self.stop()
+        self._ports.close()
+
     def kill(self) -> None:
         """kill -9, as a machine that dies would."""
         if self._process is not None:
@@ -208,7 +212,7 @@ class KafkaBroker:
         return self.start()
 
     def __exit__(self, *_: object) -> None:
-        self.stop()
+        self.close()
 
     def _state(self) -> dict[str, Any]:
         path = self.folder / "ports.json"
@@ -218,16 +222,26 @@ class KafkaBroker:
         return state
 
     def _lay_out(self) -> None:
-        port, controller_port = _free_ports(self._wanted_port)
-        known = json.loads(path.read_text()) if (path := self.folder / "ports.json").exists() else {}
+        """Say where it listens. Clients know the one port for good; the other, which only it knows, changes if lost."""
+        path = self.folder / "ports.json"
+        known = json.loads(path.read_text()) if path.exists() else {}
+        port = self._wanted_port or known.get("port") or self._ports.free()
+        if not self._ports.keep(f"{LOOPBACK}:{port}"):
+            raise KafkaFailed(f"port {port} is taken by another program: end it, or choose another port for Kafka")
+        controller_port = known.get("controller_port", 0)
+        if not controller_port or not self._ports.keep(f"{LOOPBACK}:{controller_port}"):
+            controller_port = self._ports.free()
         cluster_id = known.get("cluster_id") or _new_cluster_id()
+        now = {"port": port, "controller_port": controller_port, "cluster_id": cluster_id}
+        if now == known:
+            return
         data = self.folder / "data"
         # Of a name that comes twice, Java takes the last.
         text = (_PROPERTIES + self._properties).format(port=port, controller_port=controller_port, data=data)
         (self.folder / "server.properties").write_text(text)
         (self.folder / "log4j2.properties").write_text(_LOG4J)
         # Last, because its presence says that the layout is complete.
-        path.write_text(json.dumps({"port": port, "controller_port": controller_port, "cluster_id": cluster_id}))
+        path.write_text(json.dumps(now))
 
     def _format(self) -> None:
         command = [*self._java("-Xmx128m", "-XX:TieredStopAtLevel=1"), "kafka.tools.StorageTool", "format"]
@@ -246,18 +260,6 @@ class KafkaBroker:
     def _java(self, *options: str) -> list[str]:
         log4j = f"-Dlog4j2.configurationFile=file:{self.folder / 'log4j2.properties'}"
         return [java(), *options, "-XX:+UseSerialGC", "-Xshare:auto", log4j, "-cp", broker_class_path()]
-
-
-def _free_ports(wanted: int) -> tuple[int, int]:
-    """Two different ports that nobody listens on at this moment; KafkaFailed when the wanted one is taken."""
-    port = wanted or free_port()
-    with socket.socket() as first:
-        first.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            first.bind(("127.0.0.1", port))
-        except OSError as error:
-            raise KafkaFailed(f"port {port} is taken ({error.strerror}): choose another for Kafka") from error
-    return port, next(other for other in iter(free_port, 0) if other != port)
 
 
 def _new_cluster_id() -> str:

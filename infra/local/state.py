@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
-import random
 import re
-import socket
 from pathlib import Path
 from typing import Any
 
-PORT_MIN = 12_000
-PORTS_TRIED = 50
+PORT_MAX = 65535
 
 
 class StackError(RuntimeError):
@@ -50,7 +46,7 @@ def earlier_addresses(folder: Path) -> dict[str, str]:
         except (OSError, ValueError, KeyError, TypeError):
             continue
     found |= {str(name): str(address) for name, address in (read_state(folder) or {}).get("addresses", {}).items()}
-    return {name: address for name, address in found.items() if re.fullmatch(r"[^:]+:[0-9]{1,5}", address)}
+    return {name: address for name, address in found.items() if _is_address(address)}
 
 
 def is_running(state: dict[str, Any] | None) -> bool:
@@ -65,36 +61,5 @@ def is_running(state: dict[str, Any] | None) -> bool:
     return b"nyala" in command or b"python" in command
 
 
-def free_port() -> int:
-    """A port that nobody listens at, to be taken by a child that starts in a while.
-
-    It lies below those that the system gives to whoever asks for any, so that none of its connections and no other
-    child gets it meanwhile. Where there is no such port it is one of them, and the child says so if it came too late.
-    """
-    below = range(PORT_MIN, max(PORT_MIN, first_given_port()))
-    for port in random.sample(below, min(PORTS_TRIED, len(below))):
-        if not is_taken(f"127.0.0.1:{port}"):
-            return port
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def first_given_port() -> int:
-    """Of those that the system chooses from."""
-    try:
-        return int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    except (OSError, ValueError, IndexError):
-        return PORT_MIN
-
-
-def is_taken(address: str) -> bool:
-    """Whether another process listens at host:port of this machine."""
-    host, _, port = address.rpartition(":")
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, int(port)))
-        except OSError as error:
-            return error.errno == errno.EADDRINUSE
-    return False
+def _is_address(text: str) -> bool:
+    return bool(re.fullmatch(r"[^:]+:[0-9]{1,5}", text)) and int(text.rpartition(":")[2]) <= PORT_MAX

@@ -24,7 +24,8 @@ from typing import Any
 from nyala.infra.preflight import found_java_problem
 
 from .children import Child, ChildState, python_module, text_of
-from .state import StackError, earlier_addresses, free_port, is_taken
+from .ports import Ports
+from .state import StackError, earlier_addresses
 
 POLL_S = 0.05
 START_WAIT_S = 180.0
@@ -81,7 +82,9 @@ class Supervisor:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._parent_read, self._parent_write = os.pipe()
-        self._kafka_port = 0
+        self._ports = Ports()
+        """Where the children listen, kept while one of them is away."""
+        self._kafka_address = ""
         self._extra: dict[str, Any] = {}
         self._problem = ""
         """Why `state.json` is not what it should be; empty if it is."""
@@ -97,7 +100,7 @@ class Supervisor:
         """host:port of the broker, or empty without one."""
         if self.options.kafka_bootstrap:
             return self.options.kafka_bootstrap
-        return f"127.0.0.1:{self._kafka_port}" if self.options.kafka else ""
+        return self._kafka_address
 
     @property
     def masters(self) -> str:
@@ -116,7 +119,7 @@ class Supervisor:
                 raise StackError(f"no Kafka broker can be started: {problem}")
             earlier = self._addresses = self._earlier_addresses()
             if needs_java:
-                self._kafka_port = int(earlier.get("kafka", "0:0").rpartition(":")[2]) or free_port()
+                self._kafka_address = earlier.get("kafka") or self._ports.free_address()
                 self._add(self._kafka_child())
             self._add(self._master_child(earlier.get("master-1", "")))
             self._thread = threading.Thread(target=self._run, name="nyala-supervisor", daemon=True)
@@ -148,6 +151,7 @@ class Supervisor:
             self._thread.join(timeout=60)
         for name in sorted(self.children, key=self._stop_order):
             self.children[name].stop()
+        self._ports.close()
         if self.folder.exists() and self._addresses is not None:
             self._try_to_write_state(running=False)
         for fd in (self._parent_write, self._parent_read):
@@ -291,7 +295,8 @@ class Supervisor:
         earlier = earlier_addresses(self.folder)
         deadline = time.monotonic() + PORT_WAIT_S
         wanted = {name: address for name, address in earlier.items() if name != "kafka" or self.options.kafka}
-        while taken := [f"{address}, where {name} was," for name, address in wanted.items() if is_taken(address)]:
+        keep = self._ports.keep
+        while taken := [f"{address}, where {name} was," for name, address in wanted.items() if not keep(address)]:
             if time.monotonic() > deadline:
                 raise StackError(
                     f"{' '.join(taken)} is taken by another program, `ss -ltnp` shows by which: end it and start "
@@ -331,14 +336,14 @@ class Supervisor:
 
     def _master_child(self, listen: str) -> Child:
         """`listen`: where it was, empty for a new one."""
+        listen = listen or self._ports.free_address()
         ready, log = self._paths("master-1")
 
-        def command(child: Child, parent_fd: int) -> list[str]:
+        def command(_: Child, parent_fd: int) -> list[str]:
             kafka = ["--kafka", self.kafka_bootstrap] if self.kafka_bootstrap else []
             prefix = ["--topic-prefix", self.options.topic_prefix] if self.options.topic_prefix else []
-            at = child.address or listen or _unused_address()
             return python_module(
-                "nyala.replica.master", "--root", str(self.folder / "master-1"), "--listen", at,
+                "nyala.replica.master", "--root", str(self.folder / "master-1"), "--listen", listen,
                 "--ready-file", str(ready), "--parent-fd", str(parent_fd),
                 "--execute-decisions", self.options.execute_decisions, *kafka, *prefix,
                 *self.options.master_arguments,
@@ -348,12 +353,12 @@ class Supervisor:
 
     def _server_child(self, name: str, listen: str) -> Child:
         """`listen`: where it was, empty for a new one."""
+        listen = listen or self._ports.free_address()
         ready, log = self._paths(name)
 
-        def command(child: Child, parent_fd: int) -> list[str]:
-            at = child.address or listen or _unused_address()
+        def command(_: Child, parent_fd: int) -> list[str]:
             return python_module(
-                "nyala.replica.server", "--root", str(self.folder / name), "--listen", at,
+                "nyala.replica.server", "--root", str(self.folder / name), "--listen", listen,
                 "--masters", self.masters, "--ready-file", str(ready), "--parent-fd", str(parent_fd),
                 *self.options.server_arguments,
             )  # fmt: skip
@@ -362,20 +367,13 @@ class Supervisor:
 
     def _kafka_child(self) -> Child:
         ready, log = self._paths("kafka")
+        port = self._kafka_address.rpartition(":")[2]
 
         def command(_: Child, parent_fd: int) -> list[str]:
             return python_module(
-                "nyala.infra.local.kafka", "--folder", str(self.folder / "kafka"), "--port", str(self._kafka_port),
+                "nyala.infra.local.kafka", "--folder", str(self.folder / "kafka"), "--port", port,
                 "--ready-file", str(ready), "--parent-fd", str(parent_fd),
                 "--properties", self.options.kafka_properties,
             )  # fmt: skip
 
         return Child("kafka", command, ready, log)
-
-
-def _unused_address() -> str:
-    """Where a new child listens. It keeps that for good: no connection of others may sit there while it is away.
-
-    Asked anew at each start until one succeeds, so that a port which somebody else took first costs a start.
-    """
-    return f"127.0.0.1:{free_port()}"

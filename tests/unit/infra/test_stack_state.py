@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from nyala.infra.local import StackError, StackOptions, Supervisor, state, supervisor
-from nyala.infra.local.state import earlier_addresses, free_port, is_taken
+from nyala.infra.local import StackError, StackOptions, Supervisor, supervisor
+from nyala.infra.local.ports import Ports
+from nyala.infra.local.state import earlier_addresses
 from tests.unit.infra.test_preflight import fake_java
 
 
@@ -18,6 +19,7 @@ def test_addresses_come_from_the_children_when_the_state_is_lost(tmp_path: Path)
     """Goal: servers come back where their peers look for them. Method: ready files alone, then with a state."""
     (tmp_path / "server-1.ready").write_text(json.dumps({"address": "127.0.0.1:7001", "uuid": "u"}))
     (tmp_path / "server-2.ready").write_text("")
+    (tmp_path / "server-3.ready").write_text(json.dumps({"address": "127.0.0.1:70000"}))
     assert earlier_addresses(tmp_path) == {"server-1": "127.0.0.1:7001"}
     (tmp_path / "state.json").write_text(json.dumps({"addresses": {"server-1": "127.0.0.1:7009", "server-2": "junk"}}))
     assert earlier_addresses(tmp_path) == {"server-1": "127.0.0.1:7009"}
@@ -28,17 +30,17 @@ def test_stack_whose_port_is_taken_says_whose_and_changes_nothing(
 ) -> None:
     """Goal: one line names child, port and remedy; the addresses are kept. Method: hold the port of an earlier run."""
     monkeypatch.setattr(supervisor, "PORT_WAIT_S", 0.0)
-    with socket.socket() as other:
-        # Not one that the system gives to whoever asks for any, or somebody may have it once it is given back.
-        other.bind(("127.0.0.1", free_port()))
-        other.listen()
-        address = f"127.0.0.1:{other.getsockname()[1]}"
-        state = json.dumps({"addresses": {"server-2": address, "master-1": f"127.0.0.1:{free_port()}"}})
+    with Ports() as ports:
+        address = ports.free_address()
+        host, _, port = address.rpartition(":")
+        state = json.dumps({"addresses": {"server-2": address, "master-1": ports.free_address()}})
         (tmp_path / "state.json").write_text(state)
-        assert is_taken(address)
-        with pytest.raises(StackError, match=rf"{address}, where server-2 was, is taken.*ss -ltnp.*--dir"):
-            Supervisor(tmp_path, StackOptions(kafka=False)).start()
-    assert not is_taken(address)
+        with socket.create_server((host, int(port))):
+            with pytest.raises(StackError, match=rf"{address}, where server-2 was, is taken.*ss -ltnp.*--dir"):
+                Supervisor(tmp_path, StackOptions(kafka=False)).start()
+            assert not Ports().keep(address)
+        with Ports() as later:
+            assert later.keep(address)
     assert (tmp_path / "state.json").read_text() == state
 
 
@@ -57,28 +59,6 @@ def test_state_is_written_whole_whoever_notes_something_meanwhile(tmp_path: Path
     written = json.loads((tmp_path / "state.json").read_text())
     assert [written[name] for name in "abcd"] == [notes - 1] * 4
     stack.stop()
-
-
-def test_free_port_is_none_that_the_system_gives_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: a child that starts in a while still finds the port free that was chosen for it. Method: ports below those
-    that the system gives to whoever asks for any, also by its own word; one that is listened at is passed over; where
-    the system gives all away, one of them is taken."""
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", 0))
-        assert not state.first_given_port() >= state.PORT_MIN or state.first_given_port() <= other.getsockname()[1]
-    monkeypatch.setattr(state, "first_given_port", lambda: state.PORT_MIN + 1000)
-    ports = {free_port() for _ in range(20)}
-    assert len(ports) > 1 and all(0 <= port - state.PORT_MIN < 1000 for port in ports)
-    some = min(ports)
-    monkeypatch.setattr(state, "PORT_MIN", some)
-    monkeypatch.setattr(state, "first_given_port", lambda: some + 1)
-    assert free_port() == some
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", some))
-        other.listen()
-        assert free_port() != some
-        monkeypatch.setattr(state, "first_given_port", lambda: 1024)
-        assert free_port() != some
 
 
 def test_stack_that_finds_no_room_at_its_start_says_so_in_one_line(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import grpc.aio
 import pytest
 
-from nyala.infra.local.state import free_port
+from nyala.infra.local.ports import Ports
 from nyala.replica.base import Address, Entry, EntryKind, Member, OpId, RaftConfig
 from nyala.replica.peers import Listener, PeerChannelStatus, PeerNetwork, PeerOptions, PeerServicer, Turn
 from nyala.replica.peers.encode import add_message
@@ -178,8 +178,8 @@ def test_stream_after_the_server_came_back_carries_messages_again() -> None:
         states = States()
         network = PeerNetwork("a", HERE, QUICK, on_state=states)
         inbox = Inbox()
-        # Not one that the system gives to whoever asks for any, or somebody may have it before the server is back.
-        async with serving("b", inbox, free_port()) as address:
+        ports = Ports()  # nobody else has it before the server is back
+        async with serving("b", inbox, ports.free()) as address:
             network.learn("b", [address])
             network.send([("t1", vote(1))])
             await inbox.until(lambda: len(inbox.messages) == 1)
@@ -189,6 +189,7 @@ def test_stream_after_the_server_came_back_carries_messages_again() -> None:
             network.send([("t1", vote(2))])
             await again.until(lambda: bool(again.messages))
             await network.close()
+        ports.close()
 
     run(body)
 
