@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from nyala.infra.local.kafka import KafkaBroker
-from nyala.infra.local.state import free_port
 from nyala.pipeline.decisions import newest
 from nyala.replica.base import Code
 from nyala.replica.client import Client
@@ -45,7 +44,7 @@ def broker(tmp_path: Path) -> Iterator[KafkaBroker]:
     try:
         yield made
     finally:
-        made.stop()
+        made.close()
 
 
 class Topics:
@@ -226,7 +225,7 @@ def test_decision_of_a_master_that_was_stopped_while_it_published_is_fenced(brok
     reads the topic; carried out all the same, it is refused by the tablet's leader, which has seen a later one.
     """
     with local_cluster() as cluster:
-        addresses = [f"127.0.0.1:{free_port()}" for _ in range(3)]
+        addresses = [cluster.ports.free_address() for _ in range(3)]
         for address in addresses:
             extra = (*MASTER, f"--kafka={broker.bootstrap}", f"--peers={','.join(addresses)}")
             cluster.add_master(*extra, start=False).address = address

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 import grpc
 
+from nyala.infra.local.ports import Ports
 from nyala.replica.base import Refused, limits
 from nyala.replica.rpc import pb, pb_grpc
 from tests.harness.forked import ForkedProcess, fork, forkable
@@ -205,6 +206,8 @@ class LocalCluster:
     masters: list[ServerProcess] = field(default_factory=list)
     module: str = SERVER
     """What `add_server` runs."""
+    ports: Ports = field(default_factory=Ports)
+    """Where they listen: nobody else sits there while one of them is away."""
 
     def add_server(self, *extra: str, start: bool = True, env: dict[str, str] | None = None) -> ServerProcess:
         """One more tablet server with an empty directory."""
@@ -213,6 +216,7 @@ class LocalCluster:
         if self.masters:
             args += ["--masters", ",".join(m.address for m in self.masters)]
         server = ServerProcess(name, self.module, self.folder / name, tuple(args), env or {})
+        server.address = self.ports.free_address()
         self.servers.append(server)
         return server.start() if start else server
 
@@ -220,6 +224,7 @@ class LocalCluster:
         """One more master with an empty directory."""
         name = f"m{len(self.masters) + 1}"
         master = ServerProcess(name, "nyala.replica.master", self.folder / name, tuple(extra))
+        master.address = self.ports.free_address()
         self.masters.append(master)
         return master.start() if start else master
 
@@ -258,6 +263,7 @@ class LocalCluster:
     def close(self) -> None:
         for process in (*self.servers, *self.masters):
             process.kill()
+        self.ports.close()
 
     def logs(self) -> str:
         return "\n".join(f"---- {p.name} ({p.uuid})\n{p.log_tail()}" for p in (*self.masters, *self.servers))

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import nyala
-from nyala.infra.local.state import free_port
 from nyala.replica.base import DataState
 from nyala.replica.rpc import pb
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
@@ -44,7 +43,7 @@ class Drive:
         self.names.tell(*self.all.values())
         self.master = cluster.add_master(*HEALS, "--rereplicate-after-ms=900000")
         for name, host in self.all.items():
-            port = free_port()
+            port = cluster.ports.free()
             args = ("--masters", self.master.address, "--advertise", f"{host}:{port}")
             server = ServerProcess(name, "nyala.replica.server", cluster.folder / name, args)
             server.address = f"127.0.0.1:{port}"

@@ -12,7 +12,7 @@ import pytest
 
 from nyala.replica.base import RowCode
 from nyala.replica.rows import RowOp
-from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
+from tests.harness.cluster import LocalCluster, local_cluster, wait_until
 from tests.harness.one_tablet import TABLET, create, leaders_by_term, scan_leader, wait_equal, write
 from tests.harness.rows import batch, write_request
 from tests.harness.told import tell
@@ -31,13 +31,7 @@ RIVAL_KEYS = 3
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
-    with local_cluster() as made:
-        for n in range(3):
-            name = f"ts{n + 1}"
-            server = ServerProcess(name, "tests.harness.churny_server", made.folder / name)
-            made.servers.append(server.start(wait=False))
-        for server in made.servers:
-            server.wait_ready()
+    with local_cluster(3, module="tests.harness.churny_server") as made:
         yield made
 
 

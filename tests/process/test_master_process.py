@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from nyala.infra.local.state import free_port
 from nyala.replica.base import Code, DataState, Member, OpId, Refused
 from nyala.replica.client import Client, ClientOptions
 from nyala.replica.disk import RealDisk
@@ -256,7 +255,7 @@ def test_masters_three_of_them_go_on_without_their_leader(cluster: LocalCluster)
 
     Method: create at the leader, kill -9 it, check, create again, bring it back.
     """
-    addresses = [f"127.0.0.1:{free_port()}" for _ in range(3)]  # masters must know each other's before they start
+    addresses = [cluster.ports.free_address() for _ in range(3)]  # masters must know each other's before they start
     for address in addresses:
         master = cluster.add_master(POLICY, f"--peers={','.join(addresses)}", start=False)
         master.address = address
