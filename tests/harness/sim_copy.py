@@ -75,7 +75,7 @@ class SimCopies:
         if source.paused and not source.left:
             self._cluster.world.at(source.paused_until_us, lambda: self._begin(request, life))
             return
-        if self._running.get(target.uuid) != target.life or target.life != life:
+        if not self._goes_on(target, life):
             return
         if not self._may(target, request):
             self._over(target)
@@ -107,13 +107,14 @@ class SimCopies:
             return
         manifest = Manifest(state, source.cmeta.encode(), source.machine.flush_opid)
         delay = self._cluster.world.rng.randint(1_000, DOWNLOAD_US_MAX)
-        self._cluster.world.after(delay, lambda: self._install(target, manifest))
+        self._cluster.world.after(delay, lambda: self._install(target, manifest, life))
 
-    def _install(self, target: SimNode, manifest: Manifest) -> None:
+    def _install(self, target: SimNode, manifest: Manifest, life: int) -> None:
         """What the target has promised by now is compared with the session; then it becomes the copy."""
-        mine = self._running.get(target.uuid) == target.life
+        if not self._goes_on(target, life):
+            return
         self._over(target)
-        if not mine or target.gone:
+        if target.gone:
             return
         local = self._local(target)
         refusal = source_refusal(
@@ -139,6 +140,10 @@ class SimCopies:
         install(target.disk, self._tablet_id, manifest.state)
         self._cluster.copies += 1
         target.start()
+
+    def _goes_on(self, target: SimNode, life: int) -> bool:
+        """Whether the job that the target took in that life still runs. One that it took since is another."""
+        return self._running.get(target.uuid) == life == target.life
 
     def _may(self, target: SimNode, request: CopyRequest) -> bool:
         if not target.up and ConsensusMeta.exists(target.disk, self._tablet_id):
