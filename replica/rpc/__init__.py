@@ -6,6 +6,7 @@ from .channel import CHANNEL_OPTIONS, COPY_CHANNEL_OPTIONS, SERVER_OPTIONS, list
 from .errors import error_from_pb, error_to_pb, raise_if_error
 from .frames import HEAD_BYTES, body_length, frame, frame_parts
 from .messages import message_from_pb, message_to_pb
+from .refusals import as_refusal, check_name, check_tablet_id
 from .tables import (
     column_from_pb,
     column_to_pb,
@@ -42,7 +43,10 @@ __all__ = [
     "address_from_pb",
     "address_to_pb",
     "addresses_from_pb",
+    "as_refusal",
     "body_length",
+    "check_name",
+    "check_tablet_id",
     "column_from_pb",
     "column_to_pb",
     "config_from_pb",

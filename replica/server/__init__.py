@@ -2,11 +2,9 @@
 
 from .options import ServerOptions
 from .promises import need_promises
-from .remote_source import RemoteCopySource
 from .replay_watch import ReplayWatch
 
 __all__ = [
-    "RemoteCopySource",
     "ReplayWatch",
     "ServerOptions",
     "need_promises",

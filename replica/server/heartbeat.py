@@ -15,13 +15,12 @@ import grpc
 import grpc.aio
 
 from nyala.replica.base import Address, Code, Refused, ReplicaError, __version__
-from nyala.replica.rpc import address_to_pb, addresses_from_pb, error_from_pb, pb, pb_grpc
+from nyala.replica.rpc import address_to_pb, addresses_from_pb, as_refusal, error_from_pb, pb, pb_grpc
 
 from .channels import Channels
 from .gil_watch import GilWatch
 from .manager import TabletManager
 from .memory import MemoryGuard
-from .refusals import as_refusal
 from .seeking import Seeker
 from .service import create_tablet, delete_tablet, renew_tablet
 from .status import replica_status

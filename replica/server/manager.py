@@ -27,11 +27,11 @@ from nyala.replica.base import (
     ReplicaError,
 )
 from nyala.replica.copy import SourceSessions, settle_at_startup
+from nyala.replica.copywire import CopyRate
 from nyala.replica.raft import AppendEntries, Message, RaftOptions
 from nyala.replica.tablet import Superblock
 
 from .copy_failures import CopyFailures
-from .copy_rate import CopyRate
 from .ending import Endings
 from .hosted import HostedTablet
 from .lanes import Lane, LoopPost, LoopTimer, drained

@@ -22,6 +22,7 @@ from nyala.replica.base import (
     ReplicaError,
     SystemClock,
 )
+from nyala.replica.copywire import RemoteCopySource
 from nyala.replica.disk import (
     PROMISES,
     FolderWatch,
@@ -54,7 +55,6 @@ from .memory import MemoryGuard
 from .metrics import Metrics
 from .options import ServerOptions
 from .promises import need_promises
-from .remote_source import RemoteCopySource
 from .scans import Scans, when
 from .scrub import Scrub
 from .service import TabletServicer

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from nyala.replica.base import Corruption, Refused
 from nyala.replica.copy import wal_folder
+from nyala.replica.copywire import CopyRate
 from nyala.replica.tablet import BlockInfo, Tablet, verify_pieces
 from nyala.replica.wal import Log, SegmentInfo, verify_segment
 
-from .copy_rate import CopyRate
 from .hosted import HostedTablet
 from .manager import TabletManager
 from .scrub_rule import carried, cost_bytes, due

@@ -13,6 +13,9 @@ from nyala.replica.peers import Taker, Turn
 from nyala.replica.raft import ConfigEdit, EditKind
 from nyala.replica.rows import SourceKey
 from nyala.replica.rpc import (
+    as_refusal,
+    check_name,
+    check_tablet_id,
     config_from_pb,
     config_to_pb,
     error_to_pb,
@@ -32,7 +35,6 @@ from .leaders import with_leader_hint
 from .maintenance import Maintenance
 from .manager import TabletManager
 from .quarantine import quarantine_list, quarantine_purge
-from .refusals import as_refusal, check_name, check_tablet_id
 from .scans import TIMEOUT_DEFAULT_S, Scans, when
 from .status import replica_status
 from .write_links import WriteLinks

@@ -34,8 +34,9 @@ from nyala.replica.copy import (
     settle_at_startup,
     wal_folder,
 )
+from nyala.replica.copywire import RemoteCopySource
 from nyala.replica.rpc import CHANNEL_OPTIONS, pb, pb_grpc
-from nyala.replica.server import RemoteCopySource, ReplayWatch
+from nyala.replica.server import ReplayWatch
 from nyala.replica.tablet import Superblock, block_names, superblock_path
 from nyala.replica.wal import Log
 

@@ -22,6 +22,8 @@ from nyala.replica.base import (
     SystemClock,
 )
 from nyala.replica.copy import SessionFile
+from nyala.replica.copywire.fetch_serving import FetchServing
+from nyala.replica.copywire.remote_source import RemoteCopySource
 from nyala.replica.host import Phase
 from nyala.replica.peers import Listener, PeerOptions, Taker
 from nyala.replica.raft import AppendEntries, ConfigEdit, EditKind, Message, RaftOptions
@@ -30,7 +32,6 @@ from nyala.replica.rpc import SERVER_OPTIONS, frame, pb_grpc
 from nyala.replica.server.channels import Channels
 from nyala.replica.server.copies import CopyJobs, CopyRequests
 from nyala.replica.server.copy_service import CopyServicer
-from nyala.replica.server.fetch_serving import FetchServing
 from nyala.replica.server.hosted import HostedTablet
 from nyala.replica.server.joins import Joins
 from nyala.replica.server.lanes import LoopPost
@@ -38,7 +39,6 @@ from nyala.replica.server.maintenance import Maintenance
 from nyala.replica.server.manager import TabletManager
 from nyala.replica.server.memory import MemoryGuard
 from nyala.replica.server.options import ServerOptions
-from nyala.replica.server.remote_source import RemoteCopySource
 from tests.harness.copies import SOURCE_UUID, TABLET, TARGET_UUID, new_disk, superblock
 from tests.harness.rows import batch
 from tests.harness.sim_disk import SimDisk

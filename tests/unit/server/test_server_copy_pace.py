@@ -10,10 +10,10 @@ import pytest
 
 from nyala.replica.base import DataState, EntryKind, OpId, RaftConfig
 from nyala.replica.copy import CopyRequest
+from nyala.replica.copywire.copy_rate import BURST_S, CopyRate
 from nyala.replica.host import Phase
 from nyala.replica.rows import WriteMeta, crc32c, encode_batch
 from nyala.replica.rpc import pb, pb_grpc
-from nyala.replica.server.copy_rate import BURST_S, CopyRate
 from nyala.replica.server.memory import MemoryGuard
 from nyala.replica.server.writes import Writes
 from tests.harness.copies import TestClock, superblock

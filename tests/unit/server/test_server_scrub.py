@@ -26,6 +26,7 @@ from nyala.replica.base import (
     Refused,
     SystemClock,
 )
+from nyala.replica.copywire.remote_source import RemoteCopySource
 from nyala.replica.disk import RealDisk
 from nyala.replica.disk.real import RealFile
 from nyala.replica.host import Phase
@@ -38,7 +39,6 @@ from nyala.replica.server.manager import TabletManager
 from nyala.replica.server.memory import MemoryGuard
 from nyala.replica.server.metrics import Metrics
 from nyala.replica.server.options import ServerOptions
-from nyala.replica.server.remote_source import RemoteCopySource
 from nyala.replica.server.scrub import PIECE_BYTES, Scrub
 from nyala.replica.server.scrub_rule import CPU_SHARE
 from nyala.replica.server.writes import Writes

@@ -11,13 +11,12 @@ from typing import Any
 
 from nyala.replica.base import Corruption, ReplicaError, limits
 from nyala.replica.copy import SessionFile
-from nyala.replica.rpc import error_to_pb, pb
+from nyala.replica.rpc import as_refusal, check_name, error_to_pb, pb
 
 from .fetch_wire import be_patient, receive_message, send_message
-from .manager import TabletManager
-from .refusals import as_refusal, check_name
+from .hosting import CopyHost
 
-_log = logging.getLogger("nyala.server")
+_log = logging.getLogger("nyala.copywire")
 
 PATIENCE_S = limits.COPY_SESSION_TTL_US // 1_000_000
 """A target that takes nothing, or asks for nothing, for as long as a session lives unasked for, is gone."""
@@ -34,9 +33,9 @@ class FetchServing:
     Concurrency: `taken` from the loop's thread, `close` from any.
     """
 
-    def __init__(self, manager: TabletManager, on_lost: Callable[[str, Corruption], None]) -> None:
+    def __init__(self, host: CopyHost, on_lost: Callable[[str, Corruption], None]) -> None:
         """`on_lost(session id, why)`: a block cannot be read; called on the connection's thread."""
-        self._manager = manager
+        self._host = host
         self._on_lost = on_lost
         self._pool = ThreadPoolExecutor(limits.COPY_FETCHES_MAX, thread_name_prefix="copy-serve")
         self._lock = threading.Lock()
@@ -73,9 +72,9 @@ class FetchServing:
             while (request := receive_message(sock, pb.FetchRequest)) is not None:
                 self._answer(sock, request)
         except (OSError, ReplicaError) as error:
-            _log.info("P %s a connection of a copy has ended: %s", self._manager.uuid, error)
+            _log.info("P %s a connection of a copy has ended: %s", self._host.uuid, error)
         except Exception as error:  # noqa: BLE001 - the root of the connection's thread
-            self._manager.on_fatal(error)
+            self._host.on_fatal(error)
         finally:
             with self._lock:
                 self._connections.discard(sock)
@@ -84,9 +83,9 @@ class FetchServing:
     def _answer(self, sock: socket.socket, request: Any) -> None:
         between_parts = True
         try:
-            check_name(request.dest_uuid, self._manager.uuid)
+            check_name(request.dest_uuid, self._host.uuid)
             at, end = request.byte_offset, request.byte_offset + request.length_bytes
-            session = self._manager.sessions.get(request.session_id)
+            session = self._host.sessions.get(request.session_id)
             with session.opened(request.kind, request.name, at, request.length_bytes) as file:
                 while at < end:
                     part = pb.FetchPart(byte_offset=at, length_bytes=min(limits.COPY_CHUNK_BYTES, end - at))
@@ -99,7 +98,7 @@ class FetchServing:
         except ReplicaError as error:
             if isinstance(error, Corruption):
                 self._on_lost(request.session_id, error)
-            refusal = as_refusal(error, self._manager.on_fatal)
+            refusal = as_refusal(error, self._host.on_fatal)
             if not between_parts:
                 raise refusal from error
             send_message(sock, pb.FetchPart(error=error_to_pb(refusal)))
@@ -110,16 +109,16 @@ class FetchServing:
 
     def _wait_for_turn(self, sock: socket.socket, session_id: str, length_bytes: int) -> None:
         """Until the rate allows so many bytes; a long download keeps its session."""
-        manager, waited_s = self._manager, 0.0
-        manager.sessions.get(session_id)
-        ticket = manager.copy_rate.ticket(length_bytes)
-        while pause_s := manager.copy_rate.pause_s(ticket):
+        host, waited_s = self._host, 0.0
+        host.sessions.get(session_id)
+        ticket = host.copy_rate.ticket(length_bytes)
+        while pause_s := host.copy_rate.pause_s(ticket):
             if self._closing.wait(pause_s):
                 raise ConnectionAbortedError("the server stops")
             waited_s += pause_s
             if waited_s >= SIGN_OF_LIFE_S:
                 waited_s = 0.0
-                manager.sessions.get(session_id)
+                host.sessions.get(session_id)
                 send_message(sock, pb.FetchPart())
 
 
