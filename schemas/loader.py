@@ -63,7 +63,7 @@ def _make_bytes_defaults_bytes(node: Any) -> None:
                 _make_bytes_defaults_bytes(item)
 
 
-_KNOWN_FEATURES = {"superblock": ("last-logged-unknown", "witness")}
+_KNOWN_FEATURES = {"superblock": ("last-logged-unknown", "witness"), "instance": ("inherited-uuid",)}
 """By schema: features that not every build of this format version knows, and this one does."""
 
 

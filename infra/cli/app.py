@@ -31,6 +31,7 @@ COMMANDS = {
     "schema": "feeds:schema_app",
     "tablet": "cluster:tablet_app",
     "server": "cluster:server_app",
+    "master": "masters:app",
     "cluster": "cluster:cluster_app",
     "copy": "copies:app",
     "source": "sources:app",

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
+from nyala.replica.copy import CopyProgress
+
 from .context import console
+
+REDRAW_S = 0.2
 
 
 class CopyState(Protocol):
@@ -33,3 +38,22 @@ def copy_bar(*, quiet: bool = False) -> Iterator[Callable[[CopyState], None]]:
             bar.update(task, description=copy.phase, completed=copy.bytes_done, total=copy.bytes_total or None)
 
         yield draw
+
+
+@contextmanager
+def shown_copy(*, quiet: bool) -> Iterator[CopyProgress]:
+    """A copy's progress, drawn while the context lasts."""
+    progress, over = CopyProgress(), threading.Event()
+    with copy_bar(quiet=quiet) as draw:
+
+        def paint() -> None:
+            while not over.wait(REDRAW_S):
+                draw(progress)
+
+        painter = threading.Thread(target=paint, name="copy-progress", daemon=True)
+        painter.start()
+        try:
+            yield progress
+        finally:
+            over.set()
+            painter.join()

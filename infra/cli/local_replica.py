@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -12,17 +9,15 @@ from rich.markup import escape
 
 from nyala.replica import tools
 from nyala.replica.base import Address, DataState, Disk
-from nyala.replica.copy import CopyProgress
 from nyala.replica.tablet import Superblock
 
-from .bars import copy_bar
+from .bars import shown_copy
 from .context import Json, ask, console, print_json, print_table, size_text
 from .offline import Root, Tablet, Yes, changeable, print_findings, replica_cells, stopped
 
 app = typer.Typer(help="replicas of a stopped server", no_args_is_help=True)
 SPARE = ("log", "blocks", "term")
 """What is left out on a narrow terminal, the least useful first."""
-REDRAW_S = 0.2
 
 
 @app.command("list")
@@ -148,7 +143,7 @@ def copy_from(
             ask(f"replace the replica of {tablet} on {uuid}? Its data goes to quarantine.", yes)
         door = tools.connect_source(address)
         try:
-            with _shown(quiet=as_json) as progress:
+            with shown_copy(quiet=as_json) as progress:
                 ready = tools.copy_replica(
                     disk, tablet, uuid, door, allow_leaderless=allow_leaderless, progress=progress
                 )
@@ -160,25 +155,6 @@ def copy_from(
         )
         return
     typer.echo(f"copied {tablet} to {uuid}: {size_text(progress.bytes_done)}; the server's next start runs it")
-
-
-@contextmanager
-def _shown(*, quiet: bool) -> Iterator[CopyProgress]:
-    """A copy's progress, drawn while the context lasts."""
-    progress, over = CopyProgress(), threading.Event()
-    with copy_bar(quiet=quiet) as draw:
-
-        def paint() -> None:
-            while not over.wait(REDRAW_S):
-                draw(progress)
-
-        painter = threading.Thread(target=paint, name="copy-progress", daemon=True)
-        painter.start()
-        try:
-            yield progress
-        finally:
-            over.set()
-            painter.join()
 
 
 def _need(disk: Disk, tablet: str) -> None:

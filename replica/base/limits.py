@@ -32,6 +32,8 @@ MEMSTORE_FLUSH_BYTES = 64 << 20
 SCAN_BATCH_BYTES = 1 << 20
 SCANS_OPEN_MAX = 64
 GRPC_MESSAGE_BYTES_MAX = 16 << 20
+COPY_MANIFEST_BYTES_MAX = 1 << 30
+"""A session's superblock travels whole: the masters' holds the catalog, a tablet's what sources and writers left."""
 
 COPY_FAILURES_MAX = 3
 """So many copies in a row failed for the target's own reasons: another server is tried. One or two may be due to what

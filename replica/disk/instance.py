@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nyala.replica.base import Clock, Code, Corruption, Disk, Refused, new_uuid
 from nyala.schemas import NewerFormat, frame, unframe
@@ -22,6 +22,12 @@ class Instance:
     kind: str
     cluster_id: str
     created_us: int
+    inherited: bool = False
+    """The uuid was another directory's before, and so were promises that are not here."""
+
+
+_INHERITED = "inherited-uuid"
+"""Feature of the file: who does not know it would take such a directory for one that has promised nothing."""
 
 
 def read_instance(disk: Disk) -> Instance | None:
@@ -38,12 +44,16 @@ def read_instance(disk: Disk) -> Instance | None:
         raise Refused(Code.ILLEGAL_STATE, what, path=disk.real_path(INSTANCE), why=str(error)) from error
     except ValueError as error:
         raise Corruption("the instance file is damaged", path=disk.real_path(INSTANCE), error=str(error)) from error
-    return Instance(value["uuid"], value["kind"], value["cluster_id"], value["created_us"])
+    inherited = _INHERITED in value["incompatible_features"]
+    return Instance(value["uuid"], value["kind"], value["cluster_id"], value["created_us"], inherited)
 
 
-def format_directory(disk: Disk, clock: Clock, *, kind: str = TABLET_SERVER, uuid: str = "") -> Instance:
+def format_directory(
+    disk: Disk, clock: Clock, *, kind: str = TABLET_SERVER, uuid: str = "", inherited: bool = False
+) -> Instance:
     """Give an empty directory its identity, a fresh uuid unless one is given, and its folders.
 
+    `inherited`: the uuid was another directory's, whose promises have to be copied here before this one makes any.
     Refused ALREADY_EXISTS if it has one; Corruption if the identity is missing beside data: it is never guessed,
     because a server that forgot its votes must not answer under its old name
     [kudu raft-tablet-copy, "Other Failure Recovery"].
@@ -55,7 +65,7 @@ def format_directory(disk: Disk, clock: Clock, *, kind: str = TABLET_SERVER, uui
         raise Corruption("the instance file is missing beside data; wipe the whole directory", found=left[0])
     for folder in FOLDERS:
         disk.mkdir(folder)
-    instance = Instance(uuid or new_uuid(), kind, "", clock.wall_us())
+    instance = Instance(uuid or new_uuid(), kind, "", clock.wall_us(), inherited)
     _save(disk, instance)
     return instance
 
@@ -97,7 +107,7 @@ def join_cluster(disk: Disk, instance: Instance, cluster_id: str) -> Instance:
         raise Refused(
             Code.WRONG_CLUSTER, "this server belongs to another cluster", own=instance.cluster_id, offered=cluster_id
         )
-    joined = Instance(instance.uuid, instance.kind, cluster_id, instance.created_us)
+    joined = replace(instance, cluster_id=cluster_id)
     _save(disk, joined)
     return joined
 
@@ -109,7 +119,7 @@ def _save(disk: Disk, instance: Instance) -> None:
         "cluster_id": instance.cluster_id,
         "created_us": instance.created_us,
         "version": 1,
-        "incompatible_features": [],
+        "incompatible_features": [_INHERITED] if instance.inherited else [],
         "reserved": b"",
     }
     disk.replace(INSTANCE, frame("instance", value))

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
-from nyala.replica.base import Corruption, Disk, Entry, EntryKind, OpId, Refused, check
+from nyala.replica.base import Corruption, DataState, Disk, Entry, EntryKind, OpId, check
+from nyala.replica.copy import settle_at_startup
 from nyala.replica.tablet import ApplyResult, Superblock
 from nyala.schemas import decode, encode
 
@@ -43,6 +46,8 @@ class Catalog:
         self._disk = disk
         self._superblock = superblock
         self._lock = threading.Lock()
+        self._flushing = threading.Lock()
+        """Held while another superblock takes the place of this one."""
         self._records: dict[str, Record] = {}
         self._groups: dict[str, dict[str, Record]] = {}
         """The same records by the first part of their key, so that listing one kind does not walk the others."""
@@ -56,8 +61,8 @@ class Catalog:
     def open(cls, disk: Disk) -> Catalog:
         """The catalog on `disk`, made empty if there is none yet."""
         if Superblock.exists(disk, CATALOG_ID):
-            superblock = Superblock.load(disk, CATALOG_ID)
-            disk.sync_dir(superblock.path.rpartition("/")[0])  # the last life may have died right before it did
+            superblock = settle_at_startup(disk, Superblock.load(disk, CATALOG_ID))
+            check(superblock.data_state is DataState.READY, "a catalog that is opened is whole")
             return cls(disk, superblock)
         superblock = Superblock(tablet_id=CATALOG_ID, table_id=CATALOG_ID, table_name="catalog")
         superblock.save(disk)
@@ -143,16 +148,18 @@ class Catalog:
         if self._applied == self._superblock.flush_opid:
             return False
         state = json.dumps({"records": self._records, "requests": list(self._requests)}, sort_keys=False).encode()
-        before = (self._superblock.flush_opid, self._superblock.flush_time, self._superblock.state)
-        self._superblock.flush_opid = self._applied
-        self._superblock.flush_time = self._applied_time
-        self._superblock.state = state
-        try:
-            self._superblock.save(self._disk)
-        except Refused:
-            self._superblock.flush_opid, self._superblock.flush_time, self._superblock.state = before
-            raise
+        flushed = replace(self._superblock, flush_opid=self._applied, flush_time=self._applied_time, state=state)
+        with self._flushing:
+            flushed.save(self._disk)
+            self._superblock = flushed
         return True
+
+    @contextmanager
+    def hold(self) -> Iterator[Superblock]:
+        """What is durable without the log, as of now: a whole superblock, which no later flush changes."""
+        with self._flushing:
+            held = replace(self._superblock)
+        yield held
 
     def close(self) -> None:
         """Nothing is held open."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import grpc.aio
 
-from nyala.replica.base import Address, Member, OpId, RaftConfig, is_uuid
+from nyala.replica.base import Address, Code, Member, OpId, RaftConfig, Refused, is_uuid
 from nyala.replica.disk import MASTER
 from nyala.replica.rpc import CHANNEL_OPTIONS, pb, pb_grpc
 
@@ -20,15 +20,29 @@ ASK_PAUSE_S = 0.2
 async def form(own: Member, peers: Sequence[Address]) -> RaftConfig:
     """The first config of a group of masters at `peers`, equal on each of them. Waits until all have answered.
 
+    Refused ILLEGAL_STATE if one of them already belongs to a group without this master.
+
     Nothing is written before that, so a master that dies here starts over. Cancel it to give up.
     """
     others = [a for a in dict.fromkeys(peers) if a not in own.addresses]
-    found = await asyncio.gather(*(_identity(address) for address in others))
+    found = await asyncio.gather(*(_identity(address, own.uuid) for address in others))
     members = {own.uuid: own, **{uuid: Member(uuid, (address,)) for uuid, address in found}}
     return RaftConfig(OpId(0, 0), tuple(members[u] for u in sorted(members)))
 
 
-async def _identity(address: Address) -> tuple[str, Address]:
+def _check_group(members: Sequence[str], own: str, other: str, address: Address) -> None:
+    """Refused if the other one began with its group without this master; one that has not begun has no members."""
+    if not members or own in members:
+        return
+    what = (
+        "the masters already are a group without this one: it would begin a catalog of its own. To replace a lost "
+        "master, `nyala fs format --kind master --uuid` an empty directory with that one's uuid, then "
+        "`nyala master copy-from`; nothing was changed"
+    )
+    raise Refused(Code.ILLEGAL_STATE, what, uuid=own, asked=f"{other}@{address}", members=" ".join(members))
+
+
+async def _identity(address: Address, own: str) -> tuple[str, Address]:
     async with grpc.aio.insecure_channel(str(address), options=CHANNEL_OPTIONS) as channel:
         stub = pb_grpc.MasterServiceStub(channel)  # type: ignore[no-untyped-call]
         waiting = False
@@ -36,6 +50,8 @@ async def _identity(address: Address) -> tuple[str, Address]:
             try:
                 reply = await stub.GetIdentity(pb.Empty(), timeout=ASK_TIMEOUT_S)
                 if reply.kind == MASTER and is_uuid(reply.uuid):
+                    status = await stub.Status(pb.Empty(), timeout=ASK_TIMEOUT_S)
+                    _check_group([m.uuid for m in status.replica.committed_config.members], own, reply.uuid, address)
                     return reply.uuid, address
             except grpc.aio.AioRpcError as error:
                 if not waiting:

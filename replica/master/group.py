@@ -21,7 +21,7 @@ from nyala.replica.base import (
 )
 from nyala.replica.cmeta import ConsensusMeta
 from nyala.replica.host import Phase, Replica
-from nyala.replica.raft import RaftOptions
+from nyala.replica.raft import CopyNeeded, RaftOptions
 from nyala.replica.tablet import Superblock
 from nyala.replica.wal import Log, WalOptions
 
@@ -62,13 +62,13 @@ class CatalogGroup:
         self.led = asyncio.Event()
         """Set once this master has led."""
         self._tasks: set[asyncio.Task[Any]] = set()
-        cmeta = _metadata(disk, uuid, first)
+        self.cmeta = _metadata(disk, uuid, first)
         self.catalog = Catalog.open(disk)
         self.log, replay = Log.open(disk, f"wals/{CATALOG_ID}", CATALOG_ID, WalOptions())
         self.replica = Replica(
             tablet_id=CATALOG_ID,
             uuid=uuid,
-            cmeta=cmeta,
+            cmeta=self.cmeta,
             log=self.log,
             replay=replay,
             state_machine=self.catalog,
@@ -78,7 +78,7 @@ class CatalogGroup:
             post=self._post,
             run_heavy=self._run_heavy,
             send=send,
-            on_copy_needed=lambda tablet_id, needed: _log.warning("T %s a master needs a copy: %s", tablet_id, needed),
+            on_copy_needed=self._copy_needed,
             on_fatal=on_fatal,
             on_change=self._changed,
         )
@@ -116,6 +116,13 @@ class CatalogGroup:
 
         self._lane.submit(work)
 
+    @staticmethod
+    def _copy_needed(tablet_id: str, needed: CopyNeeded) -> None:
+        text = (
+            "T %s master %s cannot be caught up, the log it needs is gone: stop it, `nyala master copy-from`, start it"
+        )
+        _log.warning(text, tablet_id, needed.peer_uuid)
+
     async def start(self) -> None:
         """Replay the log and join the group; a single member leads at once."""
         await self._loop.run_in_executor(self._lane, self.replica.bootstrap)
@@ -151,9 +158,13 @@ class CatalogGroup:
             raise self.not_leader()
         if self._ready_term != self.term:
             term = self.term
-            await self._await(lambda done: self.replica.read_barrier(done))
+            await self.confirm()
             self._ready_term = term
         return self.term
+
+    async def confirm(self) -> None:
+        """A majority has just taken this master for its leader, and it has applied all before; Refused otherwise."""
+        await self._await(lambda done: self.replica.read_barrier(done))
 
     async def _await(self, call: Callable[[Callable[[Any], None]], None]) -> Any:
         future: asyncio.Future[Any] = self._loop.create_future()

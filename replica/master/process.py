@@ -19,17 +19,22 @@ from nyala.replica.base import (
     ReplicaError,
     SystemClock,
 )
+from nyala.replica.cmeta import ConsensusMeta
 from nyala.replica.disk import MASTER, RealDisk, lock_root, open_or_format, say_ready, when_parent_ends
 from nyala.replica.peers import PeerNetwork, PeerServicer
 from nyala.replica.rpc import SERVER_OPTIONS, listen_on, pb_grpc
 
+from .catalog import CATALOG_ID
+from .copies import CatalogCopies
 from .forming import form
 from .governor import Governor
 from .group import CatalogGroup
 from .options import MasterOptions
 from .parts import Parts
 from .service import MasterService
+from .standing import check_config, check_peers, need_catalog
 from .state import MasterState
+from .takeovers import Takeovers
 
 _log = logging.getLogger("nyala.master")
 STOP_GRACE_S = 1.0
@@ -61,22 +66,39 @@ class MasterProcess:
         """Serve until told to stop; the exit code."""
         with lock_root(self.options.root):
             disk = RealDisk(self.options.root)
-            uuid = open_or_format(disk, self.clock, kind=MASTER).uuid
+            instance = open_or_format(disk, self.clock, kind=MASTER)
+            uuid = instance.uuid
+            need_catalog(disk, instance)
             address = await self._listen()
+            check_peers(address, self.options.peers)
+            if CatalogGroup.exists(disk):
+                check_config(ConsensusMeta.load(disk, CATALOG_ID).committed_config, uuid, self.options.peers)
             service = MasterService(uuid)
-            network = PeerNetwork(uuid, address)
-            incoming = PeerServicer(uuid, service.deliver, lambda peer, at: network.learn(peer, (at,)), self.fail)
+            network = PeerNetwork(uuid, address, formatted_us=instance.created_us)
+            takeovers = Takeovers(instance)
+            incoming = PeerServicer(
+                uuid,
+                service.deliver,
+                lambda peer, at: network.learn(peer, (at,)),
+                self.fail,
+                check_caller=takeovers.check,
+            )
             pb_grpc.add_MasterServiceServicer_to_server(service, self._server)  # type: ignore[no-untyped-call]
             pb_grpc.add_PeerServiceServicer_to_server(incoming, self._server)  # type: ignore[no-untyped-call]
+            copies = CatalogCopies(disk, uuid, self.clock, incoming.admit, lambda: service.state.group, self.fail)
+            pb_grpc.add_CopyServiceServicer_to_server(copies, self._server)  # type: ignore[no-untyped-call]
             await incoming.listen(self.options.listen.rpartition(":")[0], self.options.peer_port)
             await self._server.start()
             when_parent_ends(self.options.parent_fd, self._parent_ended)
-            config = await self._first_config(disk, Member(uuid, (address,)))
-            if config is not None:
-                await self._serve(disk, service, network, address, config)
-            await self._server.stop(STOP_GRACE_S)
-            await incoming.close()
-            await network.close()
+            try:
+                config = await self._first_config(disk, Member(uuid, (address,)))
+                if config is not None:
+                    await self._serve(disk, service, network, address, config, copies, takeovers)
+            finally:
+                await self._server.stop(STOP_GRACE_S)
+                copies.close()
+                await incoming.close()
+                await network.close()
         return RESIGN_EXIT_CODE if self.failure else 0
 
     async def _first_config(self, disk: RealDisk, own: Member) -> RaftConfig | None:
@@ -94,19 +116,28 @@ class MasterProcess:
         return forming.result()
 
     async def _serve(
-        self, disk: RealDisk, service: MasterService, network: PeerNetwork, address: Address, config: RaftConfig
+        self,
+        disk: RealDisk,
+        service: MasterService,
+        network: PeerNetwork,
+        address: Address,
+        config: RaftConfig,
+        copies: CatalogCopies,
+        takeovers: Takeovers,
     ) -> None:
         group = CatalogGroup(disk, self.clock, service.uuid, config, send=network.send, on_fatal=self.fail)
         network.learn_config(group.replica.committed_config)
-        state = MasterState(service.uuid, address, group, self.clock, self.options)
+        state = MasterState(service.uuid, address, group, self.clock, self.options, takeovers)
         governor = Governor(state)
         self._start_parts(state, governor)
         await group.start()
+        takeovers.check_own()
         service.open(state)
         tasks = [
             asyncio.create_task(self._tick(group), name="raft tick"),
             asyncio.create_task(self._announce(state), name="announce"),
             asyncio.create_task(self._govern(governor), name="policy tick"),
+            asyncio.create_task(copies.expire_forever(), name="copy sessions"),
         ]
         for task in tasks:
             task.add_done_callback(self._task_ended)
@@ -116,6 +147,7 @@ class MasterProcess:
         await asyncio.gather(*tasks, return_exceptions=True)
         for part in self._parts:
             await asyncio.get_running_loop().run_in_executor(None, part.close)
+        await copies.end()
         if self.failure is None:
             await group.stop()
 

@@ -55,6 +55,7 @@ class PeerChannel:
         on_state: Callable[[PeerChannelStatus], None],
         process: int = 0,
         soon: Post | None = None,
+        formatted_us: int = 0,
     ) -> None:
         self._uuid = uuid
         self._address = address
@@ -63,6 +64,7 @@ class PeerChannel:
         self._options = options
         self._on_state = on_state
         self._process = process
+        self._formatted_us = formatted_us
         self._soon = soon or asyncio.get_running_loop().call_soon
         self._pulse_due = False
         self._batches_at_pulse = -1
@@ -217,7 +219,8 @@ class PeerChannel:
         loop, linked_at = asyncio.get_running_loop(), math.inf
         link = Link(self._options, self._pump)
         try:
-            await open_link(self._target(), self._uuid, self._address, self._dest_uuid, self._options, link)
+            target, said_us = self._target(), self._formatted_us
+            await open_link(target, self._uuid, self._address, self._dest_uuid, self._options, link, said_us)
             self._link, linked_at = link, loop.time()
             self._error = ""
             self._on_state(self.status())

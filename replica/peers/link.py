@@ -70,7 +70,13 @@ class Link(asyncio.Protocol):
 
 
 async def open_link(
-    target: Address, own_uuid: str, own_address: Address, dest_uuid: str, options: PeerOptions, link: Link
+    target: Address,
+    own_uuid: str,
+    own_address: Address,
+    dest_uuid: str,
+    options: PeerOptions,
+    link: Link,
+    formatted_us: int = 0,
 ) -> None:
     """Connect `link` to the server `dest_uuid` at `target`.
 
@@ -81,7 +87,12 @@ async def open_link(
             await channel.channel_ready()
             stub = pb_grpc.PeerServiceStub(channel)  # type: ignore[no-untyped-call]
             reply = await stub.OpenLink(
-                pb.OpenLinkRequest(from_uuid=own_uuid, dest_uuid=dest_uuid, from_address=address_to_pb(own_address))
+                pb.OpenLinkRequest(
+                    from_uuid=own_uuid,
+                    dest_uuid=dest_uuid,
+                    from_address=address_to_pb(own_address),
+                    formatted_us=formatted_us,
+                )
             )
         refusal: Refused | None = error_from_pb(reply.error)
         if refusal is not None:

@@ -27,15 +27,17 @@ class PeerNetwork:
         *,
         on_state: Callable[[PeerChannelStatus], None] = lambda status: None,
         soon: Post | None = None,
+        formatted_us: int = 0,
     ) -> None:
         """`address`: where this server listens. `on_state`: a stream found its server, or ended (`error` says why).
 
         `soon`: the end of the loop's turn, for what it has to say to one server to leave as one batch; by default, the
-        loop's next turn.
+        loop's next turn. `formatted_us`: when this server's directory got its uuid, if others are to know.
         """
         self._uuid = uuid
         self._on_state = on_state
         self._soon = soon
+        self._formatted_us = formatted_us
         self._address = address
         self._options = options or PeerOptions()
         self._channels: dict[str, PeerChannel] = {}
@@ -120,7 +122,15 @@ class PeerNetwork:
     def _open(self, uuid: str) -> PeerChannel:
         addresses = self.addresses(uuid)
         channel = PeerChannel(
-            self._uuid, self._address, uuid, addresses, self._options, self._on_state, self._process, self._soon
+            self._uuid,
+            self._address,
+            uuid,
+            addresses,
+            self._options,
+            self._on_state,
+            self._process,
+            self._soon,
+            self._formatted_us,
         )
         self._channels[uuid] = channel
         return channel

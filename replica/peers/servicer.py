@@ -37,18 +37,21 @@ class PeerServicer(pb_grpc.PeerServiceServicer):  # type: ignore[misc]
         options: PeerOptions | None = None,
         on_heard: Callable[[str, int], None] = lambda uuid, process: None,
         turn: Turn | None = None,
+        check_caller: Callable[[str, int], None] = lambda uuid, formatted_us: None,
     ) -> None:
         """`deliver(tablet_id, message)`; `on_peer(uuid, address)`: where a sender says that it listens, once a link.
 
         `on_heard(uuid, process)`: for each batch, empty ones too, before what it brings.
         `on_fatal` gets what `deliver` must not raise; the loop would only log it. `turn`: of whoever answers; what a
-        batch brings about is carried to its end before the next one is read.
+        batch brings about is carried to its end before the next one is read. `check_caller(uuid, formatted_us)`:
+        Refused if no link is to be had; `formatted_us` is when the caller's directory got its uuid, 0 if not said.
         """
         self._uuid = local_uuid
         self._deliver = deliver
         self._on_peer = on_peer
         self._on_fatal = on_fatal
         self._on_heard = on_heard
+        self._check_caller = check_caller
         self._listener = Listener(self._take, turn or Turn(asyncio.get_running_loop(), on_fatal), options)
 
     async def listen(self, host: str, port: int = 0) -> None:
@@ -77,6 +80,11 @@ class PeerServicer(pb_grpc.PeerServiceServicer):  # type: ignore[misc]
             return pb.OpenLinkReply(error=error_to_pb(refusal))
         if not request.from_uuid:
             return pb.OpenLinkReply(error=error_to_pb(Refused(Code.INVALID_ARGUMENT, "a link names its sender")))
+        try:
+            self._check_caller(request.from_uuid, request.formatted_us)
+        except Refused as error:
+            _log.warning("P %s refused a link of %s: %s", self._uuid, request.from_uuid, error)
+            return pb.OpenLinkReply(error=error_to_pb(error))
         if request.from_address.port:
             self._on_peer(request.from_uuid, address_from_pb(request.from_address))
         return pb.OpenLinkReply(port=self._listener.port, ticket=self._listener.ticket(request.from_uuid))

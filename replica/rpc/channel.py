@@ -27,7 +27,8 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
 )
 
 COPY_CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
-    *(option for option in CHANNEL_OPTIONS if option[0] != "grpc.min_reconnect_backoff_ms"),
+    *(o for o in CHANNEL_OPTIONS if o[0] not in ("grpc.min_reconnect_backoff_ms", "grpc.max_receive_message_length")),
+    ("grpc.max_receive_message_length", limits.COPY_MANIFEST_BYTES_MAX),
     # gRPC also gives a connection so long to come about. A copy has only one and asks for it once: a busy source may
     # take a while, a dead one refuses at once.
     ("grpc.min_reconnect_backoff_ms", 5_000),
@@ -35,7 +36,8 @@ COPY_CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
 """For the calls of one copy to its source."""
 
 SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
-    *_SIZES,
+    ("grpc.max_receive_message_length", limits.GRPC_MESSAGE_BYTES_MAX),
+    ("grpc.max_send_message_length", limits.COPY_MANIFEST_BYTES_MAX),
     # Two servers on one port would share its connections; the second must fail to bind.
     ("grpc.so_reuseport", 0),
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),

@@ -193,14 +193,16 @@ class PeerBatch(_message.Message):
     def __init__(self, from_uuid: _Optional[str] = ..., dest_uuid: _Optional[str] = ..., from_address: _Optional[_Union[Address, _Mapping]] = ..., messages: _Optional[_Iterable[_Union[RaftMessage, _Mapping]]] = ..., process: _Optional[int] = ...) -> None: ...
 
 class OpenLinkRequest(_message.Message):
-    __slots__ = ("from_uuid", "dest_uuid", "from_address")
+    __slots__ = ("from_uuid", "dest_uuid", "from_address", "formatted_us")
     FROM_UUID_FIELD_NUMBER: _ClassVar[int]
     DEST_UUID_FIELD_NUMBER: _ClassVar[int]
     FROM_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    FORMATTED_US_FIELD_NUMBER: _ClassVar[int]
     from_uuid: str
     dest_uuid: str
     from_address: Address
-    def __init__(self, from_uuid: _Optional[str] = ..., dest_uuid: _Optional[str] = ..., from_address: _Optional[_Union[Address, _Mapping]] = ...) -> None: ...
+    formatted_us: int
+    def __init__(self, from_uuid: _Optional[str] = ..., dest_uuid: _Optional[str] = ..., from_address: _Optional[_Union[Address, _Mapping]] = ..., formatted_us: _Optional[int] = ...) -> None: ...
 
 class OpenLinkReply(_message.Message):
     __slots__ = ("error", "port", "ticket")

@@ -1,5 +1,6 @@
 """Operators' tools: looking at a cluster or at a stopped server's files, judging what is seen, mending offline."""
 
+from .catalog_copy import copy_catalog, has_catalog
 from .check import (
     ClusterView,
     Finding,
@@ -84,6 +85,7 @@ __all__ = [
     "chosen_tablets",
     "committed_index",
     "connect_source",
+    "copy_catalog",
     "copy_replica",
     "directory_json",
     "drain_json",
@@ -92,6 +94,7 @@ __all__ = [
     "force_config",
     "format_root",
     "gather",
+    "has_catalog",
     "has_moved",
     "identity",
     "involved",

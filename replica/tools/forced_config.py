@@ -24,6 +24,7 @@ from nyala.replica.base import (
 )
 from nyala.replica.cmeta import CmetaView, ConsensusMeta, decode_config, encode_config, path_of, read_cmeta
 from nyala.replica.copy import wal_folder
+from nyala.replica.master import CATALOG_ID
 from nyala.replica.tablet import Superblock
 from nyala.replica.wal import Log, glance
 
@@ -98,6 +99,9 @@ def rewrite_config(disk: Disk, tablet_id: str, members: tuple[Member, ...], *, d
     """
     if not any(m.votes and m.holds_data for m in members):
         raise Refused(Code.INVALID_ARGUMENT, "nobody could lead: name at least one voter that holds data")
+    if tablet_id == CATALOG_ID and (len(members) % 2 == 0 or not all(m.votes and m.holds_data for m in members)):
+        what = "the masters are an odd number, all of them voters: an even one survives no more failures than one less"
+        raise Refused(Code.INVALID_ARGUMENT, what, members=len(members))
     superblock = Superblock.load(disk, tablet_id)
     data, before = _read(disk, tablet_id)
     if superblock.witness and any(m.uuid == before.uuid and m.holds_data for m in members):

@@ -124,10 +124,12 @@ def copy_replica(
     source: CopySource,
     *,
     allow_leaderless: bool = False,
+    inherited: bool = False,
     progress: CopyProgress | None = None,
 ) -> Superblock:
     """Copy a tablet from `source` into the directory of server `uuid`: COPY.1 to COPY.5, as its server would.
 
+    `inherited`: the uuid was another directory's. Until a copy was whole here, what that one promised counts as lost.
     The source must lead, unless `allow_leaderless`, and hold everything that this directory acknowledged. Consensus
     metadata that are lost or do not read back are replaced as by a server (`ConsensusMeta.adopt`), which never again
     votes in a term up to the source's. Then the source must lead whatever is allowed: one that does not may know of
@@ -151,14 +153,23 @@ def copy_replica(
     before = local()
     promised = ConsensusMeta.kept(disk, tablet_id, or_lost=before is not None)
     ready = before is not None and before.data_state is DataState.READY
-    lost = promised is None and (ready or ConsensusMeta.exists(disk, tablet_id))
+    kept = last_promised(disk, before).opid if before is not None else ZERO_OPID
+    unread = promised is None and (ready or ConsensusMeta.exists(disk, tablet_id))
+    lost = unread or (inherited and kept == ZERO_OPID)
     term = promised.term if promised is not None else 0
+
+    def merge(remote: bytes) -> None:
+        merged = ConsensusMeta.adopt(disk, tablet_id, uuid, remote, lost=lost or before is not None)
+        if lost:
+            merged.raise_vote_floor(merged.term)  # what an earlier attempt left here knows of the terms up to its own
+
     copy = FollowerCopy(
         CopyAttempt(disk=disk, tablet_id=tablet_id, uuid=uuid, source=source, progress=progress),
-        kept_last_opid=last_promised(disk, before).opid if before is not None else ZERO_OPID,
+        kept_last_opid=kept,
         kept_term=term,
         clear=clear,
         allow_leaderless=allow_leaderless and not lost,
+        merge=merge,
     )
     try:
         copied = copy.run()
@@ -172,7 +183,7 @@ def copy_replica(
 
 
 def connect_source(address: Address) -> RemoteCopySource:
-    """The door to the tablet server at `address`, whoever it says it is; Refused UNAVAILABLE if nobody answers."""
+    """The door to the tablet server at `address`, whoever it says it is; Refused UNAVAILABLE if none answers."""
     with grpc.insecure_channel(str(address), options=CHANNEL_OPTIONS) as channel:
         stub = pb_grpc.TabletServiceStub(channel)  # type: ignore[no-untyped-call]
         try:
@@ -181,7 +192,12 @@ def connect_source(address: Address) -> RemoteCopySource:
             what = "no tablet server answers there"
             status = error.code().name
             raise Refused(Code.UNAVAILABLE, what, address=str(address), status=status) from error
-    source = RemoteCopySource(reply.uuid, [address])
+    return open_source(reply.uuid, address)
+
+
+def open_source(uuid: str, address: Address) -> RemoteCopySource:
+    """The door to the process `uuid` at `address`, connected; Refused UNAVAILABLE if it is not there in time."""
+    source = RemoteCopySource(uuid, [address])
     try:
         source.wait_connected(CONNECT_TIMEOUT_S)
     except BaseException:

@@ -140,6 +140,14 @@ class ServerProcess:
         """SIGTERM, and the exit code; kill -9 if it does not end in time."""
         return self._end(signal.SIGTERM, timeout_s)
 
+    def fails(self) -> str:
+        """Start a process that has to end by itself with status 1: what it says, in the end."""
+        before = self.log_path.stat().st_size if self.log_path.exists() else 0
+        code = self.start(wait=False).wait_exit()
+        said = self.log_path.read_bytes()[before:].decode(errors="replace")
+        assert code == 1, (code, said)
+        return said.rstrip().rpartition("\n")[2]
+
     def wait_exit(self, timeout_s: float = PATIENCE_S) -> int:
         """The exit code of a process that should end by itself."""
         assert self.process is not None

@@ -1,0 +1,68 @@
+"""Copies of the catalog that this master serves: to one that takes a lost master's place, or joins a group of one.
+
+[kudu master permanent failure, "Changes": remote bootstrap for masters].
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from nyala.replica.base import Clock, Code, Corruption, Disk, Refused
+from nyala.replica.copy import CopyWanted, SourceSessions
+from nyala.replica.copywire import CopyRate, SourceReplica, SourceServicer
+from nyala.replica.peers import Taker
+
+from .catalog import CATALOG_ID
+from .group import CatalogGroup
+
+EXPIRE_PERIOD_S = 5.0
+
+
+class CatalogCopies(SourceServicer):
+    """The CopyService of a master. Concurrency: the loop's thread.
+
+    A copy is served by a leader that a majority has confirmed since it was asked for, so that nobody led a later term
+    when its session began; with the caller's leave also by a master that does not lead, such as one that waits for the
+    others of its group to be copied to.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        uuid: str,
+        clock: Clock,
+        admit: Callable[[Taker], tuple[int, bytes]],
+        group: Callable[[], CatalogGroup],
+        on_fatal: Callable[[BaseException], None],
+    ) -> None:
+        """`group()`: Refused NOT_READY until it is open."""
+        self.disk = disk
+        self.uuid = uuid
+        self.sessions = SourceSessions(clock)
+        self.copy_rate = CopyRate(clock, 0, 0)
+        self.on_fatal = on_fatal
+        self._group = group
+        self._loop = asyncio.get_running_loop()
+        super().__init__(self, admit, self._ready, self._unreadable)
+
+    async def _ready(self, tablet_id: str, _wanted: CopyWanted) -> SourceReplica:
+        if tablet_id != CATALOG_ID:
+            raise Refused(Code.TABLET_NOT_FOUND, "a master has one tablet, the catalog", tablet=tablet_id)
+        group = self._group()
+        if group.is_leader:
+            await group.confirm()
+        return SourceReplica(group.replica, group.catalog, group.cmeta, group.log)
+
+    def _unreadable(self, _tablet_id: str, error: Corruption) -> None:
+        self._loop.call_soon_threadsafe(self.on_fatal, error)
+
+    async def expire_forever(self) -> None:
+        """Let go of what targets that died have left."""
+        while True:
+            await asyncio.sleep(EXPIRE_PERIOD_S)
+            await self._loop.run_in_executor(None, self.sessions.expire)
+
+    async def end(self) -> None:
+        """End every session, before the log that they hold is closed."""
+        await self._loop.run_in_executor(None, self.sessions.end_tablet, CATALOG_ID)

@@ -1,0 +1,64 @@
+"""Whether a master's directory and its options let it take part in its group, judged before anybody hears of it.
+
+[kudu master permanent failure, "Design proposal"]: every master is told the same addresses, and one that takes the
+place of another has that one's uuid and a copy of the catalog.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nyala.replica.base import Address, Code, DataState, Disk, RaftConfig, Refused
+from nyala.replica.copy import settle_at_startup
+from nyala.replica.disk import Instance
+from nyala.replica.tablet import Superblock
+
+from .catalog import CATALOG_ID
+
+
+def need_catalog(disk: Disk, instance: Instance) -> None:
+    """Refused NOT_READY if what this master's uuid promised is elsewhere: it was inherited, or a copy did not end.
+
+    Settles what a copy that was cut off left.
+    """
+    if not Superblock.exists(disk, CATALOG_ID):
+        if instance.inherited:
+            what = (
+                "this directory took the uuid of a master that it replaces, and has nothing of what that one promised: "
+                "copy the catalog from the leading master first, `nyala master copy-from`; nothing was started"
+            )
+            raise Refused(Code.NOT_READY, what, uuid=instance.uuid, path=disk.real_path(""))
+        return
+    state = settle_at_startup(disk, Superblock.load(disk, CATALOG_ID)).data_state
+    if state is not DataState.READY:
+        what = "a copy of the catalog to here did not end: repeat `nyala master copy-from`; nothing was started"
+        raise Refused(Code.NOT_READY, what, uuid=instance.uuid, state=state.name, path=disk.real_path(""))
+
+
+def check_peers(own: Address, peers: Sequence[Address]) -> None:
+    """Refused INVALID_ARGUMENT for options that no group can have: this master left out, or an even number."""
+    listed = dict.fromkeys(peers)
+    if len(listed) < 2:
+        return
+    if own not in listed:
+        what = "--peers leaves out this master itself: list it as others are told, which --advertise says"
+        raise Refused(Code.INVALID_ARGUMENT, what, own=own, peers=_text(listed))
+    if len(listed) % 2 == 0:
+        what = f"{len(listed)} masters survive no more failures than {len(listed) - 1}: list an odd number"
+        raise Refused(Code.INVALID_ARGUMENT, what, peers=_text(listed))
+
+
+def check_config(config: RaftConfig, uuid: str, peers: Sequence[Address]) -> None:
+    """Refused ILLEGAL_STATE if the group that this master belongs to is not the one that its options tell."""
+    member = config.member(uuid)
+    if member is None:
+        what = "this master is no member of the group whose catalog it has: nobody would ask it for a vote"
+        raise Refused(Code.ILLEGAL_STATE, what, uuid=uuid, members=" ".join(m.uuid for m in config.members))
+    stored = {address for m in config.members for address in m.addresses}
+    if len(config.members) > 1 and stored != set(peers):
+        what = "--peers is not what this master's group agreed on; it has to list the same addresses on each of them"
+        raise Refused(Code.ILLEGAL_STATE, what, peers=_text(peers) or "(none)", agreed=_text(stored))
+
+
+def _text(addresses: Sequence[Address] | dict[Address, None] | set[Address]) -> str:
+    return ",".join(sorted(map(str, addresses)))

@@ -1,0 +1,118 @@
+"""Masters that are lost and replaced, at the addresses that their group has of them, by the operators' own commands."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from nyala.replica.base import Code, Refused
+from nyala.replica.base.crash_points import CRASH_VARIABLE
+from nyala.replica.client import Client, ClientOptions
+from nyala.replica.rows import Column, ColumnType, PartitionSpec, TableSchema
+from nyala.replica.rpc import pb, pb_grpc
+from tests.harness.cluster import LocalCluster, ServerProcess, wait_until
+
+MASTER = "nyala.replica.master"
+FLAGS = ("--policy-ms=200",)
+COLUMNS = (Column(id=1, name="id", type=ColumnType.INT64, nullable=False),)
+SCHEMA, SPEC = TableSchema(1, COLUMNS, ("id",)), PartitionSpec(("id",), 1)
+
+
+def nyala(*arguments: object, crash_point: str = "") -> subprocess.CompletedProcess[str]:
+    """One command line, as a person types it; it dies at the crash point, if it gets there."""
+    dies = {CRASH_VARIABLE: crash_point} if crash_point else {}
+    command = [sys.executable, "-m", "nyala.infra.cli.app", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, env={**os.environ, **dies})
+
+
+def done(*arguments: object) -> Any:
+    """What a command that has to succeed prints with `--json`."""
+    ended = nyala(*arguments, "--json")
+    assert ended.returncode == 0, ended.stderr
+    return json.loads(ended.stdout)
+
+
+def refused(*arguments: object) -> str:
+    """What a command that has to fail says, in one line."""
+    ended = nyala(*arguments)
+    assert ended.returncode == 1 and ended.stderr.count("\n") == 1, (ended.returncode, ended.stderr)
+    return ended.stderr
+
+
+class Masters:
+    """A group of masters; the commands that replace one of them."""
+
+    def __init__(self, cluster: LocalCluster, count: int = 3) -> None:
+        self.cluster = cluster
+        self.addresses = [cluster.ports.free_address() for _ in range(count)]
+        self.members = [self.add(f"m{n + 1}", address) for n, address in enumerate(self.addresses)]
+        for master in self.members:
+            master.start(wait=False)
+        for master in self.members:
+            master.wait_ready()
+
+    def add(self, name: str, address: str, peers: Sequence[str] | None = None) -> ServerProcess:
+        """One more process that listens there, not started yet."""
+        peers = self.addresses if peers is None else peers
+        told = [f"--peers={','.join(peers)}"] if len(peers) > 1 else []
+        process = ServerProcess(name, MASTER, self.cluster.folder / name, (*FLAGS, *told), address=address)
+        self.cluster.masters.append(process)
+        return process
+
+    @staticmethod
+    def status(master: ServerProcess) -> pb.MasterStatusReply:
+        return pb_grpc.MasterServiceStub(master.channel).Status(pb.Empty(), timeout=10)
+
+    def leader(self) -> ServerProcess:
+        """Who leads, by the word of those that run."""
+
+        def found() -> ServerProcess | None:
+            running = [m for m in self.cluster.masters if m.alive]
+            return next((m for m in running if self.status(m).replica.role == "LEADER"), None)
+
+        return wait_until(found, "a master leads")
+
+    def followers(self) -> list[ServerProcess]:
+        leader = self.leader()
+        return [m for m in self.members if m is not leader]
+
+    def client(self) -> Client:
+        return Client(self.addresses, ClientOptions(connect_timeout_s=30))
+
+    def create(self, *names: str) -> None:
+        """By whoever leads, once it has heard of the server."""
+        with self.client() as client:
+
+            def made(name: str) -> bool:
+                try:
+                    return bool(client.create_table(name, SCHEMA, SPEC, replication_factor=1, request_id=name).table_id)
+                except Refused as error:
+                    assert error.code in (Code.INVALID_ARGUMENT, Code.NOT_READY, Code.UNAVAILABLE), error
+                    return False
+
+            for name in names:
+                wait_until(lambda name=name: made(name), f"table {name} is made")  # type: ignore[misc]
+
+    def tables(self) -> set[str]:
+        with self.client() as client:
+            return {t.name for t in client.list_tables()}
+
+    def level(self) -> None:
+        """Everybody that runs has applied what anybody knows to be committed."""
+
+        def even() -> bool:
+            found = [self.status(m).replica for m in self.cluster.masters if m.alive]
+            return len({(r.applied_index, r.commit_index) for r in found}) == 1
+
+        wait_until(even, "the masters are level")
+
+    def format(self, name: str, uuid: str = "") -> tuple[Path, str]:
+        """(directory, uuid) of a new master."""
+        root = self.cluster.folder / name
+        given = ("--uuid", uuid) if uuid else ()
+        return root, done("fs", "format", root, "--kind", "master", *given)["uuid"]
