@@ -5,6 +5,8 @@ The earlier file is kept under `undo/`. After a rewrite it is for looking only: 
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +14,7 @@ import typer
 from nyala.replica import tools
 from nyala.replica.base import Address, Member, is_uuid
 from nyala.replica.cmeta import cmeta_json
+from nyala.replica.master import CATALOG_ID
 
 from .context import Json, ask, print_json, print_table
 from .offline import Root, Tablet, Yes, changeable
@@ -31,6 +34,17 @@ def _member(text: str) -> Member:
         raise typer.BadParameter(f"--peer {text!r}: {error}") from None
 
 
+def _need_names(members: Sequence[Member]) -> None:
+    """Every master has to be found by the name that the config will have of it, from here too."""
+    for member in members:
+        for address in member.addresses:
+            try:
+                socket.getaddrinfo(address.host.strip("[]"), address.port)
+            except OSError as error:
+                what = f"{address.host} does not resolve here ({error}): give each master its name first"
+                raise typer.BadParameter(f"--peer {member.uuid}={address}: {what}; nothing was changed") from None
+
+
 def rewrite(
     root: Root,
     tablet: Tablet,
@@ -48,6 +62,8 @@ def rewrite(
     members = tuple(_member(text) for text in peer)
     if len({m.uuid for m in members}) != len(members):
         raise typer.BadParameter("--peer names a member twice")
+    if tablet == CATALOG_ID:
+        _need_names(members)
     with changeable(root) as disk:
         if not any(m.uuid == tools.identity(disk).uuid for m in members):
             raise typer.BadParameter(f"--peer leaves out the server of {root} itself, {tools.identity(disk).uuid}")

@@ -9,6 +9,7 @@ from rich.markup import escape
 
 from nyala.replica import tools
 from nyala.replica.base import Address, DataState, Disk
+from nyala.replica.disk import MASTER
 from nyala.replica.tablet import Superblock
 
 from .bars import shown_copy
@@ -138,7 +139,12 @@ def copy_from(
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     with changeable(root) as disk:
-        uuid = tools.identity(disk).uuid
+        own = tools.identity(disk)
+        if own.kind == MASTER:
+            raise typer.BadParameter(
+                f"{root} is a master's: `nyala master copy-from {root} {source}` copies its catalog"
+            )
+        uuid = own.uuid
         if Superblock.exists(disk, tablet) and Superblock.load(disk, tablet).data_state is DataState.READY:
             ask(f"replace the replica of {tablet} on {uuid}? Its data goes to quarantine.", yes)
         door = tools.connect_source(address)

@@ -13,11 +13,18 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from nyala.replica import tools
 from nyala.replica.disk import RealDisk, lock_stopped, refuse_fenced
+from nyala.replica.master import CATALOG_ID
 
 from .context import console, size_text
 
 Root = Annotated[Path, typer.Argument(help="directory of a stopped server, e.g. .nyala/server-1")]
-Tablet = Annotated[str, typer.Argument(help="tablet id")]
+
+
+def _tablet_id(text: str) -> str:
+    return CATALOG_ID if text == "catalog" else text
+
+
+Tablet = Annotated[str, typer.Argument(help="tablet id; `catalog` for the masters' own", callback=_tablet_id)]
 Yes = Annotated[bool, typer.Option("--yes", help="do not ask")]
 PATH_SHOWN_LENGTH_MAX = 60
 _COLOURS = {"ERROR": "red", "WARNING": "yellow"}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,13 @@ class Names:
         subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
 
     def tell(self, *names: str) -> None:
-        """These resolve, and no other ones."""
-        self._file.write_text("".join(f"127.0.0.1 {name}\n" for name in ("localhost", *names)))
+        """These resolve to this machine, and no other ones."""
+        self.tell_where(dict.fromkeys(names, "127.0.0.1"))
+
+    def tell_where(self, places: Mapping[str, str]) -> None:
+        """These names resolve to those addresses, and no other ones do."""
+        lines = {"localhost": "127.0.0.1", **places}
+        self._file.write_text("".join(f"{address} {name}\n" for name, address in lines.items()))
 
 
 class Drive:

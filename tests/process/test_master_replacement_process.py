@@ -7,8 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from nyala.replica.base import Code, Refused
+from nyala.replica.client import Client, ClientOptions
 from tests.harness.cluster import local_cluster, wait_until
-from tests.harness.three_masters import Masters, done, nyala, refused
+from tests.harness.three_masters import SCHEMA, SPEC, Masters, done, nyala, refused
 
 pytestmark = pytest.mark.process
 
@@ -168,4 +170,33 @@ def test_master_whose_options_name_other_masters_does_not_start(masters: Masters
     fresh = masters.add("even", other, [other, a])
     assert "list an odd number" in fresh.fails()
     one.start()
+    masters.level()
+
+
+def test_masters_outlive_one_that_is_away_and_say_so_and_not_two(masters: Masters) -> None:
+    """Goal: MF-01, MF-02, MF-03: one of three may be away, whoever it is, and comes back level; a second one is too
+    many, and the check warns at the first. Method: kill a follower, make a table, ask for a check; start it; the same
+    with the leader; then kill both: nothing is committed any more, until one is back."""
+    masters.cluster.add_server()
+    masters.create("first")
+    told = ("--masters", ",".join(masters.addresses))
+    for name in ("no_follower", "no_leader"):
+        away = masters.followers()[0] if "follower" in name else masters.leader()
+        away.kill()
+        masters.create(name)
+        checked = nyala("cluster", "check", *told)
+        assert checked.returncode == 1 and away.uuid in checked.stdout, checked.stdout
+        away.start()
+        masters.level()
+    assert masters.tables() == {"first", "no_follower", "no_leader"}
+    two = masters.followers()
+    for master in two:
+        master.kill()
+    with Client(masters.addresses, ClientOptions(connect_timeout_s=30, timeout_s=5)) as client:
+        with pytest.raises(Refused) as stalled:
+            client.create_table("stalled", SCHEMA, SPEC, replication_factor=1, request_id="s")
+        assert stalled.value.code in (Code.NOT_READY, Code.UNAVAILABLE, Code.NOT_LEADER, Code.TIMED_OUT)
+    two[0].start()
+    masters.create("again")
+    two[1].start()
     masters.level()

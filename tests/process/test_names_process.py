@@ -23,3 +23,17 @@ def test_peer_whose_name_does_not_resolve_is_marked_asked_again_and_replaced(tmp
     assert found["rows"] == found["written"] > 0
     assert found["alive"] == found["running"] and len(found["alive"]) == 3
     assert found["said"] > 0, "they tried, and said at which name"
+
+
+def test_master_is_replaced_by_its_name_and_nobody_is_told(tmp_path: Path) -> None:
+    """Goal: MF-06, MF-07, MF-11, MF-12: a master's name goes to another machine, and masters and servers find it there
+    by looking the name up again. Method: three masters at names of their own, a server that is told those; one is lost,
+    its name is given to the machine of the new one when that already runs; it is caught up, leads, and hears the
+    server. The config has names, and nobody who still runs was restarted or told anything."""
+    out = tmp_path / "found.json"
+    ended = contained("tests.harness.master_names_drive", str(out), timeout_s=300)
+    assert ended.returncode == 0, f"{ended.stdout[-4000:]}\n{ended.stderr[-12000:]}"
+    found = json.loads(out.read_text())
+    assert found["stored"] == found["names"]
+    assert found["led_by"] == found["new"] and found["tables"] == ["one", "two"]
+    assert "ts1" in found["kept"] and found["running"] == found["kept"] and not found["server_flags_changed"]
