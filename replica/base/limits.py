@@ -32,7 +32,7 @@ MEMSTORE_FLUSH_BYTES = 64 << 20
 SCAN_BATCH_BYTES = 1 << 20
 SCANS_OPEN_MAX = 64
 GRPC_MESSAGE_BYTES_MAX = 16 << 20
-COPY_MANIFEST_BYTES_MAX = 1 << 30
+COPY_MANIFEST_BYTES_MAX = 256 << 20
 """A session's superblock travels whole: the masters' holds the catalog, a tablet's what sources and writers left."""
 
 COPY_FAILURES_MAX = 3

@@ -12,11 +12,13 @@ from .instance import (
     PROMISES,
     TABLET_SERVER,
     Instance,
+    disown,
     format_directory,
     join_cluster,
     lost_promises,
     open_or_format,
     read_instance,
+    take_over,
 )
 from .real import RealDisk
 from .root_lock import RootLock, lock_root, lock_stopped
@@ -35,6 +37,7 @@ __all__ = [
     "Instance",
     "RealDisk",
     "RootLock",
+    "disown",
     "format_directory",
     "join_cluster",
     "lock_root",
@@ -45,5 +48,6 @@ __all__ = [
     "read_instance",
     "refuse_fenced",
     "say_ready",
+    "take_over",
     "when_parent_ends",
 ]

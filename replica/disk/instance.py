@@ -24,6 +24,8 @@ class Instance:
     created_us: int
     inherited: bool = False
     """The uuid was another directory's before, and so were promises that are not here."""
+    takeover: int = 0
+    """The number under which the group heard of that; 0 of a uuid's first directory, and until it has."""
 
 
 _INHERITED = "inherited-uuid"
@@ -45,7 +47,8 @@ def read_instance(disk: Disk) -> Instance | None:
     except ValueError as error:
         raise Corruption("the instance file is damaged", path=disk.real_path(INSTANCE), error=str(error)) from error
     inherited = _INHERITED in value["incompatible_features"]
-    return Instance(value["uuid"], value["kind"], value["cluster_id"], value["created_us"], inherited)
+    number = int.from_bytes(value["reserved"], "little") if inherited else 0
+    return Instance(value["uuid"], value["kind"], value["cluster_id"], value["created_us"], inherited, number)
 
 
 def format_directory(
@@ -112,6 +115,20 @@ def join_cluster(disk: Disk, instance: Instance, cluster_id: str) -> Instance:
     return joined
 
 
+def take_over(disk: Disk, instance: Instance, number: int) -> Instance:
+    """The identity as the `number`-th directory of its uuid, durably: what the one before promised, it stands for."""
+    taken = replace(instance, inherited=True, takeover=number)
+    _save(disk, taken)
+    return taken
+
+
+def disown(disk: Disk, instance: Instance) -> Instance:
+    """The identity of a directory from which promises are being removed, durably: they count as another's."""
+    left = replace(instance, inherited=True)
+    _save(disk, left)
+    return left
+
+
 def _save(disk: Disk, instance: Instance) -> None:
     value = {
         "uuid": instance.uuid,
@@ -120,6 +137,6 @@ def _save(disk: Disk, instance: Instance) -> None:
         "created_us": instance.created_us,
         "version": 1,
         "incompatible_features": [_INHERITED] if instance.inherited else [],
-        "reserved": b"",
+        "reserved": instance.takeover.to_bytes(4, "little") if instance.inherited else b"",
     }
     disk.replace(INSTANCE, frame("instance", value))

@@ -3,6 +3,7 @@
 from .catalog import CATALOG_ID, Catalog, encode_change
 from .decision_book import DecisionBook, Versions, decision_record
 from .options import MasterOptions
+from .standing import promised_elsewhere
 
 __all__ = [
     "CATALOG_ID",
@@ -12,4 +13,5 @@ __all__ = [
     "Versions",
     "decision_record",
     "encode_change",
+    "promised_elsewhere",
 ]

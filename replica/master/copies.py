@@ -22,9 +22,9 @@ EXPIRE_PERIOD_S = 5.0
 class CatalogCopies(SourceServicer):
     """The CopyService of a master. Concurrency: the loop's thread.
 
-    A copy is served by a leader that a majority has confirmed since it was asked for, so that nobody led a later term
-    when its session began; with the caller's leave also by a master that does not lead, such as one that waits for the
-    others of its group to be copied to.
+    A copy is served by a leader that has applied everything committed before it was asked for, and beside which no
+    other master can lead, by a lease or by a majority's word; with the caller's leave also by a master that does not
+    lead, such as one that waits for the others of its group to be copied to.
     """
 
     def __init__(
@@ -41,21 +41,28 @@ class CatalogCopies(SourceServicer):
         self.uuid = uuid
         self.sessions = SourceSessions(clock)
         self.copy_rate = CopyRate(clock, 0, 0)
-        self.on_fatal = on_fatal
+        loop = self._loop = asyncio.get_running_loop()
+
+        def fail(error: BaseException) -> None:
+            loop.call_soon_threadsafe(on_fatal, error)
+
+        self.on_fatal: Callable[[BaseException], None] = fail
         self._group = group
-        self._loop = asyncio.get_running_loop()
+        self._ended = False
         super().__init__(self, admit, self._ready, self._unreadable)
 
     async def _ready(self, tablet_id: str, _wanted: CopyWanted) -> SourceReplica:
         if tablet_id != CATALOG_ID:
             raise Refused(Code.TABLET_NOT_FOUND, "a master has one tablet, the catalog", tablet=tablet_id)
+        if self._ended:
+            raise Refused(Code.STEPPING_DOWN, "this master is stopping")
         group = self._group()
         if group.is_leader:
             await group.confirm()
         return SourceReplica(group.replica, group.catalog, group.cmeta, group.log)
 
     def _unreadable(self, _tablet_id: str, error: Corruption) -> None:
-        self._loop.call_soon_threadsafe(self.on_fatal, error)
+        self.on_fatal(error)
 
     async def expire_forever(self) -> None:
         """Let go of what targets that died have left."""
@@ -65,4 +72,5 @@ class CatalogCopies(SourceServicer):
 
     async def end(self) -> None:
         """End every session, before the log that they hold is closed."""
+        self._ended = True
         await self._loop.run_in_executor(None, self.sessions.end_tablet, CATALOG_ID)

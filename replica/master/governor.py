@@ -61,7 +61,6 @@ class Governor:
             self._term = term
             for voice in self._voices:
                 voice.book.forget()
-        await self._say_takeovers()
         await self._mark_formed()
         await self._forget_dropped()
         view = cluster_view(state.catalog, state.soft, state.options, state.mono_us, state.clock.wall_us())
@@ -74,17 +73,6 @@ class Governor:
         for voice in self._voices:
             self._tell(voice, decisions, addresses)
         self.on_view(view)
-
-    async def _say_takeovers(self) -> None:
-        """Commit which directory each master's uuid stands for."""
-        state = self._state
-        members = [m.uuid for m in state.group.replica.committed_config.members]
-
-        def compute() -> tuple[dict[str, Record], list[str], str, None]:
-            return state.takeovers.unsaid(members), [], "", None
-
-        if state.takeovers.unsaid(members):
-            await state.group.change(compute)
 
     def _tell(self, voice: Voice, decisions: list[Any], addresses: dict[str, str]) -> None:
         connection = voice.connection()

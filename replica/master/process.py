@@ -20,7 +20,16 @@ from nyala.replica.base import (
     SystemClock,
 )
 from nyala.replica.cmeta import ConsensusMeta
-from nyala.replica.disk import MASTER, RealDisk, lock_root, open_or_format, say_ready, when_parent_ends
+from nyala.replica.disk import (
+    MASTER,
+    Instance,
+    RealDisk,
+    join_cluster,
+    lock_root,
+    open_or_format,
+    say_ready,
+    when_parent_ends,
+)
 from nyala.replica.peers import PeerNetwork, PeerServicer
 from nyala.replica.rpc import SERVER_OPTIONS, listen_on, pb_grpc
 
@@ -34,10 +43,11 @@ from .parts import Parts
 from .service import MasterService
 from .standing import check_config, check_peers, need_catalog
 from .state import MasterState
-from .takeovers import Takeovers
+from .takeovers import Takeovers, takeovers_in_log
 
 _log = logging.getLogger("nyala.master")
 STOP_GRACE_S = 1.0
+BELONG_PERIOD_S = 0.2
 RESIGN_EXIT_CODE = 70
 
 
@@ -71,11 +81,12 @@ class MasterProcess:
             need_catalog(disk, instance)
             address = await self._listen()
             check_peers(address, self.options.peers)
-            if CatalogGroup.exists(disk):
-                check_config(ConsensusMeta.load(disk, CATALOG_ID).committed_config, uuid, self.options.peers)
-            service = MasterService(uuid)
-            network = PeerNetwork(uuid, address, formatted_us=instance.created_us)
-            takeovers = Takeovers(instance)
+            stored = ConsensusMeta.load(disk, CATALOG_ID).committed_config if CatalogGroup.exists(disk) else None
+            if stored is not None:
+                check_config(stored, Member(uuid, (address,)), self.options.peers)
+            service = MasterService(uuid, stored)
+            network = PeerNetwork(uuid, address, takeover=instance.takeover)
+            takeovers = Takeovers(instance, takeovers_in_log(disk))
             incoming = PeerServicer(
                 uuid,
                 service.deliver,
@@ -93,7 +104,7 @@ class MasterProcess:
             try:
                 config = await self._first_config(disk, Member(uuid, (address,)))
                 if config is not None:
-                    await self._serve(disk, service, network, address, config, copies, takeovers)
+                    await self._serve(disk, service, network, address, config, copies, takeovers, instance)
             finally:
                 await self._server.stop(STOP_GRACE_S)
                 copies.close()
@@ -124,17 +135,20 @@ class MasterProcess:
         config: RaftConfig,
         copies: CatalogCopies,
         takeovers: Takeovers,
+        instance: Instance,
     ) -> None:
         group = CatalogGroup(disk, self.clock, service.uuid, config, send=network.send, on_fatal=self.fail)
         network.learn_config(group.replica.committed_config)
-        state = MasterState(service.uuid, address, group, self.clock, self.options, takeovers)
+        takeovers.catalog = group.catalog
+        takeovers.check_own()
+        state = MasterState(service.uuid, address, group, self.clock, self.options)
         governor = Governor(state)
         self._start_parts(state, governor)
         await group.start()
-        takeovers.check_own()
         service.open(state)
         tasks = [
-            asyncio.create_task(self._tick(group), name="raft tick"),
+            asyncio.create_task(self._tick(group, takeovers, network), name="raft tick"),
+            asyncio.create_task(self._belong(disk, instance, state), name="belong"),
             asyncio.create_task(self._announce(state), name="announce"),
             asyncio.create_task(self._govern(governor), name="policy tick"),
             asyncio.create_task(copies.expire_forever(), name="copy sessions"),
@@ -183,12 +197,23 @@ class MasterProcess:
         _log.info("P %s master listens at %s", uuid, address)
         say_ready(uuid, address, self.options.ready_file)
 
-    async def _tick(self, group: CatalogGroup) -> None:
+    async def _tick(self, group: CatalogGroup, takeovers: Takeovers, network: PeerNetwork) -> None:
         period_s = self.options.tick_ms / 1000
         while True:
             await asyncio.sleep(period_s)
             group.tick()
             group.maintain(self.options.flush_entries)
+            for uuid in takeovers.risen(group.replica.active_config):
+                takeovers.check_own()
+                network.relink(uuid)
+
+    async def _belong(self, disk: RealDisk, instance: Instance, state: MasterState) -> None:
+        """Note in the directory which cluster's catalog it has: without it, it must not begin with an empty one."""
+        while True:
+            if state.cluster_id:
+                await asyncio.to_thread(join_cluster, disk, instance, state.cluster_id)
+                return
+            await asyncio.sleep(BELONG_PERIOD_S)
 
     async def _govern(self, governor: Governor) -> None:
         period_s = self.options.policy_ms / 1000

@@ -8,16 +8,17 @@ from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import Any, TypeVar
 
-from nyala.replica.base import Applied, Code, DataState, Refused, ReplicaError, __version__
+from nyala.replica.base import Applied, Code, DataState, RaftConfig, Refused, ReplicaError, __version__
 from nyala.replica.disk import MASTER
 from nyala.replica.raft import Message
 from nyala.replica.rpc import address_to_pb, config_to_pb, error_to_pb, opid_to_pb, pb, pb_grpc
 
 from . import desired, replacing, sources, tables, wishing
-from .catalog import CATALOG_ID
+from .catalog import CATALOG_ID, Record
 from .dropped import holders_of
 from .orders import orders_for
 from .state import MasterState
+from .takeovers import next_takeover
 
 _log = logging.getLogger("nyala.master")
 _Request = TypeVar("_Request")
@@ -51,8 +52,10 @@ def _answered(reply_type: Callable[..., _Reply]) -> Callable[[_Method[_Request, 
 class MasterService(pb_grpc.MasterServiceServicer):  # type: ignore[misc]
     """The gRPC face of one master. Concurrency: the loop's thread."""
 
-    def __init__(self, uuid: str) -> None:
+    def __init__(self, uuid: str, stored: RaftConfig | None = None) -> None:
+        """`stored`: the config of the group that this master's directory belongs to."""
         self.uuid = uuid
+        self._stored = stored
         self._state: MasterState | None = None
 
     def open(self, state: MasterState) -> None:
@@ -274,10 +277,26 @@ class MasterService(pb_grpc.MasterServiceServicer):  # type: ignore[misc]
             lowered=lowered,
         )
 
+    @_answered(pb.TakeOverReply)
+    async def TakeOver(self, request: pb.TakeOverRequest) -> pb.TakeOverReply:
+        """A directory that is to be copied to stands for that master's uuid from now on, and no other one does."""
+        group = self.state.group
+        if request.uuid == self.uuid:
+            raise Refused(Code.INVALID_ARGUMENT, "that master leads: it is not lost", uuid=request.uuid)
+
+        def one_more() -> tuple[dict[str, Record], list[str], str, int]:
+            puts, number = next_takeover(group.catalog, group.replica.committed_config, request.uuid)
+            return puts, [], "", number
+
+        number = await group.change(one_more)
+        _log.warning("P %s master %s is taken over by another directory, number %d", self.uuid, request.uuid, number)
+        return pb.TakeOverReply(number=number, index=group.catalog.applied_opid.index)
+
     async def Status(self, _request: Any, _context: Any) -> pb.MasterStatusReply:
         """How this master fares; answered by any master."""
         if self._state is None:
-            return pb.MasterStatusReply(uuid=self.uuid)
+            known = pb.ReplicaStatus(committed_config=config_to_pb(self._stored) if self._stored else None)
+            return pb.MasterStatusReply(uuid=self.uuid, replica=known)
         state = self._state
         status = state.group.replica.status()
         replica = pb.ReplicaStatus(

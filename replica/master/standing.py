@@ -8,12 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nyala.replica.base import Address, Code, DataState, Disk, RaftConfig, Refused
+from nyala.replica.base import Address, Code, DataState, Disk, Member, RaftConfig, Refused
 from nyala.replica.copy import settle_at_startup
 from nyala.replica.disk import Instance
 from nyala.replica.tablet import Superblock
 
 from .catalog import CATALOG_ID
+
+
+def promised_elsewhere(instance: Instance) -> bool:
+    """Whether a directory without a catalog stands for promises: its uuid has taken part in a group before."""
+    return instance.inherited or bool(instance.cluster_id)
 
 
 def need_catalog(disk: Disk, instance: Instance) -> None:
@@ -22,16 +27,17 @@ def need_catalog(disk: Disk, instance: Instance) -> None:
     Settles what a copy that was cut off left.
     """
     if not Superblock.exists(disk, CATALOG_ID):
-        if instance.inherited:
+        if promised_elsewhere(instance):
             what = (
-                "this directory took the uuid of a master that it replaces, and has nothing of what that one promised: "
-                "copy the catalog from the leading master first, `nyala master copy-from`; nothing was started"
+                "this directory has nothing of what its uuid has promised, because it took that of a master that it "
+                "replaces, or lost its catalog: copy it from the leading master, `nyala master copy-from`; nothing was "
+                "started"
             )
             raise Refused(Code.NOT_READY, what, uuid=instance.uuid, path=disk.real_path(""))
         return
     state = settle_at_startup(disk, Superblock.load(disk, CATALOG_ID)).data_state
     if state is not DataState.READY:
-        what = "a copy of the catalog to here did not end: repeat `nyala master copy-from`; nothing was started"
+        what = "the catalog here is not whole, as after a copy that did not end: repeat `nyala master copy-from`"
         raise Refused(Code.NOT_READY, what, uuid=instance.uuid, state=state.name, path=disk.real_path(""))
 
 
@@ -48,16 +54,19 @@ def check_peers(own: Address, peers: Sequence[Address]) -> None:
         raise Refused(Code.INVALID_ARGUMENT, what, peers=_text(listed))
 
 
-def check_config(config: RaftConfig, uuid: str, peers: Sequence[Address]) -> None:
+def check_config(config: RaftConfig, own: Member, peers: Sequence[Address]) -> None:
     """Refused ILLEGAL_STATE if the group that this master belongs to is not the one that its options tell."""
-    member = config.member(uuid)
+    member = config.member(own.uuid)
     if member is None:
         what = "this master is no member of the group whose catalog it has: nobody would ask it for a vote"
-        raise Refused(Code.ILLEGAL_STATE, what, uuid=uuid, members=" ".join(m.uuid for m in config.members))
+        raise Refused(Code.ILLEGAL_STATE, what, uuid=own.uuid, members=" ".join(m.uuid for m in config.members))
     stored = {address for m in config.members for address in m.addresses}
     if len(config.members) > 1 and stored != set(peers):
         what = "--peers is not what this master's group agreed on; it has to list the same addresses on each of them"
         raise Refused(Code.ILLEGAL_STATE, what, peers=_text(peers) or "(none)", agreed=_text(stored))
+    if len(config.members) > 1 and not set(own.addresses) & set(member.addresses):
+        what = "the group knows this master at another address than it tells, which --advertise or --listen says"
+        raise Refused(Code.ILLEGAL_STATE, what, told=_text(own.addresses), agreed=_text(member.addresses))
 
 
 def _text(addresses: Sequence[Address] | dict[Address, None] | set[Address]) -> str:

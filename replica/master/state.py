@@ -16,7 +16,6 @@ from .group import CatalogGroup
 from .options import MasterOptions
 from .soft_state import LIVE, Foreigners, SoftState
 from .tables import RETIRED, TABLET, WISH, first_config
-from .takeovers import Takeovers
 from .view import health_of, leader_of, retired_servers, server_views, wanted_voters
 
 _log = logging.getLogger("nyala.master")
@@ -33,15 +32,12 @@ class MasterState:
         group: CatalogGroup,
         clock: Clock,
         options: MasterOptions,
-        takeovers: Takeovers,
     ) -> None:
         self.uuid = uuid
         self.address = address
         self.group = group
         self.clock = clock
         self.options = options
-        self.takeovers = takeovers
-        takeovers.catalog = group.catalog
         self.soft = SoftState(clock.monotonic_us())
         self.foreigners = Foreigners()
         self.led_term = -1

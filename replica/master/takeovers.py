@@ -1,56 +1,88 @@
-"""Which directory a master's uuid stands for, once a second one has taken the place of the first.
+"""Which directory a master's uuid stands for, once another one has taken the place of the first.
 
 [kudu master permanent failure, "Design proposal", step 3] leaves it to people that a replaced master never comes back.
-Here it may: another one stands for its promises by then, so nobody lets it take part.
+Here it may: another one stands for its promises by then, so nobody hears it. A directory that is to be copied to takes
+over the uuid first: the leader commits how many have done so, the directory keeps that number and shows it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
+from json import loads
 
-from nyala.replica.base import Code, Refused
+from nyala.replica.base import Code, Disk, EntryKind, RaftConfig, Refused
 from nyala.replica.disk import Instance
+from nyala.replica.wal import glance
+from nyala.schemas import decode
 
-from .catalog import Catalog, Record
+from .catalog import CATALOG_ID, Catalog, Record
 
 MASTER = "master/"
+NUMBER = "takeover"
 
 
 class Takeovers:
-    """Of two directories with one uuid the one that was formatted later counts, from the first time it is heard of.
+    """The takeovers that this master knows of.
 
-    Invariants: a directory that was refused once is refused for good: by this process at once, and by every master,
-    after any restart, when the leader has committed what `unsaid` gives. Concurrency: the loop's thread.
+    Invariants: what was in the log at the start counts before it is committed, so that no restart forgets one; whoever
+    shows a lower number than is known is not heard. Concurrency: the loop's thread.
     """
 
-    def __init__(self, own: Instance) -> None:
+    def __init__(self, own: Instance, logged: Mapping[str, int]) -> None:
+        """`logged`: numbers by uuid that the log held at the start, applied or not."""
         self._own = own
-        self._heard = {own.uuid: own.created_us}
+        self._logged = logged
+        self._seen: dict[str, int] = {}
         self.catalog: Catalog | None = None
-        """What the group knows; None until it is open."""
+        """What is committed; None until it is open."""
 
-    def check(self, uuid: str, formatted_us: int) -> None:
-        """Refused ILLEGAL_STATE for a directory that another one has replaced. 0: the caller does not say."""
-        if not formatted_us:
-            return
-        latest_us = max(self._heard.get(uuid, 0), self._committed(uuid))
-        if formatted_us < latest_us:
+    def number(self, uuid: str) -> int:
+        """The latest takeover of that uuid; 0: there was none."""
+        record = self.catalog.get(MASTER + uuid) if self.catalog is not None else None
+        return max(self._logged.get(uuid, 0), int(record[NUMBER]) if record else 0)
+
+    def check(self, uuid: str, shown: int) -> None:
+        """Refused ILLEGAL_STATE for a directory that another one has replaced."""
+        latest = self.number(uuid)
+        if shown < latest:
             what = (
-                "another directory was formatted with this master's uuid later, and took its place: this one must not "
-                "come back, end its identity with `nyala fs wipe`"
+                "another directory has taken over this master's uuid: this one must not come back, end its identity "
+                "with `nyala fs wipe`"
             )
-            raise Refused(Code.ILLEGAL_STATE, what, uuid=uuid, formatted_us=formatted_us, later_us=latest_us)
-        self._heard[uuid] = formatted_us
+            raise Refused(Code.ILLEGAL_STATE, what, uuid=uuid, takeover=shown, latest=latest)
 
     def check_own(self) -> None:
-        """Refused if this directory itself was replaced, as far as its catalog knows."""
-        self.check(self._own.uuid, self._own.created_us)
+        """Refused if this directory itself was replaced, as far as it knows."""
+        self.check(self._own.uuid, self._own.takeover)
 
-    def unsaid(self, members: Iterable[str]) -> dict[str, Record]:
-        """Catalog records of what was heard of `members` and is not committed yet."""
-        heard = {uuid: self._heard.get(uuid, 0) for uuid in members}
-        return {MASTER + uuid: {"formatted_us": us} for uuid, us in heard.items() if us > self._committed(uuid)}
+    def risen(self, config: RaftConfig) -> list[str]:
+        """Members that were taken over since the last call: links to them go to their former processes."""
+        now = {m.uuid: self.number(m.uuid) for m in config.members}
+        found = [uuid for uuid, number in now.items() if number > self._seen.get(uuid, number)]
+        self._seen = now
+        return found
 
-    def _committed(self, uuid: str) -> int:
-        record = self.catalog.get(MASTER + uuid) if self.catalog is not None else None
-        return int(record["formatted_us"]) if record else 0
+
+def next_takeover(catalog: Catalog, config: RaftConfig, uuid: str) -> tuple[dict[str, Record], int]:
+    """(records to put, number) of one more takeover of that member; Refused INVALID_NAME for a stranger."""
+    if config.member(uuid) is None:
+        members = " ".join(m.uuid for m in config.members)
+        raise Refused(Code.INVALID_NAME, "the masters' group has no member of this uuid", uuid=uuid, members=members)
+    record = catalog.get(MASTER + uuid)
+    number = (int(record[NUMBER]) if record else 0) + 1
+    return {MASTER + uuid: {NUMBER: number}}, number
+
+
+def takeovers_in_log(disk: Disk) -> dict[str, int]:
+    """Numbers by uuid that the catalog's log holds, committed or not; read before the log is opened."""
+    folder = f"wals/{CATALOG_ID}"
+    found: dict[str, int] = {}
+    if not disk.exists(folder):
+        return found
+    for entry in glance(disk, folder, CATALOG_ID).entries:
+        if entry.kind is EntryKind.CATALOG:
+            for put in decode("catalog_change", entry.meta)["puts"]:
+                if put["key"].startswith(MASTER):
+                    uuid = put["key"].removeprefix(MASTER)
+                    found[uuid] = max(found.get(uuid, 0), int(loads(put["value"])[NUMBER]))
+    return found

@@ -55,7 +55,7 @@ class PeerChannel:
         on_state: Callable[[PeerChannelStatus], None],
         process: int = 0,
         soon: Post | None = None,
-        formatted_us: int = 0,
+        takeover: int = 0,
     ) -> None:
         self._uuid = uuid
         self._address = address
@@ -64,7 +64,7 @@ class PeerChannel:
         self._options = options
         self._on_state = on_state
         self._process = process
-        self._formatted_us = formatted_us
+        self._takeover = takeover
         self._soon = soon or asyncio.get_running_loop().call_soon
         self._pulse_due = False
         self._batches_at_pulse = -1
@@ -122,6 +122,11 @@ class PeerChannel:
             self._moved = True
             self._failures = 0
             self._wake_up()
+
+    def relink(self) -> None:
+        """Connect anew, at the same addresses: another process answers there now."""
+        self._moved = True
+        self._wake_up()
 
     @property
     def linked_to(self) -> Address | None:
@@ -219,8 +224,8 @@ class PeerChannel:
         loop, linked_at = asyncio.get_running_loop(), math.inf
         link = Link(self._options, self._pump)
         try:
-            target, said_us = self._target(), self._formatted_us
-            await open_link(target, self._uuid, self._address, self._dest_uuid, self._options, link, said_us)
+            target, number = self._target(), self._takeover
+            await open_link(target, self._uuid, self._address, self._dest_uuid, self._options, link, number)
             self._link, linked_at = link, loop.time()
             self._error = ""
             self._on_state(self.status())
@@ -263,7 +268,9 @@ class PeerChannel:
             self._bytes -= total
         self._batches += 1
         self._messages += len(taken)
-        batch = pb.PeerBatch(from_uuid=self._uuid, dest_uuid=self._dest_uuid, process=self._process)
+        batch = pb.PeerBatch(
+            from_uuid=self._uuid, dest_uuid=self._dest_uuid, process=self._process, takeover=self._takeover
+        )
         for tablet_id, message in taken:
             add_message(batch, tablet_id, message)
         return batch

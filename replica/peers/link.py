@@ -76,7 +76,7 @@ async def open_link(
     dest_uuid: str,
     options: PeerOptions,
     link: Link,
-    formatted_us: int = 0,
+    takeover: int = 0,
 ) -> None:
     """Connect `link` to the server `dest_uuid` at `target`.
 
@@ -91,7 +91,7 @@ async def open_link(
                     from_uuid=own_uuid,
                     dest_uuid=dest_uuid,
                     from_address=address_to_pb(own_address),
-                    formatted_us=formatted_us,
+                    takeover=takeover,
                 )
             )
         refusal: Refused | None = error_from_pb(reply.error)

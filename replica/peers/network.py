@@ -27,17 +27,17 @@ class PeerNetwork:
         *,
         on_state: Callable[[PeerChannelStatus], None] = lambda status: None,
         soon: Post | None = None,
-        formatted_us: int = 0,
+        takeover: int = 0,
     ) -> None:
         """`address`: where this server listens. `on_state`: a stream found its server, or ended (`error` says why).
 
         `soon`: the end of the loop's turn, for what it has to say to one server to leave as one batch; by default, the
-        loop's next turn. `formatted_us`: when this server's directory got its uuid, if others are to know.
+        loop's next turn. `takeover`: by which its directory took over the uuid, of masters.
         """
         self._uuid = uuid
         self._on_state = on_state
         self._soon = soon
-        self._formatted_us = formatted_us
+        self._takeover = takeover
         self._address = address
         self._options = options or PeerOptions()
         self._channels: dict[str, PeerChannel] = {}
@@ -119,6 +119,11 @@ class PeerNetwork:
         for channel in channels.values():
             await channel.close()
 
+    def relink(self, uuid: str) -> None:
+        """Give up the link to that server, if there is one, and connect anew when there is something to say."""
+        if channel := self._channels.get(uuid):
+            channel.relink()
+
     def _open(self, uuid: str) -> PeerChannel:
         addresses = self.addresses(uuid)
         channel = PeerChannel(
@@ -130,7 +135,7 @@ class PeerNetwork:
             self._on_state,
             self._process,
             self._soon,
-            self._formatted_us,
+            self._takeover,
         )
         self._channels[uuid] = channel
         return channel

@@ -37,14 +37,14 @@ class PeerServicer(pb_grpc.PeerServiceServicer):  # type: ignore[misc]
         options: PeerOptions | None = None,
         on_heard: Callable[[str, int], None] = lambda uuid, process: None,
         turn: Turn | None = None,
-        check_caller: Callable[[str, int], None] = lambda uuid, formatted_us: None,
+        check_caller: Callable[[str, int], None] = lambda uuid, takeover: None,
     ) -> None:
         """`deliver(tablet_id, message)`; `on_peer(uuid, address)`: where a sender says that it listens, once a link.
 
         `on_heard(uuid, process)`: for each batch, empty ones too, before what it brings.
         `on_fatal` gets what `deliver` must not raise; the loop would only log it. `turn`: of whoever answers; what a
-        batch brings about is carried to its end before the next one is read. `check_caller(uuid, formatted_us)`:
-        Refused if no link is to be had; `formatted_us` is when the caller's directory got its uuid, 0 if not said.
+        batch brings about is carried to its end before the next one is read. `check_caller(uuid, takeover)`:
+        Refused if that one must not be heard; asked for each link and each batch.
         """
         self._uuid = local_uuid
         self._deliver = deliver
@@ -81,7 +81,7 @@ class PeerServicer(pb_grpc.PeerServiceServicer):  # type: ignore[misc]
         if not request.from_uuid:
             return pb.OpenLinkReply(error=error_to_pb(Refused(Code.INVALID_ARGUMENT, "a link names its sender")))
         try:
-            self._check_caller(request.from_uuid, request.formatted_us)
+            self._check_caller(request.from_uuid, request.takeover)
         except Refused as error:
             _log.warning("P %s refused a link of %s: %s", self._uuid, request.from_uuid, error)
             return pb.OpenLinkReply(error=error_to_pb(error))
@@ -98,6 +98,11 @@ class PeerServicer(pb_grpc.PeerServiceServicer):  # type: ignore[misc]
         if batch.dest_uuid != self._uuid or batch.from_uuid != sender:
             text = "P %s ended the link of %s: its batch goes from %s to %s"
             _log.warning(text, self._uuid, sender, batch.from_uuid, batch.dest_uuid)
+            return False
+        try:
+            self._check_caller(sender, batch.takeover)
+        except Refused as error:
+            _log.warning("P %s ended the link of %s: %s", self._uuid, sender, error)
             return False
         self._on_heard(sender, batch.process)
         for wire in batch.messages:

@@ -179,30 +179,32 @@ class RaftMessage(_message.Message):
     def __init__(self, tablet_id: _Optional[str] = ..., from_uuid: _Optional[str] = ..., to_uuid: _Optional[str] = ..., term: _Optional[int] = ..., append_entries: _Optional[_Union[AppendEntries, _Mapping]] = ..., append_reply: _Optional[_Union[AppendReply, _Mapping]] = ..., vote_request: _Optional[_Union[VoteRequest, _Mapping]] = ..., vote_reply: _Optional[_Union[VoteReply, _Mapping]] = ..., timeout_now: _Optional[_Union[TimeoutNow, _Mapping]] = ...) -> None: ...
 
 class PeerBatch(_message.Message):
-    __slots__ = ("from_uuid", "dest_uuid", "from_address", "messages", "process")
+    __slots__ = ("from_uuid", "dest_uuid", "from_address", "messages", "process", "takeover")
     FROM_UUID_FIELD_NUMBER: _ClassVar[int]
     DEST_UUID_FIELD_NUMBER: _ClassVar[int]
     FROM_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     PROCESS_FIELD_NUMBER: _ClassVar[int]
+    TAKEOVER_FIELD_NUMBER: _ClassVar[int]
     from_uuid: str
     dest_uuid: str
     from_address: Address
     messages: _containers.RepeatedCompositeFieldContainer[RaftMessage]
     process: int
-    def __init__(self, from_uuid: _Optional[str] = ..., dest_uuid: _Optional[str] = ..., from_address: _Optional[_Union[Address, _Mapping]] = ..., messages: _Optional[_Iterable[_Union[RaftMessage, _Mapping]]] = ..., process: _Optional[int] = ...) -> None: ...
+    takeover: int
+    def __init__(self, from_uuid: _Optional[str] = ..., dest_uuid: _Optional[str] = ..., from_address: _Optional[_Union[Address, _Mapping]] = ..., messages: _Optional[_Iterable[_Union[RaftMessage, _Mapping]]] = ..., process: _Optional[int] = ..., takeover: _Optional[int] = ...) -> None: ...
 
 class OpenLinkRequest(_message.Message):
-    __slots__ = ("from_uuid", "dest_uuid", "from_address", "formatted_us")
+    __slots__ = ("from_uuid", "dest_uuid", "from_address", "takeover")
     FROM_UUID_FIELD_NUMBER: _ClassVar[int]
     DEST_UUID_FIELD_NUMBER: _ClassVar[int]
     FROM_ADDRESS_FIELD_NUMBER: _ClassVar[int]
-    FORMATTED_US_FIELD_NUMBER: _ClassVar[int]
+    TAKEOVER_FIELD_NUMBER: _ClassVar[int]
     from_uuid: str
     dest_uuid: str
     from_address: Address
-    formatted_us: int
-    def __init__(self, from_uuid: _Optional[str] = ..., dest_uuid: _Optional[str] = ..., from_address: _Optional[_Union[Address, _Mapping]] = ..., formatted_us: _Optional[int] = ...) -> None: ...
+    takeover: int
+    def __init__(self, from_uuid: _Optional[str] = ..., dest_uuid: _Optional[str] = ..., from_address: _Optional[_Union[Address, _Mapping]] = ..., takeover: _Optional[int] = ...) -> None: ...
 
 class OpenLinkReply(_message.Message):
     __slots__ = ("error", "port", "ticket")
@@ -1598,3 +1600,21 @@ class MasterStatusReply(_message.Message):
     moves_active: int
     kafka_connected: bool
     def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., uuid: _Optional[str] = ..., leader_uuid: _Optional[str] = ..., catalog_term: _Optional[int] = ..., replica: _Optional[_Union[ReplicaStatus, _Mapping]] = ..., decisions_published: _Optional[int] = ..., moves_active: _Optional[int] = ..., kafka_connected: _Optional[bool] = ...) -> None: ...
+
+class TakeOverRequest(_message.Message):
+    __slots__ = ("dest_uuid", "uuid")
+    DEST_UUID_FIELD_NUMBER: _ClassVar[int]
+    UUID_FIELD_NUMBER: _ClassVar[int]
+    dest_uuid: str
+    uuid: str
+    def __init__(self, dest_uuid: _Optional[str] = ..., uuid: _Optional[str] = ...) -> None: ...
+
+class TakeOverReply(_message.Message):
+    __slots__ = ("error", "number", "index")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    error: Error
+    number: int
+    index: int
+    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., number: _Optional[int] = ..., index: _Optional[int] = ...) -> None: ...

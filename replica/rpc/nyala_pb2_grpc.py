@@ -1115,6 +1115,11 @@ class MasterServiceStub:
         Args:
             channel: A grpc.Channel.
         """
+        self.TakeOver = channel.unary_unary(
+                '/nyala.v1.MasterService/TakeOver',
+                request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.TakeOverRequest.SerializeToString,
+                response_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.TakeOverReply.FromString,
+                _registered_method=True)
         self.GetIdentity = channel.unary_unary(
                 '/nyala.v1.MasterService/GetIdentity',
                 request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.Empty.SerializeToString,
@@ -1224,6 +1229,12 @@ class MasterServiceStub:
 
 class MasterServiceServicer:
     """Missing associated documentation comment in .proto file."""
+
+    def TakeOver(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
 
     def GetIdentity(self, request, context):
         """Missing associated documentation comment in .proto file."""
@@ -1354,6 +1365,11 @@ class MasterServiceServicer:
 
 def add_MasterServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
+            'TakeOver': grpc.unary_unary_rpc_method_handler(
+                    servicer.TakeOver,
+                    request_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.TakeOverRequest.FromString,
+                    response_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.TakeOverReply.SerializeToString,
+            ),
             'GetIdentity': grpc.unary_unary_rpc_method_handler(
                     servicer.GetIdentity,
                     request_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.Empty.FromString,
@@ -1469,6 +1485,33 @@ def add_MasterServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class MasterService:
     """Missing associated documentation comment in .proto file."""
+
+    @staticmethod
+    def TakeOver(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/nyala.v1.MasterService/TakeOver',
+            nyala_dot_replica_dot_rpc_dot_nyala__pb2.TakeOverRequest.SerializeToString,
+            nyala_dot_replica_dot_rpc_dot_nyala__pb2.TakeOverReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
 
     @staticmethod
     def GetIdentity(request,

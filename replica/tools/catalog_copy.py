@@ -6,18 +6,24 @@ directory's lock.
 
 from __future__ import annotations
 
+import threading
+import time
+
 import grpc
 
-from nyala.replica.base import Address, Code, DataState, Disk, RaftConfig, Refused
+from nyala.replica.base import Address, Code, DataState, Disk, Member, RaftConfig, Refused
 from nyala.replica.copy import CopyProgress
-from nyala.replica.disk import MASTER, Instance
-from nyala.replica.master import CATALOG_ID
-from nyala.replica.rpc import CHANNEL_OPTIONS, config_from_pb, pb, pb_grpc
+from nyala.replica.disk import MASTER, Instance, take_over
+from nyala.replica.master import CATALOG_ID, promised_elsewhere
+from nyala.replica.rpc import CHANNEL_OPTIONS, config_from_pb, pb, pb_grpc, raise_if_error
 from nyala.replica.tablet import Superblock
 
 from .local_replica import CONNECT_TIMEOUT_S, copy_replica, open_source
 
 RIVAL_TIMEOUT_S = 2.0
+TAKE_OVER_TIMEOUT_S = 30.0
+TOLD_TIMEOUT_S = 30.0
+TOLD_POLL_S = 0.05
 
 
 def copy_catalog(
@@ -30,16 +36,19 @@ def copy_catalog(
 ) -> Superblock:
     """Copy the catalog from the master at `source` to the directory of `own`, which its next start then runs.
 
-    The source leads, as a majority has just confirmed. With `allow_leaderless` it need not, if `own` has a uuid of its
-    own: nobody counts on anything that it promised. A uuid that was inherited abstains from votes in every term up to
-    the source's, since its former owner may have voted in any of them. Before anything is changed: Refused
-    INVALID_ARGUMENT if either is no master, INVALID_NAME if the source's group has no such member, ILLEGAL_STATE if
-    somebody answers at that member's address, UNAVAILABLE if the source does not. A copy that fails is repeated.
+    The source leads. With `allow_leaderless` it need not, unless `own` stands for promises that are not here: its uuid
+    was another directory's, or its catalog was lost. Then it takes that uuid over first: the group commits so, every
+    other master that answers has applied it before anything is copied, and none hears the former one again; votes are
+    abstained from in every term that any of them knows, since the former one may have voted in it. Refused, before
+    anything is changed: INVALID_ARGUMENT if either is no master, INVALID_NAME if the source's group has no such member,
+    ILLEGAL_STATE if somebody answers at that member's address, UNAVAILABLE if the source does not. A copy that fails is
+    repeated.
     """
     if own.kind != MASTER:
         what = "this is a tablet server's directory, and only a master has the catalog"
         raise Refused(Code.INVALID_ARGUMENT, what, uuid=own.uuid, path=disk.real_path(""))
-    source_uuid, config = _group_at(source)
+    there = _status_of(source)
+    config = config_from_pb(there.replica.committed_config)
     member = config.member(own.uuid)
     if member is None:
         members = ", ".join(f"{m.uuid} at {m.addresses[0]}" for m in config.members)
@@ -48,11 +57,14 @@ def copy_catalog(
             "with that of the master to be replaced"
         )
         raise Refused(Code.INVALID_NAME, what, uuid=own.uuid, members=members)
-    if source_uuid == own.uuid:
+    if there.uuid == own.uuid:
         raise Refused(Code.INVALID_ARGUMENT, "that is the master itself: name another one to copy from", uuid=own.uuid)
     for address in member.addresses:
         _need_nobody(address, own.uuid)
-    door = open_source(source_uuid, source)
+    floor = None
+    if promised_elsewhere(own) and not has_catalog(disk):
+        floor = _take_over(disk, own, source, there.uuid, config)
+    door = open_source(there.uuid, source)
     try:
         return copy_replica(
             disk,
@@ -60,11 +72,47 @@ def copy_catalog(
             own.uuid,
             door,
             allow_leaderless=allow_leaderless,
-            inherited=own.inherited,
+            vote_floor=floor,
             progress=progress,
         )
     finally:
         door.close()
+
+
+def _take_over(disk: Disk, own: Instance, source: Address, leader: str, config: RaftConfig) -> int:
+    """Make this directory the one that stands for its uuid; the highest term that any other master knows."""
+    with grpc.insecure_channel(str(source), options=CHANNEL_OPTIONS) as channel:
+        stub = pb_grpc.MasterServiceStub(channel)  # type: ignore[no-untyped-call]
+        try:
+            taken = stub.TakeOver(pb.TakeOverRequest(dest_uuid=leader, uuid=own.uuid), timeout=TAKE_OVER_TIMEOUT_S)
+        except grpc.RpcError as error:
+            raise _no_master(source, error) from error
+    raise_if_error(taken.error)
+    take_over(disk, own, taken.number)
+    floor = 0
+    for member in config.members:
+        if member.uuid != own.uuid:
+            floor = max(floor, _term_once_told(member, taken.index))
+    return floor
+
+
+def _term_once_told(member: Member, index: int) -> int:
+    """The term of another master, once it has applied that entry; 0 of one that does not answer.
+
+    One that is away, and lacks the entry, cannot be elected by those that have it.
+    """
+    deadline = time.monotonic() + TOLD_TIMEOUT_S
+    while True:
+        try:
+            replica = _status_of(member.addresses[0]).replica
+        except Refused:
+            return 0
+        if replica.applied_index >= index:
+            return int(replica.term)
+        if time.monotonic() > deadline:
+            what = "a master answers and does not learn of the takeover; nothing was copied: repeat this when it does"
+            raise Refused(Code.TIMED_OUT, what, master=member.uuid, knows=replica.applied_index, wanted=index)
+        threading.Event().wait(TOLD_POLL_S)
 
 
 def has_catalog(disk: Disk) -> bool:
@@ -72,38 +120,41 @@ def has_catalog(disk: Disk) -> bool:
     return Superblock.exists(disk, CATALOG_ID) and Superblock.load(disk, CATALOG_ID).data_state is DataState.READY
 
 
-def _group_at(address: Address) -> tuple[str, RaftConfig]:
-    """(uuid, committed config) of the master at `address`."""
+def _status_of(address: Address) -> pb.MasterStatusReply:
+    """What the master at `address` says of itself and of its group."""
     with grpc.insecure_channel(str(address), options=CHANNEL_OPTIONS) as channel:
         stub = pb_grpc.MasterServiceStub(channel)  # type: ignore[no-untyped-call]
         try:
-            status = stub.Status(pb.Empty(), timeout=CONNECT_TIMEOUT_S, wait_for_ready=True)
+            status: pb.MasterStatusReply = stub.Status(pb.Empty(), timeout=CONNECT_TIMEOUT_S)
         except grpc.RpcError as error:
-            if error.code() is grpc.StatusCode.UNIMPLEMENTED:
-                what = "what answers there is no master"
-                raise Refused(Code.INVALID_ARGUMENT, what, address=str(address)) from error
-            what = "no master answers there"
-            raise Refused(Code.UNAVAILABLE, what, address=str(address), status=error.code().name) from error
+            raise _no_master(address, error) from error
     if not status.replica.committed_config.members:
         raise Refused(Code.NOT_READY, "the master there is starting, or waits for the others", address=str(address))
-    return status.uuid, config_from_pb(status.replica.committed_config)
+    return status
+
+
+def _no_master(address: Address, error: grpc.RpcError) -> Refused:
+    if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+        return Refused(Code.INVALID_ARGUMENT, "what answers there is no master", address=str(address))
+    return Refused(Code.UNAVAILABLE, "no master answers there", address=str(address), status=error.code().name)
 
 
 def _need_nobody(address: Address, uuid: str) -> None:
-    """Refused if a process answers where this master is to be: the one that is replaced must be dead for good."""
+    """Refused if a process is where this master is to be: the one that is replaced must be dead for good."""
     with grpc.insecure_channel(str(address), options=CHANNEL_OPTIONS) as channel:
         stub = pb_grpc.MasterServiceStub(channel)  # type: ignore[no-untyped-call]
         try:
-            found = stub.GetIdentity(pb.Empty(), timeout=RIVAL_TIMEOUT_S)
+            answers = stub.GetIdentity(pb.Empty(), timeout=RIVAL_TIMEOUT_S).uuid
         except grpc.RpcError as error:
-            if error.code() is not grpc.StatusCode.UNIMPLEMENTED:
+            if error.code() is grpc.StatusCode.UNAVAILABLE:
                 return
-            found = pb.IdentityReply(uuid="another program")
-    if found.uuid == uuid:
+            silent = error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+            answers = "a process that hangs, or a network that swallows" if silent else "another program"
+    if answers == uuid:
         what = (
             "a master with this uuid answers at the address that the group has of it: end it for good and point its "
             "name at this machine first; nothing was changed"
         )
     else:
-        what = "somebody else answers at the address that the group has of this master; nothing was changed"
-    raise Refused(Code.ILLEGAL_STATE, what, address=str(address), uuid=uuid, answers=found.uuid)
+        what = "somebody else is at the address that the group has of this master; nothing was changed"
+    raise Refused(Code.ILLEGAL_STATE, what, address=str(address), uuid=uuid, answers=answers)

@@ -35,6 +35,8 @@ from nyala.replica.copy import (
     wal_folder,
 )
 from nyala.replica.copywire import RemoteCopySource
+from nyala.replica.disk import disown, read_instance
+from nyala.replica.master import CATALOG_ID
 from nyala.replica.rpc import CHANNEL_OPTIONS, pb, pb_grpc
 from nyala.replica.server import ReplayWatch
 from nyala.replica.tablet import Superblock, block_names, superblock_path
@@ -84,11 +86,14 @@ def erase(disk: Disk, tablet_id: str) -> list[str]:
 
     Unsafe: the server may vote twice in one term and forget what it acknowledged. Blocks that another superblock names
     stay; if one cannot be read, blocks stay too, and a later start sweeps what nobody names. The consensus metadata go
-    last: cut off half-way, the promises still stand. Refused TABLET_NOT_FOUND if there is nothing.
+    last: cut off half-way, the promises still stand. A master without its catalog is copied to before it starts again.
+    Refused TABLET_NOT_FOUND if there is nothing.
     """
     places = [superblock_path(tablet_id), path_of(tablet_id), wal_folder(tablet_id)]
     if not any(disk.exists(p) for p in places):
         raise Refused(Code.TABLET_NOT_FOUND, "nothing of this tablet is here", tablet=tablet_id)
+    if tablet_id == CATALOG_ID and (own := read_instance(disk)) is not None:
+        disown(disk, own)
     removed: list[str] = []
     mine: frozenset[str] = frozenset()
     if Superblock.exists(disk, tablet_id):
@@ -124,12 +129,12 @@ def copy_replica(
     source: CopySource,
     *,
     allow_leaderless: bool = False,
-    inherited: bool = False,
+    vote_floor: int | None = None,
     progress: CopyProgress | None = None,
 ) -> Superblock:
     """Copy a tablet from `source` into the directory of server `uuid`: COPY.1 to COPY.5, as its server would.
 
-    `inherited`: the uuid was another directory's. Until a copy was whole here, what that one promised counts as lost.
+    `vote_floor`: what the uuid promised is elsewhere; it abstains from votes in all terms up to that and the source's.
     The source must lead, unless `allow_leaderless`, and hold everything that this directory acknowledged. Consensus
     metadata that are lost or do not read back are replaced as by a server (`ConsensusMeta.adopt`), which never again
     votes in a term up to the source's. Then the source must lead whatever is allowed: one that does not may know of
@@ -155,13 +160,14 @@ def copy_replica(
     ready = before is not None and before.data_state is DataState.READY
     kept = last_promised(disk, before).opid if before is not None else ZERO_OPID
     unread = promised is None and (ready or ConsensusMeta.exists(disk, tablet_id))
-    lost = unread or (inherited and kept == ZERO_OPID)
+    lost = unread or vote_floor is not None
     term = promised.term if promised is not None else 0
 
     def merge(remote: bytes) -> None:
         merged = ConsensusMeta.adopt(disk, tablet_id, uuid, remote, lost=lost or before is not None)
         if lost:
-            merged.raise_vote_floor(merged.term)  # what an earlier attempt left here knows of the terms up to its own
+            # What an earlier attempt has left here abstains from terms up to its own source's.
+            merged.raise_vote_floor(max(merged.term, vote_floor or 0))
 
     copy = FollowerCopy(
         CopyAttempt(disk=disk, tablet_id=tablet_id, uuid=uuid, source=source, progress=progress),
@@ -175,7 +181,7 @@ def copy_replica(
         copied = copy.run()
     except Refused as refusal:
         if lost and allow_leaderless and refusal.code is Code.NOT_LEADER:
-            what = "what this server promised cannot be read: a copy that goes over it comes from the leader only"
+            what = "what this server promised is not here, or cannot be read: then a copy comes from the leader only"
             raise Refused(Code.NOT_LEADER, what, tablet=tablet_id, server=uuid) from refusal
         raise
     ReplayWatch(disk).forget(tablet_id)

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from nyala.replica.base import Address, DataState, Member, OpId, RaftConfig
-from nyala.replica.disk import MASTER, Instance
 from nyala.replica.master import Catalog, MasterOptions, desired
 from nyala.replica.master.state import MasterState
 from nyala.replica.master.tables import TABLET, create_table
-from nyala.replica.master.takeovers import Takeovers
 from nyala.replica.master.view import cluster_view
 from nyala.replica.policy import ServerView, decide
 from nyala.replica.rpc import config_to_pb, pb
@@ -17,11 +15,6 @@ from tests.harness.catalogs import AppliedCatalog, table_info
 
 S = [letter * 32 for letter in "abcdef"]
 OPTIONS = MasterOptions(root="x")
-
-
-def takeovers_of(uuid: str) -> Takeovers:
-    """Nobody has taken over anything."""
-    return Takeovers(Instance(uuid, MASTER, "", created_us=1))
 
 
 class FixedClock:
@@ -69,7 +62,7 @@ class Masters:
     def lead(self) -> MasterState:
         """A new leadership: the same catalog, nothing heard of anybody."""
         group: Any = _Group(self.box)
-        self.state = MasterState("m" * 32, Address("h", 1), group, self.clock, OPTIONS, takeovers_of("m" * 32))
+        self.state = MasterState("m" * 32, Address("h", 1), group, self.clock, OPTIONS)
         return self.state
 
     def report(self, *, only: str = "") -> None:

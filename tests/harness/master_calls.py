@@ -16,7 +16,7 @@ from nyala.replica.master.tables import TABLET, WISH
 from nyala.replica.peers import PeerServicer
 from nyala.replica.rpc import address_to_pb, config_to_pb, pb
 from tests.harness.catalogs import table_info
-from tests.harness.leading_master import FixedClock, takeovers_of
+from tests.harness.leading_master import FixedClock
 from tests.harness.request_table import State
 from tests.harness.server_pair import until
 from tests.harness.sim_disk import SimDisk
@@ -45,9 +45,7 @@ class MasterWorld:
         self.group = CatalogGroup(
             self.disk, self.clock, MASTER, config, send=lambda messages: None, on_fatal=self.fatal.append
         )
-        self.master = MasterState(
-            MASTER, where(MASTER), self.group, self.clock, MasterOptions(root="x"), takeovers_of(MASTER)
-        )
+        self.master = MasterState(MASTER, where(MASTER), self.group, self.clock, MasterOptions(root="x"))
         self.service = MasterService(MASTER)
         self.places: dict[str, Address] = {}
         peers = PeerServicer(MASTER, self.service.deliver, self.places.__setitem__)

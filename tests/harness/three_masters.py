@@ -13,6 +13,8 @@ from typing import Any
 from nyala.replica.base import Code, Refused
 from nyala.replica.base.crash_points import CRASH_VARIABLE
 from nyala.replica.client import Client, ClientOptions
+from nyala.replica.disk import RealDisk
+from nyala.replica.master.catalog import Catalog, Record
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, TableSchema
 from nyala.replica.rpc import pb, pb_grpc
 from tests.harness.cluster import LocalCluster, ServerProcess, wait_until
@@ -109,9 +111,26 @@ class Masters:
 
         def even() -> bool:
             found = [self.status(m).replica for m in self.cluster.masters if m.alive]
-            return len({(r.applied_index, r.commit_index) for r in found}) == 1
+            return len({(r.applied_index, r.commit_index, r.last_logged.index) for r in found}) == 1
 
         wait_until(even, "the masters are level")
+
+    def copy(self, root: Path) -> Any:
+        """The catalog of whoever leads; asked again if another one leads by then."""
+
+        def copied() -> Any:
+            ended = nyala("master", "copy-from", root, self.leader().address, "--yes", "--json")
+            if ended.returncode == 0:
+                return json.loads(ended.stdout)
+            assert any(code in ended.stderr for code in ("NOT_LEADER", "NOT_READY", "UNAVAILABLE")), ended.stderr
+            return None
+
+        return wait_until(copied, "the catalog is copied")
+
+    @staticmethod
+    def catalog(root: Path) -> dict[str, Record]:
+        """Everything in the catalog of a master that was stopped in order."""
+        return dict(Catalog.open(RealDisk(root)).items(""))
 
     def format(self, name: str, uuid: str = "") -> tuple[Path, str]:
         """(directory, uuid) of a new master."""

@@ -13,7 +13,7 @@ import grpc.aio
 import pytest
 
 from nyala.infra.local.ports import Ports
-from nyala.replica.base import Address, Entry, EntryKind, Member, OpId, RaftConfig
+from nyala.replica.base import Address, Code, Entry, EntryKind, Member, OpId, RaftConfig, Refused
 from nyala.replica.peers import Listener, PeerChannelStatus, PeerNetwork, PeerOptions, PeerServicer, Turn
 from nyala.replica.peers.encode import add_message
 from nyala.replica.peers.frame_reader import BUFFER_BYTES, FrameReader
@@ -52,7 +52,9 @@ class Inbox:
 
 
 @asynccontextmanager
-async def serving(uuid: str, inbox: Inbox, port: int = 0) -> AsyncIterator[Address]:
+async def serving(
+    uuid: str, inbox: Inbox, port: int = 0, check_caller: Callable[[str, int], None] = lambda uuid, takeover: None
+) -> AsyncIterator[Address]:
     """A server with that uuid; yields its address."""
     server = grpc.aio.server(options=list(SERVER_OPTIONS))
     servicer = PeerServicer(
@@ -61,6 +63,7 @@ async def serving(uuid: str, inbox: Inbox, port: int = 0) -> AsyncIterator[Addre
         lambda peer, address: inbox.peers.append((peer, address)),
         options=QUICK,
         on_heard=inbox.hear,
+        check_caller=check_caller,
     )
     pb_grpc.add_PeerServiceServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]
     bound = server.add_insecure_port(f"127.0.0.1:{port}")
@@ -190,6 +193,41 @@ def test_stream_after_the_server_came_back_carries_messages_again() -> None:
             await again.until(lambda: bool(again.messages))
             await network.close()
         ports.close()
+
+    run(body)
+
+
+def test_whoever_must_not_be_heard_any_more_is_not_heard_on_a_link_that_stands() -> None:
+    """Goal: MF-10: a process that another one has replaced is not heard, by no new link and by none that it has.
+    Method: who shows a lower number than is asked for is refused, from one message to the next; what it says is not
+    delivered, nor where it listens believed, until the number is asked for no more; one with the number is heard."""
+
+    async def body() -> None:
+        wanted, refused, inbox = [0], [0], Inbox()
+        network = PeerNetwork("a", HERE, QUICK, takeover=1)
+
+        def check(uuid: str, takeover: int) -> None:
+            if takeover < wanted[0]:
+                refused[0] += 1
+                inbox.hear(uuid, 0)
+                raise Refused(Code.ILLEGAL_STATE, "replaced")
+
+        async with serving("b", inbox, check_caller=check) as address:
+            network.learn("b", [address])
+            network.send([("t1", vote(1))])
+            await inbox.until(lambda: len(inbox.messages) == 1)
+            wanted[0] = 2
+            network.send([("t1", vote(2))])
+            await inbox.until(lambda: refused[0] == 1)
+            told = len(inbox.peers)
+            async with asyncio.timeout(60):
+                while refused[0] < 3:
+                    network.send([("t1", vote(3))])
+                    await asyncio.sleep(0.01)
+            assert len(inbox.messages) == 1 and len(inbox.peers) == told
+            wanted[0] = 1
+            await say(network, vote(4), inbox)
+            await network.close()
 
     run(body)
 
