@@ -14,7 +14,6 @@ import typer
 from nyala.replica import tools
 from nyala.replica.base import Address, Member, is_uuid
 from nyala.replica.cmeta import cmeta_json
-from nyala.replica.master import CATALOG_ID
 
 from .context import Json, ask, print_json, print_table
 from .offline import Root, Tablet, Yes, changeable
@@ -62,7 +61,7 @@ def rewrite(
     members = tuple(_member(text) for text in peer)
     if len({m.uuid for m in members}) != len(members):
         raise typer.BadParameter("--peer names a member twice")
-    if tablet == CATALOG_ID:
+    if tablet == tools.CATALOG_ID:
         _need_names(members)
     with changeable(root) as disk:
         if not any(m.uuid == tools.identity(disk).uuid for m in members):

@@ -13,7 +13,6 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from nyala.replica import tools
 from nyala.replica.disk import RealDisk, lock_stopped, refuse_fenced
-from nyala.replica.master import CATALOG_ID
 
 from .context import console, size_text
 
@@ -21,7 +20,7 @@ Root = Annotated[Path, typer.Argument(help="directory of a stopped server, e.g. 
 
 
 def _tablet_id(text: str) -> str:
-    return CATALOG_ID if text == "catalog" else text
+    return tools.CATALOG_ID if text == "catalog" else text
 
 
 Tablet = Annotated[str, typer.Argument(help="tablet id; `catalog` for the masters' own", callback=_tablet_id)]

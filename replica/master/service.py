@@ -285,7 +285,7 @@ class MasterService(pb_grpc.MasterServiceServicer):  # type: ignore[misc]
             raise Refused(Code.INVALID_ARGUMENT, "that master leads: it is not lost", uuid=request.uuid)
 
         def one_more() -> tuple[dict[str, Record], list[str], str, int]:
-            puts, number = next_takeover(group.catalog, group.replica.committed_config, request.uuid)
+            puts, number = next_takeover(group.catalog, group.replica.committed_config, request.uuid, request.seen)
             return puts, [], "", number
 
         number = await group.change(one_more)

@@ -63,14 +63,20 @@ class Takeovers:
         return found
 
 
-def next_takeover(catalog: Catalog, config: RaftConfig, uuid: str) -> tuple[dict[str, Record], int]:
-    """(records to put, number) of one more takeover of that member; Refused INVALID_NAME for a stranger."""
+def next_takeover(catalog: Catalog, config: RaftConfig, uuid: str, seen: int) -> tuple[dict[str, Record], int]:
+    """(records to put, number) of one more takeover of that member.
+
+    Refused INVALID_NAME for a stranger, CAS_FAILED with the present number as detail if the caller saw another one.
+    """
     if config.member(uuid) is None:
         members = " ".join(m.uuid for m in config.members)
         raise Refused(Code.INVALID_NAME, "the masters' group has no member of this uuid", uuid=uuid, members=members)
     record = catalog.get(MASTER + uuid)
-    number = (int(record[NUMBER]) if record else 0) + 1
-    return {MASTER + uuid: {NUMBER: number}}, number
+    number = int(record[NUMBER]) if record else 0
+    if seen != number:
+        what = "that master was taken over since"
+        raise Refused(Code.CAS_FAILED, what, detail=str(number), uuid=uuid, seen=seen, number=number)
+    return {MASTER + uuid: {NUMBER: number + 1}}, number + 1
 
 
 def takeovers_in_log(disk: Disk) -> dict[str, int]:

@@ -1602,12 +1602,14 @@ class MasterStatusReply(_message.Message):
     def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., uuid: _Optional[str] = ..., leader_uuid: _Optional[str] = ..., catalog_term: _Optional[int] = ..., replica: _Optional[_Union[ReplicaStatus, _Mapping]] = ..., decisions_published: _Optional[int] = ..., moves_active: _Optional[int] = ..., kafka_connected: _Optional[bool] = ...) -> None: ...
 
 class TakeOverRequest(_message.Message):
-    __slots__ = ("dest_uuid", "uuid")
+    __slots__ = ("dest_uuid", "uuid", "seen")
     DEST_UUID_FIELD_NUMBER: _ClassVar[int]
     UUID_FIELD_NUMBER: _ClassVar[int]
+    SEEN_FIELD_NUMBER: _ClassVar[int]
     dest_uuid: str
     uuid: str
-    def __init__(self, dest_uuid: _Optional[str] = ..., uuid: _Optional[str] = ...) -> None: ...
+    seen: int
+    def __init__(self, dest_uuid: _Optional[str] = ..., uuid: _Optional[str] = ..., seen: _Optional[int] = ...) -> None: ...
 
 class TakeOverReply(_message.Message):
     __slots__ = ("error", "number", "index")

@@ -1,5 +1,7 @@
 """Operators' tools: looking at a cluster or at a stopped server's files, judging what is seen, mending offline."""
 
+from nyala.replica.master import CATALOG_ID
+
 from .catalog_copy import copy_catalog, has_catalog
 from .check import (
     ClusterView,
@@ -50,6 +52,7 @@ from .verify import (
 from .wanted import Wanted, change_words, drain_json, drain_words, unsettled, wish_json
 
 __all__ = [
+    "CATALOG_ID",
     "COPY_OVER",
     "KINDS",
     "ClusterView",

@@ -83,10 +83,16 @@ def _take_over(disk: Disk, own: Instance, source: Address, leader: str, config: 
     """Make this directory the one that stands for its uuid; the highest term that any other master knows."""
     with grpc.insecure_channel(str(source), options=CHANNEL_OPTIONS) as channel:
         stub = pb_grpc.MasterServiceStub(channel)  # type: ignore[no-untyped-call]
-        try:
-            taken = stub.TakeOver(pb.TakeOverRequest(dest_uuid=leader, uuid=own.uuid), timeout=TAKE_OVER_TIMEOUT_S)
-        except grpc.RpcError as error:
-            raise _no_master(source, error) from error
+        seen = own.takeover
+        for _ in range(2):
+            request = pb.TakeOverRequest(dest_uuid=leader, uuid=own.uuid, seen=seen)
+            try:
+                taken = stub.TakeOver(request, timeout=TAKE_OVER_TIMEOUT_S)
+            except grpc.RpcError as error:
+                raise _no_master(source, error) from error
+            if taken.error.code != Code.CAS_FAILED:
+                break
+            seen = int(taken.error.detail)  # others have done so before
     raise_if_error(taken.error)
     take_over(disk, own, taken.number)
     floor = 0

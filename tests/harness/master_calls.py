@@ -40,8 +40,8 @@ class MasterWorld:
         self.clock = FixedClock()
         self.disk = SimDisk()
         self.fatal: list[BaseException] = []
-        masters = [MASTER] if alone else [MASTER, SECOND_MASTER]
-        config = RaftConfig(OpId(0, 0), tuple(Member(u, (where(u),)) for u in masters))
+        second = Member(SECOND_MASTER, (where(SECOND_MASTER),), votes=not alone)
+        config = RaftConfig(OpId(0, 0), (Member(MASTER, (where(MASTER),)), second))
         self.group = CatalogGroup(
             self.disk, self.clock, MASTER, config, send=lambda messages: None, on_fatal=self.fatal.append
         )

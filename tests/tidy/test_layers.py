@@ -30,9 +30,10 @@ ALLOWED: dict[str, set[str]] = {
     "replica.client": BASE | {"replica.rpc", "replica.rows"},
     "replica.peers": LAYERS_0_4,
     "replica.steer": BASE | {"replica.rpc", "replica.client"},
-    "replica.server": LAYERS_0_4 | {"replica.peers"},
-    "replica.master": LAYERS_0_4 | {"replica.peers", "replica.steer"},
-    "replica.tools": LAYERS_0_4 | {"replica.server"},
+    "replica.copywire": LAYERS_0_4 | {"replica.peers"},
+    "replica.server": LAYERS_0_4 | {"replica.peers", "replica.copywire"},
+    "replica.master": LAYERS_0_4 | {"replica.peers", "replica.copywire", "replica.steer"},
+    "replica.tools": LAYERS_0_4 | {"replica.copywire", "replica.server", "replica.master"},
     "replica.api": BASE | {"replica.client", "replica.rows"},
     "pipeline": BASE
     | {"replica.client", "replica.steer", "replica.policy", "replica.rows", "replica.rpc", "infra.jars"},

@@ -11,7 +11,7 @@ import pytest
 from nyala.replica.base import Code
 from nyala.replica.rpc import pb
 from tests.harness.catalogs import table_info
-from tests.harness.master_calls import PROCESS, SECOND_MASTER, MasterWorld, S
+from tests.harness.master_calls import MASTER, PROCESS, SECOND_MASTER, MasterWorld, S
 from tests.harness.request_table import (
     Late,
     Row,
@@ -169,6 +169,10 @@ def emptied(**fields: Any) -> Ask:
 
 
 UNDONE = emptied(undo=True, seen_changes=1)
+
+
+def taken_over(**fields: Any) -> Ask:
+    return ask(pb.TakeOverRequest, **{"uuid": SECOND_MASTER, "seen": 0} | fields)
 
 
 def taken_back(method: str, request: Ask) -> Do:
@@ -419,6 +423,17 @@ ROWS = [
             Late("behind its end", after(("RetireServer", emptied()), ("RetireServer", UNDONE)), Code.CAS_FAILED),
             Late("behind another server", after(("RetireServer", emptied(server_uuid=S[3]))), Code.CAS_FAILED),
         ],
+    ),
+    row(
+        "TakeOver",
+        taken_over(),
+        stale=[
+            Stale("of a stranger", taken_over(uuid=NOWHERE), Code.INVALID_NAME),
+            Stale("of the one that leads", taken_over(uuid=MASTER), Code.INVALID_ARGUMENT),
+            Stale("of another state", taken_over(seen=7), Code.CAS_FAILED),
+        ],
+        again=Code.CAS_FAILED,
+        late=[Late("behind another one", after(("TakeOver", taken_over())), Code.CAS_FAILED)],
     ),
     row(
         "ReplaceTablets",
