@@ -122,13 +122,6 @@ def take_over(disk: Disk, instance: Instance, number: int) -> Instance:
     return taken
 
 
-def disown(disk: Disk, instance: Instance) -> Instance:
-    """The identity of a directory from which promises are being removed, durably: they count as another's."""
-    left = replace(instance, inherited=True)
-    _save(disk, left)
-    return left
-
-
 def _save(disk: Disk, instance: Instance) -> None:
     value = {
         "uuid": instance.uuid,

@@ -52,6 +52,7 @@ class PeerServicer(pb_grpc.PeerServiceServicer):  # type: ignore[misc]
         self._on_fatal = on_fatal
         self._on_heard = on_heard
         self._check_caller = check_caller
+        self._refused = ""
         self._listener = Listener(self._take, turn or Turn(asyncio.get_running_loop(), on_fatal), options)
 
     async def listen(self, host: str, port: int = 0) -> None:
@@ -83,7 +84,9 @@ class PeerServicer(pb_grpc.PeerServiceServicer):  # type: ignore[misc]
         try:
             self._check_caller(request.from_uuid, request.takeover)
         except Refused as error:
-            _log.warning("P %s refused a link of %s: %s", self._uuid, request.from_uuid, error)
+            if str(error) != self._refused:  # it asks again, for as long as it lives
+                _log.warning("P %s refused a link of %s: %s", self._uuid, request.from_uuid, error)
+            self._refused = str(error)
             return pb.OpenLinkReply(error=error_to_pb(error))
         if request.from_address.port:
             self._on_peer(request.from_uuid, address_from_pb(request.from_address))

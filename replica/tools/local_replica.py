@@ -35,8 +35,6 @@ from nyala.replica.copy import (
     wal_folder,
 )
 from nyala.replica.copywire import RemoteCopySource
-from nyala.replica.disk import disown, read_instance
-from nyala.replica.master import CATALOG_ID
 from nyala.replica.rpc import CHANNEL_OPTIONS, pb, pb_grpc
 from nyala.replica.server import ReplayWatch
 from nyala.replica.tablet import Superblock, block_names, superblock_path
@@ -92,8 +90,6 @@ def erase(disk: Disk, tablet_id: str) -> list[str]:
     places = [superblock_path(tablet_id), path_of(tablet_id), wal_folder(tablet_id)]
     if not any(disk.exists(p) for p in places):
         raise Refused(Code.TABLET_NOT_FOUND, "nothing of this tablet is here", tablet=tablet_id)
-    if tablet_id == CATALOG_ID and (own := read_instance(disk)) is not None:
-        disown(disk, own)
     removed: list[str] = []
     mine: frozenset[str] = frozenset()
     if Superblock.exists(disk, tablet_id):

@@ -38,8 +38,10 @@ def test_lost_master_is_replaced_by_a_copy_while_nobody_else_is_restarted(master
     shutil.rmtree(lost.root)
     masters.create("three")
     root, _ = masters.format("m4", uuid)
+    logged = masters.status(masters.leader()).replica.last_logged.index
     copied = masters.copy(root)
     assert copied["master"] == uuid and copied["bytes"] > 0
+    assert int(done("local-replica", "dump", root, "catalog")["last_logged"].partition(".")[2]) >= logged
     new = masters.add("m4", lost.address).start()
     assert new.uuid == uuid
     masters.level()
@@ -173,8 +175,9 @@ def test_catalog_that_a_master_lost_is_not_begun_anew(masters: Masters) -> None:
     """Goal: MF-18, MF-20: a member whose catalog is gone, by a command or by a disk, stands for promises that are not
     there. Method: erase the catalog of a follower, and remove its files in another; neither starts, a copy without the
     leader is refused, and one from the leader is whole and abstains."""
+    used = None
     for clean in (True, False):
-        lost = masters.followers()[0]
+        used = lost = next(m for m in masters.followers() if m is not used)
         wait_until(lambda lost=lost: done("fs", "uuid", lost.root)["cluster_id"], "it belongs")  # type: ignore[misc]
         lost.stop()
         if clean:
