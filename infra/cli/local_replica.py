@@ -8,13 +8,13 @@ import typer
 from rich.markup import escape
 
 from nyala.replica import tools
-from nyala.replica.base import Address, DataState, Disk
+from nyala.replica.base import DataState, Disk
 from nyala.replica.disk import MASTER
 from nyala.replica.tablet import Superblock
 
 from .bars import shown_copy
 from .context import Json, ask, console, print_json, print_table, size_text
-from .offline import Root, Tablet, Yes, changeable, print_findings, replica_cells, stopped
+from .offline import Root, Tablet, Yes, address_of, changeable, print_findings, replica_cells, stopped
 
 app = typer.Typer(help="replicas of a stopped server", no_args_is_help=True)
 SPARE = ("log", "blocks", "term")
@@ -134,10 +134,7 @@ def copy_from(
     Damaged consensus metadata are replaced, too, but from the leader only: this server then abstains from every term up
     to the leader's, in which it may have voted.
     """
-    try:
-        address = Address.parse(source)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
+    address = address_of(source)
     with changeable(root) as disk:
         own = tools.identity(disk)
         if own.kind == MASTER:

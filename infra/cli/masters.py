@@ -7,11 +7,10 @@ from typing import Annotated
 import typer
 
 from nyala.replica import tools
-from nyala.replica.base import Address
 
 from .bars import shown_copy
 from .context import Json, Masters, ask, client, print_json, print_table, size_text
-from .offline import Root, Yes, changeable
+from .offline import Root, Yes, address_of, changeable
 
 app = typer.Typer(help="the masters, and their catalog copied to a new one", no_args_is_help=True)
 
@@ -63,10 +62,7 @@ def copy_from(
     master list` shows which; start the new one with the same --peers. Nobody else is restarted. What an earlier copy
     left there goes to quarantine, and a copy that failed is repeated.
     """
-    try:
-        address = Address.parse(source)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
+    address = address_of(source)
     with changeable(root) as disk:
         own = tools.identity(disk)
         if tools.has_catalog(disk):

@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn
 
 from nyala.replica import tools
+from nyala.replica.base import Address
 from nyala.replica.disk import RealDisk, lock_stopped, refuse_fenced
 
 from .context import console, size_text
@@ -24,6 +25,16 @@ def _tablet_id(text: str) -> str:
 
 
 Tablet = Annotated[str, typer.Argument(help="tablet id; `catalog` for the masters' own", callback=_tablet_id)]
+
+
+def address_of(text: str) -> Address:
+    """Of an argument HOST:PORT."""
+    try:
+        return Address.parse(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
 Yes = Annotated[bool, typer.Option("--yes", help="do not ask")]
 PATH_SHOWN_LENGTH_MAX = 60
 _COLOURS = {"ERROR": "red", "WARNING": "yellow"}

@@ -3,7 +3,7 @@
 from .catalog import CATALOG_ID, Catalog, encode_change
 from .decision_book import DecisionBook, Versions, decision_record
 from .options import MasterOptions
-from .standing import promised_elsewhere
+from .standing import has_catalog, promised_elsewhere
 
 __all__ = [
     "CATALOG_ID",
@@ -13,5 +13,6 @@ __all__ = [
     "Versions",
     "decision_record",
     "encode_change",
+    "has_catalog",
     "promised_elsewhere",
 ]

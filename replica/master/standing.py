@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nyala.replica.base import Address, Code, DataState, Disk, Member, RaftConfig, Refused
-from nyala.replica.copy import settle_at_startup
 from nyala.replica.disk import Instance
 from nyala.replica.tablet import Superblock
 
@@ -21,11 +20,13 @@ def promised_elsewhere(instance: Instance) -> bool:
     return instance.inherited or bool(instance.cluster_id)
 
 
-def need_catalog(disk: Disk, instance: Instance) -> None:
-    """Refused NOT_READY if what this master's uuid promised is elsewhere: it was inherited, or a copy did not end.
+def has_catalog(disk: Disk) -> bool:
+    """Whether a whole catalog is in this directory."""
+    return Superblock.exists(disk, CATALOG_ID) and Superblock.load(disk, CATALOG_ID).data_state is DataState.READY
 
-    Settles what a copy that was cut off left.
-    """
+
+def need_catalog(disk: Disk, instance: Instance) -> None:
+    """Refused NOT_READY if what this master's uuid promised is elsewhere: it was inherited, or a copy did not end."""
     if not Superblock.exists(disk, CATALOG_ID):
         if promised_elsewhere(instance):
             what = (
@@ -35,10 +36,9 @@ def need_catalog(disk: Disk, instance: Instance) -> None:
             )
             raise Refused(Code.NOT_READY, what, uuid=instance.uuid, path=disk.real_path(""))
         return
-    state = settle_at_startup(disk, Superblock.load(disk, CATALOG_ID)).data_state
-    if state is not DataState.READY:
+    if not has_catalog(disk):
         what = "the catalog here is not whole, as after a copy that did not end: repeat `nyala master copy-from`"
-        raise Refused(Code.NOT_READY, what, uuid=instance.uuid, state=state.name, path=disk.real_path(""))
+        raise Refused(Code.NOT_READY, what, uuid=instance.uuid, path=disk.real_path(""))
 
 
 def check_peers(own: Address, peers: Sequence[Address]) -> None:

@@ -1,8 +1,8 @@
 """Operators' tools: looking at a cluster or at a stopped server's files, judging what is seen, mending offline."""
 
-from nyala.replica.master import CATALOG_ID
+from nyala.replica.master import CATALOG_ID, has_catalog
 
-from .catalog_copy import copy_catalog, has_catalog
+from .catalog_copy import copy_catalog
 from .check import (
     ClusterView,
     Finding,

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import grpc
 
-from nyala.replica.base import Address, Code, DataState, Disk, Member, RaftConfig, Refused
+from nyala.replica.base import Address, Code, Disk, Member, RaftConfig, Refused
 from nyala.replica.copy import CopyProgress
 from nyala.replica.disk import MASTER, Instance, take_over
-from nyala.replica.master import CATALOG_ID, promised_elsewhere
+from nyala.replica.master import CATALOG_ID, has_catalog, promised_elsewhere
 from nyala.replica.rpc import CHANNEL_OPTIONS, config_from_pb, pb, pb_grpc, raise_if_error
 from nyala.replica.tablet import Superblock
 
@@ -81,8 +84,7 @@ def copy_catalog(
 
 def _take_over(disk: Disk, own: Instance, source: Address, leader: str, config: RaftConfig) -> int:
     """Make this directory the one that stands for its uuid; the highest term that any other master knows."""
-    with grpc.insecure_channel(str(source), options=CHANNEL_OPTIONS) as channel:
-        stub = pb_grpc.MasterServiceStub(channel)  # type: ignore[no-untyped-call]
+    with _stub_of(source) as stub:
         seen = own.takeover
         for _ in range(2):
             request = pb.TakeOverRequest(dest_uuid=leader, uuid=own.uuid, seen=seen)
@@ -121,15 +123,16 @@ def _term_once_told(member: Member, index: int) -> int:
         threading.Event().wait(TOLD_POLL_S)
 
 
-def has_catalog(disk: Disk) -> bool:
-    """Whether a whole catalog is in this directory."""
-    return Superblock.exists(disk, CATALOG_ID) and Superblock.load(disk, CATALOG_ID).data_state is DataState.READY
+@contextmanager
+def _stub_of(address: Address) -> Iterator[Any]:
+    """Of the MasterService at `address`, on a connection of its own."""
+    with grpc.insecure_channel(str(address), options=CHANNEL_OPTIONS) as channel:
+        yield pb_grpc.MasterServiceStub(channel)  # type: ignore[no-untyped-call]
 
 
 def _status_of(address: Address) -> pb.MasterStatusReply:
     """What the master at `address` says of itself and of its group."""
-    with grpc.insecure_channel(str(address), options=CHANNEL_OPTIONS) as channel:
-        stub = pb_grpc.MasterServiceStub(channel)  # type: ignore[no-untyped-call]
+    with _stub_of(address) as stub:
         try:
             status: pb.MasterStatusReply = stub.Status(pb.Empty(), timeout=CONNECT_TIMEOUT_S)
         except grpc.RpcError as error:
@@ -147,8 +150,7 @@ def _no_master(address: Address, error: grpc.RpcError) -> Refused:
 
 def _need_nobody(address: Address, uuid: str) -> None:
     """Refused if a process is where this master is to be: the one that is replaced must be dead for good."""
-    with grpc.insecure_channel(str(address), options=CHANNEL_OPTIONS) as channel:
-        stub = pb_grpc.MasterServiceStub(channel)  # type: ignore[no-untyped-call]
+    with _stub_of(address) as stub:
         try:
             answers = stub.GetIdentity(pb.Empty(), timeout=RIVAL_TIMEOUT_S).uuid
         except grpc.RpcError as error:

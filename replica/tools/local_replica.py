@@ -161,9 +161,9 @@ def copy_replica(
 
     def merge(remote: bytes) -> None:
         merged = ConsensusMeta.adopt(disk, tablet_id, uuid, remote, lost=lost or before is not None)
-        if lost:
+        if vote_floor is not None:
             # What an earlier attempt has left here abstains from terms up to its own source's.
-            merged.raise_vote_floor(max(merged.term, vote_floor or 0))
+            merged.raise_vote_floor(max(merged.term, vote_floor))
 
     copy = FollowerCopy(
         CopyAttempt(disk=disk, tablet_id=tablet_id, uuid=uuid, source=source, progress=progress),

@@ -36,4 +36,4 @@ def test_master_is_replaced_by_its_name_and_nobody_is_told(tmp_path: Path) -> No
     found = json.loads(out.read_text())
     assert found["stored"] == found["names"]
     assert found["led_by"] == found["new"] and found["tables"] == ["one", "two"]
-    assert "ts1" in found["kept"] and found["running"] == found["kept"] and not found["server_flags_changed"]
+    assert "ts1" in found["kept"] and found["running"] == found["kept"]
