@@ -182,6 +182,20 @@ def flush(server: ServerProcess, *, tablet_id: str = TABLET) -> None:
     assert not reply.error.code, reply.error
 
 
+def collect(server: ServerProcess, *, tablet_id: str = TABLET) -> None:
+    """Flush the replica there until the first segment of its log is gone.
+
+    One flush may be too early: a follower has entries before it hears that they are committed.
+    """
+    first = server.root / "wals" / tablet_id / "wal-000000001"
+
+    def collected() -> bool:
+        flush(server, tablet_id=tablet_id)
+        return not first.exists()
+
+    wait_until(collected, f"{server.name} has collected the log of {tablet_id}")
+
+
 def rows_of(server: ServerProcess, snapshot_time: int, *, tablet_id: str = TABLET) -> tuple[int, int] | None:
     """(checksum, rows) of the replica there; None if it cannot tell."""
     request = pb.ChecksumRequest(

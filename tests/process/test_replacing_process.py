@@ -17,7 +17,7 @@ from nyala.replica.base import Code, DataState
 from nyala.replica.rpc import pb
 from nyala.replica.tools import COPY_OVER, Severity, gather, judge
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
-from tests.harness.one_tablet import flush
+from tests.harness.one_tablet import collect
 from tests.harness.told import tell
 
 pytestmark = [pytest.mark.process, pytest.mark.deep]
@@ -339,9 +339,7 @@ def test_slow_start_and_slow_copy_cost_no_member_its_place(yard: Yard) -> None:
     yard.start(*others)
     for server in others:
         yard.cluster.leader(stale)
-        flush(server, tablet_id=stale)
-        first = server.root / "wals" / stale / "wal-000000001"
-        wait_until(lambda first=first: not first.exists(), "the log is collected")  # type: ignore[misc]
+        collect(server, tablet_id=stale)
     slow.module = "tests.harness.slow_server"
     tell(slow, "open", 1)
     yard.start(slow, spare, yard.master)

@@ -16,6 +16,7 @@ from tests.harness.cluster import STEADY, LocalCluster, ServerProcess, local_clu
 from tests.harness.one_tablet import (
     TABLET,
     change,
+    collect,
     copies,
     create,
     flush,
@@ -191,9 +192,7 @@ def test_follower_left_behind_is_copied_anew() -> None:
         for start in range(0, 20_000, 4000):
             time = write(cluster, start, 4000)
         for server in others:
-            flush(server)
-            first = server.root / "wals" / TABLET / "wal-000000001"
-            wait_until(lambda first=first: not first.exists(), "the log is collected")  # type: ignore[misc]
+            collect(server)
         for server in others:
             server.kill()  # and with it what waited in its memory for the follower, whoever leads next
         behind.start()
@@ -224,13 +223,8 @@ def test_voter_that_died_in_its_copy_elects_with_the_others_when_the_leader_is_g
         behind.kill()
         for start in range(0, 12_000, 4000):
             time = write(cluster, start, 4000)
-
-        def collected(server: ServerProcess) -> bool:
-            flush(server)  # again, for a follower may not have applied everything yet
-            return not (server.root / "wals" / TABLET / "wal-000000001").exists()
-
         for server in others:
-            wait_until(lambda server=server: collected(server), "the log is collected")  # type: ignore[misc]
+            collect(server)
         for server in others:
             server.kill()  # and with it what waited in its memory for the follower, whoever leads next
         for server in others:
