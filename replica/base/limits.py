@@ -39,6 +39,8 @@ COPY_FAILURES_MAX = 3
 """So many copies in a row failed for the target's own reasons: another server is tried. One or two may be due to what
 passes by itself, such as a quarantine that is just being purged; three, with a leader's back-off between them, are not.
 A wrong verdict costs a copy elsewhere, and waiting for more costs time with a replica too few."""
+MASTERS_MAX = 16
+"""Masters that a server sends heartbeats to: those that it was told of, and those that these name."""
 PEERS_SOUGHT_MAX = 64
 """Servers that one heartbeat asks the masters for; the others are asked for by the next ones."""
 

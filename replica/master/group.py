@@ -16,6 +16,7 @@ from nyala.replica.base import (
     Disk,
     EntryKind,
     HybridClock,
+    Member,
     RaftConfig,
     Refused,
 )
@@ -141,6 +142,11 @@ class CatalogGroup:
     def term(self) -> int:
         """The Raft term, which is the catalog term of what this master says while it leads."""
         return int(self.replica.term)
+
+    @property
+    def masters(self) -> tuple[Member, ...]:
+        """Everybody in the committed config."""
+        return tuple(self.replica.committed_config.members)
 
     def leader_hint(self) -> str:
         """`uuid@host:port` of the leading master; empty if unknown."""

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from nyala.replica.base import Applied, Code, DataState, RaftConfig, Refused, ReplicaError, __version__
 from nyala.replica.disk import MASTER
 from nyala.replica.raft import Message
-from nyala.replica.rpc import address_to_pb, config_to_pb, error_to_pb, opid_to_pb, pb, pb_grpc
+from nyala.replica.rpc import address_to_pb, config_to_pb, error_to_pb, opid_to_pb, pb, pb_grpc, place_to_pb
 
 from . import desired, replacing, sources, tables, wishing
 from .catalog import CATALOG_ID, Record
@@ -92,11 +92,11 @@ class MasterService(pb_grpc.MasterServiceServicer):  # type: ignore[misc]
         try:
             self._check_name(request.dest_uuid)
             state = self.state
-            reply.leader_hint = state.group.leader_hint()
+            reply.cluster_id = state.cluster_id
+            reply.masters.extend(place_to_pb(m.uuid, m.addresses) for m in state.group.masters)
             if not request.server_uuid:
                 raise Refused(Code.INVALID_ARGUMENT, "a heartbeat names its server")
             reply.catalog_term = await state.lead()
-            reply.cluster_id = state.cluster_id
             if request.cluster_id not in ("", state.cluster_id):
                 state.foreigners.note(request, state.mono_us)
                 raise Refused(

@@ -9,7 +9,7 @@ from itertools import islice
 
 from nyala.replica.base import Address, Code, DataState, Member, OpId, RaftConfig, Refused, ReplicaError, limits
 from nyala.replica.policy import RENEW_AGAIN_US, RENEW_US
-from nyala.replica.rpc import address_to_pb, addresses_from_pb, config_from_pb, pb
+from nyala.replica.rpc import addresses_from_pb, config_from_pb, pb, place_to_pb
 
 _log = logging.getLogger("nyala.master")
 
@@ -177,11 +177,7 @@ class SoftState:
     def places(self, uuids: Iterable[str]) -> list[pb.ServerPlace]:
         """Where these servers said last that they listen; of those that were heard of, a bounded number."""
         known = (self.servers.get(uuid) for uuid in islice(uuids, limits.PEERS_SOUGHT_MAX))
-        return [
-            pb.ServerPlace(uuid=s.uuid, addresses=[address_to_pb(a) for a in s.addresses])
-            for s in known
-            if s is not None and s.addresses
-        ]
+        return [place_to_pb(s.uuid, s.addresses) for s in known if s is not None and s.addresses]
 
     def _forget(self, server: ServerState, tablet_id: str) -> None:
         del server.replicas[tablet_id]

@@ -33,6 +33,7 @@ from .values import (
     member_to_pb,
     opid_from_pb,
     opid_to_pb,
+    place_to_pb,
 )
 
 __all__ = [
@@ -68,6 +69,7 @@ __all__ = [
     "partition_to_pb",
     "pb",
     "pb_grpc",
+    "place_to_pb",
     "predicate_from_pb",
     "predicate_to_pb",
     "raise_if_error",

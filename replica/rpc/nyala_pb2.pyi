@@ -1164,24 +1164,24 @@ class FailingCopy(_message.Message):
     def __init__(self, tablet_id: _Optional[str] = ..., failures: _Optional[int] = ..., error: _Optional[str] = ...) -> None: ...
 
 class HeartbeatReply(_message.Message):
-    __slots__ = ("error", "master_uuid", "catalog_term", "need_full_report", "leader_hint", "cluster_id", "orders", "found")
+    __slots__ = ("error", "master_uuid", "catalog_term", "need_full_report", "cluster_id", "orders", "found", "masters")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     MASTER_UUID_FIELD_NUMBER: _ClassVar[int]
     CATALOG_TERM_FIELD_NUMBER: _ClassVar[int]
     NEED_FULL_REPORT_FIELD_NUMBER: _ClassVar[int]
-    LEADER_HINT_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     ORDERS_FIELD_NUMBER: _ClassVar[int]
     FOUND_FIELD_NUMBER: _ClassVar[int]
+    MASTERS_FIELD_NUMBER: _ClassVar[int]
     error: Error
     master_uuid: str
     catalog_term: int
     need_full_report: bool
-    leader_hint: str
     cluster_id: str
     orders: _containers.RepeatedCompositeFieldContainer[TabletOrder]
     found: _containers.RepeatedCompositeFieldContainer[ServerPlace]
-    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., master_uuid: _Optional[str] = ..., catalog_term: _Optional[int] = ..., need_full_report: _Optional[bool] = ..., leader_hint: _Optional[str] = ..., cluster_id: _Optional[str] = ..., orders: _Optional[_Iterable[_Union[TabletOrder, _Mapping]]] = ..., found: _Optional[_Iterable[_Union[ServerPlace, _Mapping]]] = ...) -> None: ...
+    masters: _containers.RepeatedCompositeFieldContainer[ServerPlace]
+    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., master_uuid: _Optional[str] = ..., catalog_term: _Optional[int] = ..., need_full_report: _Optional[bool] = ..., cluster_id: _Optional[str] = ..., orders: _Optional[_Iterable[_Union[TabletOrder, _Mapping]]] = ..., found: _Optional[_Iterable[_Union[ServerPlace, _Mapping]]] = ..., masters: _Optional[_Iterable[_Union[ServerPlace, _Mapping]]] = ...) -> None: ...
 
 class ServerPlace(_message.Message):
     __slots__ = ("uuid", "addresses")

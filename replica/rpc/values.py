@@ -24,6 +24,11 @@ def address_to_pb(address: Address) -> pb.Address:
     return pb.Address(host=address.host, port=address.port)
 
 
+def place_to_pb(uuid: str, addresses: Iterable[Address]) -> pb.ServerPlace:
+    """Who listens where, to the wire."""
+    return pb.ServerPlace(uuid=uuid, addresses=map(address_to_pb, addresses))
+
+
 def address_from_pb(message: pb.Address) -> Address:
     """From the wire."""
     return Address(message.host, message.port)

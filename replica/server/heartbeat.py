@@ -21,6 +21,7 @@ from .channels import Channels
 from .gil_watch import GilWatch
 from .manager import TabletManager
 from .memory import MemoryGuard
+from .other_masters import unheard_of
 from .seeking import Seeker
 from .service import create_tablet, delete_tablet, renew_tablet
 from .status import replica_status
@@ -66,7 +67,10 @@ class Heartbeats:
         self._cluster_id = cluster_id
         self._lost = lost
         self._found = found
-        self._changed: dict[Address, set[str]] = {m: set() for m in manager.options.masters}
+        self._changed: dict[Address, set[str]] = {}
+        """Of every master that has a loop: the tablets to be told of next."""
+        self._uuids: dict[Address, str] = {}
+        """Of every master that has a loop: who answered there; empty before."""
         self._process = secrets.randbits(63) | 1
         """Tells the masters this process's heartbeats from those of one that ran here before."""
         self._sequence = count(1)
@@ -74,15 +78,39 @@ class Heartbeats:
         self._order_tasks = Tasks(manager.on_fatal)
         self.booting = True
 
+    @property
+    def masters(self) -> set[Address]:
+        """Where heartbeats go now."""
+        return set(self._uuids)
+
     async def run_forever(self) -> None:
         """Beat until the server stops."""
         async with asyncio.TaskGroup() as group:
             for master in self._manager.options.masters:
-                group.create_task(self._one_master(master))
+                self._begin(group, master)
 
-    async def _one_master(self, master: Address) -> None:
+    def _begin(self, group: asyncio.TaskGroup, master: Address) -> None:
+        self._changed[master], self._uuids[master] = set(), ""
+        group.create_task(self._one_master(group, master))
+
+    def _hear_of_masters(self, group: asyncio.TaskGroup, reply: Any) -> None:
+        """Begin a loop for every master that the masters of our cluster name and that has none: one that was added
+        leads some day, and the one that we were told of may be gone by then [MF-32]."""
+        if not reply.cluster_id or self._cluster_id() not in ("", reply.cluster_id):
+            return
+        listed = [(place.uuid, addresses_from_pb(place.addresses)) for place in reply.masters]
+        for master in unheard_of(listed, self._uuids):
+            _log.info("P %s hears of master %s", self._manager.uuid, master)
+            self._begin(group, master)
+
+    def _answers_elsewhere(self, master: Address, uuid: str) -> bool:
+        """Whether we were told of the same master under another address: one loop is enough."""
+        told = self._manager.options.masters
+        return bool(uuid) and master not in told and any(self._uuids[other] == uuid for other in told)
+
+    async def _one_master(self, group: asyncio.TaskGroup, master: Address) -> None:
         manager = self._manager
-        master_uuid, full, place, away, foreign = "", True, 0, False, False
+        master_uuid, full, place, away, foreign, leads, refused = "", True, 0, False, False, True, None
         changed, seeker = self._changed[master], Seeker()
         while not manager.stopping:
             self._spread_changes()
@@ -90,7 +118,7 @@ class Heartbeats:
             reported = set(changed)
             changed.clear()
             full = full or not reported <= manager.tablets.keys()  # only a full report tells what is no longer here
-            if foreign:
+            if foreign or not leads:
                 chosen = []
             elif full:
                 chosen = tablets
@@ -98,8 +126,13 @@ class Heartbeats:
                 place = place + REFRESH_PER_BEAT if place + REFRESH_PER_BEAT < len(tablets) else 0
                 chosen = sorted(reported | set(islice(tablets, place, place + REFRESH_PER_BEAT)))
             try:
-                reply = await self._beat(master, master_uuid, full, chosen, seeker)
+                reply = await self._beat(master, master_uuid, full and leads, chosen, seeker)
                 error = await self._refusal(reply)
+                self._uuids[master] = reply.master_uuid
+                if self._answers_elsewhere(master, reply.master_uuid):
+                    del self._changed[master], self._uuids[master]
+                    return
+                self._hear_of_masters(group, reply)
                 if foreign is not (foreign := error is not None and error.code is Code.WRONG_CLUSTER):
                     self._tell_of_cluster(master, reply.cluster_id, foreign)
                 if error is not None and error.code is Code.INVALID_NAME:
@@ -108,16 +141,20 @@ class Heartbeats:
                     master_uuid, full = reply.master_uuid, True
                 elif error is not None:
                     full = True
-                    _log.info("P %s master %s refused a heartbeat: %s", manager.uuid, master, error)
+                    if error.code is not refused:
+                        _log.info("P %s master %s refused a heartbeat: %s", manager.uuid, master, error)
                 else:
-                    full = reply.need_full_report
+                    full = reply.need_full_report or not leads
                     master_uuid = reply.master_uuid
                     for listed in reply.found:
                         self._found(listed.uuid, addresses_from_pb(listed.addresses))
                     self._carry_out(reply.orders)
                 if away:
                     _log.info("P %s master %s answers again", manager.uuid, master)
-                away = False
+                away, refused = False, error.code if error is not None else None
+                # Who does not lead forgets what it is told: it is asked whether it leads now, and told everything then.
+                if leads is not (leads := refused is not Code.NOT_LEADER) and leads:
+                    continue
             except grpc.aio.AioRpcError as error:
                 changed |= reported
                 full = True

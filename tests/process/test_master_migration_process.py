@@ -60,8 +60,9 @@ def migration() -> Iterator[Migration]:
 
 def test_single_master_becomes_three_with_every_table(migration: Migration) -> None:
     """Goal: MF-26, MF-28, MF-31, MF-32: stopped, told of the others, and started, the first waits for them; with
-    them it elects, and everything that was in the catalog is. Method: the steps in order; the servers are told the new
-    masters; then the first one is killed: tables are made and seen, and the server is heard, by the two new ones."""
+    them it elects, and everything that was in the catalog is. Method: the steps in order; the server runs on, and hears
+    of the new masters from the first one; that one is killed: tables are made and seen by the two new ones, also when
+    the server starts again and is told of all three, of whom one is dead."""
     migration.first.stop()
     assert sorted(m["uuid"] for m in migration.rewrite()["after"]["committed_config"]["members"]) == sorted(
         migration.uuids
@@ -79,11 +80,14 @@ def test_single_master_becomes_three_with_every_table(migration: Migration) -> N
         master.start()
     migration.masters.level()
     assert migration.masters.tables() == {"old"}
+    for address in migration.at[1:]:
+        heard = f"hears of master {address}"
+        wait_until(lambda heard=heard: heard in migration.server.log_path.read_text(), heard)  # type: ignore[misc]
+    first.kill()
+    migration.masters.create("new")
     migration.server.stop()
     migration.server.extra = ("--masters", ",".join(migration.at))
     migration.server.start()
-    migration.masters.create("new")
-    first.kill()
     migration.masters.create("newest")
     assert migration.masters.tables() == {"old", "new", "newest"}
 

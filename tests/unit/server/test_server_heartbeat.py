@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,14 @@ from typing import Any
 import grpc.aio
 import pytest
 
-from nyala.replica.base import Address, Member, OpId, RaftConfig
-from nyala.replica.rpc import pb, pb_grpc
+from nyala.infra.local.ports import Ports
+from nyala.replica.base import Address, Code, Member, OpId, RaftConfig
+from nyala.replica.rpc import pb, pb_grpc, place_to_pb
 from nyala.replica.server import heartbeat as heartbeat_module
 from nyala.replica.server.channels import Channels
 from nyala.replica.server.gil_watch import GilWatch
 from nyala.replica.server.heartbeat import Heartbeats
+from nyala.replica.server.manager import TabletManager
 from nyala.replica.server.memory import MemoryGuard
 from nyala.replica.server.options import ServerOptions
 from tests.harness.copies import TABLET, TARGET_UUID, new_disk, superblock
@@ -45,6 +48,76 @@ class Hearing(pb_grpc.MasterServiceServicer):
         return pb.HeartbeatReply(master_uuid="a" * 32)
 
 
+class Group(Hearing):
+    """A master of three: who leads is set, everybody names all; it listens on two ports at once."""
+
+    def __init__(self, uuid: str) -> None:
+        super().__init__()
+        self.uuid, self.leads = uuid, False
+        self.cluster_id = "c" * 32
+        self.listed: list[Any] = []
+        self.told_in_vain = 0
+        """Replicas in heartbeats to this master while it did not lead."""
+        self.ports: tuple[int, ...] = ()
+
+    async def start(self) -> grpc.aio.Server:
+        server = grpc.aio.server()
+        pb_grpc.add_MasterServiceServicer_to_server(self, server)  # type: ignore[no-untyped-call]
+        self.ports = tuple(server.add_insecure_port(f"127.0.0.{n}:0") for n in (1, 2))
+        await server.start()
+        return server
+
+    @property
+    def address(self) -> Address:
+        return Address("127.0.0.1", self.ports[0])
+
+    @property
+    def alias(self) -> Address:
+        return Address("127.0.0.2", self.ports[1])
+
+    async def Heartbeat(self, request: Any, context: Any) -> Any:
+        if not self.leads:
+            self.told_in_vain += len(request.replicas) + request.full_report * (self.beats > 0)
+        reply = await super().Heartbeat(request, context)
+        reply.master_uuid, reply.cluster_id = self.uuid, self.cluster_id
+        reply.masters.extend(self.listed)
+        if not self.leads:
+            reply.error.code = Code.NOT_LEADER
+        return reply
+
+
+@asynccontextmanager
+async def beating(
+    root: Path, *masters: Address, cluster_id: str = "c" * 32
+) -> AsyncIterator[tuple[TabletManager, Any]]:
+    """A server with two tablets that was told of these masters."""
+    fatal: list[BaseException] = []
+    options = ServerOptions(root=str(root), masters=masters, tick_ms=10, heartbeat_ms=20)
+    manager = new_manager(new_disk(), fatal.append, options=options)
+    await manager.start()
+    for tablet_id in (TABLET, OTHER):
+        await manager.create(replace(superblock(), tablet_id=tablet_id), ALONE, campaign=False)
+
+    async def join(_: str) -> None:
+        return
+
+    channels = Channels()
+    beats = Heartbeats(
+        manager, channels, MemoryGuard(1 << 30, lambda: 0), GilWatch(), Address("127.0.0.1", 2),
+        join=join, cluster_id=lambda: cluster_id, lost=list, found=lambda uuid, places: None,
+    )  # fmt: skip
+    running = asyncio.create_task(beats.run_forever())
+    try:
+        yield manager, beats
+    finally:
+        manager.stopping = True
+        await asyncio.wait_for(running, 60)
+        manager.stopping = False
+        await manager.stop()
+        await channels.close()
+    assert fatal == []
+
+
 async def beats_later(master: Hearing, beats: int = 3) -> None:
     """So many heartbeats from now."""
     then = master.beats + beats
@@ -58,30 +131,13 @@ def test_tablet_that_is_gone_without_a_trace_is_told_by_a_full_report(
     server with two tablets beats at a master over gRPC; one leaves the server's table and is marked as changed, as by a
     copy over nothing that failed, or an order for it: one full report without it, and none after that."""
     monkeypatch.setattr(heartbeat_module, "TIMEOUT_S", 60.0)  # a beat that is late is told again in full
-    disk, fatal = new_disk(), []  # type: ignore[var-annotated]
 
     async def life() -> None:
         master, server = Hearing(), grpc.aio.server()
         pb_grpc.add_MasterServiceServicer_to_server(master, server)  # type: ignore[no-untyped-call]
         address = Address("127.0.0.1", server.add_insecure_port("127.0.0.1:0"))
         await server.start()
-        options = ServerOptions(root=str(tmp_path), masters=(address,), tick_ms=10, heartbeat_ms=20)
-        manager = new_manager(disk, fatal.append, options=options)
-        await manager.start()
-        for tablet_id in (TABLET, OTHER):
-            await manager.create(replace(superblock(), tablet_id=tablet_id), ALONE, campaign=False)
-
-        async def join(_: str) -> None:
-            return
-
-        found: Callable[[str, Any], None] = lambda uuid, places: None  # noqa: E731
-        channels = Channels()
-        beats = Heartbeats(
-            manager, channels, MemoryGuard(1 << 30, lambda: 0), GilWatch(), Address("127.0.0.1", 2),
-            join=join, cluster_id=str, lost=list, found=found,
-        )  # fmt: skip
-        beating = asyncio.create_task(beats.run_forever())
-        try:
+        async with beating(tmp_path, address, cluster_id="") as (manager, _):
             await beats_later(master)
             assert master.full == [[TABLET, OTHER]]
             gone = manager.tablets.pop(OTHER)
@@ -93,13 +149,90 @@ def test_tablet_that_is_gone_without_a_trace_is_told_by_a_full_report(
             assert len(set(processes)) == 1 and processes[0], "which process speaks"
             assert sorted(set(numbers)) == list(numbers), "its heartbeats are numbered as they are sent"
             manager.tablets[OTHER] = gone
-        finally:
-            manager.stopping = True
-            await asyncio.wait_for(beating, 60)
-            manager.stopping = False
-            await manager.stop()
-            await channels.close()
+        await server.stop(None)
+
+    asyncio.run(life())
+
+
+def test_masters_that_the_others_name_are_beaten_at_and_only_those_of_our_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MF-32. Goal: a running server finds masters that it was not told of, each once, and believes nobody else's.
+    Method: it is told of a follower, at one address, and of a stranger; the follower names itself at another address
+    and the leader; the stranger, of another cluster, names one more. The leader gets a full report, nobody hears from
+    it twice, and the one that the stranger named hears nothing."""
+    monkeypatch.setattr(heartbeat_module, "TIMEOUT_S", 60.0)
+
+    async def life() -> None:
+        follower, leader, stranger, decoy = (Group(name * 32) for name in "fasd")
+        servers = [await each.start() for each in (follower, leader, stranger, decoy)]
+        leader.leads = True
+        group = [place_to_pb(follower.uuid, [follower.address]), place_to_pb(leader.uuid, [leader.address])]
+        follower.listed = leader.listed = group
+        stranger.cluster_id, stranger.listed = "e" * 32, [place_to_pb(decoy.uuid, [decoy.address])]
+        async with beating(tmp_path, follower.alias, stranger.address) as (_, beats):
+            await until(lambda: leader.full == [[TABLET, OTHER]], "the leader is told everything")
+            await beats_later(leader)
+            await beats_later(stranger)
+            assert beats.masters == {follower.alias, stranger.address, leader.address}
+            assert decoy.beats == 0
+        for server in servers:
             await server.stop(None)
 
     asyncio.run(life())
-    assert fatal == []
+
+
+def test_master_that_was_named_before_we_knew_it_by_another_address_is_beaten_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: two spellings of one master end as one. Method: it was silent at the address that we were told when another
+    one named it at a second; then it answers at both."""
+    monkeypatch.setattr(heartbeat_module, "TIMEOUT_S", 60.0)
+
+    async def life() -> None:
+        late, leader = Group("l" * 32), Group("a" * 32)
+        leader.leads = True
+        servers = [await leader.start()]
+        with Ports() as ports:
+            told = Address("127.0.0.1", ports.free())
+            leader.listed = [place_to_pb(late.uuid, [Address("127.0.0.2", told.port)])]
+            async with beating(tmp_path, told, leader.address) as (_, beats):
+                await until(lambda: len(beats.masters) == 3, "it is heard of at a second address")
+                again = grpc.aio.server()
+                pb_grpc.add_MasterServiceServicer_to_server(late, again)  # type: ignore[no-untyped-call]
+                for host in ("127.0.0.1", "127.0.0.2"):
+                    assert again.add_insecure_port(f"{host}:{told.port}")
+                await again.start()
+                servers.append(again)
+                await until(lambda: beats.masters == {told, leader.address}, "one loop is enough")
+                await beats_later(late)
+                assert beats.masters == {told, leader.address}
+        for server in servers:
+            await server.stop(None)
+
+    asyncio.run(life())
+
+
+def test_master_that_does_not_lead_is_asked_whether_it_does_and_told_everything_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: what a follower forgets is not sent to it. Method: two tablets, one master that does not lead: after its
+    first answer heartbeats carry no replica and call nothing a full report, also of what changed; it leads: the next
+    heartbeat but one is full, and has both."""
+    monkeypatch.setattr(heartbeat_module, "TIMEOUT_S", 60.0)
+
+    async def life() -> None:
+        master = Group("m" * 32)
+        server = await master.start()
+        async with beating(tmp_path, master.address) as (manager, _):
+            await beats_later(master)
+            manager.changed.add(OTHER)
+            await beats_later(master)
+            assert master.told_in_vain == 2, "the first report alone"
+            reported = len(master.full)
+            master.leads = True
+            await until(lambda: len(master.full) > reported, "it is told everything")
+            assert master.full[reported:] == [[TABLET, OTHER]]
+        await server.stop(None)
+
+    asyncio.run(life())

@@ -1,0 +1,19 @@
+"""Masters that a server was not told of, and hears of from the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from nyala.replica.base import Address, limits
+
+
+def unheard_of(listed: Sequence[tuple[str, Sequence[Address]]], known: Mapping[Address, str]) -> list[Address]:
+    """Where to send heartbeats from now on, too. Pure.
+
+    `listed`: (uuid, addresses) of the masters' config. `known`: address -> uuid of whoever answered there, empty if
+    nobody has yet. Who answers under one address, or has one that is known, is not heard of anew: a name and what it
+    stands for are one master. No more than `limits.MASTERS_MAX` are known together.
+    """
+    uuids = set(known.values())
+    new = [places[0] for uuid, places in listed if places and uuid not in uuids and not set(places) & known.keys()]
+    return new[: max(0, limits.MASTERS_MAX - len(known))]

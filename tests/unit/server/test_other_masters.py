@@ -1,0 +1,25 @@
+"""Masters that a server was not told of: whom it beats at besides, and whom not."""
+
+from __future__ import annotations
+
+from nyala.replica.base import Address, limits
+from nyala.replica.server.other_masters import unheard_of
+
+A, B, C = (Address("m.example", n) for n in (1, 2, 3))
+ALIAS = Address("127.0.0.1", 1)
+
+
+def test_who_is_known_by_address_or_uuid_is_not_heard_of_anew() -> None:
+    """Goal: each master once, however it is spelled. Method: three listed; one is known by its address, one by its uuid
+    under another; then nobody's uuid is known yet; then nobody listens anywhere."""
+    listed = [("a", (A,)), ("b", (B,)), ("c", (C,))]
+    assert unheard_of(listed, {ALIAS: "a", B: ""}) == [C]
+    assert unheard_of(listed, {ALIAS: "", B: ""}) == [A, C], "until it answers, an alias may be anybody"
+    assert unheard_of(listed, {A: "a", B: "b", C: "other"}) == []
+    assert unheard_of([("a", ()), ("b", (B, C))], {C: "b"}) == []
+
+
+def test_no_more_masters_are_heard_of_than_the_bound() -> None:
+    """Goal: bounded, whatever a master lists. Method: twice as many as may be, one known before."""
+    listed = [(f"u{n}", (Address("m.example", n + 1),)) for n in range(2 * limits.MASTERS_MAX)]
+    assert len(unheard_of(listed, {ALIAS: "x"})) == limits.MASTERS_MAX - 1
