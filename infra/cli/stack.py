@@ -46,6 +46,9 @@ def children_table(status: dict[str, Any]) -> Table:
 
 def up(
     servers: Annotated[int, typer.Option(min=1, max=local.SERVERS_MAX, help="tablet servers")] = 3,
+    masters: Annotated[
+        int | None, typer.Option(help="masters: 1, 3 or 5; as many as before if not said, 1 in a new folder")
+    ] = None,
     folder: Folder = DEFAULT_FOLDER,
     detach: Annotated[bool, typer.Option("--detach", help="leave the stack running and return")] = False,
     kafka: Annotated[bool, typer.Option(help="start a Kafka broker too")] = True,
@@ -54,12 +57,13 @@ def up(
         str, typer.Option(help="who carries out decisions: `master`, or `none` when the Spark query does")
     ] = "master",
 ) -> None:
-    """Start a Kafka broker, a master and tablet servers on this machine, and keep them alive."""
+    """Start a Kafka broker, masters and tablet servers on this machine, and keep them alive."""
     console = new_console()
     if local.is_running(local.read_state(folder)):
         raise typer.BadParameter(f"a stack runs in {folder} already: `nyala status`, or `nyala down` first")
     options = local.StackOptions(
         servers=servers,
+        masters=masters,
         kafka=kafka and not kafka_bootstrap,
         kafka_bootstrap=kafka_bootstrap,
         execute_decisions=execute_decisions,

@@ -30,6 +30,8 @@ from .state import StackError, earlier_addresses
 POLL_S = 0.05
 START_WAIT_S = 180.0
 SERVERS_MAX = 32
+MASTERS = (1, 3, 5)
+"""How many masters a stack may have: an even number tolerates no more losses than one fewer."""
 STARTS_MAX = 3
 """Deaths of a child while the stack is starting; then the start is given up."""
 STATE_BACKOFF_S = 1.0
@@ -43,6 +45,8 @@ class StackOptions:
     """What to start. `kafka` False leaves the broker out; `kafka_bootstrap` uses one that runs already."""
 
     servers: int = 3
+    masters: int | None = None
+    """None for as many as the folder had before, one in a new folder."""
     kafka: bool = True
     kafka_bootstrap: str = ""
     kafka_properties: str = ""
@@ -57,6 +61,10 @@ class StackOptions:
     def __post_init__(self) -> None:
         if not 1 <= self.servers <= SERVERS_MAX:
             raise StackError(f"{self.servers} servers asked for: between 1 and {SERVERS_MAX} can run here")
+        if self.masters is not None and self.masters not in MASTERS:
+            raise StackError(
+                f"{self.masters} masters asked for: one, three or five agree, an even number gains nothing"
+            )
         for address in filter(None, self.kafka_bootstrap.split(",")):
             host, _, port = address.rpartition(":")
             if not host or not port.isdigit():
@@ -85,6 +93,8 @@ class Supervisor:
         self._ports = Ports()
         """Where the children listen, kept while one of them is away."""
         self._kafka_address = ""
+        self._masters: dict[str, str] = {}
+        """Name -> where it listens, of every master: each is told all of them when it starts."""
         self._extra: dict[str, Any] = {}
         self._problem = ""
         """Why `state.json` is not what it should be; empty if it is."""
@@ -105,7 +115,7 @@ class Supervisor:
     @property
     def masters(self) -> str:
         """Comma-separated addresses of the masters."""
-        return ",".join(c.address for n, c in sorted(self.children.items()) if n.startswith("master"))
+        return ",".join(self._masters.values())
 
     # ------------------------------------------------------------------------------------------------- lifecycle
 
@@ -117,15 +127,19 @@ class Supervisor:
             needs_java = self.options.kafka and not self.options.kafka_bootstrap
             if needs_java and (problem := found_java_problem()):
                 raise StackError(f"no Kafka broker can be started: {problem}")
-            earlier = self._addresses = self._earlier_addresses()
+            earlier = self._earlier_addresses()
+            self._masters = self._choose_masters(earlier)
+            self._addresses = earlier | self._masters
+            self._write_state()  # a group is formed at these addresses, and is never found at others
             if needs_java:
                 self._kafka_address = earlier.get("kafka") or self._ports.free_address()
                 self._add(self._kafka_child())
-            self._add(self._master_child(earlier.get("master-1", "")))
+            for name in self._masters:
+                self._add(self._master_child(name))
             self._thread = threading.Thread(target=self._run, name="nyala-supervisor", daemon=True)
             self._thread.start()
-            progress("master")
-            self._wait_ready(["master-1"], deadline)
+            progress("master" if len(self._masters) == 1 else f"{len(self._masters)} masters")
+            self._wait_ready(list(self._masters), deadline)
             names = [f"server-{n}" for n in range(1, self.options.servers + 1)]
             names += [n for n in sorted(earlier) if n.startswith("server-") and n not in names]
             for name in names:
@@ -184,6 +198,18 @@ class Supervisor:
         self.call(lambda: self._add(self._server_child(name, "")))
         self._wait_ready([name], time.monotonic() + START_WAIT_S)
         return name
+
+    def prepare_masters(self, count: int) -> list[str]:
+        """Names of as many more masters, whose directories are empty. `start_child` starts them, and whoever is started
+        from now on is told of them; those that run are not."""
+
+        def prepare() -> list[str]:
+            names = [f"master-{len(self._masters) + n}" for n in range(1, count + 1)]
+            self._masters |= {name: self._ports.free_address() for name in names}
+            self.children |= {name: self._master_child(name) for name in names}
+            return names
+
+        return list(self.call(prepare))
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> None:
         """Signal a child; it is started again as after any death."""
@@ -305,6 +331,18 @@ class Supervisor:
             self._stop.wait(POLL_S)
         return earlier
 
+    def _choose_masters(self, earlier: dict[str, str]) -> dict[str, str]:
+        """Where each master listens: those that were, or new ones. A group's number is not changed by its start."""
+        held = {name: earlier[name] for name in sorted(earlier) if name.startswith("master-")}
+        asked = self.options.masters
+        if held and asked not in (None, len(held)):
+            raise StackError(
+                f"the stack in {self.folder} has {len(held)} master{'s' if len(held) > 1 else ''}, not {asked}; "
+                f"nothing was started or changed. Start it with --masters {len(held)}, or another one with --dir. "
+                "How one master becomes three: infra/RECOVERY.md"
+            )
+        return held or {f"master-{n}": self._ports.free_address() for n in range(1, (asked or 1) + 1)}
+
     def _try_to_write_state(self, running: bool = True) -> bool:
         """Whether it could be written; if not, `status` says why, and what was written before stays."""
         try:
@@ -334,22 +372,21 @@ class Supervisor:
     def _paths(self, name: str) -> tuple[Path, Path]:
         return self.folder / f"{name}.ready", self.folder / "logs" / f"{name}.log"
 
-    def _master_child(self, listen: str) -> Child:
-        """`listen`: where it was, empty for a new one."""
-        listen = listen or self._ports.free_address()
-        ready, log = self._paths("master-1")
+    def _master_child(self, name: str) -> Child:
+        ready, log = self._paths(name)
 
         def command(_: Child, parent_fd: int) -> list[str]:
             kafka = ["--kafka", self.kafka_bootstrap] if self.kafka_bootstrap else []
             prefix = ["--topic-prefix", self.options.topic_prefix] if self.options.topic_prefix else []
+            peers = ["--peers", self.masters] if len(self._masters) > 1 else []
             return python_module(
-                "nyala.replica.master", "--root", str(self.folder / "master-1"), "--listen", listen,
+                "nyala.replica.master", "--root", str(self.folder / name), "--listen", self._masters[name],
                 "--ready-file", str(ready), "--parent-fd", str(parent_fd),
-                "--execute-decisions", self.options.execute_decisions, *kafka, *prefix,
+                "--execute-decisions", self.options.execute_decisions, *peers, *kafka, *prefix,
                 *self.options.master_arguments,
             )  # fmt: skip
 
-        return Child("master-1", command, ready, log)
+        return Child(name, command, ready, log)
 
     def _server_child(self, name: str, listen: str) -> Child:
         """`listen`: where it was, empty for a new one."""
