@@ -8,13 +8,14 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from nyala.infra import local
 from nyala.infra.jars import cache_folder
 
-from . import copying, failover, idle, loss, pipeline, sides
+from . import copying, failover, idle, loss, masters, pipeline, sides
 from .failed import BenchFailed
 from .peers import kudu_sides
 from .peers.kudu import KuduCluster, KuduMissing, binaries
@@ -30,7 +31,7 @@ WRITES = 1000
 COPY_MB = 1000
 FAILOVER_WRITES = 4000
 """One-row writes of Kudu's tool in a failover round; it is killed half-way."""
-LOCAL_ONLY = ("pipeline", "copy", "failover", "idle", "witness")
+LOCAL_ONLY = ("pipeline", "copy", "failover", "idle", "witness", "masters")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,11 +86,18 @@ Measure = Callable[[int], Figures]
 class _Setting:
     """The clusters of one benchmark while it runs. `stack` ends with them whatever a round begins."""
 
+    name: str
     options: BenchOptions
-    target: Target
     kudu: KuduCluster | None
     stack: ExitStack
     note: Note
+
+    @cached_property
+    def target(self) -> Target:
+        """One cluster for all rounds, started or found when it is first asked for."""
+        self.note("connecting" if self.options.masters else "starting a local stack")
+        target: Target = self.stack.enter_context(_target(self.name, self.options, self.note))
+        return target
 
 
 def run(name: str, options: BenchOptions, note: Note) -> Outcome:
@@ -107,9 +115,7 @@ def run(name: str, options: BenchOptions, note: Note) -> Outcome:
                 kudu = stack.enter_context(_kudu_cluster())
             except KuduMissing as missing:
                 outcome.notes.append(str(missing))
-        note("starting a local stack" if not options.masters else "connecting")
-        target = stack.enter_context(_target(name, options, note))
-        setting = _Setting(options, target, kudu, stack, note)
+        setting = _Setting(name, options, kudu, stack, note)
         ours, theirs = _BENCHES[name](setting)
         measures = [(OURS, ours)] + ([("kudu", theirs)] if theirs is not None else [])
         outcome.results = interleave(options.rounds, measures, lambda text: note(f"{name}, {text}"))
@@ -151,15 +157,15 @@ def _kudu_cluster() -> Iterator[KuduCluster]:
 
 
 def _load(s: _Setting) -> tuple[Measure, Measure | None]:
-    kudu, rows = s.kudu, s.options.rows
+    kudu, target, rows = s.kudu, s.target, s.options.rows
     theirs = (lambda n: kudu_sides.load_round(kudu, rows, n)) if kudu else None
-    return lambda n: sides.load_round(s.target, rows, n), theirs
+    return lambda n: sides.load_round(target, rows, n), theirs
 
 
 def _write(s: _Setting) -> tuple[Measure, Measure | None]:
-    kudu, writes = s.kudu, s.options.writes
+    kudu, target, writes = s.kudu, s.target, s.options.writes
     theirs = (lambda n: kudu_sides.write_round(kudu, writes, n)) if kudu else None
-    return lambda n: sides.write_round(s.target, writes, n), theirs
+    return lambda n: sides.write_round(target, writes, n), theirs
 
 
 def _scan(s: _Setting) -> tuple[Measure, Measure | None]:
@@ -211,8 +217,8 @@ def _failover(s: _Setting) -> tuple[Measure, Measure | None]:
 
 
 def _idle(s: _Setting) -> tuple[Measure, Measure | None]:
-    tablets, watch_s = s.options.tablets, s.options.watch_s
-    return lambda n: idle.idle_round(s.target, tablets, watch_s, n, s.note), None
+    target, tablets, watch_s = s.target, s.options.tablets, s.options.watch_s
+    return lambda n: idle.idle_round(target, tablets, watch_s, n, s.note), None
 
 
 def _witness(s: _Setting) -> tuple[Measure, Measure | None]:
@@ -220,6 +226,10 @@ def _witness(s: _Setting) -> tuple[Measure, Measure | None]:
     rows = loss.rows_for(s.options.mb)
     loaded = sides.loaded_table(s.target, rows, tablets=1, string_bytes=copying.STRING_BYTES)
     return loss.Losses(s.target, s.target.client.get_table(s.stack.enter_context(loaded))).round, None
+
+
+def _masters(s: _Setting) -> tuple[Measure, Measure | None]:
+    return lambda n: masters.masters_round(n, s.note), None
 
 
 _BENCHES: dict[str, Callable[[_Setting], tuple[Measure, Measure | None]]] = {
@@ -231,6 +241,7 @@ _BENCHES: dict[str, Callable[[_Setting], tuple[Measure, Measure | None]]] = {
     "failover": _failover,
     "idle": _idle,
     "witness": _witness,
+    "masters": _masters,
 }
-NAMES = tuple(name for name in _BENCHES if name not in ("idle", "witness"))
-"""What `bench all` runs; idleness and witnesses have no peer to stand beside, and take minutes."""
+NAMES = tuple(name for name in _BENCHES if name not in ("idle", "witness", "masters"))
+"""What `bench all` runs; the others have no peer to stand beside, and take minutes."""

@@ -163,6 +163,14 @@ def witness(local: Local = False, rounds: Rounds = 3, mb: Mb = 256, as_json: Jso
     _measure(["witness"], replace(_options(local, "", rounds, ""), mb=mb), as_json)
 
 
+@app.command()
+def masters(local: Local = False, rounds: Rounds = 3, as_json: Json = False) -> None:
+    """Restart the only master, make it three, kill -9 the one that leads, replace it: seconds in which no table can be
+    made, while rows are written. Each round has a stack of its own."""
+    _need_local(local)
+    _measure(["masters"], _options(local, "", rounds, ""), as_json)
+
+
 @app.command("all")
 def everything(
     local: Local = False, rounds: Rounds = 5, rows: Rows = suite.ROWS, writes: Writes = suite.WRITES,

@@ -98,3 +98,18 @@ def test_bench_of_copies_and_of_failovers_measures_what_it_adds_and_kills(tmp_pa
     # A row has 44 bytes, and nothing that is written for it alone takes more than a few blocks.
     assert 44 < failed_over["failover_wal_bytes_per_row"] < 16_384
     assert list(tmp_path.iterdir()) == []
+
+
+def test_bench_of_masters_measures_what_they_were_away_and_rows_go_on(tmp_path: Path) -> None:
+    """Goal: MF-23: how long no master answers while one becomes three is recorded, beside a restart, a failover and a
+    replacement; rows are written all the time. Method: one round, which ends well only if each table holds what was
+    written. Each figure is there, and no row waited for as long as there were no masters."""
+    found = figures_of(bench(tmp_path, "masters", "--local"), "masters")
+    print(found)
+    deeds = {f"masters_{name}_s" for name in ("restart", "one_to_three", "leader_killed", "replaced", "writes_pause")}
+    assert set(found) == {*deeds, "masters_one_to_three_ratio"} and min(found.values()) > 0
+    assert found["masters_one_to_three_ratio"] * found["masters_restart_s"] == pytest.approx(
+        found["masters_one_to_three_s"]
+    )
+    assert found["masters_writes_pause_s"] < found["masters_one_to_three_s"]
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,197 @@
+"""Outages of the catalog: a master restarted, one that becomes three, the leader of three killed, and replaced."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from nyala.infra.local import Supervisor
+from nyala.infra.local.children import python_module
+from nyala.replica import tools
+from nyala.replica.base import ReplicaError
+from nyala.replica.client import Client, ScanSpec, parse_masters
+
+from . import work
+from .failed import BenchFailed
+from .failover import RowWriter
+from .report import Figures
+from .sides import check_count, fresh_table
+from .target import local_stack, own_target
+
+FORMER = "master-1"
+CALM_CHANGES = 5
+"""Tables made before each deed and after it."""
+PAUSE_S = 0.02
+"""Between two of them."""
+WAIT_S = 120.0
+COMMAND_WAIT_S = 60.0
+
+
+def longest_pause(acknowledged: Sequence[float], since: float) -> float:
+    """Seconds of the longest pause between two of these times, in order, that ended after `since`; 0 without one."""
+    return max((b - a for a, b in itertools.pairwise(acknowledged) if b > since), default=0.0)
+
+
+class TableMaker(threading.Thread):
+    """Makes table after table, drops each, and notes when each was there: what needs a master that leads."""
+
+    def __init__(self, masters: str, prefix: str) -> None:
+        super().__init__(name="table-maker", daemon=True)
+        self._masters, self._prefix = masters, prefix
+        self._ended = threading.Event()
+        self.acknowledged: list[float] = []
+
+    def run(self) -> None:
+        """Until `stop`. What is refused is asked again: a change that was committed is found made."""
+        with Client(parse_masters(self._masters)) as client:
+            number = 0
+            while not self._ended.is_set():
+                name = f"{self._prefix}_{number}"
+                if not self._asked(lambda name=name: work.new_table(client, name, 1)):  # type: ignore[misc]
+                    continue
+                self.acknowledged.append(time.monotonic())
+                while not self._asked(lambda name=name: client.drop_table(name)) and not self._ended.is_set():  # type: ignore[misc]
+                    pass
+                number += 1
+
+    def _asked(self, ask: Callable[[], object]) -> bool:
+        self._ended.wait(PAUSE_S)
+        try:
+            ask()
+        except ReplicaError:
+            return False
+        return True
+
+    def wait_for(self, count: int) -> None:
+        """Return when it has made so many more tables; BenchFailed if that takes too long."""
+        wanted, deadline = len(self.acknowledged) + count, time.monotonic() + WAIT_S
+        while len(self.acknowledged) < wanted:
+            if time.monotonic() > deadline:
+                raise BenchFailed(f"no {count} tables could be made in {WAIT_S:.0f} s")
+            time.sleep(PAUSE_S)
+
+    def stop(self) -> None:
+        """End after the table under way."""
+        self._ended.set()
+        self.join(WAIT_S)
+
+
+def masters_round(number: int, note: Callable[[str], None]) -> Figures:
+    """Every outage once, on a fresh stack with one master; rows are written meanwhile, and counted.
+
+    Steps are the operator's commands, their start included, as `infra/RECOVERY.md` has them. What can be done before
+    an outage is done before it.
+    """
+    with local_stack(note) as first:
+        stack = first.own
+        with fresh_table(first, f"bench_masters_{number}", 1) as handle:
+            writer = RowWriter(first, handle, 0)
+            writer.start()
+            figures: Figures = {}
+
+            def outage(name: str, deed: Callable[[], None]) -> None:
+                note(f"masters: {name}")
+                figures[f"masters_{name}_s"], pause = _outage(stack, writer, f"m{number}_{name}", deed)
+                figures["masters_writes_pause_s"] = max(figures.get("masters_writes_pause_s", 0.0), pause)
+
+            outage("restart", lambda: _restart(stack))
+            added = stack.prepare_masters(2)
+            peers = _formatted(stack, added)
+            outage("one_to_three", lambda: _become_three(stack, added, peers))
+            figures["masters_one_to_three_ratio"] = figures["masters_one_to_three_s"] / figures["masters_restart_s"]
+            rows = writer.stop()
+            check_count(
+                "one-row writes beside masters that came and went", first.client.count(handle, ScanSpec()), rows
+            )
+        with Client(parse_masters(stack.masters)) as client:
+            target = own_target(stack, client)
+            with fresh_table(target, f"bench_masters_{number}", 1) as handle:
+                writer = RowWriter(target, handle, 0)
+                writer.start()
+                lost = _leading(stack, client)
+                outage("leader_killed", lambda: stack.kill_for_good(lost))
+                outage("replaced", lambda: _replace(stack, client, lost))
+                rows = writer.stop()
+                check_count("one-row writes beside a master that was lost", client.count(handle, ScanSpec()), rows)
+        return figures
+
+
+def _outage(stack: Supervisor, writer: RowWriter, prefix: str, deed: Callable[[], None]) -> tuple[float, float]:
+    """(longest time without a table, longest time without a row) of a deed, both from before it to well after it."""
+    maker = TableMaker(stack.masters, prefix)
+    maker.start()
+    try:
+        maker.wait_for(CALM_CHANGES)
+        began = time.monotonic()
+        deed()
+        maker.wait_for(CALM_CHANGES)
+    finally:
+        maker.stop()
+    if writer.error is not None:
+        raise BenchFailed(f"a write failed: {writer.error}")
+    (written,) = writer.acknowledged.values()
+    return longest_pause(maker.acknowledged, began), longest_pause(written, began)
+
+
+def _restart(stack: Supervisor) -> None:
+    stack.stop_child(FORMER)
+    stack.start_child(FORMER)
+
+
+def _formatted(stack: Supervisor, names: Sequence[str]) -> list[str]:
+    """Directories for the new masters; what `cmeta rewrite` is told of all of them, the first one included."""
+    for name in names:
+        _nyala("fs", "format", stack.folder / name, "--kind", "master")
+    uuids = [_nyala("fs", "uuid", stack.folder / name) for name in (FORMER, *names)]
+    return [f"--peer={u}={at}" for u, at in zip(uuids, stack.masters.split(","), strict=True)]
+
+
+def _become_three(stack: Supervisor, added: Sequence[str], peers: Sequence[str]) -> None:
+    stack.stop_child(FORMER)
+    _nyala("cmeta", "rewrite", stack.folder / FORMER, "catalog", *peers, "--yes")
+    stack.start_child(FORMER)
+    source = stack.children[FORMER].address
+
+    def join(name: str) -> None:
+        _nyala("master", "copy-from", stack.folder / name, source, "--allow-leaderless", "--yes")
+        stack.start_child(name)
+
+    with ThreadPoolExecutor(len(added)) as pool:
+        list(pool.map(join, added))
+
+
+def _leading(stack: Supervisor, client: Client) -> str:
+    """The name of the master that leads."""
+    views = tools.ask_masters(client, client.list_servers())
+    uuids = [v.uuid for v in views if v.status is not None and v.status.replica.role == "LEADER"]
+    found = [n for n, child in stack.children.items() if child.ready.get("uuid") in uuids]
+    if not found:
+        raise BenchFailed("no master leads")
+    return found[0]
+
+
+def _replace(stack: Supervisor, client: Client, lost: str) -> None:
+    """Its disk is gone too: the same uuid and name, an empty directory, the catalog of who leads now."""
+    uuid = str(stack.children[lost].ready["uuid"])
+    shutil.rmtree(stack.folder / lost)
+    _nyala("fs", "format", stack.folder / lost, "--kind", "master", "--uuid", uuid)
+    source = stack.children[_leading(stack, client)].address
+    _nyala("master", "copy-from", stack.folder / lost, source, "--yes")
+    stack.start_child(lost)
+
+
+def _nyala(*arguments: str | Path) -> str:
+    """What a command of the operator prints; BenchFailed with its last line if it fails."""
+    command = python_module("nyala.infra.cli.app", *map(str, arguments))
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_WAIT_S, check=False)
+    if ended.returncode:
+        raise BenchFailed(
+            f"nyala {arguments[0]} {arguments[1]} failed: {(ended.stderr.strip() or '?').splitlines()[-1]}"
+        )
+    return ended.stdout.strip()
