@@ -89,6 +89,9 @@ def test_single_master_becomes_three_with_every_table(migration: Migration) -> N
     migration.server.extra = ("--masters", ",".join(migration.at))
     migration.server.start()
     migration.masters.create("newest")
+    with migration.masters.client() as client:
+        running = lambda: all(t.running for t in client.tablet_infos("newest"))  # noqa: E731
+        wait_until(running, "the server that started again has made its tablet")
     assert migration.masters.tables() == {"old", "new", "newest"}
 
 
