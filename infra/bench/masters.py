@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
 import shutil
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count, pairwise
 from pathlib import Path
 
 from nyala.infra.local import Supervisor
 from nyala.infra.local.children import python_module
 from nyala.replica import tools
-from nyala.replica.base import ReplicaError
+from nyala.replica.base import Code, Refused, ReplicaError
 from nyala.replica.client import Client, ScanSpec, parse_masters
 
 from . import work
@@ -35,7 +35,7 @@ COMMAND_WAIT_S = 60.0
 
 def longest_pause(acknowledged: Sequence[float], since: float) -> float:
     """Seconds of the longest pause between two of these times, in order, that ended after `since`; 0 without one."""
-    return max((b - a for a, b in itertools.pairwise(acknowledged) if b > since), default=0.0)
+    return max((b - a for a, b in pairwise(acknowledged) if b > since), default=0.0)
 
 
 class TableMaker(threading.Thread):
@@ -48,32 +48,35 @@ class TableMaker(threading.Thread):
         self.acknowledged: list[float] = []
 
     def run(self) -> None:
-        """Until `stop`. What is refused is asked again: a change that was committed is found made."""
+        """Until `stop`. What is refused is asked again; what was done all the same, as it then turns out, is done."""
         with Client(parse_masters(self._masters)) as client:
-            number = 0
-            while not self._ended.is_set():
+            for number in count():
                 name = f"{self._prefix}_{number}"
-                if not self._asked(lambda name=name: work.new_table(client, name, 1)):  # type: ignore[misc]
-                    continue
+                if not self._done(lambda name=name: work.new_table(client, name, 1), Code.ALREADY_EXISTS):  # type: ignore[misc]
+                    return
                 self.acknowledged.append(time.monotonic())
-                while not self._asked(lambda name=name: client.drop_table(name)) and not self._ended.is_set():  # type: ignore[misc]
-                    pass
-                number += 1
+                if not self._done(lambda name=name: client.drop_table(name), Code.NOT_FOUND):  # type: ignore[misc]
+                    return
 
-    def _asked(self, ask: Callable[[], object]) -> bool:
-        self._ended.wait(PAUSE_S)
-        try:
-            ask()
-        except ReplicaError:
-            return False
-        return True
+    def _done(self, ask: Callable[[], object], already: Code) -> bool:
+        """Whether it was done before `stop`."""
+        while not self._ended.wait(PAUSE_S):
+            try:
+                ask()
+                return True
+            except Refused as error:
+                if error.code is already:
+                    return True
+            except ReplicaError:
+                continue
+        return False
 
-    def wait_for(self, count: int) -> None:
+    def wait_for(self, more: int) -> None:
         """Return when it has made so many more tables; BenchFailed if that takes too long."""
-        wanted, deadline = len(self.acknowledged) + count, time.monotonic() + WAIT_S
+        wanted, deadline = len(self.acknowledged) + more, time.monotonic() + WAIT_S
         while len(self.acknowledged) < wanted:
             if time.monotonic() > deadline:
-                raise BenchFailed(f"no {count} tables could be made in {WAIT_S:.0f} s")
+                raise BenchFailed(f"no {more} tables could be made in {WAIT_S:.0f} s")
             time.sleep(PAUSE_S)
 
     def stop(self) -> None:
@@ -105,7 +108,7 @@ def masters_round(number: int, note: Callable[[str], None]) -> Figures:
             peers = _formatted(stack, added)
             outage("one_to_three", lambda: _become_three(stack, added, peers))
             figures["masters_one_to_three_ratio"] = figures["masters_one_to_three_s"] / figures["masters_restart_s"]
-            rows = writer.stop()
+            rows = _ended(writer)
             check_count(
                 "one-row writes beside masters that came and went", first.client.count(handle, ScanSpec()), rows
             )
@@ -117,7 +120,7 @@ def masters_round(number: int, note: Callable[[str], None]) -> Figures:
                 lost = _leading(stack, client)
                 outage("leader_killed", lambda: stack.kill_for_good(lost))
                 outage("replaced", lambda: _replace(stack, client, lost))
-                rows = writer.stop()
+                rows = _ended(writer)
                 check_count("one-row writes beside a master that was lost", client.count(handle, ScanSpec()), rows)
         return figures
 
@@ -133,10 +136,17 @@ def _outage(stack: Supervisor, writer: RowWriter, prefix: str, deed: Callable[[]
         maker.wait_for(CALM_CHANGES)
     finally:
         maker.stop()
+    (written,) = writer.acknowledged.values()
+    # A row that is still under way has waited until now.
+    return longest_pause(maker.acknowledged, began), longest_pause([*written, time.monotonic()], began)
+
+
+def _ended(writer: RowWriter) -> int:
+    """Rows that were written, each acknowledged."""
+    rows = writer.stop()
     if writer.error is not None:
         raise BenchFailed(f"a write failed: {writer.error}")
-    (written,) = writer.acknowledged.values()
-    return longest_pause(maker.acknowledged, began), longest_pause(written, began)
+    return rows
 
 
 def _restart(stack: Supervisor) -> None:

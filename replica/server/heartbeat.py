@@ -89,9 +89,10 @@ class Heartbeats:
             for master in self._manager.options.masters:
                 self._begin(group, master)
 
-    def _begin(self, group: asyncio.TaskGroup, master: Address) -> None:
+    def _begin(self, group: asyncio.TaskGroup, master: Address, listed: str = "") -> None:
+        """`listed`: the uuid that other masters say is there; empty for one that we were told of."""
         self._changed[master], self._uuids[master] = set(), ""
-        group.create_task(self._one_master(group, master))
+        group.create_task(self._one_master(group, master, listed))
 
     def _hear_of_masters(self, group: asyncio.TaskGroup, reply: Any) -> None:
         """Begin a loop for every master that the masters of our cluster name and that has none: one that was added
@@ -99,18 +100,20 @@ class Heartbeats:
         if not reply.cluster_id or self._cluster_id() not in ("", reply.cluster_id):
             return
         listed = [(place.uuid, addresses_from_pb(place.addresses)) for place in reply.masters]
-        for master in unheard_of(listed, self._uuids):
+        for master, uuid in unheard_of(listed, self._uuids).items():
             _log.info("P %s hears of master %s", self._manager.uuid, master)
-            self._begin(group, master)
+            self._begin(group, master, uuid)
 
     def _answers_elsewhere(self, master: Address, uuid: str) -> bool:
-        """Whether we were told of the same master under another address: one loop is enough."""
+        """Whether the same master answers under an address that we were told: one loop is enough."""
         told = self._manager.options.masters
         return bool(uuid) and master not in told and any(self._uuids[other] == uuid for other in told)
 
-    async def _one_master(self, group: asyncio.TaskGroup, master: Address) -> None:
+    async def _one_master(self, group: asyncio.TaskGroup, master: Address, listed: str) -> None:
+        """Who refused or was silent, such as one that does not lead, is only asked, and is told everything at once when
+        it takes a heartbeat: what it was told before it has forgotten, or never heard."""
         manager = self._manager
-        master_uuid, full, place, away, foreign, leads, refused = "", True, 0, False, False, True, None
+        master_uuid, heard, full, place, away, refused = "", False, False, 0, False, None
         changed, seeker = self._changed[master], Seeker()
         while not manager.stopping:
             self._spread_changes()
@@ -118,7 +121,7 @@ class Heartbeats:
             reported = set(changed)
             changed.clear()
             full = full or not reported <= manager.tablets.keys()  # only a full report tells what is no longer here
-            if foreign or not leads:
+            if not heard:
                 chosen = []
             elif full:
                 chosen = tablets
@@ -126,38 +129,34 @@ class Heartbeats:
                 place = place + REFRESH_PER_BEAT if place + REFRESH_PER_BEAT < len(tablets) else 0
                 chosen = sorted(reported | set(islice(tablets, place, place + REFRESH_PER_BEAT)))
             try:
-                reply = await self._beat(master, master_uuid, full and leads, chosen, seeker)
+                reply = await self._beat(master, master_uuid, heard and full, chosen, seeker)
                 error = await self._refusal(reply)
+                code = error.code if error is not None else None
                 self._uuids[master] = reply.master_uuid
                 if self._answers_elsewhere(master, reply.master_uuid):
                     del self._changed[master], self._uuids[master]
                     return
                 self._hear_of_masters(group, reply)
-                if foreign is not (foreign := error is not None and error.code is Code.WRONG_CLUSTER):
-                    self._tell_of_cluster(master, reply.cluster_id, foreign)
-                if error is not None and error.code is Code.INVALID_NAME:
-                    master_uuid, full = "", True
-                elif foreign:
-                    master_uuid, full = reply.master_uuid, True
-                elif error is not None:
-                    full = True
-                    if error.code is not refused:
-                        _log.info("P %s master %s refused a heartbeat: %s", manager.uuid, master, error)
-                else:
-                    full = reply.need_full_report or not leads
-                    master_uuid = reply.master_uuid
-                    for listed in reply.found:
-                        self._found(listed.uuid, addresses_from_pb(listed.addresses))
-                    self._carry_out(reply.orders)
+                if (code is Code.WRONG_CLUSTER) is not (refused is Code.WRONG_CLUSTER):
+                    self._tell_of_cluster(master, reply.cluster_id, code is Code.WRONG_CLUSTER)
+                elif error is not None and code not in (refused, Code.INVALID_NAME):
+                    _log.info("P %s master %s refused a heartbeat: %s", manager.uuid, master, error)
                 if away:
                     _log.info("P %s master %s answers again", manager.uuid, master)
-                away, refused = False, error.code if error is not None else None
-                # Who does not lead forgets what it is told: it is asked whether it leads now, and told everything then.
-                if leads is not (leads := refused is not Code.NOT_LEADER) and leads:
-                    continue
+                away, refused, before, heard = False, code, heard, error is None
+                master_uuid = "" if code is Code.INVALID_NAME else reply.master_uuid
+                if heard:
+                    full = reply.need_full_report or not before
+                    for listing in reply.found:
+                        self._found(listing.uuid, addresses_from_pb(listing.addresses))
+                    self._carry_out(reply.orders)
+                    if not before:
+                        continue
             except grpc.aio.AioRpcError as error:
-                changed |= reported
-                full = True
+                heard, self._uuids[master] = False, ""
+                if self._answers_elsewhere(master, listed):
+                    del self._changed[master], self._uuids[master]
+                    return
                 if not away:
                     _log.info("P %s master %s does not answer: %s", manager.uuid, master, error.code().name)
                 away = True
@@ -165,7 +164,11 @@ class Heartbeats:
 
     async def _refusal(self, reply: Any) -> Refused | None:
         """Why this master's reply counts for nothing: it refused us, or we refuse it."""
-        error = error_from_pb(reply.error)
+        error, own = error_from_pb(reply.error), self._cluster_id()
+        if error is not None and error.code is not Code.WRONG_CLUSTER and own and reply.cluster_id not in ("", own):
+            return Refused(
+                Code.WRONG_CLUSTER, "the master belongs to another cluster", cluster=reply.cluster_id, own=own
+            )
         if error is not None or not reply.cluster_id:
             return error
         try:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 
 from nyala.replica.base import Address, limits
 
 
-def unheard_of(listed: Sequence[tuple[str, Sequence[Address]]], known: Mapping[Address, str]) -> list[Address]:
-    """Where to send heartbeats from now on, too. Pure.
+def unheard_of(listed: Sequence[tuple[str, Sequence[Address]]], known: Mapping[Address, str]) -> dict[Address, str]:
+    """Where to send heartbeats from now on, too, and who is said to be there. Pure.
 
     `listed`: (uuid, addresses) of the masters' config. `known`: address -> uuid of whoever answered there, empty if
-    nobody has yet. Who answers under one address, or has one that is known, is not heard of anew: a name and what it
+    nobody does now. Who answers under one address, or has one that is known, is not heard of anew: a name and what it
     stands for are one master. No more than `limits.MASTERS_MAX` are known together.
     """
     uuids = set(known.values())
-    new = [places[0] for uuid, places in listed if places and uuid not in uuids and not set(places) & known.keys()]
-    return new[: max(0, limits.MASTERS_MAX - len(known))]
+    new = {at[0]: uuid for uuid, at in listed if at and uuid not in uuids and not set(at) & known.keys()}
+    return dict(islice(new.items(), max(0, limits.MASTERS_MAX - len(known))))

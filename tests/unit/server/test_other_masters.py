@@ -13,10 +13,10 @@ def test_who_is_known_by_address_or_uuid_is_not_heard_of_anew() -> None:
     """Goal: each master once, however it is spelled. Method: three listed; one is known by its address, one by its uuid
     under another; then nobody's uuid is known yet; then nobody listens anywhere."""
     listed = [("a", (A,)), ("b", (B,)), ("c", (C,))]
-    assert unheard_of(listed, {ALIAS: "a", B: ""}) == [C]
-    assert unheard_of(listed, {ALIAS: "", B: ""}) == [A, C], "until it answers, an alias may be anybody"
-    assert unheard_of(listed, {A: "a", B: "b", C: "other"}) == []
-    assert unheard_of([("a", ()), ("b", (B, C))], {C: "b"}) == []
+    assert unheard_of(listed, {ALIAS: "a", B: ""}) == {C: "c"}
+    assert unheard_of(listed, {ALIAS: "", B: ""}) == {A: "a", C: "c"}, "until it answers, an alias may be anybody"
+    assert unheard_of(listed, {A: "a", B: "b", C: "other"}) == {}
+    assert unheard_of([("a", ()), ("b", (B, C))], {C: "b"}) == {}
 
 
 def test_no_more_masters_are_heard_of_than_the_bound() -> None:

@@ -13,7 +13,7 @@ import grpc.aio
 import pytest
 
 from nyala.infra.local.ports import Ports
-from nyala.replica.base import Address, Code, Member, OpId, RaftConfig
+from nyala.replica.base import Address, Code, Member, OpId, RaftConfig, Refused
 from nyala.replica.rpc import pb, pb_grpc, place_to_pb
 from nyala.replica.server import heartbeat as heartbeat_module
 from nyala.replica.server.channels import Channels
@@ -57,7 +57,7 @@ class Group(Hearing):
         self.cluster_id = "c" * 32
         self.listed: list[Any] = []
         self.told_in_vain = 0
-        """Replicas in heartbeats to this master while it did not lead."""
+        """Replicas in heartbeats to this master while it did not lead, and reports that were called full."""
         self.ports: tuple[int, ...] = ()
 
     async def start(self) -> grpc.aio.Server:
@@ -77,7 +77,7 @@ class Group(Hearing):
 
     async def Heartbeat(self, request: Any, context: Any) -> Any:
         if not self.leads:
-            self.told_in_vain += len(request.replicas) + request.full_report * (self.beats > 0)
+            self.told_in_vain += len(request.replicas) + request.full_report
         reply = await super().Heartbeat(request, context)
         reply.master_uuid, reply.cluster_id = self.uuid, self.cluster_id
         reply.masters.extend(self.listed)
@@ -86,9 +86,13 @@ class Group(Hearing):
         return reply
 
 
+async def join_any(_: str) -> None:
+    """Whatever cluster it is."""
+
+
 @asynccontextmanager
 async def beating(
-    root: Path, *masters: Address, cluster_id: str = "c" * 32
+    root: Path, *masters: Address, cluster_id: str = "c" * 32, join: Any = join_any
 ) -> AsyncIterator[tuple[TabletManager, Any]]:
     """A server with two tablets that was told of these masters."""
     fatal: list[BaseException] = []
@@ -97,9 +101,6 @@ async def beating(
     await manager.start()
     for tablet_id in (TABLET, OTHER):
         await manager.create(replace(superblock(), tablet_id=tablet_id), ALONE, campaign=False)
-
-    async def join(_: str) -> None:
-        return
 
     channels = Channels()
     beats = Heartbeats(
@@ -182,11 +183,12 @@ def test_masters_that_the_others_name_are_beaten_at_and_only_those_of_our_cluste
     asyncio.run(life())
 
 
+@pytest.mark.parametrize("answers_at", [("127.0.0.1", "127.0.0.2"), ("127.0.0.1",)])
 def test_master_that_was_named_before_we_knew_it_by_another_address_is_beaten_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    answers_at: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Goal: two spellings of one master end as one. Method: it was silent at the address that we were told when another
-    one named it at a second; then it answers at both."""
+    one named it at a second; then it answers at both, or only where we were told."""
     monkeypatch.setattr(heartbeat_module, "TIMEOUT_S", 60.0)
 
     async def life() -> None:
@@ -200,7 +202,7 @@ def test_master_that_was_named_before_we_knew_it_by_another_address_is_beaten_at
                 await until(lambda: len(beats.masters) == 3, "it is heard of at a second address")
                 again = grpc.aio.server()
                 pb_grpc.add_MasterServiceServicer_to_server(late, again)  # type: ignore[no-untyped-call]
-                for host in ("127.0.0.1", "127.0.0.2"):
+                for host in answers_at:
                     assert again.add_insecure_port(f"{host}:{told.port}")
                 await again.start()
                 servers.append(again)
@@ -216,9 +218,8 @@ def test_master_that_was_named_before_we_knew_it_by_another_address_is_beaten_at
 def test_master_that_does_not_lead_is_asked_whether_it_does_and_told_everything_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: what a follower forgets is not sent to it. Method: two tablets, one master that does not lead: after its
-    first answer heartbeats carry no replica and call nothing a full report, also of what changed; it leads: the next
-    heartbeat but one is full, and has both."""
+    """Goal: what a follower forgets is not sent to it. Method: two tablets, one master that does not lead:
+    heartbeats carry no replica and none is called a full report, also of what changed; it leads: it is told both."""
     monkeypatch.setattr(heartbeat_module, "TIMEOUT_S", 60.0)
 
     async def life() -> None:
@@ -228,11 +229,39 @@ def test_master_that_does_not_lead_is_asked_whether_it_does_and_told_everything_
             await beats_later(master)
             manager.changed.add(OTHER)
             await beats_later(master)
-            assert master.told_in_vain == 2, "the first report alone"
+            assert master.told_in_vain == 0
             reported = len(master.full)
             master.leads = True
             await until(lambda: len(master.full) > reported, "it is told everything")
             assert master.full[reported:] == [[TABLET, OTHER]]
+        await server.stop(None)
+
+    asyncio.run(life())
+
+
+def test_master_of_another_cluster_that_becomes_ours_is_never_told_that_nothing_is_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: what is told to nobody is not told as everything. Method: a leading master of another cluster, told
+    nothing; it is back in ours, under the same uuid, as one whose catalog was brought back: its first full report has
+    both tablets."""
+    monkeypatch.setattr(heartbeat_module, "TIMEOUT_S", 60.0)
+
+    async def life() -> None:
+        master = Group("m" * 32)
+        master.leads, master.cluster_id = True, "e" * 32
+        server = await master.start()
+
+        async def join(cluster_id: str) -> None:
+            if cluster_id != "c" * 32:
+                raise Refused(Code.WRONG_CLUSTER, "it belongs to another cluster")
+
+        async with beating(tmp_path, master.address, join=join):
+            await beats_later(master, 10)
+            assert master.full == []
+            master.cluster_id = "c" * 32
+            await until(lambda: bool(master.full), "it is told what is here")
+            assert master.full == [[TABLET, OTHER]]
         await server.stop(None)
 
     asyncio.run(life())
