@@ -1,8 +1,21 @@
 """Avro schemas of everything durable or published, and the tiny loader of them.
 
 `record(name)` is the parsed schema of `avro/<name>.avsc`; `encode` and `decode` turn one dict into bare Avro and back.
+`decode_bounded` does so for bytes that anybody may have written.
 """
 
+from .bounded import NoDatum, decode_bounded
 from .loader import NewerFormat, decode, encode, fingerprint64, frame, parse_json, record, unframe
 
-__all__ = ["NewerFormat", "decode", "encode", "fingerprint64", "frame", "parse_json", "record", "unframe"]
+__all__ = [
+    "NewerFormat",
+    "NoDatum",
+    "decode",
+    "decode_bounded",
+    "encode",
+    "fingerprint64",
+    "frame",
+    "parse_json",
+    "record",
+    "unframe",
+]

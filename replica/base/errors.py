@@ -5,6 +5,7 @@ Every expected error says whether anything was applied. Only `NOT_APPLIED` may b
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
 
 
@@ -104,6 +105,15 @@ class ReplicaError(Exception):
         fields = ", ".join(f"{k}={v}" for k, v in self.values.items())
         return f"{self.what} ({fields})" if fields else self.what
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickled and copied as it is: `__init__` of a kind that derives its text takes other arguments than `args`."""
+        return _made_again, (type(self), self.args), self.__dict__
+
+
+def _made_again(kind: type[ReplicaError], args: tuple[object, ...]) -> ReplicaError:
+    """An error of that kind, whose `__init__` does not run; its fields follow."""
+    return kind.__new__(kind, *args)
+
 
 class InvariantViolation(ReplicaError):
     """A bug of ours. The process ends; nobody below `main` catches it."""
@@ -130,9 +140,18 @@ class Refused(ReplicaError):
     """An expected outcome with a wire code. `applied` says what may have been left behind."""
 
     def __init__(
-        self, code: Code, what: str, /, *, applied: Applied = Applied.NOT_APPLIED, detail: str = "", **values: object
+        self,
+        code: Code,
+        what: str,
+        values: Mapping[str, object] | None = None,
+        /,
+        *,
+        applied: Applied = Applied.NOT_APPLIED,
+        detail: str = "",
+        **more: object,
     ) -> None:
-        super().__init__(what, **values)
+        """`values`: fields that are handed on as they are; `more`: the same, named here."""
+        super().__init__(what, **{**(values or {}), **more})
         self.code = code
         self.applied = applied
         self.detail = detail
@@ -141,3 +160,17 @@ class Refused(ReplicaError):
     def __str__(self) -> str:
         left = "nothing was applied" if self.applied is Applied.NOT_APPLIED else "the outcome is unknown"
         return f"{self.code.name}: {super().__str__()}; {left}"
+
+
+class ResourcesExhausted(Refused):
+    """The server has no memory, memory map, open file or thread left for something. Nothing is broken, and nothing of a
+    replica is lost by it: whoever asked for it tries again later."""
+
+    def __init__(self, what: str, /, **values: object) -> None:
+        super().__init__(Code.OVERLOADED, what)
+        self.values = values
+
+
+def may_pass(error: object) -> bool:
+    """Whether an error says only that the disk is full, or a resource of the server exhausted: later it may work."""
+    return isinstance(error, ResourcesExhausted) or (isinstance(error, Refused) and error.code is Code.NO_SPACE)

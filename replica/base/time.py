@@ -6,6 +6,7 @@ one server, and is pushed forward by every timestamp that is received.
 
 from __future__ import annotations
 
+import datetime as dt
 import threading
 import time
 
@@ -14,6 +15,7 @@ from .protocols import Clock
 
 LOGICAL_BITS = 12
 MAX_HYBRID_TIME = (1 << 63) - 1
+_EPOCH = dt.datetime(1970, 1, 1)
 
 
 def hybrid_from_us(wall_us: int) -> int:
@@ -24,6 +26,11 @@ def hybrid_from_us(wall_us: int) -> int:
 def us_of_hybrid(hybrid_time: int) -> int:
     """Wall-clock microseconds of a hybrid time."""
     return hybrid_time >> LOGICAL_BITS
+
+
+def utc_text(hybrid_time: int) -> str:
+    """A hybrid time as people read it, such as 2026-01-31T12:00:00.250000Z."""
+    return f"{_EPOCH + dt.timedelta(microseconds=us_of_hybrid(hybrid_time)):%Y-%m-%dT%H:%M:%S.%fZ}"
 
 
 class SystemClock:

@@ -1,0 +1,31 @@
+"""Open files and memory maps of a process: how many of how many, and what to say before they run out. Pure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+NEAR_FROM = 0.8
+"""From this share of a limit on a process is near it: a fifth is left, and blocks and logs take them one by one."""
+OPEN_FILES, MEMORY_MAPS = "open files", "memory maps"
+REMEDIES = {
+    OPEN_FILES: "raise the hard limit of open files (ulimit -Hn) or move tablets to other servers; at the limit no "
+    "log and no block can be opened",
+    MEMORY_MAPS: "raise vm.max_map_count or move tablets to other servers; at the limit no block can be opened",
+}
+
+
+class ResourceUse(NamedTuple):
+    """So many of so many; a limit of 0 is unknown, or none."""
+
+    used: int = 0
+    limit: int = 0
+
+    @property
+    def share(self) -> float:
+        return self.used / self.limit if self.limit else 0.0
+
+    def near_limit(self, name: str) -> str:
+        """What to tell of it, and what to do; "" while more than a fifth of the limit is left."""
+        if self.share < NEAR_FROM:
+            return ""
+        return f"{self.used} of {self.limit} {name} are used ({self.share:.0%}): {REMEDIES[name]}"
