@@ -1,6 +1,6 @@
 """Consensus metadata: the term, the vote and the committed config that one replica must never forget."""
 
-from .config_codec import config_from_avro, config_to_avro, decode_config, encode_config
+from .config_codec import config_from_avro, config_to_avro, decode_config, encode_config, members_json
 from .consensus_meta import FOLDER, ConsensusMeta, path_of, term_of
 from .view import CmetaView, cmeta_json, config_json, read_cmeta
 
@@ -14,6 +14,7 @@ __all__ = [
     "config_to_avro",
     "decode_config",
     "encode_config",
+    "members_json",
     "path_of",
     "read_cmeta",
     "term_of",

@@ -68,3 +68,18 @@ def decode_config(meta: bytes) -> RaftConfig:
     except ValueError as error:
         raise Corruption("a CONFIG entry does not decode", cause=repr(error), length_bytes=len(meta)) from error
     return config_from_avro(value["config"])
+
+
+def members_json(config: RaftConfig) -> list[dict[str, Any]]:
+    """A config's members as JSON: so the masters' catalog keeps them, and tools print them."""
+    return [
+        {
+            "uuid": member.uuid,
+            "addresses": [str(address) for address in member.addresses],
+            "votes": member.votes,
+            "promote": member.promote,
+            "holds_data": member.holds_data,
+            "replace": member.replace,
+        }
+        for member in config.members
+    ]

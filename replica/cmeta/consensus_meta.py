@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, replace
 
-from nyala.replica.base import Code, Corruption, Disk, LaterFormat, RaftConfig, Refused, check
+from nyala.replica.base import Code, Corruption, Disk, DiskFailure, LaterFormat, RaftConfig, Refused, check
 from nyala.schemas import frame
 
 from .config_codec import config_to_avro
@@ -207,6 +207,25 @@ class ConsensusMeta:
             vote = own.voted_for if source.term <= own.term else None
             term = max(own.term, source.term)
             self._save(replace(own, term=term, voted_for=vote, config=source.config))
+
+    def keep(self) -> bool:
+        """Write the file again if it is gone, does not read back or says something else; whether that was so.
+
+        What is in memory was durable before anybody was told of it. A later build's file is left alone, and a folder
+        that is gone is not made: a start must see that it is lost.
+        """
+        with self._lock:
+            if not self._disk.exists(FOLDER):
+                return False
+            try:
+                if _parse(self._tablet_id, self._disk.read(path_of(self._tablet_id))) == (self._uuid, self._content):
+                    return False
+            except LaterFormat:
+                return False
+            except (FileNotFoundError, Corruption, DiskFailure):
+                pass
+            self._flush(self._content)
+            return True
 
     def encode(self) -> bytes:
         """The file's bytes, as a copy session serves them."""

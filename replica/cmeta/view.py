@@ -9,7 +9,7 @@ from typing import Any
 from nyala.replica.base import Corruption, LaterFormat, RaftConfig
 from nyala.schemas import NewerFormat, unframe
 
-from .config_codec import config_from_avro
+from .config_codec import config_from_avro, members_json
 
 SCHEMA = "consensus_metadata"
 
@@ -50,21 +50,7 @@ def read_cmeta(data: bytes, path: str) -> CmetaView:
 
 def config_json(config: RaftConfig) -> dict[str, Any]:
     """A config as tools print it."""
-    return {
-        "opid": str(config.opid),
-        "unsafe": config.unsafe,
-        "members": [
-            {
-                "uuid": member.uuid,
-                "addresses": [str(address) for address in member.addresses],
-                "votes": member.votes,
-                "promote": member.promote,
-                "holds_data": member.holds_data,
-                "replace": member.replace,
-            }
-            for member in config.members
-        ],
-    }
+    return {"opid": str(config.opid), "unsafe": config.unsafe, "members": members_json(config)}
 
 
 def cmeta_json(view: CmetaView) -> dict[str, Any]:

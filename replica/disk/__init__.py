@@ -14,20 +14,23 @@ from .instance import (
     Instance,
     format_directory,
     join_cluster,
+    keep_instance,
     lost_promises,
     open_or_format,
     read_instance,
     take_over,
 )
 from .real import RealDisk
-from .root_lock import RootLock, lock_root, lock_stopped
+from .root_lock import LOCK_NAME, RootLock, lock_root, lock_stopped
 from .supervised import say_ready, when_parent_ends
+from .trouble import trouble, want
 
 __all__ = [
     "CRASH_EXIT_CODE",
     "FENCE",
     "FOLDERS",
     "INSTANCE",
+    "LOCK_NAME",
     "MASTER",
     "PROMISES",
     "TABLET_SERVER",
@@ -38,6 +41,7 @@ __all__ = [
     "RootLock",
     "format_directory",
     "join_cluster",
+    "keep_instance",
     "lock_root",
     "lock_stopped",
     "lost_promises",
@@ -47,5 +51,7 @@ __all__ = [
     "refuse_fenced",
     "say_ready",
     "take_over",
+    "trouble",
+    "want",
     "when_parent_ends",
 ]

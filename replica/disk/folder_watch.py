@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from nyala.replica.base import DiskFailure
 
 from .real import RealDisk
+from .trouble import want
 
 
 class FolderWatch:
@@ -16,6 +17,7 @@ class FolderWatch:
     def __init__(self, disk: RealDisk, folders: Sequence[str]) -> None:
         """`folders` exist."""
         self._disk = disk
+        self._known: dict[str, tuple[int, int] | None] = {}
         self._known = {folder: self._identity(folder) for folder in folders}
 
     def look(self) -> None:
@@ -27,6 +29,8 @@ class FolderWatch:
     def _identity(self, folder: str) -> tuple[int, int] | None:
         try:
             found = os.stat(self._disk.real_path(folder))
-        except OSError:
+        except OSError as error:
+            if want(error) is not None:
+                return self._known.get(folder)  # nobody can tell just now
             return None
         return found.st_dev, found.st_ino

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from nyala.replica.base import Clock, Code, Corruption, Disk, Refused, new_uuid
+from nyala.replica.base import Clock, Code, Corruption, Disk, DiskFailure, Refused, new_uuid
 from nyala.schemas import NewerFormat, frame, unframe
 
 INSTANCE = "instance"
@@ -45,7 +45,11 @@ def read_instance(disk: Disk) -> Instance | None:
         what = "the directory is of a later format than this build reads: start the build that wrote it, or a newer one"
         raise Refused(Code.ILLEGAL_STATE, what, path=disk.real_path(INSTANCE), why=str(error)) from error
     except ValueError as error:
-        raise Corruption("the instance file is damaged", path=disk.real_path(INSTANCE), error=str(error)) from error
+        what = (
+            "the instance file is damaged: put it back from a backup, or end this server's identity with "
+            "`nyala fs wipe` and let the others heal its tablets"
+        )
+        raise Corruption(what, path=disk.real_path(INSTANCE), error=str(error)) from error
     inherited = _INHERITED in value["incompatible_features"]
     number = int.from_bytes(value["reserved"], "little") if inherited else 0
     return Instance(value["uuid"], value["kind"], value["cluster_id"], value["created_us"], inherited, number)
@@ -65,7 +69,11 @@ def format_directory(
         raise Refused(Code.ALREADY_EXISTS, "the directory has an identity already", path=disk.real_path(INSTANCE))
     left = [f"{folder}/{name}" for folder in FOLDERS for name in disk.listdir(folder)][:1]
     if left:
-        raise Corruption("the instance file is missing beside data; wipe the whole directory", found=left[0])
+        what = (
+            "the instance file is missing beside data: put it back from a backup, or wipe the whole directory with "
+            "`nyala fs wipe`"
+        )
+        raise Corruption(what, found=left[0])
     for folder in FOLDERS:
         disk.mkdir(folder)
     instance = Instance(uuid or new_uuid(), kind, "", clock.wall_us(), inherited)
@@ -120,6 +128,19 @@ def take_over(disk: Disk, instance: Instance, number: int) -> Instance:
     taken = replace(instance, inherited=True, takeover=number)
     _save(disk, taken)
     return taken
+
+
+def keep_instance(disk: Disk, instance: Instance) -> bool:
+    """Write a running server's identity again if its file is gone or damaged; whether that was so."""
+    try:
+        if read_instance(disk) is not None:
+            return False
+    except Refused:
+        return False  # of a later build, or not to be read just now
+    except (Corruption, DiskFailure, FileNotFoundError):
+        pass
+    _save(disk, instance)
+    return True
 
 
 def _save(disk: Disk, instance: Instance) -> None:

@@ -9,11 +9,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
-from nyala.replica.base import Code, CrashPoints, DiskFailure, Refused, check
+from nyala.replica.base import CrashPoints, DiskFailure, Refused, check
 
-_NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
-_NO_DESCRIPTOR = {errno.EMFILE, errno.ENFILE}
-_NOT_ALLOWED = {errno.EACCES, errno.EPERM, errno.EROFS}
+from .trouble import trouble, want
+
 _UNREADABLE = {errno.EIO, errno.EUCLEAN, errno.EBADMSG}
 """What a file's own trouble looks like where a socket may have its own; a TCP socket has none of these."""
 _PARTS_MAX = 1024
@@ -27,19 +26,8 @@ def _translated(action: str, path: str) -> Iterator[None]:
         yield
     except (FileNotFoundError, FileExistsError):
         raise
-    except OSError as error:
-        if error.errno in _NO_SPACE:
-            raise Refused(Code.NO_SPACE, "the disk is full", action=action, path=path) from error
-        if error.errno in _NO_DESCRIPTOR:
-            # For whoever asked this is a full disk: nothing is broken, there is no room now, later there may be.
-            what = "too many files are open: raise the limit of this process (ulimit -n) or of the host (fs.file-max)"
-            raise Refused(Code.NO_SPACE, what, action=action, path=path) from error
-        if error.errno in _NOT_ALLOWED:
-            what = (
-                "the file may not be used: check its owner, its permissions, and whether the disk is mounted writable"
-            )
-            raise DiskFailure(what, action=action, path=path, cause=str(error)) from error
-        raise DiskFailure("the disk failed", action=action, path=path, cause=str(error)) from error
+    except (OSError, MemoryError) as error:
+        raise trouble(error, action, path) from error
 
 
 @contextmanager
@@ -128,6 +116,8 @@ class RealFile:
         try:
             return os.sendfile(fd, self._fd, byte_offset, length_bytes)
         except OSError as error:
+            if want(error) is not None and error.errno not in (errno.EAGAIN, errno.ENOBUFS):
+                raise trouble(error, "send", self._path) from error
             if error.errno in _UNREADABLE:
                 raise DiskFailure("the disk failed", action="send", path=self._path, cause=str(error)) from error
             raise
@@ -206,7 +196,13 @@ class RealDisk:
             return RealFile(os.open(self._full(path), flags, 0o644), path)
 
     def exists(self, path: str) -> bool:
-        return self._full(path).exists()
+        """Whether there is one; what cannot be told is an error, for a file that is not there means a lot."""
+        with _translated("stat", path):
+            try:
+                os.stat(self._full(path))
+            except (FileNotFoundError, NotADirectoryError):
+                return False
+            return True
 
     def listdir(self, path: str) -> list[str]:
         """Sorted names, without those that begin with a dot; empty if the folder does not exist."""
@@ -218,7 +214,8 @@ class RealDisk:
 
     def mkdir(self, path: str) -> None:
         full = self._full(path)
-        missing = [p for p in (full, *full.parents) if p.is_relative_to(self._root) and not p.exists()]
+        with _translated("stat", path):
+            missing = [p for p in (full, *full.parents) if p.is_relative_to(self._root) and not p.exists()]
         for folder in reversed(missing):
             with _opened(folder.parent) as parent:
                 with _translated("mkdir", path):

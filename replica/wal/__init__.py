@@ -3,6 +3,7 @@
 from .dump import dump_segment
 from .glance import glance
 from .inspect import LogView, inspect_log
+from .live_dump import dump_log, dump_settled
 from .log import Log
 from .options import WalOptions
 from .records import Anchor, Pin, Replay, SegmentInfo
@@ -19,7 +20,9 @@ __all__ = [
     "Reservation",
     "SegmentInfo",
     "WalOptions",
+    "dump_log",
     "dump_segment",
+    "dump_settled",
     "glance",
     "inspect_log",
     "verify_segment",

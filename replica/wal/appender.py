@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import google_crc32c
 
-from nyala.replica.base import Code, Disk, InvariantViolation, OpId, Refused
+from nyala.replica.base import Code, Disk, InvariantViolation, OpId, Refused, may_pass
+from nyala.replica.disk import want
 
 from .format import Header, encode_tail
 from .options import WalOptions
@@ -15,6 +17,8 @@ from .records import SegmentInfo
 from .reservation import Reservation
 from .segment import ActiveSegment, NextSegment
 from .zeros import STATEMENT_BYTES
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,7 @@ class Appender:
         threaded: bool,
     ) -> None:
         self._disk = disk
+        self._tablet_id = tablet_id
         self._options = options
         self._next_number = next_number
         self._next_size = size_bytes
@@ -52,12 +57,15 @@ class Appender:
     def write(self, slots: Sequence[Reservation]) -> Written:
         """Append all entries of the slots as one block and make it durable.
 
-        Refused(NO_SPACE): nothing of it is in the log, and a later write may succeed. Anything else that is raised
-        leaves the file in an unknown state: this appender must not be used again.
+        NO_SPACE or ResourcesExhausted: nothing of it is in the log, a later write may succeed. Anything else that is
+        raised leaves the file in an unknown state: this appender must not be used again.
         """
         self._disk.crash_point("wal.before_append")
         segment = self._segment_for(slots[0].entries[0].opid.index)
-        parts, lengths = _gather(slots, segment.number)
+        try:
+            parts, lengths = _gather(slots, segment.number)
+        except MemoryError as error:  # nothing is written yet
+            raise want(error) or error from error
         stated = any(encoded.has_run for slot in slots for encoded in slot.encoded)
         if stated:
             lengths[-1] += STATEMENT_BYTES
@@ -120,21 +128,35 @@ class Appender:
         return taken
 
     def roll(self) -> bool:
-        """Close the segment in use; whether there was one."""
-        active, self._active = self._active, None
-        if active is not None:
-            active.finish()
-        return active is not None
+        """Close the segment in use; whether there was one. One that cannot be cut now stays in use."""
+        active = self._active
+        if active is None:
+            return False
+        active.cut()
+        self._active = None
+        active.finish()
+        return True
 
     def close(self, *, trusted: bool) -> None:
-        """Stop; cut and sync the segment in use unless the disk is not `trusted` any more."""
+        """Stop; cut and sync the segment in use unless the disk is not `trusted` any more.
+
+        What was appended is synced already: on a full disk, or without resources, the files are left as after a crash.
+        """
         active, self._active = self._active, None
         if active is not None and not trusted:
             active.abandon()
             active = None
-        self._next.close(trusted=trusted)
+        self._tidy(lambda: self._next.close(trusted=trusted))
         if active is not None:
-            active.finish()
+            self._tidy(active.finish)
+
+    def _tidy(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except Refused as error:
+            if not may_pass(error):
+                raise
+            _log.warning("T %s a file of the log is tidied up when it is opened again: %s", self._tablet_id, error)
 
 
 def _gather(slots: Sequence[Reservation], segment: int) -> tuple[list[bytes], list[int]]:

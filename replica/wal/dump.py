@@ -10,6 +10,7 @@ import google_crc32c
 from nyala.replica.base import ZERO_OPID, Corruption, Disk, Entry
 
 from .format import HEADER_BYTES_MAX, decode_header
+from .index import Written
 from .recovery import is_segment_name
 from .scan import walk
 
@@ -49,11 +50,14 @@ def dump_segment(disk: Disk, path: str) -> Iterator[dict[str, Any]]:
         }
         found: list[dict[str, Any]] = []
 
+        seen = Written()
+
         def visit(entry: Entry, start: int, end: int) -> None:
+            seen.add(entry.opid)
             found.append(_describe(entry, start, end))
 
         try:
-            result = walk(file, header, visit, ZERO_OPID)
+            result = walk(file, header, visit, ZERO_OPID, seen)
         except Corruption as error:
             yield from found
             yield {"kind": "newer", "byte_offset": found[-1]["byte_offset"] if found else 0, "what": str(error)}

@@ -30,7 +30,7 @@ HEADER_BYTES_MAX = 64 << 10
 PAYLOAD_BYTES_JOINED_MAX = 16 << 10
 """Payloads up to this size are cheaper to copy than to write as a part of their own."""
 
-BAD_AVRO = (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError, MemoryError, struct.error)
+BAD_AVRO = (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError, struct.error)
 """What fastavro raises on bytes that are no datum."""
 
 _HEADER = {
@@ -89,7 +89,7 @@ class EncodedEntry(NamedTuple):
     identity: int
     """CRC of everything that identifies the entry, except its segment."""
     has_run: bool
-    """Of zeros: its block must state its zero sectors."""
+    """Of zeros, or it counts as one that has: its block must state its zero sectors, and with them its place."""
 
     @property
     def length_bytes(self) -> int:
@@ -214,10 +214,10 @@ def identity_in(segment: int, identity: int) -> int:
     return int(google_crc32c.extend(identity, _SEGMENT.pack(segment)))
 
 
-def encode_entry(tablet_id: str, entry: Entry) -> EncodedEntry:
-    """Serialise what does not depend on the segment."""
+def encode_entry(tablet_id: str, entry: Entry, *, placed: bool = False) -> EncodedEntry:
+    """Serialise what does not depend on the segment. `placed`: its block states its place, whatever its bytes are."""
     out = io.BytesIO()
-    has_run = zeros.has_run(entry.payload) or zeros.has_run(entry.meta)
+    has_run = placed or zeros.has_run(entry.payload) or zeros.has_run(entry.meta)
     flags = zeros.FLAG if has_run else 0
     fastavro.schemaless_writer(
         out,

@@ -46,4 +46,6 @@ class _Entries:
 
     def _read(self, lo: int, hi: int, max_bytes: int) -> list[Entry]:
         spans = self._found.index.find(lo, hi)
-        return read_entries(self._disk, self._folder, self._found.headers, spans, lo, hi, max_bytes)
+        return read_entries(
+            self._disk, self._folder, self._found.headers, spans, lo, hi, max_bytes, self._found.index.terms
+        )

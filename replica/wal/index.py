@@ -74,6 +74,24 @@ class TermRuns:
         return other
 
 
+class Written:
+    """Every OpId that was written to a log, also those that others replaced: a few runs of indexes for each term."""
+
+    def __init__(self) -> None:
+        self._runs: dict[int, list[tuple[int, int]]] = {}
+
+    def add(self, opid: OpId) -> None:
+        """`opid` was written, now or again."""
+        runs = self._runs.setdefault(opid.term, [])
+        if runs and runs[-1][1] + 1 == opid.index:
+            runs[-1] = (runs[-1][0], opid.index)
+        elif opid not in self:
+            runs.append((opid.index, opid.index))
+
+    def __contains__(self, opid: OpId) -> bool:
+        return any(first <= opid.index <= last for first, last in self._runs.get(opid.term, ()))
+
+
 class Span(NamedTuple):
     """Entries `first`..`last`, side by side in one segment; if `cut`, later ones in these bytes were replaced."""
 

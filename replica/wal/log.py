@@ -14,11 +14,14 @@ from nyala.replica.base import (
     InvariantViolation,
     OpId,
     Refused,
+    ResourcesExhausted,
     check,
+    may_pass,
 )
+from nyala.replica.disk import want
 
 from .appender import Appender, Written, closed_error
-from .format import encode_entry
+from .format import EncodedEntry, encode_entry
 from .options import WalOptions
 from .reader import Survivors, read_entries
 from .records import Anchor, Pin, Replay, SegmentInfo
@@ -34,7 +37,8 @@ class Log:
 
     Invariants: order on disk is the order of `reserve`. Indexes have no gaps; an entry at an index that exists replaces
     it and everything above. Nothing counts as appended before it is synced. After a failed write or sync, other than
-    for want of space, every later call fails with the same error: no sync is ever tried again on the same file.
+    a full disk or an exhausted resource, every later call fails with the same error: no sync is ever tried again
+    on the same file.
     Durability: as of each callback; opening makes the rest of what it returns durable.
     Concurrency: any thread; callbacks come from the appender's thread (or from `drain`) and must not block. A
     reservation that can no longer be served is called back from within its own `append_async`.
@@ -58,8 +62,12 @@ class Log:
         self._closed = False
         self._failure: BaseException | None = None
         self._thread: threading.Thread | None = None
+        self._removal_unsynced = False
+        """A segment's name is gone, and that is not durable yet."""
         self._index = found.index
         self._reserved = found.index.terms.copy()
+        self._highest = max((info.last_index for info in found.segments), default=0)
+        """Ever reserved or found: what comes at or below it takes the place of something that is on the disk."""
         self._retention = Retention(found.segments, found.headers)
         previous = found.segments[-1].length_bytes if found.segments else 0
         self._appender = Appender(
@@ -133,6 +141,7 @@ class Log:
     def reserve(self, entries: Sequence[Entry]) -> Reservation:
         """Take the next place in the order for `entries`, one or more with consecutive indexes.
 
+        Raises ResourcesExhausted, and reserves nothing, if the appender's thread cannot be started.
         Blocks while the queue is full (Refused(OVERLOADED) instead without a thread): on an event loop look at
         `queued_bytes` first. The reservation must be given to `append_async`: those behind wait for it.
         """
@@ -140,6 +149,7 @@ class Log:
         check(bool(slot.entries), "a reservation holds an entry")
         with self._state:
             self._check_usable()
+            self._start_thread()
             while not self.has_room(slot.size_bytes):
                 if not self._threaded:
                     raise Refused(Code.OVERLOADED, "the log's queue is full", queued_bytes=self._queued_bytes)
@@ -148,6 +158,8 @@ class Log:
             first = slot.entries[0].opid
             refusal = self._reserved.refuses(first)
             check(not refusal, "entries follow each other", why=refusal, opid=first, last=self._reserved.last)
+            slot.rewrites = first.index <= self._highest
+            self._highest = max(self._highest, slot.last.index)
             for before, after in zip(slot.entries, slot.entries[1:], strict=False):
                 follows = after.opid.index == before.opid.index + 1 and after.opid.term >= before.opid.term
                 check(follows, "entries follow each other", before=before.opid, after=after.opid)
@@ -155,15 +167,16 @@ class Log:
                 self._reserved.add(entry.opid)
             self._queue.append(slot)
             self._queued_bytes += slot.size_bytes
-            self._start_thread()
         return slot
 
     def append_async(self, reservation: Reservation, on_durable: OnDurable) -> None:
         """Serialise a reservation's entries and hand them to the appender; returns before they are on disk."""
         try:
-            encoded = [encode_entry(self._tablet_id, entry) for entry in reservation.entries]
+            encoded = self._encode(reservation)
         except BaseException as error:
-            self._fail_all([], InvariantViolation("an entry does not serialise", cause=repr(error)), poison=True)
+            # Those behind it wait for it. Without memory the log ends too, but nothing is wrong with what it holds.
+            bug = InvariantViolation("an entry does not serialise", cause=repr(error))
+            self._fail_all([], error if isinstance(error, MemoryError) else bug, poison=True)
             raise
         with self._state:
             check(reservation.on_durable is None, "a reservation is appended once", opid=reservation.last)
@@ -175,6 +188,12 @@ class Log:
                 self._state.notify_all()
         if error_now is not None:
             on_durable(error_now)
+
+    def _encode(self, reservation: Reservation) -> list[EncodedEntry]:
+        """The entries' bytes. What takes the place of something lets its block state where it stands (`scan.py`)."""
+        first, *others = reservation.entries
+        head = encode_entry(self._tablet_id, first, placed=reservation.rewrites)
+        return [head, *(encode_entry(self._tablet_id, entry) for entry in others)]
 
     def append(self, entries: Sequence[Entry], on_durable: OnDurable) -> None:
         """`reserve` and `append_async` in one."""
@@ -215,8 +234,12 @@ class Log:
 
     def _start_thread(self) -> None:
         if self._threaded and self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=f"wal-{self._tablet_id}", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name=f"wal-{self._tablet_id}", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:
+                raise want(error) or error from error
+            self._thread = thread
 
     def _run(self) -> None:
         """The appender: take all, wait for each to be ready, one block, one sync, call back; until closed."""
@@ -247,7 +270,7 @@ class Log:
                     written = self._appender.write(slots)
                 self._publish(batch, written)
         except Refused as error:
-            self._fail_all(batch, error, poison=error.code is not Code.NO_SPACE)
+            self._fail_all(batch, error, poison=not may_pass(error))
             return
         except Exception as error:  # noqa: BLE001
             _log.critical("T %s the log stops: %s", self._tablet_id, error)
@@ -325,11 +348,12 @@ class Log:
             if lo < terms.first_index:
                 raise Refused(Code.NOT_FOUND, "log GC removed these entries", lo=lo, first_index=terms.first_index)
             spans = self._index.find(lo, hi)
+            terms = terms.copy()
             numbers = sorted({span.segment for span in spans})
             headers = {number: self._retention.headers[number] for number in numbers}
             self._retention.hold(numbers)
         try:
-            return read_entries(self._disk, self._folder, headers, spans, lo, hi, max_bytes)
+            return read_entries(self._disk, self._folder, headers, spans, lo, hi, max_bytes, terms)
         finally:
             self._release(numbers)
 
@@ -370,13 +394,17 @@ class Log:
         return anchor
 
     def roll(self) -> None:
-        """Close the segment in use; the next append begins another."""
+        """Close the segment in use; the next append begins another.
+
+        NO_SPACE or ResourcesExhausted: the segment stays in use, and the log goes on.
+        """
         with self._io:
             self._check_trusted()
             try:
                 self._appender.roll()
             except BaseException as error:
-                self._failure = error
+                if not may_pass(error):
+                    self._failure = error
                 raise
             with self._state:
                 self._retention.close_newest()
@@ -384,16 +412,29 @@ class Log:
     def gc(self, keep_from_index: int) -> int:
         """Remove the oldest closed segments that hold nothing at or above that index; returns the bytes freed.
 
-        Stops at anchors, at segments that somebody reads or pins, and at the log's last entry.
+        Stops at anchors, at segments that somebody reads or pins, and at the log's last entry. ResourcesExhausted
+        leaves no hole: the next call goes on with the same segment.
         """
         freed = 0
+        if self._removal_unsynced:
+            self._sync_removal()
         while (info := self._unlist_oldest(keep_from_index)) is not None:
             self._disk.crash_point("wal.before_remove_segment")
-            self._disk.remove(f"{self._folder}/{info.name}")
-            self._disk.sync_dir(self._folder)  # Each removal on its own: a power cut must not leave a hole.
+            try:
+                self._disk.remove(f"{self._folder}/{info.name}")
+            except ResourcesExhausted:
+                with self._state:
+                    self._retention.list_again(info)
+                raise
+            self._removal_unsynced = True
+            self._sync_removal()  # Each removal on its own: a power cut must not leave a hole.
             self._disk.crash_point("wal.after_remove_segment")
             freed += info.length_bytes
         return freed
+
+    def _sync_removal(self) -> None:
+        self._disk.sync_dir(self._folder)
+        self._removal_unsynced = False
 
     def _unlist_oldest(self, keep_from_index: int) -> SegmentInfo | None:
         with self._state:
@@ -408,7 +449,10 @@ class Log:
         forget_withheld(self._disk, self._folder)
 
     def close(self) -> None:
-        """Append what is ready, fail what is not, cut the open segment to its content; harmless when called twice."""
+        """Append what is ready, fail what is not, cut the open segment to its content; harmless when called twice.
+
+        What cannot be cut or removed now is left to the next opening.
+        """
         check(threading.current_thread() is not self._thread, "a callback of the log cannot close it")
         with self._state:
             if self._closed:

@@ -8,16 +8,26 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from nyala.replica.base import Corruption, Disk, DiskFile, Entry
 
 from .format import BAD_AVRO, Header, decode_entry
-from .index import Span
+from .index import Span, TermRuns
 from .recovery import segment_name
 
 _REPLAY_READ_BYTES = 4 << 20
 
 
 def read_entries(
-    disk: Disk, folder: str, headers: Mapping[int, Header], spans: Sequence[Span], lo: int, hi: int, max_bytes: int
+    disk: Disk,
+    folder: str,
+    headers: Mapping[int, Header],
+    spans: Sequence[Span],
+    lo: int,
+    hi: int,
+    max_bytes: int,
+    terms: TermRuns,
 ) -> list[Entry]:
-    """Entries [lo, hi) of `spans` until `max_bytes` are reached, at least one; Corruption names segment and byte."""
+    """Entries [lo, hi) of `spans` until `max_bytes` are reached, at least one; Corruption names segment and byte.
+
+    `terms` are those that the entries were written with.
+    """
     entries: list[Entry] = []
     room = max_bytes
     files: dict[int, DiskFile] = {}
@@ -26,7 +36,7 @@ def read_entries(
             if span.segment not in files:
                 files[span.segment] = disk.open(f"{folder}/{segment_name(span.segment)}")
             data = files[span.segment].pread(span.length_bytes, span.byte_offset)
-            for entry in _decode_span(data, span, headers[span.segment], lo, min(hi, span.last + 1)):
+            for entry in _decode_span(data, span, headers[span.segment], lo, min(hi, span.last + 1), terms):
                 room -= entry.size_bytes
                 if room < 0 and entries:
                     return entries
@@ -37,7 +47,7 @@ def read_entries(
     return entries
 
 
-def _decode_span(data: bytes, span: Span, header: Header, lo: int, hi: int) -> list[Entry]:
+def _decode_span(data: bytes, span: Span, header: Header, lo: int, hi: int, terms: TermRuns) -> list[Entry]:
     stream = io.BytesIO(data)
     entries = []
     for index in range(span.first, hi):
@@ -46,13 +56,13 @@ def _decode_span(data: bytes, span: Span, header: Header, lo: int, hi: int) -> l
             entry, problem, *_ = decode_entry(stream, header)
         except BAD_AVRO as error:
             problem = repr(error)
-        if problem or entry.opid.index != index:
+        if problem or entry.opid != (terms.term_at(index), index):
             raise Corruption(
                 "an entry does not read back",
                 segment=segment_name(span.segment),
                 byte_offset=span.byte_offset + start,
                 index=index,
-                what=problem or "another index",
+                what=problem or f"it is entry {entry.opid}",
             )
         if index >= lo:
             entries.append(entry)

@@ -12,8 +12,9 @@ import google_crc32c
 from nyala.replica.base import Corruption, Disk, Entry, OpId
 
 from .format import HEADER_BYTES_MAX, Header, decode_entry, decode_header, encode_block
-from .index import LogIndex
+from .index import LogIndex, Written
 from .last_block import write_last_block_again
+from .newest import need_newest, read_newest, save_newest
 from .records import SegmentInfo
 from .scan import Damage, walk
 from .zeros import STATEMENT_BYTES
@@ -46,6 +47,8 @@ class Recovered:
     segments: list[SegmentInfo] = field(default_factory=list)
     headers: dict[int, Header] = field(default_factory=dict)
     withheld: OpId | None = None
+    written: Written = field(default_factory=Written)
+    """Also what was replaced since."""
 
     @property
     def next_number(self) -> int:
@@ -82,7 +85,9 @@ def read_all(disk: Disk, folder: str, tablet_id: str) -> tuple[Recovered, tuple[
     out = Recovered()
     broken: tuple[SegmentInfo, Damage] | None = None
     mark = read_withheld(disk, folder)
+    newest = read_newest(disk, folder)  # before the list: beside a server at work a segment may come now
     numbered = sorted((int(m[1]), name) for name in disk.listdir(folder) if (m := _NAME.match(name)))
+    need_newest(newest, (number for number, _ in numbered))
     for number, name in numbered:
         header = _header(disk, f"{folder}/{name}", name)
         _check_place(header, tablet_id, number, name, out)
@@ -154,10 +159,11 @@ def _walk(
             raise Corruption("a segment does not begin as its header says", segment=name, opid=entry.opid, first=first)
         highest = max(highest, entry.opid.index)
         out.index.add(entry.opid, header.segment, start, end)
+        out.written.add(entry.opid)
 
     file = disk.open(path)
     try:
-        result = walk(file, header, visit, out.index.terms.last)
+        result = walk(file, header, visit, out.index.terms.last, out.written)
     finally:
         file.close()
     info = SegmentInfo(header.segment, name, first, highest or first - 1, result.content_end, closed=True)
@@ -254,3 +260,5 @@ def _settle(disk: Disk, folder: str, out: Recovered) -> None:
         finally:
             file.close()
     disk.sync_dir(folder)
+    if out.segments and read_newest(disk, folder) < out.segments[-1].number:
+        save_newest(disk, folder, out.segments[-1].number)  # of an earlier build, of a copy, or died before it

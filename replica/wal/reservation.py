@@ -27,12 +27,14 @@ class Reservation:
     Concurrency: its owner until READY, the appender afterwards; `state` under the log's lock.
     """
 
-    __slots__ = ("encoded", "entries", "error", "on_durable", "size_bytes", "state")
+    __slots__ = ("encoded", "entries", "error", "on_durable", "rewrites", "size_bytes", "state")
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         self.entries = tuple(entries)
         self.size_bytes = sum(entry.size_bytes for entry in self.entries)
         self.state = SlotState.RESERVED
+        self.rewrites = False
+        """It takes the place of entries that are on the disk. So an OpId may come again that was replaced before."""
         self.encoded: list[EncodedEntry] = []
         self.on_durable: OnDurable | None = None
         self.error: BaseException | None = None

@@ -58,3 +58,7 @@ class Retention:
             return None
         self.headers.pop(info.number, None)
         return self.segments.pop(0)
+
+    def list_again(self, info: SegmentInfo) -> None:
+        """The segment that was popped last could not be removed: it is the oldest still."""
+        self.segments.insert(0, info)

@@ -15,6 +15,7 @@ from nyala.replica.base import DiskFile, Entry, OpId
 
 from . import zeros
 from .format import BAD_AVRO, MARKER_BYTES, Decoded, Header, decode_entry, decode_long, encode_long
+from .index import Written
 
 SECTOR_BYTES = zeros.SECTOR_BYTES
 _WINDOW_BYTES = 1 << 20
@@ -95,20 +96,25 @@ def read_frame(data: bytes) -> Frame | None:
     return Frame(count, start, start + size) if count > 0 and size > 0 else None
 
 
-def walk(file: DiskFile, header: Header, visit: Visit, last: OpId) -> Walk:
-    """Visit every entry of every whole block; `last` is the log's last OpId before this segment."""
+def walk(file: DiskFile, header: Header, visit: Visit, last: OpId, seen: Written) -> Walk:
+    """Visit every entry of every whole block; `last` is the log's last OpId before this segment.
+
+    `seen` has the OpIds of all blocks before, and `visit` adds to it. A whole block that stands where another one was
+    written counts as damaged.
+    """
     window = Window(file)
     position, blocks = header.length_bytes, 0
-    for end, opid in whole_blocks(window, header, visit):
+    for end, opid in whole_blocks(window, header, visit, seen):
         position, last, blocks = end, opid, blocks + 1
     if position >= window.size or window.is_zero(position):
         return Walk(blocks, position, None)
     rest = file.pread(window.size - position, position)
-    return Walk(blocks, position, judge(rest, position, header, last))
+    return Walk(blocks, position, judge(rest, position, header, last, seen))
 
 
-def whole_blocks(window: Window, header: Header, visit: Visit) -> Iterator[tuple[int, OpId]]:
-    """Visit every entry of each block until one is not whole; after each, the byte behind it and its last OpId."""
+def whole_blocks(window: Window, header: Header, visit: Visit, seen: Written) -> Iterator[tuple[int, OpId]]:
+    """Visit every entry of each block until one is not whole, or stands where another was written; after each, the
+    byte behind it and its last OpId."""
     position = header.length_bytes
     while position < window.size:
         frame = read_frame(window.get(position, _FRAME_BYTES_MAX))
@@ -117,6 +123,8 @@ def whole_blocks(window: Window, header: Header, visit: Visit) -> Iterator[tuple
         block = window.get(position, frame.end + MARKER_BYTES)
         entries, problem = _parse(block, frame, header)
         problem = problem or _misstated(block, position, entries, header)
+        if not problem and not entries[-1][0].statement:
+            problem = _misplaced(entries, seen)
         if problem or block[frame.end :] != header.marker:
             return
         for (entry, *_), start, end in entries:
@@ -157,8 +165,19 @@ def _misstated(block: bytes, byte_offset: int, entries: _Parsed, header: Header)
     return "" if whole is not None else "the statement of zero sectors is wrong"
 
 
-def judge(rest: bytes, byte_offset: int, header: Header, last: OpId) -> Damage:
-    """What to make of a block at `byte_offset` that is not whole, given all bytes from there to the file's end."""
+def _misplaced(entries: _Parsed, seen: Written) -> str:
+    """Why a block that begins with `entries` belongs elsewhere ("" if it does not).
+
+    Nothing writes an OpId twice, with one exception: a leader brings back an entry that another leader's had replaced.
+    Such a block states its place (`Reservation.rewrites`); without a statement that is right, it is an older block.
+    """
+    first = entries[0][0].entry.opid
+    return f"it begins with entry {first}, which an earlier block holds" if first in seen else ""
+
+
+def judge(rest: bytes, byte_offset: int, header: Header, last: OpId, seen: Written) -> Damage:
+    """What to make of a block at `byte_offset` that is not whole, or not what was written there, given all bytes to the
+    file's end."""
     claim = read_frame(rest)
     content = len(rest.rstrip(b"\0"))
     marker_at = rest.find(header.marker)
@@ -173,6 +192,8 @@ def judge(rest: bytes, byte_offset: int, header: Header, last: OpId) -> Damage:
     if marker_at >= 0 and content > marker_at + MARKER_BYTES:
         return Damage(byte_offset, "a block is damaged and more follows", fatal=True)
     entries, start, problem = _salvage(rest, claim, marker_at, header)
+    if entries and (misplaced := _misplaced(entries, seen)):
+        entries, problem = [], misplaced
     kept = tuple(rest[s:e] for _, s, e in entries)
     full_length = marker_at >= 0 or (claimed_end is not None and not _ends_in_zeros(rest, byte_offset, claimed_end))
     if unwritten or not full_length:

@@ -6,8 +6,10 @@ import threading
 from collections.abc import Sequence
 
 from nyala.replica.base import Disk, DiskFile, Refused
+from nyala.replica.disk import want
 
 from .format import Header, decode_header, encode_block, encode_header, new_marker
+from .newest import save_newest
 from .recovery import TEMP_NAME, segment_name
 
 
@@ -36,7 +38,10 @@ class ActiveSegment:
 
         When the disk is full the file is cut back, so that no half block stays between two whole ones.
         """
-        block = encode_block(self.header, self.written_bytes, count, parts, length_bytes, stated=stated)
+        try:
+            block = encode_block(self.header, self.written_bytes, count, parts, length_bytes, stated=stated)
+        except MemoryError as error:  # nothing is written yet
+            raise want(error) or error from error
         try:
             self._file.pwritev(block, self.written_bytes)
         except Refused:
@@ -54,12 +59,19 @@ class ActiveSegment:
         else:
             self._file.sync()
 
-    def finish(self) -> None:
-        """Cut to what was written, durably."""
+    def cut(self) -> None:
+        """Cut to what was written; NO_SPACE or ResourcesExhausted leaves the file as it was, and usable."""
         if self.preallocated_bytes > self.written_bytes:
             self._file.truncate(self.written_bytes)
-        self._file.sync()
-        self._file.close()
+            self.preallocated_bytes = self.written_bytes
+
+    def finish(self) -> None:
+        """Cut to what was written, durably. The handle is closed whatever is raised."""
+        try:
+            self.cut()
+            self._file.sync()
+        finally:
+            self._file.close()
 
     def abandon(self) -> None:
         """Close the handle and touch nothing: the disk is not to be trusted any more."""
@@ -97,8 +109,13 @@ class NextSegment:
         if not self._threaded:
             self._allocate()
             return
-        self._thread = threading.Thread(target=self._allocate, name=f"wal-prealloc-{self._tablet_id}", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._allocate, name=f"wal-prealloc-{self._tablet_id}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # the server has no thread left: appends wait for this, and nothing else is lost
+            self._allocate()
+        else:
+            self._thread = thread
 
     def _allocate(self) -> None:
         file: DiskFile | None = None
@@ -136,11 +153,12 @@ class NextSegment:
             file.sync()
             self._disk.crash_point("wal.before_rename_segment")
             self._disk.rename(self._temp, f"{self._folder}/{segment_name(number)}")
+            self._disk.crash_point("wal.after_rename_segment")
+            save_newest(self._disk, self._folder, number)
         except Refused:
             self._file = None  # With a header in it the file cannot be used again: the next one may be shorter.
             file.close()
             raise
-        self._disk.crash_point("wal.after_rename_segment")
         self._file = None
         header = decode_header(data, segment_name(number))
         return ActiveSegment(self._disk, self._folder, file, header, self._size)

@@ -7,6 +7,7 @@ from collections.abc import Generator
 from nyala.replica.base import Corruption, Disk, DiskFailure, DiskFile
 
 from .format import HEADER_BYTES_MAX, decode_header
+from .index import Written
 from .records import SegmentInfo
 from .scan import Window, whole_blocks
 
@@ -41,7 +42,8 @@ def _steps(file: DiskFile, path: str, tablet_id: str, info: SegmentInfo) -> Gene
     if (header.tablet_id, header.segment) != (tablet_id, info.number):
         raise Corruption("a segment belongs elsewhere", path=path, tablet_id=header.tablet_id, number=header.segment)
     told, end = 0, header.length_bytes  # the header is told with the first blocks
-    for end, _ in whole_blocks(Window(file), header, lambda entry, first, after: None):
+    seen = Written()
+    for end, _ in whole_blocks(Window(file), header, lambda entry, first, after: seen.add(entry.opid), seen):
         if end - told >= STEP_BYTES:
             yield end - told
             told = end

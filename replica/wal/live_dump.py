@@ -1,0 +1,100 @@
+"""Dump a whole log, also while its server appends to it and log GC collects it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from nyala.replica.base import Corruption, Disk, OpId
+
+from .dump import dump_segment
+from .inspect import LogView, inspect_log
+from .recovery import is_segment_name
+
+LOOKS_MAX = 10
+"""So often a file or a log that seems damaged is read before it is called one that is being written."""
+
+_WRITING = "it is being written or collected: dump it again"
+
+Item = dict[str, Any]
+Pause = Callable[[], None]
+"""Some milliseconds, in which a write that was seen half done ends."""
+
+
+def dump_log(disk: Disk, folder: str, pause: Pause) -> Iterator[tuple[str, Item]]:
+    """(file name, an item of `dump_segment`) for each segment of a folder, and at last ("log", one for all of them).
+
+    Nothing is locked. A segment that went away since it was listed is one item of kind `collected`. What looks damaged
+    is read again until two looks agree: the end of a log in use may be seen half written. The last item, of kind `log`
+    or `damage`, says what a start would make of all segments together. Nothing at all if there is no segment.
+    """
+    names = _segments(disk, folder)
+    tablet_id, collected, writing = "", 0, False
+    for name in names:
+        items = dump_settled(disk, f"{folder}/{name}", pause)
+        collected += items[0]["kind"] == "collected"
+        tablet_id = tablet_id or items[0].get("tablet_id", "")
+        writing |= items[-1].get("what") == _WRITING
+        yield from ((name, item) for item in items)
+    if names and collected == len(names):
+        yield "log", {"kind": "log", "byte_offset": 0, "what": "every segment was collected: nothing is left"}
+    elif names:
+        verdict = _judge(disk, folder, tablet_id, pause)
+        yield "log", {"kind": "log", "byte_offset": 0, "what": _WRITING} if writing and _is_damage(verdict) else verdict
+
+
+def dump_settled(disk: Disk, path: str, pause: Pause) -> list[Item]:
+    """`dump_segment` of a file that may be written meanwhile, or be gone."""
+    try:
+        items = list(dump_segment(disk, path))
+        for _ in range(LOOKS_MAX):
+            if not _is_damage(items[-1]):
+                return items
+            pause()
+            before, items = items, list(dump_segment(disk, path))
+            if items == before:
+                return items
+    except FileNotFoundError:
+        what = "the file went away before it was read: log GC collected it, or the tablet was deleted"
+        return [{"kind": "collected", "byte_offset": 0, "what": what}]
+    at = items[-1]["byte_offset"]
+    return [*items[:-1], {"kind": "tail", "byte_offset": at, "what": _WRITING}]
+
+
+def _segments(disk: Disk, folder: str) -> list[str]:
+    return [name for name in disk.listdir(folder) if is_segment_name(name)]
+
+
+def _is_damage(item: Item) -> bool:
+    return item["kind"] in ("damage", "newer")
+
+
+def _judge(disk: Disk, folder: str, tablet_id: str, pause: Pause) -> Item:
+    """What a start would make of the segments: a gap between two, or damage that later entries follow."""
+    before: Item | None = None
+    for _ in range(LOOKS_MAX):
+        try:
+            found = _verdict(inspect_log(disk, folder, tablet_id))
+        except Corruption as error:
+            found = {"kind": "damage", "byte_offset": error.values.get("byte_offset", 0), "what": str(error)}
+        except FileNotFoundError:
+            before = None
+            continue
+        if not _is_damage(found) or found == before:
+            return found
+        before = found
+        pause()
+    return {"kind": "log", "byte_offset": 0, "what": _WRITING}
+
+
+def _verdict(view: LogView) -> Item:
+    found: Item = {
+        "kind": "log", "byte_offset": view.size_bytes, "first_index": view.first_index, "last": view.last,
+        "segments": len(view.segments),
+    }  # fmt: skip
+    if view.torn:
+        found["torn"] = view.torn
+    withheld: OpId | None = view.withheld
+    if withheld is not None:
+        found |= {"kind": "damage", "withheld": withheld, "what": "an entry that may be acknowledged is damaged"}
+    return found
