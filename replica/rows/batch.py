@@ -105,7 +105,7 @@ class BatchDecoder:
             raise MalformedMessage(f"{rows} rows; a batch has 1 to {limits.BATCH_ROWS_MAX}")
         if len(header.nodes) != len(kinds):
             raise MalformedMessage(f"{len(header.nodes)} columns, {len(kinds)} were announced")
-        needed = [_buffer_bytes(kind, rows) for kind in kinds]
+        needed = [buffer_sizes(kind, rows) for kind in kinds]
         if len(header.buffers) != sum(1 + len(n) for n in needed):
             raise MalformedMessage(f"{len(header.buffers)} buffers do not make these {len(kinds)} columns")
         ranges = iter(header.buffers.tolist())
@@ -156,7 +156,7 @@ def _invalid(why: str, payload: Any) -> Refused:
     return Refused(Code.INVALID_BATCH, "the bytes are not a valid batch", reason=why, bytes=len(payload))
 
 
-def _buffer_bytes(kind: Any, rows: int) -> tuple[int, ...]:
+def buffer_sizes(kind: Any, rows: int) -> tuple[int, ...]:
     """Least sizes of the buffers after the null bitmap."""
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return (4 * (rows + 1), 0)

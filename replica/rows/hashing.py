@@ -35,6 +35,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from .buffers import decimal_words, offsets_of, padded_words
 from .types import ColumnType, invalid
 
 HASH_VERSION = 1
@@ -46,9 +47,12 @@ _MIX_A = 0xBF58476D1CE4E5B9
 _MIX_B = 0x94D049BB133111EB
 _LENGTH = 0xA24BAED4963EE407
 _COMBINE = 0x9FB21C651E98DF25
-_TAIL_MASKS = np.array([_MASK] + [(1 << (8 * r)) - 1 for r in range(1, 8)], dtype=np.uint64)
+_TAIL_MASKS = np.array([(1 << (8 * r)) - 1 for r in range(9)], dtype=np.uint64)
+"""By how many bytes of a word count."""
 _FEW = 4
 """So few words are mixed one by one: a pass over an array costs more than its first words."""
+_FEW_LONG = 32
+"""So few rows are carried over the rest of their words one by one: a round over arrays costs more than their words."""
 _CHUNK_ROWS = 16 << 10
 """Rows hashed at a time: their scratch arrays stay in the processor's cache."""
 _EPOCH_DAY = dt.date(1970, 1, 1)
@@ -75,7 +79,7 @@ def _hash_chunk(columns: Sequence[Any]) -> U64:
     for column in columns[1:]:
         result *= np.uint64(_COMBINE)
         result += _hash_column(column)
-        _mix(result)
+        mix_in_place(result)
     return result
 
 
@@ -98,7 +102,7 @@ def mix_one(x: int) -> int:
     return x ^ x >> 31
 
 
-def _mix(x: U64) -> U64:
+def mix_in_place(x: U64) -> U64:
     """`mix` of each word, in place: five passes over memory and one scratch array."""
     if len(x) <= _FEW:
         x[:] = [mix_one(word) for word in x.tolist()]
@@ -121,12 +125,13 @@ def _hash_column(column: Any) -> U64:
         array = array.dictionary_decode()
         kind = array.type
     if pa.types.is_integer(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-        return _mix(integer_words(array))
+        return mix_in_place(integer_words(array))
     if pa.types.is_decimal128(kind):
-        words = _decimal_words(array)
-        low = _mix(np.ascontiguousarray(words[:, 0]))
+        words = decimal_words_of(array)
+        # A copy: the words are the caller's own, and one row of them is contiguous as it is.
+        low = mix_in_place(words[:, 0].copy())
         low ^= words[:, 1]
-        return _mix(low)
+        return mix_in_place(low)
     if _is_bytes(kind):
         return _hash_bytes(array)
     raise invalid("a column of this type cannot be in a key", type=str(kind))
@@ -157,54 +162,79 @@ def integer_words(array: Any) -> U64:
     return words
 
 
-def _decimal_words(array: Any) -> npt.NDArray[np.uint64]:
-    """Shape (rows, 2): low and high half of the unscaled value; null is 0."""
+def decimal_words_of(array: Any) -> npt.NDArray[np.uint64]:
+    """Shape (rows, 2), read-only: low and high half of the unscaled value; null is 0."""
     if array.null_count:
         array = pc.fill_null(array, pa.scalar(decimal.Decimal(0), type=array.type))
-    words = np.frombuffer(array.buffers()[1], dtype="<u8")
-    return words[2 * array.offset : 2 * (array.offset + len(array))].reshape(-1, 2)
+    return decimal_words(array)
 
 
 def _hash_bytes(array: Any) -> U64:
-    """Word by word over all rows at once: round i handles the rows that have an i-th word."""
-    rows = len(array)
+    """Word by word over all rows at once: round i handles the rows that have an i-th word.
+
+    Rows are hashed in order of length, so that each round handles the first so many, and cost follows their bytes.
+    """
     if not (pa.types.is_string(array.type) or pa.types.is_binary(array.type)):
         array = array.cast(pa.large_binary())
     if array.null_count:
         array = pc.fill_null(array, pa.scalar(b"", type=pa.binary()).cast(array.type))
-    _, offsets_buffer, data = array.buffers()
-    wide = pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type)
-    if rows == 0:
+    if len(array) == 0:
         return np.zeros(0, dtype=np.uint64)
-    offsets = np.frombuffer(offsets_buffer, dtype="<i8" if wide else "<i4")
-    offsets = offsets[array.offset : array.offset + rows + 1].astype(np.int64)
-    first, end = int(offsets[0]), int(offsets[-1])
-    # The copy is aligned and padded, so that reading two whole words around any position stays inside.
-    words = np.zeros((end - first) // 8 + 3, dtype="<u8")
-    if end > first:
-        words.view(np.uint8)[: end - first] = np.frombuffer(data, dtype=np.uint8, count=end - first, offset=first)
-    starts = offsets[:-1] - first
+    offsets = offsets_of(array).astype(np.int64)
+    words = padded_words(array, int(offsets[0]), int(offsets[-1]))
+    starts = offsets[:-1] - offsets[0]
     lengths = np.diff(offsets)
     result: U64 = lengths.astype(np.uint64)
     result *= np.uint64(_LENGTH)
-    _mix(result)
-    live: npt.NDArray[np.int64] | None = None if lengths.min(initial=1 << 62) > 0 else np.flatnonzero(lengths > 0)
-    done = 0
-    longest = int(lengths.max(initial=0))
-    while done < longest:
-        at = starts if live is None else starts[live]
-        left = lengths if live is None else lengths[live]
-        word = _words_at(words, at + done if done else at, left - done if done else left)
-        if live is None:
-            result ^= word
-            _mix(result)
-        else:
-            result[live] = _mix(result[live] ^ word)
-        done += 8
-        keep = left > done
-        if not keep.all():
-            live = np.flatnonzero(keep) if live is None else live[keep]
+    mix_in_place(result)
+    counts = (lengths + 7) >> 3
+    most = int(counts.max())
+    if most == int(counts.min()):
+        _hash_words(result, words, starts, lengths)
+        return result
+    # Small numbers are sorted four times as fast.
+    fewer = (most - counts).astype(np.uint16 if most < 1 << 16 else np.int64)
+    order = np.argsort(fewer, kind="stable")
+    by_length = result[order]
+    _hash_words(by_length, words, starts[order], lengths[order])
+    result[order] = by_length
     return result
+
+
+def _hash_words(result: U64, words: U64, starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> None:
+    """Carry each hash in `result` over the words of its row, in place. Rows with the most words come first."""
+    live, done = int(np.count_nonzero(lengths)), 0
+    while live > _FEW_LONG:
+        at, left, part = starts[:live], lengths[:live], result[:live]
+        if done:
+            at, left = at + done, left - done
+        part ^= _words_at(words, at, left)
+        mix_in_place(part)
+        done += 8
+        if left[-1] <= 8:
+            live = int(np.count_nonzero(left > 8))
+    for row in range(live):
+        start, length = int(starts[row]), int(lengths[row])
+        result[row] = _mix_over(int(result[row]), _words_of(words, start + done, length - done))
+
+
+def _words_of(words: U64, start: int, length: int) -> list[int]:
+    """The words of one value."""
+    count = -(-length // 8)
+    alone = np.zeros(count, dtype="<u8")
+    alone.view(np.uint8)[:length] = words.view(np.uint8)[start : start + length]
+    found: list[int] = alone.tolist()
+    return found
+
+
+def _mix_over(h: int, words: list[int]) -> int:
+    """`h = mix(h ^ word)` over the words: `mix_one`, without a call for each."""
+    for word in words:
+        h = ((h ^ word) + _GOLDEN) & _MASK
+        h = ((h ^ h >> 30) * _MIX_A) & _MASK
+        h = ((h ^ h >> 27) * _MIX_B) & _MASK
+        h ^= h >> 31
+    return h
 
 
 def _words_at(words: U64, byte_pos: npt.NDArray[np.int64], left: npt.NDArray[np.int64]) -> U64:
@@ -214,7 +244,7 @@ def _words_at(words: U64, byte_pos: npt.NDArray[np.int64], left: npt.NDArray[np.
     word: U64 = words[pos] >> shift
     # A shift by 64 is undefined, so it is done in two steps.
     word |= (words[pos + 1] << (np.uint64(63) - shift)) << np.uint64(1)
-    word &= _TAIL_MASKS[np.where(left < 8, left, 0)]
+    word &= _TAIL_MASKS[np.minimum(left, 8)]
     return word
 
 

@@ -1,4 +1,4 @@
-"""Reads the header of one Arrow IPC record batch message without trusting a byte of it.
+"""Reads the header of an Arrow IPC message without trusting a byte of it.
 
 pyarrow's parser takes many forms of a batch and promises nothing about a hostile header, so it is given none but those
 that it writes itself, byte by byte: this module reads the few FlatBuffers fields that are needed, with every position
@@ -17,9 +17,11 @@ import numpy.typing as npt
 
 CONTINUATION = 0xFFFFFFFF
 METADATA_V5 = 4
+HEADER_SCHEMA = 1
 HEADER_RECORD_BATCH = 3
 METADATA_SIZE_BYTES_MAX = 64 << 10
 
+_U8 = struct.Struct("<B")
 _U16 = struct.Struct("<H")
 _I16 = struct.Struct("<h")
 _U32 = struct.Struct("<I")
@@ -43,8 +45,8 @@ class BatchHeader(NamedTuple):
     body_bytes: int
 
 
-class _Table:
-    """One FlatBuffers table at an absolute position."""
+class Table:
+    """One FlatBuffers table at an absolute position; every read is checked. MalformedMessage."""
 
     def __init__(self, data: memoryview, pos: int) -> None:
         self.data = data
@@ -71,6 +73,26 @@ class _Table:
         """Absolute position that an offset field points to, or 0 if it is absent."""
         pos = self.field(number)
         return pos + int(_read(_U32, self.data, pos)) if pos else 0
+
+    def count(self, number: int) -> int:
+        """Elements of a vector field; 0 if it is absent."""
+        pos = self.child(number)
+        return int(_read(_U32, self.data, pos)) if pos else 0
+
+    def element(self, number: int, index: int) -> Table:
+        """One table of a vector of tables."""
+        pos = self.child(number) + 4 + 4 * index
+        return Table(self.data, pos + int(_read(_U32, self.data, pos)))
+
+    def text(self, number: int) -> str:
+        """A string field; empty if it is absent."""
+        pos = self.child(number)
+        if not pos:
+            return ""
+        length = int(_read(_U32, self.data, pos))
+        if pos + 4 + length > len(self.data):
+            raise MalformedMessage(f"a text of {length} bytes does not fit into the metadata")
+        return bytes(self.data[pos + 4 : pos + 4 + length]).decode("utf-8", "replace")
 
     def pairs(self, number: int, what: str) -> npt.NDArray[np.int64]:
         """A vector of structs of two int64. Shape (n, 2)."""
@@ -101,33 +123,36 @@ def message_head_bytes(payload: memoryview) -> int:
     return 8 + metadata_bytes
 
 
-def read_header(payload: memoryview) -> BatchHeader:
-    """The checked header of `payload`, which must be one message from its first to its last byte. MalformedMessage."""
-    size = len(payload)
-    metadata_bytes = message_head_bytes(payload) - 8
-    metadata = payload[8 : 8 + metadata_bytes]
-    message = _Table(metadata, int(_read(_U32, metadata, 0)))
-    version, kind = message.scalar(0, _I16), message.scalar(1, struct.Struct("<B"))
+def message_header(message: memoryview) -> tuple[Table, int, int]:
+    """(header table, its kind, bytes of body announced) of a message that begins at byte 0. MalformedMessage."""
+    metadata = message[8 : message_head_bytes(message)]
+    table = Table(metadata, int(_read(_U32, metadata, 0)))
+    version = table.scalar(0, _I16)
     if version != METADATA_V5:
         raise MalformedMessage(f"metadata version {version + 1}, not 5")
-    if kind != HEADER_RECORD_BATCH:
-        raise MalformedMessage(f"header type {kind} is no record batch")
-    if message.field(4):
+    if table.field(4):
         raise MalformedMessage("custom metadata is not taken")
-    body_bytes = message.scalar(3, _I64)
-    if body_bytes != size - 8 - metadata_bytes:
-        raise MalformedMessage(f"the header says {body_bytes} bytes of body, {size - 8 - metadata_bytes} follow")
-    header = message.child(2)
+    header = table.child(2)
     if not header:
         raise MalformedMessage("the message has no header")
-    batch = _Table(metadata, header)
+    return Table(metadata, header), table.scalar(1, _U8), table.scalar(3, _I64)
+
+
+def read_header(payload: memoryview) -> BatchHeader:
+    """The checked header of `payload`, which must be one message from its first to its last byte. MalformedMessage."""
+    body_start = message_head_bytes(payload)
+    batch, kind, body_bytes = message_header(payload)
+    if kind != HEADER_RECORD_BATCH:
+        raise MalformedMessage(f"header type {kind} is no record batch")
+    if body_bytes != len(payload) - body_start:
+        raise MalformedMessage(f"the header says {body_bytes} bytes of body, {len(payload) - body_start} follow")
     if batch.field(3):
         raise MalformedMessage("compressed buffers are not taken")
     if batch.field(4):
         raise MalformedMessage("variadic buffers are not taken")
     buffers = batch.pairs(2, "buffers")
     _check_ranges(buffers, body_bytes)
-    return BatchHeader(batch.scalar(0, _I64), batch.pairs(1, "nodes"), buffers, 8 + metadata_bytes, body_bytes)
+    return BatchHeader(batch.scalar(0, _I64), batch.pairs(1, "nodes"), buffers, body_start, body_bytes)
 
 
 def _check_ranges(buffers: npt.NDArray[np.int64], body_bytes: int) -> None:

@@ -33,6 +33,9 @@ class RowError(NamedTuple):
     code: RowCode
     column: str = ""
 
+    def __str__(self) -> str:
+        return f"row {self.offset}: {self.code.name}" + (f" in column {self.column!r}" if self.column else "")
+
 
 @dataclass(frozen=True)
 class WriteMeta:

@@ -45,8 +45,12 @@ class PartitionSpec:
         if self.range_splits and not self.range_column:
             raise invalid("range splits need a range column")
         splits: list[Any] = list(self.range_splits)
-        if any(not a < b for a, b in itertools.pairwise(splits)):
-            raise invalid("range splits ascend, without repeats", range_splits=splits)
+        try:
+            ascending = all(a < b for a, b in itertools.pairwise(splits))
+        except (TypeError, ArithmeticError) as e:
+            raise invalid("range splits are values of one type, which can be ordered", range_splits=splits[:5]) from e
+        if not ascending:
+            raise invalid("range splits ascend, without repeats", range_splits=splits[:5])
 
     @property
     def partitions(self) -> list[tuple[int, int]]:

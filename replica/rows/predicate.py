@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nyala.replica.base import limits
+
+from .listed import NOT_COMPARABLE, Listed
 from .types import invalid
 
 COMPARISONS = {
@@ -18,6 +21,10 @@ COMPARISONS = {
     ">": pc.greater,
     ">=": pc.greater_equal,
 }
+_FEW = 4
+"""So many times longer than a batch, a list of values is first cut down to those that the batch has."""
+_STEP = 1000
+"""So many values are looked at one by one, about 3 ms, between two calls of `stop`."""
 OPERATORS = (*COMPARISONS, "in", "is_null", "is_not_null")
 
 
@@ -26,46 +33,148 @@ class Predicate(NamedTuple):
 
     column: str
     op: str
-    values: tuple[object, ...] = ()
+    values: Sequence[object] = ()
+    """A tuple, or `Listed` for those of a list that came over the network."""
+
+
+def go_on() -> None:
+    """Nobody stops the work."""
+
+
+class Conditions:
+    """Predicates that were made ready once for columns of given types, and are evaluated batch by batch.
+
+    Refused(INVALID_ARGUMENT) at construction for an unknown column or operator, or a value that cannot be compared with
+    its column. Memory: an Arrow array of each list of values. Concurrency: any thread, one at a time.
+    """
+
+    def __init__(self, predicates: Iterable[Predicate], schema: Any, stop: Callable[[], None] = go_on) -> None:
+        """`schema`: pa.Schema of the columns; batches to come have at least those that are named, with those types.
+
+        `stop` is called before each step, a few milliseconds at most, and may raise.
+        """
+        self._ready: list[_Ready] = []
+        odd = limits.SCAN_ODD_VALUES_MAX
+        for predicate in predicates:
+            stop()
+            self._ready.append(_Ready(predicate, schema, odd, stop))
+            odd -= self._ready[-1].odd_listed
+
+    def mask(self, batch: Any, stop: Callable[[], None] = go_on) -> Any:
+        """pa.BooleanArray, shape (rows,): which rows of a pa.RecordBatch meet all predicates. Null counts as no.
+
+        `stop` is called before each comparison of the whole batch, and may raise.
+        """
+        mask = None
+        for ready in self._ready:
+            stop()
+            one = ready.mask(batch.column(ready.predicate.column), stop)
+            mask = one if mask is None else pc.and_(mask, one)
+        if mask is None:
+            return pa.repeat(pa.scalar(True), batch.num_rows)
+        return mask.combine_chunks() if isinstance(mask, pa.ChunkedArray) else mask
 
 
 def predicate_mask(batch: Any, predicates: Iterable[Predicate]) -> Any:
-    """pa.BooleanArray, shape (rows,): which rows of a pa.RecordBatch meet all predicates. Null counts as no.
-
-    Refused(INVALID_ARGUMENT) for an unknown column or operator, or a value that cannot be compared with the column.
-    """
-    mask = None
-    for predicate in predicates:
-        one = _one_mask(batch, predicate)
-        mask = one if mask is None else pc.and_(mask, one)
-    if mask is None:
-        return pa.repeat(pa.scalar(True), batch.num_rows)
-    return mask.combine_chunks() if isinstance(mask, pa.ChunkedArray) else mask
+    """`Conditions(predicates, batch.schema).mask(batch)`."""
+    return Conditions(predicates, batch.schema).mask(batch)
 
 
-def _one_mask(batch: Any, predicate: Predicate) -> Any:
-    pos = batch.schema.get_field_index(predicate.column)
-    if pos < 0:
-        raise invalid("no such column", column=predicate.column, known=",".join(batch.schema.names))
-    column = batch.column(pos)
-    op = predicate.op
-    if op == "is_null":
-        return pc.is_null(column)
-    if op == "is_not_null":
-        return pc.is_valid(column)
-    try:
-        if op == "in":
-            return pc.fill_null(_in_mask(column, predicate.values), False)
-        if op not in COMPARISONS or len(predicate.values) != 1:
+class _Ready:
+    """One predicate with its values as Arrow has them."""
+
+    def __init__(self, predicate: Predicate, schema: Any, odd_max: int, stop: Callable[[], None]) -> None:
+        """`odd_max`: how many values of a list may be such as the column's type cannot hold."""
+        self.predicate = predicate
+        pos = schema.get_field_index(predicate.column)
+        if pos < 0:
+            raise invalid("no such column", column=predicate.column, known=",".join(schema.names))
+        kind, op = schema.field(pos).type, predicate.op
+        self._exact: Any = None
+        self._odd: list[Any] = []
+        if op not in OPERATORS or (op in COMPARISONS and len(predicate.values) != 1):
             raise invalid("no such operator, or a wrong number of values", op=op, values=len(predicate.values))
-        return pc.fill_null(COMPARISONS[op](column, value_scalar(predicate.values[0], column.type)), False)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as e:
-        raise invalid(
-            "the value cannot be compared with the column",
-            column=predicate.column,
-            type=str(column.type),
-            value=predicate.values[:3],
-        ) from e
+        try:
+            if op in COMPARISONS:
+                self._odd = [value_scalar(predicate.values[0], kind)]
+            elif op == "in":
+                self._exact, self._odd = _listed(predicate, kind, odd_max, stop)
+            self.mask(pa.array([], type=kind), stop)  # what cannot be compared says so now, and not among the rows
+        except NOT_COMPARABLE as e:
+            raise invalid(
+                "the value cannot be compared with the column",
+                column=predicate.column,
+                type=str(kind),
+                value=_first(predicate.values),
+            ) from e
+
+    @property
+    def odd_listed(self) -> int:
+        """Values of a list that are compared one by one."""
+        return len(self._odd) if self.predicate.op == "in" else 0
+
+    def mask(self, column: Any, stop: Callable[[], None]) -> Any:
+        op = self.predicate.op
+        if op == "is_null":
+            return pc.is_null(column)
+        if op == "is_not_null":
+            return pc.is_valid(column)
+        if op == "in":
+            return pc.fill_null(self._in_mask(column, stop), False)
+        return pc.fill_null(COMPARISONS[op](column, self._odd[0]), False)
+
+    def _in_mask(self, column: Any, stop: Callable[[], None]) -> Any:
+        values = self._exact
+        if len(values) > _FEW * len(column):
+            # Arrow makes a hash table of the whole list for each batch; for a short one, of those in it.
+            values = values.filter(pc.is_in(values, value_set=column))
+        mask = pc.is_in(column, value_set=values)
+        for odd in self._odd:
+            stop()
+            mask = pc.or_kleene(mask, pc.equal(column, odd))
+        # `is_in` says False for null; a null row meets no condition either way.
+        return pc.and_(mask, pc.is_valid(column))
+
+
+def _listed(predicate: Predicate, kind: Any, odd_max: int, stop: Callable[[], None]) -> tuple[Any, list[Any]]:
+    """(array of those values that the type holds as they are, scalars of the others, of which there are few)."""
+    values = predicate.values
+    if isinstance(values, Listed) and values.array.type == kind:
+        return values.array, []
+    exact, odd = [pa.array([], type=kind)], []
+    for start in range(0, len(values), _STEP):
+        stop()
+        some, others = _split([v for v in values[start : start + _STEP] if v is not None], kind)
+        exact.append(some)
+        odd += others
+        if len(odd) > odd_max:
+            raise invalid(
+                f"at most {limits.SCAN_ODD_VALUES_MAX} values in the lists of a scan may be such as the column cannot "
+                "hold. Leave such values out: no row has them",
+                column=predicate.column,
+                type=str(kind),
+                value=_first([odd[0].as_py()]),
+            )
+    return pa.concat_arrays(exact), odd
+
+
+def _split(values: list[object], kind: Any) -> tuple[Any, list[Any]]:
+    if not any(isinstance(v, float) for v in values):
+        try:
+            return pa.array(values, type=kind), []
+        except NOT_COMPARABLE:
+            pass
+    scalars = [value_scalar(v, kind) for v in values]
+    exact = [s.as_py() for s in scalars if s.type == kind]
+    return pa.array(exact, type=kind), [s for s in scalars if s.type != kind]
+
+
+def _first(values: Sequence[object]) -> str:
+    """The first few values, for a refusal."""
+    try:
+        return ", ".join(repr(v)[:60] for v in values[:3])
+    except (ValueError, OverflowError):  # such as a date beyond the year 9999
+        return "beyond what can be shown"
 
 
 def value_scalar(value: object, data_type: Any) -> Any:
@@ -75,16 +184,6 @@ def value_scalar(value: object, data_type: Any) -> Any:
         # Arrow cuts a float down to an integer type silently; `x > 1.5` must stay what it says.
         if scalar.as_py() == value or not isinstance(value, float):
             return scalar
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+    except NOT_COMPARABLE:
         pass
     return pa.scalar(value)
-
-
-def _in_mask(column: Any, values: tuple[object, ...]) -> Any:
-    fitting = [value_scalar(v, column.type) for v in values if v is not None]
-    exact = [s for s in fitting if s.type == column.type]
-    mask = pc.is_in(column, value_set=pa.array([s.as_py() for s in exact], type=column.type))
-    for odd in (s for s in fitting if s.type != column.type):
-        mask = pc.or_kleene(mask, pc.equal(column, odd))
-    # `is_in` says False for null; a null row meets no condition either way.
-    return pc.and_(mask, pc.is_valid(column))

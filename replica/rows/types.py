@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from nyala.replica.base import Code, Refused, limits
+from nyala.replica.base import Code, Refused, limits, shown
 
 RESERVED_PREFIX = "__"
 """Names of the system's own columns begin so: `__op`, `__offset`, `__ts`."""
@@ -80,7 +80,7 @@ KEY_TYPES = INTEGER_LIKE | {ColumnType.STRING, ColumnType.BINARY, ColumnType.DEC
 
 def invalid(what: str, /, **values: object) -> Refused:
     """The refusal of a wrong argument."""
-    return Refused(Code.INVALID_ARGUMENT, what, **values)  # type: ignore[arg-type]
+    return Refused(Code.INVALID_ARGUMENT, what, values)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +97,11 @@ class Column:
     precision: int = 0
     scale: int = 0
     default: object = None
+
+    @property
+    def type_text(self) -> str:
+        """The type as `create_table` takes it, such as `decimal(9,2)`."""
+        return f"decimal({self.precision},{self.scale})" if self.type is ColumnType.DECIMAL else self.type.value
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "type", ColumnType(self.type))
@@ -183,13 +188,16 @@ def value_from_json(column_type: ColumnType, value: object) -> object:
             return base64.b64decode(str(value), validate=True)
         if column_type is ColumnType.TIMESTAMP:
             parsed = dt.datetime.fromisoformat(str(value))
-            return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
+            return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).astimezone(UTC)
         if column_type is ColumnType.DATE:
             return dt.date.fromisoformat(str(value))
         if column_type is ColumnType.DECIMAL:
-            return decimal.Decimal(str(value))
+            number = decimal.Decimal(str(value))
+            if not number.is_finite():
+                raise ValueError("a decimal is finite")
+            return number
         if column_type in (ColumnType.FLOAT, ColumnType.DOUBLE):
             return float(str(value))
-    except (ValueError, decimal.InvalidOperation) as e:
-        raise invalid("not a value of the type", type=column_type.value, value=value) from e
+    except (ValueError, OverflowError, decimal.InvalidOperation) as e:
+        raise invalid("not a value of the type", type=column_type.value, value=shown(value)) from e
     return value

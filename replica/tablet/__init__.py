@@ -1,6 +1,7 @@
 """One data tablet: memory store, sorted blocks, versions, the ledger; deterministic `apply`."""
 
 from .block_file import data_trouble, verify_file, verify_pieces
+from .entries import unfit_entry
 from .ledger import ClientResult, Ledger, SourceState
 from .positions import source_positions
 from .results import ApplyResult, FlushResult
@@ -26,6 +27,7 @@ __all__ = [
     "source_positions",
     "superblock_path",
     "sweep_orphans",
+    "unfit_entry",
     "verify_file",
     "verify_pieces",
 ]

@@ -20,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from nyala.replica.base import Corruption, Disk, check
+from nyala.replica.disk import want
 from nyala.replica.rows import TableSchema
 
 from .block_file import SUPERSEDED_COLUMN, TS_COLUMN, checked_pages, mapped_pages, read_sidecar, verify_file
@@ -101,7 +102,10 @@ class Block:
             with pa.ipc.open_file(self._mapped) as reader:
                 batch = reader.get_batch(0)
             self.sidecar = read_sidecar(disk, info)
-        except (OSError, pa.ArrowException, ValueError, KeyError) as e:
+        except (OSError, MemoryError, pa.ArrowException, ValueError, KeyError) as e:
+            wanted = want(e)
+            if wanted is not None:  # no map, no file, no memory: the block is as good as before
+                raise wanted from e
             raise Corruption("a block cannot be read", block=info.name, reason=str(e)) from e
         if batch.num_rows != info.rows:
             raise Corruption("a block holds other rows than recorded", block=info.name, rows=batch.num_rows)

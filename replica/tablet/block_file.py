@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from nyala.replica.base import MAX_HYBRID_TIME, Corruption, Disk, DiskFailure, new_uuid
+from nyala.replica.base import MAX_HYBRID_TIME, Corruption, Disk, DiskFailure, Refused, new_uuid
+from nyala.replica.disk import want
 from nyala.replica.rows import TableSchema
 
 from .page_crcs import PageCrcs
@@ -37,11 +38,14 @@ def data_trouble(path: str) -> Iterator[None]:
     """A disk that fails on a file of a block is the end of that replica, not of the server: peers have the same rows.
 
     Unlike a log or metadata, a block makes no promise: what is in it is in the log, or in the blocks before it, until
-    a superblock names it.
+    a superblock names it. Where the server only wants for something, a sync included, nothing is wrong with the file.
     """
     try:
         yield
     except DiskFailure as e:
+        wanted = want(e)
+        if wanted is not None:
+            raise wanted from e
         raise Corruption("a block's file cannot be read or written", path=path, reason=str(e)) from e
 
 
@@ -130,13 +134,13 @@ def write_block(disk: Disk, stem: str, content: BlockContent, level: int) -> Wri
         try:
             length, crc, pages = _write_data(disk, data_path, content, block_id)
             sidecar_length, sidecar_crc = _write_sidecar(disk, sidecar_path, content, block_id)
+            disk.sync_dir(FOLDER)
         except BaseException as e:
             if isinstance(e, Exception):
                 for path in (data_path, sidecar_path):
-                    with suppress(FileNotFoundError, DiskFailure):
+                    with suppress(FileNotFoundError, DiskFailure, Refused):
                         disk.remove(path)
             raise
-        disk.sync_dir(FOLDER)
     rows = content.batch.num_rows
     info = BlockInfo(
         name=data_path,

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nyala.replica.base import check
-from nyala.replica.rows import Column, TableSchema
+from nyala.replica.rows import Column, TableSchema, fixed_width_values, offsets_of
 
 I64 = npt.NDArray[np.int64]
 
@@ -69,15 +69,14 @@ def _take_fixed_width(array: Any, positions: I64) -> Any | None:
     kind = array.type
     if not (pa.types.is_string(kind) or pa.types.is_binary(kind)) or array.null_count or len(array) == 0:
         return None
-    _, offsets_buffer, data = array.buffers()
-    offsets = np.frombuffer(offsets_buffer, dtype=np.int32)[array.offset : array.offset + len(array) + 1]
+    offsets = offsets_of(array)
     first, end = int(offsets[0]), int(offsets[-1])
     width = (end - first) // len(array)
     if not 0 < width <= 256 or width * len(array) != end - first or width * len(positions) >= 1 << 31:
         return None
     if not np.array_equal(offsets, np.arange(first, end + 1, width, dtype=np.int32)):
         return None
-    rows = np.frombuffer(data, dtype=np.dtype((np.void, width)), count=len(array), offset=first)
+    rows = fixed_width_values(array, width)
     picked = rows.take(positions)
     new_offsets = np.arange(0, width * len(positions) + 1, width, dtype=np.int32)
     result = pa.Array.from_buffers(kind, len(positions), [None, pa.py_buffer(new_offsets), pa.py_buffer(picked)])

@@ -5,10 +5,19 @@ from __future__ import annotations
 import struct
 
 from nyala import schemas
-from nyala.replica.base import Corruption, Entry, Refused
-from nyala.replica.rows import SourceKey, TableSchema
+from nyala.replica.base import Corruption, Entry, EntryKind, Refused, limits
+from nyala.replica.rows import SourceKey, TableSchema, WriteMeta
 
-_UNDECODABLE = (EOFError, ValueError, KeyError, IndexError, TypeError, struct.error)
+_UNDECODABLE = (
+    EOFError,
+    ValueError,
+    KeyError,
+    IndexError,
+    TypeError,
+    AttributeError,
+    RecursionError,
+    struct.error,
+)
 
 
 def schema_of_entry(entry: Entry) -> TableSchema:
@@ -27,3 +36,27 @@ def source_of_entry(entry: Entry) -> tuple[SourceKey, int, int]:
         return key, raw["generation"], raw["done"]
     except _UNDECODABLE as e:
         raise Corruption("a LEDGER entry cannot be decoded", opid=entry.opid, reason=str(e)) from e
+
+
+def unfit_entry(entry: Entry) -> str:
+    """Why a data tablet could not apply `entry`, by its bytes alone; empty if it could.
+
+    What else may be wrong with a write, its rows or its schema's id, is an outcome that all replicas come to alike. A
+    witness asks as well: what it acknowledges, the others must be able to apply.
+    """
+    try:
+        if entry.kind is EntryKind.WRITE:
+            WriteMeta.decode(entry.meta)
+            size, most = len(entry.payload), limits.BATCH_SIZE_BYTES_MAX
+            return f"{size} bytes of rows, more than {most}" if size > most else ""
+        if entry.payload:
+            return "an entry without rows has a payload"
+        if entry.kind is EntryKind.SCHEMA:
+            schema_of_entry(entry)
+        elif entry.kind is EntryKind.LEDGER:
+            source_of_entry(entry)
+        elif entry.kind is EntryKind.CATALOG:
+            return "a data tablet has no catalog"
+    except Corruption as error:
+        return str(error)
+    return ""

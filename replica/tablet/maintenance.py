@@ -9,64 +9,45 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from nyala.replica.base import MAX_HYBRID_TIME, DiskFailure, OpId
+from nyala.replica.base import MAX_HYBRID_TIME, DiskFailure, Refused
 from nyala.replica.rows import TableSchema
 
 from .block import Block, Kills, kills_between
 from .block_file import FOLDER, Written, verify_file, write_block
 from .columns import conform
+from .contents import Contents, Frozen
 from .hash_index import I64
-from .ledger import Ledger
-from .memstore import MemStore, unique_by_hash
+from .memstore import unique_by_hash
 from .merge import Merged, Part, merge_parts
+from .merge_rule import MERGE_BYTES_MAX, choose_run
 from .results import FlushResult
 from .superblock import Superblock
 
-if TYPE_CHECKING:
-    from .tablet import Tablet
-
-COMPACTION_INPUT_BYTES_MAX = 192 << 20
-COMPACTION_FAN_IN_MIN = 4
-COMPACTION_FAN_IN_MAX = 16
 COMPACTION_DEAD_SHARE = 0.3
-_SIMILAR = 4
-EXPECTED_ROWS_MAX = 4 << 20
-
-
-class Frozen(NamedTuple):
-    """A memory store that takes no more rows, and everything else as of its last entry."""
-
-    store: MemStore
-    opid: OpId
-    time: int
-    ledger: Ledger
-    schema: TableSchema
-    schemas: tuple[TableSchema, ...]
-    horizon: int
 
 
 class Maintenance:
-    """Flush and compaction of one tablet. Concurrency: one at a time, by the tablet's maintenance lock."""
+    """Flush and compaction of one tablet. Concurrency: one at a time, by the contents' maintenance lock."""
 
-    def __init__(self, tablet: Tablet) -> None:
-        self._tablet = tablet
+    def __init__(self, contents: Contents) -> None:
+        self._contents = contents
+        self.merge_bytes_max = MERGE_BYTES_MAX
 
     # ------------------------------------------------------------------------------------------------- flush
 
     def flush(self) -> FlushResult | None:
         """See Tablet.flush."""
-        tablet = self._tablet
-        with tablet._maintenance:
-            frozen = None if tablet.closed else self._freeze()
+        contents = self._contents
+        with contents.maintenance:
+            frozen = None if contents.closed else contents.freeze()
             if frozen is None:
                 return None
-            tablet._resolver.resolve(tablet._stores)
-            superblock = tablet._superblock
+            contents.resolver.resolve(contents.stores)
+            superblock = contents.superblock
             deltas = self._deltas(superblock.flush_time, frozen.time)
             merged, written = None, None
             if frozen.store.rows:
@@ -86,37 +67,14 @@ class Maintenance:
             )
             block = self._open(written, frozen.schema)
             self._save(after)
-            self._install_flushed(frozen, merged, block, after)
+            contents.install_flushed(frozen, merged, block, after)
             if info is None:
                 return FlushResult(frozen.opid, 0, 0, "")
             return FlushResult(frozen.opid, info.rows, info.length_bytes + info.sidecar_length_bytes, info.name)
 
-    def _freeze(self) -> Frozen | None:
-        tablet = self._tablet
-        with tablet._lock:
-            if tablet._frozen is None:
-                if tablet._applied == tablet._superblock.flush_opid:
-                    return None
-                stores = tablet._stores
-                tablet._frozen = Frozen(
-                    store=stores.active,
-                    opid=tablet._applied,
-                    time=tablet._time,
-                    ledger=tablet._ledger.capture(),
-                    schema=tablet._schema,
-                    schemas=tuple(tablet._schemas[i] for i in sorted(tablet._schemas)),
-                    horizon=tablet.history_horizon,
-                )
-                stores.frozen = stores.active
-                # As large as the last one, so that a steady load never pays for growing.
-                stores.active = MemStore(tablet._schema, min(stores.frozen.rows, EXPECTED_ROWS_MAX))
-            return tablet._frozen
-
     def _deltas(self, after: int, up_to: int) -> dict[str, Kills]:
         """What entries with after < time <= up_to superseded in the blocks there are."""
-        tablet = self._tablet
-        with tablet._lock:
-            blocks = [(b, b.kills) for b in tablet._stores.blocks]
+        blocks = self._contents.superseded()
         found = {b.info.block_id: kills_between(kills, after, up_to) for b, kills in blocks}
         return {block_id: kills for block_id, kills in found.items() if len(kills[0])}
 
@@ -133,88 +91,62 @@ class Maintenance:
     def _write(
         self, superblock: Superblock, frozen: Frozen, merged: Merged | None, deltas: dict[str, Kills]
     ) -> tuple[Written, Merged]:
-        tablet = self._tablet
+        contents = self._contents
         if merged is None:
             nothing = pa.RecordBatch.from_arrays(
                 [pa.array([], type=c.arrow_type) for c in frozen.schema.columns], schema=frozen.schema.arrow
             )
             merged = merge_parts([Part(nothing, np.empty(0, np.int64), None)], frozen.schema, 0)
-        tablet._disk.crash_point("tablet.before_block_write")
+        contents.disk.crash_point("tablet.before_block_write")
         stem = f"{FOLDER}/{superblock.tablet_id}-{superblock.next_block:06d}"
-        written = write_block(tablet._disk, stem, merged.content._replace(deltas=deltas), 0)
-        tablet._disk.crash_point("tablet.after_block_write")
+        written = write_block(contents.disk, stem, merged.content._replace(deltas=deltas), 0)
+        contents.disk.crash_point("tablet.after_block_write")
         return written, merged
 
     def _open(self, written: Written | None, schema: TableSchema) -> Block | None:
         if written is None:
             return None
         info, pages = written
-        return Block(self._tablet._disk, info, schema, exact=unique_by_hash(schema), verify=False, pages=pages)
+        return Block(self._contents.disk, info, schema, exact=unique_by_hash(schema), verify=False, pages=pages)
 
     def _save(self, superblock: Superblock) -> None:
-        tablet = self._tablet
-        tablet._disk.crash_point("tablet.before_superblock_flush")
-        superblock.save(tablet._disk)
-        tablet._disk.crash_point("tablet.after_superblock_flush")
-
-    def _install_flushed(
-        self, frozen: Frozen, merged: Merged | None, block: Block | None, superblock: Superblock
-    ) -> None:
-        tablet = self._tablet
-        with tablet._resolver.guard, tablet._lock:
-            stores = tablet._stores
-            if block is not None and merged is not None:
-                if frozen.store.rows:
-                    ended = frozen.store.superseded[: frozen.store.rows]
-                    rows = np.flatnonzero((ended > frozen.time) & (ended != MAX_HYBRID_TIME))
-                    block.kill(merged.positions[0][rows], ended[rows])
-                stores.blocks = (*stores.blocks, block)
-            stores.frozen = None
-            tablet._frozen = None
-            tablet._superblock = superblock
+        contents = self._contents
+        contents.superblock.keep(contents.disk)  # a damaged record is no reason to lose what replaces it
+        contents.disk.crash_point("tablet.before_superblock_flush")
+        superblock.save(contents.disk)
+        contents.disk.crash_point("tablet.after_superblock_flush")
 
     # ------------------------------------------------------------------------------------------------- compaction
 
     def choose(self, blocks: Sequence[Block]) -> list[Block]:
-        """Blocks worth merging: several of similar size, or one that is largely superseded; empty if none."""
+        """Blocks worth merging (`merge_rule.py`), or one that is largely superseded; empty if none."""
+        run = choose_run([b.info.length_bytes for b in blocks], self.merge_bytes_max)
+        if run:
+            return [blocks[pos] for pos in run]
         by_size = sorted(blocks, key=lambda b: (b.info.length_bytes, b.info.name))
-        for start in range(len(by_size)):
-            run, size = [], 0
-            for block in by_size[start : start + COMPACTION_FAN_IN_MAX]:
-                length = block.info.length_bytes
-                if size + length > COMPACTION_INPUT_BYTES_MAX:
-                    break
-                if length > _SIMILAR * max(by_size[start].info.length_bytes, 1 << 20):
-                    break
-                run.append(block)
-                size += length
-            if len(run) >= COMPACTION_FAN_IN_MIN:
-                return run
         wasteful = [b for b in by_size if b.rows and b.collectable(self._horizon()) > COMPACTION_DEAD_SHARE * b.rows]
         return wasteful[:1]
 
     def _horizon(self) -> int:
         """Versions that ended up to here may go: no snapshot sees them, and no replay needs them."""
-        return min(self._tablet.history_horizon, self._tablet._superblock.flush_time)
+        return min(self._contents.history_horizon, self._contents.superblock.flush_time)
 
     def compact(self) -> bool:
         """See Tablet.compact."""
-        tablet = self._tablet
-        with tablet._maintenance:
-            with tablet._lock:
-                inputs = self.choose(tablet._stores.blocks)
-                superblock, horizon = tablet._superblock, self._horizon()
+        contents = self._contents
+        with contents.maintenance:
+            with contents.lock:
+                contents.check_whole()
+                inputs = self.choose(contents.stores.blocks)
+                horizon = self._horizon()
                 kills = [b.kills for b in inputs]
-                # A snapshot scan that starts from here on is refused below the horizon, even before the swap.
-                tablet._superblock = superblock = replace(
-                    superblock, history_horizon=max(superblock.history_horizon, horizon)
-                )
+                superblock = contents.forget_history(horizon)
             if not inputs:
                 return False
             for path, length_bytes, crc in (file for b in inputs for file in b.info.files):
                 # They were checked when they were opened, long ago perhaps. A merge gives them a new checksum, and what
                 # had gone bad meanwhile would then be taken for right.
-                verify_file(tablet._disk, path, length_bytes, crc)
+                verify_file(contents.disk, path, length_bytes, crc)
             schema = superblock.schema
             parts = [
                 Part(conform(b.batch, b.schema, schema), b.ts, b.superseded_at(k, superblock.flush_time))
@@ -224,11 +156,11 @@ class Maintenance:
             deltas = _inherited_deltas(inputs, superblock)
             written = None
             if merged.content.batch.num_rows or deltas:
-                tablet._disk.crash_point("tablet.before_block_write")
+                contents.disk.crash_point("tablet.before_block_write")
                 stem = f"{FOLDER}/{superblock.tablet_id}-{superblock.next_block:06d}"
                 level = 1 + max(b.info.level for b in inputs)
-                written = write_block(tablet._disk, stem, merged.content._replace(deltas=deltas), level)
-                tablet._disk.crash_point("tablet.after_block_write")
+                written = write_block(contents.disk, stem, merged.content._replace(deltas=deltas), level)
+                contents.disk.crash_point("tablet.after_block_write")
             gone = {b.info.block_id for b in inputs}
             kept = tuple(b for b in superblock.blocks if b.block_id not in gone)
             after = replace(
@@ -237,42 +169,25 @@ class Maintenance:
                 next_block=superblock.next_block + (written is not None),
             )
             block = self._open(written, schema)
-            tablet._disk.crash_point("tablet.before_compaction_swap")
-            after.save(tablet._disk)
-            tablet._disk.crash_point("tablet.after_compaction_swap")
-            self._install_compacted(inputs, merged, block, after)
+            contents.disk.crash_point("tablet.before_compaction_swap")
+            after.save(contents.disk)
+            contents.disk.crash_point("tablet.after_compaction_swap")
+            contents.install_compacted(inputs, merged, block, after)
         self.remove_doomed()
         return True
-
-    def _install_compacted(
-        self, inputs: Sequence[Block], merged: Merged, block: Block | None, superblock: Superblock
-    ) -> None:
-        tablet = self._tablet
-        with tablet._resolver.guard, tablet._lock:
-            stores = tablet._stores
-            for old, positions in zip(inputs, merged.positions, strict=True):
-                # What entries after the flush position ended, before the merge began or while it ran.
-                rows, times = old.kills_between(superblock.flush_time, MAX_HYBRID_TIME)
-                if block is not None:
-                    block.kill(positions[rows], times)
-            rest = tuple(b for b in stores.blocks if b not in inputs)
-            stores.blocks = rest if block is None else (*rest, block)
-            tablet._superblock = superblock
-            tablet._doomed += [path for b in inputs for path, _, _ in b.info.files]
 
     def remove_doomed(self) -> None:
         """Delete files that compaction replaced, unless a copy session holds them.
 
         A crash leaves them to the sweep of the next start, and so does a folder that lets nothing go.
         """
-        tablet = self._tablet
-        with tablet._lock:
-            if tablet._holds:
-                return
-            doomed, tablet._doomed = tablet._doomed, []
-        for path in doomed:
-            with suppress(FileNotFoundError, DiskFailure):
-                tablet._disk.remove(path)
+        contents = self._contents
+        for path in contents.take_doomed():
+            try:
+                with suppress(FileNotFoundError, DiskFailure):
+                    contents.disk.remove(path)
+            except Refused:  # a resource is exhausted: with the next ones
+                contents.doom(path)
 
 
 def _inherited_deltas(inputs: Sequence[Block], superblock: Superblock) -> dict[str, Kills]:

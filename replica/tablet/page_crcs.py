@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from nyala.replica.base import Corruption
+from nyala.replica.rows import offsets_of
 
 PAGE_BYTES = 1 << 16
 
@@ -102,7 +103,7 @@ def _spans(column: Any) -> Iterator[tuple[int, int]]:
         offsets, data = buffers
         if rows and offsets is not None and data is not None:
             yield offsets.address + 4 * start, 4 * (rows + 1)
-            first, end = np.frombuffer(offsets, dtype=np.int32)[[start, start + rows]].tolist()
+            first, end = offsets_of(column)[[0, rows]].tolist()
             yield data.address + first, end - first
     else:
         width = kind.bit_width // 8

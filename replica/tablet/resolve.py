@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nyala.replica.base import RowCode, limits
-from nyala.replica.rows import OFFSET_COLUMN, OP_COLUMN, Column, RowError, RowOp, TableSchema
+from nyala.replica.rows import OFFSET_COLUMN, OP_COLUMN, Column, RowError, RowOp, TableSchema, offsets_of
 
 from .block import Needles, needles_of
 from .columns import equal_rows, filled, take
@@ -150,7 +150,7 @@ def _check_sizes(rows: WireRows, schema: TableSchema, fail: Callable[..., None])
     total = 0
     for column_id, array in rows.columns.items():
         if column_id in by_id and len(array):
-            offsets = np.frombuffer(array.buffers()[1], dtype=np.int32)[array.offset : array.offset + len(array) + 1]
+            offsets = offsets_of(array)
             total += int(offsets[-1]) - int(offsets[0])
             lengths[column_id] = offsets
     key_ids = [c.id for c in schema.key_columns if c.id in lengths]
@@ -261,9 +261,10 @@ def _apply_round(
     known = bool(live.any())
     failed = (live & (ops == RowOp.INSERT)) | (~live & _MUST_EXIST[ops]) if known else _MUST_EXIST[ops]
     if failed.any():
-        for row in np.flatnonzero(failed).tolist():
-            code = RowCode.ALREADY_PRESENT if ops[row] == RowOp.INSERT else RowCode.NOT_FOUND
-            errors.append(RowError(int(rows.offsets[row]), code, ""))
+        # Asked once: a look at an enum's member costs as much as all else of a row.
+        present, absent = RowCode.ALREADY_PRESENT, RowCode.NOT_FOUND
+        inserted, offsets = (ops[failed] == RowOp.INSERT).tolist(), rows.offsets[failed].tolist()
+        errors.extend(RowError(o, present if i else absent, "") for o, i in zip(offsets, inserted, strict=True))
     fresh = ~live & (inserts | upsert) if known else inserts | upsert
     required = next((c for c in missing if not c.nullable and c.default is None), None)
     if required is not None and fresh.any():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nyala.replica.base import limits
-from nyala.replica.rows import Predicate, TableSchema, key_hash, predicate_mask, slice_of
+from nyala.replica.rows import Conditions, Listed, Predicate, TableSchema, go_on, key_hash, slice_of
 
 from .block import Block, Kills
 from .columns import key_arrays, select
@@ -39,6 +39,8 @@ class ScanSpec(NamedTuple):
     slice: tuple[int, int]
     limit: int
     count_only: bool
+    stop: Callable[[], None] = go_on
+    """Called before each piece; what it raises ends the scan."""
 
     def needed(self, schema: TableSchema) -> set[int]:
         """Ids of the columns that are read."""
@@ -57,28 +59,35 @@ class Piece(NamedTuple):
 
 
 class Scan(Iterator[Any]):
-    """Iterator of pa.RecordBatch. `schema`: of each batch; `snapshot_time`: the hybrid time it reads at.
+    """Iterator of pa.RecordBatch. `snapshot_time`: the hybrid time it reads at.
 
-    Rows come in no order. A count yields one batch of one row with the column `count`.
+    `schema`: of each batch; `column_ids`: of the columns asked for, in order. Rows come in no order. A count yields
+    one batch of one row with the column `count`.
     Concurrency: one reader; independent of what is applied, flushed or compacted meanwhile.
     """
 
     def __init__(self, view: View, spec: ScanSpec) -> None:
+        """Refused(INVALID_ARGUMENT) if a condition cannot be compared with its column."""
         self.snapshot_time = spec.at
+        self.column_ids = tuple(view.schema.column(name).id for name in spec.columns)
+        conditions = Conditions(spec.predicates, view.schema.arrow, spec.stop)
         if spec.count_only:
             self.schema = COUNT_SCHEMA
-            self._batches = _count(view, spec)
+            self._batches = _count(view, spec, conditions)
         else:
             self.schema = pa.schema([view.schema.arrow.field(name) for name in spec.columns])
-            self._batches = _rows(view, spec)
+            self._batches = _rows(view, spec, conditions)
 
     def __next__(self) -> Any:
         return next(self._batches)
 
 
-def pieces(view: View, at: int, predicates: Sequence[Predicate] = ()) -> Iterator[Piece]:
-    """Every place that may hold rows visible at `at`, in pieces of bounded size."""
+def pieces(
+    view: View, at: int, predicates: Sequence[Predicate] = (), stop: Callable[[], None] = go_on
+) -> Iterator[Piece]:
+    """Every place that may hold rows visible at `at`, in pieces of bounded size; `stop` is called before each."""
     for block, kills in view.blocks:
+        stop()
         if not block.rows or block.info.min_time > at:
             continue
         proof = block.proof()
@@ -90,6 +99,7 @@ def pieces(view: View, at: int, predicates: Sequence[Predicate] = ()) -> Iterato
             visible = block.visible(kills, at)
         step = _piece_rows(block.batch.nbytes, block.rows)
         for start in range(0, block.rows, step):
+            stop()
             mask = None if visible is None else visible[start : start + step]
             yield from _piece(block.batch.slice(start, step), block.schema, mask, proof)
     for memory in view.memory:
@@ -97,6 +107,7 @@ def pieces(view: View, at: int, predicates: Sequence[Predicate] = ()) -> Iterato
             rows = chunk.batch.num_rows
             step = _piece_rows(chunk.batch.nbytes, rows)
             for start in range(0, rows, step):
+                stop()
                 low = chunk.base + start
                 high = min(low + step, chunk.base + rows)
                 mask = visible_mask(memory.ts[low:high], memory.superseded[low:high], at)
@@ -124,6 +135,10 @@ def _pruned(block: Block, proof: Proof, schema: TableSchema, predicates: Sequenc
     proof.check((column[:1], column[-1:]))
     low, high = column[0].as_py(), column[len(column) - 1].as_py()
     for predicate in mine:
+        if isinstance(predicate.values, Listed):
+            if predicate.op == "in" and not predicate.values.any_between(low, high):
+                return True
+            continue
         values = [v for v in predicate.values if v is not None]
         try:
             if predicate.op in ("<", "<=", ">", ">=", "=") and len(values) == 1:
@@ -145,7 +160,7 @@ def _pruned(block: Block, proof: Proof, schema: TableSchema, predicates: Sequenc
     return False
 
 
-def _masked(piece: Piece, view: View, spec: ScanSpec) -> tuple[Any, Any | None]:
+def _masked(piece: Piece, view: View, spec: ScanSpec, conditions: Conditions) -> tuple[Any, Any | None]:
     """(the columns needed, mask of the rows wanted or None for all)."""
     if piece.proof is not None:
         needed = spec.needed(view.schema)
@@ -157,7 +172,7 @@ def _masked(piece: Piece, view: View, spec: ScanSpec) -> tuple[Any, Any | None]:
         mask = _both(mask, pa.array(mine))
     if spec.predicates:
         names = list(dict.fromkeys(p.column for p in spec.predicates))
-        met = predicate_mask(select(piece.batch, piece.schema, view.schema, names), spec.predicates)
+        met = conditions.mask(select(piece.batch, piece.schema, view.schema, names), spec.stop)
         mask = _both(mask, met)
     return piece.batch, mask
 
@@ -166,12 +181,12 @@ def _both(left: Any | None, right: Any) -> Any:
     return right if left is None else pc.and_(left, right)
 
 
-def _rows(view: View, spec: ScanSpec) -> Iterator[Any]:
+def _rows(view: View, spec: ScanSpec, conditions: Conditions) -> Iterator[Any]:
     left = spec.limit if spec.limit > 0 else None
-    for piece in pieces(view, spec.at, spec.predicates):
+    for piece in pieces(view, spec.at, spec.predicates, spec.stop):
         if left == 0:
             return
-        batch, mask = _masked(piece, view, spec)
+        batch, mask = _masked(piece, view, spec, conditions)
         result = select(batch, piece.schema, view.schema, spec.columns)
         if mask is not None:
             result = result.filter(mask)
@@ -182,10 +197,10 @@ def _rows(view: View, spec: ScanSpec) -> Iterator[Any]:
             yield result
 
 
-def _count(view: View, spec: ScanSpec) -> Iterator[Any]:
+def _count(view: View, spec: ScanSpec, conditions: Conditions) -> Iterator[Any]:
     total = 0
-    for piece in pieces(view, spec.at, spec.predicates):
-        batch, mask = _masked(piece, view, spec)
+    for piece in pieces(view, spec.at, spec.predicates, spec.stop):
+        batch, mask = _masked(piece, view, spec, conditions)
         total += batch.num_rows if mask is None else int(np.count_nonzero(mask.to_numpy(zero_copy_only=False)))
         if 0 < spec.limit <= total:
             total = spec.limit

@@ -12,7 +12,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from nyala import schemas
-from nyala.replica.base import ZERO_OPID, Code, Corruption, DataState, Disk, LaterFormat, OpId, Refused, check
+from nyala.replica.base import (
+    ZERO_OPID,
+    Code,
+    Corruption,
+    DataState,
+    Disk,
+    DiskFailure,
+    LaterFormat,
+    OpId,
+    Refused,
+    check,
+)
 from nyala.replica.rows import PartitionSpec, TableSchema
 
 FOLDER = "tablet-meta"
@@ -154,7 +165,10 @@ class Superblock:
         return self.table_schemas[-1]
 
     def save(self, disk: Disk) -> None:
-        """Replace the record on disk. InvariantViolation for a data state that cannot follow the one on disk."""
+        """Replace the record on disk. InvariantViolation for a data state that cannot follow the one on disk.
+
+        DiskFailure if the folder is gone: it is never made here, because the next start must see that it is lost.
+        """
         previous = Superblock.load(disk, self.tablet_id) if disk.exists(self.path) else None
         before = previous.data_state if previous else DataState.DOES_NOT_EXIST
         check(
@@ -175,7 +189,6 @@ class Superblock:
             became = ready and self.witness and not previous.witness
             check(not became, "rows are not given up in place", tablet=self.tablet_id)
         check(not (self.witness and self.blocks), "a witness names no blocks", tablet=self.tablet_id)
-        disk.mkdir(FOLDER)
         disk.replace(self.path, schemas.frame("superblock", self.to_avro()))
 
     @classmethod
@@ -193,6 +206,27 @@ class Superblock:
         if result.tablet_id != tablet_id:
             raise Corruption("the superblock is another tablet's", tablet=tablet_id, found=result.tablet_id)
         return result
+
+    def keep(self, disk: Disk) -> bool:
+        """Write the record again if it is not there or does not read back; whether that was so.
+
+        For the record in force: the caller keeps it in memory, and lets nobody save another one meanwhile. A later
+        build's record is left alone, and a folder that is gone is not made: a start must see that it is lost.
+        """
+        if not disk.exists(FOLDER):
+            return False
+        try:
+            Superblock.load(disk, self.tablet_id)
+            return False
+        except LaterFormat:
+            return False
+        except Refused as error:
+            if error.code is not Code.TABLET_NOT_FOUND:
+                raise
+        except (Corruption, DiskFailure):
+            pass
+        disk.replace(self.path, schemas.frame("superblock", self.to_avro()))
+        return True
 
     @classmethod
     def exists(cls, disk: Disk, tablet_id: str) -> bool:

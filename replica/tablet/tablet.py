@@ -1,15 +1,12 @@
 """One data tablet: the replicated state machine that entries change and scans read.
 
-Threads and locks. `apply` runs on one thread at a time; scans, checksums, flushes and compactions run beside it on
-others. `_lock` guards the stores, the ledger and the superblock in memory, and is held for the in-memory part of one
-entry or for taking a view; `Resolver.guard` keeps blocks from being replaced under a lookup; `_maintenance` lets one
-flush or compaction run at a time. Lock order: _maintenance, guard, _lock.
+Threads: `apply` runs on one at a time; scans, checksums, flushes and compactions run beside it on others. What they
+share, and the locks that guard it, is in `contents.py`.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,26 +21,38 @@ from nyala.replica.base import (
     InvariantViolation,
     OpId,
     Refused,
+    ResourcesExhausted,
     check,
-    hybrid_from_us,
     limits,
-    us_of_hybrid,
+    utc_text,
 )
-from nyala.replica.rows import BatchDecoder, Predicate, RowError, TableSchema, WriteMeta, crc32c, key_hash, route
+from nyala.replica.rows import (
+    NO_ROWS,
+    BatchDecoder,
+    Predicate,
+    RowError,
+    RowSum,
+    TableSchema,
+    WriteMeta,
+    crc32c,
+    go_on,
+    key_hash,
+    route,
+    sum_of_rows,
+)
 
 from .block import Block
-from .checksum import batch_checksum
+from .contents import Contents
 from .entries import schema_of_entry, source_of_entry
 from .error_runs import PackedErrors
 from .fused import fuse
 from .hash_index import U64, Bools
 from .ledger import ClientResult, Ledger, SourceState
-from .maintenance import Frozen, Maintenance
+from .maintenance import Maintenance
 from .memstore import unique_by_hash
 from .resolve import Checked, WireRows, apply_distinct, apply_rows, check_rows
 from .results import ApplyResult, FlushResult
 from .scan import Scan, ScanSpec, View
-from .stores import Resolver, Stores
 from .superblock import Superblock
 
 _DECODERS_MAX = 64
@@ -61,27 +70,13 @@ class Tablet:
     """
 
     def __init__(self, disk: Disk, superblock: Superblock, blocks: Sequence[Block]) -> None:
-        self._disk = disk
-        self._superblock = superblock
-        self._schemas = {s.schema_id: s for s in superblock.table_schemas}
-        self._schema = superblock.schema
+        self._contents = Contents(disk, superblock, blocks)
+        self._work = Maintenance(self._contents)
         self._decoders: dict[tuple[int, tuple[int, ...]], BatchDecoder] = {}
         self._checked: dict[int, tuple[bytes, Any]] = {}
         """Small batches that passed `check_write` and are not applied yet, by the identity of their bytes."""
-        self._applied = superblock.flush_opid
-        self._time = superblock.flush_time
-        self._ledger = Ledger.from_avro(superblock.ledger)
-        self._lock = threading.Lock()
-        self._maintenance = threading.Lock()
-        self._resolver = Resolver(self._lock, threading.Lock())
-        self._stores = Stores(self._schema, blocks)
-        self._frozen: Frozen | None = None
-        self._holds = 0
-        self._doomed: list[str] = []
-        self._closed = False
         spec = superblock.partition
         self._routed = spec is not None and len(spec.partitions) > 1
-        self._work = Maintenance(self)
 
     # ------------------------------------------------------------------------------------------------- opening
 
@@ -121,109 +116,113 @@ class Tablet:
         Waits for a running flush or compaction. A stopped replica's objects refer to each other, so that they stay
         until a collection finds them, perhaps for long: none of its rows shall.
         """
-        with self._maintenance, self._resolver.guard, self._lock:
-            self._closed = True
-            self._stores, self._frozen = Stores(self._schema), None
+        with self._contents.maintenance, self._contents.resolver.guard, self._contents.lock:
+            self._contents.let_go()
             self._checked.clear()
 
     @property
     def closed(self) -> bool:
         """Whether `close` was called: what the tablet still says of itself is history."""
-        return self._closed
+        return self._contents.closed
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise Refused(Code.NOT_READY, "the replica was stopped here", tablet=self.tablet_id)
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """`_lock`, for what an entry changes. If that ends half-way, the tablet is torn: no file is made of it."""
+        with self._contents.lock:
+            try:
+                yield
+            except BaseException as error:
+                answer = isinstance(error, Refused) and not isinstance(error, ResourcesExhausted)
+                self._contents.torn = self._contents.torn or not answer
+                raise
 
     # ------------------------------------------------------------------------------------------------- state
 
     @property
     def tablet_id(self) -> str:
         """The tablet's id."""
-        return self._superblock.tablet_id
+        return self._contents.superblock.tablet_id
 
     @property
     def applied_opid(self) -> OpId:
         """Last entry applied; right after `open` equal to `flush_opid`."""
-        return self._applied
+        return self._contents.applied
 
     @property
     def applied_time(self) -> int:
         """Highest hybrid time applied."""
-        return self._time
+        return self._contents.time
 
     @property
     def safe_time(self) -> int:
         """Every row with a time up to this one is applied, if no entry to come has a lower one."""
-        return self._time
+        return self._contents.time
 
     @property
     def flush_opid(self) -> OpId:
         """Everything up to this entry is durable without the log."""
-        return self._superblock.flush_opid
+        return self._contents.superblock.flush_opid
 
     @property
     def superblock(self) -> Superblock:
         """The superblock as last saved."""
-        return self._superblock
+        return self._contents.superblock
 
     @property
     def schema(self) -> TableSchema:
         """The current table schema."""
-        return self._schema
+        return self._contents.schema
 
     @property
     def ledger(self) -> Ledger:
         """A copy of the ledger as of now."""
-        with self._lock:
-            return self._ledger.capture()
+        with self._contents.lock:
+            return self._contents.ledger.capture()
 
     @property
     def memory_bytes(self) -> int:
         """Bytes held: for rows, and for what was applied already."""
-        return self.row_bytes + self._ledger.memory_bytes
+        return self.row_bytes + self._contents.ledger.memory_bytes
 
     @property
     def row_bytes(self) -> int:
         """Bytes that a flush would free, and what is kept about superseded rows of blocks."""
-        return self._stores.memory_bytes
+        return self._contents.stores.memory_bytes
 
     @property
     def store_bytes(self) -> int:
         """Bytes of the memory stores: what a flush makes a block of."""
-        return self._stores.store_bytes
+        return self._contents.stores.store_bytes
 
     @property
     def rows_estimate(self) -> int:
         """Live rows; too high by upserts that nobody has resolved yet."""
-        return max(0, self._stores.live_rows)
+        return max(0, self._contents.stores.live_rows)
 
     @property
     def bytes_on_disk(self) -> int:
         """Bytes of all block files."""
-        return sum(length for block in self._superblock.blocks for _, length, _ in block.files)
+        return sum(length for block in self._contents.superblock.blocks for _, length, _ in block.files)
 
     @property
     def history_horizon(self) -> int:
         """Snapshots below this hybrid time are refused."""
-        retention = self._superblock.history_retention_us
-        moving = self._time if retention <= 0 else hybrid_from_us(max(0, us_of_hybrid(self._time) - retention))
-        return max(self._superblock.history_horizon, moving)
+        return self._contents.history_horizon
 
     def ledger_sources(self) -> list[SourceState]:
         """Position of every source, sorted by key."""
-        with self._lock:
-            return self._ledger.sources
+        with self._contents.lock:
+            return self._contents.ledger.sources
 
     def remembered(self, client_id: str, sequence: int) -> ApplyResult | None:
         """What a client's write came to when it was applied; None if it was not, or is forgotten."""
-        with self._lock:
-            known = self._ledger.client_result(client_id, sequence)
-        return None if known is None else _replayed(self._applied, known, 0)
+        with self._contents.lock:
+            known = self._contents.ledger.client_result(client_id, sequence)
+        return None if known is None else _replayed(self._contents.applied, known, 0)
 
     def block_files(self) -> list[tuple[str, int, int]]:
         """(path, length in bytes, CRC-32C) of each file that the superblock names."""
-        return [file for block in self._superblock.blocks for file in block.files]
+        return [file for block in self._contents.superblock.blocks for file in block.files]
 
     @contextmanager
     def hold(self) -> Iterator[Superblock]:
@@ -231,15 +230,15 @@ class Tablet:
 
         Refused NOT_READY once the tablet is closed: its files may be somebody else's by now.
         """
-        with self._lock:
-            self._check_open()
-            self._holds += 1
-            superblock = self._superblock
+        with self._contents.lock:
+            self._contents.check_open()
+            self._contents.holds += 1
+            superblock = self._contents.superblock
         try:
             yield superblock
         finally:
-            with self._lock:
-                self._holds -= 1
+            with self._contents.lock:
+                self._contents.holds -= 1
             self._work.remove_doomed()
 
     # ------------------------------------------------------------------------------------------------- writing
@@ -280,14 +279,14 @@ class Tablet:
         known_decoder = self._decoders.get((schema_id, column_ids))
         if known_decoder is not None:
             return known_decoder
-        schema = self._schemas.get(schema_id)
+        schema = self._contents.schemas.get(schema_id)
         if schema is None:
             raise Refused(
                 Code.SCHEMA_MISMATCH,
                 "the batch is of a schema that the tablet does not know",
-                detail=str(self._schema.schema_id),
+                detail=str(self._contents.schema.schema_id),
                 schema_id=schema_id,
-                current=self._schema.schema_id,
+                current=self._contents.schema.schema_id,
             )
         known = {c.id for c in schema.columns}
         if len(set(column_ids)) != len(column_ids) or not known.issuperset(column_ids):
@@ -303,7 +302,8 @@ class Tablet:
     def apply(self, entries: Sequence[Entry]) -> list[ApplyResult]:
         """Apply entries in index order; one result each. Those at or below the applied position are skipped.
 
-        Corruption if a committed entry cannot be applied: the replica fails.
+        Corruption if a committed entry cannot be applied: the replica fails. Whatever is raised, nobody uses the tablet
+        further: `flush` and `compact` refuse once a part of an entry may be in it.
         """
         results: list[ApplyResult] = []
         while len(results) < len(entries):
@@ -312,23 +312,23 @@ class Tablet:
 
     def _apply_fused(self, entries: Sequence[Entry], first: int) -> list[ApplyResult]:
         """Apply a run of small writes from position `first` on in one step; nothing if there is no such run."""
-        if len(entries) - first < 2 or entries[first].opid.index != self._applied.index + 1:
+        if len(entries) - first < 2 or entries[first].opid.index != self._contents.applied.index + 1:
             return []
         fused = fuse(
             entries,
             first,
-            schema_id=self._schema.schema_id,
-            last_time=self._time,
-            ledger=self._ledger,
+            schema_id=self._contents.schema.schema_id,
+            last_time=self._contents.time,
+            ledger=self._contents.ledger,
             decode=self._batch_of,
         )
         if fused is None:
             return []
-        checked = self._check(fused.rows, self._schema, fused.payload_bytes)
-        with self._lock:
+        checked = self._check(fused.rows, self._contents.schema, fused.payload_bytes)
+        with self._changing():
             # The rows' offsets are their positions, so the times of those that passed the check are found by them.
             times = fused.times[checked.rows.offsets]
-            failed = apply_distinct(self._stores, self._schema, checked.rows, checked.hashes, times)
+            failed = apply_distinct(self._contents.stores, self._contents.schema, checked.rows, checked.hashes, times)
             if failed is None:
                 return []
             results = []
@@ -341,43 +341,45 @@ class Tablet:
         return results
 
     def _apply_one(self, entry: Entry) -> ApplyResult:
-        if entry.opid.index <= self._applied.index:
+        if entry.opid.index <= self._contents.applied.index:
             return ApplyResult(entry.opid, entry.hybrid_time)
         check(
-            entry.opid.index == self._applied.index + 1,
+            entry.opid.index == self._contents.applied.index + 1,
             "entries are applied without holes",
-            applied=self._applied,
+            applied=self._contents.applied,
             entry=entry.opid,
         )
         if entry.kind is EntryKind.WRITE:
             return self._apply_write(entry)
         error: Refused | None = None
-        with self._lock:
+        with self._changing():
             try:
                 if entry.kind is EntryKind.SCHEMA:
                     self._switch_schema(schema_of_entry(entry))
                 elif entry.kind is EntryKind.LEDGER:
                     source, generation, done = source_of_entry(entry)
-                    if not self._ledger.reset_source(source, generation, done):
+                    if not self._contents.ledger.reset_source(source, generation, done):
                         raise Refused(Code.STALE_GENERATION, "the source was reset since", generation=generation)
                 elif entry.kind is EntryKind.CATALOG:
                     raise Corruption("a catalog entry in a data tablet's log", tablet=self.tablet_id, opid=entry.opid)
+            except ResourcesExhausted:
+                raise  # no answer of the state machine: the replica is opened again, and applies the entry then
             except Refused as e:
                 error = e
-            self._advance(max(self._time, entry.hybrid_time), entry.opid)
+            self._advance(max(self._contents.time, entry.hybrid_time), entry.opid)
         return ApplyResult(entry.opid, entry.hybrid_time, error)
 
     def _advance(self, time: int, opid: OpId) -> None:
         """Everything up to this entry is applied; every kind of entry comes by here."""
-        self._time, self._applied = time, opid
-        self._ledger.expire(time)
+        self._contents.time, self._contents.applied = time, opid
+        self._contents.ledger.expire(time)
 
     def _record(self, meta: WriteMeta, ts: int, applied: int, errors: Sequence[RowError]) -> None:
         result = ClientResult(meta.sequence, ts, applied, PackedErrors.of(errors))
-        self._ledger.record_client(meta, ts, result)
+        self._contents.ledger.record_client(meta, ts, result)
 
     def _switch_schema(self, schema: TableSchema) -> None:
-        current = self._schema
+        current = self._contents.schema
         if schema.schema_id <= current.schema_id:
             raise Refused(Code.SCHEMA_MISMATCH, "the tablet's schema is as new", schema_id=schema.schema_id)
         keys = [(c.id, c.type, c.precision, c.scale) for c in current.key_columns]
@@ -390,43 +392,45 @@ class Tablet:
                 raise Refused(Code.INVALID_ARGUMENT, "an added column is nullable or has a default", column=column.name)
             if old is not None and old.arrow_type != column.arrow_type:
                 raise Refused(Code.INVALID_ARGUMENT, "a column's type does not change", column=column.name)
-        self._schemas = {**self._schemas, schema.schema_id: schema}
-        self._schema = schema
+        self._contents.schemas = {**self._contents.schemas, schema.schema_id: schema}
+        self._contents.schema = schema
 
     def _apply_write(self, entry: Entry) -> ApplyResult:
         meta = WriteMeta.decode(entry.meta)
-        ts = max(entry.hybrid_time, self._time + 1)
+        ts = max(entry.hybrid_time, self._contents.time + 1)
         try:
             state = known = None
             if meta.source is not None:
-                state = self._ledger.admit_source(meta)
+                state = self._contents.ledger.admit_source(meta)
             elif meta.client_id:
-                with self._lock:
-                    known = self._ledger.admit_client(meta, ts)
+                with self._changing():
+                    known = self._contents.ledger.admit_client(meta, ts)
             if known is not None:
-                with self._lock:
-                    self._ledger.record_client(meta, ts, None)
+                with self._changing():
+                    self._contents.ledger.record_client(meta, ts, None)
                     self._advance(ts, entry.opid)
                 return _replayed(entry.opid, known, meta.rows)
             return self._apply_rows(entry, meta, ts, state)
+        except ResourcesExhausted:
+            raise  # as above
         except Refused as e:
             if e.code is Code.INVALID_BATCH and crc32c(entry.payload) != entry.payload_crc:
                 raise Corruption("a committed batch was damaged", tablet=self.tablet_id, opid=entry.opid) from e
-            with self._lock:
+            with self._changing():
                 self._advance(ts, entry.opid)
             return ApplyResult(entry.opid, ts, e)
 
     def _apply_rows(self, entry: Entry, meta: WriteMeta, ts: int, state: SourceState | None) -> ApplyResult:
         batch = self._batch_of(entry, meta)
         rows = WireRows.of_batch(batch, meta.column_ids, meta.ignore_null)
-        schema = self._schema
+        schema = self._contents.schema
         if entry.schema_id != schema.schema_id:
             current = {c.id for c in schema.columns}
             rows = rows._replace(columns={i: c for i, c in rows.columns.items() if i in current})
         total, last = len(rows.ops), int(rows.offsets[-1])
         old_errors, replayed = [], 0
         if state is not None:
-            self._ledger.check_room(state, last)
+            self._contents.ledger.check_room(state, last)
             replayed = int(np.searchsorted(rows.offsets, state.last_offset, side="right"))
             if replayed:
                 old_errors = state.errors.of(rows.offsets[:replayed])
@@ -435,13 +439,13 @@ class Tablet:
         if len(rows.ops):
             checked = self._check(rows, schema, len(entry.payload))
             errors = checked.errors
-        with self._lock:
+        with self._changing():
             if len(rows.ops):
-                errors += apply_rows(self._stores, schema, checked.rows, checked.hashes, ts)
+                errors += apply_rows(self._contents.stores, schema, checked.rows, checked.hashes, ts)
                 errors.sort()
             applied = len(rows.ops) - len(errors)
             if state is not None:
-                self._ledger.advance_source(state, last, errors, new_offsets)
+                self._contents.ledger.advance_source(state, last, errors, new_offsets)
                 last_offset = max(last, state.last_offset)
             elif meta.client_id:
                 self._record(meta, ts, applied, errors)
@@ -460,11 +464,11 @@ class Tablet:
         return check_rows(rows, schema, key_hash, self._belongs if self._routed else None, payload_bytes)
 
     def _belongs(self, keys: Any, hashes: U64) -> Bools:
-        spec = self._superblock.partition
+        spec = self._contents.superblock.partition
         if spec is None:
             raise InvariantViolation("a routed tablet has a partition", tablet=self.tablet_id)
-        mine = self._superblock.range_pos * spec.buckets + self._superblock.bucket
-        belongs: Bools = route(keys, self._schema, spec, hashes) == mine
+        mine = self._contents.superblock.range_pos * spec.buckets + self._contents.superblock.bucket
+        belongs: Bools = route(keys, self._contents.schema, spec, hashes) == mine
         return belongs
 
     # ------------------------------------------------------------------------------------------------- reading
@@ -477,47 +481,51 @@ class Tablet:
         slice: tuple[int, int] = (0, 1),
         limit: int = 0,
         count_only: bool = False,
+        stop: Callable[[], None] = go_on,
     ) -> Scan:
         """Rows visible at `snapshot_time` (None: the latest applied). Slices of one count are disjoint and complete.
 
         Refused(HISTORY_GONE) below the history horizon; INVALID_ARGUMENT for unknown columns or a bad slice; NOT_READY
-        once the tablet is closed. A time above `safe_time` is the caller's to wait for.
+        once the tablet is closed. A time above `safe_time` is the caller's to wait for. `stop` is called before each
+        piece of a block, and before each comparison of one; what it raises ends the scan.
         """
         pos, count = slice
         if not 0 <= pos < count:
             raise Refused(Code.INVALID_ARGUMENT, "a slice is (pos, count) with pos below count", pos=pos, count=count)
         view, at = self._view(snapshot_time)
         names = tuple(view.schema.names if columns is None else columns)
+        if len(set(names)) != len(names):
+            raise Refused(Code.INVALID_ARGUMENT, "a scan names each column once", columns=len(names))
         for name in (*names, *(p.column for p in predicates)):
             view.schema.column(name)
-        return Scan(view, ScanSpec(names, tuple(predicates), at, slice, limit, count_only))
+        return Scan(view, ScanSpec(names, tuple(predicates), at, slice, limit, count_only, stop))
 
-    def checksum(self, snapshot_time: int | None = None) -> tuple[int, int]:
-        """(checksum, rows) of what is visible at that time; the same on every replica, however its rows lie."""
-        total, rows = 0, 0
-        for batch in self.scan(snapshot_time=snapshot_time):
-            total = (total + batch_checksum(batch)) & ((1 << 64) - 1)
-            rows += batch.num_rows
-        return total, rows
+    def checksum(self, snapshot_time: int | None = None, stop: Callable[[], None] = go_on) -> RowSum:
+        """The sum of the rows visible at that time: the same on every replica, however its rows lie."""
+        total = NO_ROWS
+        scan = self.scan(snapshot_time=snapshot_time, stop=stop)
+        for batch in scan:
+            total += sum_of_rows(batch, scan.column_ids)
+        return total
 
     def _view(self, snapshot_time: int | None) -> tuple[View, int]:
-        with self._lock:
-            at = self._time if snapshot_time is None else snapshot_time
-        self._resolver.resolve(self._stores)
-        with self._lock:
-            self._check_open()
+        with self._contents.lock:
+            at = self._contents.time if snapshot_time is None else snapshot_time
+        self._contents.resolver.resolve(self._contents.stores)
+        with self._contents.lock:
+            self._contents.check_open()
             # The time was chosen before, so what was upserted and not resolved meanwhile is later and unseen.
             if snapshot_time is not None and snapshot_time < self.history_horizon:
                 raise Refused(
                     Code.HISTORY_GONE,
-                    "the snapshot is older than the table's history",
+                    f"the table's history reaches back to {utc_text(self.history_horizon)}, and the read is of "
+                    f"{utc_text(snapshot_time)}: read a later time, or without one; a table that is created with a "
+                    "longer history_retention_s keeps more",
                     detail=str(self.history_horizon),
-                    snapshot_time=snapshot_time,
-                    horizon=self.history_horizon,
                 )
-            stores = self._stores
+            stores = self._contents.stores
             memory = tuple(s.view() for s in (stores.frozen, stores.active) if s is not None)
-            return View(self._schema, memory, tuple((b, b.kills) for b in stores.blocks)), at
+            return View(self._contents.schema, memory, tuple((b, b.kills) for b in stores.blocks)), at
 
     # ------------------------------------------------------------------------------------------------- maintenance
 
@@ -525,9 +533,15 @@ class Tablet:
         """Make everything applied durable without the log; None if nothing was applied since, or the tablet is closed:
         another object may have its files. Heavy; any thread.
 
-        Refused(NO_SPACE) leaves the tablet as it was; the next flush starts over with the same rows.
+        Refused(NO_SPACE) leaves the tablet as it was; the next flush starts over with the same rows. NOT_READY if an
+        entry was applied in part: replay would meet its rows.
         """
         return self._work.flush()
+
+    def keep_superblock(self) -> bool:
+        """Write the superblock again if its file is gone or damaged; whether that was so. Any thread."""
+        with self._contents.maintenance:
+            return not self._contents.closed and self._contents.superblock.keep(self._contents.disk)
 
     def compact(self) -> bool:
         """Merge some blocks if it pays; whether it did. A closed tablet has none. Heavy; any thread."""
@@ -535,13 +549,13 @@ class Tablet:
 
     def wants_flush(self, wal_bytes: int = 0) -> float:
         """Score: at 1.0 and above a flush is due, by memory held or by log that it would free."""
-        if self._applied.index == self.flush_opid.index:
+        if self._contents.applied.index == self.flush_opid.index:
             return 0.0
         return self.row_bytes / limits.MEMSTORE_FLUSH_BYTES + wal_bytes / (8 * limits.WAL_SEGMENT_SIZE_BYTES_MAX)
 
     def wants_compaction(self) -> bool:
         """Whether `compact` would find work."""
-        return bool(self._work.choose(self._stores.blocks))
+        return bool(self._work.choose(self._contents.stores.blocks))
 
 
 def _replayed(opid: OpId, known: ClientResult, rows: int) -> ApplyResult:

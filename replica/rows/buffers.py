@@ -1,0 +1,72 @@
+"""Arrow buffers as numpy arrays: views that nobody can write through.
+
+`np.frombuffer` gives a writable array wherever the Arrow buffer is mutable, as the buffers of every array are that
+pyarrow built itself, and a view of a view stays writable. Code that hashes or sorts in place would then change the rows
+of its caller. So the memory of Arrow arrays is read through this module alone, and each array that it returns is
+read-only: a write raises at once, whatever the number of rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+
+def offsets_of(array: Any) -> npt.NDArray[Any]:
+    """Where the values of a string or binary array begin, and where the last one ends. Shape (rows + 1,), read-only.
+
+    int32, or int64 for the large types. Arrow may leave out the offsets of an array without rows: then one zero.
+    """
+    kind = array.type
+    large = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
+    dtype = np.dtype("<i8" if large else "<i4")
+    if len(array) == 0:
+        return _locked(np.zeros(1, dtype=dtype))
+    # A buffer that came over the network may be longer than its values, by any number of bytes.
+    return _view(array.buffers()[1], dtype, len(array) + 1, array.offset)
+
+
+def value_bytes(array: Any) -> npt.NDArray[np.uint8]:
+    """All bytes of a string or binary array's value buffer, which `offsets_of` point into. Read-only."""
+    data = array.buffers()[2]
+    return _view(data, np.dtype(np.uint8), data.size if data is not None else 0)
+
+
+def decimal_words(array: Any) -> npt.NDArray[np.uint64]:
+    """The low and the high half of each unscaled value of a decimal128 array. Shape (rows, 2), read-only.
+
+    Whatever bytes lie under a null are there too.
+    """
+    rows = len(array)
+    return _view(array.buffers()[1], np.dtype("<u8"), 2 * rows, 2 * array.offset).reshape(rows, 2)
+
+
+def fixed_width_values(array: Any, width: int) -> npt.NDArray[np.void]:
+    """The values of a string or binary array, all `width` bytes long, side by side. Shape (rows,), read-only."""
+    first = int(offsets_of(array)[0])
+    values = np.frombuffer(array.buffers()[2], dtype=np.dtype((np.void, width)), count=len(array), offset=first)
+    return _locked(values)
+
+
+def padded_words(array: Any, first: int, end: int) -> npt.NDArray[np.uint64]:
+    """A fresh, aligned copy of the bytes `first` to `end` of a string or binary array's values, as 64-bit words.
+
+    Zeros follow: whoever reads two whole words around any byte of them stays inside.
+    """
+    words = np.zeros((end - first) // 8 + 3, dtype="<u8")
+    words.view(np.uint8)[: end - first] = value_bytes(array)[first:end]
+    return words
+
+
+def _view(buffer: Any, dtype: np.dtype[Any], count: int, skip: int = 0) -> npt.NDArray[Any]:
+    if count == 0:
+        return _locked(np.empty(0, dtype=dtype))
+    return _locked(np.frombuffer(buffer, dtype=dtype, count=count, offset=skip * dtype.itemsize))
+
+
+def _locked(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    array.flags.writeable = False
+    return array

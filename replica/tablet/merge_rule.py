@@ -1,0 +1,55 @@
+"""Which blocks to merge, by their sizes alone: pure.
+
+Blocks of similar size are merged, four or more at once, so that a row is written a few times only while its block
+grows. A merge holds its inputs and its output in memory, so it takes MERGE_BYTES_MAX of inputs at most. Where four do
+not fit, as many are merged as fit. A block that fits with no other of its size is full, and stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+MERGE_BYTES_MAX = 192 << 20
+FAN_IN_MIN = 4
+FAN_IN_MAX = 16
+SIMILAR = 4
+"""Blocks are similar if the largest is at most so many times as large as the smallest."""
+SMALL_BYTES = 64 << 10
+"""Blocks up to this size count as equally large."""
+
+
+def choose_run(sizes: Sequence[int], bytes_max: int = MERGE_BYTES_MAX) -> list[int]:
+    """Positions of the blocks to merge into one, smallest first; empty if none should be. Two at least."""
+    order = sorted(range(len(sizes)), key=lambda pos: (sizes[pos], pos))
+    for start in range(len(order)):
+        run = _run(sizes, order[start : start + FAN_IN_MAX], bytes_max)
+        if run:
+            return run
+    return []
+
+
+def _run(sizes: Sequence[int], order: Sequence[int], bytes_max: int) -> list[int]:
+    """Of blocks in ascending order, those to merge with the first one."""
+    largest = SIMILAR * max(sizes[order[0]], SMALL_BYTES)
+    similar = [pos for pos in order if sizes[pos] <= largest]
+    if len(similar) < FAN_IN_MIN:
+        return []
+    total, fits = 0, 0
+    for pos in similar:
+        total += sizes[pos]
+        if total > bytes_max:
+            break
+        fits += 1
+    return similar[:fits] if fits > 1 else []
+
+
+def blocks_max(total_bytes: int, bytes_max: int = MERGE_BYTES_MAX) -> int:
+    """How many blocks a tablet of so many bytes has at most once nothing is left to merge.
+
+    Up to three of each size between SMALL_BYTES and half of `bytes_max`, sizes counted by the factor SIMILAR; one that
+    the next larger ones leave no room for; and full ones, each above half of `bytes_max`.
+    """
+    sizes, size = 1, SIMILAR * SMALL_BYTES
+    while size < bytes_max // 2:
+        sizes, size = sizes + 1, size * SIMILAR
+    return (FAN_IN_MIN - 1) * sizes + 1 + 2 * total_bytes // bytes_max
