@@ -1,15 +1,20 @@
 """Raft messages between servers: one link for each ordered pair, shared by all tablets."""
 
 from .channel import PeerChannelStatus
-from .frame_reader import FrameReader
+from .exporter import Exporter, call_families
+from .frame_reader import Arrivals, FrameReader
 from .links import LinkChange, Links
-from .listener import Listener, Taker
+from .listener import Listener, Taker, address_of
 from .network import PeerNetwork
 from .options import PeerOptions
 from .servicer import PeerServicer
+from .share import CLIENTS, Share
 from .turn import Turn
 
 __all__ = [
+    "CLIENTS",
+    "Arrivals",
+    "Exporter",
     "FrameReader",
     "LinkChange",
     "Links",
@@ -18,6 +23,9 @@ __all__ = [
     "PeerNetwork",
     "PeerOptions",
     "PeerServicer",
+    "Share",
     "Taker",
     "Turn",
+    "address_of",
+    "call_families",
 ]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import grpc.aio
 
-from nyala.replica.base import Address, Post, Refused
+from nyala.replica.base import Address, Post, Refused, limits
 from nyala.replica.raft import AppendEntries, Message
 from nyala.replica.rpc import pb
 
@@ -152,6 +152,10 @@ class PeerChannel:
             error=self._error,
         )
 
+    def end(self) -> None:
+        """End the stream soon; nobody waits for it."""
+        self._task.cancel()
+
     async def close(self) -> None:
         """End the stream and its task."""
         self._task.cancel()
@@ -253,13 +257,13 @@ class PeerChannel:
         self._pulse_due = False
         queue = self._queue
         bound = self._options.batch_bytes_max
-        if self._bytes <= bound:
+        if self._bytes <= bound and len(queue) <= limits.PEER_BATCH_MESSAGES_MAX:
             taken, self._queue, self._bytes = queue, [], 0
         else:
             total = count = 0
             for _, message in queue:
                 size = _size(message)
-                if count and total + size > bound:
+                if (count and total + size > bound) or count == limits.PEER_BATCH_MESSAGES_MAX:
                     break
                 total += size
                 count += 1

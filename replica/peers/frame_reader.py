@@ -3,75 +3,111 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from functools import partial
 
 from nyala.replica.rpc import HEAD_BYTES, body_length
 
+from .share import Share
 from .turn import Turn
 
 BUFFER_BYTES = 256 << 10
+_BEGUN_BYTES = 64 << 10
+
+
+class Arrivals:
+    """Where bytes arrive first, on any connection of one loop: they are looked at before another one gets its own."""
+
+    def __init__(self) -> None:
+        self.buffer = bytearray(BUFFER_BYTES)
 
 
 class FrameReader(asyncio.BufferedProtocol):
     """Cuts what arrives into frames and hands each over, whole, in the turn of the loop in which it became whole.
 
-    Memory: one buffer of `BUFFER_BYTES`, while a longer frame is on its way one of its length. Concurrency: the loop's
-    thread.
+    Memory: none of its own while no frame is begun; then what has arrived of it, and as much again at most, never more
+    than its length. A closed connection refers to nothing and is free at once. Concurrency: the loop's thread.
     """
 
-    def __init__(self, on_frame: Callable[[bytes], None], frame_bytes_max: int, turn: Turn) -> None:
-        """`on_frame` must not raise. A frame longer than `frame_bytes_max` ends the connection."""
-        self._on_frame = on_frame
+    def __init__(self, frame_bytes_max: int, turn: Turn, arrivals: Arrivals) -> None:
+        """A frame longer than `frame_bytes_max` ends the connection."""
         self._turn = turn
+        self._arrivals = arrivals
         self.frame_bytes_max = frame_bytes_max
-        self._buffer = bytearray(BUFFER_BYTES)
-        self._begin = self._end = 0
+        self.share: Share | None = None
+        """Of its kind of connections, which bounds what it may hold; None: nobody counts it."""
+        self._begun: bytearray | None = None
+        self._end = 0
         self.transport: asyncio.Transport | None = None
         self.error: Exception | None = None
+
+    def on_frame(self, body: bytes) -> None:
+        """One whole frame. Must not raise."""
+        raise NotImplementedError
+
+    @property
+    def idle(self) -> bool:
+        """Whether nobody waits for anything on this connection."""
+        return True
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """[asyncio] Keep the transport."""
         self.transport = transport  # type: ignore[assignment]
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        """[asyncio] Nothing of the connection is kept."""
+        if self.share is not None:
+            self.share.remove(self)
+        self.transport = self.share = self._begun = None
+
     def get_buffer(self, sizehint: int) -> memoryview:
         """[asyncio] Where to put what comes next; never empty."""
-        return memoryview(self._buffer)[self._end :]
+        if self._begun is None:
+            return memoryview(self._arrivals.buffer)
+        return memoryview(self._begun)[self._end :]
 
     def buffer_updated(self, nbytes: int) -> None:
         """[asyncio] Hand over every frame that is whole now, and make room for the rest of the next."""
-        self._end += nbytes
-        self._turn.run(self._hand_over)
+        if self._begun is None:
+            data, end = self._arrivals.buffer, nbytes
+        else:
+            data, end = self._begun, self._end + nbytes
+        self._turn.run(partial(self._hand_over, data, end))
 
-    def _hand_over(self) -> None:
-        needed = HEAD_BYTES
-        while self._end - self._begin >= HEAD_BYTES:
-            first = self._begin + HEAD_BYTES
-            length = body_length(self._buffer[self._begin : first])
+    def _hand_over(self, data: bytearray, end: int) -> None:
+        begin, needed = 0, HEAD_BYTES
+        while end - begin >= HEAD_BYTES:
+            first = begin + HEAD_BYTES
+            length = body_length(data[begin:first])
             if length > self.frame_bytes_max:
                 self.fail(ValueError(f"a frame of {length} bytes, more than {self.frame_bytes_max}"))
                 return
-            if self._end - first < length:
+            if end - first < length:
                 needed = HEAD_BYTES + length
                 break
-            self._begin = first + length
-            self._on_frame(bytes(memoryview(self._buffer)[first : self._begin]))
+            begin = first + length
+            if self.share is not None:
+                self.share.used(self)
+            self.on_frame(bytes(memoryview(data)[first:begin]))
             if self.transport is None or self.transport.is_closing():
+                self._begun = None
                 return
-        self._make_room(needed)
+        self._keep(data, begin, end, needed)
 
-    def _make_room(self, needed: int) -> None:
-        """The frame that is begun goes to the front of a buffer that holds it whole."""
-        size, rest = max(BUFFER_BYTES, needed), self._end - self._begin
-        if size != len(self._buffer):
-            fresh = bytearray(size)
-            fresh[:rest] = memoryview(self._buffer)[self._begin : self._end]
-            self._buffer = fresh
-        elif self._begin:
-            self._buffer[:rest] = self._buffer[self._begin : self._end]
-        self._begin, self._end = 0, rest
+    def _keep(self, data: bytearray, begin: int, end: int, needed: int) -> None:
+        """What is begun goes to the front of a buffer with room for more of it, and for no other frame."""
+        rest = self._end = end - begin
+        if not rest:
+            self._begun = None
+        elif begin or data is not self._begun or rest == len(data):
+            self._begun = bytearray(min(needed, max(_BEGUN_BYTES, 2 * rest)))
+            self._begun[:rest] = memoryview(data)[begin:end]
+        if self.share is not None:
+            size = len(self._begun) if self._begun is not None else 0
+            if refusal := self.share.hold(self, size, needed):
+                self.fail(ConnectionError(refusal))
 
     def fail(self, error: Exception) -> None:
         """End the connection; `error` says why."""
-        self.error = error
+        self.error, self._begun = error, None
         if self.transport is not None:
             self.transport.abort()

@@ -5,10 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-import grpc.aio
-
-from nyala.replica.base import Address, Refused
-from nyala.replica.rpc import CHANNEL_OPTIONS, address_to_pb, error_from_pb, frame_parts, pb, pb_grpc, tend
+from nyala.replica.base import Address, Code, Refused
+from nyala.replica.rpc import (
+    address_to_pb,
+    async_channel_to,
+    async_connection_to,
+    error_from_pb,
+    frame_parts,
+    pb,
+    pb_grpc,
+    tend,
+)
 
 from .options import PeerOptions
 
@@ -83,9 +90,9 @@ async def open_link(
     grpc.aio.AioRpcError, OSError or TimeoutError if nobody answers; Refused INVALID_NAME if another server does.
     """
     async with asyncio.timeout(options.connect_timeout_ms / 1000):
-        async with grpc.aio.insecure_channel(str(target), options=CHANNEL_OPTIONS) as channel:
+        async with async_channel_to(target) as channel:
             await channel.channel_ready()
-            stub = pb_grpc.PeerServiceStub(channel)  # type: ignore[no-untyped-call]
+            stub = pb_grpc.PeerServiceStub(channel)
             reply = await stub.OpenLink(
                 pb.OpenLinkRequest(
                     from_uuid=own_uuid,
@@ -97,5 +104,7 @@ async def open_link(
         refusal: Refused | None = error_from_pb(reply.error)
         if refusal is not None:
             raise refusal
-        await asyncio.get_running_loop().create_connection(lambda: link, target.host.strip("[]"), reply.port)
+        if not 0 < reply.port < 65536:
+            raise Refused(Code.INVALID_ARGUMENT, "the server names no port for links", port=reply.port)
+        await async_connection_to(target, reply.port, link)
         link.send(reply.ticket)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Sequence
 
-from nyala.replica.base import Address, Member, Post, RaftConfig
+from nyala.replica.base import Address, Member, Post, RaftConfig, limits
 from nyala.replica.raft import Message
 
 from .channel import PeerChannel, PeerChannelStatus
@@ -44,6 +44,8 @@ class PeerNetwork:
         self._told: dict[str, tuple[Address, ...]] = {}
         self._listed: dict[str, tuple[Address, ...]] = {}
         self._configured: dict[str, tuple[Address, ...]] = {}
+        self._unknown: dict[str, None] = {}
+        """Servers that nothing here names and that have a stream, in the order of its opening."""
         self._closed = False
         self._process = secrets.randbits(63) | 1
         """Tells this process from those that ran here before."""
@@ -73,6 +75,14 @@ class PeerNetwork:
     def learn(self, uuid: str, addresses: Sequence[Address]) -> None:
         """Where the server `uuid` says that it listens. A change ends its stream and connects there, at once."""
         self._note(self._told, uuid, addresses)
+        if len(self._told) > limits.PEERS_UNKNOWN_MAX:
+            unknown = [other for other in self._told if not self.knows(other)]
+            for other in unknown[: max(0, len(unknown) - limits.PEERS_UNKNOWN_MAX)]:
+                del self._told[other]
+
+    def knows(self, uuid: str) -> bool:
+        """Whether a config here names that server, or the masters do."""
+        return uuid in self._configured or uuid in self._listed
 
     def learn_listed(self, uuid: str, addresses: Sequence[Address]) -> None:
         """Where the masters say that `uuid` listens: tried after what it said itself, before what configs say."""
@@ -138,4 +148,9 @@ class PeerNetwork:
             self._takeover,
         )
         self._channels[uuid] = channel
+        if not self.knows(uuid):
+            # It said something once, or somebody in its name. Answers to the latest of such are enough.
+            self._unknown = {u: None for u in self._unknown if u in self._channels and not self.knows(u)} | {uuid: None}
+            for oldest in list(self._unknown)[: max(0, len(self._unknown) - limits.PEERS_UNKNOWN_MAX)]:
+                self._channels.pop(oldest).end()
         return channel

@@ -94,6 +94,9 @@ class TabletView:
     """Members whose server, which lives, has no replica at the moment: a tombstone, or a copy under way."""
     caught_up: frozenset[str] = frozenset()
     """Members that have the leader's log, as it says, and itself."""
+    estranged: frozenset[str] = frozenset()
+    """Servers outside the config whose live replica is of a former generation: it hears nothing of the group's leader,
+    so its server cannot be copied to before that replica is deleted."""
     by_witness: bool = False
     """A lost voter's place is taken by a witness first, and the lost one is demoted instead of removed."""
 

@@ -1,5 +1,6 @@
 """Consensus of one replica without I/O: messages, ticks and completions in, one `Ready` out. See DESIGN.md."""
 
+from .admission import impossible, impossible_config, is_position, too_far
 from .core import RaftCore
 from .log_view import EntriesUnavailable, LogView, MemoryLogView
 from .messages import AppendEntries, AppendReply, Message, TimeoutNow, VoteReply, VoteRequest
@@ -26,4 +27,8 @@ __all__ = [
     "TimeoutNow",
     "VoteReply",
     "VoteRequest",
+    "impossible",
+    "impossible_config",
+    "is_position",
+    "too_far",
 ]

@@ -17,10 +17,10 @@ def advance_commit(s: State) -> None:
     """
     if s.role is not Role.LEADER:
         return
-    marks = {uuid: p.match for uuid, p in s.progress.items()}
+    marks = {uuid: p.match for uuid, p in s.lead.progress.items()}
     marks[s.uuid] = s.persisted
     index = reached(s.voters, marks)
-    if index > s.commit_index and s.log.term_at(index) == s.term:
+    if index > s.commit_index and s.log.term_at(index) == s.hard.term:
         commit_to(s, index)
 
 
@@ -29,16 +29,16 @@ def commit_to(s: State, index: int) -> None:
     if index <= s.commit_index:
         return
     check(index <= s.last.index, "only what is in the log can be committed", index=index, last=s.last)
-    opened = s.commit_index < s.term_start <= index
+    opened = s.commit_index < s.lead.term_start <= index
     s.commit_index = index
     settle_configs(s)
     if s.role is not Role.LEADER:
         return
-    if s.uuid not in s.voters and s.pending_config is None:
-        become_follower(s, s.term, None, "this config does not let us lead")
+    if s.uuid not in s.voters and s.hard.pending_config is None:
+        become_follower(s, s.hard.term, None, "this config does not let us lead")
         return
     if opened:
-        s.trace(f"term is open at {s.term_start}")
-    if opened or s.config_committed is not None:
+        s.trace(f"term is open at {s.lead.term_start}")
+    if opened or s.out.config_committed is not None:
         # Followers learn of ordinary commits with the next message; these two they should know at once.
-        s.round_wanted = True
+        s.lead.round_wanted = True

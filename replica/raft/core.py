@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 
 from nyala.replica.base import Code, EntryKind, OpId, RaftConfig, Rng, check, generation_of
 
-from . import aborting, election, following, lease, membership, quiet, reads, replication, transfer
+from . import aborting, admission, election, following, lease, membership, quiet, reads, replication, transfer
 from .commitment import advance_commit
+from .hard import Hard
 from .log_view import EntriesUnavailable, LogView
 from .messages import AppendEntries, AppendReply, Message, TimeoutNow, VoteReply, VoteRequest
 from .options import RaftOptions
@@ -23,9 +24,9 @@ class RaftCore:
     `encode_config`/`decode_config` turn a RaftConfig into the `meta` of a CONFIG entry and back. `hybrid_now` issues
     the hybrid time of entries that the core itself makes (NOOP, promotion) and of `safe_time`; without it, times just
     above the last entry's are used. `withheld` is the OpId of a damaged tail that may have been acknowledged: the
-    replica neither votes nor campaigns until its durable log has reached it. `may_campaign=False` does the same until
-    `allow_campaign()`. `no_data`: a witness's disk; the replica logs and votes, and never leads. `commit_index` is what
-    the host has applied or knows committed: `Ready.committed` starts above.
+    replica neither votes nor campaigns until its durable log has reached it. `no_data`: a witness's disk; the replica
+    logs and votes, and never leads. `commit_index` is what the host has applied or knows committed: `Ready.committed`
+    starts above.
     """
 
     def __init__(
@@ -44,7 +45,6 @@ class RaftCore:
         decode_config: Callable[[bytes], RaftConfig],
         hybrid_now: Callable[[], int] | None = None,
         withhold_votes: bool = False,
-        may_campaign: bool = True,
         withheld: OpId | None = None,
         no_data: bool = False,
     ) -> None:
@@ -55,9 +55,15 @@ class RaftCore:
         found = _configs_in_log(log, committed_config.opid.index, decode_config)
         self._s = s = State(
             uuid=uuid,
-            term=term,
-            voted_for=voted_for,
-            configs=membership.initial_configs(committed_config, pending_config, found),
+            hard=Hard(
+                term=term,
+                voted_for=voted_for,
+                configs=membership.initial_configs(committed_config, pending_config, found),
+                withheld=withheld,
+                no_data=no_data,
+                term_found=term,
+                dirty=term == last.term and saved_term < term,
+            ),
             log=log,
             # A commit index ahead of the log is a leftover of a lost tail: what is not there is not applied.
             commit_index=min(commit_index, last.index),
@@ -68,15 +74,11 @@ class RaftCore:
             hybrid_now=hybrid_now,
         )
         s.commit_index = max(s.commit_index, min(committed_config.opid.index, last.index))
-        s.hard_state_dirty = term == last.term and saved_term < term
-        s.withheld = withheld
-        s.no_data = no_data
-        s.may_campaign = may_campaign and withheld is None
-        s.withhold_until = options.election_ticks_min if withhold_votes else 0
-        s.restart_election_timer()
+        s.election.withhold_until = options.election_ticks_min if withhold_votes else 0
+        s.election.restart_timer()
         settle_configs(s)
         config_in_force(s)
-        s.role_from = None
+        s.out.role_from = None
         if withheld is not None:
             s.heal_withheld()
 
@@ -92,11 +94,11 @@ class RaftCore:
 
     @property
     def term(self) -> int:
-        return self._s.term
+        return self._s.hard.term
 
     @property
     def voted_for(self) -> str | None:
-        return self._s.voted_for
+        return self._s.hard.voted_for
 
     @property
     def leader_uuid(self) -> str | None:
@@ -133,29 +135,24 @@ class RaftCore:
     @property
     def active_config(self) -> RaftConfig:
         """Pending if there is one, committed otherwise."""
-        return self._s.active_config
+        return self._s.hard.active_config
 
     @property
     def committed_config(self) -> RaftConfig:
-        return self._s.configs[0]
+        return self._s.hard.configs[0]
 
     @property
     def pending_config(self) -> RaftConfig | None:
-        return self._s.pending_config
+        return self._s.hard.pending_config
 
     @property
     def term_committed(self) -> bool:
         """Leader: whether an entry of its own term is committed (writes and config changes are welcome)."""
-        return self._s.role is Role.LEADER and self._s.commit_index >= self._s.term_start
+        return self._s.role is Role.LEADER and self._s.commit_index >= self._s.lead.term_start
 
     @property
     def transfer_target(self) -> str | None:
-        return self._s.transfer_target
-
-    @property
-    def leader_contact_ticks(self) -> int:
-        """Ticks since a leader was heard (0 on a leader)."""
-        return 0 if self._s.role is Role.LEADER else self._s.heard
+        return self._s.lead.transfer_target
 
     @property
     def quiet(self) -> bool:
@@ -163,18 +160,9 @@ class RaftCore:
         return self._s.quiet
 
     @property
-    def may_campaign(self) -> bool:
-        """False while the log's tail is damaged: neither votes nor campaigns."""
-        return self._s.may_campaign
-
-    @property
     def withheld(self) -> OpId | None:
         """The entry at the log's end that may have been acknowledged and is not there, until it is again."""
-        return self._s.withheld
-
-    def allow_campaign(self) -> None:
-        """The host says the replica is whole again."""
-        self._s.may_campaign, self._s.withheld = True, None
+        return self._s.hard.withheld
 
     def peer_status(self) -> list[PeerStatus]:
         """Leader: how each peer stands, sorted by uuid; otherwise empty."""
@@ -193,7 +181,7 @@ class RaftCore:
                 caught_up=p.caught_up,
                 absent=p.uuid in self._s.absent,
             )
-            for p in self._s.progress.values()
+            for p in self._s.lead.progress.values()
         ]
 
     # ---------------------------------------------------------------------------------------------------- inputs
@@ -213,28 +201,38 @@ class RaftCore:
         else:
             election.tick_passive(s)
 
+    def refusal(self, msg: Message) -> str:
+        """Why `msg` cannot come from an honest peer; empty if it can. Changes nothing. See admission.py."""
+        return admission.impossible(msg) or admission.contradiction(self._s, msg)
+
     def step(self, msg: Message) -> None:
-        """One message of a peer. Whom it is meant for comes first, its term second, its content last. TC-22."""
+        """One message of a peer that `refusal` has no objection to: by it, a broken invariant below is our own bug.
+
+        Whom it is meant for comes first, its term second, its content last. TC-22.
+        """
         s = self._s
         if msg.to_uuid != s.uuid:
             s.trace(f"message for {msg.to_uuid} from {msg.from_uuid} refused")
             if isinstance(msg, AppendEntries):
                 self._answer(msg, Code.INVALID_NAME)
             return
-        if generation_of(msg.term) != generation_of(s.term):
+        if generation_of(msg.term) != generation_of(s.hard.term):
             # Not even the term is told: whoever learned it could win an election by it among other lost members. D-17.
             s.trace(f"message of term {msg.term} from {msg.from_uuid} is of another generation")
+            return
+        if admission.is_stranger(s.hard, msg):
+            s.trace(f"{type(msg).__name__} of {msg.from_uuid}, who has no say here, is not counted")
             return
         if quiet.disturbs(s, msg):
             quiet.wake(s, f"{type(msg).__name__} of {msg.from_uuid}")
         if isinstance(msg, VoteRequest):
             election.on_vote_request(s, msg)
             return
-        if msg.term < s.term:
+        if msg.term < s.hard.term:
             if isinstance(msg, AppendEntries):
                 self._answer(msg, Code.INVALID_TERM)
             return
-        if msg.term > s.term and not (isinstance(msg, VoteReply) and msg.pre_vote and msg.granted):
+        if msg.term > s.hard.term and not (isinstance(msg, VoteReply) and msg.pre_vote and msg.granted):
             leader = msg.from_uuid if isinstance(msg, AppendEntries) else None
             become_follower(s, msg.term, leader, f"term of {msg.from_uuid}")
         if isinstance(msg, AppendEntries):
@@ -253,8 +251,8 @@ class RaftCore:
         a leader was heard: its lease may rest on our word.
         """
         s = self._s
-        heard = s.heard < s.options.election_ticks_min
-        if s.role is not Role.LEADER and s.ticks >= s.withhold_until and not heard:
+        heard = s.election.heard < s.options.election_ticks_min
+        if s.role is not Role.LEADER and s.ticks >= s.election.withhold_until and not heard:
             election.campaign(s)
 
     def propose(
@@ -291,13 +289,14 @@ class RaftCore:
     @property
     def aborted(self) -> OpId | None:
         """The change that this replica took back last, as a leader."""
-        return self._s.aborted
+        return self._s.lead.aborted
 
     def transfer_leadership(self, target: str | None) -> None:
         """Hand over to target, or to the most up-to-date voter. A leader that is the target already: nothing to do.
 
         Refused NOT_LEADER, ALREADY_INPROGRESS, NOT_FOUND, INVALID_ARGUMENT (cannot lead), ILLEGAL_STATE (needs a copy),
         NOT_READY (no target). Writes are refused until the term ends or one minimum election timeout has passed.
+        An uncommitted change of voters is waited for; one that is older than that timeout is taken back. D-19.
         """
         transfer.transfer_leadership(self._s, target)
 
@@ -327,7 +326,7 @@ class RaftCore:
 
     def drop_reads(self, tokens: Sequence[int]) -> None:
         """Whoever asked under these tokens waits no longer; unknown ones are ignored."""
-        reads.drop_reads(self._s, tokens)
+        self._s.lead.drop_reads(frozenset(tokens))
 
     # ----------------------------------------------------------------------------------------------- completions
 
@@ -335,19 +334,17 @@ class RaftCore:
         """The WAL is durable through opid; ignored if the log no longer has that OpId."""
         s = self._s
         if s.log.term_at(opid.index) == opid.term:
-            s.note_persisted(opid.index, through_bundle=s.advanced)
+            s.note_persisted(opid.index, through_bundle=s.out.advanced)
             advance_commit(s)
 
     def advance(self, ready: Ready) -> None:
         """This bundle and all before it are durable and its after-persist messages are sent. In order, once each."""
         s = self._s
-        check(ready.number == s.advanced + 1, "bundles are advanced in order", bundle=ready.number, after=s.advanced)
-        s.advanced = ready.number
-        s.truncations = [t for t in s.truncations if t[0] > ready.number]
+        s.out.advance(ready.number)
         if ready.entries:
             s.note_persisted(ready.entries[-1].opid.index, through_bundle=ready.number)
             if s.witnesses and s.role is Role.LEADER:
-                s.sends_wanted = True  # a witness is sent what is durable here
+                s.lead.sends_wanted = True  # a witness is sent what is durable here
         election.own_vote_durable(s)
         advance_commit(s)
 
@@ -369,7 +366,7 @@ class RaftCore:
     def _answer(self, msg: AppendEntries, code: Code) -> None:
         s = self._s
         reply = AppendReply(
-            to_uuid=msg.from_uuid, from_uuid=s.uuid, term=s.term, code=code, last=s.last, round=msg.round
+            to_uuid=msg.from_uuid, from_uuid=s.uuid, term=s.hard.term, code=code, last=s.last, round=msg.round
         )
         s.send(reply)
 

@@ -15,19 +15,19 @@ from .state import State
 
 def tick_passive(s: State) -> None:
     """One tick of a replica that is not leader. Only an electable voter's timer leads anywhere (scenario 97)."""
-    s.heard += 1
+    s.election.heard += 1
     if not s.electable:
         return
-    s.elapsed += 1
-    if s.elapsed >= s.timeout:
+    s.election.elapsed += 1
+    if s.election.elapsed >= s.election.timeout:
         campaign(s)
 
 
 def campaign(s: State, *, transfer: bool = False) -> None:
     """Ask for votes: first whether they would be given, unless the leader itself asked for this election."""
     s.quiet = False
-    s.restart_election_timer()
-    if not s.electable or not s.may_campaign:
+    s.election.restart_timer()
+    if not s.electable or s.hard.withheld is not None:
         s.trace("no campaign: " + ("the log's tail is damaged" if s.electable else "not an electable voter"))
         return
     if transfer:
@@ -35,14 +35,14 @@ def campaign(s: State, *, transfer: bool = False) -> None:
         return
     s.leader_uuid = None
     s.set_role(Role.PRE_CANDIDATE)
-    s.votes = {s.uuid: True}
-    s.trace(f"pre-campaign for term {s.term + 1}")
-    if tally(s.voters, s.votes) is VoteResult.WON:
+    s.election.votes = {s.uuid: True}
+    s.trace(f"pre-campaign for term {s.hard.term + 1}")
+    if tally(s.voters, s.election.votes) is VoteResult.WON:
         _ask_for_votes(s, transfer=False)
         return
     for uuid in s.voters:
         if uuid != s.uuid:
-            s.send(VoteRequest(to_uuid=uuid, from_uuid=s.uuid, term=s.term + 1, last=s.last, pre_vote=True))
+            s.send(VoteRequest(to_uuid=uuid, from_uuid=s.uuid, term=s.hard.term + 1, last=s.last, pre_vote=True))
 
 
 def _ask_for_votes(s: State, *, transfer: bool) -> None:
@@ -50,19 +50,24 @@ def _ask_for_votes(s: State, *, transfer: bool) -> None:
     found again if we die now; our own vote counts only then (`own_vote_durable`)."""
     s.leader_uuid = None
     s.set_role(Role.CANDIDATE)
-    s.set_term(s.term + 1, s.uuid)
-    s.votes = {}
+    s.hard.set_term(s.hard.term + 1, s.uuid)
+    s.election.votes = {}
     s.trace("campaign" + (" by transfer" if transfer else ""))
     for uuid in s.voters:
         if uuid != s.uuid:
-            request = VoteRequest(to_uuid=uuid, from_uuid=s.uuid, term=s.term, last=s.last, transfer=transfer)
+            request = VoteRequest(to_uuid=uuid, from_uuid=s.uuid, term=s.hard.term, last=s.last, transfer=transfer)
             s.send(request, promise=True)
 
 
 def own_vote_durable(s: State) -> None:
     """Term and vote reached the disk: a candidate may now count itself."""
-    if s.role is Role.CANDIDATE and s.hard_state_durable and s.voted_for == s.uuid and s.uuid not in s.votes:
-        s.votes[s.uuid] = True
+    if (
+        s.role is Role.CANDIDATE
+        and s.hard_state_durable
+        and s.hard.voted_for == s.uuid
+        and s.uuid not in s.election.votes
+    ):
+        s.election.votes[s.uuid] = True
         _count(s)
 
 
@@ -70,19 +75,19 @@ def on_vote_request(s: State, m: VoteRequest) -> None:
     """Give or deny a vote; a pre-vote writes nothing here. A denial names our own term."""
     reason = _why_not(s, m)
     if not reason and not m.pre_vote:
-        if m.term > s.term:
+        if m.term > s.hard.term:
             become_follower(s, m.term, None, f"vote request of {m.from_uuid}")
         reason = _why_not_in_this_term(s, m)
     granted = not reason
     if granted and not m.pre_vote:
-        s.set_term(m.term, m.from_uuid)
-        s.restart_election_timer()
+        s.hard.set_term(m.term, m.from_uuid)
+        s.election.restart_timer()
     kind = "pre-vote" if m.pre_vote else "vote"
     s.trace(f"{kind} for {m.from_uuid} in term {m.term}: {'granted' if granted else reason}")
     reply = VoteReply(
         to_uuid=m.from_uuid,
         from_uuid=s.uuid,
-        term=m.term if granted else s.term,
+        term=m.term if granted else s.hard.term,
         granted=granted,
         pre_vote=m.pre_vote,
         code=Code.OK if granted else Code.ILLEGAL_STATE,
@@ -93,16 +98,16 @@ def on_vote_request(s: State, m: VoteRequest) -> None:
 
 def _why_not(s: State, m: VoteRequest) -> str:
     """Reasons that leave even the term alone. D-3, D-4, D-5."""
-    if m.term < s.term or (m.pre_vote and m.term == s.term):
+    if m.term < s.hard.term or (m.pre_vote and m.term == s.hard.term):
         return "old term"
-    if not m.transfer and not (m.term == s.term and s.voted_for == m.from_uuid):
+    if not m.transfer and not (m.term == s.hard.term and s.hard.voted_for == m.from_uuid):
         # A live leader is not deposed by one who does not hear it [kudu raft-config-change, "Preventing disruptive
         # servers"]. A restarted voter may have promised its leader's lease, so it waits as well.
-        if s.role is Role.LEADER or s.heard < s.options.election_ticks_min:
+        if s.role is Role.LEADER or s.election.heard < s.options.election_ticks_min:
             return "a leader was heard"
-        if s.ticks < s.withhold_until:
+        if s.ticks < s.election.withhold_until:
             return "restarted a moment ago"
-    if not s.may_campaign:
+    if s.hard.withheld is not None:
         return "the log's tail is damaged"
     if m.pre_vote and m.last < s.last:
         return f"our log is ahead: {s.last}"
@@ -110,28 +115,28 @@ def _why_not(s: State, m: VoteRequest) -> str:
 
 
 def _why_not_in_this_term(s: State, m: VoteRequest) -> str:
-    if s.voted_for not in (None, m.from_uuid):
-        return f"voted for {s.voted_for}"
-    if s.voted_for is None and s.leader_uuid is not None:
+    if s.hard.voted_for not in (None, m.from_uuid):
+        return f"voted for {s.hard.voted_for}"
+    if s.hard.voted_for is None and s.leader_uuid is not None:
         return f"{s.leader_uuid} leads this term"
     return f"our log is ahead: {s.last}" if m.last < s.last else ""
 
 
 def on_vote_reply(s: State, m: VoteReply) -> None:
     """Count an answer of the election under way; a higher term in a denial was adopted before we came here."""
-    asked = s.term + 1 if m.pre_vote else s.term
+    asked = s.hard.term + 1 if m.pre_vote else s.hard.term
     if s.role is not (Role.PRE_CANDIDATE if m.pre_vote else Role.CANDIDATE):
         return
     if m.granted and m.term != asked:
         return
-    s.votes.setdefault(m.from_uuid, m.granted)
+    s.election.votes.setdefault(m.from_uuid, m.granted)
     _count(s)
 
 
 def _count(s: State) -> None:
-    result = tally(s.voters, s.votes)
+    result = tally(s.voters, s.election.votes)
     if result is VoteResult.LOST:
-        become_follower(s, s.term, None, "election lost")
+        become_follower(s, s.hard.term, None, "election lost")
     elif result is VoteResult.WON and s.role is Role.PRE_CANDIDATE:
         _ask_for_votes(s, transfer=False)
     elif result is VoteResult.WON:
@@ -143,7 +148,7 @@ def _become_leader(s: State) -> None:
     s.set_role(Role.LEADER)
     s.leader_uuid = s.uuid
     s.trace("leader")
-    s.term_start = s.append_own(EntryKind.NOOP, s.next_hybrid_time(), 0, b"", b"", 0).index
+    s.lead.term_start = s.append_own(EntryKind.NOOP, s.next_hybrid_time(), 0, b"", b"", 0).index
     start_leading(s)
     advance_commit(s)
 

@@ -15,14 +15,20 @@ from .state import State
 
 def on_append(s: State, m: AppendEntries) -> None:
     """An append of this term's leader."""
-    check(s.role is not Role.LEADER, "one leader per term", term=s.term, uuid=s.uuid, other=m.from_uuid)
-    check(s.leader_uuid in (None, m.from_uuid), "one leader per term", term=s.term, known=s.leader_uuid, m=m.from_uuid)
+    check(s.role is not Role.LEADER, "one leader per term", term=s.hard.term, uuid=s.uuid, other=m.from_uuid)
+    check(
+        s.leader_uuid in (None, m.from_uuid),
+        "one leader per term",
+        term=s.hard.term,
+        known=s.leader_uuid,
+        m=m.from_uuid,
+    )
     if s.leader_uuid is None or s.role in (Role.CANDIDATE, Role.PRE_CANDIDATE):
-        become_follower(s, s.term, m.from_uuid, "append")
+        become_follower(s, s.hard.term, m.from_uuid, "append")
     # Heard when received, not when durable: a slow disk must not make a live leader look dead (scenario 91).
-    s.heard = 0
-    s.elapsed = 0
-    s.checks = 0
+    s.election.heard = 0
+    s.election.elapsed = 0
+    s.election.checks = 0
     s.quiet = False
     if not _well_formed(m):
         s.trace(f"append of {m.from_uuid} after {m.prev} is out of order: refused whole")
@@ -35,7 +41,7 @@ def on_append(s: State, m: AppendEntries) -> None:
     end = m.entries[-1].opid if m.entries else m.prev
     commit_to(s, min(m.commit_index, end.index, s.last.index))
     if m.safe_time:
-        s.safe_time = (end.index, m.safe_time)
+        s.out.safe_time = (end.index, m.safe_time)
     s.quiet = agrees(s, m)
     _acknowledge(s, m, end)
 
@@ -108,7 +114,7 @@ def _reply(
         AppendReply(
             to_uuid=m.from_uuid,
             from_uuid=s.uuid,
-            term=s.term,
+            term=s.hard.term,
             mismatch=mismatch,
             last=last,
             conflict_index=conflict_index,
@@ -116,7 +122,7 @@ def _reply(
             round=m.round,
             applied_index=s.applied_index,
             quiet=s.quiet,
-            no_data=s.no_data,
+            no_data=s.hard.no_data,
         ),
         promise=promise,
     )

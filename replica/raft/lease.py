@@ -13,6 +13,7 @@ the lease looks older than it is, never younger. Ticks counted by `tick()` would
 
 from __future__ import annotations
 
+from .leading import Leading
 from .quorum import reached
 from .ready import Role
 from .state import State
@@ -26,19 +27,19 @@ def observe_clock(s: State, now: int | None) -> None:
 
 def begin_round(s: State) -> None:
     """The next heartbeat round, stamped: one stamp a tick is enough, an older one is only more careful."""
-    s.round += 1
+    s.lead.round += 1
     if s.clock is None:
         return
-    if not s.round_stamps or s.round_stamps[-1][1] < s.clock:
-        s.round_stamps.append((s.round, s.clock))
-    while s.clock - s.round_stamps[0][1] >= max(1, s.options.lease_ticks):
-        s.round_stamps.popleft()
+    if not s.lead.round_stamps or s.lead.round_stamps[-1][1] < s.clock:
+        s.lead.round_stamps.append((s.lead.round, s.clock))
+    while s.clock - s.lead.round_stamps[0][1] >= max(1, s.options.lease_ticks):
+        s.lead.round_stamps.popleft()
 
 
 def confirmed_round(s: State) -> int:
     """The latest round that a majority of the active config's voters has echoed. Learners are no voters."""
-    rounds = {uuid: p.round_acked for uuid, p in s.progress.items()}
-    rounds[s.uuid] = s.round
+    rounds = {uuid: p.round_acked for uuid, p in s.lead.progress.items()}
+    rounds[s.uuid] = s.lead.round
     return reached(s.voters, rounds)
 
 
@@ -48,13 +49,13 @@ def holds(s: State) -> bool:
     None before the term's first commit: until then a leader may not know everything that was acknowledged. None after
     TimeoutNow left: the election that it causes asks nobody to wait.
     """
-    if s.role is not Role.LEADER or s.commit_index < s.term_start or s.lease_given_up or s.clock is None:
+    if s.role is not Role.LEADER or s.commit_index < s.lead.term_start or s.lead.lease_given_up or s.clock is None:
         return False
     confirmed = confirmed_round(s)
-    began = max((stamp for number, stamp in s.round_stamps if number <= confirmed), default=None)
+    began = max((stamp for number, stamp in s.lead.round_stamps if number <= confirmed), default=None)
     return began is not None and s.clock - began < s.options.lease_ticks
 
 
-def give_up(s: State) -> None:
+def give_up(lead: Leading) -> None:
     """For the rest of this term: a TimeoutNow may arrive, and elect, at any later time. D-14."""
-    s.lease_given_up = True
+    lead.lease_given_up = True

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from nyala.replica.base import Code, DataState, EntryKind, Member, OpId, RaftConfig, Refused
+from nyala.replica.base import Code, DataState, EntryKind, Member, OpId, RaftConfig, Refused, limits
 
+from .admission import impossible_config
 from .progress import Progress, ProgressState
 from .ready import ConfigEdit, EditKind, Role
 from .roles import config_in_force
@@ -22,9 +23,9 @@ def propose_config(s: State, edits: Sequence[ConfigEdit], cas: OpId | None, deci
     """Check and append one config change; see `RaftCore.propose_config` for the refusals."""
     check_leader(s)
     check_open(s)
-    if s.pending_config is not None:
-        raise Refused(Code.CHANGE_PENDING, "a config change is under way", pending=s.pending_config.opid)
-    base = s.active_config
+    if s.hard.pending_config is not None:
+        raise Refused(Code.CHANGE_PENDING, "a config change is under way", pending=s.hard.pending_config.opid)
+    base = s.hard.active_config
     if decision != (0, 0) and decision <= base.decision:
         raise Refused(
             Code.STALE_DECISION, "this decision or a later one was carried out", decision=decision, seen=base.decision
@@ -52,7 +53,9 @@ def edited_members(base: RaftConfig, edits: Sequence[ConfigEdit]) -> tuple[Membe
         raise Refused(Code.INVALID_ARGUMENT, "one voter at a time", voters_changed=moved)
     if not any(m.votes and m.holds_data for m in members.values()):
         raise Refused(Code.INVALID_ARGUMENT, "nobody could lead any more")
-    return tuple(members[uuid] for uuid in sorted(members))
+    edited = tuple(members[uuid] for uuid in sorted(members))
+    _refuse_what_others_refuse(base, edited)
+    return edited
 
 
 def _edit(members: dict[str, Member], edit: ConfigEdit) -> None:
@@ -73,10 +76,23 @@ def _edit(members: dict[str, Member], edit: ConfigEdit) -> None:
     members[new.uuid] = new
 
 
+def _refuse_what_others_refuse(base: RaftConfig, members: tuple[Member, ...]) -> None:
+    """What followers refuse is not appended: the entry would stay in the log, and nothing behind it be replicated.
+
+    A config that has too many members already may become smaller, or be marked.
+    """
+    most = max(limits.CONFIG_MEMBERS_PROPOSED_MAX, len(base.members))
+    if len(members) > most:
+        what = "too many members; nothing was appended: remove one first"
+        raise Refused(Code.INVALID_ARGUMENT, what, members=len(members), max=limits.CONFIG_MEMBERS_PROPOSED_MAX)
+    if why := impossible_config(RaftConfig(base.opid, members, base.decision)):
+        raise Refused(Code.INVALID_ARGUMENT, "no such config can be; nothing was appended", why=why)
+
+
 def _refuse_data_unseen(s: State, members: tuple[Member, ...]) -> None:
     """A witness becomes a whole member when its data is there, not by being called one: it could be elected. CC-53."""
     for new in members:
-        old, p = s.active_config.member(new.uuid), s.progress.get(new.uuid)
+        old, p = s.hard.active_config.member(new.uuid), s.lead.progress.get(new.uuid)
         if old is not None and new.holds_data and not old.holds_data and not (p is not None and p.has_data):
             raise Refused(Code.NOT_READY, "the witness does not have its data yet", uuid=new.uuid)
 
@@ -89,7 +105,7 @@ def _refuse_losing_leader(s: State, members: tuple[Member, ...]) -> None:
         if not mine.votes or not mine.holds_data:
             raise Refused(Code.INVALID_ARGUMENT, "the leader cannot be demoted: transfer leadership first", uuid=s.uuid)
         return
-    if s.active_config.member(s.uuid) is None:
+    if s.hard.active_config.member(s.uuid) is None:
         return
     target = most_up_to_date(s)
     if target is None:
@@ -100,19 +116,19 @@ def _refuse_losing_leader(s: State, members: tuple[Member, ...]) -> None:
 
 def append_config(s: State, members: tuple[Member, ...], decision: tuple[int, int]) -> OpId:
     """Leader: the next entry makes `members` the config, in force from now on."""
-    opid = OpId(s.term, s.last.index + 1)
+    opid = OpId(s.hard.term, s.last.index + 1)
     config = RaftConfig(opid, members, decision)
     s.append_own(EntryKind.CONFIG, s.next_hybrid_time(), 0, s.encode_config(config), b"", 0)
     adopt_config(s, config)
-    s.pending_since = s.ticks
+    s.lead.pending_since = s.ticks
     return opid
 
 
 def adopt_config(s: State, config: RaftConfig) -> None:
     """A CONFIG entry was received or proposed: it is in force from now on, committed or not. CC-16."""
-    if config.opid.index <= s.configs[0].opid.index:
+    if config.opid.index <= s.hard.configs[0].opid.index:
         return  # A tablet copy brought the committed config of a later index than its log ends at.
-    s.configs.append(config)
+    s.hard.configs.append(config)
     s.trace(f"config {config.opid}: voters {','.join(config.voters)}")
     config_in_force(s)
     if s.role is Role.LEADER:
@@ -121,14 +137,14 @@ def adopt_config(s: State, config: RaftConfig) -> None:
 
 def refresh_progress(s: State) -> None:
     """Leader: one Progress for each other member, in sorted order."""
-    kept = s.progress
-    s.progress = {
+    kept = s.lead.progress
+    s.lead.progress = {
         uuid: kept.get(uuid) or Progress(uuid, next_index=s.last.index + 1, options=s.options, now=s.ticks)
-        for uuid in sorted(m.uuid for m in s.active_config.members)
+        for uuid in sorted(m.uuid for m in s.hard.active_config.members)
         if uuid != s.uuid
     }
-    if s.transfer_target is not None:
-        member = s.active_config.member(s.transfer_target)
+    if s.lead.transfer_target is not None:
+        member = s.hard.active_config.member(s.lead.transfer_target)
         if member is None or not member.votes:
             abort_transfer(s, "the target is no voter any more")
 
@@ -138,12 +154,12 @@ def promote_caught_up(s: State) -> None:
 
     A non-voter becomes a voter. A witness does so as one, and becomes a whole member once its data is in. CC-53.
     """
-    if s.role is not Role.LEADER or s.pending_config is not None or s.transfer_target is not None:
+    if s.role is not Role.LEADER or s.hard.pending_config is not None or s.lead.transfer_target is not None:
         return
-    if s.commit_index < s.term_start:
+    if s.commit_index < s.lead.term_start:
         return
-    for member in sorted(s.active_config.members, key=_uuid):
-        p = s.progress.get(member.uuid)
+    for member in sorted(s.hard.active_config.members, key=_uuid):
+        p = s.lead.progress.get(member.uuid)
         if p is None or not member.promote or not _fit_to_vote(s, p):
             continue
         whole = member.holds_data or p.has_data
@@ -151,8 +167,8 @@ def promote_caught_up(s: State) -> None:
             continue  # its disk has no rows, whatever the config says
         s.trace(f"promote {member.uuid}" + ("" if whole else ", a witness"))
         voter = replace(member, votes=True, promote=not whole, holds_data=whole)
-        members = tuple(voter if m.uuid == voter.uuid else m for m in s.active_config.members)
-        append_config(s, members, s.active_config.decision)
+        members = tuple(voter if m.uuid == voter.uuid else m for m in s.hard.active_config.members)
+        append_config(s, members, s.hard.active_config.decision)
         return
 
 

@@ -33,16 +33,16 @@ CHECKS_MISSED_MAX = 3
 
 def asks(s: State) -> bool:
     """Leader: whether its heartbeats ask for quiet now."""
-    if s.options.quiet_after_ticks == 0 or s.role is not Role.LEADER or s.idle_ticks < s.options.quiet_after_ticks:
+    if s.options.quiet_after_ticks == 0 or s.role is not Role.LEADER or s.lead.idle_ticks < s.options.quiet_after_ticks:
         return False
-    if s.commit_index < s.term_start or not s.commit_index == s.persisted == s.last.index:
+    if s.commit_index < s.lead.term_start or not s.commit_index == s.persisted == s.last.index:
         return False
-    if len(s.configs) > 1 or s.transfer_target is not None or s.reads_waiting or s.reads_running:
+    if len(s.hard.configs) > 1 or s.lead.transfer_target is not None or s.lead.reads_waiting or s.lead.reads_running:
         return False
-    if any(m.promote for m in s.active_config.members):
+    if any(m.promote for m in s.hard.active_config.members):
         return False
-    settled = {uuid: True for uuid, p in s.progress.items() if _settled(s, p)}
-    if any(uuid not in settled and uuid not in s.absent for uuid in s.progress):
+    settled = {uuid: True for uuid, p in s.lead.progress.items() if _settled(s, p)}
+    if any(uuid not in settled and uuid not in s.absent for uuid in s.lead.progress):
         return False
     return tally(s.voters, {**settled, s.uuid: True}) is VoteResult.WON
 
@@ -58,28 +58,28 @@ def agrees(s: State, m: AppendEntries) -> bool:
     if not m.quiet or m.entries or s.options.quiet_after_ticks == 0:
         return False
     whole = m.prev == s.last and m.commit_index == s.commit_index == s.last.index == s.persisted
-    plain = s.role in (Role.FOLLOWER, Role.LEARNER) and len(s.configs) == 1 and s.hard_state_durable
-    return whole and plain and s.withheld is None and s.ticks >= s.withhold_until
+    plain = s.role in (Role.FOLLOWER, Role.LEARNER) and len(s.hard.configs) == 1 and s.hard_state_durable
+    return whole and plain and s.hard.withheld is None and s.ticks >= s.election.withhold_until
 
 
 def begin_asking(s: State) -> bool:
     """Leader, at the start of a round: whether it asks. Answers are held against the first round of a stretch."""
     asking = asks(s)
     if not asking:
-        s.quiet_round = 0
-    elif s.quiet_round == 0:
-        s.quiet_round = s.round
+        s.lead.quiet_round = 0
+    elif s.lead.quiet_round == 0:
+        s.lead.quiet_round = s.lead.round
     return asking
 
 
 def rest_if_all_agreed(s: State) -> None:
     """Leader: rest once everybody who was asked has agreed since the asking began."""
-    if s.quiet or s.quiet_round == 0 or not asks(s):
+    if s.quiet or s.lead.quiet_round == 0 or not asks(s):
         return
-    if all(p.quiet_round >= s.quiet_round or p.uuid in s.absent for p in s.progress.values()):
+    if all(p.quiet_round >= s.lead.quiet_round or p.uuid in s.absent for p in s.lead.progress.values()):
         s.trace("quiet")
         s.quiet = True
-        s.round_stamps.clear()
+        s.lead.round_stamps.clear()
 
 
 def wake(s: State, why: str) -> None:
@@ -88,22 +88,22 @@ def wake(s: State, why: str) -> None:
         return
     s.trace(f"awake: {why}")
     s.quiet = False
-    s.quiet_round = 0
+    s.lead.quiet_round = 0
     if s.role is Role.LEADER:
-        s.round_wanted = True
+        s.lead.round_wanted = True
         return
-    s.restart_election_timer()
+    s.election.restart_timer()
     if s.leader_uuid is not None:
         last = s.opid_at(s.commit_index) or ZERO_OPID  # a resting log ends where it is committed
         s.send(
             AppendReply(
                 to_uuid=s.leader_uuid,
                 from_uuid=s.uuid,
-                term=s.term,
+                term=s.hard.term,
                 last=last,
                 commit_index=s.commit_index,
                 applied_index=s.applied_index,
-                no_data=s.no_data,
+                no_data=s.hard.no_data,
             )
         )
 
@@ -112,7 +112,7 @@ def disturbs(s: State, m: Message) -> bool:
     """Whether a message ends the rest before it is looked at; appends of the leader decide for themselves."""
     if not s.quiet or isinstance(m, AppendEntries) or (isinstance(m, AppendReply) and m.quiet):
         return False
-    return isinstance(m, VoteRequest) or m.term >= s.term
+    return isinstance(m, VoteRequest) or m.term >= s.hard.term
 
 
 def link_lost(s: State, uuid: str, silent_ticks: int, delay_ticks: int) -> None:
@@ -120,18 +120,19 @@ def link_lost(s: State, uuid: str, silent_ticks: int, delay_ticks: int) -> None:
     s.absent.add(uuid)
     follows = s.role is not Role.LEADER and uuid == s.leader_uuid
     if follows:
-        s.heard = max(s.heard, silent_ticks)  # also if another's vote request woke us before this news did
-    if not s.quiet or not (follows or uuid in s.progress):
+        # Also if another's vote request woke us before this news did.
+        s.election.heard = max(s.election.heard, silent_ticks)
+    if not s.quiet or not (follows or uuid in s.lead.progress):
         return
     wake(s, f"nothing is heard from {uuid}")
     if follows:
-        s.elapsed = min(silent_ticks, s.options.election_ticks_min) - delay_ticks
+        s.election.elapsed = min(silent_ticks, s.options.election_ticks_min) - delay_ticks
 
 
 def link_found(s: State, uuid: str) -> None:
     """That server is heard again, or is another process than before."""
     s.absent.discard(uuid)
-    if uuid in s.progress or uuid == s.leader_uuid:
+    if uuid in s.lead.progress or uuid == s.leader_uuid:
         wake(s, f"{uuid} is back")
 
 
@@ -139,6 +140,6 @@ def check(s: State) -> None:
     """A look around, of a resting replica."""
     if not s.quiet:
         return
-    s.checks += 1
-    if s.role is Role.LEADER or s.checks >= CHECKS_MISSED_MAX:
+    s.election.checks += 1
+    if s.role is Role.LEADER or s.election.checks >= CHECKS_MISSED_MAX:
         wake(s, "a look around")

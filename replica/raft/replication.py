@@ -7,9 +7,10 @@ from nyala.replica.base import ZERO_OPID, Code, DataState, Entry, OpId, check
 from .aborting import abort_instead_of_stepping_down, abort_when_overdue
 from .commitment import advance_commit
 from .lease import begin_round
-from .log_view import EntriesUnavailable
+from .log_view import EntriesUnavailable, LogView
 from .membership import promote_caught_up, refresh_progress
 from .messages import AppendEntries, AppendReply
+from .outputs import Outputs
 from .progress import Progress, ProgressState
 from .quiet import begin_asking, rest_if_all_agreed
 from .quorum import VoteResult, tally
@@ -29,49 +30,53 @@ _NO_LOG = {
 
 def start_leading(s: State) -> None:
     """A new term: nothing is known of any peer; the first heartbeat goes out with the term's first entry."""
-    s.progress = {}
-    s.heartbeat_elapsed = 0
-    s.round = 0
-    s.round_stamps.clear()
-    s.lease_given_up = False
+    s.lead.begin_term()
     refresh_progress(s)
-    for p in s.progress.values():
+    for p in s.lead.progress.values():
         # The optimistic guess: the peer lacks only the entry that begins the term.
-        p.become_probe(s.term_start)
-    s.sends_wanted = True
+        p.become_probe(s.lead.term_start)
+    s.lead.sends_wanted = True
 
 
 def tick_leader(s: State) -> None:
     """Heartbeats, check-quorum, the transfer's deadline."""
     tick_transfer(s)
-    for p in s.progress.values():
+    for p in s.lead.progress.values():
         p.contact_ticks += 1
         p.behind_ticks = p.behind_ticks + 1 if p.match < s.last.index else 0
         if p.behind_ticks == s.options.heartbeat_ticks and s.witnesses:
-            s.sends_wanted = True  # the witnesses wait for it no longer
+            s.lead.sends_wanted = True  # the witnesses wait for it no longer
         if p.copy_due_ticks > 0:
             p.copy_due_ticks -= 1
-    s.idle_ticks += 1
-    s.heartbeat_elapsed += 1
-    if s.heartbeat_elapsed < s.options.heartbeat_ticks:
-        return
+    s.lead.idle_ticks += 1
+    s.lead.heartbeat_elapsed += 1
+    s.lead.look_elapsed += 1
+    if s.lead.look_elapsed >= s.options.heartbeat_ticks:
+        # Counted for itself: rounds that reads ask for put off the next heartbeat, and must not put this off with it.
+        s.lead.look_elapsed = 0
+        _look_around(s)
+    if s.role is Role.LEADER and s.lead.heartbeat_elapsed >= s.options.heartbeat_ticks:
+        s.lead.round_wanted = True
+
+
+def _look_around(s: State) -> None:
+    """Check-quorum, and what is tried again: a change, a transfer, a promotion, a copy."""
     heard = _heard(s)
     if tally(s.voters, heard) is not VoteResult.WON and not abort_instead_of_stepping_down(s, heard):
         # Check-quorum [thesis §6.2]: a leader that cannot hear a majority must not keep clients waiting (scenario 30).
-        become_follower(s, s.term, None, "no quorum was heard for an election timeout")
+        become_follower(s, s.hard.term, None, "no quorum was heard for an election timeout")
         return
     abort_when_overdue(s)
-    s.round_wanted = True
-    s.transfer_sent = False
+    s.lead.transfer_sent = False
     continue_transfer(s)
     promote_caught_up(s)
-    for p in s.progress.values():
-        ask_for_copy(s, p)
+    for p in s.lead.progress.values():
+        ask_for_copy(s.out, p)
 
 
 def _heard(s: State) -> dict[str, bool]:
     """Who answered within an election timeout, the leader itself included."""
-    heard = {uuid: True for uuid, p in s.progress.items() if p.contact_ticks <= s.options.election_ticks_max}
+    heard = {uuid: True for uuid, p in s.lead.progress.items() if p.contact_ticks <= s.options.election_ticks_max}
     heard[s.uuid] = True
     return heard
 
@@ -85,17 +90,17 @@ def flush(s: State) -> None:
         return
     start_reads(s)
     asking = False
-    if s.round_wanted:
+    if s.lead.round_wanted:
         begin_round(s)
         asking = begin_asking(s)
-    if s.sends_wanted:
-        s.sends_wanted = False
-        for p in s.progress.values():
+    if s.lead.sends_wanted:
+        s.lead.sends_wanted = False
+        for p in s.lead.progress.values():
             send_entries(s, p)
-    if s.round_wanted:
-        s.round_wanted = False
-        s.heartbeat_elapsed = 0
-        for p in s.progress.values():
+    if s.lead.round_wanted:
+        s.lead.round_wanted = False
+        s.lead.heartbeat_elapsed = 0
+        for p in s.lead.progress.values():
             send_heartbeat(s, p, quiet=asking)
         rest_if_all_agreed(s)  # a group of one has nobody to wait for
     finish_reads(s)
@@ -116,7 +121,7 @@ def send_entries(s: State, p: Progress) -> None:
             entries = s.log.entries(p.next, through + 1, limit)
         except EntriesUnavailable as e:
             p.loading = True
-            s.entries_needed.append(EntriesNeeded(p.uuid, e.index))
+            s.out.entries_needed.append(EntriesNeeded(p.uuid, e.index))
             return
         if p.inflight and sum(e.size_bytes for e in entries) < s.options.append_gather_bytes:
             return  # The answer to what is under way sends them, and whatever else has come by then.
@@ -130,7 +135,7 @@ def _sent_through(s: State, p: Progress) -> int:
     durable here at least: we may be the one that must lead again, with what our disk has. CC-51."""
     if p.uuid not in s.witnesses:
         return s.last.index
-    whole = [q for u, q in s.progress.items() if u in s.voters and u not in s.witnesses]
+    whole = [q for u, q in s.lead.progress.items() if u in s.voters and u not in s.witnesses]
     durable = max([s.persisted, *(q.match for q in whole)])
     return min([durable, *(q.match for q in whole if _keeps_up(s, q))])
 
@@ -165,11 +170,11 @@ def _send(s: State, p: Progress, prev: OpId, entries: tuple[Entry, ...], *, quie
         AppendEntries(
             to_uuid=p.uuid,
             from_uuid=s.uuid,
-            term=s.term,
+            term=s.hard.term,
             prev=prev,
             entries=entries,
             commit_index=s.commit_index,
-            round=s.round,
+            round=s.lead.round,
             safe_time=safe_time,
             quiet=quiet,
         )
@@ -181,21 +186,21 @@ def lose_to_gc(s: State, p: Progress) -> None:
     if p.state is not ProgressState.COPY:
         s.trace(f"{p.uuid} needs {p.next}, our log begins at {s.log.first_index}")
     p.become_copy(DataState.READY, p.last_opid)
-    ask_for_copy(s, p)
+    ask_for_copy(s.out, p)
 
 
-def ask_for_copy(s: State, p: Progress) -> None:
+def ask_for_copy(out: Outputs, p: Progress) -> None:
     """Name the peer in `copies_needed`, with back-off; never while it says that it is copying. TC-25."""
     if p.state is ProgressState.COPY and p.data_state is not DataState.COPYING and p.copy_due_ticks == 0:
         p.copy_asked()
-        s.copies_needed.append(CopyNeeded(p.uuid, p.data_state, p.last_opid))
+        out.copies_needed.append(CopyNeeded(p.uuid, p.data_state, p.last_opid))
 
 
 def entries_loaded(s: State) -> None:
     """Evicted entries are back: whoever waited tries again."""
-    for p in s.progress.values():
+    for p in s.lead.progress.values():
         p.loading = False
-    s.sends_wanted = s.role is Role.LEADER
+    s.lead.sends_wanted = s.role is Role.LEADER
 
 
 # ----------------------------------------------------------------------------------------------------------- replies
@@ -203,7 +208,7 @@ def entries_loaded(s: State) -> None:
 
 def on_append_reply(s: State, m: AppendReply) -> None:
     """What a peer of this term answered."""
-    p = s.progress.get(m.from_uuid)
+    p = s.lead.progress.get(m.from_uuid)
     if s.role is not Role.LEADER or p is None:
         return
     p.last_code = m.code
@@ -213,7 +218,7 @@ def on_append_reply(s: State, m: AppendReply) -> None:
     if m.code is not Code.OK:
         return
     p.contact_ticks = 0
-    p.round_acked = max(p.round_acked, min(m.round, s.round))
+    p.round_acked = max(p.round_acked, min(m.round, s.lead.round))
     p.commit_index, p.applied_index = m.commit_index, m.applied_index
     if m.no_data:
         p.data_from = None
@@ -224,10 +229,10 @@ def on_append_reply(s: State, m: AppendReply) -> None:
         _on_mismatch(s, p, m)
     else:
         _on_match(s, p, m)
-    s.sends_wanted = True
+    s.lead.sends_wanted = True
     finish_reads(s)
     if m.quiet:
-        p.quiet_round = max(p.quiet_round, min(m.round, s.round))
+        p.quiet_round = max(p.quiet_round, min(m.round, s.lead.round))
         rest_if_all_agreed(s)
 
 
@@ -237,7 +242,7 @@ def _on_no_log(s: State, p: Progress, m: AppendReply) -> None:
     if p.state is not ProgressState.COPY or p.data_state is not state:
         s.trace(f"{p.uuid} answers {m.code.name}")
     p.become_copy(state, m.last)
-    ask_for_copy(s, p)
+    ask_for_copy(s.out, p)
 
 
 def _on_match(s: State, p: Progress, m: AppendReply) -> None:
@@ -265,7 +270,7 @@ def _on_mismatch(s: State, p: Progress, m: AppendReply) -> None:
     """Step back past a whole term at once, by the follower's hint and then by ours [raft §5.3]."""
     if p.state is not ProgressState.COPY and m.conflict_index >= p.next:
         return  # An answer to something sent before we stepped back.
-    candidate = _next_after_conflict(s, m)
+    candidate = _next_after_conflict(s.log, m)
     if m.last.index >= p.match:
         candidate = max(candidate, p.match + 1)
     p.last_opid = m.last
@@ -277,10 +282,10 @@ def _on_mismatch(s: State, p: Progress, m: AppendReply) -> None:
     p.become_probe(candidate)
 
 
-def _next_after_conflict(s: State, m: AppendReply) -> int:
+def _next_after_conflict(log: LogView, m: AppendReply) -> int:
     """The next index to try: the hint; and if the peer's log ends in an older term than ours has there, the end of that
     term (or of the nearest older one) in our log. Never below what the peer knows committed."""
-    pos = min(m.conflict_index - 1, s.last.index)
-    while pos > m.commit_index and (term := s.log.term_at(pos)) is not None and term > m.last.term:
+    pos = min(m.conflict_index - 1, log.last.index)
+    while pos > m.commit_index and (term := log.term_at(pos)) is not None and term > m.last.term:
         pos -= 1
-    return max(pos, min(m.commit_index, s.last.index)) + 1
+    return max(pos, min(m.commit_index, log.last.index)) + 1

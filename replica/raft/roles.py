@@ -15,72 +15,68 @@ def passive_role(s: State) -> Role:
     A voter whose removal or demotion is not committed yet is still a follower: nobody but it may hold that entry, and
     then only it can be elected, by votes of the new config and without its own [thesis §4.2.2]. D-9.
     """
-    members = [m for config in s.configs if (m := config.member(s.uuid)) is not None]
+    members = [m for config in s.hard.configs if (m := config.member(s.uuid)) is not None]
     if any(m.votes for m in members):
         return Role.FOLLOWER
-    return Role.LEARNER if s.active_config.member(s.uuid) is not None else Role.NON_PARTICIPANT
+    return Role.LEARNER if s.hard.active_config.member(s.uuid) is not None else Role.NON_PARTICIPANT
 
 
 def become_follower(s: State, term: int, leader_uuid: str | None, why: str) -> None:
     """Follow in `term` (not below ours). A leader's reads fail, its transfer ends; the election timer starts anew."""
     was = s.role
-    known = (s.term, s.leader_uuid)
+    known = (s.hard.term, s.leader_uuid)
     s.quiet = False
-    if term > s.term:
-        s.set_term(term, None)
+    if term > s.hard.term:
+        s.hard.set_term(term, None)
     s.leader_uuid = leader_uuid
     if was is Role.LEADER:
         drop_leadership(s)
     if was not in PASSIVE_ROLES or known[0] != term:
-        s.restart_election_timer()
+        s.election.restart_timer()
     s.set_role(passive_role(s))
-    if known != (s.term, leader_uuid) or was is not s.role:
+    if known != (s.hard.term, leader_uuid) or was is not s.role:
         s.trace(f"follow {leader_uuid or 'nobody'}: {why}")
 
 
 def drop_leadership(s: State) -> None:
     """Forget what only a leader knows."""
-    s.progress.clear()
-    s.sends_wanted = s.round_wanted = False
     s.stir()
-    s.read_failures += [(token, Code.NOT_LEADER) for token in s.reads_waiting]
-    s.read_failures += [(token, Code.NOT_LEADER) for token, _, _ in s.reads_running]
-    s.reads_waiting.clear()
-    s.reads_running.clear()
-    s.transfer_target, s.transfer_sent = None, False
+    s.out.read_failures += [(token, Code.NOT_LEADER) for token in s.lead.end_term()]
     # A leader heard nobody above it: as a follower it owes no leader its vote.
-    s.heard = s.options.election_ticks_max
+    s.election.heard = s.options.election_ticks_max
 
 
 def config_in_force(s: State) -> None:
     """Recompute what follows from the active config. It is in force as soon as it is in the log [thesis §4.1]. A
     witness is not electable (D-11), by the config or by what its disk has."""
-    s.voters = s.active_config.voters
-    member = next((m for config in reversed(s.configs) if (m := config.member(s.uuid)) is not None and m.votes), None)
-    s.electable = member is not None and member.holds_data and not s.no_data
+    s.voters = s.hard.active_config.voters
+    member = next(
+        (m for config in reversed(s.hard.configs) if (m := config.member(s.uuid)) is not None and m.votes), None
+    )
+    s.electable = member is not None and member.holds_data and not s.hard.no_data
     if s.role in PASSIVE_ROLES:
         s.set_role(passive_role(s))
     elif s.role is not Role.LEADER and not s.electable:
-        become_follower(s, s.term, None, "no longer electable")
-    s.witnesses = tuple(m.uuid for m in s.active_config.members if m.votes and not m.holds_data)
+        become_follower(s, s.hard.term, None, "no longer electable")
+    s.witnesses = tuple(m.uuid for m in s.hard.active_config.members if m.votes and not m.holds_data)
 
 
 def settle_configs(s: State) -> None:
     """Forget configs below the last committed one, and hand that one out to be saved."""
-    newest = s.configs[0]
-    while len(s.configs) > 1 and s.configs[1].opid.index <= s.commit_index:
-        s.configs.pop(0)
-    if s.configs[0] is not newest:
+    newest = s.hard.configs[0]
+    while len(s.hard.configs) > 1 and s.hard.configs[1].opid.index <= s.commit_index:
+        s.hard.configs.pop(0)
+    if s.hard.configs[0] is not newest:
         config_in_force(s)
-        s.config_committed = s.configs[0]
-        s.trace(f"config {s.configs[0].opid} is committed")
+        s.out.config_committed = s.hard.configs[0]
+        s.trace(f"config {s.hard.configs[0].opid} is committed")
 
 
 def roll_back_configs(s: State, index: int) -> None:
     """Configs of truncated entries never were [kudu raft-config-change, "Config change transaction details"]."""
-    if s.configs[-1].opid.index <= index:
+    if s.hard.configs[-1].opid.index <= index:
         return
-    while len(s.configs) > 1 and s.configs[-1].opid.index > index:
-        s.trace(f"config {s.configs[-1].opid} is rolled back")
-        s.configs.pop()
+    while len(s.hard.configs) > 1 and s.hard.configs[-1].opid.index > index:
+        s.trace(f"config {s.hard.configs[-1].opid} is rolled back")
+        s.hard.configs.pop()
     config_in_force(s)

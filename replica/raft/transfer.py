@@ -1,4 +1,8 @@
-"""Leadership transfer [thesis §3.10]: writes stop, the target catches up, TimeoutNow; or all is as before."""
+"""Leadership transfer [thesis §3.10]: writes stop, the target catches up, TimeoutNow; or all is as before.
+
+A change of voters that is not committed is not handed over: only the leader that made it can take it back
+(`aborting.py`), and whoever cannot commit it cannot be elected by it either. So the transfer waits for its end.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +24,10 @@ def check_leader(s: State) -> None:
 def check_open(s: State) -> None:
     """Refuse what changes the log while leadership is being handed over, or before our term is proven."""
     check_leader(s)
-    if s.transfer_target is not None:
-        raise Refused(Code.STEPPING_DOWN, "leadership is being transferred", detail=s.transfer_target)
-    if s.commit_index < s.term_start:
-        raise Refused(Code.NOT_READY, "no entry of this term is committed yet", term=s.term)
+    if s.lead.transfer_target is not None:
+        raise Refused(Code.STEPPING_DOWN, "leadership is being transferred", detail=s.lead.transfer_target)
+    if s.commit_index < s.lead.term_start:
+        raise Refused(Code.NOT_READY, "no entry of this term is committed yet", term=s.hard.term)
 
 
 def transfer_leadership(s: State, target: str | None) -> None:
@@ -31,56 +35,56 @@ def transfer_leadership(s: State, target: str | None) -> None:
     check_leader(s)
     if target == s.uuid:
         return
-    if s.transfer_target is not None:
-        raise Refused(Code.ALREADY_INPROGRESS, "leadership is being transferred", detail=s.transfer_target)
+    if s.lead.transfer_target is not None:
+        raise Refused(Code.ALREADY_INPROGRESS, "leadership is being transferred", detail=s.lead.transfer_target)
     target = most_up_to_date(s) if target is None else target
-    member = s.active_config.member(target) if target else None
+    member = s.hard.active_config.member(target) if target else None
     if target is None:
         raise Refused(Code.NOT_READY, "no other voter is in touch")
     if member is None:
         raise Refused(Code.NOT_FOUND, "not a member", uuid=target)
     if not member.votes or not member.holds_data:
         raise Refused(Code.INVALID_ARGUMENT, "cannot lead: not a voter that holds data", uuid=target)
-    if s.progress[target].state is ProgressState.COPY:
+    if s.lead.progress[target].state is ProgressState.COPY:
         raise Refused(Code.ILLEGAL_STATE, "needs a tablet copy first", uuid=target)
     s.stir()
-    s.transfer_target, s.transfer_elapsed, s.transfer_sent = target, 0, False
+    s.lead.transfer_target, s.lead.transfer_elapsed, s.lead.transfer_sent = target, 0, False
     s.trace(f"transfer to {target}")
-    s.sends_wanted = True
+    s.lead.sends_wanted = True
     continue_transfer(s)
 
 
 def most_up_to_date(s: State) -> str | None:
     """The electable voter in touch with the longest matching log; the first by uuid among equals. CC-27."""
-    fit = [p for p in s.progress.values() if _fit(s, p)]
+    fit = [p for p in s.lead.progress.values() if _fit(s, p)]
     return max(fit, key=lambda p: p.match).uuid if fit else None
 
 
 def _fit(s: State, p: Progress) -> bool:
-    member = s.active_config.member(p.uuid)
+    member = s.hard.active_config.member(p.uuid)
     in_touch = p.state is not ProgressState.COPY and p.contact_ticks <= s.options.election_ticks_max
     return member is not None and member.votes and member.holds_data and in_touch
 
 
 def continue_transfer(s: State) -> None:
-    """Send TimeoutNow once the target holds everything."""
-    p = s.progress.get(s.transfer_target or "")
-    if p is None or s.transfer_sent or p.match != s.last.index:
+    """Send TimeoutNow once the target holds everything, and the voters are those of the committed config."""
+    p = s.lead.progress.get(s.lead.transfer_target or "")
+    if p is None or s.lead.transfer_sent or p.match != s.last.index or s.voters != s.hard.configs[0].voters:
         return
-    s.transfer_sent = True
-    lease.give_up(s)
-    s.send(TimeoutNow(to_uuid=p.uuid, from_uuid=s.uuid, term=s.term, last=s.last))
+    s.lead.transfer_sent = True
+    lease.give_up(s.lead)
+    s.send(TimeoutNow(to_uuid=p.uuid, from_uuid=s.uuid, term=s.hard.term, last=s.last))
 
 
 def tick_transfer(s: State) -> None:
     """A transfer that takes longer than one minimum election timeout is given up, and writes go on."""
-    if s.transfer_target is None:
+    if s.lead.transfer_target is None:
         return
-    s.transfer_elapsed += 1
-    if s.transfer_elapsed >= s.options.election_ticks_min:
+    s.lead.transfer_elapsed += 1
+    if s.lead.transfer_elapsed >= s.options.election_ticks_min:
         abort_transfer(s, "timed out")
 
 
 def abort_transfer(s: State, why: str) -> None:
-    s.trace(f"transfer to {s.transfer_target} ends: {why}")
-    s.transfer_target, s.transfer_sent = None, False
+    s.trace(f"transfer to {s.lead.transfer_target} ends: {why}")
+    s.lead.transfer_target, s.lead.transfer_sent = None, False

@@ -2,5 +2,6 @@
 
 from .execute import Decision, execute
 from .outcome import Outcome, Result, outcome_of
+from .records import Fault, Unusable, read_record
 
-__all__ = ["Decision", "Outcome", "Result", "execute", "outcome_of"]
+__all__ = ["Decision", "Fault", "Outcome", "Result", "Unusable", "execute", "outcome_of", "read_record"]

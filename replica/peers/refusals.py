@@ -1,0 +1,42 @@
+"""What peers sent that no honest peer sends: counted, and told without filling the log."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+_log = logging.getLogger("nyala.peers")
+
+TELL_AGAIN_S = 10.0
+"""A peer that goes on is told of again after so long, with the number of its refused messages."""
+_SENDERS_MAX = 1000
+"""Senders whose latest line is remembered; beyond it the one that was told of first is forgotten."""
+
+
+class Refusals:
+    """Counts refused messages and logs the first of each sender, then at most one line every `TELL_AGAIN_S`.
+
+    Concurrency: the loop's thread; `count` may be read from any. Memory: `_SENDERS_MAX` senders.
+    """
+
+    def __init__(self, uuid: str, now_s: Callable[[], float]) -> None:
+        self._uuid = uuid
+        self._now_s = now_s
+        self._told: dict[str, tuple[float, int]] = {}
+        """By sender: when it was told of, and how many were refused since."""
+        self.count = 0
+
+    def note(self, sender: str, what: str, why: str) -> None:
+        """One message of `sender` was refused; `what` it was."""
+        self.count += 1
+        now = self._now_s()
+        told_s, since = self._told.get(sender, (None, 0))
+        if told_s is not None and now - told_s < TELL_AGAIN_S:
+            self._told[sender] = told_s, since + 1
+            return
+        self._told[sender] = now, 0
+        if len(self._told) > _SENDERS_MAX:
+            del self._told[next(iter(self._told))]
+        more = f" ({since} more since the last line)" if since else ""
+        text = "P %s refused %s of %s: %s; nothing was changed%s. Look at that server: its build, its disk, its clock"
+        _log.warning(text, self._uuid, what, sender, why, more)

@@ -1,0 +1,77 @@
+"""What must be found again after a crash: term and vote, the configs, and the mark of a damaged end of the log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nyala.replica.base import OpId, RaftConfig, check
+
+from .ready import HardState
+
+
+@dataclass(slots=True, kw_only=True)
+class Hard:
+    """Term, vote, configs and the lost end, as they are now; the host makes them durable.
+
+    Invariants: term never falls; voted_for changes at most once per term, from None. configs[0] is the last committed
+    config, the others are those of later CONFIG entries of the log, in order; the last one is in force [thesis §4.1].
+    """
+
+    term: int
+    voted_for: str | None
+    configs: list[RaftConfig]
+    withheld: OpId | None
+    """The damaged end of the log that may have been acknowledged; see DIVERGENCES D-7."""
+    no_data: bool
+    """The disk here has a log and no rows, whatever the config says: never electable."""
+    term_found: int
+    """When the log was opened: nothing that it lost by then is of a later term."""
+    dirty: bool
+    """Whether term and vote wait for the next bundle."""
+    bundle: int = 0
+    """The bundle that carried the latest term and vote."""
+
+    @property
+    def active_config(self) -> RaftConfig:
+        return self.configs[-1]
+
+    @property
+    def pending_config(self) -> RaftConfig | None:
+        return self.configs[-1] if len(self.configs) > 1 else None
+
+    def set_term(self, term: int, voted_for: str | None) -> None:
+        """Enter a term, or give the vote of this one."""
+        check(term >= self.term, "terms never fall", term=self.term, new_term=term)
+        check(
+            term > self.term or self.voted_for in (None, voted_for),
+            "one vote per term",
+            term=term,
+            voted_for=self.voted_for,
+            new_vote=voted_for,
+        )
+        if (term, voted_for) != (self.term, self.voted_for):
+            self.term, self.voted_for = term, voted_for
+            self.dirty = True
+
+    def durable(self, advanced: int) -> bool:
+        """Whether term and vote, as they are now, are on disk once bundles through `advanced` are."""
+        return not self.dirty and self.bundle <= advanced
+
+    def take(self, bundle: int) -> HardState | None:
+        """What `bundle` must carry: term and vote if they have changed."""
+        if not self.dirty:
+            return None
+        self.dirty, self.bundle = False, bundle
+        return HardState(self.term, self.voted_for)
+
+    def heal(self, durable: OpId) -> bool:
+        """Whether the damaged end is healed, now that the log is durable through `durable`.
+
+        It is once the durable log has reached the index that was lost, or a term in which nothing can have been lost:
+        whoever sent that had what was committed, by log matching (D-7).
+        """
+        lost = self.withheld
+        healed = lost is not None and (durable.index >= lost.index or durable.term > self.term_found)
+        if healed:
+            self.withheld = None
+        return healed

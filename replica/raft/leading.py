@@ -1,0 +1,68 @@
+"""What only a leader knows: its peers, its rounds of heartbeats, who reads, and to whom it hands over."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from nyala.replica.base import OpId
+
+from .progress import Progress
+
+
+@dataclass(slots=True)
+class Leading:
+    """A leader's state; on others it is left from their last term, or empty.
+
+    Invariants: a read waits or runs, never both; `round_stamps` has at most one stamp a tick, none older than a lease.
+    """
+
+    progress: dict[str, Progress] = field(default_factory=dict, repr=False)
+    """By uuid, in sorted order."""
+    term_start: int = 0
+    """Index of the NOOP that began its term."""
+    heartbeat_elapsed: int = 0
+    look_elapsed: int = 0
+    """Ticks since it last looked whether a majority answers, and what is to be tried again."""
+    idle_ticks: int = 0
+    """Ticks since something was replicated, read or changed."""
+    quiet_round: int = 0
+    """The first round of this stretch of asking for quiet; 0 if it does not ask."""
+    round: int = 0
+    round_wanted: bool = False
+    sends_wanted: bool = False
+    round_stamps: deque[tuple[int, int]] = field(default_factory=deque)
+    """(round, the host's clock when it began)."""
+    lease_given_up: bool = False
+    reads_waiting: list[int] = field(default_factory=list)
+    reads_running: list[tuple[int, int, int]] = field(default_factory=list)
+    """(token, index, round)."""
+    pending_since: int = 0
+    """Tick at which the pending config was appended."""
+    aborted: OpId | None = None
+    """The change that this replica took back last."""
+    transfer_target: str | None = None
+    transfer_elapsed: int = 0
+    transfer_sent: bool = False
+
+    def begin_term(self) -> None:
+        """Nothing is known of any peer, no round has begun, and there is no lease."""
+        self.progress = {}
+        self.heartbeat_elapsed = self.look_elapsed = self.round = 0
+        self.round_stamps.clear()
+        self.lease_given_up = False
+
+    def end_term(self) -> list[int]:
+        """Forget what holds for one term; returns the tokens of the reads that nobody can answer now."""
+        self.progress.clear()
+        self.sends_wanted = self.round_wanted = False
+        tokens = [*self.reads_waiting, *(token for token, _, _ in self.reads_running)]
+        self.reads_waiting.clear()
+        self.reads_running.clear()
+        self.transfer_target, self.transfer_sent = None, False
+        return tokens
+
+    def drop_reads(self, gone: frozenset[int]) -> None:
+        """Nobody waits for these any more; they make room for others."""
+        self.reads_waiting = [token for token in self.reads_waiting if token not in gone]
+        self.reads_running = [read for read in self.reads_running if read[0] not in gone]

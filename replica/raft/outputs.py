@@ -1,0 +1,123 @@
+"""What one core wants done: the rules queue it here, and it is handed out as one `Ready`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from nyala.replica.base import Code, Entry, RaftConfig, check
+
+from .messages import Message
+from .ready import CopyNeeded, EntriesNeeded, HardState, Ready, Role
+
+
+@dataclass(slots=True)
+class Outputs:
+    """The next bundle, and what is known of those that were handed out.
+
+    Invariant: bundles are numbered from 1 without a gap, and `advanced` never exceeds `number`.
+    """
+
+    number: int = 0
+    """The last bundle that was handed out."""
+    advanced: int = 0
+    """The last bundle that the host has made durable."""
+    unstable: list[Entry] = field(default_factory=list)
+    truncate_from: int | None = None
+    truncations: list[tuple[int, int]] = field(default_factory=list)
+    """(bundle, index) of truncations handed out and not yet advanced."""
+    now: list[Message] = field(default_factory=list)
+    after: list[Message] = field(default_factory=list)
+    config_committed: RaftConfig | None = None
+    read_states: list[tuple[int, int]] = field(default_factory=list)
+    read_failures: list[tuple[int, Code]] = field(default_factory=list)
+    copies_needed: list[CopyNeeded] = field(default_factory=list)
+    entries_needed: list[EntriesNeeded] = field(default_factory=list)
+    role_from: Role | None = None
+    safe_time: tuple[int, int] | None = None
+    traces: list[str] = field(default_factory=list, repr=False)
+
+    def truncate(self, index: int, last_index: int) -> None:
+        """The log, which ended at `last_index`, ends at `index`: what was handed out above it is void on disk."""
+        handed_out = self.unstable[0].opid.index - 1 if self.unstable else last_index
+        while self.unstable and self.unstable[-1].opid.index > index:
+            self.unstable.pop()
+        if index < handed_out:
+            self.truncate_from = index + 1 if self.truncate_from is None else min(self.truncate_from, index + 1)
+
+    def fences(self, through_bundle: int) -> list[int]:
+        """Where the log begins that writes of bundles up to `through_bundle` cannot have made durable.
+
+        A truncation of a later bundle voids what it covers, even if the same OpId was received again since: on disk the
+        first copy is overwritten before the second one is durable.
+        """
+        found = [start for number, start in self.truncations if number > through_bundle]
+        if self.truncate_from is not None:
+            found.append(self.truncate_from)
+        if self.unstable:
+            found.append(self.unstable[0].opid.index)
+        return found
+
+    def advance(self, number: int) -> None:
+        """That bundle and all before it are durable."""
+        check(number == self.advanced + 1, "bundles are advanced in order", bundle=number, after=self.advanced)
+        self.advanced = number
+        self.truncations = [t for t in self.truncations if t[0] > number]
+
+    def config_due(self, persisted: int) -> RaftConfig | None:
+        """The committed config to be saved, once its entry is durable."""
+        due = self.config_committed
+        return due if due is not None and due.opid.index <= persisted else None
+
+    def any_queued(self) -> bool:
+        """Whether something waits that needs no look at the log."""
+        return bool(
+            self.now
+            or self.after
+            or self.unstable
+            or self.truncate_from is not None
+            or self.role_from is not None
+            or self.read_states
+            or self.read_failures
+            or self.copies_needed
+            or self.entries_needed
+            or self.safe_time is not None
+            or self.traces
+        )
+
+    def take(
+        self,
+        *,
+        role: Role,
+        hard_state: HardState | None,
+        committed: tuple[int, int] | None,
+        config_committed: RaftConfig | None,
+    ) -> Ready:
+        """Everything that is queued, as the next bundle."""
+        self.number += 1
+        if config_committed is not None:
+            self.config_committed = None
+        if self.truncate_from is not None:
+            self.truncations.append((self.number, self.truncate_from))
+        ready = Ready(
+            number=self.number,
+            hard_state=hard_state,
+            truncate_from=self.truncate_from,
+            entries=tuple(self.unstable),
+            messages_now=tuple(self.now),
+            messages_after_persist=tuple(self.after),
+            committed=committed,
+            config_committed=config_committed,
+            read_states=tuple(self.read_states),
+            read_failures=tuple(self.read_failures),
+            copies_needed=tuple(self.copies_needed),
+            entries_needed=tuple(self.entries_needed),
+            role_change=None if self.role_from is None else (self.role_from, role),
+            safe_time=self.safe_time,
+            trace=tuple(self.traces),
+        )
+        self.truncate_from, self.role_from, self.safe_time = None, None, None
+        queues: tuple[list[Any], ...] = (self.unstable, self.now, self.after, self.read_states, self.read_failures)
+        for queue in (*queues, self.copies_needed, self.entries_needed, self.traces):
+            queue.clear()
+        return ready
