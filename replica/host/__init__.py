@@ -1,6 +1,7 @@
 """One replica of one tablet: carries out what the Raft core asks for, in the right order. No asyncio, no gRPC."""
 
 from .absent import absent_reply
+from .doors import Doors, Files
 from .log_cache import LogCache
 from .options import HostOptions
 from .replica import Replica
@@ -8,6 +9,8 @@ from .state_machine import RunHeavy, StateMachine
 from .status import PeerStatus, Phase, ReplicaStatus
 
 __all__ = [
+    "Doors",
+    "Files",
     "HostOptions",
     "LogCache",
     "PeerStatus",

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from nyala.replica.base import Corruption, Entry, check
+from nyala.replica.base import Corruption, Entry, ResourcesExhausted, check
 from nyala.replica.raft import EntriesUnavailable
 from nyala.replica.wal import Log
 
 from .log_cache import LogCache
 from .state_machine import RunHeavy, StateMachine
 
+_log = logging.getLogger("nyala.host")
+
+_Applied = tuple[Sequence[Entry], list[Any]]
 _INLINE_ENTRIES_MAX = 32
 _COMPANY_ENTRIES_MAX = 16
 """So many entries gain nothing from more company."""
@@ -79,27 +83,32 @@ class Applier:
             len(entries) <= _INLINE_ENTRIES_MAX and sum(entry.size_bytes for entry in entries) <= self._inline_bytes_max
         )
 
-    def _work(self, entries: Sequence[Entry] | None, lo: int, hi: int) -> tuple[Sequence[Entry], list[Any]]:
+    def _work(self, entries: Sequence[Entry] | None, lo: int, hi: int) -> _Applied | None:
+        """None if a resource is exhausted that reading needs: nothing was applied, it is tried again."""
         if entries is None:
-            entries = self._log.read(lo, hi, self._bytes_max)
+            try:
+                entries = self._log.read(lo, hi, self._bytes_max)
+            except (ResourcesExhausted, MemoryError) as error:
+                _log.warning("entries %d to %d wait to be applied: %s", lo, hi - 1, error)
+                return None
             if not entries or entries[0].opid.index != lo:
                 raise Corruption("the log does not hold an entry that was committed", index=lo)
         return self._apply(entries)
 
-    def _attempt(self, entries: Sequence[Entry]) -> tuple[Sequence[Entry], list[Any]] | BaseException:
+    def _attempt(self, entries: Sequence[Entry]) -> _Applied | BaseException:
         try:
             return self._apply(entries)
         except Exception as error:  # noqa: BLE001 - the owner decides, as for errors of the lane
             return error
 
-    def _apply(self, entries: Sequence[Entry]) -> tuple[Sequence[Entry], list[Any]]:
+    def _apply(self, entries: Sequence[Entry]) -> _Applied:
         results = self._state_machine.apply(entries)
         check(len(results) == len(entries), "one result for each entry", entries=len(entries), results=len(results))
         return entries, results
 
-    def _applied(self, outcome: tuple[Sequence[Entry], list[Any]] | BaseException) -> None:
+    def _applied(self, outcome: _Applied | BaseException | None) -> None:
         self._busy = False
-        if self._stopped:
+        if self._stopped or outcome is None:
             return
         if isinstance(outcome, BaseException):
             self._on_error(outcome)

@@ -1,10 +1,19 @@
-"""How much log to keep: a pure function, so that each of its reasons can be tested alone."""
+"""How much log to keep, by a pure function whose reasons can each be tested alone; and deleting the rest."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from nyala.replica.base import may_pass
+from nyala.replica.raft import RaftCore
 from nyala.replica.wal import SegmentInfo
+
+from .doors import Files
+from .life import Life
+from .log_cache import LogCache
+from .options import HostOptions
+from .pending import Done
+from .state_machine import RunHeavy
 
 
 def keep_from(
@@ -34,3 +43,48 @@ def keep_from(
             affordable = segment.last_index + 1
             break
     return max(min(must, max(wanted, affordable)), 1)
+
+
+class Collector:
+    """Log GC of one running replica. Invariant: one call is under way at most. Concurrency: owner's thread."""
+
+    def __init__(
+        self, *, files: Files, core: RaftCore, cache: LogCache, life: Life, run_heavy: RunHeavy, options: HostOptions
+    ) -> None:
+        self._files = files
+        self._core = core
+        self._cache = cache
+        self._life = life
+        self._run_heavy = run_heavy
+        self._options = options
+        self.running = False
+
+    def collect(self, done: Done) -> None:
+        """Delete log that nobody needs, off-thread; `done(bytes freed | Refused)`."""
+        if self.running:
+            done(0)
+            return
+        log = self._files.log
+        index = keep_from(
+            flush_index=self._files.state_machine.flush_opid.index,
+            config_saved_index=self._files.cmeta.committed_config.opid.index,
+            config_committed_index=self._core.committed_config.opid.index,
+            peers_match=[peer.match_index for peer in self._core.peer_status() if not peer.needs_copy],
+            segments=log.segments(),
+            retain_entries=self._options.log_retain_entries,
+            retain_bytes_max=self._options.log_retain_bytes_max,
+        )
+        self.running = True
+
+        def collected(result: int | BaseException) -> None:
+            self.running = False
+            if may_pass(result):
+                result = 0  # the next call goes on
+            if isinstance(result, BaseException):
+                self._life.fail(result)
+                return
+            if self._life.serving and log.first_index:
+                self._cache.collected(log.first_index)
+            done(result)
+
+        self._run_heavy(lambda: log.gc(index), collected)

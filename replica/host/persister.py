@@ -7,7 +7,17 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from nyala.replica.base import Code, InvariantViolation, OpId, Post, RaftConfig, Refused, ReplicaError
+from nyala.replica.base import (
+    Code,
+    InvariantViolation,
+    OpId,
+    Post,
+    RaftConfig,
+    Refused,
+    ReplicaError,
+    ResourcesExhausted,
+    may_pass,
+)
 from nyala.replica.cmeta import ConsensusMeta
 from nyala.replica.raft import Ready
 from nyala.replica.wal import Log
@@ -31,8 +41,9 @@ class Persister:
 
     Invariants: `on_durable(ready)` is called once for each Ready that was submitted, in that order, and only when its
     own and all earlier hard states and entries are on disk; entries of a term go to the log only after that term is
-    in the metadata, so a log never knows a term which a restart would forget. A full disk is no end, neither for the
-    log nor for metadata: what found no room waits, in order, until `retry` finds some; `full` says so meanwhile.
+    in the metadata, so a log never knows a term which a restart would forget. A full disk, or a server with an
+    exhausted resource, is no end, neither for the log nor for metadata: what found no room waits, in order, until
+    `retry` finds some; `full` says so meanwhile.
     Nor is one that neither ends nor refuses what it was given, of which `hangs` tells. What the log's queue has no room
     for waits here too, of which `has_room` tells: the log would let the owner's thread wait, and every tablet with it.
     Metadata is written one piece at a time, so that a term that has to wait is never overtaken by a later one.
@@ -69,6 +80,7 @@ class Persister:
         """Whose entries were not given to the log yet, in order."""
         self._stopped = False
         self._log_full = self._meta_full = False
+        self._refusal = Refused(Code.NO_SPACE, "the disk is full")
         self._crowded = False
         self._hang_ticks = hang_ticks
         self._ticks_without_end = 0
@@ -77,6 +89,11 @@ class Persister:
     def full(self) -> bool:
         """Whether something waits because the disk has no room."""
         return self._log_full or self._meta_full
+
+    @property
+    def refusal(self) -> Refused:
+        """What a caller is told while `full`."""
+        return self._refusal
 
     def has_room(self, size_bytes: int) -> bool:
         """Whether the log's queue takes so much now, and nothing waits for it to."""
@@ -164,8 +181,8 @@ class Persister:
         self._ticks_without_end = 0
         if self._stopped:
             return False
-        if isinstance(result, Refused) and result.code is Code.NO_SPACE:
-            self._meta_full = True
+        if isinstance(result, Refused) and may_pass(result):
+            self._meta_full, self._refusal = True, result
             return False
         if isinstance(result, BaseException):
             self._on_error(result)
@@ -184,9 +201,10 @@ class Persister:
                 return  # what is queued ends, and then this goes on
             self._append(self._held.pop(0))
 
-    def _hold(self, item: _Item) -> None:
-        """There was no room for the entries of `item`."""
+    def _hold(self, item: _Item, refusal: Refused | None = None) -> None:
+        """The disk is full, or a resource exhausted, for the entries of `item`."""
         self._log_full = True
+        self._refusal = refusal or self._refusal
         insort(self._held, item, key=_number)
 
     def _append(self, item: _Item) -> None:
@@ -200,20 +218,22 @@ class Persister:
         try:
             self._log.append(ready.entries, durable)
         except InvariantViolation:
-            # The appender thread may just have given up on entries before these, for want of space: the log then ends
-            # earlier than we think, and the news is on its way to us.
+            # The appender thread may just have given up on entries before these, as the disk was full: the log then
+            # ends earlier than we think, and the news is on its way to us.
             if self._log.last_reserved.index >= ready.entries[0].opid.index - 1:
                 raise
             self._hold(item)
-        except ReplicaError as error:  # the log has stopped: why, is what it raised
+        except ResourcesExhausted as error:  # no thread for the log's appender: nothing was reserved
+            self._hold(item, error)
+        except (ReplicaError, MemoryError) as error:  # the log has stopped: why, is what it raised
             self._on_error(error)
 
     def _appended(self, item: _Item, result: OpId | BaseException) -> None:
         self._ticks_without_end = 0
         if self._stopped:
             return
-        if isinstance(result, Refused) and result.code is Code.NO_SPACE:
-            self._hold(item)
+        if isinstance(result, Refused) and may_pass(result):
+            self._hold(item, result)
             return
         if isinstance(result, BaseException):
             self._on_error(result)

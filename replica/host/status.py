@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
-from nyala.replica.base import DataState, OpId, RaftConfig
+from nyala.replica.base import Code, DataState, OpId, RaftConfig, Refused
 from nyala.replica.raft import PeerStatus as CorePeerStatus
-from nyala.replica.raft import RaftOptions
+from nyala.replica.raft import RaftCore, RaftOptions
 
 
 class Phase(StrEnum):
@@ -94,3 +94,19 @@ def peer_status(peers: Sequence[CorePeerStatus], options: RaftOptions, rested_ti
         else:
             health = "OK" if peer.caught_up else "LAGGING"
         yield PeerStatus(peer.uuid, health, peer.match_index, contact_ticks, peer.data_state)
+
+
+def leader_hint(core: RaftCore) -> str:
+    """`uuid@host:port` of the leader as far as known; empty if not, or if this replica is it."""
+    leader = core.leader_uuid
+    if not leader or leader == core.uuid:
+        return ""
+    member = core.active_config.member(leader)
+    return f"{leader}@{member.addresses[0]}" if member is not None and member.addresses else leader
+
+
+def with_hint(error: Refused, core: RaftCore) -> Refused:
+    """`error`; if it says that another leads, with who that is."""
+    if error.code is Code.NOT_LEADER:
+        error.detail = leader_hint(core)
+    return error

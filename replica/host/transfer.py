@@ -17,16 +17,17 @@ class Transfer:
     def __init__(self, *, wait_ticks_max: int) -> None:
         self._wait_ticks_max = wait_ticks_max
         self._waiting: list[tuple[str | None, Done]] = []
-        self._deadline_tick = 0
+        self._deadline_tick = self._term = 0
 
     @property
     def waiting(self) -> int:
         """Callers that are not answered yet."""
         return len(self._waiting)
 
-    def begin(self, tick: int, target: str | None, done: Done) -> None:
-        """The core took the request; `done(uuid of the new leader | Refused)`."""
+    def begin(self, tick: int, term: int, target: str | None, done: Done) -> None:
+        """The core took the request in `term`; `done(uuid of the new leader | Refused)`."""
         self._waiting.append((target, done))
+        self._term = term
         self._deadline_tick = tick + self._wait_ticks_max
 
     def look(self, core: RaftCore, tick: int) -> None:
@@ -40,6 +41,10 @@ class Transfer:
             waiting, self._waiting = self._waiting, []
             for target, done in waiting:
                 done(core.uuid if target == core.uuid else gave_up)
+        elif core.role is not Role.LEADER and core.term == self._term:
+            # It gave its term up without an election: no majority was heard. The target may yet have been told.
+            what = "the leader lost its majority before the target took over, and nobody is known to lead"
+            self._answer(Refused(Code.TIMED_OUT, what, applied=Applied.UNKNOWN))
         elif tick >= self._deadline_tick:
             self._answer(Refused(Code.TIMED_OUT, "no new leader showed itself in time", applied=Applied.UNKNOWN))
 
