@@ -21,12 +21,13 @@ if __name__ != "nyala":
 
 if TYPE_CHECKING:
     from nyala.replica.base import Code, Refused, ReplicaError, RowCode
-    from nyala.replica.client import ClientOptions, NotApplied, OutcomeUnknown
+    from nyala.replica.client import ClientOptions, NotApplied, OutcomeUnknown, RowErrors, RowFailure
 
     from .cluster import Cluster, connect
     from .expressions import Col, Condition, col, parse_condition
     from .table import Scan, Table
-    from .writing import RowFailure, WriteResult
+    from .topics import TopicNotMade
+    from .writing import WriteResult
 
 _HOMES = {
     "Cluster": ".cluster",
@@ -37,11 +38,13 @@ _HOMES = {
     "parse_condition": ".expressions",
     "Scan": ".table",
     "Table": ".table",
-    "RowFailure": ".writing",
+    "RowFailure": ".replica.client",
+    "TopicNotMade": ".topics",
     "WriteResult": ".writing",
     "ClientOptions": ".replica.client",
     "NotApplied": ".replica.client",
     "OutcomeUnknown": ".replica.client",
+    "RowErrors": ".replica.client",
     "Code": ".replica.base",
     "Refused": ".replica.base",
     "ReplicaError": ".replica.base",
@@ -61,9 +64,11 @@ __all__ = [
     "Refused",
     "ReplicaError",
     "RowCode",
+    "RowErrors",
     "RowFailure",
     "Scan",
     "Table",
+    "TopicNotMade",
     "WriteResult",
     "__version__",
     "col",
@@ -73,6 +78,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "pipeline":  # `import nyala` is enough for `nyala.pipeline.RowPublisher`
+        return import_module("nyala.pipeline")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'nyala' has no attribute {name!r}; it has {', '.join(__all__)}")

@@ -2,35 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
-from nyala.replica.base import Code, Refused
+from nyala.replica.base import (
+    PLAINTEXT,
+    Code,
+    KafkaSecurity,
+    Refused,
+    check_column_name,
+    check_source_topic,
+    check_table_name,
+    check_token,
+    limits,
+)
 from nyala.replica.client import Client, ClientOptions, NotApplied, SourceFormat, parse_masters
 
 from .definitions import Columns, partition_of, schema_of
-from .mistakes import mistake, unknown
+from .mistakes import mistake, unknown, valid_number, valid_text
 from .table import Table
+from .topics import PARTITIONS, PARTITIONS_MAX, TopicMaker, TopicNotMade
 
 
 class Cluster:
     """A connection to a cluster; a context manager. Made by `nyala.connect`; any thread."""
 
-    def __init__(self, client: Client, address: str) -> None:
+    def __init__(
+        self, client: Client, address: str, kafka: str = "", kafka_security: KafkaSecurity = PLAINTEXT
+    ) -> None:
         self._client = client
         self._address = address
+        self._kafka = kafka
+        self._kafka_security = kafka_security
 
     @property
     def client(self) -> Client:
         """The client underneath, for operators' tools."""
         return self._client
 
+    @property
+    def kafka(self) -> str:
+        """Where the cluster's Kafka is, "host:port[,host:port]": as `connect` was told, else as the masters say. Empty
+        if neither names one."""
+        return self._kafka or self._client.kafka_of_masters()
+
     def tables(self) -> list[str]:
         """Names of all tables, sorted."""
-        return sorted(t.name for t in self._client.list_tables())
+        return self._client.table_names()
 
     def table(self, name: str) -> Table:
         """The table of that name; NotApplied(NOT_FOUND) says which tables there are."""
+        valid_text(check_token, name, "a table's name")
         try:
             return Table(self._client, self._client.get_table(name))
         except Refused as e:
@@ -52,20 +76,33 @@ class Cluster:
         topic: str = "",
         framing: str = "single-object",
         reader_schema: str = "",
+        partitions: int = PARTITIONS,
+        make_topic: bool | None = None,
         if_not_exists: bool = False,
     ) -> Table:
-        """Create a table.
+        """Create a table, and the Kafka topic that feeds it.
 
         `columns`: {"id": "int64", "price": "decimal(9,2)", "name": "string not null"}, pairs, or a pa.Schema, which
         may also be given as `schema`. `key`: one name or several, in order. `hash_buckets` times the ranges that
         `range_splits` make is the number of tablets; `hash_columns` are the key's unless named.
         `history_retention_s`: how far back `at=` may reach; 0 is the cluster's default. `topic`, `framing` and
         `reader_schema` describe the Kafka topic that feeds it, `writes.<name>` unless named.
+        `make_topic`: None makes the topic, of so many `partitions`, where a Kafka is known (see `kafka`); True refuses
+        where none is; False leaves it to others. A topic that exists is left as it is. If Kafka does not answer,
+        nothing is created; TopicNotMade says that the table was created and its topic was not.
         """
+        partitions_of_topic(partitions)
         given = columns if columns is not None else schema
         if given is None:
             raise mistake("a table needs columns, or an Arrow schema")
+        valid_text(check_table_name, name)
+        valid_text(check_source_topic, topic or f"writes.{name}")
+        valid_number(replication_factor, "replication_factor=", 1, 7)
+        most_s = limits.HISTORY_RETENTION_US_MAX / 1e6
+        retention_us = int(1e6 * valid_number(history_retention_s, "history_retention_s=", 0, most_s))
         table_schema = schema_of(given, key)
+        for column in table_schema.columns:
+            valid_text(check_column_name, column.name)
         spec = partition_of(
             table_schema,
             hash_buckets=hash_buckets,
@@ -73,23 +110,52 @@ class Cluster:
             range_column=range_column,
             range_splits=range_splits,
         )
-        try:
-            made = self._client.create_table(
-                name,
-                table_schema,
-                spec,
-                replication_factor=replication_factor,
-                history_retention_us=int(history_retention_s * 1e6),
-                source=SourceFormat(topic or f"writes.{name}", framing, reader_schema),
+        with ExitStack() as stack:
+            maker = None if make_topic is False else self._topic_maker(stack, required=make_topic is True)
+            try:
+                made = self._client.create_table(
+                    name,
+                    table_schema,
+                    spec,
+                    replication_factor=replication_factor,
+                    history_retention_us=retention_us,
+                    source=SourceFormat(topic or f"writes.{name}", framing, reader_schema),
+                )
+            except Refused as e:
+                if e.code is not Code.ALREADY_EXISTS or not if_not_exists:
+                    raise
+                made = self.table(name).handle
+            table = Table(self._client, made)
+            if maker is not None:
+                try:
+                    table.topic_partitions = maker.make(made.source.topic, partitions)
+                except Refused as e:
+                    raise TopicNotMade(name, made.source.topic, e.what) from e
+        return table
+
+    def create_topic(self, name: str, *, partitions: int = PARTITIONS) -> int:
+        """Make the Kafka topic that feeds the table; one that exists is left as it is. The number of its partitions."""
+        partitions_of_topic(partitions)
+        topic = self.table(name).handle.source.topic
+        with ExitStack() as stack:
+            maker = self._topic_maker(stack, required=True)
+            return maker.make(topic, partitions) if maker is not None else 0
+
+    def _topic_maker(self, stack: ExitStack, *, required: bool) -> TopicMaker | None:
+        """A connection to Kafka, which ends with `stack`; None if no Kafka is known and none is `required`."""
+        kafka = self.kafka
+        if kafka:
+            return stack.enter_context(TopicMaker(kafka, self._kafka_security))
+        if required:
+            raise mistake(
+                "no Kafka is known: the masters were started without one. Name it, as in "
+                'connect(..., kafka="localhost:9092") or `--kafka localhost:9092`'
             )
-        except Refused as e:
-            if e.code is Code.ALREADY_EXISTS and if_not_exists:
-                return self.table(name)
-            raise
-        return Table(self._client, made)
+        return None
 
     def drop_table(self, name: str, *, if_exists: bool = False) -> bool:
         """Drop a table and its rows; whether there was one. NotApplied(NOT_FOUND) unless `if_exists`."""
+        valid_text(check_token, name, "a table's name")
         try:
             self._client.drop_table(name)
         except Refused as e:
@@ -121,20 +187,41 @@ class Cluster:
         return f"<nyala.Cluster {self._address}>"
 
 
-def connect(address: str, *, options: ClientOptions | None = None) -> Cluster:
-    """Connect to the cluster of these masters: "host:port" or "host:port,host:port".
+def partitions_of_topic(partitions: int) -> None:
+    """NotApplied unless a topic may have so many partitions."""
+    if not isinstance(partitions, int) or isinstance(partitions, bool) or not 1 <= partitions <= PARTITIONS_MAX:
+        raise mistake(f"a topic has 1 to {PARTITIONS_MAX} partitions", partitions=repr(partitions)[:80])
+
+
+def connect(
+    address: str | None = None,
+    *,
+    kafka: str = "",
+    kafka_properties: Mapping[str, str] | None = None,
+    options: ClientOptions | None = None,
+) -> Cluster:
+    """Connect to the cluster of these masters: "host:port" or "host:port,host:port"; without, those of NYALA_MASTERS.
+
+    `kafka`: where the topics of its tables are made, "host:port[,host:port]"; default: the Kafka that the masters name.
+    `kafka_properties`: how to log in there, by properties of Kafka's Java client such as {"security.protocol": "SSL"}.
 
     Asks a master before it returns, so that a wrong address is told here and soon: NotApplied(UNAVAILABLE).
     """
+    if address is None and not (address := os.environ.get("NYALA_MASTERS")):
+        raise mistake(
+            'no cluster is named: connect("host:port") takes the masters\' addresses; without them the environment '
+            'variable NYALA_MASTERS names them, which `eval "$(nyala env)"` sets for the local stack'
+        )
     if not isinstance(address, str) or not address.strip():
         raise mistake('connect() takes the masters\' addresses, as in "localhost:7051"', got=repr(address)[:80])
     try:
+        security = KafkaSecurity(tuple(sorted((kafka_properties or {}).items())))
         client = Client(parse_masters(address), options)
     except Refused as e:
-        raise NotApplied(e.code, e.what, **e.values) from e  # type: ignore[arg-type]
+        raise NotApplied(e.code, e.what, e.values) from e
     try:
-        client.list_tables()
+        client.check_masters()
     except BaseException:
         client.close()
         raise
-    return Cluster(client, address)
+    return Cluster(client, address, kafka, security)

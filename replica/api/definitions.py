@@ -81,7 +81,7 @@ def _as_mistake(make: Callable[[], _Made]) -> _Made:
     try:
         return make()
     except Refused as e:
-        raise NotApplied(e.code, e.what, **e.values) from e  # type: ignore[arg-type]
+        raise NotApplied(e.code, e.what, e.values) from e
 
 
 def _pairs(columns: Columns) -> list[tuple[str, Any]]:

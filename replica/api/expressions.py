@@ -13,15 +13,16 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from nyala.replica.rows import Column, ColumnType, Predicate, TableSchema
+from nyala.replica.base import Refused, limits
+from nyala.replica.client import NotApplied
+from nyala.replica.rows import Column, ColumnType, Predicate, TableSchema, conditions_size
 
 from .mistakes import mistake, unknown
-
-IN_VALUES_MAX = 10_000
 
 
 class Condition:
@@ -60,6 +61,10 @@ def _text_of(predicate: Predicate) -> str:
     return f"{name} {predicate.op} {predicate.values[0]!r}"
 
 
+def _is_nan(value: object) -> bool:
+    return isinstance(value, float) and value != value
+
+
 class Col:
     """A column in a condition, by name; made by `nyala.col`."""
 
@@ -73,6 +78,8 @@ class Col:
     def _compare(self, op: str, value: object) -> Condition:
         if value is None:
             raise mistake("nothing compares with None; use .is_null() or .is_not_null()", column=self.name)
+        if _is_nan(value):
+            raise mistake("NaN equals nothing and has no order; leave the comparison out", column=self.name)
         if isinstance(value, Col):
             raise mistake("two columns cannot be compared at the tablets; filter after the scan", column=self.name)
         return Condition([Predicate(self.name, op, (value,))])
@@ -96,15 +103,16 @@ class Col:
         return self._compare(">=", value)
 
     def isin(self, values: Iterable[object]) -> Condition:
-        """Equal to one of the values."""
+        """Equal to one of the values. All conditions of one scan have at most 100,000 values, of 7 MiB together."""
         if isinstance(values, str | bytes):
             raise mistake("isin() takes a list of values", got=repr(values)[:80])
-        given = tuple(values)
-        if len(given) > IN_VALUES_MAX:
-            raise mistake(f"isin() takes at most {IN_VALUES_MAX} values", values=len(given))
+        # One more than a scan may have is refused as well as all of them, and they may be without end.
+        given = tuple(itertools.islice(values, limits.SCAN_VALUES_MAX + 1))
+        if any(map(_is_nan, given)):
+            raise mistake("isin() takes no NaN: it equals nothing", column=self.name)
         if any(v is None for v in given):
             raise mistake("isin() takes no None; use .is_null()", column=self.name)
-        return Condition([Predicate(self.name, "in", given)])
+        return Condition(_checked([Predicate(self.name, "in", given)]))
 
     def between(self, low: object, high: object) -> Condition:
         """From `low` to `high`, both included."""
@@ -289,11 +297,22 @@ def _one(reader: _Reader) -> Condition:
 
 
 def bound(condition: Condition, schema: TableSchema) -> tuple[Predicate, ...]:
-    """The predicates with values in their columns' types; unknown columns and impossible values are refused."""
-    return tuple(
+    """The predicates with values in their columns' types. NotApplied(INVALID_ARGUMENT) for unknown columns, impossible
+    values, and conditions that are more than one scan may have."""
+    return _checked(
         Predicate(p.column, p.op, tuple(_as_type(v, column_of(schema, p.column)) for v in p.values))
         for p in condition.predicates
     )
+
+
+def _checked(predicates: Iterable[Predicate]) -> tuple[Predicate, ...]:
+    """The predicates; NotApplied(INVALID_ARGUMENT) if they are more than one scan may have."""
+    given = tuple(predicates)
+    try:
+        conditions_size(given).check()
+    except Refused as e:
+        raise NotApplied(e.code, e.what, e.values) from e
+    return given
 
 
 def column_of(schema: TableSchema, name: str) -> Column:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from nyala.replica.base import Code
+from nyala.replica.base import Code, Refused
 from nyala.replica.client import NotApplied
 
 LISTED_MAX = 30
@@ -13,7 +13,7 @@ LISTED_MAX = 30
 
 def mistake(what: str, /, **values: object) -> NotApplied:
     """A wrong argument."""
-    return NotApplied(Code.INVALID_ARGUMENT, what, **values)  # type: ignore[arg-type]
+    return NotApplied(Code.INVALID_ARGUMENT, what, values)
 
 
 def unknown(kind: str, name: object, known: Iterable[str], *, code: Code = Code.INVALID_ARGUMENT) -> NotApplied:
@@ -26,3 +26,20 @@ def unknown(kind: str, name: object, known: Iterable[str], *, code: Code = Code.
         what += f"; did you mean {' or '.join(map(repr, close))}?"
     listed = ", ".join(names[:LISTED_MAX]) + (f" and {len(names) - LISTED_MAX} more" if len(names) > LISTED_MAX else "")
     return NotApplied(code, what, **{f"{kind}s": listed or "none yet"})
+
+
+def valid_text(check: Callable[..., str], text: object, *more: object) -> str:
+    """`text` if `check(text, *more)` takes it; NotApplied(INVALID_ARGUMENT) that shows it otherwise."""
+    if not isinstance(text, str):
+        raise mistake("a name is text", got=repr(text)[:80])
+    try:
+        return check(text, *more)
+    except Refused as e:
+        raise NotApplied(e.code, e.what, e.values) from e
+
+
+def valid_number(number: object, what: str, low: float, high: float) -> float:
+    """`number` if it is one from `low` to `high`; NotApplied(INVALID_ARGUMENT) otherwise, for NaN too."""
+    if isinstance(number, bool) or not isinstance(number, int | float) or not low <= number <= high:
+        raise mistake(f"{what} is a number from {low:g} to {high:g}", got=repr(number)[:80])
+    return number

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from nyala.replica.base import LOGICAL_BITS, MAX_HYBRID_TIME, hybrid_from_us, staleness_problem
-from nyala.replica.client import Client, ScanSpec, TableHandle, result_schema
+from nyala.replica.base import LOGICAL_BITS, MAX_HYBRID_TIME, hybrid_from_us, limits, staleness_problem
+from nyala.replica.client import Client, OnError, ScanSpec, TableHandle, result_schema
 from nyala.replica.rows import RowOp
 
 from .expressions import Where, as_condition, bound, column_of
 from .mistakes import mistake
-from .writing import WriteResult, write
+from .writing import WriteResult, checked_on_error, write
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -125,6 +125,8 @@ class Table:
     def __init__(self, client: Client, handle: TableHandle) -> None:
         self._client = client
         self._handle = handle
+        self.topic_partitions: int | None = None
+        """Of the Kafka topic, where `create_table` made it or found it there; None otherwise."""
 
     @property
     def name(self) -> str:
@@ -171,8 +173,10 @@ class Table:
         names = None if columns is None else tuple(column_of(schema, name).name for name in columns)
         if names is not None and (not names or len(set(names)) < len(names)):
             raise mistake("columns= names at least one column, and each once", got=", ".join(names))
-        if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
-            raise mistake("limit= is a positive number", limit=repr(limit))
+        if limit is not None and (
+            not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= limits.NUMBER_MAX
+        ):
+            raise mistake("limit= is a positive whole number", limit=repr(limit)[:80])
         if at is not None and staleness is not None:
             raise mistake("at= and staleness= exclude each other", at=str(at), staleness=staleness)
         spec = ScanSpec(
@@ -188,34 +192,40 @@ class Table:
         """Number of rows that meet the condition; arguments as in `scan`."""
         return self.scan(where=where, at=at, staleness=staleness).count()
 
-    def insert(self, rows: Any, *, ignore_existing: bool = False) -> WriteResult:
+    def insert(self, rows: Any, *, ignore_existing: bool = False, on_error: OnError = "raise") -> WriteResult:
         """Add rows; one whose key exists is an error of that row, or is left out with `ignore_existing`.
 
         `rows`: a pyarrow Table or RecordBatch, a pandas or polars DataFrame, a list of dicts, or one dict.
-        Row errors are in the result; a call that cannot be carried out raises NotApplied or OutcomeUnknown.
+        Rows that could not be applied raise RowErrors, which has them, why each failed, and how many others were
+        applied: those stay in the table. With `on_error="return"` they are in the result instead. A call that cannot be
+        carried out raises NotApplied or OutcomeUnknown.
         """
-        return self._write(rows, RowOp.INSERT_IGNORE if ignore_existing else RowOp.INSERT)
+        return self._write(rows, RowOp.INSERT_IGNORE if ignore_existing else RowOp.INSERT, on_error)
 
-    def upsert(self, rows: Any, *, ignore_null: bool = False) -> WriteResult:
-        """Add rows, or set the columns given where the key exists. Rows as in `insert`.
+    def upsert(self, rows: Any, *, ignore_null: bool = False, on_error: OnError = "raise") -> WriteResult:
+        """Add rows, or set the columns given where the key exists. Rows and `on_error` as in `insert`.
 
         `ignore_null`: a null leaves the column as it is; where the key is new, the column takes its default.
         """
-        return self._write(rows, RowOp.UPSERT, ignore_null)
+        return self._write(rows, RowOp.UPSERT, on_error, ignore_null)
 
-    def update(self, rows: Any, *, ignore_missing: bool = False, ignore_null: bool = False) -> WriteResult:
-        """Set the columns given; a key that does not exist is an error of that row. Rows as in `insert`.
+    def update(
+        self, rows: Any, *, ignore_missing: bool = False, ignore_null: bool = False, on_error: OnError = "raise"
+    ) -> WriteResult:
+        """Set the columns given; a key that does not exist is an error of that row. Rows, `on_error` as in `insert`.
 
         `ignore_null`: a null leaves the column as it is.
         """
-        return self._write(rows, RowOp.UPDATE_IGNORE if ignore_missing else RowOp.UPDATE, ignore_null)
+        return self._write(rows, RowOp.UPDATE_IGNORE if ignore_missing else RowOp.UPDATE, on_error, ignore_null)
 
-    def delete(self, rows: Any, *, ignore_missing: bool = False) -> WriteResult:
-        """Remove the rows of these keys; other columns are not looked at. Rows as in `insert`."""
-        return self._write(rows, RowOp.DELETE_IGNORE if ignore_missing else RowOp.DELETE)
+    def delete(self, rows: Any, *, ignore_missing: bool = False, on_error: OnError = "raise") -> WriteResult:
+        """Remove the rows of these keys; other columns are not looked at. Rows and `on_error` as in `insert`."""
+        return self._write(rows, RowOp.DELETE_IGNORE if ignore_missing else RowOp.DELETE, on_error)
 
-    def _write(self, rows: Any, op: RowOp, ignore_null: bool = False) -> WriteResult:
-        return write(self._client, self._handle, rows, op, ignore_null=ignore_null)
+    def _write(self, rows: Any, op: RowOp, on_error: OnError, ignore_null: bool = False) -> WriteResult:
+        how = checked_on_error(on_error)
+        result = write(self._client, self._handle, rows, op, ignore_null=ignore_null)
+        return result if how == "return" else result.raise_for_errors()
 
     def __repr__(self) -> str:
         columns = ", ".join(f"{c.name} {c.type.value}" for c in self._handle.schema.columns[:8])

@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
+from typing import Any, cast, get_args
 
 import numpy as np
 import pyarrow as pa
 
-from nyala.replica.base import Applied, Code, Refused, RowCode, limits
-from nyala.replica.client import Client, NotApplied, OutcomeUnknown, TableHandle, wire_batches
+from nyala.replica.base import Applied, Refused, RowCode, limits
+from nyala.replica.client import (
+    Client,
+    NotApplied,
+    OnError,
+    OutcomeUnknown,
+    RowErrors,
+    RowFailure,
+    TableHandle,
+    wire_batches,
+)
 from nyala.replica.rows import Column, RowOp, TableSchema, key_hash
 
 from .expressions import column_of
 from .mistakes import mistake, unknown
 
 _REFUSALS = (pa.ArrowException, TypeError, ValueError, OverflowError)
-SHOWN_MAX = 5
-
-
-@dataclass(frozen=True)
-class RowFailure:
-    """Why one row was not applied. `row`: its position in what was handed in, from 0."""
-
-    row: int
-    code: RowCode
-    column: str
-    key: dict[str, object]
-
-    def __str__(self) -> str:
-        key = ", ".join(f"{k}={v!r}" for k, v in self.key.items())
-        return f"row {self.row} ({key}): {self.code.name}" + (f" in column {self.column!r}" if self.column else "")
 
 
 @dataclass(frozen=True)
@@ -43,6 +38,11 @@ class WriteResult:
     errors: tuple[RowFailure, ...]
     hybrid_time: int = 0
     """A scan `at` this time, or later, sees the write."""
+    failed: Any = field(default=None, repr=False, compare=False)
+    """pa.Table of the rows that were not applied, in the order of `errors`, as they were sent: in the types of the
+    table's columns, and of a delete only the keys. None if all were applied."""
+    table: str = field(default="", repr=False, compare=False)
+    op: RowOp | None = field(default=None, repr=False, compare=False)
 
     @property
     def ok(self) -> bool:
@@ -50,16 +50,38 @@ class WriteResult:
         return not self.errors
 
     def raise_for_errors(self) -> WriteResult:
-        """This result, or NotApplied naming the first rows that failed. The other rows are applied all the same."""
+        """This result, or RowErrors with the rows that were not applied. The other rows are applied all the same."""
         if self.errors:
-            shown = "; ".join(map(str, self.errors[:SHOWN_MAX]))
-            more = f"; and {len(self.errors) - SHOWN_MAX} more" if len(self.errors) > SHOWN_MAX else ""
-            code = _CODES.get(self.errors[0].code, Code.INVALID_ARGUMENT)
-            raise NotApplied(code, f"{len(self.errors)} rows were refused, {self.applied} applied: {shown}{more}")
+            raise RowErrors(
+                self.errors,
+                table=self.table,
+                rows_applied=self.applied,
+                rows=self.failed,
+                advice=advice([failure.code for failure in self.errors], self.op),
+            )
         return self
 
 
-_CODES = {RowCode.ALREADY_PRESENT: Code.ALREADY_EXISTS, RowCode.NOT_FOUND: Code.NOT_FOUND}
+def advice(codes: Sequence[RowCode], op: RowOp | None) -> str:
+    """What a caller can do about the most frequent of these reasons."""
+    code = Counter(codes).most_common(1)[0][0]
+    if code is RowCode.ALREADY_PRESENT:
+        what = "A row with this key exists: use upsert to change it, or insert with ignore_existing=True to keep it."
+    elif code is RowCode.NOT_FOUND and op is RowOp.DELETE:
+        what = "No row has this key: use delete with ignore_missing=True to pass it over."
+    elif code is RowCode.NOT_FOUND:
+        what = "No row has this key: use upsert to add it, or update with ignore_missing=True to pass it over."
+    else:
+        what = "Correct these rows and write them again; the others need no repetition."
+    return f'{what} The exception has all of them in `errors` and `rows`; on_error="return" returns them instead.'
+
+
+def checked_on_error(on_error: str) -> OnError:
+    """The two words there are; NotApplied for another one."""
+    for known in get_args(OnError):
+        if on_error == known:
+            return cast(OnError, known)
+    raise mistake('on_error= is "raise" or "return"', on_error=repr(on_error)[:80])
 
 
 def as_table(rows: Any, schema: TableSchema) -> Any:
@@ -200,13 +222,15 @@ def write(client: Client, handle: TableHandle, rows: Any, op: RowOp, *, ignore_n
 
     `ignore_null`: an upsert or update leaves a column whose value is null as it is.
     """
-    columns = conform(as_table(rows, handle.schema), handle.schema, op) if _has_rows(rows) else None
-    if columns is None or columns.num_rows == 0:
+    if not _has_rows(rows):
+        return WriteResult(0, ())
+    columns = conform(as_table(rows, handle.schema), handle.schema, op)
+    if columns.num_rows == 0:
         return WriteResult(0, ())
     todo = wire_batches(handle, columns, op, ignore_null=ignore_null)
     first, second = next(todo), next(todo, None)
     batches = 1
-    writer = client.session_writer(handle)
+    writer = client.session_writer(handle, on_error="return")
     try:
         if second is None:
             writer.write(first)
@@ -217,15 +241,16 @@ def write(client: Client, handle: TableHandle, rows: Any, op: RowOp, *, ignore_n
                 writer.send(batch, depth=depth)
             writer.flush()
     except Refused as e:
-        raise _half_way(e, columns.num_rows, batches, writer.rows_applied) from e
+        raise _half_way(e, columns.num_rows, batches, writer.rows_applied, len(writer.row_errors)) from e
     finally:
         writer.close()
     failures = sorted(writer.row_errors)
-    keys = columns.select(list(handle.schema.key)).take(pa.array([f.offset for f in failures], pa.int64()))
-    errors = tuple(
-        RowFailure(f.offset, f.code, f.column, key) for f, key in zip(failures, keys.to_pylist(), strict=True)
-    )
-    return WriteResult(columns.num_rows - len(errors), errors, writer.last_time)
+    if not failures:
+        return WriteResult(columns.num_rows, (), writer.last_time)
+    failed = columns.take(pa.array([f.offset for f in failures], pa.int64()))
+    keys = failed.select(list(handle.schema.key)).to_pylist()
+    errors = tuple(RowFailure(f.offset, f.code, f.column, key) for f, key in zip(failures, keys, strict=True))
+    return WriteResult(columns.num_rows - len(errors), errors, writer.last_time, failed, handle.name, op)
 
 
 def _has_rows(rows: Any) -> bool:
@@ -240,13 +265,14 @@ def _order_matters(columns: Any, schema: TableSchema) -> bool:
     return len(np.unique(hashes)) < len(hashes)
 
 
-def _half_way(error: Refused, rows: int, batches: int, applied: int) -> Refused:
+def _half_way(error: Refused, rows: int, batches: int, applied: int, failed: int) -> Refused:
     """Earlier batches may be in the table although this one is not: then `nothing was applied` would be a lie."""
     if batches <= 1 and error.applied is Applied.NOT_APPLIED:
         return NotApplied(error.code, error.what, detail=error.detail, **error.values)
     return OutcomeUnknown(
         error.code,
-        f"{error.what}; the write stopped half-way: at least {applied} of {rows} rows are in the table; "
+        f"{error.what}; the write stopped half-way: at least {applied} of {rows} rows are in the table"
+        f"{f', and at least {failed} cannot be applied' if failed else ''}; "
         "writing all rows again with upsert is safe",
         detail=error.detail,
         **error.values,

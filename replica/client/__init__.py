@@ -5,6 +5,7 @@ from .client import Client, parse_masters, shared_client
 from .options import ClientOptions
 from .pruning import positions
 from .retry import REACTIONS, NotApplied, OutcomeUnknown, Reaction, reaction_to
+from .row_errors import OnError, RowErrors, RowFailure
 from .scans import ScanSpec, TabletPart, check_spec, result_schema, tablets_to_ask
 from .tables import SourceFormat, TableHandle, TabletHandle, WriterSchemaInfo
 from .writes import SessionWriter, SourceWriter, WriteOutcome
@@ -14,8 +15,11 @@ __all__ = [
     "Client",
     "ClientOptions",
     "NotApplied",
+    "OnError",
     "OutcomeUnknown",
     "Reaction",
+    "RowErrors",
+    "RowFailure",
     "ScanSpec",
     "SessionWriter",
     "SourceFormat",

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import grpc
+from google.protobuf.message import Message
 
 from nyala.replica.base import Address, Applied, Code, DataState, Member, OpId, RaftConfig, Refused, new_uuid
-from nyala.replica.rows import PartitionSpec, SourceKey, TableSchema
+from nyala.replica.rows import CHECKSUM_DEFINITION, PartitionSpec, RowSum, SourceKey, TableSchema
 from nyala.replica.rpc import (
+    NamedRequest,
     address_from_pb,
     config_from_pb,
+    config_to_pb,
     member_to_pb,
     opid_from_pb,
     opid_to_pb,
@@ -24,8 +28,21 @@ from nyala.replica.rpc import (
 
 from .calls import TabletCalls
 from .masters import Masters
+from .paging import NamedListRequest, pages_of
 from .retry import Deadline, refusal_of_rpc_error
 from .tables import SourceFormat, TableHandle, WriterSchemaInfo, locations_from_pb, table_from_pb
+
+
+def row_sum_from_pb(reply: pb.ChecksumReply, definition: int) -> RowSum:
+    """The sum that a server gave; Refused(INVALID_ARGUMENT) if it is of another definition than was asked for.
+
+    A server from before definitions had numbers neither reads the question nor names the answer: that is 1.
+    """
+    given = reply.definition or 1
+    if given != definition:
+        what = "the server sums rows up by another definition, so its checksum compares with none: upgrade the server"
+        raise Refused(Code.INVALID_ARGUMENT, what, given=given, asked=definition)
+    return RowSum(reply.checksum | reply.checksum_high << 64, reply.rows)
 
 
 class Admin:
@@ -42,19 +59,23 @@ class Admin:
 
     def list_tables(self) -> list[TableHandle]:
         """All tables by name, without their tablets."""
-        reply = self._masters.call("ListTables", pb.TableRequest())
-        return [table_from_pb(t) for t in reply.tables]
+        pages = self._masters.pages("ListTables", pb.TableRequest())
+        return [table_from_pb(t) for page in pages for t in page.tables]
+
+    def table_names(self) -> list[str]:
+        """The names of all tables, sorted."""
+        return [t.name for page in self._masters.pages("ListTables", pb.TableRequest(brief=True)) for t in page.tables]
 
     def get_table(self, name: str = "", *, table_id: str = "", timeout_s: float | None = None) -> TableHandle:
         """One table with its tablets, by name or id; refreshes what is known of their leaders. NOT_FOUND if none."""
         request = pb.TableRequest(name=name, table_id=table_id, with_tablets=True)
-        reply = self._masters.call("GetTable", request, timeout_s=timeout_s)
+        reply = self._masters.whole_table(request, timeout_s=timeout_s)
         self._calls.locator.remember(locations_from_pb(reply))
-        return table_from_pb(reply.table, list(reply.tablets))
+        return table_from_pb(reply.table, list(reply.tablets), reply.cluster_id)
 
     def tablet_infos(self, name: str) -> list[pb.TabletInfo]:
         """What the masters know and want of each tablet of a table."""
-        return list(self._masters.call("GetTable", pb.TableRequest(name=name, with_tablets=True)).tablets)
+        return list(self._masters.whole_table(pb.TableRequest(name=name, with_tablets=True)).tablets)
 
     def create_table(
         self,
@@ -102,22 +123,56 @@ class Admin:
         request = pb.AddWriterSchemaRequest(table=table, schema=_writer_schema(schema))
         return table_from_pb(self._masters.call("AddWriterSchema", request).table)
 
+    def forget_writer_schema(self, table: str, fingerprint: str) -> TableHandle:
+        """Forget one writer schema, if it is known: events written with it become dead letters from now on."""
+        request = pb.AddWriterSchemaRequest(table=table, forget=fingerprint)
+        return table_from_pb(self._masters.call("AddWriterSchema", request).table)
+
     # ---- servers
 
     def list_servers(self) -> pb.ListServersReply:
         """Tablet servers, masters and the cluster id."""
-        reply: pb.ListServersReply = self._masters.call("ListServers", pb.Empty())
-        return reply
+        first, *others = self._masters.pages("ListServers", pb.ListServersRequest())
+        whole: pb.ListServersReply = first
+        for page in others:
+            whole.servers.extend(page.servers)
+        whole.next = ""
+        return whole
+
+    def _desired_changes(self) -> int:
+        """How often desired state was changed."""
+        reply = self._masters.call("ListServers", pb.ListServersRequest(limit_bytes=1))
+        return int(reply.desired_changes)
 
     def status_of_master(self, address: Address, *, timeout_s: float = 5.0) -> pb.MasterStatusReply:
         """Status of the master at this address, whether it leads or not; Refused if it does not answer."""
         reply: pb.MasterStatusReply = self._masters.ask(address, "Status", pb.Empty(), timeout_s)
         return reply
 
+    def check_masters(self) -> None:
+        """Return once a leading master has answered, with one name at most: it costs the same whatever there is."""
+        self._masters.call("ListTables", pb.TableRequest(brief=True, limit_bytes=1))
+
+    def kafka_of_masters(self, *, timeout_s: float = 5.0) -> str:
+        """The Kafka that the masters were started with, "host:port[,host:port]"; empty if none of them names one."""
+        for address in self._masters.addresses:
+            with suppress(Refused):
+                if named := self.status_of_master(address, timeout_s=timeout_s).kafka_bootstrap:
+                    return named
+        return ""
+
+    def catalog_term(self, *, timeout_s: float = 5.0) -> int:
+        """The highest term that any master has reached; 0 if none answers."""
+        terms = [0]
+        for address in self._masters.addresses:
+            with suppress(Refused):
+                terms.append(self.status_of_master(address, timeout_s=timeout_s).catalog_term)
+        return max(terms)
+
     def list_tablets(self, server: pb.ServerInfo, tablet_ids: Sequence[str] = ()) -> list[pb.ReplicaStatus]:
         """Replicas on one server, all or the named ones."""
         request = pb.ListTabletsRequest(tablet_ids=tablet_ids)
-        return list(self._server(server, "ListTablets", request).replicas)
+        return [r for page in self._server_pages(server, "ListTablets", request) for r in page.replicas]
 
     def lateness(self, server: pb.ServerInfo, last_s: float) -> pb.LatenessReply:
         """How late a server's event loop was at most in these seconds, and how long its interpreter's lock was held."""
@@ -125,12 +180,21 @@ class Admin:
         return reply
 
     def checksum(
-        self, server: pb.ServerInfo, tablet_id: str, snapshot_time: int, *, timeout_s: float = 60.0
-    ) -> tuple[int, int]:
-        """(checksum, rows) of one replica at one time."""
-        request = pb.ChecksumRequest(tablet_id=tablet_id, snapshot_time=snapshot_time, timeout_us=int(timeout_s * 1e6))
+        self,
+        server: pb.ServerInfo,
+        tablet_id: str,
+        snapshot_time: int,
+        *,
+        definition: int = CHECKSUM_DEFINITION,
+        timeout_s: float = 60.0,
+    ) -> RowSum:
+        """The sum of one replica's rows at one time. Refused(INVALID_ARGUMENT) unless the server sums rows up by that
+        definition: sums of two definitions say nothing about each other."""
+        request = pb.ChecksumRequest(
+            tablet_id=tablet_id, snapshot_time=snapshot_time, timeout_us=int(timeout_s * 1e6), definition=definition
+        )
         reply = self._server(server, "Checksum", request, timeout_s=timeout_s + 5)
-        return reply.checksum, reply.rows
+        return row_sum_from_pb(reply, definition)
 
     def flush(self, server: pb.ServerInfo, tablet_id: str, *, compact: bool = False) -> OpId:
         """Flush one replica's memory store, and compact its blocks if asked. Returns the flush OpId."""
@@ -140,7 +204,7 @@ class Admin:
     def list_quarantine(self, server: pb.ServerInfo, tablet_id: str = "") -> list[pb.QuarantineItem]:
         """What deletions on one server have put aside, of one tablet or of all."""
         request = pb.QuarantineRequest(tablet_id=tablet_id)
-        return list(self._server(server, "ListQuarantine", request, timeout_s=60).items)
+        return [q for page in self._server_pages(server, "ListQuarantine", request, timeout_s=60) for q in page.items]
 
     def purge_quarantine(self, server: pb.ServerInfo, tablet_id: str) -> pb.PurgeQuarantineReply:
         """Remove what deletions of one tablet have put aside on one server; its tombstone stays."""
@@ -148,8 +212,15 @@ class Admin:
         reply: pb.PurgeQuarantineReply = self._server(server, "PurgeQuarantine", request, timeout_s=300)
         return reply
 
-    def _server(self, server: pb.ServerInfo, method: str, request: Any, *, timeout_s: float | None = None) -> Any:
+    def _server(
+        self, server: pb.ServerInfo, method: str, request: NamedRequest, *, timeout_s: float | None = None
+    ) -> Any:
         return self._calls.at_server(_address(server), server.uuid, method, request, timeout_s=timeout_s)
+
+    def _server_pages(
+        self, server: pb.ServerInfo, method: str, request: NamedListRequest, *, timeout_s: float | None = None
+    ) -> Iterator[Any]:
+        return pages_of(lambda asked: self._server(server, method, asked, timeout_s=timeout_s), request)
 
     def list_copies(self, server: pb.ServerInfo, *, timeout_s: float = 5.0) -> list[pb.CopyJob]:
         """Tablet copies that a server knows of, as target or lately ended."""
@@ -184,7 +255,7 @@ class Admin:
         reply: pb.CancelCopyReply = self._copier(server, "CancelCopy", request, mutates=True, timeout_s=30.0)
         return reply
 
-    def _copier(self, server: pb.ServerInfo, method: str, request: Any, *, mutates: bool, timeout_s: float) -> Any:
+    def _copier(self, server: pb.ServerInfo, method: str, request: Message, *, mutates: bool, timeout_s: float) -> Any:
         stub = self._calls.channels.copier(_address(server))
         try:
             reply = getattr(stub, method)(request, timeout=timeout_s)
@@ -233,7 +304,8 @@ class Admin:
 
     def list_sources(self, table: str = "") -> list[pb.SourcePosition]:
         """Source positions of one table, or of all."""
-        return list(self._masters.call("ListSources", pb.ListSourcesRequest(table=table)).positions)
+        pages = self._masters.pages("ListSources", pb.ListSourcesRequest(table=table))
+        return [p for page in pages for p in page.positions]
 
     def reset_source(
         self,
@@ -267,6 +339,13 @@ class Admin:
         )
         reply: pb.ResetSourceReply = self._masters.call("ResetSource", request)
         return reply.position
+
+    def confirm_config(self, tablet_id: str, config: RaftConfig) -> None:
+        """Say that this is the tablet's committed config: the masters believe its members from now on, and others not.
+
+        For a config that was forced. Refused(CAS_FAILED) if the masters know one at the same or a later position.
+        """
+        self._masters.call("ConfirmConfig", pb.ConfirmConfigRequest(tablet_id=tablet_id, config=config_to_pb(config)))
 
     # ---- placement, by way of the masters
 
@@ -307,14 +386,14 @@ class Admin:
         CAS_FAILED if somebody else changed desired state meanwhile, or this call came late and another holds now.
         """
         request = pb.SetReplicationRequest(
-            table=table, tablet_id=tablet_id, replicas=replicas, seen_changes=self.list_servers().desired_changes
+            table=table, tablet_id=tablet_id, replicas=replicas, seen_changes=self._desired_changes()
         )
         self._masters.call("SetReplication", request)
 
     def retire_server(self, server_uuid: str, *, undo: bool = False, reason: str = "") -> None:
         """Want a tablet server emptied; or, with `undo`, no longer. Desired state; CAS_FAILED as `set_replication`."""
         request = pb.RetireServerRequest(
-            server_uuid=server_uuid, undo=undo, reason=reason, seen_changes=self.list_servers().desired_changes
+            server_uuid=server_uuid, undo=undo, reason=reason, seen_changes=self._desired_changes()
         )
         self._masters.call("RetireServer", request)
 
@@ -384,7 +463,13 @@ class Admin:
         return list(reply.sources)
 
     def _at_leader(
-        self, table_name: str, tablet_id: str, method: str, request: Any, retry_safe: bool, timeout_s: float | None
+        self,
+        table_name: str,
+        tablet_id: str,
+        method: str,
+        request: NamedRequest,
+        retry_safe: bool,
+        timeout_s: float | None,
     ) -> Any:
         def ask(stub: Any, uuid: str, attempt_timeout_s: float) -> Any:
             request.dest_uuid = uuid

@@ -66,7 +66,7 @@ def _whole_batch(columns: Any, ops: Any, offsets: Any, schema: Any) -> Any:
         column = columns.column(name)
         array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
         if isinstance(array, pa.ChunkedArray):
-            raise Refused(Code.TOO_LARGE, "more than 2 GiB in one column; write in parts", column=name)  # type: ignore[arg-type]
+            raise Refused(Code.TOO_LARGE, "more than 2 GiB in one column; write in parts", column=name)
         arrays.append(array if array.type == field.type else array.cast(field.type))
     check(schema.names[-2:] == [OP_COLUMN, OFFSET_COLUMN], "system columns come last", names=schema.names)
     return pa.RecordBatch.from_arrays(
@@ -93,7 +93,7 @@ def cut(pos: int, column_ids: tuple[int, ...], batch: Any, target_bytes: int, ig
                 raise Refused(
                     Code.TOO_LARGE,
                     "a row is too large",
-                    row=first,  # type: ignore[arg-type]
+                    row=first,
                     bytes=len(payload),
                     limit_bytes=limits.ROW_SIZE_BYTES_MAX,
                 )

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import grpc
 
 from nyala.replica.base import Address, Code, Refused
-from nyala.replica.rpc import raise_if_error
+from nyala.replica.rpc import NamedRequest, raise_if_error
 
 from .channels import Channels
 from .locator import Locator
@@ -134,12 +134,12 @@ class TabletCalls:
                     Code.WRONG_TABLE,
                     "no tablet of the table any more: the table was dropped and created again, or this tablet was lost "
                     "and replaced by an empty one; look the table up anew",
-                    table=table_name,  # type: ignore[arg-type]
+                    table=table_name,
                     tablet_id=tablet_id,
                 )
 
     def at_server(
-        self, address: Address, uuid: str, method: str, request: Any, *, timeout_s: float | None = None
+        self, address: Address, uuid: str, method: str, request: NamedRequest, *, timeout_s: float | None = None
     ) -> Any:
         """One call to one server, not repeated. Refused with what the server or the network said."""
         request.dest_uuid = uuid

@@ -6,10 +6,8 @@ import os
 import threading
 from typing import Any
 
-import grpc
-
 from nyala.replica.base import Address
-from nyala.replica.rpc import CHANNEL_OPTIONS, pb_grpc
+from nyala.replica.rpc import channel_to, pb_grpc
 
 from .write_links import SmallWrites
 
@@ -61,7 +59,7 @@ class Channels:
             if stub is None:
                 channel = self._channels.get(address)
                 if channel is None:
-                    channel = grpc.insecure_channel(str(address), options=CHANNEL_OPTIONS)
+                    channel = channel_to(address)
                     self._channels[address] = channel
                 stub = self._stubs[address, kind] = make(channel)
             return stub

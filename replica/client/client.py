@@ -19,6 +19,7 @@ from .identities import Identities
 from .locator import Locator
 from .masters import Masters
 from .options import ClientOptions
+from .row_errors import OnError
 from .scans import Scans, ScanSpec, TabletPart
 from .tables import Location, TableHandle, TabletHandle, locations_from_pb
 from .writes import SessionWriter, SourceWriter, WriteOutcome, WriteWindow, write_request
@@ -46,7 +47,7 @@ class Client(Admin):
     def _look_up(self, table_name: str) -> list[Location]:
         request = pb.TableRequest(name=table_name, with_tablets=True)
         # Shorter than a call's own deadline: the caller goes on with the members it knows when masters are away.
-        reply = self._all_masters.call("GetTable", request, timeout_s=min(2.0, self.options.timeout_s))
+        reply = self._all_masters.whole_table(request, timeout_s=min(2.0, self.options.timeout_s))
         return locations_from_pb(reply)
 
     def close(self) -> None:
@@ -100,16 +101,21 @@ class Client(Admin):
         self.ensure_located(handle)
         return SourceWriter(self.calls, handle, source, generation=generation, done=done, acknowledged=acknowledged)
 
-    def session_writer(self, handle: TableHandle) -> SessionWriter:
-        """Writer for rows that come from no Kafka source. Use it as a context, or close it: its client id is lent."""
+    def session_writer(self, handle: TableHandle, *, on_error: OnError = "raise") -> SessionWriter:
+        """Writer for rows that come from no Kafka source. Use it as a context, or close it: its client id is lent.
+
+        Rows that could not be applied raise RowErrors, or are only in its `row_errors` with `on_error="return"`.
+        """
         handle = self.current(handle)
-        return SessionWriter(self.calls, handle, self._identities)
+        return SessionWriter(self.calls, handle, self._identities, on_error)
 
     def write_batch(self, handle: TableHandle, batch: WireBatch, meta: WriteMeta) -> WriteOutcome:
         """Write one batch and wait for it; origin, chain and sequence as `meta` says. NotApplied or OutcomeUnknown."""
         self.ensure_located(handle)
-        request = write_request(handle, handle.tablets[batch.pos].tablet_id, batch)
+        tablet = handle.tablets[batch.pos]
+        request = write_request(handle, tablet.tablet_id, batch)
         if meta.source is not None:
+            request.config_term = tablet.config_term
             request.source.CopyFrom(source_to_pb(meta.source))
             request.generation, request.done = meta.generation, meta.done
             if meta.after is not None:
@@ -142,8 +148,20 @@ class Client(Admin):
         handle = self.current(handle)
         return self._scans.count_table(handle, spec)
 
+    @property
+    def time_seen(self) -> int:
+        """The hybrid time of the newest that this client has read or written; no stale read of it is older."""
+        return self.calls.time_seen
+
+    def observe(self, hybrid_time: int) -> None:
+        """The caller has seen data of this time elsewhere: no later stale read is older."""
+        self.calls.observe(hybrid_time)
+
     def snapshot_time(self, handle: TableHandle, staleness_us: int = 0) -> int:
-        """A hybrid time at or above that of every write acknowledged so far; or so long ago, and every own one."""
+        """A hybrid time at or above that of every write acknowledged so far; or so long ago, and every own one.
+
+        `observe` it as soon as something was read at it that this client does not see itself.
+        """
         handle = self.current(handle)
         if staleness_us:
             return self._scans.time_of_staleness(handle, staleness_us)

@@ -5,16 +5,18 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import grpc
+from google.protobuf.message import Message
 
 from nyala.replica.base import Address, Code, Refused
-from nyala.replica.rpc import error_from_pb
+from nyala.replica.rpc import error_from_pb, pb
 
 from .channels import Channels
 from .options import ClientOptions
+from .paging import PagedRequest, pages_of
 from .retry import Attempts, Deadline, Reaction, final, reaction_to, refusal_of_rpc_error
 
 CALLS_THAT_CHANGE = frozenset(
@@ -33,6 +35,7 @@ CALLS_THAT_CHANGE = frozenset(
         "SetReplication",
         "RetireServer",
         "ReplaceTablets",
+        "ConfirmConfig",
     }
 )
 RETRY_SAFE = CALLS_THAT_CHANGE - {"ResetSource"}
@@ -62,7 +65,7 @@ class Masters:
         with self._lock:
             return tuple(self._known)
 
-    def call(self, method: str, request: Any, *, timeout_s: float | None = None) -> Any:
+    def call(self, method: str, request: Message | PagedRequest, *, timeout_s: float | None = None) -> Any:
         """The reply of MasterService.`method` from the leading master.
 
         NotApplied or OutcomeUnknown when a master refuses for good, or none answers before the deadline.
@@ -95,7 +98,29 @@ class Masters:
             if delay_s:
                 time.sleep(delay_s)
 
-    def ask(self, address: Address, method: str, request: Any, timeout_s: float) -> Any:
+    def pages(self, method: str, request: PagedRequest, *, timeout_s: float | None = None) -> Iterator[Any]:
+        """The replies to one request for a list, page after page; `timeout_s` is for each."""
+        return pages_of(lambda asked: self.call(method, asked, timeout_s=timeout_s), request)
+
+    def whole_table(self, request: pb.TableRequest, *, timeout_s: float | None = None) -> pb.TableReply:
+        """One table with all its tablets. WRONG_TABLE if it was dropped and created again between two pages."""
+        pages: list[pb.TableReply] = []
+
+        def ask(asked: pb.TableRequest) -> pb.TableReply:
+            if pages:
+                asked.table_id = pages[0].table.table_id
+            reply: pb.TableReply = self.call("GetTable", asked, timeout_s=timeout_s)
+            return reply
+
+        for page in pages_of(ask, request):
+            pages.append(page)
+        tablets = {(t.range_pos, t.bucket): t for page in pages for t in page.tablets}
+        first = pages[0]
+        return pb.TableReply(
+            table=first.table, tablets=tablets.values(), servers=first.servers, cluster_id=first.cluster_id
+        )
+
+    def ask(self, address: Address, method: str, request: Message, timeout_s: float) -> Any:
         """What this one master answers, leader or not, asked once. For calls that change nothing; Refused."""
         try:
             reply = getattr(self._channels.master(address), method)(request, timeout=timeout_s)

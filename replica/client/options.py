@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
-from nyala.replica.base import check, limits
+from nyala.replica.base import check, check_number, limits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +32,9 @@ class ClientOptions:
     """Tablets read at the same time; each holds its result until it is complete."""
 
     def __post_init__(self) -> None:
+        for field in fields(self):
+            if field.name.endswith("_s"):
+                check_number(getattr(self, field.name), field.name, 0, limits.SECONDS_MAX)
         check(0 < self.backoff_first_s <= self.backoff_max_s, "back-off grows", first_s=self.backoff_first_s)
         check(0 < self.attempt_timeout_s <= self.write_timeout_s, "an attempt fits", attempt_s=self.attempt_timeout_s)
         remembered_s = limits.LEDGER_CLIENT_TTL_US / 1e6

@@ -25,7 +25,7 @@ def _buckets(schema: TableSchema, spec: PartitionSpec, predicates: Sequence[Pred
     every = list(range(spec.buckets))
     if spec.buckets == 1:
         return every
-    pinned: list[tuple[object, ...]] = []
+    pinned: list[Sequence[object]] = []
     for name in spec.hash_columns:
         found = [p.values for p in predicates if p.column == name and p.op in ("=", "in")]
         if not found:
@@ -43,7 +43,7 @@ def _buckets(schema: TableSchema, spec: PartitionSpec, predicates: Sequence[Pred
     return sorted(set(bucket_of(key_hash(arrays), spec.buckets).tolist())) if rows else []
 
 
-def _exact(values: tuple[object, ...], data_type: Any) -> Any:
+def _exact(values: Sequence[object], data_type: Any) -> Any:
     """The values in the column's type, or None where that changes one of them."""
     try:
         array = pa.array(list(values), type=data_type)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from enum import Enum
 
 import grpc
@@ -47,28 +48,32 @@ def reaction_to(error: Refused) -> Reaction:
 class OutcomeUnknown(Refused):
     """The call may or may not have taken effect. Repeat it only if repeating is safe."""
 
-    def __init__(self, code: Code, what: str, /, *, detail: str = "", **values: object) -> None:
-        super().__init__(code, what, applied=Applied.UNKNOWN, detail=detail, **values)
+    def __init__(
+        self, code: Code, what: str, values: Mapping[str, object] | None = None, /, *, detail: str = "", **more: object
+    ) -> None:
+        super().__init__(code, what, values, applied=Applied.UNKNOWN, detail=detail, **more)
 
 
 class NotApplied(Refused):
     """The call had no effect, on any server."""
 
-    def __init__(self, code: Code, what: str, /, *, detail: str = "", **values: object) -> None:
-        super().__init__(code, what, applied=Applied.NOT_APPLIED, detail=detail, **values)
+    def __init__(
+        self, code: Code, what: str, values: Mapping[str, object] | None = None, /, *, detail: str = "", **more: object
+    ) -> None:
+        super().__init__(code, what, values, applied=Applied.NOT_APPLIED, detail=detail, **more)
 
 
 def final(error: Refused, *, unknown: bool, why: str = "", **values: object) -> Refused:
     """The exception that a user sees: one of the two kinds, with what was tried."""
     kind = OutcomeUnknown if unknown else NotApplied
     what = f"{error.what}{'; ' + why if why else ''}"
-    return kind(error.code, what, detail=error.detail, **{**error.values, **values})
+    return kind(error.code, what, {**error.values, **values}, detail=error.detail)
 
 
 _NEVER_REACHED = frozenset({grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.RESOURCE_EXHAUSTED})
 
 
-def refusal_of_rpc_error(error: grpc.RpcError, *, mutates: bool) -> Refused:
+def refusal_of_rpc_error(error: grpc.RpcError | grpc.FutureCancelledError, *, mutates: bool) -> Refused:
     """A broken call as a refusal: who was asked may have done it, unless the call changes nothing anyway."""
     status = error.code() if isinstance(error, grpc.Call) else grpc.StatusCode.UNKNOWN
     text = (error.details() or status.name) if isinstance(error, grpc.Call) else str(error)

@@ -35,6 +35,8 @@ class TabletHandle:
     pos: int
     bucket: int
     range_pos: int
+    config_term: int = 0
+    """Term of its config in the catalog; 0 in lists of tables, and of masters of an older build."""
 
 
 @dataclass(frozen=True)
@@ -53,18 +55,21 @@ class TableHandle:
     older_schemas: tuple[TableSchema, ...] = ()
     tablets: tuple[TabletHandle, ...] = ()
     """In order of position; empty in lists of tables."""
+    cluster_id: str = ""
+    """Of the masters that described it; empty in lists of tables, and from masters of an older build."""
 
     def tablet(self, tablet_id: str) -> TabletHandle | None:
         """The tablet of that id, or None."""
         return next((t for t in self.tablets if t.tablet_id == tablet_id), None)
 
 
-def table_from_pb(info: pb.TableInfo, tablets: list[pb.TabletInfo] | None = None) -> TableHandle:
+def table_from_pb(info: pb.TableInfo, tablets: list[pb.TabletInfo] | None = None, cluster_id: str = "") -> TableHandle:
     """From the wire."""
     schema = schema_from_pb(info.schema)
     spec = partition_from_pb(info.partition, schema)
     handles = [
-        TabletHandle(t.tablet_id, t.range_pos * spec.buckets + t.bucket, t.bucket, t.range_pos) for t in tablets or []
+        TabletHandle(t.tablet_id, t.range_pos * spec.buckets + t.bucket, t.bucket, t.range_pos, t.config.opid.term)
+        for t in tablets or []
     ]
     return TableHandle(
         table_id=info.table_id,
@@ -78,6 +83,7 @@ def table_from_pb(info: pb.TableInfo, tablets: list[pb.TabletInfo] | None = None
         writer_schemas=tuple(WriterSchemaInfo(w.fingerprint, w.registry_id, w.avro_json) for w in info.writer_schemas),
         older_schemas=tuple(schema_from_pb(s) for s in info.older_schemas),
         tablets=tuple(sorted(handles, key=lambda t: t.pos)),
+        cluster_id=cluster_id,
     )
 
 

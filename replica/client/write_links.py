@@ -19,7 +19,7 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from nyala.replica.base import Address, Applied, Code, Refused, limits
-from nyala.replica.rpc import HEAD_BYTES, body_length, frame, pb, raise_if_error, tend
+from nyala.replica.rpc import HEAD_BYTES, body_length, connection_to, frame, pb, raise_if_error, tend
 
 from .retry import refusal_of_rpc_error
 
@@ -47,7 +47,7 @@ class _Waiting:
         self._awake = False
         self.present = False
         """Whether its thread waits here now, and can be woken to do something."""
-        self.reply: Any = None
+        self.reply: pb.WriteReply | None = None
         self.error: Exception | None = None
 
     @property
@@ -83,7 +83,7 @@ class _Link:
         """`sock`: connected, not blocking; the server has spoken."""
         self._sock = sock
         self._lock = threading.Lock()
-        self._queue: list[tuple[int, Any]] = []
+        self._queue: list[tuple[int, pb.WriteRequest]] = []
         self._waiting: dict[int, _Waiting] = {}
         """Who is not settled, the oldest first."""
         self._number = 0
@@ -92,7 +92,7 @@ class _Link:
         self._buffer = bytearray()
         self.broken = False
 
-    def begin(self, request: Any, timeout_s: float) -> _Waiting | None:
+    def begin(self, request: pb.WriteRequest, timeout_s: float) -> _Waiting | None:
         """Send it, or leave it to whoever is sending; what `finish` or `forget` is to be told.
 
         None if the link was broken before, and nothing was sent.
@@ -111,7 +111,7 @@ class _Link:
         self._send_while(send, waiting, time.monotonic() + timeout_s)
         return waiting
 
-    def finish(self, waiting: _Waiting, timeout_s: float) -> Any:
+    def finish(self, waiting: _Waiting, timeout_s: float) -> pb.WriteReply:
         """The reply. Refused TIMED_OUT if it is late: UNKNOWN if the request has left, or is about to."""
         deadline = time.monotonic() + timeout_s
         with self._lock:
@@ -260,7 +260,7 @@ class _Link:
         del self._buffer[:begin]
         return True
 
-    def _settle(self, bundle: Any) -> None:
+    def _settle(self, bundle: pb.ReplyBundle) -> None:
         with self._lock:
             for item in bundle.replies:
                 waiting = self._waiting.pop(item.number, None)
@@ -275,7 +275,7 @@ class LinkedWrite:
     def __init__(self, writes: SmallWrites, link: _Link, waiting: _Waiting, timeout_s: float) -> None:
         self._writes, self._link, self._waiting, self._timeout_s = writes, link, waiting, timeout_s
 
-    def result(self) -> Any:
+    def result(self) -> pb.WriteReply:
         """The pb.WriteReply; Refused, with an unknown outcome unless it says otherwise."""
         try:
             reply = self._link.finish(self._waiting, self._timeout_s)
@@ -306,7 +306,7 @@ class SmallWrites:
         self.under_way = 0
         """Writes that have begun here, and whose outcome nobody has taken yet."""
 
-    def begin(self, request: Any, timeout_s: float) -> LinkedWrite | None:
+    def begin(self, request: pb.WriteRequest, timeout_s: float) -> LinkedWrite | None:
         """Send it; its outcome can be asked for later. None if it must go as a call: it is large, or there is no link.
 
         Refused if the server refuses a link.
@@ -364,10 +364,10 @@ class SmallWrites:
             return self._link
 
 
-def _connected(address: Address, granted: Any, deadline: float) -> socket.socket:
+def _connected(address: Address, granted: pb.OpenWritesReply, deadline: float) -> socket.socket:
     """A connection whose ticket the server took; OSError if there is none in time."""
     left = min(_CONNECT_S, max(0.001, deadline - time.monotonic()))
-    sock = socket.create_connection((address.host.strip("[]"), granted.port), timeout=left)
+    sock = connection_to(address, granted.port, left)
     try:
         tend(sock, _SILENCE_MS)
         sock.sendall(frame(granted.ticket))

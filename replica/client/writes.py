@@ -22,6 +22,7 @@ from .batching import WireBatch
 from .calls import TabletCalls
 from .identities import Identities, Identity
 from .retry import Attempts, Deadline, final, refusal_of_rpc_error
+from .row_errors import OnError, RowErrors
 from .tables import TableHandle
 from .write_links import LinkedWrite
 
@@ -222,7 +223,7 @@ class WriteWindow:
         try:
             reply = item.call.result()
         except grpc.FutureCancelledError as e:
-            raise refusal_of_rpc_error(e, mutates=True) from e  # type: ignore[arg-type]
+            raise refusal_of_rpc_error(e, mutates=True) from e
         except grpc.RpcError as e:
             raise refusal_of_rpc_error(e, mutates=True) from e
         raise_if_error(reply.error)
@@ -275,8 +276,10 @@ class SourceWriter:
 
     def send(self, batch: WireBatch) -> None:
         """Hand over one batch; offsets ascend from batch to batch of a tablet. NotApplied or OutcomeUnknown."""
-        tablet_id = self._handle.tablets[batch.pos].tablet_id
+        tablet = self._handle.tablets[batch.pos]
+        tablet_id = tablet.tablet_id
         request = write_request(self._handle, tablet_id, batch)
+        request.config_term = tablet.config_term
         request.source.CopyFrom(self._source)
         request.generation = self._generation
         request.done = self._done
@@ -306,16 +309,22 @@ class SourceWriter:
 class SessionWriter:
     """Writes of a client that is no Kafka source: a client id of its own, and a sequence number for each batch.
 
-    Row errors name the offsets that the batches carry. Concurrency: one thread.
+    Row errors name the offsets that the batches carry. They are raised as RowErrors, each once, by `flush`, `write` and
+    the end of a `with` block; with `on_error="return"` they are only in `row_errors`. Concurrency: one thread.
     """
 
-    def __init__(self, calls: TabletCalls, handle: TableHandle, identities: Identities) -> None:
+    def __init__(
+        self, calls: TabletCalls, handle: TableHandle, identities: Identities, on_error: OnError = "raise"
+    ) -> None:
         self._handle = handle
+        self._on_error = on_error
+        self._raised = self._raised_applied = 0
         self._identities = identities
         self._identity: Identity | None = identities.take()
         self._open: deque[tuple[str, int]] = deque()
         self._window = WriteWindow(calls, handle, self._take)
         self.row_errors: list[RowError] = []
+        """All of them, raised or not."""
         self.rows_applied = 0
         self.last_time = 0
         """Highest hybrid time acknowledged: a scan at or after it sees these writes."""
@@ -330,15 +339,19 @@ class SessionWriter:
     def write(self, batch: WireBatch) -> None:
         """Hand over one batch and return when it and all before it are acknowledged: the quick way for a single one.
 
-        NotApplied or OutcomeUnknown, of this batch or of an earlier one.
+        NotApplied or OutcomeUnknown, of this batch or of an earlier one; RowErrors.
         """
         self._window.drain()
         self._window.put(self._request(batch), alone=True)
-        self._window.drain()
+        self.flush()
 
     def flush(self) -> None:
-        """Return when everything sent is acknowledged. NotApplied or OutcomeUnknown."""
+        """Return when everything sent is acknowledged. NotApplied or OutcomeUnknown; RowErrors."""
         self._window.drain()
+        errors, applied = self.row_errors[self._raised :], self.rows_applied - self._raised_applied
+        if errors and self._on_error == "raise":
+            self._raised, self._raised_applied = len(self.row_errors), self.rows_applied
+            raise RowErrors(sorted(errors), table=self._handle.name, rows_applied=applied)
 
     def close(self) -> None:
         """Let go of what is under way and of the client id; harmless when called twice.

@@ -2,11 +2,24 @@
 
 from . import nyala_pb2 as pb
 from . import nyala_pb2_grpc as pb_grpc
-from .channel import CHANNEL_OPTIONS, COPY_CHANNEL_OPTIONS, SERVER_OPTIONS, listen_on, tend
+from .calls_under_way import CallBounds, CallsUnderWay
+from .channel import (
+    CHANNEL_OPTIONS,
+    COPY_CHANNEL_OPTIONS,
+    ONCE_CHANNEL_OPTIONS,
+    SERVER_OPTIONS,
+    tend,
+)
+from .checked_server import Context, RequestChecks, checked_request, new_server
+from .connections import accept_on, async_channel_to, async_connection_to, channel_to, connection_to, listen_on
 from .errors import error_from_pb, error_to_pb, raise_if_error
 from .frames import HEAD_BYTES, body_length, frame, frame_parts
+from .hosts import counted_host, host_of_peer
 from .messages import message_from_pb, message_to_pb
-from .refusals import as_refusal, check_name, check_tablet_id
+from .paging import page_bytes, page_of
+from .refusals import NamedRequest, as_refusal, check_name, check_tablet_id
+from .request_bounds import count_fields
+from .request_fields import check_fields
 from .tables import (
     column_from_pb,
     column_to_pb,
@@ -14,6 +27,7 @@ from .tables import (
     partition_to_pb,
     predicate_from_pb,
     predicate_to_pb,
+    predicates_from_pb,
     row_errors_from_pb,
     row_errors_to_pb,
     schema_from_pb,
@@ -35,36 +49,56 @@ from .values import (
     opid_to_pb,
     place_to_pb,
 )
+from .wire_fields import wire_fields
 
 __all__ = [
     "CHANNEL_OPTIONS",
     "COPY_CHANNEL_OPTIONS",
     "HEAD_BYTES",
+    "ONCE_CHANNEL_OPTIONS",
     "SERVER_OPTIONS",
+    "CallBounds",
+    "CallsUnderWay",
+    "Context",
+    "NamedRequest",
+    "RequestChecks",
+    "accept_on",
     "address_from_pb",
     "address_to_pb",
     "addresses_from_pb",
     "as_refusal",
+    "async_channel_to",
+    "async_connection_to",
     "body_length",
+    "channel_to",
+    "check_fields",
     "check_name",
     "check_tablet_id",
+    "checked_request",
     "column_from_pb",
     "column_to_pb",
     "config_from_pb",
     "config_to_pb",
+    "connection_to",
+    "count_fields",
+    "counted_host",
     "entry_from_pb",
     "entry_to_pb",
     "error_from_pb",
     "error_to_pb",
     "frame",
     "frame_parts",
+    "host_of_peer",
     "listen_on",
     "member_from_pb",
     "member_to_pb",
     "message_from_pb",
     "message_to_pb",
+    "new_server",
     "opid_from_pb",
     "opid_to_pb",
+    "page_bytes",
+    "page_of",
     "partition_from_pb",
     "partition_to_pb",
     "pb",
@@ -72,6 +106,7 @@ __all__ = [
     "place_to_pb",
     "predicate_from_pb",
     "predicate_to_pb",
+    "predicates_from_pb",
     "raise_if_error",
     "row_errors_from_pb",
     "row_errors_to_pb",
@@ -80,4 +115,5 @@ __all__ = [
     "source_from_pb",
     "source_to_pb",
     "tend",
+    "wire_fields",
 ]

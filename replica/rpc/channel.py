@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from typing import Any
 
-from nyala.replica.base import Code, Refused, limits
+from nyala.replica.base import limits
 
 _SIZES: tuple[tuple[str, int], ...] = (
     ("grpc.max_send_message_length", limits.GRPC_MESSAGE_BYTES_MAX),
@@ -15,7 +15,9 @@ _SIZES: tuple[tuple[str, int], ...] = (
 CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     *_SIZES,
     ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.min_reconnect_backoff_ms", 50),
+    # How long gRPC gives a connection to come about, despite the name: a busy host, or one that is far away, answers
+    # the first bytes late. A dead process refuses at once.
+    ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 1000),
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
@@ -26,12 +28,16 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.use_local_subchannel_pool", 1),
 )
 
-COPY_CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
-    *(o for o in CHANNEL_OPTIONS if o[0] not in ("grpc.min_reconnect_backoff_ms", "grpc.max_receive_message_length")),
-    ("grpc.max_receive_message_length", limits.COPY_MANIFEST_BYTES_MAX),
-    # gRPC also gives a connection so long to come about. A copy has only one and asks for it once: a busy source may
-    # take a while, a dead one refuses at once.
+ONCE_CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
+    *(o for o in CHANNEL_OPTIONS if o[0] != "grpc.min_reconnect_backoff_ms"),
+    # Who asks for a connection once waits longer than those who ask again.
     ("grpc.min_reconnect_backoff_ms", 5_000),
+)
+"""For a channel of a few calls, whose first failure counts: it says that nobody is there."""
+
+COPY_CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
+    *(o for o in ONCE_CHANNEL_OPTIONS if o[0] != "grpc.max_receive_message_length"),
+    ("grpc.max_receive_message_length", limits.COPY_MANIFEST_BYTES_MAX),
 )
 """For the calls of one copy to its source."""
 
@@ -43,15 +49,16 @@ SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_ping_strikes", 0),
+    # What gRPC can bound of connections. It knows no address and no share for other servers: these have connections of
+    # their own for their messages (`replica/peers`), and call only to open one.
+    ("grpc.max_allowed_incoming_connections", limits.GRPC_CONNECTIONS_MAX),
+    ("grpc.max_concurrent_streams", limits.GRPC_STREAMS_PER_CONNECTION_MAX),
+    ("grpc.server_handshake_timeout_ms", limits.GRPC_HANDSHAKE_MS_MAX),
+    ("grpc.max_connection_idle_ms", limits.GRPC_IDLE_MS_MAX),
+    # A client that is gone without a word is missed, and what it had is free.
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
 )
-
-
-def listen_on(server: Any, address: str) -> int:
-    """The port at which gRPC `server` will answer, of `address` as host:port; Refused ILLEGAL_STATE if it cannot."""
-    try:
-        return int(server.add_insecure_port(address))
-    except RuntimeError as error:
-        raise Refused(Code.ILLEGAL_STATE, "cannot listen; is the port taken?", address=address) from error
 
 
 def tend(sock: Any, silence_ms: int) -> None:

@@ -34,7 +34,7 @@ def error_from_pb(message: pb.Error) -> Refused | None:
             message.message,
             applied=applied,
             detail=message.detail,
-            unknown_code=message.code,  # type: ignore[arg-type]
+            unknown_code=message.code,
         )
     return Refused(code, message.message, applied=applied, detail=message.detail)
 

@@ -513,7 +513,7 @@ class TableInfo(_message.Message):
     def __init__(self, table_id: _Optional[str] = ..., name: _Optional[str] = ..., schema: _Optional[_Union[TableSchema, _Mapping]] = ..., partition: _Optional[_Union[PartitionSpec, _Mapping]] = ..., replication_factor: _Optional[int] = ..., history_retention_us: _Optional[int] = ..., source: _Optional[_Union[SourceSpec, _Mapping]] = ..., writer_schemas: _Optional[_Iterable[_Union[WriterSchema, _Mapping]]] = ..., created_us: _Optional[int] = ..., older_schemas: _Optional[_Iterable[_Union[TableSchema, _Mapping]]] = ...) -> None: ...
 
 class TabletInfo(_message.Message):
-    __slots__ = ("tablet_id", "table_id", "bucket", "range_pos", "config", "leader_uuid", "term", "running", "replication_factor", "own_replication_factor", "wish", "health", "wishes")
+    __slots__ = ("tablet_id", "table_id", "bucket", "range_pos", "config", "leader_uuid", "term", "running", "replication_factor", "own_replication_factor", "wish", "health", "wishes", "unproven")
     class HealthEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -534,6 +534,7 @@ class TabletInfo(_message.Message):
     WISH_FIELD_NUMBER: _ClassVar[int]
     HEALTH_FIELD_NUMBER: _ClassVar[int]
     WISHES_FIELD_NUMBER: _ClassVar[int]
+    UNPROVEN_FIELD_NUMBER: _ClassVar[int]
     tablet_id: str
     table_id: str
     bucket: int
@@ -547,7 +548,22 @@ class TabletInfo(_message.Message):
     wish: WishInfo
     health: _containers.ScalarMap[str, str]
     wishes: int
-    def __init__(self, tablet_id: _Optional[str] = ..., table_id: _Optional[str] = ..., bucket: _Optional[int] = ..., range_pos: _Optional[int] = ..., config: _Optional[_Union[RaftConfig, _Mapping]] = ..., leader_uuid: _Optional[str] = ..., term: _Optional[int] = ..., running: _Optional[bool] = ..., replication_factor: _Optional[int] = ..., own_replication_factor: _Optional[bool] = ..., wish: _Optional[_Union[WishInfo, _Mapping]] = ..., health: _Optional[_Mapping[str, str]] = ..., wishes: _Optional[int] = ...) -> None: ...
+    unproven: UnprovenConfig
+    def __init__(self, tablet_id: _Optional[str] = ..., table_id: _Optional[str] = ..., bucket: _Optional[int] = ..., range_pos: _Optional[int] = ..., config: _Optional[_Union[RaftConfig, _Mapping]] = ..., leader_uuid: _Optional[str] = ..., term: _Optional[int] = ..., running: _Optional[bool] = ..., replication_factor: _Optional[int] = ..., own_replication_factor: _Optional[bool] = ..., wish: _Optional[_Union[WishInfo, _Mapping]] = ..., health: _Optional[_Mapping[str, str]] = ..., wishes: _Optional[int] = ..., unproven: _Optional[_Union[UnprovenConfig, _Mapping]] = ...) -> None: ...
+
+class UnprovenConfig(_message.Message):
+    __slots__ = ("config", "known", "told_by", "since_us_ago", "believed")
+    CONFIG_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_FIELD_NUMBER: _ClassVar[int]
+    TOLD_BY_FIELD_NUMBER: _ClassVar[int]
+    SINCE_US_AGO_FIELD_NUMBER: _ClassVar[int]
+    BELIEVED_FIELD_NUMBER: _ClassVar[int]
+    config: RaftConfig
+    known: OpId
+    told_by: _containers.RepeatedScalarFieldContainer[str]
+    since_us_ago: int
+    believed: bool
+    def __init__(self, config: _Optional[_Union[RaftConfig, _Mapping]] = ..., known: _Optional[_Union[OpId, _Mapping]] = ..., told_by: _Optional[_Iterable[str]] = ..., since_us_ago: _Optional[int] = ..., believed: _Optional[bool] = ...) -> None: ...
 
 class TabletSeen(_message.Message):
     __slots__ = ("committed_config_id", "wishes")
@@ -586,7 +602,7 @@ class SourceKey(_message.Message):
     def __init__(self, cluster_id: _Optional[str] = ..., topic_id: _Optional[str] = ..., kafka_partition: _Optional[int] = ...) -> None: ...
 
 class WriteRequest(_message.Message):
-    __slots__ = ("dest_uuid", "tablet_id", "table_id", "schema_id", "column_ids", "payload", "payload_crc", "rows", "source", "generation", "has_after", "after", "done", "client_id", "sequence", "first_incomplete", "propagated_time", "ignore_null")
+    __slots__ = ("dest_uuid", "tablet_id", "table_id", "schema_id", "column_ids", "payload", "payload_crc", "rows", "source", "generation", "has_after", "after", "done", "client_id", "sequence", "first_incomplete", "propagated_time", "ignore_null", "config_term")
     DEST_UUID_FIELD_NUMBER: _ClassVar[int]
     TABLET_ID_FIELD_NUMBER: _ClassVar[int]
     TABLE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -605,6 +621,7 @@ class WriteRequest(_message.Message):
     FIRST_INCOMPLETE_FIELD_NUMBER: _ClassVar[int]
     PROPAGATED_TIME_FIELD_NUMBER: _ClassVar[int]
     IGNORE_NULL_FIELD_NUMBER: _ClassVar[int]
+    CONFIG_TERM_FIELD_NUMBER: _ClassVar[int]
     dest_uuid: str
     tablet_id: str
     table_id: str
@@ -623,7 +640,8 @@ class WriteRequest(_message.Message):
     first_incomplete: int
     propagated_time: int
     ignore_null: bool
-    def __init__(self, dest_uuid: _Optional[str] = ..., tablet_id: _Optional[str] = ..., table_id: _Optional[str] = ..., schema_id: _Optional[int] = ..., column_ids: _Optional[_Iterable[int]] = ..., payload: _Optional[bytes] = ..., payload_crc: _Optional[int] = ..., rows: _Optional[int] = ..., source: _Optional[_Union[SourceKey, _Mapping]] = ..., generation: _Optional[int] = ..., has_after: _Optional[bool] = ..., after: _Optional[int] = ..., done: _Optional[int] = ..., client_id: _Optional[str] = ..., sequence: _Optional[int] = ..., first_incomplete: _Optional[int] = ..., propagated_time: _Optional[int] = ..., ignore_null: _Optional[bool] = ...) -> None: ...
+    config_term: int
+    def __init__(self, dest_uuid: _Optional[str] = ..., tablet_id: _Optional[str] = ..., table_id: _Optional[str] = ..., schema_id: _Optional[int] = ..., column_ids: _Optional[_Iterable[int]] = ..., payload: _Optional[bytes] = ..., payload_crc: _Optional[int] = ..., rows: _Optional[int] = ..., source: _Optional[_Union[SourceKey, _Mapping]] = ..., generation: _Optional[int] = ..., has_after: _Optional[bool] = ..., after: _Optional[int] = ..., done: _Optional[int] = ..., client_id: _Optional[str] = ..., sequence: _Optional[int] = ..., first_incomplete: _Optional[int] = ..., propagated_time: _Optional[int] = ..., ignore_null: _Optional[bool] = ..., config_term: _Optional[int] = ...) -> None: ...
 
 class RowErrorPb(_message.Message):
     __slots__ = ("offset", "code", "column")
@@ -826,20 +844,26 @@ class PeerHealth(_message.Message):
     def __init__(self, uuid: _Optional[str] = ..., health: _Optional[str] = ..., match_index: _Optional[int] = ..., last_contact_us_ago: _Optional[int] = ..., data_state: _Optional[int] = ...) -> None: ...
 
 class ListTabletsRequest(_message.Message):
-    __slots__ = ("dest_uuid", "tablet_ids")
+    __slots__ = ("dest_uuid", "tablet_ids", "after", "limit_bytes")
     DEST_UUID_FIELD_NUMBER: _ClassVar[int]
     TABLET_IDS_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_BYTES_FIELD_NUMBER: _ClassVar[int]
     dest_uuid: str
     tablet_ids: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, dest_uuid: _Optional[str] = ..., tablet_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+    after: str
+    limit_bytes: int
+    def __init__(self, dest_uuid: _Optional[str] = ..., tablet_ids: _Optional[_Iterable[str]] = ..., after: _Optional[str] = ..., limit_bytes: _Optional[int] = ...) -> None: ...
 
 class ListTabletsReply(_message.Message):
-    __slots__ = ("error", "replicas")
+    __slots__ = ("error", "replicas", "next")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
     error: Error
     replicas: _containers.RepeatedCompositeFieldContainer[ReplicaStatus]
-    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., replicas: _Optional[_Iterable[_Union[ReplicaStatus, _Mapping]]] = ...) -> None: ...
+    next: str
+    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., replicas: _Optional[_Iterable[_Union[ReplicaStatus, _Mapping]]] = ..., next: _Optional[str] = ...) -> None: ...
 
 class CreateTabletRequest(_message.Message):
     __slots__ = ("dest_uuid", "tablet_id", "table", "bucket", "range_pos", "config", "leader_hint")
@@ -954,28 +978,34 @@ class TransferReply(_message.Message):
     def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., new_leader_uuid: _Optional[str] = ...) -> None: ...
 
 class ChecksumRequest(_message.Message):
-    __slots__ = ("dest_uuid", "tablet_id", "snapshot_time", "timeout_us")
+    __slots__ = ("dest_uuid", "tablet_id", "snapshot_time", "timeout_us", "definition")
     DEST_UUID_FIELD_NUMBER: _ClassVar[int]
     TABLET_ID_FIELD_NUMBER: _ClassVar[int]
     SNAPSHOT_TIME_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_US_FIELD_NUMBER: _ClassVar[int]
+    DEFINITION_FIELD_NUMBER: _ClassVar[int]
     dest_uuid: str
     tablet_id: str
     snapshot_time: int
     timeout_us: int
-    def __init__(self, dest_uuid: _Optional[str] = ..., tablet_id: _Optional[str] = ..., snapshot_time: _Optional[int] = ..., timeout_us: _Optional[int] = ...) -> None: ...
+    definition: int
+    def __init__(self, dest_uuid: _Optional[str] = ..., tablet_id: _Optional[str] = ..., snapshot_time: _Optional[int] = ..., timeout_us: _Optional[int] = ..., definition: _Optional[int] = ...) -> None: ...
 
 class ChecksumReply(_message.Message):
-    __slots__ = ("error", "checksum", "rows", "snapshot_time")
+    __slots__ = ("error", "checksum", "rows", "snapshot_time", "checksum_high", "definition")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
     SNAPSHOT_TIME_FIELD_NUMBER: _ClassVar[int]
+    CHECKSUM_HIGH_FIELD_NUMBER: _ClassVar[int]
+    DEFINITION_FIELD_NUMBER: _ClassVar[int]
     error: Error
     checksum: int
     rows: int
     snapshot_time: int
-    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., checksum: _Optional[int] = ..., rows: _Optional[int] = ..., snapshot_time: _Optional[int] = ...) -> None: ...
+    checksum_high: int
+    definition: int
+    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., checksum: _Optional[int] = ..., rows: _Optional[int] = ..., snapshot_time: _Optional[int] = ..., checksum_high: _Optional[int] = ..., definition: _Optional[int] = ...) -> None: ...
 
 class ServerTimeRequest(_message.Message):
     __slots__ = ("dest_uuid", "propagated_time")
@@ -1025,6 +1055,22 @@ class IdentityReply(_message.Message):
     pid: int
     def __init__(self, uuid: _Optional[str] = ..., kind: _Optional[str] = ..., cluster_id: _Optional[str] = ..., version: _Optional[str] = ..., pid: _Optional[int] = ...) -> None: ...
 
+class ProcessRequest(_message.Message):
+    __slots__ = ("dest_uuid", "process")
+    DEST_UUID_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_FIELD_NUMBER: _ClassVar[int]
+    dest_uuid: str
+    process: int
+    def __init__(self, dest_uuid: _Optional[str] = ..., process: _Optional[int] = ...) -> None: ...
+
+class ProcessReply(_message.Message):
+    __slots__ = ("error", "same")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    SAME_FIELD_NUMBER: _ClassVar[int]
+    error: Error
+    same: bool
+    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., same: _Optional[bool] = ...) -> None: ...
+
 class LedgerRequest(_message.Message):
     __slots__ = ("dest_uuid", "tablet_id")
     DEST_UUID_FIELD_NUMBER: _ClassVar[int]
@@ -1072,12 +1118,16 @@ class FlushReply(_message.Message):
     def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., flush_opid: _Optional[_Union[OpId, _Mapping]] = ...) -> None: ...
 
 class QuarantineRequest(_message.Message):
-    __slots__ = ("dest_uuid", "tablet_id")
+    __slots__ = ("dest_uuid", "tablet_id", "after", "limit_bytes")
     DEST_UUID_FIELD_NUMBER: _ClassVar[int]
     TABLET_ID_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_BYTES_FIELD_NUMBER: _ClassVar[int]
     dest_uuid: str
     tablet_id: str
-    def __init__(self, dest_uuid: _Optional[str] = ..., tablet_id: _Optional[str] = ...) -> None: ...
+    after: str
+    limit_bytes: int
+    def __init__(self, dest_uuid: _Optional[str] = ..., tablet_id: _Optional[str] = ..., after: _Optional[str] = ..., limit_bytes: _Optional[int] = ...) -> None: ...
 
 class QuarantineItem(_message.Message):
     __slots__ = ("path", "tablet_id", "table_name", "data_state", "wal_bytes", "block_bytes")
@@ -1096,12 +1146,14 @@ class QuarantineItem(_message.Message):
     def __init__(self, path: _Optional[str] = ..., tablet_id: _Optional[str] = ..., table_name: _Optional[str] = ..., data_state: _Optional[int] = ..., wal_bytes: _Optional[int] = ..., block_bytes: _Optional[int] = ...) -> None: ...
 
 class ListQuarantineReply(_message.Message):
-    __slots__ = ("error", "items")
+    __slots__ = ("error", "items", "next")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     ITEMS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
     error: Error
     items: _containers.RepeatedCompositeFieldContainer[QuarantineItem]
-    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., items: _Optional[_Iterable[_Union[QuarantineItem, _Mapping]]] = ...) -> None: ...
+    next: str
+    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., items: _Optional[_Iterable[_Union[QuarantineItem, _Mapping]]] = ..., next: _Optional[str] = ...) -> None: ...
 
 class PurgeQuarantineReply(_message.Message):
     __slots__ = ("error", "removed", "bytes_freed")
@@ -1114,7 +1166,7 @@ class PurgeQuarantineReply(_message.Message):
     def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., removed: _Optional[_Iterable[str]] = ..., bytes_freed: _Optional[int] = ...) -> None: ...
 
 class HeartbeatRequest(_message.Message):
-    __slots__ = ("dest_uuid", "server_uuid", "addresses", "sequence", "full_report", "replicas", "booting", "location", "memory_bytes", "disk_bytes_free", "version", "cluster_id", "tablets_max", "loop_lag_ms_max", "gil_hold_ms_max", "seeking", "copies_failing", "process")
+    __slots__ = ("dest_uuid", "server_uuid", "addresses", "sequence", "full_report", "replicas", "booting", "location", "memory_bytes", "disk_bytes_free", "version", "cluster_id", "tablets_max", "loop_lag_ms_max", "gil_hold_ms_max", "seeking", "copies_failing", "open_files", "memory_maps", "process", "slice_after", "slice_until")
     DEST_UUID_FIELD_NUMBER: _ClassVar[int]
     SERVER_UUID_FIELD_NUMBER: _ClassVar[int]
     ADDRESSES_FIELD_NUMBER: _ClassVar[int]
@@ -1132,7 +1184,11 @@ class HeartbeatRequest(_message.Message):
     GIL_HOLD_MS_MAX_FIELD_NUMBER: _ClassVar[int]
     SEEKING_FIELD_NUMBER: _ClassVar[int]
     COPIES_FAILING_FIELD_NUMBER: _ClassVar[int]
+    OPEN_FILES_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_MAPS_FIELD_NUMBER: _ClassVar[int]
     PROCESS_FIELD_NUMBER: _ClassVar[int]
+    SLICE_AFTER_FIELD_NUMBER: _ClassVar[int]
+    SLICE_UNTIL_FIELD_NUMBER: _ClassVar[int]
     dest_uuid: str
     server_uuid: str
     addresses: _containers.RepeatedCompositeFieldContainer[Address]
@@ -1150,8 +1206,20 @@ class HeartbeatRequest(_message.Message):
     gil_hold_ms_max: float
     seeking: _containers.RepeatedScalarFieldContainer[str]
     copies_failing: _containers.RepeatedCompositeFieldContainer[FailingCopy]
+    open_files: ResourceUse
+    memory_maps: ResourceUse
     process: int
-    def __init__(self, dest_uuid: _Optional[str] = ..., server_uuid: _Optional[str] = ..., addresses: _Optional[_Iterable[_Union[Address, _Mapping]]] = ..., sequence: _Optional[int] = ..., full_report: _Optional[bool] = ..., replicas: _Optional[_Iterable[_Union[ReplicaStatus, _Mapping]]] = ..., booting: _Optional[bool] = ..., location: _Optional[str] = ..., memory_bytes: _Optional[int] = ..., disk_bytes_free: _Optional[int] = ..., version: _Optional[str] = ..., cluster_id: _Optional[str] = ..., tablets_max: _Optional[int] = ..., loop_lag_ms_max: _Optional[float] = ..., gil_hold_ms_max: _Optional[float] = ..., seeking: _Optional[_Iterable[str]] = ..., copies_failing: _Optional[_Iterable[_Union[FailingCopy, _Mapping]]] = ..., process: _Optional[int] = ...) -> None: ...
+    slice_after: str
+    slice_until: str
+    def __init__(self, dest_uuid: _Optional[str] = ..., server_uuid: _Optional[str] = ..., addresses: _Optional[_Iterable[_Union[Address, _Mapping]]] = ..., sequence: _Optional[int] = ..., full_report: _Optional[bool] = ..., replicas: _Optional[_Iterable[_Union[ReplicaStatus, _Mapping]]] = ..., booting: _Optional[bool] = ..., location: _Optional[str] = ..., memory_bytes: _Optional[int] = ..., disk_bytes_free: _Optional[int] = ..., version: _Optional[str] = ..., cluster_id: _Optional[str] = ..., tablets_max: _Optional[int] = ..., loop_lag_ms_max: _Optional[float] = ..., gil_hold_ms_max: _Optional[float] = ..., seeking: _Optional[_Iterable[str]] = ..., copies_failing: _Optional[_Iterable[_Union[FailingCopy, _Mapping]]] = ..., open_files: _Optional[_Union[ResourceUse, _Mapping]] = ..., memory_maps: _Optional[_Union[ResourceUse, _Mapping]] = ..., process: _Optional[int] = ..., slice_after: _Optional[str] = ..., slice_until: _Optional[str] = ...) -> None: ...
+
+class ResourceUse(_message.Message):
+    __slots__ = ("used", "limit")
+    USED_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    used: int
+    limit: int
+    def __init__(self, used: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
 
 class FailingCopy(_message.Message):
     __slots__ = ("tablet_id", "failures", "error")
@@ -1164,7 +1232,7 @@ class FailingCopy(_message.Message):
     def __init__(self, tablet_id: _Optional[str] = ..., failures: _Optional[int] = ..., error: _Optional[str] = ...) -> None: ...
 
 class HeartbeatReply(_message.Message):
-    __slots__ = ("error", "master_uuid", "catalog_term", "need_full_report", "cluster_id", "orders", "found", "masters")
+    __slots__ = ("error", "master_uuid", "catalog_term", "need_full_report", "cluster_id", "orders", "found", "masters", "takes_slices", "heard_until")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     MASTER_UUID_FIELD_NUMBER: _ClassVar[int]
     CATALOG_TERM_FIELD_NUMBER: _ClassVar[int]
@@ -1173,6 +1241,8 @@ class HeartbeatReply(_message.Message):
     ORDERS_FIELD_NUMBER: _ClassVar[int]
     FOUND_FIELD_NUMBER: _ClassVar[int]
     MASTERS_FIELD_NUMBER: _ClassVar[int]
+    TAKES_SLICES_FIELD_NUMBER: _ClassVar[int]
+    HEARD_UNTIL_FIELD_NUMBER: _ClassVar[int]
     error: Error
     master_uuid: str
     catalog_term: int
@@ -1181,7 +1251,9 @@ class HeartbeatReply(_message.Message):
     orders: _containers.RepeatedCompositeFieldContainer[TabletOrder]
     found: _containers.RepeatedCompositeFieldContainer[ServerPlace]
     masters: _containers.RepeatedCompositeFieldContainer[ServerPlace]
-    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., master_uuid: _Optional[str] = ..., catalog_term: _Optional[int] = ..., need_full_report: _Optional[bool] = ..., cluster_id: _Optional[str] = ..., orders: _Optional[_Iterable[_Union[TabletOrder, _Mapping]]] = ..., found: _Optional[_Iterable[_Union[ServerPlace, _Mapping]]] = ..., masters: _Optional[_Iterable[_Union[ServerPlace, _Mapping]]] = ...) -> None: ...
+    takes_slices: bool
+    heard_until: str
+    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., master_uuid: _Optional[str] = ..., catalog_term: _Optional[int] = ..., need_full_report: _Optional[bool] = ..., cluster_id: _Optional[str] = ..., orders: _Optional[_Iterable[_Union[TabletOrder, _Mapping]]] = ..., found: _Optional[_Iterable[_Union[ServerPlace, _Mapping]]] = ..., masters: _Optional[_Iterable[_Union[ServerPlace, _Mapping]]] = ..., takes_slices: _Optional[bool] = ..., heard_until: _Optional[str] = ...) -> None: ...
 
 class ServerPlace(_message.Message):
     __slots__ = ("uuid", "addresses")
@@ -1222,39 +1294,61 @@ class CreateTableReply(_message.Message):
     def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., table: _Optional[_Union[TableInfo, _Mapping]] = ..., tablets: _Optional[_Iterable[_Union[TabletInfo, _Mapping]]] = ...) -> None: ...
 
 class TableRequest(_message.Message):
-    __slots__ = ("dest_uuid", "name", "table_id", "with_tablets")
+    __slots__ = ("dest_uuid", "name", "table_id", "with_tablets", "after", "limit_bytes", "brief")
     DEST_UUID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     TABLE_ID_FIELD_NUMBER: _ClassVar[int]
     WITH_TABLETS_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    BRIEF_FIELD_NUMBER: _ClassVar[int]
     dest_uuid: str
     name: str
     table_id: str
     with_tablets: bool
-    def __init__(self, dest_uuid: _Optional[str] = ..., name: _Optional[str] = ..., table_id: _Optional[str] = ..., with_tablets: _Optional[bool] = ...) -> None: ...
+    after: str
+    limit_bytes: int
+    brief: bool
+    def __init__(self, dest_uuid: _Optional[str] = ..., name: _Optional[str] = ..., table_id: _Optional[str] = ..., with_tablets: _Optional[bool] = ..., after: _Optional[str] = ..., limit_bytes: _Optional[int] = ..., brief: _Optional[bool] = ...) -> None: ...
 
 class TableReply(_message.Message):
-    __slots__ = ("error", "table", "tablets", "servers")
+    __slots__ = ("error", "table", "tablets", "servers", "next", "cluster_id")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     TABLE_FIELD_NUMBER: _ClassVar[int]
     TABLETS_FIELD_NUMBER: _ClassVar[int]
     SERVERS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     error: Error
     table: TableInfo
     tablets: _containers.RepeatedCompositeFieldContainer[TabletInfo]
     servers: _containers.RepeatedCompositeFieldContainer[ServerInfo]
-    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., table: _Optional[_Union[TableInfo, _Mapping]] = ..., tablets: _Optional[_Iterable[_Union[TabletInfo, _Mapping]]] = ..., servers: _Optional[_Iterable[_Union[ServerInfo, _Mapping]]] = ...) -> None: ...
+    next: str
+    cluster_id: str
+    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., table: _Optional[_Union[TableInfo, _Mapping]] = ..., tablets: _Optional[_Iterable[_Union[TabletInfo, _Mapping]]] = ..., servers: _Optional[_Iterable[_Union[ServerInfo, _Mapping]]] = ..., next: _Optional[str] = ..., cluster_id: _Optional[str] = ...) -> None: ...
 
 class ListTablesReply(_message.Message):
-    __slots__ = ("error", "tables")
+    __slots__ = ("error", "tables", "next")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     TABLES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
     error: Error
     tables: _containers.RepeatedCompositeFieldContainer[TableInfo]
-    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., tables: _Optional[_Iterable[_Union[TableInfo, _Mapping]]] = ...) -> None: ...
+    next: str
+    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., tables: _Optional[_Iterable[_Union[TableInfo, _Mapping]]] = ..., next: _Optional[str] = ...) -> None: ...
+
+class ListServersRequest(_message.Message):
+    __slots__ = ("dest_uuid", "after", "limit_bytes")
+    DEST_UUID_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    dest_uuid: str
+    after: str
+    limit_bytes: int
+    def __init__(self, dest_uuid: _Optional[str] = ..., after: _Optional[str] = ..., limit_bytes: _Optional[int] = ...) -> None: ...
 
 class ServerInfo(_message.Message):
-    __slots__ = ("uuid", "addresses", "last_heartbeat_us_ago", "alive", "location", "replicas", "leaders", "bytes_on_disk", "memory_bytes", "version", "cluster_id", "draining", "drained", "tablets_left", "tablets_at_first", "tablets_unreported", "drain_reason", "loop_lag_ms_max", "gil_hold_ms_max", "tablets_max", "copies_failing", "avoided")
+    __slots__ = ("uuid", "addresses", "last_heartbeat_us_ago", "alive", "location", "replicas", "leaders", "bytes_on_disk", "memory_bytes", "version", "cluster_id", "draining", "drained", "tablets_left", "tablets_at_first", "tablets_unreported", "drain_reason", "loop_lag_ms_max", "gil_hold_ms_max", "tablets_max", "copies_failing", "avoided", "open_files", "memory_maps", "doubts", "not_counted")
     UUID_FIELD_NUMBER: _ClassVar[int]
     ADDRESSES_FIELD_NUMBER: _ClassVar[int]
     LAST_HEARTBEAT_US_AGO_FIELD_NUMBER: _ClassVar[int]
@@ -1277,6 +1371,10 @@ class ServerInfo(_message.Message):
     TABLETS_MAX_FIELD_NUMBER: _ClassVar[int]
     COPIES_FAILING_FIELD_NUMBER: _ClassVar[int]
     AVOIDED_FIELD_NUMBER: _ClassVar[int]
+    OPEN_FILES_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_MAPS_FIELD_NUMBER: _ClassVar[int]
+    DOUBTS_FIELD_NUMBER: _ClassVar[int]
+    NOT_COUNTED_FIELD_NUMBER: _ClassVar[int]
     uuid: str
     addresses: _containers.RepeatedCompositeFieldContainer[Address]
     last_heartbeat_us_ago: int
@@ -1299,33 +1397,45 @@ class ServerInfo(_message.Message):
     tablets_max: int
     copies_failing: _containers.RepeatedCompositeFieldContainer[FailingCopy]
     avoided: bool
-    def __init__(self, uuid: _Optional[str] = ..., addresses: _Optional[_Iterable[_Union[Address, _Mapping]]] = ..., last_heartbeat_us_ago: _Optional[int] = ..., alive: _Optional[bool] = ..., location: _Optional[str] = ..., replicas: _Optional[int] = ..., leaders: _Optional[int] = ..., bytes_on_disk: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., version: _Optional[str] = ..., cluster_id: _Optional[str] = ..., draining: _Optional[bool] = ..., drained: _Optional[bool] = ..., tablets_left: _Optional[int] = ..., tablets_at_first: _Optional[int] = ..., tablets_unreported: _Optional[int] = ..., drain_reason: _Optional[str] = ..., loop_lag_ms_max: _Optional[float] = ..., gil_hold_ms_max: _Optional[float] = ..., tablets_max: _Optional[int] = ..., copies_failing: _Optional[_Iterable[_Union[FailingCopy, _Mapping]]] = ..., avoided: _Optional[bool] = ...) -> None: ...
+    open_files: ResourceUse
+    memory_maps: ResourceUse
+    doubts: _containers.RepeatedScalarFieldContainer[str]
+    not_counted: str
+    def __init__(self, uuid: _Optional[str] = ..., addresses: _Optional[_Iterable[_Union[Address, _Mapping]]] = ..., last_heartbeat_us_ago: _Optional[int] = ..., alive: _Optional[bool] = ..., location: _Optional[str] = ..., replicas: _Optional[int] = ..., leaders: _Optional[int] = ..., bytes_on_disk: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., version: _Optional[str] = ..., cluster_id: _Optional[str] = ..., draining: _Optional[bool] = ..., drained: _Optional[bool] = ..., tablets_left: _Optional[int] = ..., tablets_at_first: _Optional[int] = ..., tablets_unreported: _Optional[int] = ..., drain_reason: _Optional[str] = ..., loop_lag_ms_max: _Optional[float] = ..., gil_hold_ms_max: _Optional[float] = ..., tablets_max: _Optional[int] = ..., copies_failing: _Optional[_Iterable[_Union[FailingCopy, _Mapping]]] = ..., avoided: _Optional[bool] = ..., open_files: _Optional[_Union[ResourceUse, _Mapping]] = ..., memory_maps: _Optional[_Union[ResourceUse, _Mapping]] = ..., doubts: _Optional[_Iterable[str]] = ..., not_counted: _Optional[str] = ...) -> None: ...
 
 class ListServersReply(_message.Message):
-    __slots__ = ("error", "servers", "masters", "cluster_id", "foreign", "desired_changes")
+    __slots__ = ("error", "servers", "masters", "cluster_id", "foreign", "desired_changes", "candidates", "candidates_total", "next")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     SERVERS_FIELD_NUMBER: _ClassVar[int]
     MASTERS_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     FOREIGN_FIELD_NUMBER: _ClassVar[int]
     DESIRED_CHANGES_FIELD_NUMBER: _ClassVar[int]
+    CANDIDATES_FIELD_NUMBER: _ClassVar[int]
+    CANDIDATES_TOTAL_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
     error: Error
     servers: _containers.RepeatedCompositeFieldContainer[ServerInfo]
     masters: _containers.RepeatedCompositeFieldContainer[ServerInfo]
     cluster_id: str
     foreign: _containers.RepeatedCompositeFieldContainer[ServerInfo]
     desired_changes: int
-    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., servers: _Optional[_Iterable[_Union[ServerInfo, _Mapping]]] = ..., masters: _Optional[_Iterable[_Union[ServerInfo, _Mapping]]] = ..., cluster_id: _Optional[str] = ..., foreign: _Optional[_Iterable[_Union[ServerInfo, _Mapping]]] = ..., desired_changes: _Optional[int] = ...) -> None: ...
+    candidates: _containers.RepeatedCompositeFieldContainer[ServerInfo]
+    candidates_total: int
+    next: str
+    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., servers: _Optional[_Iterable[_Union[ServerInfo, _Mapping]]] = ..., masters: _Optional[_Iterable[_Union[ServerInfo, _Mapping]]] = ..., cluster_id: _Optional[str] = ..., foreign: _Optional[_Iterable[_Union[ServerInfo, _Mapping]]] = ..., desired_changes: _Optional[int] = ..., candidates: _Optional[_Iterable[_Union[ServerInfo, _Mapping]]] = ..., candidates_total: _Optional[int] = ..., next: _Optional[str] = ...) -> None: ...
 
 class AddWriterSchemaRequest(_message.Message):
-    __slots__ = ("dest_uuid", "table", "schema")
+    __slots__ = ("dest_uuid", "table", "schema", "forget")
     DEST_UUID_FIELD_NUMBER: _ClassVar[int]
     TABLE_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    FORGET_FIELD_NUMBER: _ClassVar[int]
     dest_uuid: str
     table: str
     schema: WriterSchema
-    def __init__(self, dest_uuid: _Optional[str] = ..., table: _Optional[str] = ..., schema: _Optional[_Union[WriterSchema, _Mapping]] = ...) -> None: ...
+    forget: str
+    def __init__(self, dest_uuid: _Optional[str] = ..., table: _Optional[str] = ..., schema: _Optional[_Union[WriterSchema, _Mapping]] = ..., forget: _Optional[str] = ...) -> None: ...
 
 class AddWriterSchemaReply(_message.Message):
     __slots__ = ("error", "table")
@@ -1432,20 +1542,26 @@ class AdvanceSourcesReply(_message.Message):
     def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., positions: _Optional[_Iterable[_Union[SourcePosition, _Mapping]]] = ...) -> None: ...
 
 class ListSourcesRequest(_message.Message):
-    __slots__ = ("dest_uuid", "table")
+    __slots__ = ("dest_uuid", "table", "after", "limit_bytes")
     DEST_UUID_FIELD_NUMBER: _ClassVar[int]
     TABLE_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_BYTES_FIELD_NUMBER: _ClassVar[int]
     dest_uuid: str
     table: str
-    def __init__(self, dest_uuid: _Optional[str] = ..., table: _Optional[str] = ...) -> None: ...
+    after: str
+    limit_bytes: int
+    def __init__(self, dest_uuid: _Optional[str] = ..., table: _Optional[str] = ..., after: _Optional[str] = ..., limit_bytes: _Optional[int] = ...) -> None: ...
 
 class ListSourcesReply(_message.Message):
-    __slots__ = ("error", "positions")
+    __slots__ = ("error", "positions", "next")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
     error: Error
     positions: _containers.RepeatedCompositeFieldContainer[SourcePosition]
-    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., positions: _Optional[_Iterable[_Union[SourcePosition, _Mapping]]] = ...) -> None: ...
+    next: str
+    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., positions: _Optional[_Iterable[_Union[SourcePosition, _Mapping]]] = ..., next: _Optional[str] = ...) -> None: ...
 
 class ResetSourceRequest(_message.Message):
     __slots__ = ("dest_uuid", "table", "source", "to_offset", "force", "topic", "keep_generation", "generation")
@@ -1581,8 +1697,18 @@ class ReplaceTabletsReply(_message.Message):
     lowered: _containers.RepeatedCompositeFieldContainer[SourcePosition]
     def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., replacements: _Optional[_Iterable[_Union[Replacement, _Mapping]]] = ..., lowered: _Optional[_Iterable[_Union[SourcePosition, _Mapping]]] = ...) -> None: ...
 
+class ConfirmConfigRequest(_message.Message):
+    __slots__ = ("dest_uuid", "tablet_id", "config")
+    DEST_UUID_FIELD_NUMBER: _ClassVar[int]
+    TABLET_ID_FIELD_NUMBER: _ClassVar[int]
+    CONFIG_FIELD_NUMBER: _ClassVar[int]
+    dest_uuid: str
+    tablet_id: str
+    config: RaftConfig
+    def __init__(self, dest_uuid: _Optional[str] = ..., tablet_id: _Optional[str] = ..., config: _Optional[_Union[RaftConfig, _Mapping]] = ...) -> None: ...
+
 class MasterStatusReply(_message.Message):
-    __slots__ = ("error", "uuid", "leader_uuid", "catalog_term", "replica", "decisions_published", "moves_active", "kafka_connected")
+    __slots__ = ("error", "uuid", "leader_uuid", "catalog_term", "replica", "decisions_published", "moves_active", "kafka_connected", "kafka_named", "kafka", "skipped", "kafka_dropped", "kafka_bootstrap")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     UUID_FIELD_NUMBER: _ClassVar[int]
     LEADER_UUID_FIELD_NUMBER: _ClassVar[int]
@@ -1591,6 +1717,11 @@ class MasterStatusReply(_message.Message):
     DECISIONS_PUBLISHED_FIELD_NUMBER: _ClassVar[int]
     MOVES_ACTIVE_FIELD_NUMBER: _ClassVar[int]
     KAFKA_CONNECTED_FIELD_NUMBER: _ClassVar[int]
+    KAFKA_NAMED_FIELD_NUMBER: _ClassVar[int]
+    KAFKA_FIELD_NUMBER: _ClassVar[int]
+    SKIPPED_FIELD_NUMBER: _ClassVar[int]
+    KAFKA_DROPPED_FIELD_NUMBER: _ClassVar[int]
+    KAFKA_BOOTSTRAP_FIELD_NUMBER: _ClassVar[int]
     error: Error
     uuid: str
     leader_uuid: str
@@ -1599,7 +1730,46 @@ class MasterStatusReply(_message.Message):
     decisions_published: int
     moves_active: int
     kafka_connected: bool
-    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., uuid: _Optional[str] = ..., leader_uuid: _Optional[str] = ..., catalog_term: _Optional[int] = ..., replica: _Optional[_Union[ReplicaStatus, _Mapping]] = ..., decisions_published: _Optional[int] = ..., moves_active: _Optional[int] = ..., kafka_connected: _Optional[bool] = ...) -> None: ...
+    kafka_named: bool
+    kafka: _containers.RepeatedCompositeFieldContainer[KafkaChannel]
+    skipped: _containers.RepeatedCompositeFieldContainer[SkippedRecords]
+    kafka_dropped: int
+    kafka_bootstrap: str
+    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., uuid: _Optional[str] = ..., leader_uuid: _Optional[str] = ..., catalog_term: _Optional[int] = ..., replica: _Optional[_Union[ReplicaStatus, _Mapping]] = ..., decisions_published: _Optional[int] = ..., moves_active: _Optional[int] = ..., kafka_connected: _Optional[bool] = ..., kafka_named: _Optional[bool] = ..., kafka: _Optional[_Iterable[_Union[KafkaChannel, _Mapping]]] = ..., skipped: _Optional[_Iterable[_Union[SkippedRecords, _Mapping]]] = ..., kafka_dropped: _Optional[int] = ..., kafka_bootstrap: _Optional[str] = ...) -> None: ...
+
+class KafkaChannel(_message.Message):
+    __slots__ = ("topic", "doing", "link", "last_success_us_ago", "last_error", "last_error_us_ago", "failures")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    DOING_FIELD_NUMBER: _ClassVar[int]
+    LINK_FIELD_NUMBER: _ClassVar[int]
+    LAST_SUCCESS_US_AGO_FIELD_NUMBER: _ClassVar[int]
+    LAST_ERROR_FIELD_NUMBER: _ClassVar[int]
+    LAST_ERROR_US_AGO_FIELD_NUMBER: _ClassVar[int]
+    FAILURES_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    doing: str
+    link: str
+    last_success_us_ago: int
+    last_error: str
+    last_error_us_ago: int
+    failures: int
+    def __init__(self, topic: _Optional[str] = ..., doing: _Optional[str] = ..., link: _Optional[str] = ..., last_success_us_ago: _Optional[int] = ..., last_error: _Optional[str] = ..., last_error_us_ago: _Optional[int] = ..., failures: _Optional[int] = ...) -> None: ...
+
+class SkippedRecords(_message.Message):
+    __slots__ = ("topic", "fault", "count", "last_place", "last_reason", "last_us_ago")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    FAULT_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    LAST_PLACE_FIELD_NUMBER: _ClassVar[int]
+    LAST_REASON_FIELD_NUMBER: _ClassVar[int]
+    LAST_US_AGO_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    fault: str
+    count: int
+    last_place: str
+    last_reason: str
+    last_us_ago: int
+    def __init__(self, topic: _Optional[str] = ..., fault: _Optional[str] = ..., count: _Optional[int] = ..., last_place: _Optional[str] = ..., last_reason: _Optional[str] = ..., last_us_ago: _Optional[int] = ...) -> None: ...
 
 class TakeOverRequest(_message.Message):
     __slots__ = ("dest_uuid", "uuid", "seen")

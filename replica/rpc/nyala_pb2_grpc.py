@@ -456,6 +456,11 @@ class TabletServiceStub:
                 request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.LatenessRequest.SerializeToString,
                 response_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.LatenessReply.FromString,
                 _registered_method=True)
+        self.IsProcess = channel.unary_unary(
+                '/nyala.v1.TabletService/IsProcess',
+                request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ProcessRequest.SerializeToString,
+                response_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ProcessReply.FromString,
+                _registered_method=True)
         self.Ledger = channel.unary_unary(
                 '/nyala.v1.TabletService/Ledger',
                 request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.LedgerRequest.SerializeToString,
@@ -555,6 +560,12 @@ class TabletServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def IsProcess(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Ledger(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -641,6 +652,11 @@ def add_TabletServiceServicer_to_server(servicer, server):
                     servicer.Lateness,
                     request_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.LatenessRequest.FromString,
                     response_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.LatenessReply.SerializeToString,
+            ),
+            'IsProcess': grpc.unary_unary_rpc_method_handler(
+                    servicer.IsProcess,
+                    request_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ProcessRequest.FromString,
+                    response_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ProcessReply.SerializeToString,
             ),
             'Ledger': grpc.unary_unary_rpc_method_handler(
                     servicer.Ledger,
@@ -998,6 +1014,33 @@ class TabletService:
             _registered_method=True)
 
     @staticmethod
+    def IsProcess(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/nyala.v1.TabletService/IsProcess',
+            nyala_dot_replica_dot_rpc_dot_nyala__pb2.ProcessRequest.SerializeToString,
+            nyala_dot_replica_dot_rpc_dot_nyala__pb2.ProcessReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def Ledger(request,
             target,
             options=(),
@@ -1152,7 +1195,7 @@ class MasterServiceStub:
                 _registered_method=True)
         self.ListServers = channel.unary_unary(
                 '/nyala.v1.MasterService/ListServers',
-                request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.Empty.SerializeToString,
+                request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ListServersRequest.SerializeToString,
                 response_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ListServersReply.FromString,
                 _registered_method=True)
         self.AddWriterSchema = channel.unary_unary(
@@ -1219,6 +1262,11 @@ class MasterServiceStub:
                 '/nyala.v1.MasterService/ReplaceTablets',
                 request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ReplaceTabletsRequest.SerializeToString,
                 response_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ReplaceTabletsReply.FromString,
+                _registered_method=True)
+        self.ConfirmConfig = channel.unary_unary(
+                '/nyala.v1.MasterService/ConfirmConfig',
+                request_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ConfirmConfigRequest.SerializeToString,
+                response_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.SimpleReply.FromString,
                 _registered_method=True)
         self.Status = channel.unary_unary(
                 '/nyala.v1.MasterService/Status',
@@ -1356,6 +1404,12 @@ class MasterServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ConfirmConfig(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Status(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -1402,7 +1456,7 @@ def add_MasterServiceServicer_to_server(servicer, server):
             ),
             'ListServers': grpc.unary_unary_rpc_method_handler(
                     servicer.ListServers,
-                    request_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.Empty.FromString,
+                    request_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ListServersRequest.FromString,
                     response_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ListServersReply.SerializeToString,
             ),
             'AddWriterSchema': grpc.unary_unary_rpc_method_handler(
@@ -1469,6 +1523,11 @@ def add_MasterServiceServicer_to_server(servicer, server):
                     servicer.ReplaceTablets,
                     request_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ReplaceTabletsRequest.FromString,
                     response_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ReplaceTabletsReply.SerializeToString,
+            ),
+            'ConfirmConfig': grpc.unary_unary_rpc_method_handler(
+                    servicer.ConfirmConfig,
+                    request_deserializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.ConfirmConfigRequest.FromString,
+                    response_serializer=nyala_dot_replica_dot_rpc_dot_nyala__pb2.SimpleReply.SerializeToString,
             ),
             'Status': grpc.unary_unary_rpc_method_handler(
                     servicer.Status,
@@ -1690,7 +1749,7 @@ class MasterService:
             request,
             target,
             '/nyala.v1.MasterService/ListServers',
-            nyala_dot_replica_dot_rpc_dot_nyala__pb2.Empty.SerializeToString,
+            nyala_dot_replica_dot_rpc_dot_nyala__pb2.ListServersRequest.SerializeToString,
             nyala_dot_replica_dot_rpc_dot_nyala__pb2.ListServersReply.FromString,
             options,
             channel_credentials,
@@ -2043,6 +2102,33 @@ class MasterService:
             '/nyala.v1.MasterService/ReplaceTablets',
             nyala_dot_replica_dot_rpc_dot_nyala__pb2.ReplaceTabletsRequest.SerializeToString,
             nyala_dot_replica_dot_rpc_dot_nyala__pb2.ReplaceTabletsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ConfirmConfig(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/nyala.v1.MasterService/ConfirmConfig',
+            nyala_dot_replica_dot_rpc_dot_nyala__pb2.ConfirmConfigRequest.SerializeToString,
+            nyala_dot_replica_dot_rpc_dot_nyala__pb2.SimpleReply.FromString,
             options,
             channel_credentials,
             insecure,

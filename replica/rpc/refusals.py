@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
-from nyala.replica.base import Code, Corruption, Refused, ReplicaError
+from nyala.replica.base import Code, Corruption, Refused, ReplicaError, check_id
+
+
+class NamedRequest(Protocol):
+    """A request that names the server that it is meant for."""
+
+    dest_uuid: str
 
 
 def check_name(dest_uuid: str, own_uuid: str) -> None:
     """Refused INVALID_NAME unless the request was meant for this server; the first check of every call."""
     if dest_uuid != own_uuid:
-        raise Refused(Code.INVALID_NAME, "this server has another uuid", meant=dest_uuid or "(empty)", own=own_uuid)
+        raise Refused(
+            Code.INVALID_NAME,
+            "this server has another uuid: look its address up again",
+            meant=dest_uuid or "(empty)",
+            own=own_uuid,
+        )
 
 
 def check_tablet_id(tablet_id: str) -> None:
     """Refused INVALID_ARGUMENT for what cannot name a tablet's files; before anything is made under that name."""
-    if not tablet_id or "/" in tablet_id or tablet_id.startswith("."):
-        raise Refused(Code.INVALID_ARGUMENT, "no possible tablet id", tablet=tablet_id)
+    check_id(tablet_id, "a tablet")
 
 
 def as_refusal(error: ReplicaError, on_fatal: Callable[[BaseException], None]) -> Refused:

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from nyala.replica.base import Code, Refused, RowCode
+from nyala.replica.base import Code, Refused, RowCode, parse_json, shown
 from nyala.replica.rows import (
     Column,
     ColumnType,
+    ConditionsSize,
+    Listed,
+    MalformedMessage,
     PartitionSpec,
     Predicate,
     RowError,
     SourceKey,
     TableSchema,
+    go_on,
+    read_values,
     value_from_json,
     value_to_json,
 )
@@ -29,10 +35,7 @@ def _json_bytes(kind: ColumnType, value: object) -> bytes:
 
 
 def _json_value(kind: ColumnType, data: bytes) -> object:
-    try:
-        return value_from_json(kind, json.loads(data))
-    except ValueError as e:
-        raise Refused(Code.INVALID_ARGUMENT, "a value that is no JSON", text=data[:80]) from e  # type: ignore[arg-type]
+    return value_from_json(kind, parse_json(data, "a column's value"))
 
 
 def column_to_pb(column: Column) -> pb.Column:
@@ -57,7 +60,7 @@ def column_from_pb(message: pb.Column) -> Column:
         raise Refused(
             Code.INVALID_ARGUMENT,
             "no such column type",
-            column=message.name,  # type: ignore[arg-type]
+            column=message.name,
             type=message.type,
             known=known,
         ) from e
@@ -162,25 +165,42 @@ def _values_array(values: list[object], data_type: Any) -> Any:
     except refusals as e:
         raise Refused(
             Code.INVALID_ARGUMENT,
-            "values of one condition have one type",
-            values=str(values[:5]),  # type: ignore[arg-type]
+            "values of one condition have one type: convert them first",
+            values=str(values[:5]),
         ) from e
 
 
 def predicate_from_pb(message: pb.Predicate) -> Predicate:
-    """From the wire; Refused(INVALID_ARGUMENT) if the values cannot be read."""
+    """From the wire; Refused(INVALID_ARGUMENT) if the values cannot be read, or are more than a scan may have."""
     if not message.values:
         return Predicate(message.column, message.op, ())
     try:
-        with pa.ipc.open_stream(message.values) as reader:
-            table = reader.read_all()
-        table.validate(full=True)
-        values = tuple(table.column("v").to_pylist())
-    except (pa.ArrowException, KeyError, ValueError, OverflowError, OSError) as e:
+        array = read_values(message.values)
+        values: Sequence[object] = Listed(array) if len(array) > 1 else tuple(array.to_pylist())
+    except (MalformedMessage, pa.ArrowException, ValueError, OverflowError) as e:
         raise Refused(
             Code.INVALID_ARGUMENT,
             "a condition's values cannot be read",
-            column=message.column,  # type: ignore[arg-type]
+            column=shown(message.column),
             reason=str(e)[:200],
         ) from e
+    if pa.types.is_floating(array.type) and np.isnan(array.to_numpy()).any():
+        what = "NaN in a condition: it equals nothing and has no order; leave the value out"
+        raise Refused(Code.INVALID_ARGUMENT, what, column=shown(message.column))
     return Predicate(message.column, message.op, values)
+
+
+def predicates_from_pb(messages: Sequence[pb.Predicate], stop: Callable[[], None] = go_on) -> tuple[Predicate, ...]:
+    """All conditions of one scan; Refused(INVALID_ARGUMENT) as for one, or if they are too many, or their values.
+
+    `stop` is called before each, and may raise.
+    """
+    size = ConditionsSize(len(messages), 0, sum(len(m.values) for m in messages))
+    size.check()
+    found: list[Predicate] = []
+    for message in messages:
+        stop()
+        found.append(predicate_from_pb(message))
+        size = size._replace(values=size.values + len(found[-1].values))
+        size.check()
+    return tuple(found)

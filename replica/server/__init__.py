@@ -2,10 +2,12 @@
 
 from .options import ServerOptions
 from .promises import need_promises
-from .replay_watch import ReplayWatch
+from .replay_watch import ReplayMarker, ReplayWatch, marker_path
 
 __all__ = [
+    "ReplayMarker",
     "ReplayWatch",
     "ServerOptions",
+    "marker_path",
     "need_promises",
 ]

@@ -17,7 +17,11 @@ def parse(arguments: Sequence[str]) -> ServerOptions:
     parser = argparse.ArgumentParser(prog="nyala.replica.server", description="One Nyala tablet server.")
     parser.add_argument("--root", required=True, help="directory of this server; formatted at the first start")
     parser.add_argument("--listen", default="127.0.0.1:0", help="host:port; port 0 takes a free one")
-    parser.add_argument("--advertise", default="", help="host:port that others are told, if not the listening one")
+    parser.add_argument(
+        "--advertise",
+        default="",
+        help="host:port that others are told, if not the listening one; masters call it before this server counts",
+    )
     parser.add_argument(
         "--peer-port",
         type=int,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import grpc.aio
 
-from nyala.replica.rpc import CHANNEL_OPTIONS
+from nyala.replica.rpc import async_channel_to
 
 CHANNELS_MAX = 256
 
@@ -22,7 +22,7 @@ class Channels:
         if channel is None:
             if len(self._channels) >= CHANNELS_MAX:
                 self._retired.append(self._channels.pop(next(iter(self._channels))))
-            channel = self._channels[address] = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+            channel = self._channels[address] = async_channel_to(address)
         return channel
 
     async def close(self) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 
 import grpc
@@ -23,6 +22,7 @@ from nyala.replica.base import (
     OpId,
     Refused,
     ReplicaError,
+    started_pool,
 )
 from nyala.replica.cmeta import ConsensusMeta
 from nyala.replica.copy import (
@@ -33,7 +33,9 @@ from nyala.replica.copy import (
     LocalReplica,
     copy_cancelled,
     start_tablet_copy_checks,
+    was_here,
 )
+from nyala.replica.disk import want
 from nyala.replica.raft import CopyNeeded
 from nyala.replica.rpc import address_to_pb, error_from_pb, opid_to_pb, pb, pb_grpc
 from nyala.replica.tablet import Superblock
@@ -61,7 +63,7 @@ class CopyJobs:
     def __init__(self, manager: TabletManager, make_source: Callable[[str, list[Address]], CopySource]) -> None:
         self._manager = manager
         self._make_source = make_source
-        self._pool = ThreadPoolExecutor(manager.options.copy_jobs_max, thread_name_prefix="copy-job")
+        self._pool = started_pool(manager.options.copy_jobs_max, "copy-job")
         self.ended: deque[CopyJob] = deque(maxlen=JOBS_REMEMBERED)
         self._tasks = Tasks(manager.on_fatal)
         self._jobs: dict[str, CopyJob] = {}
@@ -98,7 +100,8 @@ class CopyJobs:
         """What this server has of the tablet, for the checks."""
         hosted = self._manager.tablets.get(tablet_id)
         if hosted is None:
-            return LocalReplica(uuid=self._manager.uuid, data_state=DataState.DOES_NOT_EXIST)
+            term = self._manager.lost_term(tablet_id)
+            return LocalReplica(uuid=self._manager.uuid, data_state=DataState.DOES_NOT_EXIST, term=term)
         return LocalReplica(
             uuid=self._manager.uuid,
             data_state=hosted.data_state,
@@ -152,7 +155,13 @@ class CopyJobs:
             _log.warning("%s tablet copy failed: %s", prefix, job.error)
             await self._settle(hosted)
         except Exception as error:  # noqa: BLE001 - the root of the job's task
-            manager.on_fatal(error)
+            wanted = want(error)
+            if wanted is None:
+                manager.on_fatal(error)
+                return
+            self._failed(job, wanted)
+            _log.warning("%s tablet copy failed: %s", prefix, job.error)
+            await self._settle(hosted)
         finally:
             hosted.copy = None
             self._over(job)
@@ -194,9 +203,12 @@ class CopyJobs:
 
     async def _settle_as_found(self, hosted: HostedTablet) -> None:
         manager, tablet_id = self._manager, hosted.tablet_id
-        if not await manager.in_thread(lambda: Superblock.exists(manager.disk, tablet_id)):
-            manager.tablets.pop(tablet_id, None)
-            return
+        if hosted.superblock.data_state is DataState.DOES_NOT_EXIST:
+            if not await manager.in_thread(lambda: Superblock.exists(manager.disk, tablet_id)):
+                manager.tablets.pop(tablet_id, None)
+                return
+        else:
+            await manager.in_thread(lambda: hosted.keep_superblock(manager.disk))
         hosted.superblock = await manager.in_thread(lambda: Superblock.load(manager.disk, tablet_id))
         if hosted.cmeta is None:
             hosted.cmeta = await manager.in_thread(lambda: load_cmeta(manager.disk, tablet_id))
@@ -233,19 +245,21 @@ class CopyJobs:
             raise refusal
 
         def clear(admit: Callable[[OpId, int], None]) -> Superblock | None:
-            if not Superblock.exists(manager.disk, job.tablet_id):
+            if hosted.superblock.data_state is DataState.DOES_NOT_EXIST:
+                manager.endings.need_lost(job.tablet_id)
                 return None
             last = asyncio.run_coroutine_threadsafe(manager.endings.halt_for_deletion(hosted), loop).result()
             admit(last.opid, hosted.term)
             return manager.endings.delete_files(hosted, last)
+
+        here = hosted.superblock.data_state is not DataState.DOES_NOT_EXIST or was_here(manager.disk, job.tablet_id)
 
         def merge(remote: bytes) -> None:
             with hosted.promises:
                 if hosted.cmeta is not None:
                     hosted.cmeta.merge(remote)
                 else:
-                    was_here = hosted.superblock.data_state is not DataState.DOES_NOT_EXIST
-                    hosted.cmeta = ConsensusMeta.adopt(manager.disk, job.tablet_id, manager.uuid, remote, lost=was_here)
+                    hosted.cmeta = ConsensusMeta.adopt(manager.disk, job.tablet_id, manager.uuid, remote, lost=here)
 
         with self.attempt(job, addresses) as attempt:
             FollowerCopy(
@@ -256,6 +270,7 @@ class CopyJobs:
                 log_only=request.log_only,
                 kept_known=hosted.last_opid_known,
                 merge=merge,
+                promised=lambda: hosted.cmeta,
             ).run()
 
     def _pace(self, job: CopyJob, length_bytes: int) -> None:
@@ -367,7 +382,7 @@ class CopyRequests:
         if need.last_opid != OpId(0, 0):
             request.last_opid.CopyFrom(opid_to_pb(need.last_opid))
         prefix = f"T {tablet_id} P {self._manager.uuid} [term {term} LEADER]"
-        stub = pb_grpc.CopyServiceStub(self._channels.get(str(place)))  # type: ignore[no-untyped-call]
+        stub = pb_grpc.CopyServiceStub(self._channels.get(str(place)))
         try:
             reply = await stub.StartTabletCopy(request, timeout=START_TIMEOUT_S)
         except grpc.aio.AioRpcError as error:

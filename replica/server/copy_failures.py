@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Container
 from dataclasses import dataclass
 
-from nyala.replica.base import Code, Corruption, Refused
+from nyala.replica.base import Corruption, Refused, limits, may_pass
 from nyala.replica.copy import DamagedFile
 
 FORGET_S = 60.0
 """After this long without another attempt nothing follows from the last ones; a leader waits for 10 s at most."""
-REPORTED_MAX = 200
+REPORTED_MAX = limits.COPIES_FAILING_MAX
 """In one heartbeat, those that failed most often."""
 REASON_CHARS_MAX = 300
 
@@ -27,12 +27,13 @@ class FailedCopies:
 
 
 def is_our_own(error: BaseException) -> bool:
-    """Whether a copy failed for this server's disk: no room, or files that cannot be written or read again.
+    """Whether a copy failed for a reason of this server: a full disk, an exhausted resource, or files that cannot be
+    written or read back.
 
     A source that is busy, leads no more, cannot be reached or sent something damaged says nothing of this server.
     """
     if isinstance(error, Refused):
-        return error.code is Code.NO_SPACE
+        return may_pass(error)
     return isinstance(error, Corruption | OSError) and not isinstance(error, DamagedFile)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-from nyala.replica.base import Code, Corruption, DataState, Refused, ReplicaError, check
+from nyala.replica.base import Code, Corruption, DataState, InvariantViolation, Refused, ReplicaError
 from nyala.replica.copy import CopyRequest, CopyWanted
 from nyala.replica.copywire import SourceReplica, SourceServicer
 from nyala.replica.peers import Taker
+from nyala.replica.raft import too_far
 from nyala.replica.rpc import (
+    Context,
     addresses_from_pb,
     as_refusal,
     check_name,
@@ -47,7 +48,11 @@ class CopyServicer(SourceServicer):
         self._maintenance = maintenance
         self._jobs = jobs
 
-    async def StartTabletCopy(self, request: Any, context: Any) -> Any:
+    async def StartTabletCopy(
+        self,
+        request: pb.StartTabletCopyRequest,
+        context: Context,
+    ) -> pb.StartTabletCopyReply:
         """Check and start a copy into this server; answers before it runs."""
         try:
             check_name(request.dest_uuid, self._manager.uuid)
@@ -65,6 +70,8 @@ class CopyServicer(SourceServicer):
             addresses = list(addresses_from_pb(request.from_addresses))
             if not addresses:
                 raise Refused(Code.INVALID_ARGUMENT, "the source tells no address", source=request.from_uuid)
+            if too_far(self._jobs.local(request.tablet_id).term, request.term) or request.term < 0:
+                raise Refused(Code.INVALID_ARGUMENT, "no group can have come to this term", term=request.term)
             before = self._jobs.start(wanted, addresses)
         except ReplicaError as error:
             local = self._jobs.local(request.tablet_id)
@@ -92,8 +99,9 @@ class CopyServicer(SourceServicer):
             await drained(hosted.meta_lane)
             replica, tablet = hosted.serving()
         cmeta, log = hosted.cmeta, hosted.log
-        check(cmeta is not None and log is not None, "a running replica has its files", tablet=hosted.tablet_id)
-        return SourceReplica(replica, tablet, cmeta, log)  # type: ignore[arg-type]
+        if cmeta is None or log is None:
+            raise InvariantViolation("a running replica has its files", tablet=hosted.tablet_id)
+        return SourceReplica(replica, tablet, cmeta, log)
 
     def _lost_here(self, tablet_id: str, error: Corruption) -> None:
         self._manager.post(lambda: self._fail(tablet_id, error))
@@ -103,7 +111,7 @@ class CopyServicer(SourceServicer):
         if hosted is not None and hosted.replica is not None:
             self._manager.damaged(hosted, error)
 
-    async def ListCopies(self, request: Any, context: Any) -> Any:
+    async def ListCopies(self, request: pb.ListCopiesRequest, context: Context) -> pb.ListCopiesReply:
         """Copies into this server, running ones first, and sessions that it serves."""
         try:
             check_name(request.dest_uuid, self._manager.uuid)
@@ -112,7 +120,7 @@ class CopyServicer(SourceServicer):
         jobs = [_job(j) for j in (*self._jobs.running(), *reversed(self._jobs.ended))]
         return pb.ListCopiesReply(jobs=[*jobs, *self.serving()])
 
-    async def CancelCopy(self, request: Any, context: Any) -> Any:
+    async def CancelCopy(self, request: pb.CancelCopyRequest, context: Context) -> pb.CancelCopyReply:
         """End a copy into this server; answers when it has ended."""
         try:
             check_name(request.dest_uuid, self._manager.uuid)
@@ -122,7 +130,7 @@ class CopyServicer(SourceServicer):
         return pb.CancelCopyReply(job=_job(job), data_state=int(self._jobs.local(request.tablet_id).data_state))
 
 
-def _job(job: CopyJob) -> Any:
+def _job(job: CopyJob) -> pb.CopyJob:
     return pb.CopyJob(
         tablet_id=job.tablet_id,
         source_uuid=job.source_uuid,

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from nyala.replica.base import ZERO_OPID, DataState, Disk, OpId
-from nyala.replica.copy import LastLogged, SourceSessions, delete_replica, last_of_unopened
+from nyala.replica.base import ZERO_OPID, Code, Corruption, DataState, Disk, LaterFormat, OpId, Refused
+from nyala.replica.copy import LastLogged, SourceSessions, bury_lost, delete_replica, last_of_unopened
 from nyala.replica.tablet import Superblock
 
 from .hosted import HostedTablet
@@ -58,7 +58,10 @@ class Endings:
             return max(ended, last)
 
         await hosted.unattended.wait()  # a flush runs on its own thread; it ends by itself
-        return await asyncio.get_running_loop().run_in_executor(self._heavy, close)
+        end = await asyncio.get_running_loop().run_in_executor(self._heavy, close)
+        if tablet is not None:
+            hosted.superblock = tablet.superblock  # it may be newer, and its file may be lost
+        return end
 
     async def halt_for_deletion(self, hosted: HostedTablet) -> LastLogged:
         """Stop a replica that is about to be deleted; returns what must be kept of its log.
@@ -81,9 +84,31 @@ class Endings:
         return last
 
     def delete_files(self, hosted: HostedTablet, last: LastLogged) -> Superblock:
-        """Steps 2 to 6 of a deletion, for a stopped replica. In a thread."""
-        current = Superblock.load(self._disk, hosted.tablet_id)
-        hosted.superblock = delete_replica(self._disk, current, last.opid, stop=lambda: None, known=last.known)
-        self._replays.forget(hosted.tablet_id)
+        """Steps 2 to 6 of a deletion, for a stopped replica. In a thread.
+
+        What memory has of the superblock counts where its file is gone or damaged.
+        """
+        disk, tablet_id = self._disk, hosted.tablet_id
+        hosted.keep_superblock(disk)
+        if hosted.lost:
+            self.need_lost(tablet_id)
+            hosted.superblock = bury_lost(disk, tablet_id, hosted.cmeta)
+        else:
+            current = Superblock.load(disk, tablet_id)
+            hosted.superblock = delete_replica(disk, current, last.opid, stop=lambda: None, known=last.known)
+        self._replays.forget(tablet_id)
         hosted.error, hosted.stopped_at, hosted.unreadable = "", None, False
         return hosted.superblock
+
+    def need_lost(self, tablet_id: str) -> None:
+        """Refused if a superblock that was lost when this process started is there now; LaterFormat as `load`."""
+        try:
+            if not Superblock.exists(self._disk, tablet_id):
+                return
+            Superblock.load(self._disk, tablet_id)
+        except LaterFormat:
+            raise
+        except Corruption:
+            return
+        what = "the superblock was put back while the server runs; nothing was done: restart the server"
+        raise Refused(Code.ILLEGAL_STATE, what, detail="STATE", tablet=tablet_id)

@@ -36,7 +36,7 @@ def too_old(now: int, safe_time: int, asked_us: int) -> Refused:
         return Refused(Code.LAGGING, "this replica has no data yet")
     return Refused(
         Code.LAGGING,
-        "this replica's data is older than asked for, or than what the caller has seen",
+        "this replica's data is older than asked for, or than what the caller has seen: ask another one, or allow more",
         lag_s=round(lag_us(now, safe_time) / 1e6, 3),
         asked_s=round(asked_us / 1e6, 3),
     )

@@ -5,34 +5,44 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import secrets
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from itertools import count, islice
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from itertools import count
 from typing import Any
 
 import grpc
 import grpc.aio
 
-from nyala.replica.base import Address, Code, Refused, ReplicaError, __version__
-from nyala.replica.rpc import address_to_pb, addresses_from_pb, as_refusal, error_from_pb, pb, pb_grpc
+from nyala.replica.base import Address, Code, Refused, ReplicaError, __version__, limits
+from nyala.replica.rpc import (
+    address_to_pb,
+    addresses_from_pb,
+    as_refusal,
+    check_fields,
+    error_from_pb,
+    pb,
+    pb_grpc,
+)
 
 from .channels import Channels
 from .gil_watch import GilWatch
 from .manager import TabletManager
 from .memory import MemoryGuard
 from .other_masters import unheard_of
+from .reports import Report, Telling
+from .resources import ResourceWatch
 from .seeking import Seeker
 from .service import create_tablet, delete_tablet, renew_tablet
 from .status import replica_status
 from .tasks import Tasks
 
+_Ordered = pb.CreateTabletRequest | pb.DeleteTabletRequest
 _log = logging.getLogger("nyala.server")
 
 TIMEOUT_S = 3.0
-REFRESH_PER_BEAT = 20
-"""Unchanged replicas reported again with each heartbeat, in turn, so that sizes and row counts stay fresh."""
 ORDERS_RUNNING_MAX = 32
+ERROR_CHARS_MAX = limits.COPY_ERROR_CHARS_MAX
+"""Of the reason why a copy failed: all copies that fail are in each heartbeat."""
 
 
 class Heartbeats:
@@ -49,6 +59,8 @@ class Heartbeats:
         gil: GilWatch,
         address: Address,
         *,
+        resources: ResourceWatch,
+        process: int,
         join: Callable[[str], Awaitable[None]],
         cluster_id: Callable[[], str],
         lost: Callable[[], Sequence[str]],
@@ -56,12 +68,14 @@ class Heartbeats:
     ) -> None:
         """`join(cluster id)`: belong to that cluster from now on; Refused WRONG_CLUSTER if to another already.
 
+        `process`: tells the masters this process's heartbeats from those of one that ran here before, or elsewhere.
         `lost()`: servers that this one seeks; `found(uuid, addresses)`: where a master says that one listens.
         """
         self._manager = manager
         self._channels = channels
         self._memory = memory
         self._gil = gil
+        self._resources = resources
         self._address = address
         self._join = join
         self._cluster_id = cluster_id
@@ -71,8 +85,7 @@ class Heartbeats:
         """Of every master that has a loop: the tablets to be told of next."""
         self._uuids: dict[Address, str] = {}
         """Of every master that has a loop: who answered there; empty before."""
-        self._process = secrets.randbits(63) | 1
-        """Tells the masters this process's heartbeats from those of one that ran here before."""
+        self._process = process
         self._sequence = count(1)
         self._orders: set[str] = set()
         self._order_tasks = Tasks(manager.on_fatal)
@@ -94,7 +107,7 @@ class Heartbeats:
         self._changed[master], self._uuids[master] = set(), ""
         group.create_task(self._one_master(group, master, listed))
 
-    def _hear_of_masters(self, group: asyncio.TaskGroup, reply: Any) -> None:
+    def _hear_of_masters(self, group: asyncio.TaskGroup, reply: pb.HeartbeatReply) -> None:
         """Begin a loop for every master that the masters of our cluster name and that has none: one that was added
         leads some day, and the one that we were told of may be gone by then [MF-32]."""
         if not reply.cluster_id or self._cluster_id() not in ("", reply.cluster_id):
@@ -110,26 +123,15 @@ class Heartbeats:
         return bool(uuid) and master not in told and any(self._uuids[other] == uuid for other in told)
 
     async def _one_master(self, group: asyncio.TaskGroup, master: Address, listed: str) -> None:
-        """Who refused or was silent, such as one that does not lead, is only asked, and is told everything at once when
-        it takes a heartbeat: what it was told before it has forgotten, or never heard."""
+        """Tell one master what changed, and carry out its orders, until the server stops."""
         manager = self._manager
-        master_uuid, heard, full, place, away, refused = "", False, False, 0, False, None
-        changed, seeker = self._changed[master], Seeker()
+        master_uuid, away, refused = "", False, None
+        changed, seeker, telling = self._changed[master], Seeker(), Telling()
         while not manager.stopping:
             self._spread_changes()
-            tablets = sorted(manager.tablets)
-            reported = set(changed)
-            changed.clear()
-            full = full or not reported <= manager.tablets.keys()  # only a full report tells what is no longer here
-            if not heard:
-                chosen = []
-            elif full:
-                chosen = tablets
-            else:
-                place = place + REFRESH_PER_BEAT if place + REFRESH_PER_BEAT < len(tablets) else 0
-                chosen = sorted(reported | set(islice(tablets, place, place + REFRESH_PER_BEAT)))
+            report = telling.next(sorted(manager.tablets), changed, self._status)
             try:
-                reply = await self._beat(master, master_uuid, heard and full, chosen, seeker)
+                reply = await self._beat(master, master_uuid, report, seeker)
                 error = await self._refusal(reply)
                 code = error.code if error is not None else None
                 self._uuids[master] = reply.master_uuid
@@ -143,17 +145,20 @@ class Heartbeats:
                     _log.info("P %s master %s refused a heartbeat: %s", manager.uuid, master, error)
                 if away:
                     _log.info("P %s master %s answers again", manager.uuid, master)
-                away, refused, before, heard = False, code, heard, error is None
+                away, refused = False, code
                 master_uuid = "" if code is Code.INVALID_NAME else reply.master_uuid
-                if heard:
-                    full = reply.need_full_report or not before
+                if error is not None:
+                    telling.not_taken()
+                else:
+                    first = telling.taken(reply)
                     for listing in reply.found:
                         self._found(listing.uuid, addresses_from_pb(listing.addresses))
                     self._carry_out(reply.orders)
-                    if not before:
+                    if first:
                         continue
             except grpc.aio.AioRpcError as error:
-                heard, self._uuids[master] = False, ""
+                self._uuids[master] = ""
+                telling.not_taken()
                 if self._answers_elsewhere(master, listed):
                     del self._changed[master], self._uuids[master]
                     return
@@ -162,12 +167,16 @@ class Heartbeats:
                 away = True
             await asyncio.sleep(manager.options.heartbeat_ms / 1000)
 
-    async def _refusal(self, reply: Any) -> Refused | None:
+    async def _refusal(self, reply: pb.HeartbeatReply) -> Refused | None:
         """Why this master's reply counts for nothing: it refused us, or we refuse it."""
         error, own = error_from_pb(reply.error), self._cluster_id()
         if error is not None and error.code is not Code.WRONG_CLUSTER and own and reply.cluster_id not in ("", own):
             return Refused(
-                Code.WRONG_CLUSTER, "the master belongs to another cluster", cluster=reply.cluster_id, own=own
+                Code.WRONG_CLUSTER,
+                "the master belongs to another cluster: start this server with the masters of its own, or with an "
+                "empty directory",
+                cluster=reply.cluster_id,
+                own=own,
             )
         if error is not None or not reply.cluster_id:
             return error
@@ -175,6 +184,7 @@ class Heartbeats:
             await self._join(reply.cluster_id)
         except Refused as refused:
             return refused
+        self._manager.catalog_term = max(self._manager.catalog_term, reply.catalog_term)
         return None
 
     def _tell_of_cluster(self, master: Address, offered: str, foreign: bool) -> None:
@@ -197,13 +207,12 @@ class Heartbeats:
                 waiting |= self._manager.changed
             self._manager.changed.clear()
 
-    async def _beat(self, master: Address, master_uuid: str, full: bool, chosen: list[str], seeker: Seeker) -> Any:
+    def _status(self, tablet_id: str) -> pb.ReplicaStatus:
+        manager = self._manager
+        return replica_status(manager.tablets[tablet_id], manager.uuid, manager.options.tick_ms)
+
+    async def _beat(self, master: Address, master_uuid: str, report: Report, seeker: Seeker) -> pb.HeartbeatReply:
         manager, sequence = self._manager, next(self._sequence)
-        statuses = [
-            replica_status(manager.tablets[t], manager.uuid, manager.options.tick_ms)
-            for t in chosen
-            if t in manager.tablets
-        ]
         free = await asyncio.to_thread(os.statvfs, manager.options.root)  # a mount may hang, the loop must not
         request = pb.HeartbeatRequest(
             dest_uuid=master_uuid,
@@ -211,8 +220,10 @@ class Heartbeats:
             addresses=[address_to_pb(self._address)],
             sequence=sequence,
             process=self._process,
-            full_report=full,
-            replicas=statuses,
+            full_report=report.full,
+            replicas=report.statuses,
+            slice_after=report.after,
+            slice_until=report.until,
             booting=self.booting,
             location=manager.options.location,
             memory_bytes=self._memory.used_bytes,
@@ -222,19 +233,24 @@ class Heartbeats:
             tablets_max=manager.options.tablets_max,
             loop_lag_ms_max=manager.ticker.lag_ms_max,
             gil_hold_ms_max=self._gil.hold_ms_max,
+            open_files=pb.ResourceUse(**self._resources.files._asdict()),
+            memory_maps=pb.ResourceUse(**self._resources.maps._asdict()),
             seeking=seeker.due(self._lost(), time.monotonic()),
             copies_failing=self._copies_failing(),
         )
-        stub = pb_grpc.MasterServiceStub(self._channels.get(str(master)))  # type: ignore[no-untyped-call]
-        return await stub.Heartbeat(request, timeout=TIMEOUT_S)
+        stub = pb_grpc.MasterServiceStub(self._channels.get(str(master)))
+        reply: pb.HeartbeatReply = await stub.Heartbeat(request, timeout=TIMEOUT_S)
+        return reply
 
-    def _copies_failing(self) -> list[Any]:
+    def _copies_failing(self) -> list[pb.FailingCopy]:
         manager = self._manager
         under_way = {h.tablet_id for h in manager.tablets.values() if h.copy is not None}
         found = manager.copy_failures.lasting(under_way)
-        return [pb.FailingCopy(tablet_id=f.tablet_id, failures=f.count, error=f.reason) for f in found]
+        return [
+            pb.FailingCopy(tablet_id=f.tablet_id, failures=f.count, error=f.reason[:ERROR_CHARS_MAX]) for f in found
+        ]
 
-    def _carry_out(self, orders: Any) -> None:
+    def _carry_out(self, orders: Iterable[pb.TabletOrder]) -> None:
         """Start what the masters order and is not under way; they repeat whatever is not yet done."""
         for order in orders:
             request, act = _meant(order)
@@ -243,12 +259,13 @@ class Heartbeats:
             self._orders.add(request.tablet_id)
             self._order_tasks.start(self._order(request, act))
 
-    async def _order(self, request: Any, act: Callable[[TabletManager, Any], Awaitable[Any]]) -> None:
+    async def _order(self, request: _Ordered, act: Callable[[TabletManager, Any], Awaitable[object]]) -> None:
         manager = self._manager
         try:
             if request.dest_uuid != manager.uuid:
                 _log.warning("P %s dropped an order for %s", manager.uuid, request.dest_uuid or "(nobody)")
                 return
+            check_fields(request)
             await act(manager, request)
         except ReplicaError as error:
             refusal = as_refusal(error, manager.on_fatal)
@@ -258,7 +275,7 @@ class Heartbeats:
             manager.changed.add(request.tablet_id)
 
 
-def _meant(order: Any) -> tuple[Any, Callable[[TabletManager, Any], Awaitable[Any]]]:
+def _meant(order: pb.TabletOrder) -> tuple[_Ordered, Callable[[TabletManager, Any], Awaitable[object]]]:
     """The request of an order, and what carries it out."""
     if order.HasField("create"):
         return order.create, create_tablet

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from nyala.replica.base import ZERO_OPID, Applied, Code, DataState, OpId, Refused
+from nyala.replica.base import ZERO_OPID, Applied, Code, DataState, Disk, OpId, Refused
 from nyala.replica.cmeta import ConsensusMeta
 from nyala.replica.copy import CopyProgress, CopySource, LastLogged
 from nyala.replica.host import Phase, Replica
@@ -86,6 +86,10 @@ class HostedTablet:
     opening: bool = False
     error: str = ""
     """Why it could not be opened."""
+    waiting: bool = False
+    """It could not be opened, or go on, because a resource was exhausted: its files are whole, it is tried again."""
+    attempts: int = 0
+    """To open it, or to get past what its log held then, in vain, one after the other."""
     unreadable: bool = False
     """It could not be opened, as its files are not what was written, and a copy would heal it."""
     transition: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -99,6 +103,8 @@ class HostedTablet:
     """Role, term and phase as last logged."""
     watch: Watch | None = None
     """What the maintenance remembers between two looks; None until the first."""
+    compact_after_s: float = 0.0
+    """No compaction before: the last one was refused. Of the maintenance's clock."""
     stopped_at: LastLogged | None = None
     """What must be kept of the log of a replica that was stopped to be deleted; None once it is, or one runs again."""
     silent_since_s: float = field(default_factory=time.monotonic)
@@ -132,6 +138,19 @@ class HostedTablet:
         return self.superblock.last_logged_known
 
     @property
+    def lost(self) -> bool:
+        """Whether nobody can tell what its superblock said: it could not be read when this process started, or was
+        missing."""
+        blank = self.superblock.data_state in (DataState.READY, DataState.DOES_NOT_EXIST)
+        return blank and not self.superblock.table_id
+
+    def keep_superblock(self, disk: Disk) -> bool:
+        """Write the superblock again from memory if its file is gone or damaged; whether that was so. In a thread."""
+        if self.tablet is not None:
+            return self.tablet.keep_superblock()
+        return not self.lost and self.superblock.keep(disk)
+
+    @property
     def damaged(self) -> bool:
         """Whether what is here is a replica that has failed for good, and that a copy from its peers would heal."""
         if self.copy is not None or self.opening or self.superblock.data_state is not DataState.READY:
@@ -152,11 +171,17 @@ class HostedTablet:
         """
         values: dict[str, Any] = {"tablet": self.tablet_id}
         if self.copy is not None:
-            raise Refused(Code.NOT_READY, "the tablet is being copied to this server", **values)
+            raise Refused(
+                Code.NOT_READY,
+                "the tablet is being copied to this server: ask another replica, or this one when the copy has ended",
+                **values,
+            )
         if self.superblock.data_state is DataState.DELETED:
             raise Refused(Code.TABLET_DELETED, "the tablet was deleted here", **values)
         if self.opening:
-            raise Refused(Code.NOT_READY, "the tablet is starting", **values)
+            raise Refused(Code.NOT_READY, "the tablet is starting: try again in a moment", **values)
+        if self.waiting and self.replica is None:
+            raise Refused(Code.NOT_READY, f"the tablet waits to start: {self.error}", **values)
         if self.superblock.witness and self.replica is not None and self.replica.phase is not Phase.FAILED:
             raise Refused(
                 Code.NOT_LEADER,
@@ -173,7 +198,7 @@ class HostedTablet:
         if table_id and table_id != self.superblock.table_id:
             raise Refused(
                 Code.WRONG_TABLE,
-                "the tablet belongs to another table; was the table dropped and created again?",
+                "the tablet belongs to another table; was the table dropped and created again? Open the table anew",
                 wanted=table_id,
                 own=self.superblock.table_id,
                 **values,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from nyala.replica.base import Disk
-from nyala.replica.disk import Instance, join_cluster
+from nyala.replica.disk import Instance, join_cluster, keep_instance
 
 
 class Identity:
@@ -28,6 +28,11 @@ class Identity:
     def cluster_id(self) -> str:
         """Empty as long as no master of a cluster has answered."""
         return self._instance.cluster_id
+
+    async def keep(self) -> bool:
+        """Write the file again if it is gone or damaged; whether that was so."""
+        async with self._joining:
+            return await asyncio.to_thread(keep_instance, self._disk, self._instance)
 
     async def join(self, cluster_id: str) -> None:
         """Belong to that cluster from now on, durably; Refused WRONG_CLUSTER if to another already."""

@@ -48,7 +48,7 @@ class LeaderTime:
         place = self._place(member) if member is not None else None
         if member is None or place is None:
             return
-        stub: Any = pb_grpc.TabletServiceStub(self._channels.get(str(place)))  # type: ignore[no-untyped-call]
+        stub: Any = pb_grpc.TabletServiceStub(self._channels.get(str(place)))
         request = pb.ScanRequest(
             dest_uuid=member.uuid,
             tablet_id=replica.tablet_id,

@@ -6,22 +6,26 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from nyala.replica.base import Code, Corruption, DiskFailure, InvariantViolation, Refused
+from nyala.replica.base import Corruption, DiskFailure, InvariantViolation, Refused, may_pass, started_pool
+from nyala.replica.disk import want
 
 from .allocator import give_back_free_memory
 from .flush_rule import Watch, urgency
 from .hosted import HostedTablet
+from .keeping import KEEP_EVERY_S, Keeper
 from .manager import TabletManager
 from .memory import MemoryGuard
+from .resources import LOOK_EVERY_S, ResourceWatch
 
 _log = logging.getLogger("nyala.server")
 
 PRESSURE_FLUSH = 0.7
 """From this share of the memory limit on, the largest memory store is flushed whatever its size."""
 GC_EVERY_S = 10.0
+COMPACT_AGAIN_S = 60.0
+"""After a compaction that met a full disk or an exhausted resource; those of other tablets go on meanwhile."""
 GIVE_BACK_EVERY_S = 5.0
 """Allocations wait while free memory goes back to the kernel, and whoever needs it again has to clear it."""
 
@@ -32,13 +36,23 @@ class Maintenance:
     Concurrency: the loop's thread chooses; the work runs in one thread of its own, never two at once.
     """
 
-    def __init__(self, manager: TabletManager, memory: MemoryGuard, now: Callable[[], float] = time.monotonic) -> None:
-        """`now`: seconds that only grow."""
+    def __init__(
+        self,
+        manager: TabletManager,
+        memory: MemoryGuard,
+        now: Callable[[], float] = time.monotonic,
+        look: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`now`: seconds that only grow. `look`: as `Keeper` takes it."""
         self._manager = manager
         self._memory = memory
         self._now = now
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="maintenance")
+        self._pool = started_pool(1, "maintenance")
         self._turn = asyncio.Lock()
+        self.resources = ResourceWatch(manager.uuid)
+        self.keeper = Keeper(manager, look)
+        self._kept_at = now()
+        self._looked_at: float | None = None
         self.flushes = 0
         self.compactions = 0
         self._gc_at = self._gave_back_at = now()
@@ -48,6 +62,8 @@ class Maintenance:
         while not self._manager.stopping:
             await asyncio.sleep(self._manager.options.maintenance_ms / 1000)
             self._memory.refresh()
+            await self.look_at_resources()
+            await self.keep_files()
             await self.give_back()
             if self._memory.pressure > PRESSURE_FLUSH:
                 for hosted in self._manager.running():
@@ -61,9 +77,9 @@ class Maintenance:
         hosted = self.most_urgent_flush()
         if hosted is not None:
             return await self.flush(hosted)
-        hosted = next(
-            (h for h in self._manager.running() if h.tablet is not None and h.tablet.wants_compaction()), None
-        )
+        now = self._now()
+        able = (h for h in self._manager.running() if h.tablet is not None and now >= h.compact_after_s)
+        hosted = next((h for h in able if h.tablet is not None and h.tablet.wants_compaction()), None)
         if hosted is not None:
             return await self.compact(hosted)
         if self._now() - self._gc_at > GC_EVERY_S:
@@ -74,6 +90,18 @@ class Maintenance:
                 if tablet.replica is not None:
                     tablet.replica.gc()
         return False
+
+    async def look_at_resources(self) -> None:
+        """Count open files and memory maps, now and then, so that they are told before they run out."""
+        if self._looked_at is None or self._now() - self._looked_at >= LOOK_EVERY_S:
+            self._looked_at = self._now()
+            await asyncio.get_running_loop().run_in_executor(self._pool, self.resources.look)
+
+    async def keep_files(self) -> None:
+        """Look at the files of every tablet, once a minute."""
+        if self._now() - self._kept_at >= KEEP_EVERY_S:
+            self._kept_at = self._now()
+            await self.keeper.round()
 
     async def give_back(self) -> bool:
         """Give free memory back if writes would else be refused for it; whether that was done."""
@@ -130,13 +158,15 @@ class Maintenance:
         if tablet is None:
             return False
         merged = bool(await self._work(hosted, tablet.compact))
+        if not merged:
+            hosted.compact_after_s = self._now() + COMPACT_AGAIN_S
         self.compactions += merged
         return merged
 
     async def _work(self, hosted: HostedTablet, work: Callable[[], Any]) -> Any:
         """Run on the maintenance thread. Trouble of one tablet is its own; a failing disk ends the process."""
         async with self._turn:
-            if hosted.tablet is None or hosted.transition.locked():
+            if not hosted.running or hosted.tablet is None or hosted.transition.locked():  # as it waited for its turn
                 return None
             hosted.unattended.clear()
             try:
@@ -145,11 +175,17 @@ class Maintenance:
                 self._manager.on_fatal(error)
                 return None
             except Refused as error:
-                level = logging.WARNING if error.code is Code.NO_SPACE else logging.INFO
+                level = logging.WARNING if may_pass(error) else logging.INFO
                 _log.log(level, "T %s P %s maintenance refused: %s", hosted.tablet_id, self._manager.uuid, error)
                 return None
             except Corruption as error:
                 self._manager.damaged(hosted, error)
+                return None
+            except (OSError, MemoryError, RuntimeError) as error:
+                wanted = want(error)
+                if wanted is None:
+                    raise
+                _log.warning("T %s P %s maintenance waits: %s", hosted.tablet_id, self._manager.uuid, wanted)
                 return None
             finally:
                 hosted.unattended.set()

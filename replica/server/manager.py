@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -25,17 +26,24 @@ from nyala.replica.base import (
     RaftConfig,
     Refused,
     ReplicaError,
+    ResourcesExhausted,
+    may_pass,
+    started_pool,
 )
+from nyala.replica.cmeta import ConsensusMeta
 from nyala.replica.copy import SourceSessions, settle_at_startup
 from nyala.replica.copywire import CopyRate
+from nyala.replica.disk import want
+from nyala.replica.host import Phase, Replica
 from nyala.replica.raft import AppendEntries, Message, RaftOptions
 from nyala.replica.tablet import Superblock
 
+from .build import running_build
 from .copy_failures import CopyFailures
 from .ending import Endings
 from .hosted import HostedTablet
 from .lanes import Lane, LoopPost, LoopTimer, drained
-from .opening import Opener, create_files, load_cmeta, settle_all
+from .opening import Opener, create_files, find_lost, load_cmeta, settle_all
 from .options import ServerOptions
 from .replay_watch import ReplayWatch
 from .tasks import Tasks
@@ -46,7 +54,13 @@ T = TypeVar("T")
 _log = logging.getLogger("nyala.server")
 
 REOPEN_AFTER_S = 5.0
-"""How long a tablet that found no room to start waits before it tries again."""
+"""Between two starts of a tablet that met a full disk or an exhausted resource; each time twice as long."""
+REOPEN_AFTER_S_MAX = 60.0
+
+
+def reopen_after_s(attempts: int) -> float:
+    """How long to wait after so many attempts in vain."""
+    return min(REOPEN_AFTER_S_MAX, REOPEN_AFTER_S * float(1 << min(attempts, 10)))
 
 
 class TabletManager:
@@ -81,13 +95,17 @@ class TabletManager:
         self.sessions = SourceSessions(clock)
         self.copy_rate = CopyRate(clock, options.copy_rate_bytes_per_s, options.copy_busy_rate_bytes_per_s)
         self.copy_failures = CopyFailures()
-        self.replays = ReplayWatch(disk)
+        self.replays = ReplayWatch(disk, running_build())
+        self.catalog_term = 0
+        """The highest that a master of this cluster has named in answer to a heartbeat."""
+        self.lost: dict[str, ConsensusMeta] = {}
+        """Tablets that have no superblock here and had one when this process began: what they promised."""
         self.changed: set[str] = set()
         """Tablets to report to the masters; the heartbeat empties it."""
         self.post = post
         self._heavy = heavy
-        self._open_pool = ThreadPoolExecutor(options.open_threads, thread_name_prefix="open")
-        self._meta_pool = ThreadPoolExecutor(options.heavy_threads, thread_name_prefix="meta")
+        self._open_pool = started_pool(options.open_threads, "open")
+        self._meta_pool = started_pool(options.heavy_threads, "meta")
         self._send = send
         self.learn_config = learn_config
         """Told each config in force: where a new member listens must be known before its config entry is sent."""
@@ -131,12 +149,24 @@ class TabletManager:
         found = await self.in_thread(lambda: settle_all(self.disk, self.uuid))
         for tablet_id, settled in found.items():
             if isinstance(settled, Superblock):
+                try:
+                    cmeta = await self.in_thread(partial(load_cmeta, self.disk, tablet_id))
+                except Refused as error:
+                    self._unsettled(self._add_unknown(tablet_id), error)
+                    continue
                 hosted = self._add(settled)
-                hosted.cmeta = await self.in_thread(partial(load_cmeta, self.disk, tablet_id))
+                hosted.cmeta = cmeta
                 hosted.opening = settled.data_state is DataState.READY
             else:
-                hosted = self._add(Superblock(tablet_id=tablet_id, table_id="", data_state=DataState.READY))
+                hosted = self._add_unknown(tablet_id)
+                with suppress(Refused):
+                    hosted.cmeta = await self.in_thread(partial(load_cmeta, self.disk, tablet_id))
                 self._unsettled(hosted, settled)
+        with suppress(Refused):  # a copy reads them again
+            self.lost = await self.in_thread(lambda: find_lost(self.disk, self.uuid))
+
+    def _add_unknown(self, tablet_id: str) -> HostedTablet:
+        return self._add(Superblock(tablet_id=tablet_id, table_id="", data_state=DataState.READY))
 
     def open_all(self) -> list[asyncio.Task[None]]:
         """Open every tablet that waits for it; the tasks end when they are open or have failed."""
@@ -155,12 +185,14 @@ class TabletManager:
         self._meta_pool.shutdown(wait=False)
 
     async def in_thread(self, function: Callable[[], T]) -> T:
-        """Run disk work off the loop. A failing disk ends the process, whoever asked."""
+        """Run disk work off the loop. A failing disk ends the process, whoever asked. ResourcesExhausted."""
         try:
             return await asyncio.get_running_loop().run_in_executor(self._open_pool, function)
         except (DiskFailure, InvariantViolation) as error:
             self.on_fatal(error)
             raise
+        except (OSError, MemoryError, RuntimeError) as error:
+            raise want(error) or error from error
 
     # ------------------------------------------------------------------------------------------------------- look-up
 
@@ -168,8 +200,15 @@ class TabletManager:
         """The tablet; Refused TABLET_NOT_FOUND if it never was here."""
         hosted = self.tablets.get(tablet_id)
         if hosted is None:
-            raise Refused(Code.TABLET_NOT_FOUND, "no such tablet on this server", tablet=tablet_id)
+            raise Refused(
+                Code.TABLET_NOT_FOUND, "no such tablet on this server: look its replicas up again", tablet=tablet_id
+            )
         return hosted
+
+    def lost_term(self, tablet_id: str) -> int:
+        """The term that was promised for a tablet without a superblock; a leader of an earlier one is told of it."""
+        cmeta = self.lost.get(tablet_id)
+        return cmeta.term if cmeta is not None else 0
 
     def running(self) -> Iterable[HostedTablet]:
         """Tablets that take part in their group."""
@@ -190,7 +229,9 @@ class TabletManager:
 
     def blank(self, tablet_id: str) -> HostedTablet:
         """The place of a tablet that a copy is about to bring; it does not exist on disk yet."""
-        return self._add(Superblock(tablet_id=tablet_id, table_id="", data_state=DataState.DOES_NOT_EXIST))
+        hosted = self._add(Superblock(tablet_id=tablet_id, table_id="", data_state=DataState.DOES_NOT_EXIST))
+        hosted.cmeta = self.lost.get(tablet_id)
+        return hosted
 
     def _add(self, superblock: Superblock) -> HostedTablet:
         hosted = HostedTablet(
@@ -202,18 +243,19 @@ class TabletManager:
 
     # --------------------------------------------------------------------------------------------- messages and time
 
-    def deliver(self, tablet_id: str, message: Message) -> None:
-        """One consensus message, to the replica or to what stands for it."""
+    def deliver(self, tablet_id: str, message: Message) -> str:
+        """One consensus message, to the replica or to what stands for it; why it was refused, as `Replica.step`."""
         hosted = self.tablets.get(tablet_id)
         if hosted is not None and hosted.replica is not None:
             # Also while a copy job has not yet cleared it: one promise-keeper per tablet, the replica as long as it is.
-            if isinstance(message, AppendEntries) and message.entries and message.entries[-1].kind is EntryKind.WRITE:
+            refusal = hosted.replica.step(message)
+            writes = isinstance(message, AppendEntries) and message.entries
+            if writes and not refusal and message.entries[-1].kind is EntryKind.WRITE:  # type: ignore[union-attr]
                 self.copy_rate.written()
-            hosted.replica.step(message)
-            return
-        if hosted is not None and hosted.opening:
-            return
-        answer_without_replica(self, hosted, tablet_id, message)
+            return refusal
+        if hosted is not None and (hosted.opening or hosted.waiting):
+            return ""
+        return answer_without_replica(self, hosted, tablet_id, message)
 
     def owes_a_lease(self, hosted: HostedTablet) -> bool:
         """Whether a replica that ran here until a moment ago may have let its leader count on its silence."""
@@ -232,11 +274,16 @@ class TabletManager:
         if hosted is None or hosted.replica is None:
             return
         replica = hosted.replica
+        if replica.starved:
+            self._later.start(self._reopen(hosted, replica))
         self.learn_config(replica.active_config)
         said = (str(replica.role), replica.term, str(replica.phase))
         if said != hosted.said:
             hosted.said = said
             _log.info("T %s P %s [term %d %s] %s", tablet_id, self.uuid, replica.term, replica.role, replica.phase)
+            if replica.phase is Phase.FAILED and replica.failed_index:
+                _log.error("T %s P %s %s", tablet_id, self.uuid, replica.error)
+                self._note_failure(hosted, replica)
 
     # -------------------------------------------------------------------------------------------------- create, open
 
@@ -284,7 +331,7 @@ class TabletManager:
             raise
         except ReplicaError as error:
             self._fail(hosted, error)
-            if isinstance(error, Refused) and error.code is Code.NO_SPACE:
+            if may_pass(error):
                 self._later.start(self._open_later(hosted))
             return
         finally:
@@ -293,7 +340,9 @@ class TabletManager:
         replica = opened.replica
         hosted.superblock, hosted.cmeta, hosted.tablet = opened.superblock, opened.cmeta, opened.tablet
         hosted.log, hosted.replica, hosted.error, hosted.stopped_at = opened.log, replica, "", None
-        hosted.unreadable = False
+        hosted.unreadable, hosted.waiting = False, False
+        if opened.tablet is None or opened.log.last.index <= opened.tablet.flush_opid.index:
+            hosted.attempts = 0  # nothing is replayed
         self.learn_config(opened.cmeta.committed_config)
         replica.start(campaign=campaign)
         self.learn_config(replica.active_config)
@@ -303,13 +352,27 @@ class TabletManager:
             hosted.tablet_id, self.uuid, replica.term, replica.role, replica.last_logged,
         )  # fmt: skip
 
+    async def _reopen(self, hosted: HostedTablet, replica: Replica) -> None:
+        """A replica that stopped because a resource was exhausted starts again from its files."""
+        async with hosted.transition:
+            if self.stopping or hosted.replica is not replica:
+                return
+            hosted.waiting, hosted.error = True, replica.error
+            _log.warning("T %s P %s stopped, and starts again: %s", hosted.tablet_id, self.uuid, replica.error)
+            await self.endings.halt(hosted)
+            self.changed.add(hosted.tablet_id)
+        await self._open_later(hosted)
+
     async def _open_later(self, hosted: HostedTablet) -> None:
-        """A start that only found no room on the disk is tried again: nothing of the replica is lost."""
-        await asyncio.sleep(REOPEN_AFTER_S)
+        """A start that met a full disk or an exhausted resource is tried again, ever more rarely: nothing is lost."""
+        await asyncio.sleep(reopen_after_s(hosted.attempts))
+        hosted.attempts += 1
         async with hosted.transition:
             waits = hosted.replica is None and hosted.copy is None and hosted.superblock.data_state is DataState.READY
             if waits and not self.stopping and self.tablets.get(hosted.tablet_id) is hosted:
                 await self.open(hosted)
+            else:
+                hosted.waiting = False
 
     async def settle(self, hosted: HostedTablet) -> None:
         """Back to a tombstone, of a copy that ended and could not say so, or on with one that is half made; without
@@ -334,12 +397,14 @@ class TabletManager:
         """The startup rules could not be followed, and nobody knows what is here; without room, again later."""
         hosted.error, hosted.unreadable = str(error), isinstance(error, Corruption) and error.copy_heals
         _log.error("T %s P %s cannot start: %s", hosted.tablet_id, self.uuid, error)
-        if isinstance(error, Refused) and error.code is Code.NO_SPACE:
+        hosted.waiting = isinstance(error, ResourcesExhausted)
+        if may_pass(error):
             self._later.start(self._start_later(hosted, hosted.superblock))
 
     async def _start_later(self, hosted: HostedTablet, blank: Superblock) -> None:
         """What `start` does with one tablet, unless it was deleted or copied anew meanwhile: then it is not `blank`."""
-        await asyncio.sleep(REOPEN_AFTER_S)
+        await asyncio.sleep(reopen_after_s(hosted.attempts))
+        hosted.attempts += 1
         async with hosted.transition:
             waits = hosted.superblock is blank and hosted.copy is None and hosted.replica is None
             if not waits or self.stopping or self.tablets.get(hosted.tablet_id) is not hosted:
@@ -348,11 +413,11 @@ class TabletManager:
                 settled = await self.in_thread(
                     lambda: settle_at_startup(self.disk, Superblock.load(self.disk, hosted.tablet_id))
                 )
+                hosted.cmeta = await self.in_thread(partial(load_cmeta, self.disk, hosted.tablet_id))
             except (Corruption, Refused) as error:
                 self._unsettled(hosted, error)
                 return
-            hosted.cmeta = await self.in_thread(partial(load_cmeta, self.disk, hosted.tablet_id))
-            hosted.superblock, hosted.error = settled, ""
+            hosted.superblock, hosted.error, hosted.waiting = settled, "", False
             self.changed.add(hosted.tablet_id)
             if settled.data_state is DataState.READY:
                 await self.open(hosted)
@@ -366,13 +431,31 @@ class TabletManager:
     def _fail(self, hosted: HostedTablet, error: ReplicaError) -> None:
         hosted.error = str(error)
         hosted.unreadable = isinstance(error, Corruption) and error.copy_heals
+        hosted.waiting = isinstance(error, ResourcesExhausted)
         hosted.replica = None
+        if hosted.waiting:
+            again_s = reopen_after_s(hosted.attempts)
+            _log.warning("T %s P %s cannot start now, again in %g s: %s", hosted.tablet_id, self.uuid, again_s, error)
+            return
         _log.error("T %s P %s cannot start, stays offline: %s", hosted.tablet_id, self.uuid, error)
 
     def _replayed(self, tablet_id: str) -> None:
         """From whichever thread applied the last entry that the start found."""
         if not self.stopping:
             self._open_pool.submit(self.replays.forget, tablet_id)
+            self.post(lambda: self._started_well(tablet_id))
+
+    def _started_well(self, tablet_id: str) -> None:
+        """Not before: an entry that exhausts a resource at each start is tried ever more rarely."""
+        if (hosted := self.tablets.get(tablet_id)) is not None:
+            hosted.attempts = 0
+
+    def _note_failure(self, hosted: HostedTablet, replica: Replica) -> None:
+        if not self.stopping:
+            generation = hosted.superblock.wal_generation
+            self._open_pool.submit(
+                self.replays.note_failure, hosted.tablet_id, generation, replica.failed_index, replica.why_failed
+            )
 
     # -------------------------------------------------------------------------------------------------- stop, delete
 

@@ -64,4 +64,9 @@ class MemoryGuard:
         """Refused OVERLOADED if so many more bytes do not fit; nothing was applied, retry with back-off."""
         if self.used_bytes + length_bytes > self.soft_bytes:
             self.refused += 1
-            raise Refused(Code.OVERLOADED, "memory is over its limit", used=self.used_bytes, limit=self.soft_bytes)
+            raise Refused(
+                Code.OVERLOADED,
+                "the server's memory is over its soft limit: try again when it has flushed, or send less at a time",
+                used=self.used_bytes,
+                limit=self.soft_bytes,
+            )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from nyala.replica.base import Code, Refused
+from nyala.replica.peers import Exporter, PeerServicer, call_families
+from nyala.replica.rpc import CallsUnderWay
 
 from .copies import CopyJobs
 from .gil_watch import GilWatch
@@ -18,8 +18,8 @@ from .scrub import Scrub
 from .writes import Writes
 
 
-class Metrics:
-    """A collector over the server's parts. Concurrency: read from the exporter's thread; values may be a tick old."""
+class Metrics(Exporter):
+    """What there is to tell of the server's parts."""
 
     def __init__(
         self,
@@ -30,7 +30,10 @@ class Metrics:
         jobs: CopyJobs,
         gil: GilWatch,
         scrub: Scrub,
+        peers: PeerServicer,
+        calls: CallsUnderWay,
     ) -> None:
+        super().__init__()
         self._manager = manager
         self._memory = memory
         self._writes = writes
@@ -38,18 +41,8 @@ class Metrics:
         self._jobs = jobs
         self._gil = gil
         self._scrub = scrub
-        self._server: Any = None
-        self.port = -1
-
-    def serve(self, port: int) -> None:
-        """Serve `/metrics` on loopback; Refused ILLEGAL_STATE if the port is taken."""
-        registry = CollectorRegistry()
-        registry.register(self)  # type: ignore[arg-type]
-        try:
-            self._server, _ = start_http_server(port, addr="127.0.0.1", registry=registry)
-        except OSError as error:
-            raise Refused(Code.ILLEGAL_STATE, "cannot listen for metrics; is the port taken?", port=port) from error
-        self.port = self._server.server_port
+        self._peers = peers
+        self._calls = calls
 
     def collect(self) -> list[Any]:
         """All metric families."""
@@ -61,24 +54,41 @@ class Metrics:
             "nyala_server_gil_hold_ms_recent": ("The same, of the last minute or two", self._gil.hold_ms_recent),
             "nyala_server_tablets_awake": ("Replicas whose group is not quiet", self._manager.ticker.awake),
             "nyala_server_memory_bytes": ("Memory that counts against the soft limit", self._memory.used_bytes),
+            "nyala_server_open_files": ("Open file descriptors", self._maintenance.resources.files.used),
+            "nyala_server_open_files_max": (
+                "How many there may be; 0: not known",
+                self._maintenance.resources.files.limit,
+            ),
+            "nyala_server_memory_maps": ("Memory maps in use", self._maintenance.resources.maps.used),
+            "nyala_server_memory_maps_max": (
+                "How many there may be (vm.max_map_count); 0: not known",
+                self._maintenance.resources.maps.limit,
+            ),
             "nyala_server_tablets": ("Replicas here, tombstones included", len(tablets)),
             "nyala_server_leaders": ("Replicas here that lead", leaders),
+            "nyala_server_links": (
+                "Open connections to the links' port that no other part has taken over",
+                self._peers.listener.connections,
+            ),
+            "nyala_server_links_begun_bytes": (
+                "Memory of frames that are begun on them",
+                self._peers.listener.begun_bytes,
+            ),
             "nyala_server_copy_jobs": ("Tablet copies into this server that run or wait", len(self._jobs.running())),
         }
         counters = {
             "nyala_server_write_batches": ("Write batches answered", self._writes.batches),
             "nyala_server_write_rows": ("Rows applied", self._writes.rows),
             "nyala_server_writes_refused": ("Writes refused over the memory limit", self._memory.refused),
+            "nyala_server_peer_messages_refused": (
+                "Messages of other servers that no honest one sends; the log says of whom, and why",
+                self._peers.refusals.count,
+            ),
             "nyala_server_flushes": ("Flushes done", self._maintenance.flushes),
             "nyala_server_compactions": ("Compactions done", self._maintenance.compactions),
             "nyala_server_scrubbed_bytes": ("Bytes of blocks and logs read again to find damage", self._scrub.bytes),
             "nyala_server_damaged_blocks": ("Blocks and log segments that were found damaged so", self._scrub.damaged),
         }
         families: list[Any] = [GaugeMetricFamily(name, text, value) for name, (text, value) in gauges.items()]
-        return families + [CounterMetricFamily(name, text, value) for name, (text, value) in counters.items()]
-
-    def close(self) -> None:
-        """Stop serving."""
-        if self._server is not None:
-            self._server.shutdown()
-            self._server.server_close()
+        families += [CounterMetricFamily(name, text, value) for name, (text, value) in counters.items()]
+        return families + list(call_families("nyala_server", self._calls))

@@ -17,12 +17,13 @@ from nyala.replica.base import (
     RaftConfig,
     Refused,
     Timer,
+    may_pass,
 )
 from nyala.replica.cmeta import ConsensusMeta
-from nyala.replica.copy import named_blocks, settle_at_startup, wal_folder
-from nyala.replica.host import HostOptions, Replica
+from nyala.replica.copy import lost_tablets, named_blocks, settle_at_startup, spared_blocks, wal_folder
+from nyala.replica.host import Doors, Files, HostOptions, Replica
 from nyala.replica.raft import Message, RaftOptions
-from nyala.replica.tablet import Superblock, Tablet, Witness, data_trouble, sweep_orphans
+from nyala.replica.tablet import Superblock, Tablet, Witness, data_trouble, sweep_orphans, unfit_entry
 from nyala.replica.wal import Log, WalOptions
 
 from .hosted import HostedTablet
@@ -111,33 +112,38 @@ class Opener:
             replica = Replica(
                 tablet_id=tablet_id,
                 uuid=self._uuid,
-                cmeta=cmeta,
-                log=log,
-                replay=replay,
-                state_machine=Witness(superblock)
-                if tablet is None
-                else self._replays.watch(
-                    tablet,
-                    tablet_id,
-                    wal_generation=superblock.wal_generation,
-                    last=log.last,
-                    passed=lambda: self._replayed(tablet_id),
+                files=Files(
+                    cmeta=cmeta,
+                    log=log,
+                    state_machine=Witness(superblock)
+                    if tablet is None
+                    else self._replays.watch(
+                        tablet,
+                        tablet_id,
+                        wal_generation=superblock.wal_generation,
+                        last=log.last,
+                        passed=lambda: self._replayed(tablet_id),
+                    ),
+                    no_data=superblock.witness,
+                    unfit=unfit_entry,
                 ),
-                hybrid_clock=self._hybrid_clock,
+                replay=replay,
+                doors=Doors(
+                    hybrid_clock=self._hybrid_clock,
+                    rng=random.Random(self._rng.getrandbits(64)),
+                    post=self._post,
+                    run_heavy=hosted.lane.run,
+                    send=self._send,
+                    on_copy_needed=self._on_copy_needed,
+                    on_fatal=self._on_fatal,
+                    on_change=self._on_change,
+                    on_awake=self._on_awake,
+                    run_meta=hosted.meta_lane.run,
+                    soon=self._soon,
+                    timer=self._timer,
+                    ticks_now=lambda: self._clock.monotonic_us() // (self._options.tick_ms * 1000),
+                ),
                 raft_options=self._raft_options,
-                ticks_now=lambda: self._clock.monotonic_us() // (self._options.tick_ms * 1000),
-                rng=random.Random(self._rng.getrandbits(64)),
-                post=self._post,
-                run_heavy=hosted.lane.run,
-                send=self._send,
-                on_copy_needed=self._on_copy_needed,
-                on_fatal=self._on_fatal,
-                on_change=self._on_change,
-                on_awake=self._on_awake,
-                run_meta=hosted.meta_lane.run,
-                soon=self._soon,
-                timer=self._timer,
-                no_data=superblock.witness,
                 options=HostOptions(
                     log_cache_bytes_max=options.log_cache_bytes,
                     log_retain_entries=options.log_retain_entries,
@@ -171,11 +177,32 @@ def create_files(disk: Disk, uuid: str, superblock: Superblock, config: RaftConf
 
 
 def load_cmeta(disk: Disk, tablet_id: str) -> ConsensusMeta | None:
-    """A tablet's consensus metadata; None if there is none that can be read."""
+    """A tablet's consensus metadata; None if there is none that can be read. What may pass is raised."""
     try:
         return ConsensusMeta.load(disk, tablet_id)
-    except (Refused, Corruption):
+    except (Refused, Corruption) as error:
+        if may_pass(error):
+            raise
         return None
+
+
+def find_lost(disk: Disk, uuid: str) -> dict[str, ConsensusMeta]:
+    """What was promised for each tablet that has no superblock here and was here; the log says what can be done.
+
+    In a thread. Refused if the server wants for something.
+    """
+    found: dict[str, ConsensusMeta] = {}
+    for tablet_id in lost_tablets(disk):
+        _log.error(
+            "T %s P %s its superblock is missing beside its log and its metadata: the tablet counts as not here, and "
+            "its leader copies it again. Term and vote are kept, and it does not vote until the copy is complete. If "
+            "no other server has it, put back tablet-meta/%s from a backup, or give up what was lost with `nyala "
+            "unsafe recover`",
+            tablet_id, uuid, tablet_id,
+        )  # fmt: skip
+        if (cmeta := load_cmeta(disk, tablet_id)) is not None:
+            found[tablet_id] = cmeta
+    return found
 
 
 def settle_all(disk: Disk, uuid: str) -> dict[str, Superblock | Exception]:
@@ -189,8 +216,8 @@ def settle_all(disk: Disk, uuid: str) -> dict[str, Superblock | Exception]:
     try:
         named = named_blocks(disk)
         with data_trouble("data"):  # a bad folder of blocks is the end of the replicas that have any, when they open
-            swept = sweep_orphans(disk, named)
-    except Corruption as error:
+            swept = sweep_orphans(disk, named | spared_blocks(disk, disk.listdir("data")))
+    except (Corruption, Refused) as error:
         _log.warning("P %s blocks that nobody names are kept: %s", uuid, error)
     else:
         if swept:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import secrets
 import signal
 import sys
 from collections.abc import Awaitable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
-
-import grpc.aio
 
 from nyala.replica.base import (
     Address,
@@ -21,7 +19,10 @@ from nyala.replica.base import (
     Refused,
     ReplicaError,
     SystemClock,
+    limits,
+    started_pool,
 )
+from nyala.replica.base.logs import log_to_stderr
 from nyala.replica.copywire import RemoteCopySource
 from nyala.replica.disk import (
     PROMISES,
@@ -37,7 +38,7 @@ from nyala.replica.disk import (
 )
 from nyala.replica.host import Replica
 from nyala.replica.peers import PeerNetwork, PeerServicer
-from nyala.replica.rpc import SERVER_OPTIONS, listen_on, pb_grpc
+from nyala.replica.rpc import RequestChecks, listen_on, new_server, pb_grpc
 
 from .allocator import keep_memory_low
 from .channels import Channels
@@ -47,6 +48,7 @@ from .gil_watch import GilWatch
 from .heartbeat import Heartbeats
 from .identity import Identity
 from .joins import Joins
+from .keeping import KEEP_EVERY_S
 from .lanes import LoopPost
 from .leaders import LeaderTime
 from .maintenance import Maintenance
@@ -89,13 +91,15 @@ class TabletServer:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
         when_parent_ends(options.parent_fd, self._parent_ended)
-        server = grpc.aio.server(options=SERVER_OPTIONS)
+        loop.set_default_executor(started_pool(limits.LOOP_THREADS, "loop"))
+        checks = RequestChecks()
+        server = new_server(checks)
         host, _, _ = options.listen.rpartition(":")
         port = listen_on(server, options.listen)
         address = Address.parse(options.advertise or f"{host}:{port}")
 
         post = LoopPost(loop, self._fatal)
-        heavy = ThreadPoolExecutor(options.heavy_threads, thread_name_prefix="heavy")
+        heavy = started_pool(options.heavy_threads, "heavy")
         network = PeerNetwork(uuid, address, soon=post.turn.soon)
         channels = Channels()
         requests: CopyRequests
@@ -118,10 +122,11 @@ class TabletServer:
         requests = CopyRequests(manager, channels, address, network.place)
         jobs = CopyJobs(manager, RemoteCopySource)
         memory = MemoryGuard(options.memory_soft_bytes, lambda: manager.memory_bytes)
-        maintenance = Maintenance(manager, memory)
+        watch = FolderWatch(self._disk, PROMISES)
+        maintenance = Maintenance(manager, memory, look=watch.look)
         ask_leader = LeaderTime(channels, network.place).ask
         scans = Scans(self._hybrid_clock, options.scan_threads, ask_leader, manager.damaged)
-        validate = ThreadPoolExecutor(2, thread_name_prefix="validate")
+        validate = started_pool(2, "validate")
         writes = Writes(memory, validate, scans.observe, manager.copy_rate.written)
         scrub = Scrub(manager)
         joins = Joins(manager, jobs, network.place)
@@ -132,8 +137,9 @@ class TabletServer:
             on_fatal=self._fatal,
             on_heard=manager.ticker.links.heard,
             turn=post.turn,
+            knows=network.knows,
         )
-        gil = GilWatch()
+        gil, process = GilWatch(), secrets.randbits(63) | 1
         service = TabletServicer(
             manager=manager,
             writes=writes,
@@ -144,23 +150,26 @@ class TabletServer:
             turn=post.turn,
             gil=gil,
             cluster_id=lambda: self._identity.cluster_id,
+            process=process,
         )
-        pb_grpc.add_TabletServiceServicer_to_server(service, server)  # type: ignore[no-untyped-call]
-        pb_grpc.add_PeerServiceServicer_to_server(peers, server)  # type: ignore[no-untyped-call]
+        pb_grpc.add_TabletServiceServicer_to_server(service, server)
+        pb_grpc.add_PeerServiceServicer_to_server(peers, server)
         copies = CopyServicer(manager, jobs, maintenance, peers.admit)
-        pb_grpc.add_CopyServiceServicer_to_server(copies, server)  # type: ignore[no-untyped-call]
+        pb_grpc.add_CopyServiceServicer_to_server(copies, server)
         heartbeats = Heartbeats(
             manager,
             channels,
             memory,
             gil,
             address,
+            resources=maintenance.resources,
+            process=process,
             join=self._identity.join,
             cluster_id=lambda: self._identity.cluster_id,
             lost=network.lost,
             found=network.learn_listed,
         )
-        metrics = Metrics(manager, memory, writes, maintenance, jobs, gil, scrub)
+        metrics = Metrics(manager, memory, writes, maintenance, jobs, gil, scrub, peers, checks.under_way)
 
         if options.metrics_port >= 0:
             metrics.serve(options.metrics_port)
@@ -171,7 +180,7 @@ class TabletServer:
         _log.info("P %s listens on %s, directory %s", self._identity.uuid, address, options.root)
         gil.start()
         self._tasks.start(manager.ticker.run_forever(lambda: manager.stopping))
-        self._tasks.start(self._watch_folders(manager))
+        self._tasks.start(self._watch_folders(manager, watch))
         self._tasks.start(maintenance.run_forever())
         self._tasks.start(scrub.run_forever())
         self._tasks.start(joins.run_forever())
@@ -187,6 +196,7 @@ class TabletServer:
         await self._bounded(jobs.stop(), STOP_S, "copies to end")
         service.write_links.close()
         await server.stop(grace=0.2)
+        checks.close()
         copies.close()
         self._tasks.cancel()
         await self._tasks.ended()
@@ -213,12 +223,17 @@ class TabletServer:
                 task.result()
         stopped.cancel()
 
-    async def _watch_folders(self, manager: TabletManager) -> None:
+    async def _watch_folders(self, manager: TabletManager, watch: FolderWatch) -> None:
         """End the process when a disk with promises is taken away: what is written to its open files is lost."""
-        watch = FolderWatch(self._disk, PROMISES)
+        looks = 0
         while not manager.stopping:
             await asyncio.sleep(LOOK_AT_FOLDERS_S)
             await manager.in_thread(watch.look)
+            looks += 1
+            if looks * LOOK_AT_FOLDERS_S >= KEEP_EVERY_S:
+                looks = 0
+                if await self._identity.keep():
+                    _log.error("P %s the instance file was damaged or missing: written again from memory", manager.uuid)
 
     async def _hand_over(self, manager: TabletManager) -> None:
         """Give every leadership away, to whoever has most of the log; what cannot be given is left to an election."""
@@ -253,12 +268,7 @@ class TabletServer:
 
 def main(options: ServerOptions) -> int:
     """Open the directory and serve; the exit code. One clear line on what is wrong if it cannot start."""
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=logging.INFO,
-        format="%(asctime)s.%(msecs)03d %(levelname).1s %(message)s",
-        datefmt="%H:%M:%S",
-    )
+    log_to_stderr()
     try:
         lock = lock_root(options.root)
     except Refused as error:

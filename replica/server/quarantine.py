@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from nyala.replica.base import Code, Refused
 from nyala.replica.copy import list_quarantine, purge_quarantine
-from nyala.replica.rpc import pb
+from nyala.replica.rpc import page_of, pb
 
 from .manager import TabletManager
 
 
-async def quarantine_list(manager: TabletManager, tablet_id: str) -> Any:
-    """ListQuarantineReply of one tablet, or of all."""
-    found = await manager.in_thread(lambda: list_quarantine(manager.disk, tablet_id))
-    items = [
-        pb.QuarantineItem(
-            path=q.path,
-            tablet_id=q.tablet_id,
-            table_name=q.table_name,
-            data_state=int(q.data_state or 0),
-            wal_bytes=q.wal_bytes,
-            block_bytes=q.block_bytes,
+async def quarantine_list(manager: TabletManager, request: pb.QuarantineRequest) -> pb.ListQuarantineReply:
+    """ListQuarantineReply of one tablet, or of all; a page of it, by path."""
+    found = await manager.in_thread(lambda: list_quarantine(manager.disk, request.tablet_id))
+    items = (
+        (
+            q.path,
+            pb.QuarantineItem(
+                path=q.path,
+                tablet_id=q.tablet_id,
+                table_name=q.table_name,
+                data_state=int(q.data_state or 0),
+                wal_bytes=q.wal_bytes,
+                block_bytes=q.block_bytes,
+            ),
         )
-        for q in found
-    ]
-    return pb.ListQuarantineReply(items=items)
+        for q in sorted(found, key=lambda q: q.path)
+        if q.path > request.after
+    )
+    page, last = await page_of(items, request.limit_bytes)
+    return pb.ListQuarantineReply(items=page, next=last)
 
 
-async def quarantine_purge(manager: TabletManager, tablet_id: str) -> Any:
+async def quarantine_purge(manager: TabletManager, tablet_id: str) -> pb.PurgeQuarantineReply:
     """Purge one tablet's quarantines; the tombstone, if it is one, keeps its promises.
 
     Refused TABLET_NOT_FOUND for a tablet that never was here, ALREADY_INPROGRESS while it is created, copied or

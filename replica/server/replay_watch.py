@@ -5,15 +5,21 @@ process, and after a power loss an older or no marker only means that counting b
 entries under which the server died, applies those one at a time and no other tablet's meanwhile, so that the second
 death names the entry; the third start leaves that one replica offline and serves the others. What is suspected is never
 more than MARKED_TOGETHER_MAX entries, for most deaths during a replay are nobody's fault.
+
+An entry that kills, or that raises where it is applied, is a defect of the code: the files are whole, and every replica
+of the tablet fails at it, so that no copy heals any. Deaths are therefore counted for each build. A start of another
+build than the one under which the server died applies the entry once more, alone. A replica that failed while the
+process lived is replayed by every start; the marker notes where it failed and under which build, for people.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from nyala.replica.base import Corruption, Disk, Entry, OpId, Refused
@@ -26,9 +32,12 @@ MARKED_TOGETHER_MAX = 64
 """Entries under one mark. More would make a replay a little cheaper, and the next one very long after a kill -9 that no
 entry is to blame for: whatever the mark covered is applied one by one, and the tablet serves nobody meanwhile."""
 
+FAILED_CHARS_MAX = 160
+"""Of what an entry raised: a marker fits into a sector."""
+
 
 class DeadlyEntry(Corruption):
-    """This process has died twice at one entry of the log. A copy would bring the same entry."""
+    """Servers of this build died twice at one entry of the log. A copy would bring the same entry."""
 
     copy_heals = False
 
@@ -47,10 +56,19 @@ class ReplayMarker:
     last: int = 0
     suspect_first: int = 0
     suspect_last: int = 0
+    build: str = ""
+    """Which wrote it; empty for one that did not say."""
+    failed_index: int = 0
+    """The entry at which the replica failed while its server lived."""
+    failed_build: str = ""
+    failed: str = ""
 
     def encode(self) -> bytes:
-        """Framed, and shorter than a sector."""
-        return frame("replay_marker", {**asdict(self), "version": 1, "incompatible_features": [], "reserved": b""})
+        """Framed, and shorter than a sector. What the first format has no field for is JSON in `reserved`."""
+        value = {name: getattr(self, name) for name in _FIELDS}
+        more = {name: found for name in _MORE if (found := getattr(self, name))}
+        reserved = json.dumps(more).encode() if more else b""
+        return frame("replay_marker", {**value, "version": 1, "incompatible_features": [], "reserved": reserved})
 
     @classmethod
     def load(cls, disk: Disk, tablet_id: str) -> ReplayMarker | None:
@@ -63,16 +81,49 @@ class ReplayMarker:
         except ValueError as error:
             _log.info("T %s a replay marker cannot be read and is not counted: %s", tablet_id, error)
             return None
-        names = ("wal_generation", "first", "last", "suspect_first", "suspect_last")
-        return cls(**{name: value[name] for name in names})
+        return cls(**{name: value[name] for name in _FIELDS}, **_more_of(value["reserved"]))
 
-    def after_a_death(self) -> ReplayMarker | None:
-        """What the next replay begins with; None if the server has died twice at one entry."""
+    def after_a_death(self, build: str) -> ReplayMarker | None:
+        """What a replay of `build` begins with; None if a server of that build has died twice at one entry.
+
+        A death under another build says where to look, and convicts nothing.
+        """
         if not self.first:
-            return self
-        if self.first == self.last and self.suspect_first <= self.first <= self.suspect_last:
+            return replace(self, build=build)
+        twice = self.first == self.last and self.suspect_first <= self.first <= self.suspect_last
+        if twice and self.build == build:
             return None
-        return replace(self, first=0, last=0, suspect_first=self.first, suspect_last=self.last)
+        return replace(self, first=0, last=0, suspect_first=self.first, suspect_last=self.last, build=build)
+
+    def told(self) -> str:
+        """What is known of the last replays, for people; empty if nothing is."""
+        if self.first and self.first == self.last and self.suspect_first <= self.first <= self.suspect_last:
+            return (
+                f"the server died twice while it applied entry {self.first} of the log, under build "
+                f"{self.build or 'unknown'}: the next start under another build applies it again"
+            )
+        if self.failed_index:
+            return (
+                f"the replica failed when it applied entry {self.failed_index} of the log, under build "
+                f"{self.failed_build}: {self.failed}; the next start applies it again, and succeeds under a build "
+                "without the defect"
+            )
+        return ""
+
+
+_FIELDS = ("wal_generation", "first", "last", "suspect_first", "suspect_last")
+_MORE = ("build", "failed_index", "failed_build", "failed")
+
+
+def _more_of(reserved: bytes) -> dict[str, Any]:
+    """The fields in `reserved`; none if it holds something else, which a later build may have put there."""
+    try:
+        found = json.loads(reserved) if reserved else {}
+    except ValueError:
+        return {}
+    kinds = {name: int if name == "failed_index" else str for name in _MORE}
+    known = found if isinstance(found, dict) else {}
+    return {name: known[name] for name, kind in kinds.items() if isinstance(known.get(name), kind)}
 
 
 def write_marker(disk: Disk, tablet_id: str, marker: ReplayMarker) -> None:
@@ -91,8 +142,10 @@ class ReplayWatch:
     Concurrency: any thread.
     """
 
-    def __init__(self, disk: Disk) -> None:
+    def __init__(self, disk: Disk, build: str = "") -> None:
+        """`build`: of who replays; a tool that only forgets has none."""
         self._disk = disk
+        self._build = build
         self._alone = threading.Lock()
         self.one_at_a_time = False
 
@@ -109,29 +162,55 @@ class ReplayWatch:
         if self._disk.exists(path):
             self._disk.remove(path)
 
+    def note_failure(self, tablet_id: str, wal_generation: int, index: int, why: str) -> None:
+        """The replica failed when it applied this entry, and its process lives: kept for people who look at the files.
+
+        Nothing depends on it, so a disk without room does without.
+        """
+        known = ReplayMarker.load(self._disk, tablet_id)
+        if known is None or known.wal_generation != wal_generation:
+            known = ReplayMarker(wal_generation=wal_generation, build=self._build)
+        short = why[:FAILED_CHARS_MAX]
+        noted = replace(known, first=0, last=0, failed_index=index, failed_build=self._build, failed=short)
+        try:
+            write_marker(self._disk, tablet_id, noted)
+        except Refused as error:
+            _log.warning("T %s why it failed is not noted: %s", tablet_id, error)
+
     def watch(
         self, machine: StateMachine, tablet_id: str, *, wal_generation: int, last: OpId, passed: Callable[[], None]
     ) -> StateMachine:
         """`machine`, watched until it has applied the entries that the log held at its opening.
 
         `passed` is then called, from whichever thread applied; it must see to `forget`, off the loop.
-        Corruption if the server has died twice at one entry of this log.
+        Corruption if a server of this build has died twice at one entry of this log.
         """
         marker = ReplayMarker.load(self._disk, tablet_id)
         if marker is None or marker.wal_generation != wal_generation or marker.first > last.index:
-            marker = ReplayMarker(wal_generation=wal_generation)
-        elif (after := marker.after_a_death()) is None:
+            marker = ReplayMarker(wal_generation=wal_generation, build=self._build)
+        elif (after := marker.after_a_death(self._build)) is None:
             raise DeadlyEntry(
-                "this server died twice while it applied one entry of the log; the other replicas heal this one, "
-                f"or remove {marker_path(tablet_id)} while the server is stopped to try again",
+                "this server died twice while it applied one entry of the log. Nothing is lost. Start a build without "
+                "the defect, which tries again by itself, or remove "
+                f"{marker_path(tablet_id)} while the server is stopped to try again with this one",
                 tablet=tablet_id,
                 index=marker.first,
+                build=self._build,
             )
         else:
             marker = after
         if last.index <= machine.flush_opid.index:
             self.forget(tablet_id)
             return machine
+        if marker.failed_index:
+            _log.warning(
+                "T %s the replica failed at entry %d under build %s (%s); it is applied again under build %s",
+                tablet_id,
+                marker.failed_index,
+                marker.failed_build,
+                marker.failed,
+                self._build,
+            )
         if marker.suspect_first:
             _log.warning(
                 "T %s the server died while it applied entries %d to %d; they are applied one at a time",

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from nyala.replica.base import Code, Corruption, HybridClock, Refused, limits
+from nyala.replica.base import Code, Corruption, HybridClock, Refused, limits, started_pool
+from nyala.replica.disk import want
 from nyala.replica.host import Replica
-from nyala.replica.rpc import pb, predicate_from_pb
+from nyala.replica.rows import CHECKSUM_DEFINITION
+from nyala.replica.rpc import CallBounds, CallsUnderWay, pb, predicates_from_pb
 from nyala.replica.tablet import Tablet
 
+from .caller import Caller
 from .freshness import time_needed, too_old
 from .hosted import HostedTablet
 from .leaders import with_leader_hint
@@ -41,7 +44,9 @@ async def when(start: Callable[[Callable[[Any], None]], None], timeout_s: float,
         async with asyncio.timeout(timeout_s):
             result = await future
     except TimeoutError:
-        raise Refused(Code.TIMED_OUT, f"gave up waiting for {what}", seconds=timeout_s) from None
+        raise Refused(
+            Code.TIMED_OUT, f"gave up waiting for {what}: try again, or allow more time", seconds=timeout_s
+        ) from None
     if isinstance(result, Refused):
         raise result
     return result
@@ -69,37 +74,52 @@ class Scans:
         self._damaged = damaged
         self._catch_up_s = catch_up_s
         self._patience_s = patience_s
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="scan")
-        self.open = 0
+        self._pool = started_pool(threads, "scan")
+        self._sums = started_pool(max(1, threads // 2), "checksum")
+        self.open = CallsUnderWay(CallBounds(limits.SCANS_OPEN_MAX, limits.SCANS_OPEN_PER_HOST_MAX), "scans")
+        of_sums = CallBounds(limits.CHECKSUMS_OPEN_MAX, limits.CHECKSUMS_OPEN_PER_HOST_MAX)
+        self.summing = CallsUnderWay(of_sums, "checksums")
 
-    async def scan(self, hosted: HostedTablet, request: Any) -> AsyncIterator[Any]:
+    async def scan(
+        self, hosted: HostedTablet, request: pb.ScanRequest, caller: Caller | None = None
+    ) -> AsyncIterator[pb.ScanChunk]:
         """Chunks of one scan; the first carries the Arrow schema, the last is marked. Raises Refused.
 
-        The task that iterates is cancelled if it takes no chunk for PATIENCE_S.
+        The task that iterates is cancelled if it takes no chunk for PATIENCE_S. Threads stop within one piece of a
+        block after `caller`, by default one with the request's timeout, has left or its deadline has passed.
         """
+        caller = caller or Caller.of(None, request.timeout_us)
         replica, tablet = hosted.serving(request.table_id)
-        if self.open >= limits.SCANS_OPEN_MAX:
-            raise Refused(Code.OVERLOADED, "too many open scans", limit=limits.SCANS_OPEN_MAX)
-        self.open += 1
-        try:
-            snapshot_time = await self._ready_to_read(replica, request)
-            reader, loop = asyncio.current_task(), asyncio.get_running_loop()
-            async for chunk in self._chunks(tablet, request, snapshot_time):
-                gone = loop.call_later(self._patience_s, reader.cancel) if reader is not None else None
-                try:
-                    yield chunk
-                finally:
-                    if gone is not None:
-                        gone.cancel()
-        except Refused as error:
-            raise with_leader_hint(error, replica.active_config) from error
-        except Corruption as error:
-            self._damaged(hosted, error)
-            raise
-        finally:
-            self.open -= 1
+        with self._reading(self.open, hosted, caller):
+            try:
+                snapshot_time = await self._ready_to_read(replica, request)
+                reader, loop = asyncio.current_task(), asyncio.get_running_loop()
+                async for chunk in self._chunks(tablet, request, snapshot_time, caller):
+                    gone = loop.call_later(self._patience_s, reader.cancel) if reader is not None else None
+                    try:
+                        yield chunk
+                    finally:
+                        if gone is not None:
+                            gone.cancel()
+            except Refused as error:
+                raise with_leader_hint(error, replica.active_config) from error
 
-    async def _ready_to_read(self, replica: Replica, request: Any) -> int | None:
+    @contextmanager
+    def _reading(self, places: CallsUnderWay, hosted: HostedTablet, caller: Caller) -> Iterator[None]:
+        """A place for one reader of a replica; Refused OVERLOADED if there is none. A bad block is this replica's end,
+        and work for the caller ends with the context."""
+        with places.one(caller.host):
+            try:
+                yield
+            except Corruption as error:
+                self._damaged(hosted, error)
+                raise
+            except (OSError, MemoryError) as error:
+                raise want(error) or error from error
+            finally:
+                caller.leave()
+
+    async def _ready_to_read(self, replica: Replica, request: pb.ScanRequest) -> int | None:
         """The time to scan at, once everything that belongs to it is applied here; None: the latest applied.
 
         Latest: everything acknowledged before this call is applied after the barrier. At a time: at the leader, once
@@ -119,7 +139,7 @@ class Scans:
         await when(replica.read_barrier, timeout_s, "the leader's read barrier")
         return None
 
-    async def _fresh_enough(self, replica: Replica, request: Any, timeout_s: float) -> int | None:
+    async def _fresh_enough(self, replica: Replica, request: pb.ScanRequest, timeout_s: float) -> int | None:
         """The time to scan at, whoever leads; LAGGING if this replica cannot get data that is new enough in time."""
         mine = replica.active_config.member(replica.uuid)
         if mine is not None and not mine.holds_data:
@@ -137,7 +157,7 @@ class Scans:
             raise too_old(self._hybrid_clock.now(), replica.applied_time, request.staleness_us) from error
         return int(request.snapshot_time) or None
 
-    async def _fresh_by_barrier(self, replica: Replica, request: Any, timeout_s: float) -> int | None:
+    async def _fresh_by_barrier(self, replica: Replica, request: pb.ScanRequest, timeout_s: float) -> int | None:
         """While times stand still, because something pushed them ahead of the wall, data cannot tell its age: the
         leader alone answers, with all that was acknowledged."""
         if not replica.is_leader:
@@ -161,19 +181,22 @@ class Scans:
             # A mistake of the caller; taking it over would push the clocks of all servers away for good.
             raise Refused(
                 Code.INVALID_ARGUMENT,
-                "the time lies in the future",
+                "the time lies in the future: read an earlier one, and see that the clocks of all machines agree",
                 ahead_s=round(ahead_us / 1e6, 1),
                 limit_s=limit_us / 1e6,
             )
         self._hybrid_clock.observe(hybrid_time)
 
-    async def _chunks(self, tablet: Tablet, request: Any, at: int | None) -> AsyncIterator[Any]:
+    async def _chunks(
+        self, tablet: Tablet, request: pb.ScanRequest, at: int | None, caller: Caller
+    ) -> AsyncIterator[pb.ScanChunk]:
         loop = asyncio.get_running_loop()
         batches: Iterator[Any] | None = None
 
-        def start() -> Any:
+        def start() -> tuple[bytes, int, Iterator[Any]]:
+            caller.stop()
             columns = None if request.all_columns else tuple(request.columns)
-            predicates = tuple(predicate_from_pb(p) for p in request.predicates)
+            predicates = predicates_from_pb(request.predicates, caller.stop)
             piece = (request.slice_pos, request.slice_count) if request.slice_count else (0, 1)
             scan = tablet.scan(
                 columns,
@@ -182,43 +205,58 @@ class Scans:
                 slice=piece,
                 limit=request.limit,
                 count_only=request.count_only,
+                stop=caller.stop,
             )
             return scan.schema.serialize().to_pybytes(), scan.snapshot_time, _sized(scan)
 
-        def following() -> Any:
+        def following() -> tuple[bytes, int] | None:
             batch = next(batches, None) if batches is not None else None
             return None if batch is None else (batch.serialize().to_pybytes(), batch.num_rows)
 
         schema, snapshot_time, batches = await loop.run_in_executor(self._pool, start)
         yield pb.ScanChunk(arrow_schema=schema, snapshot_time=snapshot_time)
-        pending = loop.run_in_executor(self._pool, following)
+        job = self._pool.submit(following)
+        pending = asyncio.wrap_future(job)
         try:
-            while (found := await pending) is not None:
-                pending = loop.run_in_executor(self._pool, following)
+            # Shielded: who leaves does not leave the thread behind, which is in the middle of `batches`.
+            while (found := await asyncio.shield(pending)) is not None:
+                job = self._pool.submit(following)
+                pending = asyncio.wrap_future(job)
                 yield pb.ScanChunk(arrow_batch=found[0], rows=found[1], snapshot_time=snapshot_time)
         finally:
-            if not pending.done():
+            caller.leave()
+            if not job.cancel():
                 await asyncio.wait([pending])
+                pending.exception()  # that the caller left is told to nobody
             close = getattr(batches, "close", None)
             if close is not None:
                 await loop.run_in_executor(self._pool, close)
         yield pb.ScanChunk(snapshot_time=snapshot_time, last=True)
 
-    async def checksum(self, hosted: HostedTablet, request: Any) -> Any:
-        """Checksum of this replica, leader or not, at a time; 0: at what it has applied."""
+    async def checksum(
+        self, hosted: HostedTablet, request: pb.ChecksumRequest, caller: Caller | None = None
+    ) -> pb.ChecksumReply:
+        """Checksum of this replica, leader or not, at a time; 0: at what it has applied. It ends with its caller.
+
+        Refused(INVALID_ARGUMENT) if the caller compares sums of another definition.
+        """
+        asked = request.definition or 1
+        if asked != CHECKSUM_DEFINITION:
+            what = "this server sums rows up by another definition than the caller: run the same build on both sides"
+            raise Refused(Code.INVALID_ARGUMENT, what, asked=asked, own=CHECKSUM_DEFINITION)
+        caller = caller or Caller.of(None, request.timeout_us)
         replica, tablet = hosted.serving()
         snapshot_time = request.snapshot_time
-        if snapshot_time:
-            self.observe(snapshot_time)
-            await self._wait_safe(replica, snapshot_time, _timeout(request.timeout_us))
-        reported = snapshot_time or tablet.applied_time
-        loop = asyncio.get_running_loop()
-        try:
-            total, rows = await loop.run_in_executor(self._pool, lambda: tablet.checksum(snapshot_time or None))
-        except Corruption as error:
-            self._damaged(hosted, error)
-            raise
-        return pb.ChecksumReply(checksum=total, rows=rows, snapshot_time=reported)
+        with self._reading(self.summing, hosted, caller):
+            if snapshot_time:
+                self.observe(snapshot_time)
+                await self._wait_safe(replica, snapshot_time, _timeout(request.timeout_us))
+            reported, loop = snapshot_time or tablet.applied_time, asyncio.get_running_loop()
+            found = await loop.run_in_executor(self._sums, lambda: tablet.checksum(snapshot_time or None, caller.stop))
+        low, high = found.total & (1 << 64) - 1, found.total >> 64
+        return pb.ChecksumReply(
+            checksum=low, checksum_high=high, rows=found.rows, snapshot_time=reported, definition=CHECKSUM_DEFINITION
+        )
 
     async def _wait_safe(self, replica: Replica, snapshot_time: int, timeout_s: float) -> None:
         """Until this replica, leader or not, has applied everything up to the time.
@@ -244,9 +282,10 @@ class Scans:
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
 
-    def close(self) -> None:
-        """No more scans."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+    def close(self, *, wait: bool = False) -> None:
+        """No more scans; `wait`: until the threads have ended."""
+        for pool in (self._pool, self._sums):
+            pool.shutdown(wait=wait, cancel_futures=True)
 
 
 def _timeout(timeout_us: int) -> float:

@@ -6,10 +6,9 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-from nyala.replica.base import Corruption, Refused
+from nyala.replica.base import Corruption, Refused, started_pool
 from nyala.replica.copy import wal_folder
 from nyala.replica.copywire import CopyRate
 from nyala.replica.tablet import BlockInfo, Tablet, verify_pieces
@@ -56,7 +55,7 @@ class Scrub:
         self._now = now
         self._cpu_s = cpu_s
         self._rate = CopyRate(manager.clock, manager.options.scrub_mb_per_s * 1_000_000, 0)
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="scrub")
+        self._pool = started_pool(1, "scrub")
         self._whole_s: dict[str, float] = {}
         self.bytes = 0
         """Read so far."""
@@ -79,7 +78,7 @@ class Scrub:
             try:
                 if one.is_there() and await self._check(one):
                     self._whole_s[name] = self._now()
-            except Refused as error:  # no descriptor is free: the next round begins with this one
+            except (Refused, MemoryError) as error:  # a resource is exhausted: the next round begins with this
                 _log.info("T %s P %s not scrubbed now: %s", one.hosted.tablet_id, self._manager.uuid, error)
                 return
 

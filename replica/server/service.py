@@ -5,14 +5,16 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from nyala.replica.base import Code, DataState, HybridClock, OpId, Refused, ReplicaError, __version__
 from nyala.replica.disk import TABLET_SERVER
 from nyala.replica.peers import Taker, Turn
 from nyala.replica.raft import ConfigEdit, EditKind
-from nyala.replica.rows import SourceKey
 from nyala.replica.rpc import (
+    Context,
+    NamedRequest,
     as_refusal,
     check_name,
     check_tablet_id,
@@ -22,14 +24,16 @@ from nyala.replica.rpc import (
     member_from_pb,
     opid_from_pb,
     opid_to_pb,
+    page_of,
     partition_from_pb,
     pb,
     pb_grpc,
     schema_from_pb,
     source_to_pb,
 )
-from nyala.replica.tablet import Superblock
+from nyala.replica.tablet import SourceState, Superblock
 
+from .caller import Caller
 from .gil_watch import GilWatch
 from .leaders import with_leader_hint
 from .maintenance import Maintenance
@@ -38,15 +42,16 @@ from .quarantine import quarantine_list, quarantine_purge
 from .scans import TIMEOUT_DEFAULT_S, Scans, when
 from .status import replica_status
 from .write_links import WriteLinks
-from .writes import Writes
+from .writes import Done, Writes
 
 _log = logging.getLogger("nyala.server")
+_Reply = TypeVar("_Reply")
 
 CHANGE_TIMEOUT_S = 30.0
 TRANSFER_TIMEOUT_S = 10.0
 
 
-class TabletServicer(pb_grpc.TabletServiceServicer):  # type: ignore[misc]
+class TabletServicer(pb_grpc.TabletServiceServicer):
     """Every call names this server's uuid and is refused INVALID_NAME otherwise, before anything else is looked at.
 
     Concurrency: the loop's thread.
@@ -64,7 +69,9 @@ class TabletServicer(pb_grpc.TabletServiceServicer):  # type: ignore[misc]
         turn: Turn,
         gil: GilWatch,
         cluster_id: Callable[[], str] = lambda: "",
+        process: int = 0,
     ) -> None:
+        """`process`: the number that this process's heartbeats carry."""
         self._manager = manager
         self._writes = writes
         self._scans = scans
@@ -72,9 +79,10 @@ class TabletServicer(pb_grpc.TabletServiceServicer):  # type: ignore[misc]
         self._hybrid_clock = hybrid_clock
         self._cluster_id = cluster_id
         self._gil = gil
+        self._process = process
         self.write_links = WriteLinks(admit, self._begin_write, turn)
 
-    async def GetIdentity(self, request: Any, context: Any) -> Any:
+    async def GetIdentity(self, request: pb.Empty, context: Context) -> pb.IdentityReply:
         """Who listens here."""
         return pb.IdentityReply(
             uuid=self._manager.uuid,
@@ -84,74 +92,82 @@ class TabletServicer(pb_grpc.TabletServiceServicer):  # type: ignore[misc]
             pid=os.getpid(),
         )
 
-    async def Write(self, request: Any, context: Any) -> Any:
+    async def Write(self, request: pb.WriteRequest, context: Context) -> pb.WriteReply:
         """Apply one batch at the tablet's leader."""
 
-        async def act() -> Any:
+        async def act() -> pb.WriteReply:
             return await self._writes.write(self._manager.get(request.tablet_id), request)
 
         return await self._answer(request, pb.WriteReply, act)
 
-    async def OpenWrites(self, request: Any, context: Any) -> Any:
+    async def OpenWrites(self, request: pb.OpenWritesRequest, context: Context) -> pb.OpenWritesReply:
         """A ticket for a connection on which small batches go to their tablets' leaders; replies come as they end."""
 
-        async def act() -> Any:
+        async def act() -> pb.OpenWritesReply:
             return self.write_links.grant()
 
         return await self._answer(request, pb.OpenWritesReply, act)
 
-    def _begin_write(self, request: Any, done: Callable[[Any], None]) -> None:
-        """As `Write`, without a task for each."""
+    def _begin_write(self, request: pb.WriteRequest, done: Done) -> Callable[[], None] | None:
+        """As `Write`, without a task for each. What gives it up, if it has to wait for its index."""
 
         def ended(outcome: Any) -> None:
             done(self._told(pb.WriteReply, outcome) if isinstance(outcome, ReplicaError) else outcome)
 
         try:
             check_name(request.dest_uuid, self._manager.uuid)
-            self._writes.begin(self._manager.get(request.tablet_id), request, ended)
+            hosted = self._manager.get(request.tablet_id)
+            arrival = self._writes.begin(hosted, request, ended)
         except ReplicaError as error:
             ended(error)
+            return None
+        return None if arrival is None else partial(hosted.arrivals.leave, arrival)
 
-    async def Scan(self, request: Any, context: Any) -> AsyncIterator[Any]:
+    async def Scan(self, request: pb.ScanRequest, context: Context) -> AsyncIterator[pb.ScanChunk]:
         """Rows of one tablet at one time."""
         try:
             check_name(request.dest_uuid, self._manager.uuid)
-            async for chunk in self._scans.scan(self._manager.get(request.tablet_id), request):
+            caller = Caller.of(context, request.timeout_us)
+            async for chunk in self._scans.scan(self._manager.get(request.tablet_id), request, caller):
                 yield chunk
         except ReplicaError as error:
             yield pb.ScanChunk(error=error_to_pb(as_refusal(error, self._manager.on_fatal)), last=True)
 
-    async def ListTablets(self, request: Any, context: Any) -> Any:
+    async def ListTablets(self, request: pb.ListTabletsRequest, context: Context) -> pb.ListTabletsReply:
         """Status of all replicas, or of those asked for that are here."""
 
-        async def act() -> Any:
+        async def act() -> pb.ListTabletsReply:
             manager = self._manager
             wanted = list(request.tablet_ids) or sorted(manager.tablets)
-            found = [manager.tablets[t] for t in wanted if t in manager.tablets]
-            return pb.ListTabletsReply(
-                replicas=[replica_status(h, manager.uuid, manager.options.tick_ms) for h in found]
+            found = (
+                (t, replica_status(manager.tablets[t], manager.uuid, manager.options.tick_ms))
+                for t in sorted(set(wanted))
+                if t in manager.tablets and t > request.after
             )
+            page, last = await page_of(found, request.limit_bytes)
+            return pb.ListTabletsReply(replicas=page, next=last)
 
         return await self._answer(request, pb.ListTabletsReply, act)
 
-    async def CreateTablet(self, request: Any, context: Any) -> Any:
+    async def CreateTablet(self, request: pb.CreateTabletRequest, context: Context) -> pb.CreateTabletReply:
         """Create a replica of a new tablet; the same again is a no-op."""
         return await self._answer(request, pb.CreateTabletReply, lambda: create_tablet(self._manager, request))
 
-    async def DeleteTablet(self, request: Any, context: Any) -> Any:
+    async def DeleteTablet(self, request: pb.DeleteTabletRequest, context: Context) -> pb.DeleteTabletReply:
         """Make the replica a tombstone."""
         return await self._answer(request, pb.DeleteTabletReply, lambda: delete_tablet(self._manager, request))
 
-    async def ChangeConfig(self, request: Any, context: Any) -> Any:
+    async def ChangeConfig(self, request: pb.ChangeConfigRequest, context: Context) -> pb.ChangeConfigReply:
         """Change the tablet's members by one; answers when the new config is committed."""
 
-        async def act() -> Any:
+        async def act() -> pb.ChangeConfigReply:
             hosted = self._manager.get(request.tablet_id)
             replica, _ = hosted.serving()
             self._check_deadline(request.deadline_us)
             edits = [_edit(e) for e in request.edits]
             cas = opid_from_pb(request.committed_config_id) if request.has_cas else None
             decision = (request.decision_term, request.decision_version)
+            self._check_term(request.decision_term)
             if request.abort and edits:
                 raise Refused(Code.INVALID_ARGUMENT, "an abort has no edits", edits=len(edits))
 
@@ -175,14 +191,15 @@ class TabletServicer(pb_grpc.TabletServiceServicer):  # type: ignore[misc]
 
         return await self._answer(request, pb.ChangeConfigReply, act)
 
-    async def TransferLeadership(self, request: Any, context: Any) -> Any:
+    async def TransferLeadership(self, request: pb.TransferRequest, context: Context) -> pb.TransferReply:
         """Hand the tablet's leadership over."""
 
-        async def act() -> Any:
+        async def act() -> pb.TransferReply:
             replica, _ = self._manager.get(request.tablet_id).serving()
             self._check_deadline(request.deadline_us)
             cas = opid_from_pb(request.committed_config_id) if request.has_cas else None
             decision = (request.decision_term, request.decision_version)
+            self._check_term(request.decision_term)
             try:
                 leader = await when(
                     lambda done: replica.transfer(request.target_uuid or None, done, cas=cas, decision=decision),
@@ -195,36 +212,45 @@ class TabletServicer(pb_grpc.TabletServiceServicer):  # type: ignore[misc]
 
         return await self._answer(request, pb.TransferReply, act)
 
-    async def Checksum(self, request: Any, context: Any) -> Any:
+    async def Checksum(self, request: pb.ChecksumRequest, context: Context) -> pb.ChecksumReply:
         """Checksum of this replica's rows at a time."""
 
-        async def act() -> Any:
-            return await self._scans.checksum(self._manager.get(request.tablet_id), request)
+        async def act() -> pb.ChecksumReply:
+            caller = Caller.of(context, request.timeout_us)
+            return await self._scans.checksum(self._manager.get(request.tablet_id), request, caller)
 
         return await self._answer(request, pb.ChecksumReply, act)
 
-    async def ServerTime(self, request: Any, context: Any) -> Any:
+    async def ServerTime(self, request: pb.ServerTimeRequest, context: Context) -> pb.ServerTimeReply:
         """A hybrid time above everything this server has seen."""
 
-        async def act() -> Any:
+        async def act() -> pb.ServerTimeReply:
             self._scans.observe(request.propagated_time)
             return pb.ServerTimeReply(hybrid_time=self._hybrid_clock.now())
 
         return await self._answer(request, pb.ServerTimeReply, act)
 
-    async def Lateness(self, request: Any, context: Any) -> Any:
+    async def Lateness(self, request: pb.LatenessRequest, context: Context) -> pb.LatenessReply:
         """The longest lag of the event loop, and hold of the interpreter's lock, of the last seconds."""
 
-        async def act() -> Any:
+        async def act() -> pb.LatenessReply:
             lag_ms = self._manager.ticker.lags_ms.within(request.last_s)
             return pb.LatenessReply(loop_lag_ms=lag_ms, gil_hold_ms=self._gil.holds_ms.within(request.last_s))
 
         return await self._answer(request, pb.LatenessReply, act)
 
-    async def Ledger(self, request: Any, context: Any) -> Any:
+    async def IsProcess(self, request: pb.ProcessRequest, context: Context) -> pb.ProcessReply:
+        """Whether this process sends the heartbeats with that number: a master asks before it believes one."""
+
+        async def act() -> pb.ProcessReply:
+            return pb.ProcessReply(same=request.process == self._process)
+
+        return await self._answer(request, pb.ProcessReply, act)
+
+    async def Ledger(self, request: pb.LedgerRequest, context: Context) -> pb.LedgerReply:
         """How far each source is applied, at the leader, after everything acknowledged before the call."""
 
-        async def act() -> Any:
+        async def act() -> pb.LedgerReply:
             replica, tablet = self._manager.get(request.tablet_id).serving()
             try:
                 await when(replica.read_barrier, TIMEOUT_DEFAULT_S, "the read barrier")
@@ -234,10 +260,10 @@ class TabletServicer(pb_grpc.TabletServiceServicer):  # type: ignore[misc]
 
         return await self._answer(request, pb.LedgerReply, act)
 
-    async def Flush(self, request: Any, context: Any) -> Any:
+    async def Flush(self, request: pb.FlushRequest, context: Context) -> pb.FlushReply:
         """Flush, and compact if asked, now."""
 
-        async def act() -> Any:
+        async def act() -> pb.FlushReply:
             hosted = self._manager.get(request.tablet_id)
             _, tablet = hosted.serving()
             await self._maintenance.flush(hosted)
@@ -247,34 +273,50 @@ class TabletServicer(pb_grpc.TabletServiceServicer):  # type: ignore[misc]
 
         return await self._answer(request, pb.FlushReply, act)
 
-    async def ListQuarantine(self, request: Any, context: Any) -> Any:
+    async def ListQuarantine(self, request: pb.QuarantineRequest, context: Context) -> pb.ListQuarantineReply:
         """What deletions have put aside."""
-        return await self._answer(
-            request, pb.ListQuarantineReply, lambda: quarantine_list(self._manager, request.tablet_id)
-        )
+        return await self._answer(request, pb.ListQuarantineReply, lambda: quarantine_list(self._manager, request))
 
-    async def PurgeQuarantine(self, request: Any, context: Any) -> Any:
+    async def PurgeQuarantine(self, request: pb.QuarantineRequest, context: Context) -> pb.PurgeQuarantineReply:
         """Remove what one tablet's deletions have put aside."""
         return await self._answer(
             request, pb.PurgeQuarantineReply, lambda: quarantine_purge(self._manager, request.tablet_id)
         )
 
-    async def _answer(self, request: Any, reply: Any, act: Callable[[], Awaitable[Any]]) -> Any:
+    async def _answer(
+        self, request: NamedRequest, reply: Callable[..., _Reply], act: Callable[[], Awaitable[_Reply]]
+    ) -> _Reply:
         try:
             check_name(request.dest_uuid, self._manager.uuid)
             return await act()
         except ReplicaError as error:
             return self._told(reply, error)
 
-    def _told(self, reply: Any, error: ReplicaError) -> Any:
+    def _told(self, reply: Callable[..., _Reply], error: ReplicaError) -> _Reply:
         return reply(error=error_to_pb(as_refusal(error, self._manager.on_fatal)))
 
     def _check_deadline(self, deadline_us: int) -> None:
         if deadline_us and self._manager.clock.wall_us() > deadline_us:
-            raise Refused(Code.DEADLINE_PASSED, "the decision's deadline has passed", deadline_us=deadline_us)
+            raise Refused(
+                Code.DEADLINE_PASSED,
+                "the decision's deadline has passed: ask for the change again",
+                deadline_us=deadline_us,
+            )
+
+    def _check_term(self, decision_term: int) -> None:
+        """Refused(NOT_READY) for a decision of a term that no master has named here.
+
+        The tablet remembers the highest decision that it carried out, and refuses lower ones for ever. So a term that
+        somebody made up must not get there. A master decides after it heard of the tablet's leader, which by then has
+        its term from the answer; if that was lost, the next heartbeat brings it.
+        """
+        known = self._manager.catalog_term
+        if self._manager.options.masters and decision_term > known:
+            what = "no master of this cluster has told this server of the decision's term; nothing was changed"
+            raise Refused(Code.NOT_READY, what, term=decision_term, known=known)
 
 
-async def create_tablet(manager: TabletManager, request: Any) -> Any:
+async def create_tablet(manager: TabletManager, request: pb.CreateTabletRequest) -> pb.CreateTabletReply:
     """Carry out a CreateTabletRequest, from whoever sent it; Refused as `TabletManager.create`. A tablet that is being
     copied here is as good as created."""
     check_tablet_id(request.tablet_id)
@@ -300,21 +342,21 @@ async def create_tablet(manager: TabletManager, request: Any) -> Any:
     return pb.CreateTabletReply()
 
 
-async def delete_tablet(manager: TabletManager, request: Any) -> Any:
+async def delete_tablet(manager: TabletManager, request: pb.DeleteTabletRequest) -> pb.DeleteTabletReply:
     """Carry out a DeleteTabletRequest, from whoever sent it; Refused as `TabletManager.delete`."""
     cas = opid_from_pb(request.committed_config_id) if request.has_cas else None
     await manager.delete(request.tablet_id, cas, request.reason, committed=opid_from_pb(request.committed))
     return pb.DeleteTabletReply()
 
 
-async def renew_tablet(manager: TabletManager, request: Any) -> Any:
+async def renew_tablet(manager: TabletManager, request: pb.DeleteTabletRequest) -> pb.DeleteTabletReply:
     """Make room for a copy in the place of a damaged replica; Refused as `TabletManager.delete`."""
     cas = opid_from_pb(request.committed_config_id) if request.has_cas else None
     await manager.delete(request.tablet_id, cas, request.reason, damaged_only=True)
     return pb.DeleteTabletReply()
 
 
-def _edit(message: Any) -> ConfigEdit:
+def _edit(message: pb.ConfigEdit) -> ConfigEdit:
     try:
         kind = EditKind(message.kind)
     except ValueError:
@@ -322,11 +364,10 @@ def _edit(message: Any) -> ConfigEdit:
     return ConfigEdit(kind, member_from_pb(message.member))
 
 
-def _ledger_source(state: Any) -> Any:
-    source: SourceKey = state.source
+def _ledger_source(state: SourceState) -> pb.LedgerSource:
     last = state.last_offset
     return pb.LedgerSource(
-        source=source_to_pb(source),
+        source=source_to_pb(state.source),
         generation=state.generation,
         last_offset=last if last is not None else 0,
         has_last=last is not None,

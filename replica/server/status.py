@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from nyala.replica.base import DataState
 from nyala.replica.rpc import config_to_pb, opid_to_pb, pb
 
 from .hosted import HostedTablet
 
 
-def replica_status(hosted: HostedTablet, uuid: str, tick_ms: int) -> Any:
+def replica_status(hosted: HostedTablet, uuid: str, tick_ms: int) -> pb.ReplicaStatus:
     """The tablet's ReplicaStatus, whether it runs or not."""
     superblock = hosted.tablet.superblock if hosted.tablet is not None else hosted.superblock
     message = pb.ReplicaStatus(
@@ -27,7 +25,7 @@ def replica_status(hosted: HostedTablet, uuid: str, tick_ms: int) -> Any:
         _of_replica(message, hosted, tick_ms)
     else:
         ready = hosted.superblock.data_state is DataState.READY and hosted.copy is None
-        failed = ready and not hosted.opening
+        failed = ready and not (hosted.opening or hosted.waiting)
         message.phase = "FAILED" if failed else "BOOTSTRAPPING" if ready else "STOPPED"
         message.role = "NON_PARTICIPANT"
         if hosted.cmeta is not None:
@@ -45,7 +43,7 @@ def replica_status(hosted: HostedTablet, uuid: str, tick_ms: int) -> Any:
     return message
 
 
-def _of_replica(message: Any, hosted: HostedTablet, tick_ms: int) -> None:
+def _of_replica(message: pb.ReplicaStatus, hosted: HostedTablet, tick_ms: int) -> None:
     replica = hosted.replica
     if replica is None:
         return

@@ -8,18 +8,31 @@ tombstone votes, by its kept last logged OpId and never by a half-copied log, be
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from nyala.replica.base import ZERO_OPID, Code, DataState, OpId, generation_of
 from nyala.replica.cmeta import ConsensusMeta
 from nyala.replica.host import absent_reply
-from nyala.replica.raft import Message, VoteReply, VoteRequest
+from nyala.replica.raft import Message, VoteReply, VoteRequest, impossible, too_far
 
-if TYPE_CHECKING:
-    from .hosted import HostedTablet
-    from .manager import TabletManager
+from .hosted import HostedTablet
 
 _log = logging.getLogger("nyala.server")
+
+
+class Server(Protocol):
+    """What is asked of the server in whose name an answer is given."""
+
+    uuid: str
+
+    def reply(self, tablet_id: str, message: Message) -> None:
+        """Send one message to where it names."""
+
+    def owes_a_lease(self, hosted: HostedTablet) -> bool:
+        """Whether a replica that ran here until a moment ago may have let its leader count on its silence."""
+
+    def lost_term(self, tablet_id: str) -> int:
+        """The term of a tablet that was here and whose superblock is lost; 0 for any other."""
 
 
 def vote_reply(
@@ -65,41 +78,45 @@ def vote_reply(
     )
 
 
-def answer_without_replica(
-    manager: TabletManager, hosted: HostedTablet | None, tablet_id: str, message: Message
-) -> None:
-    """Answer one message for a tablet without a running replica; what needs no answer is dropped."""
-    uuid = manager.uuid
-    if hosted is not None and generation_of(message.term) < generation_of(hosted.term):
-        return  # a member that was lost and given up; an answer would tell it the term (D-17)
+def answer_without_replica(server: Server, hosted: HostedTablet | None, tablet_id: str, message: Message) -> str:
+    """Answer one message for a tablet without a running replica; what needs no answer is dropped.
+
+    Returns why the message was refused, as one that no honest peer sends; empty if it was not.
+    """
+    uuid = server.uuid
+    term = hosted.term if hosted is not None else server.lost_term(tablet_id)
+    if refusal := _refusal(term, message):
+        return refusal
+    if generation_of(message.term) < generation_of(term):
+        return ""  # a member that was lost and given up; an answer would tell it the term (D-17)
     state = hosted.data_state if hosted is not None else DataState.DOES_NOT_EXIST
     reply = absent_reply(
         message,
         uuid=uuid,
         data_state=state,
-        kept_term=hosted.term if hosted is not None else 0,
+        kept_term=term,
         last_logged=hosted.last_opid if hosted is not None else ZERO_OPID,
         failed=state is DataState.READY,
     )
     if reply is not None:
-        manager.reply(tablet_id, reply)
-        return
+        server.reply(tablet_id, reply)
+        return ""
     if not isinstance(message, VoteRequest):
-        return
+        return ""
     if hosted is None or hosted.cmeta is None or hosted.superblock.data_state is not DataState.DELETED:
         denied = VoteReply(
             to_uuid=message.from_uuid,
             from_uuid=uuid,
-            term=hosted.term if hosted is not None else 0,
+            term=term,
             granted=False,
             pre_vote=message.pre_vote,
             code=Code.TABLET_NOT_FOUND if hosted is None else Code.TABLET_FAILED,
             reason="no replica of the tablet runs here",
         )
-        manager.reply(tablet_id, denied)
-        return
+        server.reply(tablet_id, denied)
+        return ""
     cmeta, last, request, lock = hosted.cmeta, hosted.last_opid, message, hosted.promises
-    owes_lease, last_known = manager.owes_a_lease(hosted), hosted.superblock.last_logged_known
+    owes_lease, last_known = server.owes_a_lease(hosted), hosted.superblock.last_logged_known
 
     def vote() -> VoteReply:
         with lock:
@@ -109,6 +126,15 @@ def answer_without_replica(
         if isinstance(result, BaseException):
             _log.warning("T %s P %s tombstone could not vote: %s", tablet_id, uuid, result)
         else:
-            manager.reply(tablet_id, result)
+            server.reply(tablet_id, result)
 
     hosted.meta_lane.run(vote, done)
+    return ""
+
+
+def _refusal(term: int, message: Message) -> str:
+    if refusal := impossible(message):
+        return refusal
+    if term and too_far(term, message.term):
+        return f"term {message.term} is too far above term {term} here"
+    return ""

@@ -11,15 +11,19 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from nyala.replica.base import limits
-from nyala.replica.peers import FrameReader, Taker, Turn
-from nyala.replica.rpc import frame_parts, pb, tend
+from nyala.replica.base import Refused, limits
+from nyala.replica.peers import CLIENTS, Arrivals, FrameReader, Share, Taker, Turn, address_of
+from nyala.replica.rpc import count_fields, frame_parts, pb, tend
 
 _log = logging.getLogger("nyala.server")
-_WRITES_MAX = 1024
-"""Writes of one link under way; beyond it the link is not read, and flow control makes the client wait."""
 _SILENCE_MS = 15_000
 """A client that is gone without a word is missed after so long."""
+_LOOK_S = 1.0
+"""How often links are looked at, while there are any, whose frame may be overdue."""
+
+
+def _nothing() -> None:
+    """Of a write that cannot be given up."""
 
 
 class WriteLinks:
@@ -28,19 +32,23 @@ class WriteLinks:
     def __init__(
         self,
         admit: Callable[[Taker], tuple[int, bytes]],
-        begin: Callable[[Any, Callable[[Any], None]], None],
+        begin: Callable[[Any, Callable[[Any], None]], Callable[[], None] | None],
         turn: Turn,
     ) -> None:
         """`admit(taker) -> (port, ticket)` of the listener. `begin(WriteRequest, done)`: `done` once, with a WriteReply
-        or an exception, perhaps before it returns. `turn`: replies that are there at its end leave in one message."""
+        or an exception, perhaps before it returns; it returns what gives the write up, if that can be. `turn`: replies
+        that are there at its end leave in one message."""
         self._admit = admit
         self.begin = begin
         self.turn = turn
         self._connecting: set[asyncio.Task[Any]] = set()
+        self.arrivals = Arrivals()
+        self.share = Share(CLIENTS, asyncio.get_running_loop().time)
         self.open: set[WriteLink] = set()
+        self._looking: asyncio.TimerHandle | None = None
         self.closed = False
 
-    def grant(self) -> Any:
+    def grant(self) -> pb.OpenWritesReply:
         """The OpenWritesReply: a ticket for one link."""
         port, ticket = self._admit(self._take)
         return pb.OpenWritesReply(port=port, ticket=ticket)
@@ -48,8 +56,23 @@ class WriteLinks:
     def close(self) -> None:
         """End all links, now and later; writes that hold an index go on."""
         self.closed = True
+        if self._looking is not None:
+            self._looking.cancel()
         for link in tuple(self.open):
             link.abort()
+
+    def opened(self, link: WriteLink, address: str) -> None:
+        """One more link; the one that was idle longest may have to go for it."""
+        self.open.add(link)
+        self.share.add(link, address)
+        if self._looking is None:
+            self._looking = asyncio.get_running_loop().call_later(_LOOK_S, self._look)
+
+    def _look(self) -> None:
+        self._looking = None
+        self.share.look()
+        if self.open:
+            self._looking = asyncio.get_running_loop().call_later(_LOOK_S, self._look)
 
     def _take(self, sock: socket.socket) -> None:
         sock.setblocking(False)
@@ -67,14 +90,17 @@ class WriteLinks:
 class WriteLink(FrameReader):
     """One link, from its first bundle until it breaks.
 
-    Writes begin in the order in which they arrive. A link that breaks leaves them running: what holds an index cannot
-    be called back, and the ledger answers whoever repeats it. Memory: what `_WRITES_MAX` writes hold, and one buffer.
+    Writes begin in the order in which they arrive. A link that breaks gives up those that wait for their index, and
+    leaves the others running: what holds an index cannot be called back, and the ledger answers whoever repeats it.
+    Memory: what `WRITES_PER_LINK_MAX` writes and replies hold.
     """
 
     def __init__(self, links: WriteLinks) -> None:
-        super().__init__(self._bundle, limits.GRPC_MESSAGE_BYTES_MAX, links.turn)
+        super().__init__(limits.GRPC_MESSAGE_BYTES_MAX, links.turn, links.arrivals)
         self._links = links
         self._under_way = 0
+        self._waiting: dict[int, Callable[[], None]] = {}
+        """Number of each write under way -> what gives it up."""
         self._ended: list[tuple[int, Any]] = []
         """(number, its WriteReply or what it raised instead), until they leave."""
         self._reading = True
@@ -87,7 +113,8 @@ class WriteLink(FrameReader):
             self.abort()
             return
         tend(transport.get_extra_info("socket"), _SILENCE_MS)
-        self._links.open.add(self)
+        self.share = self._links.share
+        self._links.opened(self, address_of(transport.get_extra_info("peername")))
         self._write(pb.ReplyBundle())
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -95,7 +122,15 @@ class WriteLink(FrameReader):
         if self.error is not None:
             _log.warning("a link for writes was ended: %s", self.error)
         self._links.open.discard(self)
-        self.transport = None
+        waiting, self._waiting = self._waiting, {}
+        for give_up in waiting.values():
+            give_up()
+        super().connection_lost(exc)
+
+    @property
+    def idle(self) -> bool:
+        """Whether no write of it is under way."""
+        return not self._under_way
 
     def pause_writing(self) -> None:
         """[asyncio] The client does not read its replies: it gets no more."""
@@ -112,28 +147,36 @@ class WriteLink(FrameReader):
         if self.transport is not None:
             self.transport.abort()
 
-    def _bundle(self, body: bytes) -> None:
+    def on_frame(self, body: bytes) -> None:
+        """A bundle of writes."""
         try:
+            # Counted before it is parsed: a write of two bytes becomes an object of a hundred.
+            if len(body) > limits.REQUEST_SMALL_BYTES:
+                count_fields("WriteBundle", body, pb.WriteBundle.DESCRIPTOR)
             bundle = pb.WriteBundle.FromString(body)
-        except DecodeError as error:
+        except (DecodeError, Refused) as error:
             self.fail(error)
             return
-        if len(bundle.writes) > _WRITES_MAX:
-            self.fail(ValueError(f"a bundle of {len(bundle.writes)} writes, more than {_WRITES_MAX}"))
+        if len(bundle.writes) > limits.WRITES_PER_LINK_MAX:
+            self.fail(ValueError(f"a bundle of {len(bundle.writes)} writes, more than {limits.WRITES_PER_LINK_MAX}"))
             return
         for write in bundle.writes:
             self._start(write.number, write.request)
         self._regulate()
 
-    def _start(self, number: int, request: Any) -> None:
+    def _start(self, number: int, request: pb.WriteRequest) -> None:
         self._under_way += 1
         try:
-            self._links.begin(request, partial(self._settled, number))
+            self._waiting[number] = _nothing
+            give_up = self._links.begin(request, partial(self._settled, number))
+            if number in self._waiting:  # it has not settled meanwhile
+                self._waiting[number] = give_up or _nothing
         except Exception as error:  # noqa: BLE001 - a bug, told as one
             self._settled(number, error)
 
     def _settled(self, number: int, outcome: Any) -> None:
         self._under_way -= 1
+        self._waiting.pop(number, None)
         if not self._ended:
             self._links.turn.soon(self._reply)
         self._ended.append((number, outcome))
@@ -153,14 +196,16 @@ class WriteLink(FrameReader):
         if not whole and self.transport is not None:
             self.transport.close()  # nobody shall wait for a reply that does not come: the outcome is unknown
 
-    def _write(self, bundle: Any) -> None:
+    def _write(self, bundle: pb.ReplyBundle) -> None:
         if self.transport is not None and not self.transport.is_closing():
             for part in frame_parts(bundle.SerializeToString()):
                 self.transport.write(part)
+            if (waiting := self.transport.get_write_buffer_size()) > limits.LINK_REPLIES_BYTES_MAX:
+                self.fail(ConnectionError(f"{waiting} bytes of replies wait for a client that does not read them"))
 
     def _regulate(self) -> None:
         """Read only while there is room for what comes, and for its replies."""
-        read = self._writable and self._under_way < _WRITES_MAX
+        read = self._writable and self._under_way < limits.WRITES_PER_LINK_MAX
         if self.transport is None or self.transport.is_closing() or read == self._reading:
             return
         self._reading = read

@@ -5,12 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache, partial
 from typing import Any
 
-from nyala.replica.base import Code, EntryKind, Refused, limits
+from nyala.replica.base import (
+    Code,
+    EntryKind,
+    RaftConfig,
+    Refused,
+    check_id,
+    check_number,
+    check_token,
+    generation_of,
+    limits,
+)
 from nyala.replica.host import Replica
-from nyala.replica.rows import WriteMeta
-from nyala.replica.rpc import error_to_pb, pb, row_errors_to_pb, source_from_pb
+from nyala.replica.rows import SourceKey, WriteMeta
+from nyala.replica.rpc import error_to_pb, pb, row_errors_to_pb
 from nyala.replica.tablet import ApplyResult
 
 from .arrivals import Arrival, Arrivals
@@ -20,6 +31,22 @@ from .memory import MemoryGuard
 
 INLINE_BYTES_MAX = 16 << 10
 """Batches up to this size are validated on the loop: a thread's round trip would cost more."""
+_NUMBERS = ("schema_id", "rows", "generation", "after", "done", "sequence", "first_incomplete", "config_term")
+_known_client = lru_cache(maxsize=4096)(partial(check_token, length_max=limits.LEDGER_CLIENT_ID_CHARS_MAX))
+"""Good ones are remembered: a client sends many writes."""
+
+
+@lru_cache(maxsize=4096)
+def _known_source(cluster_id: str, topic_id: str, kafka_partition: int) -> SourceKey:
+    """The source, as it stays in the log and the ledger; Refused unless its names and number are some. Good ones are
+    remembered: a source sends many writes."""
+    for name, value in (("cluster_id", cluster_id), ("topic_id", topic_id)):
+        if value:
+            check_id(value, name)
+    check_number(kafka_partition, "kafka_partition", 0, (1 << 31) - 1)
+    return SourceKey(cluster_id, topic_id, kafka_partition)
+
+
 Done = Callable[[Any], None]
 """Takes the pb.WriteReply, or what the write raised."""
 
@@ -49,9 +76,9 @@ class Writes:
         self.rows = 0
         self.validating_bytes = 0
 
-    async def write(self, hosted: HostedTablet, request: Any) -> Any:
+    async def write(self, hosted: HostedTablet, request: pb.WriteRequest) -> pb.WriteReply:
         """The reply to one request for a tablet that is here. Given up by its caller, it gets no index any more."""
-        outcome: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        outcome: asyncio.Future[pb.WriteReply | BaseException] = asyncio.get_running_loop().create_future()
         arrival = self.begin(hosted, request, lambda result: None if outcome.done() else outcome.set_result(result))
         try:
             result = await outcome
@@ -63,7 +90,7 @@ class Writes:
             raise result
         return result
 
-    def begin(self, hosted: HostedTablet, request: Any, done: Done) -> Arrival | None:
+    def begin(self, hosted: HostedTablet, request: pb.WriteRequest, done: Done) -> Arrival | None:
         """Take one request for a tablet that is here, and call `done` once, perhaps before this returns; or raise.
 
         The arrival, if it has to wait for its index.
@@ -74,13 +101,16 @@ class Writes:
         if not replica.is_leader:
             refusal = Refused(Code.NOT_LEADER, "writes go to the leader", detail=replica.leader_uuid or "")
             raise with_leader_hint(refusal, replica.active_config)
+        if request.HasField("source"):
+            need_same_generation(request, replica.active_config)
         self._observe(request.propagated_time)
         self._memory.admit(len(request.payload) + self.validating_bytes)
         self._written()
         # Read once: each read of this field makes other bytes, and the tablet knows a checked batch by its identity.
         payload = request.payload
         size = len(payload)
-        meta, column_ids = _meta(request), tuple(request.column_ids)
+        meta = _meta(request)
+        column_ids = meta.column_ids
 
         def check() -> None:
             """Refused SCHEMA_MISMATCH, INVALID_BATCH or TOO_LARGE; also what routing would have prevented."""
@@ -112,7 +142,14 @@ class Writes:
             replica.read_barrier(confirmed)
 
         if size > limits.BATCH_SIZE_BYTES_MAX:
-            bad(Refused(Code.TOO_LARGE, "the batch is too large", bytes=size, limit=limits.BATCH_SIZE_BYTES_MAX))
+            bad(
+                Refused(
+                    Code.TOO_LARGE,
+                    "the batch is too large: send its rows in several",
+                    bytes=size,
+                    limit=limits.BATCH_SIZE_BYTES_MAX,
+                )
+            )
             return None
         if size > INLINE_BYTES_MAX:
             return self._check_elsewhere(hosted.arrivals, size, check, go, done, bad)
@@ -156,7 +193,7 @@ class Writes:
         checking.add_done_callback(checked)
         return arrival
 
-    def _reply(self, replica: Replica, result: ApplyResult | Refused) -> Any:
+    def _reply(self, replica: Replica, result: ApplyResult | Refused) -> pb.WriteReply | Refused:
         if isinstance(result, Refused):
             return with_leader_hint(result, replica.active_config)
         self.batches += 1
@@ -172,17 +209,47 @@ class Writes:
         )
 
 
-def _meta(request: Any) -> WriteMeta:
+def need_same_generation(request: pb.WriteRequest, config: RaftConfig) -> None:
+    """Refused(STALE_GENERATION) if the tablet went on from a survivor since the query opened its source.
+
+    Such a query may have begun behind rows that the survivor does not have. Its first batch names no `after`; applied,
+    it would have the tablet drop those rows as replays once a later query reads them again. A recovery moves the
+    source's position back, then tells the masters the forced config, and then lets servers start: whoever knows that
+    config has looked at the position after it was moved back.
+    """
+    if generation_of(config.opid.term) > generation_of(request.config_term):
+        what = (
+            "the tablet went on from a survivor since this query opened its source, and rows before this batch may be "
+            "lost; start the query again: it reads them again. Refused again, it came before the masters knew the "
+            "tablet's config: look at `nyala cluster check`"
+        )
+        raise Refused(
+            Code.STALE_GENERATION, what, tablet=request.tablet_id, query=request.config_term, now=config.opid.term
+        )
+
+
+def _meta(request: pb.WriteRequest) -> WriteMeta:
+    """What the write leaves behind in the log and the ledger; Refused unless all of it may be so.
+
+    Asked of calls as well, whose fields were looked at before: a write on a link comes as its sender made it.
+    """
     from_source = request.HasField("source")
     if from_source and request.client_id:
         raise Refused(Code.INVALID_ARGUMENT, "a batch comes from a source or from a client, not from both")
-    if len(request.client_id) > limits.LEDGER_CLIENT_ID_CHARS_MAX:
-        what = f"a client id has at most {limits.LEDGER_CLIENT_ID_CHARS_MAX} characters: tablets remember it"
-        raise Refused(Code.INVALID_ARGUMENT, what, characters=len(request.client_id))
+    if request.client_id:
+        _known_client(request.client_id, "client_id")
+    for name in _NUMBERS:
+        if not 0 <= getattr(request, name) <= limits.NUMBER_MAX:
+            what = f"{name}: a number from 0 to {limits.NUMBER_MAX}"
+            raise Refused(Code.INVALID_ARGUMENT, what, value=getattr(request, name))
+    if len(request.column_ids) > limits.COLUMNS_MAX:
+        what = f"column_ids: at most {limits.COLUMNS_MAX} of them"
+        raise Refused(Code.INVALID_ARGUMENT, what, value=len(request.column_ids))
+    source = request.source
     return WriteMeta(
         column_ids=tuple(request.column_ids),
         rows=request.rows,
-        source=source_from_pb(request.source) if from_source else None,
+        source=_known_source(source.cluster_id, source.topic_id, source.kafka_partition) if from_source else None,
         generation=request.generation,
         after=request.after if request.has_after else None,
         done=request.done,

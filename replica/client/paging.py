@@ -1,0 +1,44 @@
+"""Lists that come in pages: asked for one after the other, until there is no next one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol, TypeVar
+
+from nyala.replica.base import Code, Refused, limits
+from nyala.replica.rpc import NamedRequest
+
+
+class PagedRequest(Protocol):
+    """A request for a list: how much of it fits one reply, and behind which item it begins."""
+
+    limit_bytes: int
+    after: str
+
+    def CopyFrom(self, other_msg: Any, /) -> None:
+        """Be as another one."""
+
+
+class NamedListRequest(PagedRequest, NamedRequest, Protocol):
+    """One that is meant for one server."""
+
+
+_Asked = TypeVar("_Asked", bound=PagedRequest)
+
+
+def pages_of(ask: Callable[[_Asked], Any], request: _Asked) -> Iterator[Any]:
+    """The replies to `request`, page after page. A server of an older build gives everything at once.
+
+    Refused(CORRUPTION) if a page begins where the one before it began, which would go on for ever.
+    """
+    asked = type(request)()
+    asked.CopyFrom(request)
+    asked.limit_bytes = limits.PAGE_BYTES
+    while True:
+        reply = ask(asked)
+        yield reply
+        if not reply.next:
+            return
+        if reply.next == asked.after:
+            raise Refused(Code.CORRUPTION, "a list does not get on: this server has a defect", after=reply.next[:80])
+        asked.after = reply.next

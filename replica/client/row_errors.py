@@ -1,0 +1,67 @@
+"""What a writer raises when rows were not applied, unless its caller asks for them to be returned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from nyala.replica.base import Applied, Code, Refused, RowCode
+from nyala.replica.rows import RowError
+
+OnError = Literal["raise", "return"]
+SHOWN_MAX = 5
+_CODES = {RowCode.ALREADY_PRESENT: Code.ALREADY_EXISTS, RowCode.NOT_FOUND: Code.NOT_FOUND}
+
+
+@dataclass(frozen=True)
+class RowFailure:
+    """Why one row was not applied. `row`: its position in what was handed in, from 0."""
+
+    row: int
+    code: RowCode
+    column: str
+    key: dict[str, object]
+
+    def __str__(self) -> str:
+        key = ", ".join(f"{k}={v!r}" for k, v in self.key.items())
+        return f"row {self.row} ({key}): {self.code.name}" + (f" in column {self.column!r}" if self.column else "")
+
+
+class RowErrors(Refused):
+    """Some rows of a write were not applied, and all others were.
+
+    `errors`: the failed rows by position, each with its code and column; RowFailure, or RowError where the writer knows
+    no keys. `failed`: their number, which is larger where only the first are kept. `rows_applied`: how many other rows
+    were applied. `rows`: the failed rows as they were sent, a pa.Table in the order of `errors`, where they are known.
+    `applied` is NOT_APPLIED only if no row was: whoever repeats the whole write otherwise meets his own rows.
+    """
+
+    def __init__(
+        self,
+        errors: Sequence[RowFailure | RowError],
+        *,
+        table: str,
+        rows_applied: int,
+        failed: int = 0,
+        rows: Any = None,
+        advice: str = "",
+    ) -> None:
+        self.errors = tuple(errors)
+        self.failed = failed or len(self.errors)
+        self.rows_applied = rows_applied
+        self.rows = rows
+        first = self.errors[:SHOWN_MAX]
+        more = f"; and {self.failed - len(first)} more" if self.failed > len(first) else ""
+        total = self.failed + rows_applied
+        others = {0: "nothing was applied", 1: "the other one was"}.get(rows_applied, f"the other {rows_applied} were")
+        super().__init__(
+            _CODES.get(first[0].code, Code.INVALID_ARGUMENT),
+            f"table {table!r}: {self.failed} of {total} rows {'was' if self.failed == 1 else 'were'} not applied, "
+            f"{others}: {'; '.join(map(str, first))}{more}. {advice}".rstrip(),
+            applied=Applied.UNKNOWN if rows_applied else Applied.NOT_APPLIED,
+        )
+
+    def __str__(self) -> str:
+        # The family's ending, "nothing was applied" or "the outcome is unknown", would say less than the text does.
+        return f"{self.code.name}: {self.what}"

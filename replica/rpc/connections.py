@@ -1,0 +1,64 @@
+"""The one place where servers, masters and clients connect and listen: gRPC's channels, and connections of our own.
+
+Whatever shall hold for all of them, such as encryption and proof of who is at the other end, belongs here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from nyala.replica.base import Address, Code, Refused
+
+from .channel import CHANNEL_OPTIONS
+
+Options = tuple[tuple[str, int], ...]
+
+
+def channel_to(address: Address | str, options: Options = CHANNEL_OPTIONS) -> grpc.Channel:
+    """A channel for threads to the gRPC server at `host:port`."""
+    return grpc.insecure_channel(str(address), options=options)
+
+
+def async_channel_to(address: Address | str, options: Options = CHANNEL_OPTIONS) -> grpc.aio.Channel:
+    """The same for an event loop."""
+    return grpc.aio.insecure_channel(str(address), options=options)
+
+
+def listen_on(server: Any, address: str) -> int:
+    """The port at which gRPC `server` will answer, of `address` as host:port; Refused ILLEGAL_STATE if it cannot."""
+    try:
+        return int(server.add_insecure_port(address))
+    except RuntimeError as error:
+        raise Refused(
+            Code.ILLEGAL_STATE,
+            "cannot listen; is the port taken? Stop the process that has it, or choose another port",
+            address=address,
+        ) from error
+
+
+def connection_to(address: Address, port: int, timeout_s: float) -> socket.socket:
+    """A connection for threads to the `port` that the server at `address` granted; OSError if none comes in time."""
+    return socket.create_connection((address.host.strip("[]"), port), timeout_s)
+
+
+async def async_connection_to(address: Address, port: int, protocol: asyncio.BaseProtocol) -> None:
+    """The same for an event loop; OSError."""
+    await asyncio.get_running_loop().create_connection(lambda: protocol, address.host.strip("[]"), port)
+
+
+async def accept_on(host: str, port: int, protocol: Callable[[], asyncio.BaseProtocol]) -> asyncio.Server:
+    """Listen for such connections at one address of `host`, for the wildcard `::` at IPv4's too.
+
+    OSError if the port is taken.
+    """
+    loop = asyncio.get_running_loop()
+    family, _, _, _, where = (await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM))[0]
+    both = family == socket.AF_INET6 and host == "::" and socket.has_dualstack_ipv6()
+    listening = socket.create_server(where[:2], family=family, dualstack_ipv6=both)
+    return await loop.create_server(protocol, sock=listening)

@@ -1,0 +1,58 @@
+"""Whoever waits for an answer: until when, and whether it is still there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nyala.replica.base import Code, Refused, SystemClock, limits
+from nyala.replica.rpc import Context, host_of_peer
+
+_monotonic_us = SystemClock().monotonic_us
+
+
+class Caller:
+    """One caller's patience. Work for it calls `stop` again and again, and ends when that raises.
+
+    Concurrency: `leave` on the loop's thread, `stop` on any.
+    """
+
+    def __init__(
+        self,
+        stay_s: float = limits.CALLER_STAYS_S_DEFAULT,
+        monotonic_us: Callable[[], int] = _monotonic_us,
+        *,
+        host: str = "",
+    ) -> None:
+        """`host`: where it is, as far as bounds per host are concerned; empty if nobody knows."""
+        self.host = host
+        self._stay_s = min(stay_s, limits.CALLER_STAYS_S_MAX)
+        self._monotonic_us = monotonic_us
+        self._until_us = monotonic_us() + int(self._stay_s * 1e6)
+        self._left = False
+
+    @classmethod
+    def of(
+        cls, context: Context | None, timeout_us: int = 0, monotonic_us: Callable[[], int] = _monotonic_us
+    ) -> Caller:
+        """The caller of a gRPC call: by the earlier of the call's deadline and `timeout_us`, 0 for none of its own."""
+        limits_s = [timeout_us / 1e6] if timeout_us > 0 else []
+        left_s = context.time_remaining() if context is not None else None
+        if left_s is not None:
+            limits_s.append(max(0.0, left_s))
+        host = host_of_peer(context.peer()) if context is not None else ""
+        return cls(min(limits_s, default=limits.CALLER_STAYS_S_DEFAULT), monotonic_us, host=host)
+
+    def leave(self) -> None:
+        """Nobody waits any more: work for this caller ends at its next step."""
+        self._left = True
+
+    def stop(self) -> None:
+        """Refused TIMED_OUT once the caller left, or its deadline passed."""
+        if self._left:
+            raise Refused(Code.TIMED_OUT, "the caller left; the work for it ended")
+        if self._monotonic_us() >= self._until_us:
+            raise Refused(
+                Code.TIMED_OUT,
+                "the caller's deadline passed; the work for it was ended: allow more time, or ask for less",
+                seconds=self._stay_s,
+            )

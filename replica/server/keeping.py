@@ -1,0 +1,116 @@
+"""The files of a running server, looked at once a minute: small ones are mended from memory, large ones are there."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from nyala.replica.base import Corruption, DataState, Disk, DiskFailure, Refused, may_pass
+from nyala.replica.cmeta import path_of
+from nyala.replica.copy import wal_folder
+from nyala.replica.tablet import superblock_path
+
+from .hosted import HostedTablet
+from .manager import TabletManager
+
+_log = logging.getLogger("nyala.server")
+
+KEEP_EVERY_S = 60.0
+"""A file that is damaged, emptied, cut or missing under a running server is noticed within this time."""
+
+
+class Keeper:
+    """Concurrency: the loop's thread; files are looked at in threads. Nothing of a tablet in transition is touched.
+
+    Single files are written again, never a folder: the next start must see that one is lost (`promises.py`).
+    """
+
+    def __init__(self, manager: TabletManager, look: Callable[[], None] = lambda: None) -> None:
+        """`look` raises DiskFailure if a folder of promises is not the one that the process began with."""
+        self._manager = manager
+        self._look = look
+        self.mended = 0
+        """Files that were written again."""
+
+    async def round(self) -> None:
+        """Look at every tablet's files."""
+        known = frozenset(self._manager.tablets)
+        for hosted in list(self._manager.tablets.values()):
+            settled = hosted.running or hosted.superblock.data_state is DataState.DELETED
+            if not settled or hosted.copy is not None or hosted.transition.locked():
+                continue
+            async with hosted.transition:
+                try:
+                    await self._manager.in_thread(partial(self._keep_roots, hosted, known))
+                    lost = await self._manager.in_thread(partial(_lost, self._manager.disk, hosted))
+                except Refused as error:
+                    if not may_pass(error):
+                        raise
+                    _log.info("T %s P %s files not looked at: %s", hosted.tablet_id, self._manager.uuid, error)
+                    continue
+            if lost is not None:
+                self._manager.damaged(hosted, lost)
+
+    def _keep_roots(self, hosted: HostedTablet, known: frozenset[str]) -> None:
+        """Superblock and consensus metadata: what memory says is what was written last."""
+        disk = self._manager.disk
+        self._look()
+        for path in (superblock_path(hosted.tablet_id), path_of(hosted.tablet_id)):
+            if not disk.exists(path) and _folder_is_lost(disk, path.partition("/")[0], known):
+                _log.error(
+                    "T %s P %s %s is missing, and so is every other tablet's file beside it: nothing is written; is "
+                    "its disk mounted?",
+                    hosted.tablet_id, self._manager.uuid, path,
+                )  # fmt: skip
+                return
+        cmeta = hosted.cmeta
+        mended = {
+            "superblock": hosted.keep_superblock(disk),
+            "consensus metadata": cmeta is not None and cmeta.keep(),
+        }
+        for what, again in mended.items():
+            if again:
+                self.mended += 1
+                _log.error(
+                    "T %s P %s the file of its %s was damaged or missing: written again from memory, nothing is lost; "
+                    "look at the disk",
+                    hosted.tablet_id, self._manager.uuid, what,
+                )  # fmt: skip
+
+
+def _folder_is_lost(disk: Disk, folder: str, known: frozenset[str]) -> bool:
+    """Whether the folder is gone, or holds no file of any of several tablets: what an unmounted disk looks like."""
+    return not disk.exists(folder) or (len(known) > 1 and known.isdisjoint(disk.listdir(folder)))
+
+
+def _lost(disk: Disk, hosted: HostedTablet) -> Corruption | None:
+    """The first block, sidecar or log segment that is missing, or is not as long as it was written."""
+    if not hosted.running:
+        return None
+    for path, length_bytes, grows in _listed(hosted):
+        found = _size(disk, path)
+        if found == length_bytes or (grows and found is not None and found > length_bytes):
+            continue
+        if (path, length_bytes, grows) in set(_listed(hosted)):  # else a merge, a roll or log GC took it away
+            what = "a file of a running replica is missing" if found is None else "a file of a running replica was cut"
+            return Corruption(what, path=path, bytes=found, written=length_bytes)
+    return None
+
+
+def _listed(hosted: HostedTablet) -> Iterator[tuple[str, int, bool]]:
+    """(path, length, whether it may be longer) of each."""
+    if hosted.tablet is not None:
+        for block in hosted.tablet.superblock.blocks:
+            for path, length_bytes, _ in block.files:
+                yield path, length_bytes, False
+    if hosted.log is not None:
+        for info in hosted.log.segments():
+            yield f"{wal_folder(hosted.tablet_id)}/{info.name}", info.length_bytes, not info.closed
+
+
+def _size(disk: Disk, path: str) -> int | None:
+    try:
+        return disk.size(path)
+    except (FileNotFoundError, DiskFailure):
+        return None
