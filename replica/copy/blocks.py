@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from nyala import schemas
-from nyala.replica.base import Code, Corruption, Disk, Refused, check
+from nyala.replica.base import Code, Corruption, Disk, Refused
 from nyala.replica.tablet import BlockInfo, Superblock, block_names
 
 from .deletion import QUARANTINE
 
-_NUMBERED = re.compile(r"^(?P<tablet>.+)-(?P<number>\d+)(?P<suffix>\.[a-z]+)$")
+_NUMBERED = re.compile(r"^(?P<tablet>.+)-(?P<number>[0-9]{1,20})(?P<suffix>\.[a-z]+)$")
 DATA = "data/"
 
 
 def base_name(path: str) -> str:
     """The file's name inside `data/`."""
     return path.removeprefix(DATA)
+
+
+def block_numbers(tablet_id: str, names: Iterable[str]) -> dict[str, int]:
+    """The number of each of the files `names` in `data/` that is a block's of this tablet, or its sidecar."""
+    return {m.string: int(m["number"]) for m in map(_NUMBERED.match, names) if m and m["tablet"] == tablet_id}
 
 
 @dataclass(frozen=True)
@@ -34,8 +40,7 @@ class Renamed:
 
 def rename_blocks(blocks: Sequence[BlockInfo], tablet_id: str, next_block: int, present: Iterable[str] = ()) -> Renamed:
     """Give every block a number from `next_block` on, above all numbers of this tablet among the files `present`."""
-    taken = [int(m["number"]) for m in map(_NUMBERED.match, present) if m and m["tablet"] == tablet_id]
-    number = max([next_block, *(n + 1 for n in taken)])
+    number = max([next_block, *(n + 1 for n in block_numbers(tablet_id, present).values())])
     renamed: list[BlockInfo] = []
     names: dict[str, str] = {}
     for block in blocks:
@@ -50,7 +55,8 @@ def rename_blocks(blocks: Sequence[BlockInfo], tablet_id: str, next_block: int, 
             paths.append(DATA + new if old.startswith(DATA) else new)
         renamed.append(block._replace(name=paths[0], sidecar_name=paths[1]))
         number += 1
-    check(len(set(names.values())) == len(names), "every copied file has a name of its own", tablet=tablet_id)
+    if len(set(names.values())) != 2 * len(blocks):
+        raise Refused(Code.CORRUPTION, "the source's superblock names a file twice", tablet=tablet_id, files=len(names))
     return Renamed(tuple(renamed), names, number)
 
 
@@ -91,3 +97,22 @@ def named_blocks(disk: Disk) -> frozenset[str]:
     for superblock in quarantined_superblocks(disk).values():
         names |= block_names(superblock)
     return frozenset(names)
+
+
+def spared_blocks(disk: Disk, present: Iterable[str]) -> frozenset[str]:
+    """Paths of those of the files `present` in `data/` that a superblock which is lost may have named.
+
+    A tablet that has a log folder or consensus metadata and no superblock was here, or began to be. Its superblock may
+    come back from a backup, and names these blocks then. A tombstone that does not know what its replica acknowledged
+    may stand in the place of such a superblock: what was here before it stays until a copy is complete, or until its
+    quarantine is purged; of an unfinished copy's blocks, which have later numbers, nothing stays.
+    """
+    known = set(Superblock.list_tablets(disk))
+    left = {*disk.listdir("wals"), *disk.listdir("consensus-meta")} - known
+    below: dict[str, float] = dict.fromkeys(left, math.inf)
+    for tablet_id in known:
+        superblock = Superblock.load(disk, tablet_id)
+        if not superblock.last_logged_known:
+            below[tablet_id] = superblock.next_block
+    found = (m for m in map(_NUMBERED.match, present) if m)
+    return frozenset(DATA + m.string for m in found if int(m["number"]) < below.get(m["tablet"], 0))

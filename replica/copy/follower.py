@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
-from nyala.replica.base import ZERO_OPID, Code, DataState, OpId, Refused, check
+from nyala.replica.base import ZERO_OPID, Code, DataState, DiskFailure, OpId, Refused, check
 from nyala.replica.cmeta import ConsensusMeta, term_of
 from nyala.replica.tablet import Superblock
 
 from .attempt import CopyAttempt
-from .blocks import parse_superblock
 from .checks import source_refusal
 from .deletion import fresh_quarantine, wal_folder
+from .lost import blocks_that_stayed, bury_lost, was_here
 from .manifest import ANYTHING, WHOLE, CopyManifest, CopyWanted
+from .offer import accept_offer
 from .quarantine import end_unfinished_copy
 
 _log = logging.getLogger(__name__)
@@ -37,6 +39,8 @@ class FollowerCopy:
     for the tablet take too; without it the file is merged directly.
     `log_only`: the replica becomes a witness, which has no rows; see DESIGN.md, "Witnesses". `kept_known`: whether
     `kept_last_opid` is the last OpId that was acknowledged, not only one below it.
+    `promised()`: the consensus metadata, if this server has them in memory; else they are read. They are asked for if
+    the superblock is lost (`lost.py`): the copy starts over a tombstone that does not know what it acknowledged.
     Cancelled before COPY.1 it leaves everything as it was, later a tombstone; after COPY.5 it is too late.
 
     Durability: `run` returns only when the READY superblock and all it names are durable.
@@ -53,6 +57,7 @@ class FollowerCopy:
         log_only: bool = False,
         kept_known: bool = True,
         merge: Callable[[bytes], None] | None = None,
+        promised: Callable[[], ConsensusMeta | None] = lambda: None,
     ) -> None:
         self._attempt = attempt
         self._disk = attempt.disk
@@ -62,19 +67,30 @@ class FollowerCopy:
         self._kept = kept_last_opid, kept_term
         self._clear = clear
         self._allow_leaderless = allow_leaderless
-        acknowledged = kept_last_opid if kept_known else ANYTHING
-        self._wanted = CopyWanted(log_only=True, acknowledged=acknowledged) if log_only else WHOLE
+        self._log_only = log_only
+        self._wanted = self._want(kept_last_opid if kept_known else ANYTHING)
         self._merge = merge or self._merge_on_disk
+        self._promised = promised
         self._was_here = False
 
     def run(self) -> Superblock:
         """The READY superblock. Refused or Corruption if the copy failed; the replica then is a tombstone again."""
         self._progress.phase = "BEGIN"
+        disk, tablet_id = self._disk, self._tablet_id
+        lost = not Superblock.exists(disk, tablet_id) and was_here(disk, tablet_id)
+        promised = (self._promised() or ConsensusMeta.kept(disk, tablet_id, or_lost=True)) if lost else None
+        if promised is not None:
+            last, term = self._kept
+            self._kept = max(last, promised.committed_config.opid), max(term, promised.term)
+        if lost:
+            self._wanted = self._want(ANYTHING)
         with self._attempt.session(self._wanted, allow_leaderless=self._allow_leaderless) as manifest:
             remote = self._accept(manifest)
             self._progress.bytes_total = manifest.size_bytes
             self._attempt.check_cancelled()
             local = self._clear(lambda last, term: self._admit(manifest, last, term))
+            if local is None and lost:
+                local = bury_lost(disk, tablet_id, promised)
             self._was_here = local is not None
             if local is not None:
                 self._check_base(manifest, remote, local)
@@ -85,10 +101,13 @@ class FollowerCopy:
                 self._back_to_deleted(error)
                 raise
 
+    def _want(self, acknowledged: OpId) -> CopyWanted:
+        return CopyWanted(log_only=True, acknowledged=acknowledged) if self._log_only else WHOLE
+
     def _accept(self, manifest: CopyManifest) -> Superblock:
         """The source's superblock, if this server may copy from it; nothing has been changed yet."""
-        remote = parse_superblock(manifest.superblock, "copy session")
-        if remote.tablet_id != self._tablet_id or remote.data_state is not DataState.READY:
+        remote = accept_offer(manifest, self._tablet_id, self._kept[1])
+        if remote.data_state is not DataState.READY:
             raise Refused(Code.ILLEGAL_STATE, "the source's replica is not READY", state=remote.data_state.name)
         if remote.witness and not self._wanted.log_only:
             raise Refused(Code.ILLEGAL_STATE, "the source offers a log without rows", tablet=self._tablet_id)
@@ -163,8 +182,12 @@ class FollowerCopy:
 
         self._attempt.check_cancelled()
         self._progress.phase = "COPY.5"
+        stayed = frozenset[str]() if copying.last_logged_known else blocks_that_stayed(disk, self._tablet_id)
         ready.save(disk)
         disk.crash_point("copy.5")
+        for path in sorted(stayed):
+            with suppress(FileNotFoundError, DiskFailure, Refused):  # the next start sweeps it
+                disk.remove(path)
         return ready
 
     def _merge_on_disk(self, remote: bytes) -> None:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from nyala.replica.base import ZERO_OPID, Code, Corruption, DataState, Disk, DiskFailure, Refused, check
 from nyala.replica.tablet import Superblock, block_names, superblock_path
 
-from .blocks import parse_superblock, quarantined_superblocks
+from .blocks import block_numbers, parse_superblock, quarantined_superblocks, spared_blocks
 from .deletion import QUARANTINE, delete_replica, wal_folder
 
 
@@ -56,6 +56,14 @@ def _block_size(disk: Disk, path: str) -> int:
         return _size(disk, path)
     except DiskFailure:
         return 0
+
+
+def _spared(disk: Disk, tablet_id: str) -> frozenset[str]:
+    """The tablet's blocks that stay for a superblock which is lost; none where a bad data folder does not tell."""
+    try:
+        return spared_blocks(disk, block_numbers(tablet_id, disk.listdir("data")))
+    except DiskFailure:
+        return frozenset()
 
 
 def _wal_size(disk: Disk, path: str) -> int:
@@ -161,7 +169,7 @@ class Purged(NamedTuple):
 
 
 def purge_quarantine(disk: Disk, tablet_id: str) -> Purged:
-    """Remove the quarantines of one tablet and the blocks only they name.
+    """Remove the quarantines of one tablet, the blocks only they name, and those that a lost superblock may have named.
 
     The tombstone's superblock and consensus metadata stay: a purge forgets data, never a promise.
     """
@@ -181,13 +189,13 @@ def purge_quarantine(disk: Disk, tablet_id: str) -> Purged:
             kept |= block_names(superblock)
     removed: list[str] = []
     freed = 0
-    for path in mine:
-        for block in sorted(block_names(quarantined[path]) - kept):
-            with suppress(FileNotFoundError):
-                size = _block_size(disk, block)
-                disk.remove(block)
-                removed.append(block)
-                freed += size
+    names = _spared(disk, tablet_id).union(*(block_names(quarantined[path]) for path in mine))
+    for block in sorted(names - kept):
+        with suppress(FileNotFoundError):
+            size = _block_size(disk, block)
+            disk.remove(block)
+            removed.append(block)
+            freed += size
     for path in (*mine, *bare):
         size = _wal_size(disk, path)
         disk.remove_tree(path)

@@ -310,6 +310,15 @@ class Served(NamedTuple):
     idle_us: int
 
 
+class Asker(NamedTuple):
+    """Who asks for a session, as far as its place is concerned."""
+
+    host: str = ""
+    """Where it is; empty if it is this process."""
+    is_member: bool = True
+    """Whether it names a member of the tablet's config."""
+
+
 class _Begun(NamedTuple):
     """Who began a session, and by which of its attempts."""
 
@@ -319,11 +328,16 @@ class _Begun(NamedTuple):
     """Names the requestor's process; empty if it did not say."""
     attempt: int
     """Rises with each that the requestor makes, whichever tablet it is of; 0 if it did not say."""
+    asker: Asker
 
     def replaces(self, other: _Begun) -> bool:
-        """Whether the other one's target does not go on with it, as this one shows, if it is the later of the two."""
+        """Whether the other one's target does not go on with it, as this one shows, if it is the later of the two.
+
+        Never across hosts: anybody can name another server's uuid.
+        """
         another_process = bool(self.run and other.run and self.run != other.run)
-        return self.requestor_uuid == other.requestor_uuid and (self.tablet_id == other.tablet_id or another_process)
+        same_server = (self.requestor_uuid, self.asker.host) == (other.requestor_uuid, other.asker.host)
+        return same_server and (self.tablet_id == other.tablet_id or another_process)
 
     def is_late(self, other: _Begun) -> bool:
         """Whether it comes after the other one, which was begun later."""
@@ -351,9 +365,10 @@ class SourceSessions:
     sessions_max: int = limits.COPY_SESSIONS_MAX
     ttl_us: int = limits.COPY_SESSION_TTL_US
     _slots: dict[str, _Slot] = field(default_factory=dict)
-    _opening: int = 0
-    _latest: dict[tuple[str, str], tuple[_Begun, int]] = field(default_factory=dict)
-    """By requestor and tablet: the latest attempt, and when it came; as long as its session, and for a time to live."""
+    _opening: list[_Begun] = field(default_factory=list)
+    _latest: dict[tuple[str, str, str], tuple[_Begun, int]] = field(default_factory=dict)
+    """By requestor, host and tablet: the latest attempt, and when it came; as long as its session, and for a time to
+    live."""
     _lingering: list[tuple[str, Releasable, int]] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -365,27 +380,31 @@ class SourceSessions:
         *,
         run: str = "",
         attempt: int = 0,
+        asker: Asker = Asker(),
     ) -> CopySourceSession:
-        """Run `capture(session_id, ttl_us)` with the log anchored at `anchor_index`; Refused OVERLOADED when full.
+        """Run `capture(session_id, ttl_us)` with the log anchored at `anchor_index`; Refused OVERLOADED when full, of
+        the asker's host or of servers that are no members as well.
 
         A requestor that starts over replaces its earlier session of the same tablet, and one that is another process
         than before (`run`) all that its earlier process left. Refused CAS_FAILED, with the later `attempt` as detail,
         if it did so meanwhile: this request was on its way for long.
         """
         self.expire()
-        session_id, begun = new_uuid(), _Begun(requestor_uuid, tablet_id, run, attempt)
+        session_id, begun = new_uuid(), _Begun(requestor_uuid, tablet_id, run, attempt, asker)
         with self._lock:
             self._check_latest(begun)
             stale = [sid for sid, slot in self._slots.items() if begun.replaces(slot.begun)]
             dropped = [self._slots.pop(sid).session for sid in stale]
-            full = len(self._slots) + self._opening >= self.sessions_max
+            full = self._full(asker)
             if not full:
-                self._opening += 1
-                self._latest[requestor_uuid, tablet_id] = begun, self.clock.monotonic_us()
+                self._opening.append(begun)
+                self._latest[requestor_uuid, asker.host, tablet_id] = begun, self.clock.monotonic_us()
         for session in dropped:
             session.close()
         if full:
-            raise Refused(Code.OVERLOADED, "too many copy sessions", limit=self.sessions_max)
+            whose, limit = full
+            what = f"too many copy sessions{whose} are open at this server: try again when one of them has ended"
+            raise Refused(Code.OVERLOADED, what, limit=limit)
         try:
             session = capture(session_id, self.ttl_us)
             try:
@@ -398,7 +417,19 @@ class SourceSessions:
             return session
         finally:
             with self._lock:
-                self._opening -= 1
+                self._opening.remove(begun)
+
+    def _full(self, asker: Asker) -> tuple[str, int] | None:
+        """Whose places are taken, and how many they are, if this one finds none. With the lock."""
+        there = [slot.begun.asker for slot in self._slots.values()] + [begun.asker for begun in self._opening]
+        if len(there) >= self.sessions_max:
+            return "", self.sessions_max
+        if sum(other.host == asker.host for other in there) >= limits.COPY_SESSIONS_PER_HOST_MAX and asker.host:
+            return f" of host {asker.host}", limits.COPY_SESSIONS_PER_HOST_MAX
+        strangers = sum(not other.is_member for other in there)
+        if not asker.is_member and strangers >= limits.COPY_SESSIONS_OF_STRANGERS_MAX:
+            return " of servers that are no members of their tablets", limits.COPY_SESSIONS_OF_STRANGERS_MAX
+        return None
 
     def _check_latest(self, begun: _Begun) -> None:
         """With the lock."""

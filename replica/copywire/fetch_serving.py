@@ -6,12 +6,10 @@ import logging
 import socket
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
-from nyala.replica.base import Corruption, ReplicaError, limits
+from nyala.replica.base import Code, Corruption, Refused, ReplicaError, limits, started_pool
 from nyala.replica.copy import SessionFile
-from nyala.replica.rpc import as_refusal, check_name, error_to_pb, pb
+from nyala.replica.rpc import as_refusal, check_fields, check_name, error_to_pb, pb
 
 from .fetch_wire import be_patient, receive_message, send_message
 from .hosting import CopyHost
@@ -28,8 +26,9 @@ class FetchServing:
     """Answers requests for ranges of files: the bytes go from the file to the socket within the kernel.
 
     Invariants: each request names this server and a session that is alive, and that is checked before anything is read.
-    What is refused is told where a part would begin; within a part the connection ends. Bounded: COPY_FETCHES_MAX
-    connections, a thread each; what the network does not take stays in the file.
+    What is refused is told where a part would begin; within a part the connection ends. Bounded: each session has at
+    most COPY_FETCHES_PER_SESSION_MAX connections, all have COPY_FETCHES_MAX threads; what the network does not take
+    stays in the file.
     Concurrency: `taken` from the loop's thread, `close` from any.
     """
 
@@ -37,22 +36,31 @@ class FetchServing:
         """`on_lost(session id, why)`: a block cannot be read; called on the connection's thread."""
         self._host = host
         self._on_lost = on_lost
-        self._pool = ThreadPoolExecutor(limits.COPY_FETCHES_MAX, thread_name_prefix="copy-serve")
+        self._pool = started_pool(limits.COPY_FETCHES_MAX, "copy-serve")
         self._lock = threading.Lock()
-        self._connections: set[socket.socket] = set()
+        self._connections: dict[socket.socket, str] = {}
+        """Each with the session whose ticket it showed."""
         self._closing = threading.Event()
 
-    @property
-    def full(self) -> bool:
-        """Whether one more connection would be ended at once."""
-        return len(self._connections) >= limits.COPY_FETCHES_MAX
-
-    def taken(self, sock: socket.socket) -> None:
-        """A connection whose ticket was for a copy."""
+    def check_room(self, session_id: str) -> None:
+        """Refused OVERLOADED if one more connection of this session would be ended at once."""
         with self._lock:
-            room = not self._closing.is_set() and not self.full
+            count = list(self._connections.values()).count(session_id)
+        if count >= limits.COPY_FETCHES_PER_SESSION_MAX:
+            what = "too many connections of this copy session: close one, or try again when one has ended"
+            raise Refused(Code.OVERLOADED, what, limit=limits.COPY_FETCHES_PER_SESSION_MAX)
+
+    def taken(self, session_id: str, sock: socket.socket) -> None:
+        """A connection whose ticket was for a copy of this session. Those of sessions that are over make room."""
+        alive = {session.manifest.session_id for session in self._host.sessions.sessions()}
+        with self._lock:
+            for other, its_session in self._connections.items():
+                if its_session not in alive:
+                    hang_up(other)
+            count = list(self._connections.values()).count(session_id)
+            room = session_id in alive and count < limits.COPY_FETCHES_PER_SESSION_MAX and not self._closing.is_set()
             if room:
-                self._connections.add(sock)
+                self._connections[sock] = session_id
                 self._pool.submit(self._serve, sock)
         if not room:
             sock.close()
@@ -71,18 +79,19 @@ class FetchServing:
             send_message(sock, pb.FetchPart())
             while (request := receive_message(sock, pb.FetchRequest)) is not None:
                 self._answer(sock, request)
-        except (OSError, ReplicaError) as error:
+        except (OSError, MemoryError, ReplicaError) as error:
             _log.info("P %s a connection of a copy has ended: %s", self._host.uuid, error)
         except Exception as error:  # noqa: BLE001 - the root of the connection's thread
             self._host.on_fatal(error)
         finally:
             with self._lock:
-                self._connections.discard(sock)
+                del self._connections[sock]
                 sock.close()
 
-    def _answer(self, sock: socket.socket, request: Any) -> None:
+    def _answer(self, sock: socket.socket, request: pb.FetchRequest) -> None:
         between_parts = True
         try:
+            check_fields(request)
             check_name(request.dest_uuid, self._host.uuid)
             at, end = request.byte_offset, request.byte_offset + request.length_bytes
             session = self._host.sessions.get(request.session_id)
@@ -103,7 +112,7 @@ class FetchServing:
                 raise refusal from error
             send_message(sock, pb.FetchPart(error=error_to_pb(refusal)))
 
-    def _send(self, sock: socket.socket, request: Any, file: SessionFile, part: Any) -> None:
+    def _send(self, sock: socket.socket, request: pb.FetchRequest, file: SessionFile, part: pb.FetchPart) -> None:
         send_message(sock, part, bytes_follow=True)
         file.send(sock.fileno(), part.byte_offset, part.length_bytes)
 

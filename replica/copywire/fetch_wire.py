@@ -12,10 +12,10 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from nyala.replica.base import Code, Refused
+from nyala.replica.base import Code, Refused, limits
 from nyala.replica.rpc import HEAD_BYTES, body_length, frame, tend
 
-MESSAGE_BYTES_MAX = 16 << 10
+MESSAGE_BYTES_MAX = limits.REQUESTS["FetchRequest"].bytes_max
 """Nothing longer is taken for a message: requests name a file, and an error's text is bounded."""
 _MORE = getattr(socket, "MSG_MORE", 0)
 """More follows at once: no packet for a few bytes."""

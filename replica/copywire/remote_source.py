@@ -14,7 +14,17 @@ import grpc
 
 from nyala.replica.base import Address, Applied, Code, Refused, limits, new_uuid
 from nyala.replica.copy import WHOLE, CopyFile, CopyManifest, CopyWanted, FileKind
-from nyala.replica.rpc import COPY_CHANNEL_OPTIONS, frame, opid_from_pb, opid_to_pb, pb, pb_grpc, raise_if_error
+from nyala.replica.rpc import (
+    COPY_CHANNEL_OPTIONS,
+    channel_to,
+    connection_to,
+    frame,
+    opid_from_pb,
+    opid_to_pb,
+    pb,
+    pb_grpc,
+    raise_if_error,
+)
 
 from .fetch_serving import hang_up
 from .fetch_wire import be_patient, receive, receive_message, send_message
@@ -61,9 +71,9 @@ class RemoteCopySource:
 
     def __init__(self, uuid: str, addresses: list[Address]) -> None:
         self._uuid = uuid
-        self._channel = grpc.insecure_channel(str(addresses[0]), options=COPY_CHANNEL_OPTIONS)
-        self._stub = pb_grpc.CopyServiceStub(self._channel)  # type: ignore[no-untyped-call]
-        self._host = addresses[0].host.strip("[]")
+        self._channel = channel_to(addresses[0], COPY_CHANNEL_OPTIONS)
+        self._stub = pb_grpc.CopyServiceStub(self._channel)
+        self._address = addresses[0]
         self._lock = threading.Lock()
         self._calls: set[Any] = set()
         self._connections: set[socket.socket] = set()
@@ -183,8 +193,10 @@ class RemoteCopySource:
         finally:
             self._over(call)
         raise_if_error(granted.error)
+        if not 0 < granted.port < 65536:
+            raise Refused(Code.CORRUPTION, "the source names no port to fetch from", port=granted.port)
         try:
-            sock = socket.create_connection((self._host, granted.port), self.OPEN_TIMEOUT_S)
+            sock = connection_to(self._address, granted.port, self.OPEN_TIMEOUT_S)
         except OSError as error:
             raise _lost(error) from error
         with self._lock:

@@ -5,13 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from functools import partial
 
-from nyala.replica.base import Code, Corruption, Refused, ReplicaError, limits
-from nyala.replica.copy import CopySourceSession, CopyWanted, capture_session
+from nyala.replica.base import Code, Corruption, Refused, ReplicaError, limits, started_pool
+from nyala.replica.copy import Asker, CopySourceSession, CopyWanted, capture_session
 from nyala.replica.peers import Taker
-from nyala.replica.rpc import as_refusal, check_name, error_to_pb, opid_from_pb, opid_to_pb, pb, pb_grpc
+from nyala.replica.rpc import (
+    Context,
+    as_refusal,
+    check_name,
+    error_to_pb,
+    host_of_peer,
+    opid_from_pb,
+    opid_to_pb,
+    pb,
+    pb_grpc,
+)
 
 from .fetch_serving import FetchServing
 from .hosting import CopyHost, SourceReplica
@@ -19,7 +28,7 @@ from .hosting import CopyHost, SourceReplica
 _log = logging.getLogger("nyala.copywire")
 
 
-class SourceServicer(pb_grpc.CopyServiceServicer):  # type: ignore[misc]
+class SourceServicer(pb_grpc.CopyServiceServicer):
     """Serves copies of replicas that lead here, and with the caller's leave of others.
 
     Concurrency: handlers on the loop; sessions begin and end, and files are read, in threads of its own.
@@ -41,7 +50,7 @@ class SourceServicer(pb_grpc.CopyServiceServicer):  # type: ignore[misc]
         self._admit = admit
         self._find = find
         self._on_lost = on_lost
-        self._pool = ThreadPoolExecutor(limits.COPY_SESSIONS_MAX, thread_name_prefix="copy-begin")
+        self._pool = started_pool(limits.COPY_SESSIONS_MAX, "copy-begin")
         self.fetches = FetchServing(host, self._lost)
 
     def close(self) -> None:
@@ -49,17 +58,24 @@ class SourceServicer(pb_grpc.CopyServiceServicer):  # type: ignore[misc]
         self.fetches.close()
         self._pool.shutdown(wait=False)
 
-    async def BeginCopy(self, request: Any, context: Any) -> Any:
+    async def BeginCopy(self, request: pb.BeginCopyRequest, context: Context) -> pb.BeginCopyReply:
         """Open a session on a replica here: its leader, unless the caller may copy without one."""
         host, tablet_id = self._host, request.tablet_id
         try:
             check_name(request.dest_uuid, host.uuid)
+            if not 0 < len(request.requestor_uuid) <= limits.NAME_LENGTH_MAX or len(request.requestor_run) > 64:
+                raise Refused(Code.INVALID_ARGUMENT, "a copy names its target, and its process in short")
             wanted = CopyWanted(
                 log_only=request.log_only,
                 acknowledged=opid_from_pb(request.acknowledged),
                 flushed=opid_from_pb(request.flushed),
             )
             replica, state, cmeta, log = await self._find(tablet_id, wanted)
+            members = (*replica.active_config.members, *replica.committed_config.members)
+            asker = Asker(
+                host_of_peer(context.peer()) if context is not None else "",
+                any(member.uuid == request.requestor_uuid for member in members),
+            )
             is_leader, config_index = replica.is_leader, replica.committed_config.opid.index
             term, commit_index, committed = replica.term, replica.commit_index, replica.commit_opid
             if not is_leader and not request.allow_leaderless:
@@ -84,7 +100,7 @@ class SourceServicer(pb_grpc.CopyServiceServicer):  # type: ignore[misc]
                 )
 
             loop = asyncio.get_running_loop()
-            session = await loop.run_in_executor(
+            opening = loop.run_in_executor(
                 self._pool,
                 lambda: host.sessions.open(
                     tablet_id,
@@ -92,8 +108,14 @@ class SourceServicer(pb_grpc.CopyServiceServicer):  # type: ignore[misc]
                     capture,
                     run=request.requestor_run,
                     attempt=request.attempt,
+                    asker=asker,
                 ),
             )
+            try:
+                session = await asyncio.shield(opening)
+            except asyncio.CancelledError:
+                opening.add_done_callback(self._left)  # the caller has gone, and will never end it
+                raise
             if is_leader and not (replica.is_leader and replica.term == term):
                 # The metadata in the session may name a term that another leads, and vouch for a log that ends early.
                 await loop.run_in_executor(self._pool, lambda: host.sessions.end(session.manifest.session_id, False))
@@ -121,21 +143,26 @@ class SourceServicer(pb_grpc.CopyServiceServicer):  # type: ignore[misc]
             ttl_us=m.ttl_us,
         )
 
-    async def OpenFetch(self, request: Any, context: Any) -> Any:
+    def _left(self, opening: asyncio.Future[CopySourceSession]) -> None:
+        """End a session that was opened for a caller who did not wait for it."""
+        if not opening.cancelled() and opening.exception() is None:
+            session_id = opening.result().manifest.session_id
+            self._pool.submit(self._host.sessions.end, session_id, False)
+
+    async def OpenFetch(self, request: pb.OpenFetchRequest, context: Context) -> pb.OpenFetchReply:
         """A ticket for one connection on which a session's files are fetched."""
         try:
             check_name(request.dest_uuid, self._host.uuid)
             # A look at the sessions may close some that have expired, which writes to the disk.
             look = asyncio.get_running_loop().run_in_executor
             await look(self._pool, self._host.sessions.get, request.session_id)
-            if self.fetches.full:
-                raise Refused(Code.OVERLOADED, "too many connections of copies", limit=limits.COPY_FETCHES_MAX)
+            self.fetches.check_room(request.session_id)
         except ReplicaError as error:
             return pb.OpenFetchReply(error=error_to_pb(as_refusal(error, self._host.on_fatal)))
-        port, ticket = self._admit(self.fetches.taken)
+        port, ticket = self._admit(partial(self.fetches.taken, request.session_id))
         return pb.OpenFetchReply(port=port, ticket=ticket)
 
-    async def EndCopy(self, request: Any, context: Any) -> Any:
+    async def EndCopy(self, request: pb.EndCopyRequest, context: Context) -> pb.EndCopyReply:
         """Close a session. A block of it that the target doubts is read here: if it is lost, so is this replica."""
         try:
             check_name(request.dest_uuid, self._host.uuid)
@@ -144,7 +171,7 @@ class SourceServicer(pb_grpc.CopyServiceServicer):  # type: ignore[misc]
             return pb.EndCopyReply(error=error_to_pb(as_refusal(error, self._host.on_fatal)))
         return pb.EndCopyReply()
 
-    def _end(self, request: Any) -> None:
+    def _end(self, request: pb.EndCopyRequest) -> None:
         """In a thread: it reads a whole block, and the target may not wait for that."""
         sessions = self._host.sessions
         try:
@@ -163,7 +190,7 @@ class SourceServicer(pb_grpc.CopyServiceServicer):  # type: ignore[misc]
             if session.manifest.session_id == session_id:
                 self._on_lost(session.tablet_id, error)
 
-    def serving(self) -> list[Any]:
+    def serving(self) -> list[pb.CopyJob]:
         """What is being served, as operators see it."""
         return [
             pb.CopyJob(
