@@ -9,6 +9,7 @@ import os
 import sys
 
 from nyala.replica.base import Address, KafkaSecurity, ReplicaError, kafka_security
+from nyala.replica.base.logs import log_to_stderr
 from nyala.replica.disk import raise_open_files_limit
 from nyala.replica.policy import Caps
 
@@ -27,6 +28,7 @@ def _options(argv: list[str]) -> MasterOptions:
     parser.add_argument("--peers", default="", help="addresses of all masters, comma separated")
     parser.add_argument("--ready-file", default="", help="written when the master listens")
     parser.add_argument("--parent-fd", type=int, default=-1, help="end when this pipe closes")
+    parser.add_argument("--metrics-port", type=int, default=-1, help="Prometheus metrics; 0 takes a free port")
     parser.add_argument("--kafka", default="", help="bootstrap servers; empty: no Kafka")
     parser.add_argument("--kafka-properties", default="", help="file of Java client properties that say how to log in")
     parser.add_argument("--topic-prefix", default="")
@@ -59,9 +61,7 @@ def _options(argv: list[str]) -> MasterOptions:
 
 def main(argv: list[str] | None = None) -> int:
     """Run one master; the exit code."""
-    logging.basicConfig(
-        level=os.environ.get("NYALA_LOG_LEVEL", "INFO"), format="%(asctime)s %(levelname).1s %(name)s %(message)s"
-    )
+    log_to_stderr(os.environ.get("NYALA_LOG_LEVEL", "INFO"), names=True)
     logging.getLogger("kafka").setLevel(logging.CRITICAL)  # KafkaLink says what matters, once
     try:
         options = _options(sys.argv[1:] if argv is None else argv)

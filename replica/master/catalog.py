@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from nyala.replica.base import Corruption, DataState, Disk, Entry, EntryKind, OpId, check
 from nyala.replica.copy import settle_at_startup
@@ -19,11 +20,25 @@ CATALOG_ID = "0" * 32
 REQUESTS_MAX = 4096
 """Remembered request ids; the oldest is forgotten first."""
 
+WALK_KEYS = 256
+"""Records of a list that are looked up at a time."""
+
 Record = dict[str, Any]
+T = TypeVar("T")
+
+
+def size_of(key: str, record: Record) -> int:
+    """Bytes of one record in the catalog's state."""
+    return len(key) + len(json.dumps(record)) + 6
 
 
 def _group(key: str) -> str:
     return key.partition("/")[0]
+
+
+def _range(keys: Sequence[str], prefix: str) -> tuple[int, int]:
+    """Where the keys with this prefix are among the sorted ones."""
+    return bisect_left(keys, prefix), bisect_left(keys, prefix + chr(0x10FFFF))
 
 
 def encode_change(puts: Mapping[str, Record], deletes: Sequence[str] = (), request_id: str = "") -> bytes:
@@ -31,6 +46,18 @@ def encode_change(puts: Mapping[str, Record], deletes: Sequence[str] = (), reque
     records = [{"key": k, "value": json.dumps(v, sort_keys=True).encode()} for k, v in sorted(puts.items())]
     change = {"puts": records, "deletes": sorted(deletes), "request_id": request_id, "reserved": b""}
     return encode("catalog_change", change)
+
+
+def decode_change(entry: Entry) -> tuple[dict[str, Record], list[str], str]:
+    """(puts, deletes, request id) of a CATALOG entry; Corruption if it holds no change."""
+    try:
+        change = decode("catalog_change", entry.meta)
+        puts = {p["key"]: json.loads(p["value"]) for p in change["puts"]}
+    except (ValueError, RecursionError) as error:
+        raise Corruption("a catalog change does not decode", opid=entry.opid, reason=str(error)) from error
+    if not all(isinstance(record, dict) for record in puts.values()):
+        raise Corruption("a catalog change puts what is no record", opid=entry.opid)
+    return puts, change["deletes"], change["request_id"]
 
 
 class Catalog:
@@ -49,6 +76,14 @@ class Catalog:
         self._records: dict[str, Record] = {}
         self._groups: dict[str, dict[str, Record]] = {}
         """The same records by the first part of their key, so that listing one kind does not walk the others."""
+        self._keys: dict[str, list[str]] = {}
+        """The keys of each group, sorted: a page of them is found by bisection."""
+        self._tablets: dict[str, dict[str, Record]] = {}
+        """By table id, the records of its tablets by key."""
+        self._bytes = 0
+        self._versions: dict[str, int] = {}
+        """By group, how often a record of it was changed."""
+        self._derived: dict[str, tuple[int, Any]] = {}
         self._requests: dict[str, None] = {}
         self._applied = superblock.flush_opid
         self._applied_time = superblock.flush_time
@@ -71,8 +106,9 @@ class Catalog:
             value = json.loads(state)
             self._records = {str(k): dict(v) for k, v in value["records"].items()}
             self._requests = dict.fromkeys(value["requests"])
-            for key, record in self._records.items():
-                self._groups.setdefault(_group(key), {})[key] = record
+            for key in sorted(self._records):
+                self._index(key, self._records[key], 0)
+            self._bytes = len(state)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise Corruption("the catalog's state cannot be read", reason=str(error)) from error
 
@@ -97,10 +133,85 @@ class Catalog:
 
     def items(self, prefix: str) -> Iterator[tuple[str, Record]]:
         """(key without prefix, record) of all keys under `prefix`, sorted; the records are to be read only."""
+        if "/" not in prefix:
+            with self._lock:
+                return iter(sorted((k[len(prefix) :], v) for k, v in self._records.items() if k.startswith(prefix)))
+        return self._items(prefix)
+
+    def _items(self, prefix: str) -> Iterator[tuple[str, Record]]:
         with self._lock:
-            records = self._groups.get(_group(prefix), {}) if "/" in prefix else self._records
-            found = sorted((k, v) for k, v in records.items() if k.startswith(prefix))
-        return ((k[len(prefix) :], v) for k, v in found)
+            keys, records = self._keys.get(_group(prefix), []), self._groups.get(_group(prefix), {})
+            found = [(k[len(prefix) :], records[k]) for k in keys[slice(*_range(keys, prefix))]]
+        return iter(found)
+
+    def walk(self, prefix: str, after: str = "") -> Iterator[tuple[str, Record]]:
+        """As `items`, from behind the key `after`, of which there may be no record any more. Costs what is taken from
+        it, and goes on by key where records come and go meanwhile."""
+        while True:
+            with self._lock:
+                keys, records = self._keys.get(_group(prefix), []), self._groups.get(_group(prefix), {})
+                low, high = _range(keys, prefix)
+                if after:
+                    low = max(low, bisect_right(keys, prefix + after))
+                found = [(k[len(prefix) :], records[k]) for k in keys[low : min(high, low + WALK_KEYS)]]
+            if not found:
+                return
+            yield from found
+            after = found[-1][0]
+
+    def tablets_of(self, table_id: str) -> list[tuple[str, Record]]:
+        """(tablet id, record) of a table's tablets, dropped ones included, in order of their position."""
+        with self._lock:
+            found = [(k.partition("/")[2], r) for k, r in self._tablets.get(table_id, {}).items()]
+        return sorted(found, key=lambda each: (each[1]["range_pos"], each[1]["bucket"], each[0]))
+
+    def count(self, prefix: str) -> int:
+        """How many records there are under `prefix`."""
+        with self._lock:
+            low, high = _range(self._keys.get(_group(prefix), []), prefix)
+            return high - low
+
+    def derived(self, name: str, prefix: str, compute: Callable[[Iterator[tuple[str, Record]]], T]) -> T:
+        """What `compute` makes of `items(prefix)`, kept under `name` until a record of that kind changes."""
+        version = self._versions.get(_group(prefix), 0)
+        known = self._derived.get(name)
+        if known is None or known[0] != version:
+            known = self._derived[name] = (version, compute(self.items(prefix)))
+        value: T = known[1]
+        return value
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all records, as the state on disk has them, within a few in a thousand."""
+        return self._bytes
+
+    def _index(self, key: str, record: Record, size_bytes: int) -> None:
+        group = _group(key)
+        records, keys = self._groups.setdefault(group, {}), self._keys.setdefault(group, [])
+        if key in records:
+            self._bytes -= size_of(key, records[key])
+        else:
+            insort(keys, key)
+        self._bytes += size_bytes
+        records[key] = record
+        if group == "tablet":
+            self._tablets.setdefault(str(record["table_id"]), {})[key] = record
+        self._versions[group] = self._versions.get(group, 0) + 1
+
+    def _unindex(self, key: str) -> None:
+        group = _group(key)
+        record = self._groups.get(group, {}).pop(key, None)
+        if record is None:
+            return
+        self._bytes -= size_of(key, record)
+        keys = self._keys[group]
+        del keys[bisect_left(keys, key)]
+        if group == "tablet":
+            of_table = self._tablets[str(record["table_id"])]
+            del of_table[key]
+            if not of_table:
+                del self._tablets[str(record["table_id"])]
+        self._versions[group] = self._versions.get(group, 0) + 1
 
     def seen(self, request_id: str) -> bool:
         """Whether a change of that request id was applied, as far back as is remembered."""
@@ -119,14 +230,7 @@ class Catalog:
         return results
 
     def _apply_change(self, entry: Entry) -> None:
-        try:
-            change = decode("catalog_change", entry.meta)
-            puts = {p["key"]: json.loads(p["value"]) for p in change["puts"]}
-        except ValueError as error:
-            raise Corruption(
-                "a committed catalog change does not decode", opid=entry.opid, reason=str(error)
-            ) from error
-        request_id = change["request_id"]
+        puts, deletes, request_id = decode_change(entry)
         if request_id:
             if request_id in self._requests:
                 return
@@ -134,12 +238,12 @@ class Catalog:
             while len(self._requests) > REQUESTS_MAX:
                 del self._requests[next(iter(self._requests))]
         with self._lock:
-            for key in change["deletes"]:
+            for key in deletes:
                 self._records.pop(key, None)
-                self._groups.get(_group(key), {}).pop(key, None)
+                self._unindex(key)
             for key, record in puts.items():
                 self._records[key] = record
-                self._groups.setdefault(_group(key), {})[key] = record
+                self._index(key, record, size_of(key, record))
 
     def flush(self) -> bool:
         """Make everything applied durable without the log; False if it already is. Raises what the disk raises."""

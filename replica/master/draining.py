@@ -8,7 +8,7 @@ from nyala.replica.base import RaftConfig
 
 from .catalog import Catalog, Record
 from .soft_state import LIVE, SoftState
-from .tables import TABLET, first_config
+from .tables import TABLET, known_config
 
 
 def _config_of(record: Record, soft: SoftState, tablet_id: str) -> RaftConfig | None:
@@ -23,7 +23,7 @@ def tablets_on(catalog: Catalog, soft: SoftState, uuid: str) -> list[str]:
     for tablet_id, record in catalog.items(TABLET):
         if "dropped_us" in record:
             continue
-        config = _config_of(record, soft, tablet_id) or (None if record.get("formed") else first_config(record))
+        config = _config_of(record, soft, tablet_id) or (None if record.get("formed") else known_config(record))
         replica = server.replicas.get(tablet_id) if server is not None else None
         live = replica is not None and replica.data_state in LIVE
         if live or (config is not None and config.member(uuid) is not None):

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from .catalog import Catalog, Record
 from .soft_state import LIVE, SoftState
-from .tables import TABLET
+from .tables import TABLET, known_config
 
 CHANGES_MAX = 500
 """Tablets in one catalog change; the rest follows with the next one."""
 
 
 def holders_of(record: Record, soft: SoftState, tablet_id: str) -> list[str]:
-    """Servers that may have a replica: of the first config, of the last one reported, and those that report one."""
-    found = {str(m["uuid"]) for m in record["members"]}
+    """Servers that may have a replica: of the first config, of the last ones kept and believed, and who reports one."""
+    found = {str(m["uuid"]) for m in record["members"]} | {m.uuid for m in known_config(record).members}
     state = soft.tablets.get(tablet_id)
     if state is not None and state.config is not None:
         found |= {m.uuid for m in state.config.members}

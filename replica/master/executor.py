@@ -83,7 +83,10 @@ class LocalExecutor:
                 _log.warning("T %s a decision could not be carried out: %s", tablet_id, error)
             except Exception:  # noqa: BLE001 - the root of this thread: one bad decision must not end the executor
                 _log.exception("T %s a decision could not be carried out", tablet_id)
-            self._finish(tablet_id, job, outcome)
+            try:
+                self._finish(tablet_id, job, outcome)
+            except Exception:  # noqa: BLE001 - as above: who is told of an outcome must not end the executor
+                _log.exception("T %s the outcome of a decision could not be told", tablet_id)
 
     def _next(self) -> _Job | None:
         with self._ready:

@@ -10,7 +10,7 @@ import grpc.aio
 
 from nyala.replica.base import Address, Code, Member, OpId, RaftConfig, Refused, is_uuid
 from nyala.replica.disk import MASTER
-from nyala.replica.rpc import CHANNEL_OPTIONS, pb, pb_grpc
+from nyala.replica.rpc import ONCE_CHANNEL_OPTIONS, async_channel_to, pb, pb_grpc
 
 _log = logging.getLogger("nyala.master")
 ASK_TIMEOUT_S = 2.0
@@ -43,8 +43,8 @@ def _check_group(members: Sequence[str], own: str, other: str, address: Address)
 
 
 async def _identity(address: Address, own: str) -> tuple[str, Address]:
-    async with grpc.aio.insecure_channel(str(address), options=CHANNEL_OPTIONS) as channel:
-        stub = pb_grpc.MasterServiceStub(channel)  # type: ignore[no-untyped-call]
+    async with async_channel_to(address, ONCE_CHANNEL_OPTIONS) as channel:
+        stub = pb_grpc.MasterServiceStub(channel)
         waiting = False
         while True:
             try:

@@ -6,15 +6,16 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from nyala.replica.base import Code, Refused
+from nyala.replica.base import Code, RaftConfig, Refused
 from nyala.replica.policy import ClusterView, WishState, decide, renewals, wish_state
 
 from . import wishing
+from .belief import newer
 from .catalog import Record
 from .decision_book import DecisionBook, DecisionRecord, Versions
 from .dropped import settle_dropped
 from .state import MasterState
-from .tables import TABLET, WISH
+from .tables import TABLET, WISH, config_to_record, known_config
 from .view import cluster_view, wish_from_record
 
 _log = logging.getLogger("nyala.master")
@@ -22,6 +23,19 @@ Say = Callable[[dict[str, DecisionRecord | None]], None]
 Outcome = dict[str, Any]
 MARKS_PER_CHANGE_MAX = 500
 DROPPED_EVERY_US = 2_000_000
+
+
+def is_later(record: Record, config: RaftConfig | None) -> bool:
+    """Whether the proven `config` is news to a formed tablet's record. Pure, as is `marked`."""
+    return config is not None and ("config" not in record or newer(config.opid, known_config(record).opid))
+
+
+def marked(record: Record, proven: RaftConfig | None) -> Record:
+    """The record of a tablet that had a leader: formed, with the newest config that is known of it."""
+    kept = record.get("config") if record.get("formed") else config_to_record(known_config(record))
+    if proven is not None and is_later(record, proven):
+        kept = config_to_record(proven)
+    return {**record, "formed": True} | ({"config": kept} if kept is not None else {})
 
 
 class Voice:
@@ -90,21 +104,40 @@ class Governor:
             voice.say(said)
 
     async def _mark_formed(self) -> None:
-        """Remember in the catalog which tablets had a leader: they are never created again, and may be changed."""
-        found = [
-            t
-            for t, r in self._state.catalog.items(TABLET)
-            if not r.get("formed") and "dropped_us" not in r and self._has_leader(t)
-        ][:MARKS_PER_CHANGE_MAX]
+        """Remember in the catalog which tablets had a leader: they are never created again, and may be changed. With
+        that, and with each config that is proven later, the catalog keeps the config from which belief begins.
+
+        One change of the catalog for all tablets of a tick, and one for each change of a config: none for a heartbeat.
+        """
+        state, proven = self._state, self._state.inquiries.proven()
+        found = []
+        for tablet_id, record in state.catalog.items(TABLET):
+            if "dropped_us" in record:
+                continue
+            if not record.get("formed"):
+                if self._has_leader(tablet_id):
+                    found.append(tablet_id)
+            elif is_later(record, proven.get(tablet_id)):
+                found.append(tablet_id)
+            elif "config" not in record or self._has_changed(tablet_id, record):
+                state.inquiries.want(tablet_id)
+        del found[MARKS_PER_CHANGE_MAX:]
         if not found:
             return
 
         def compute() -> tuple[dict[str, Record], list[str], str, None]:
-            records = {t: self._state.catalog.get(TABLET + t) for t in found}
-            puts = {TABLET + t: {**r, "formed": True} for t, r in records.items() if r is not None}
-            return puts, [], "", None
+            records = {t: state.catalog.get(TABLET + t) for t in found}
+            return {TABLET + t: marked(r, proven.get(t)) for t, r in records.items() if r is not None}, [], "", None
 
-        await self._state.group.change(compute)
+        await state.group.change(compute)
+
+    def _has_changed(self, tablet_id: str, record: Record) -> bool:
+        """Whether a later config is believed than the record has. `known.known` is of an earlier record, as long as no
+        replica reports anything: it only spares a look into each record."""
+        known = self._state.soft.tablets.get(tablet_id)
+        if known is None or known.config is None or not newer(known.config.opid, known.known.opid):
+            return False
+        return newer(known.config.opid, known_config(record).opid)
 
     async def _forget_dropped(self) -> None:
         """Note which replicas of dropped tablets are gone, and forget tablets that have long had none."""

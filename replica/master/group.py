@@ -19,14 +19,16 @@ from nyala.replica.base import (
     Member,
     RaftConfig,
     Refused,
+    ResourcesExhausted,
 )
 from nyala.replica.cmeta import ConsensusMeta
-from nyala.replica.host import Phase, Replica
+from nyala.replica.host import Doors, Files, Phase, Replica
 from nyala.replica.raft import CopyNeeded, RaftOptions
 from nyala.replica.tablet import Superblock
 from nyala.replica.wal import Log, WalOptions
 
 from .catalog import CATALOG_ID, Catalog, Record, encode_change
+from .entries import unfit_entry
 
 _log = logging.getLogger("nyala.master")
 T = TypeVar("T")
@@ -69,19 +71,19 @@ class CatalogGroup:
         self.replica = Replica(
             tablet_id=CATALOG_ID,
             uuid=uuid,
-            cmeta=self.cmeta,
-            log=self.log,
+            files=Files(cmeta=self.cmeta, log=self.log, state_machine=self.catalog, unfit=unfit_entry),
             replay=replay,
-            state_machine=self.catalog,
-            hybrid_clock=HybridClock(clock),
+            doors=Doors(
+                hybrid_clock=HybridClock(clock),
+                rng=random.Random(f"{uuid}{clock.wall_us()}"),
+                post=self._post,
+                run_heavy=self._run_heavy,
+                send=send,
+                on_copy_needed=self._copy_needed,
+                on_fatal=on_fatal,
+                on_change=self._changed,
+            ),
             raft_options=RaftOptions(),
-            rng=random.Random(f"{uuid}{clock.wall_us()}"),
-            post=self._post,
-            run_heavy=self._run_heavy,
-            send=send,
-            on_copy_needed=self._copy_needed,
-            on_fatal=on_fatal,
-            on_change=self._changed,
         )
 
     @staticmethod
@@ -95,6 +97,9 @@ class CatalogGroup:
         if self.replica.phase is Phase.FAILED:
             # A master has no other tablet to live for, and one that answers without its catalog misleads.
             self._on_fatal(Corruption("the catalog's replica has failed", reason=self.replica.error))
+        elif self.replica.starved:
+            # Its files are whole: the next start opens them.
+            self._on_fatal(ResourcesExhausted("the catalog's replica stopped", reason=self.replica.error))
 
     def _post(self, function: Callable[[], None]) -> None:
         if not self._loop.is_closed():

@@ -1,4 +1,5 @@
-"""The masters' side of Kafka: one thread publishes, one reads proposals. Kafka may be away at any time, also at start.
+"""The masters' side of Kafka: one thread publishes, one reads proposals, one inspects what stands on the other topics.
+Kafka may be away at any time, also at start.
 
 While it is away, state is not queued: decisions and reports are re-derived, and on return each is said once.
 """
@@ -8,7 +9,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
@@ -16,10 +18,14 @@ from kafka.admin import NewTopic
 from kafka.errors import KafkaError, TopicAlreadyExistsError
 from kafka.structs import OffsetAndMetadata
 
-from nyala.replica.base import KAFKA_AWAY, PLAINTEXT, Code, KafkaSecurity, kafka_topics
-from nyala.schemas import decode, encode
+from nyala.replica.base import KAFKA_AWAY, PLAINTEXT, Clock, KafkaSecurity, SystemClock, kafka_topics
+from nyala.replica.steer import Fault, Unusable, read_record
+from nyala.schemas import encode
 
+from .kafka_reading import poll
+from .kafka_state import CHANNELS, Doing, KafkaState
 from .outbox import Item, Outbox
+from .proposals import Consider, Proposals, place_of
 
 _log = logging.getLogger("nyala.master")
 
@@ -28,17 +34,21 @@ DELIVERY_TIMEOUT_MS = 8_000
 RETRY_FIRST_S = 0.5
 RETRY_MAX_S = 5.0
 WAIT_S = 2.0
-KEY_SHOWN_MAX = 64
-
-Consider = Callable[[dict[str, Any]], dict[str, Any] | None]
-"""Answers a proposal with an outcome; None: not ours to answer now, ask again later."""
+PROBE_S = 4.0
+"""With nothing to publish for so long, Kafka is asked for its topics: nobody would notice otherwise that it is away."""
+READ_MAX = 100
+INSPECT_BACK = 10_000
+"""Of each partition, so many records before its end are inspected when a master begins to lead."""
+INSPECT_PER_S_MAX = 1_000
+INSPECT_POLL_MAX = 200
+OVERWRITTEN_MAX = 1_000
 
 
 class KafkaLink:
     """Topics `<prefix>decisions`, `proposals`, `outcomes`, `reports`.
 
-    Invariants: a proposal's offset is committed only after its outcome was acknowledged. Durability: Kafka's, acks=all.
-    Concurrency: public methods from any thread; two threads of its own.
+    Invariants: a proposal's offset is committed only after its outcome was acknowledged; no record stops a thread.
+    Durability: Kafka's, acks=all. Concurrency: public methods from any thread; three threads of its own.
     """
 
     def __init__(
@@ -48,7 +58,12 @@ class KafkaLink:
         leads: Callable[[], bool],
         consider: Consider,
         security: KafkaSecurity = PLAINTEXT,
+        *,
+        clock: Clock | None = None,
+        on_defect: Callable[[BaseException], None] = lambda error: None,
     ) -> None:
+        """`on_defect` is told of what ended a thread for good; on that thread."""
+        self.bootstrap = bootstrap
         self._common: dict[str, Any] = {
             "bootstrap_servers": bootstrap.split(","),
             "client_id": "nyala-master",
@@ -59,14 +74,21 @@ class KafkaLink:
         """What all clients are given."""
         self._prefix = prefix
         self._leads = leads
-        self._consider = consider
+        self._on_defect = on_defect
+        self.state = KafkaState(clock or SystemClock())
+        self._proposals = Proposals(consider, self.state, leads)
         self._outbox = Outbox()
         self._closing = threading.Event()
         self._connected = threading.Event()
         self._connections = 0
+        self._overwritten: deque[str] = deque(maxlen=OVERWRITTEN_MAX)
         self._threads = [
-            threading.Thread(target=self._forever, args=(self._publish,), name="kafka-out", daemon=True),
-            threading.Thread(target=self._forever, args=(self._read_proposals,), name="kafka-in", daemon=True),
+            threading.Thread(target=self._forever, args=(work, doing), name=name, daemon=True)
+            for work, doing, name in (
+                (self._publish, Doing.PUBLISHES, "kafka-out"),
+                (self._read_proposals, Doing.READS, "kafka-in"),
+                (self._inspect, Doing.INSPECTS, "kafka-watch"),
+            )
         ]
 
     def start(self) -> None:
@@ -76,7 +98,7 @@ class KafkaLink:
 
     @property
     def connected(self) -> bool:
-        """Whether the topics are there and the last publication was acknowledged."""
+        """Whether the topics are there and Kafka answered when it was asked last, some seconds ago at most."""
         return self._connected.is_set()
 
     @property
@@ -84,8 +106,13 @@ class KafkaLink:
         """Number of the connection, 0 while there is none: what was said on an earlier one may not have been heard."""
         return self._connections if self._connected.is_set() else 0
 
+    @property
+    def dropped(self) -> int:
+        """Records that were given up because too many waited."""
+        return self._outbox.dropped
+
     def close(self) -> None:
-        """End both threads; what waits is lost, and re-derived by the next leader."""
+        """End the threads; what waits is lost, and re-derived by the next leader."""
         self._closing.set()
         self._outbox.wake()
         for thread in self._threads:
@@ -104,37 +131,63 @@ class KafkaLink:
             Item(self._prefix + kafka_topics.OUTCOMES, key, encode("outcome", outcome), event=True, done=done)
         )
 
-    def _forever(self, work: Callable[[], None]) -> None:
+    def _forever(self, work: Callable[[], None], doing: Doing = Doing.PUBLISHES) -> None:
         wait_s = RETRY_FIRST_S
-        while not self._closing.is_set():
-            try:
-                work()
-                wait_s = RETRY_FIRST_S
-            except (KafkaError, *KAFKA_AWAY) as error:
-                _log.info("kafka %s: %s %s", threading.current_thread().name, type(error).__name__, error)
-            except Exception:  # noqa: BLE001 - the root of this thread: without it a master would be deaf or dumb unseen
-                _log.exception("kafka %s failed, and begins anew", threading.current_thread().name)
-            self._closing.wait(wait_s)
-            wait_s = min(wait_s * 2, RETRY_MAX_S)
+        try:
+            while not self._closing.is_set():
+                try:
+                    work()
+                    wait_s = RETRY_FIRST_S
+                except (KafkaError, *KAFKA_AWAY) as error:
+                    _log.info("kafka %s: %s %s", threading.current_thread().name, type(error).__name__, error)
+                    self.state.failed(doing, error)
+                except Exception as error:  # noqa: BLE001 - without this a master would be deaf or dumb unseen
+                    _log.exception("kafka %s failed, and begins anew", threading.current_thread().name)
+                    self.state.failed(doing, error)
+                self._closing.wait(wait_s)
+                wait_s = min(wait_s * 2, RETRY_MAX_S)
+        except BaseException as error:  # noqa: BLE001 - the root of this thread: nobody else could tell
+            self.state.died(doing, error)
+            _log.critical("kafka %s has ended: %s", threading.current_thread().name, error, exc_info=error)
+            self._on_defect(error)
 
     def _publish(self) -> None:
-        self._create_topics()
-        producer = KafkaProducer(
-            acks="all", linger_ms=5, delivery_timeout_ms=DELIVERY_TIMEOUT_MS, max_block_ms=5_000, **self._common
-        )
+        admin = KafkaAdminClient(**self._common)
         try:
-            self._outbox.drop_state()
-            self._connections += 1
-            self._connected.set()
-            _log.info("kafka connected")
-            while not self._closing.is_set():
-                # A broker that went away is noticed by the next publication, which waits for its acknowledgement.
-                items = self._outbox.take(PUBLISH_BATCH_MAX, WAIT_S)
-                if items:
-                    self._send(producer, items)
+            self._create_topics(admin)
+            producer = KafkaProducer(
+                acks="all", linger_ms=5, delivery_timeout_ms=DELIVERY_TIMEOUT_MS, max_block_ms=5_000, **self._common
+            )
+            try:
+                self._outbox.drop_state()
+                self._connections += 1
+                self._connected.set()
+                self.state.succeeded(Doing.PUBLISHES)
+                _log.info("kafka connected")
+                self._publish_from(admin, producer)
+            finally:
+                self._connected.clear()
+                producer.close(timeout=1)
         finally:
-            self._connected.clear()
-            producer.close(timeout=1)
+            admin.close()
+
+    def _publish_from(self, admin: Any, producer: Any) -> None:
+        idle_since_s = time.monotonic()
+        while not self._closing.is_set():
+            items = self._outbox.take(PUBLISH_BATCH_MAX, WAIT_S)
+            if items:
+                self._send(producer, items)
+                idle_since_s = time.monotonic()
+            elif time.monotonic() - idle_since_s >= PROBE_S:
+                self._check_topics(admin)
+                idle_since_s = time.monotonic()
+
+    def _check_topics(self, admin: Any) -> None:
+        """KafkaError if Kafka does not answer, or has lost one of the topics: they are made again on the way back."""
+        missing = {self._prefix + name for name in kafka_topics.PARTITIONS} - set(admin.list_topics())
+        if missing:
+            raise KafkaError(f"Kafka has no topic {', '.join(sorted(missing))}")
+        self.state.succeeded(Doing.PUBLISHES)
 
     def _send(self, producer: Any, items: list[Item]) -> None:
         waiting: list[tuple[Item, Any]] = []
@@ -153,33 +206,62 @@ class KafkaLink:
                 failed.append(item)
                 error = refused
             else:
+                self.state.succeeded(Doing.PUBLISHES, self._bare(item.topic))
                 if item.done is not None:
                     item.done()
         if error is not None:
             self._outbox.put_back(failed)
             raise error
 
-    def _create_topics(self) -> None:
-        admin = KafkaAdminClient(**self._common)
-        try:
-            there = set(admin.list_topics())
-            for name, partitions in kafka_topics.PARTITIONS.items():
-                if self._prefix + name in there:
-                    continue
-                settings = kafka_topics.settings_of(name)
-                topic = NewTopic(self._prefix + name, partitions, -1, topic_configs=settings)
-                try:
-                    admin.create_topics([topic], timeout_ms=5_000)
-                except TopicAlreadyExistsError:
-                    continue
-        finally:
-            admin.close()
+    def _create_topics(self, admin: Any) -> None:
+        there = set(admin.list_topics())
+        for name, partitions in kafka_topics.PARTITIONS.items():
+            if self._prefix + name in there:
+                continue
+            settings = kafka_topics.settings_of(name)
+            topic = NewTopic(self._prefix + name, partitions, -1, topic_configs=settings)
+            try:
+                admin.create_topics([topic], timeout_ms=5_000)
+            except TopicAlreadyExistsError:
+                continue
+
+    def _may_read(self, doing: Doing) -> bool:
+        """Whether this thread has something to read now: only the leading master reads."""
+        if not self._leads():
+            self.state.rests(doing)
+        elif not self.connected:
+            self.state.waits(doing)
+        return not self._closing.is_set() and self._leads() and self.connected
+
+    def _records(self, consumer: Any, doing: Doing, count: int) -> Iterator[tuple[Any, Any]]:
+        """(partition, record) of what the consumer is assigned, for as long as this thread has something to read."""
+        heard_s = time.monotonic()
+        while self._may_read(doing):
+            step = self._poisoned(consumer, commit=doing is Doing.READS)
+            for partition, record in poll(consumer, count, step):
+                heard_s = time.monotonic()
+                self.state.succeeded(doing, self._bare(record.topic))
+                yield partition, record
+            if time.monotonic() - heard_s >= PROBE_S:
+                # Without a broker a poll returns nothing, and says nothing.
+                consumer.end_offsets(consumer.assignment())
+                heard_s = time.monotonic()
+                self.state.succeeded(doing)
+
+    def _bare(self, topic: str) -> str:
+        return topic.removeprefix(self._prefix)
+
+    def _partitions(self, consumer: Any, topic: str) -> list[Any]:
+        partitions = sorted(consumer.partitions_for_topic(self._prefix + topic) or ())
+        if not partitions:
+            # Right after its creation a topic may not be in the broker's metadata yet.
+            raise KafkaError(f"topic {self._prefix + topic} has no partitions yet")
+        return [TopicPartition(self._prefix + topic, p) for p in partitions]
 
     def _read_proposals(self) -> None:
         """While this master leads: read from the committed offsets, answer, commit."""
-        if not (self._leads() and self.connected):
+        if not self._may_read(Doing.READS):
             return
-        topic = self._prefix + kafka_topics.PROPOSALS
         consumer = KafkaConsumer(
             group_id=f"{self._prefix}nyala-masters",
             enable_auto_commit=False,
@@ -190,30 +272,34 @@ class KafkaLink:
             **self._common,
         )
         try:
-            partitions = sorted(consumer.partitions_for_topic(topic) or ())
-            if not partitions:
-                # Right after its creation a topic may not be in the broker's metadata yet.
-                raise KafkaError(f"topic {topic} has no partitions yet")
-            consumer.assign([TopicPartition(topic, p) for p in partitions])
-            while not self._closing.is_set() and self._leads() and self.connected:
-                for partition, records in consumer.poll(timeout_ms=500, max_records=100).items():
-                    for record in records:
-                        if not self._answer(record):
-                            return
-                        after = OffsetAndMetadata(record.offset + 1, "", -1)
-                        consumer.commit({partition: after})
+            consumer.assign(self._partitions(consumer, kafka_topics.PROPOSALS))
+            self.state.succeeded(Doing.READS)
+            for partition, record in self._records(consumer, Doing.READS, READ_MAX):
+                if not self._answer(record):
+                    return
+                self._commit(consumer, partition, record.offset + 1)
         finally:
             consumer.close(autocommit=False)
 
+    def _commit(self, consumer: Any, partition: Any, offset: int) -> None:
+        consumer.commit({partition: OffsetAndMetadata(offset, "", -1)})
+
+    def _poisoned(self, consumer: Any, *, commit: bool) -> Callable[[Any, int, Exception], None]:
+        """Counts an offset that the client cannot take apart, and commits the one behind it."""
+
+        def step(partition: Any, offset: int, error: Exception) -> None:
+            place = f"{partition.topic}[{partition.partition}]@{offset}"
+            self.state.skipped(
+                self._bare(partition.topic), Fault.OTHER_SCHEMA, place, f"{type(error).__name__}: {error}"
+            )
+            if commit:
+                self._commit(consumer, partition, offset + 1)
+
+        return step
+
     def _answer(self, record: Any) -> bool:
         """Answer one proposal; False: not now, it is read again."""
-        try:
-            proposal = decode("proposal", record.value)
-        except ValueError as error:
-            _log.warning("proposal %s[%d]@%d cannot be read: %s", record.topic, record.partition, record.offset, error)
-            outcome: dict[str, Any] | None = unreadable(record, error)
-        else:
-            outcome = self._consider(proposal)
+        outcome = self._proposals.outcome_of(record)
         if outcome is None:
             return False
         acknowledged = threading.Event()
@@ -223,23 +309,40 @@ class KafkaLink:
                 return False
         return True
 
+    def _inspect(self) -> None:
+        """While this master leads: look at what others may have written to the topics that masters and executors fill,
+        and count what nobody can use."""
+        if not self._may_read(Doing.INSPECTS):
+            return
+        consumer = KafkaConsumer(enable_auto_commit=False, auto_offset_reset="earliest", **self._common)
+        try:
+            topics = [topic for topic, doing in CHANNELS if doing is Doing.INSPECTS]
+            partitions = [p for topic in topics for p in self._partitions(consumer, topic)]
+            consumer.assign(partitions)
+            ends, begins = consumer.end_offsets(partitions), consumer.beginning_offsets(partitions)
+            for partition in partitions:
+                consumer.seek(partition, max(begins[partition], ends[partition] - INSPECT_BACK))
+            self.state.succeeded(Doing.INSPECTS)
+            began_s = time.monotonic()
+            for count, (_, record) in enumerate(self._records(consumer, Doing.INSPECTS, INSPECT_POLL_MAX), start=1):
+                self.inspect(record)
+                if count % INSPECT_POLL_MAX == 0:  # a flood costs a bounded share of this process
+                    self._closing.wait(max(0.0, INSPECT_POLL_MAX / INSPECT_PER_S_MAX - (time.monotonic() - began_s)))
+                    began_s = time.monotonic()
+        finally:
+            consumer.close(autocommit=False)
 
-def unreadable(record: Any, error: Exception) -> dict[str, Any]:
-    """The outcome of a record that is no proposal of this build's: its key says which tablet's proposer waits.
+    def inspect(self, record: Any) -> None:
+        """Count one record of a topic that is published by masters and executors, if nobody can use it."""
+        topic = self._bare(record.topic)
+        if record.value is None and record.key and topic in kafka_topics.COMPACTED:
+            return  # a deletion of state
+        found = read_record(topic, record.key, record.value)
+        if isinstance(found, Unusable):
+            self.state.skipped(topic, found.fault, place_of(record), found.reason)
+            if topic == kafka_topics.REPORTS and record.key:
+                self._overwritten.append(record.key.decode(errors="replace"))
 
-    Its plan cannot be known, so `plan_id` is empty.
-    """
-    return {
-        "subject": "PROPOSAL",
-        "subject_id": f"{record.topic}[{record.partition}]@{record.offset}",
-        "plan_id": "",
-        "tablet_id": (record.key or b"")[:KEY_SHOWN_MAX].decode(errors="replace"),
-        "result": "REFUSED",
-        "code": int(Code.INVALID_ARGUMENT),
-        "message": f"the proposal cannot be read ({type(error).__name__}): is its sender of another version?",
-        "at_us": time.time_ns() // 1000,
-        "catalog_term": 0,
-        "version": 0,
-        "executor": "",
-        "reserved": b"",
-    }
+    def overwritten(self) -> set[str]:
+        """Keys of reports under which somebody else's record stood lately; each is given once."""
+        return {self._overwritten.popleft() for _ in range(len(self._overwritten))}

@@ -14,7 +14,8 @@ ABANDONED_COPY_GRACE_MS_MAX = 24 * 3600 * 1000
 class MasterOptions:
     """Options of one master; validated at construction.
 
-    Stable: root, listen, advertise, peers, kafka, topic_prefix, execute_decisions. Experimental: everything else.
+    Stable: root, listen, advertise, peers, kafka, topic_prefix, execute_decisions, metrics_port.
+    Experimental: everything else.
     """
 
     root: str
@@ -26,6 +27,8 @@ class MasterOptions:
     """Addresses of all masters, this one included; empty: a single master."""
     ready_file: str = ""
     parent_fd: int = -1
+    metrics_port: int = -1
+    """Of `/metrics` on loopback; 0 takes a free one, -1: none."""
     kafka: str = ""
     kafka_security: KafkaSecurity = PLAINTEXT
     topic_prefix: str = ""

@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
-from nyala.replica.base import ZERO_OPID, OpId
+from collections.abc import Iterator
+from typing import Protocol
+
+from nyala.replica.base import OpId
 from nyala.replica.rpc import opid_from_pb, opid_to_pb, pb
 
-from .catalog import Catalog
-from .soft_state import LIVE, SoftState, newer
+from .belief import newer
+from .catalog import Catalog, Record
+from .proof import Proof
+from .rationing import CREATIONS_BYTES_MAX, CREATIONS_MAX, Ration
+from .soft_state import LIVE, SoftState
 from .tables import TABLET, create_order
 from .view import is_damaged
 
-ORDERS_MAX = 200
-"""In one reply; the rest follows with the next heartbeat."""
+
+class Asked(Protocol):
+    """What members of tablets answered, as `Inquiries` knows it."""
+
+    def proof(self, tablet_id: str) -> Proof | None:
+        """What was answered a moment ago; None if nothing was."""
+        ...
+
+    def want(self, tablet_id: str, reporter: str = "") -> None:
+        """Ask soon, if there is room: for the replica that `reporter` reports, if it is for one."""
+        ...
 
 
 def orders_for(
-    catalog: Catalog, soft: SoftState, server_uuid: str, now_us: int, copy_grace_us: int
+    catalog: Catalog, soft: SoftState, inquiries: Asked, server_uuid: str, now_us: int, copy_grace_us: int
 ) -> list[pb.TabletOrder]:
     """Orders for the server, from the catalog and what was reported. Nothing follows from anything being unknown.
 
@@ -23,28 +38,55 @@ def orders_for(
     was formed once is never created again: its own leader copies it to whoever lacks it.
     Delete: only replicas of tablets that the catalog knows as dropped, or that a committed config at or above the
     replica's own leaves out; the server checks that position again, so a late order misses a replica added anew.
+    The members of that config are asked first, and a majority of its voters has to confirm it (`proof.py`): as long as
+    it has not, there is no order, and the inquiry is wanted of `inquiries`.
     One that was never seen as a member may have been copied there first, to be added next: it goes when it has been
     READY for `copy_grace_us` (CC-10). `now_us` is of the monotonic clock.
-    Renew: only replicas of which the policy said so, and that are reported as damaged still.
+    Renew: only replicas of which the policy said so, and that are reported as damaged still; enough of the others have
+    to say, when they are asked, that they are whole.
     """
     server = soft.servers.get(server_uuid)
     if server is None or not server.reported or server.booting:
         return []
-    orders: list[pb.TabletOrder] = []
-    for tablet_id, tablet in catalog.items(TABLET):
-        if tablet.get("formed") or "dropped_us" in tablet or tablet_id in server.replicas:
-            continue
-        if any(m["uuid"] == server_uuid for m in tablet["members"]):
-            order = create_order(catalog, tablet_id, server_uuid)
-            if order is not None:
-                orders.append(pb.TabletOrder(create=order))
-    for tablet_id in sorted(server.replicas):
-        delete = _delete_order(catalog, soft, server_uuid, tablet_id, now_us, copy_grace_us)
+    ration = Ration()
+    described: dict[str, pb.TableInfo] = {}
+    wanted = [
+        t for t in catalog.derived("unformed", TABLET, _unformed).get(server_uuid, ()) if t not in server.replicas
+    ]
+
+    def creation(tablet_id: str) -> pb.TabletOrder | None:
+        order = create_order(catalog, tablet_id, server_uuid, described)
+        return None if order is None else pb.TabletOrder(create=order)
+
+    def change(tablet_id: str) -> pb.TabletOrder | None:
+        delete = _delete_order(catalog, soft, inquiries, server_uuid, tablet_id, now_us, copy_grace_us)
         if delete is not None:
-            orders.append(pb.TabletOrder(delete=delete))
+            return pb.TabletOrder(delete=delete)
         elif (config := soft.renewals.get((server_uuid, tablet_id))) and is_damaged(soft, server_uuid, tablet_id):
-            orders.append(pb.TabletOrder(renew=_renewal(server_uuid, tablet_id, config)))
-    return orders[:ORDERS_MAX]
+            proof = inquiries.proof(tablet_id)
+            if proof is not None and proof.spares(server_uuid, config):
+                return pb.TabletOrder(renew=_renewal(server_uuid, tablet_id, config))
+            inquiries.want(tablet_id, server_uuid)
+        return None
+
+    server.creations_after = ration.fill(
+        wanted, server.creations_after, creation, count_max=CREATIONS_MAX, bytes_max=CREATIONS_BYTES_MAX
+    )
+    damaged = sorted(t for uuid, t in soft.renewals if uuid == server_uuid and t in server.replicas)
+    ration.fill(damaged, "", change)
+    others = sorted(server.replicas.keys() - damaged)
+    server.deletions_after = ration.fill(others, server.deletions_after, change)
+    return ration.orders
+
+
+def _unformed(records: Iterator[tuple[str, Record]]) -> dict[str, list[str]]:
+    """By server, the sorted ids of the tablets that never had a leader and have it in their first config."""
+    found: dict[str, list[str]] = {}
+    for tablet_id, tablet in records:
+        if not tablet.get("formed") and "dropped_us" not in tablet:
+            for member in tablet["members"]:
+                found.setdefault(str(member["uuid"]), []).append(tablet_id)
+    return found
 
 
 def _renewal(server_uuid: str, tablet_id: str, config: OpId) -> pb.DeleteTabletRequest:
@@ -66,18 +108,14 @@ def copy_is_abandoned(*, was_member: bool, ready_us: int | None, now_us: int, gr
     return was_member or (ready_us is not None and now_us - ready_us >= grace_us)
 
 
-def _committed(leader: pb.ReplicaStatus | None, config: OpId) -> OpId:
-    """How far the leader's log is committed with `config` as its last committed config; ZERO_OPID if it did not say.
-
-    What it said of another config tells nothing about this one.
-    """
-    if leader is None or not leader.commit_term or opid_from_pb(leader.committed_config.opid) != config:
-        return ZERO_OPID
-    return OpId(leader.commit_term, leader.commit_index)
-
-
 def _delete_order(
-    catalog: Catalog, soft: SoftState, server_uuid: str, tablet_id: str, now_us: int, grace_us: int
+    catalog: Catalog,
+    soft: SoftState,
+    inquiries: Asked,
+    server_uuid: str,
+    tablet_id: str,
+    now_us: int,
+    grace_us: int,
 ) -> pb.DeleteTabletRequest | None:
     replica = soft.servers[server_uuid].replicas[tablet_id]
     if replica.data_state not in LIVE:
@@ -98,11 +136,15 @@ def _delete_order(
     ready_us = soft.servers[server_uuid].ready_us.get(tablet_id)
     if not copy_is_abandoned(was_member=was_member, ready_us=ready_us, now_us=now_us, grace_us=grace_us):
         return None
+    proof = inquiries.proof(tablet_id)
+    if proof is None or not proof.leaves_out(server_uuid, own):
+        inquiries.want(tablet_id, server_uuid)
+        return None
     return pb.DeleteTabletRequest(
         dest_uuid=server_uuid,
         tablet_id=tablet_id,
-        committed_config_id=opid_to_pb(state.config.opid),
+        committed_config_id=opid_to_pb(proof.config.opid),
         has_cas=True,
-        committed=opid_to_pb(_committed(state.leader_status, state.config.opid)),
-        reason=f"config {state.config.opid} leaves this server out",
+        committed=opid_to_pb(proof.committed),
+        reason=f"config {proof.config.opid} leaves this server out, as a majority of its voters confirms",
     )

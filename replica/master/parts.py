@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from nyala.replica.base import Refused, kafka_topics
@@ -26,7 +27,15 @@ CONSIDER_TIMEOUT_S = 20.0
 class Parts:
     """Wires the governor to its listeners. Concurrency: built on the loop's thread; callbacks say where they run."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, state: MasterState, governor: Governor) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        state: MasterState,
+        governor: Governor,
+        on_fatal: Callable[[BaseException], None],
+    ) -> None:
+        """`on_fatal` is told on the loop's thread when a thread beside Kafka has ended by a defect."""
+        self._on_fatal = on_fatal
         self._loop = loop
         self._state = state
         self._governor = governor
@@ -49,12 +58,21 @@ class Parts:
         if link is not None:
             link.tell_outcome(outcome.record(f"master {self._state.uuid}", self._state.clock.wall_us()))
 
+    def _defect(self, error: BaseException) -> None:
+        self._loop.call_soon_threadsafe(self._on_fatal, error)
+
     def start_kafka(self) -> KafkaLink:
         """Publish decisions, reports and outcomes, and answer proposals, whenever Kafka is there."""
         state = self._state
         options = state.options
         link = KafkaLink(
-            options.kafka, options.topic_prefix, lambda: state.group.is_leader, self._consider, options.kafka_security
+            options.kafka,
+            options.topic_prefix,
+            lambda: state.group.is_leader,
+            self._consider,
+            options.kafka_security,
+            clock=state.clock,
+            on_defect=self._defect,
         )
         self._link = link
         reporter = Reporter(state)
@@ -71,13 +89,15 @@ class Parts:
             if now != was:
                 was.update(now)
                 reporter.forget()
+            for key in link.overwritten():
+                reporter.repeat(key)
             for key, report in reporter.changes(view).items():
                 link.say(kafka_topics.REPORTS, key, report)
 
         self._governor.add_voice(say, lambda: link.connection)
         self._governor.on_view = on_view
         self._governor.on_outcome = link.tell_outcome
-        state.kafka_connected = lambda: link.connected
+        state.kafka = link
         link.start()
         return link
 

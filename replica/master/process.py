@@ -7,8 +7,6 @@ import logging
 import signal
 from typing import Any
 
-import grpc.aio
-
 from nyala.replica.base import (
     Address,
     InvariantViolation,
@@ -18,6 +16,8 @@ from nyala.replica.base import (
     Refused,
     ReplicaError,
     SystemClock,
+    limits,
+    started_pool,
 )
 from nyala.replica.cmeta import ConsensusMeta
 from nyala.replica.disk import (
@@ -31,18 +31,20 @@ from nyala.replica.disk import (
     when_parent_ends,
 )
 from nyala.replica.peers import PeerNetwork, PeerServicer
-from nyala.replica.rpc import SERVER_OPTIONS, listen_on, pb_grpc
+from nyala.replica.rpc import RequestChecks, listen_on, new_server, pb_grpc
 
 from .catalog import CATALOG_ID
 from .copies import CatalogCopies
 from .forming import form
 from .governor import Governor
 from .group import CatalogGroup
+from .metrics import Metrics
 from .options import MasterOptions
 from .parts import Parts
 from .service import MasterService
 from .standing import check_config, check_peers, need_catalog
 from .state import MasterState
+from .tablet_servers import GrpcTabletServers
 from .takeovers import Takeovers, takeovers_in_log
 
 _log = logging.getLogger("nyala.master")
@@ -74,6 +76,7 @@ class MasterProcess:
 
     async def run(self) -> int:
         """Serve until told to stop; the exit code."""
+        asyncio.get_running_loop().set_default_executor(started_pool(limits.LOOP_THREADS, "loop"))
         with lock_root(self.options.root):
             disk = RealDisk(self.options.root)
             instance = open_or_format(disk, self.clock, kind=MASTER)
@@ -93,11 +96,12 @@ class MasterProcess:
                 lambda peer, at: network.learn(peer, (at,)),
                 self.fail,
                 check_caller=takeovers.check,
+                knows=network.knows,
             )
-            pb_grpc.add_MasterServiceServicer_to_server(service, self._server)  # type: ignore[no-untyped-call]
-            pb_grpc.add_PeerServiceServicer_to_server(incoming, self._server)  # type: ignore[no-untyped-call]
+            pb_grpc.add_MasterServiceServicer_to_server(service, self._server)
+            pb_grpc.add_PeerServiceServicer_to_server(incoming, self._server)
             copies = CatalogCopies(disk, uuid, self.clock, incoming.admit, lambda: service.state.group, self.fail)
-            pb_grpc.add_CopyServiceServicer_to_server(copies, self._server)  # type: ignore[no-untyped-call]
+            pb_grpc.add_CopyServiceServicer_to_server(copies, self._server)
             await incoming.listen(self.options.listen.rpartition(":")[0], self.options.peer_port)
             await self._server.start()
             when_parent_ends(self.options.parent_fd, self._parent_ended)
@@ -107,6 +111,7 @@ class MasterProcess:
                     await self._serve(disk, service, network, address, config, copies, takeovers, instance)
             finally:
                 await self._server.stop(STOP_GRACE_S)
+                self._checks.close()
                 copies.close()
                 await incoming.close()
                 await network.close()
@@ -141,7 +146,7 @@ class MasterProcess:
         network.learn_config(group.replica.committed_config)
         takeovers.catalog = group.catalog
         takeovers.check_own()
-        state = MasterState(service.uuid, address, group, self.clock, self.options)
+        state = MasterState(service.uuid, address, group, self.clock, self.options, GrpcTabletServers())
         governor = Governor(state)
         self._start_parts(state, governor)
         await group.start()
@@ -173,7 +178,8 @@ class MasterProcess:
             self.fail(error)
 
     async def _listen(self) -> Address:
-        self._server = grpc.aio.server(options=SERVER_OPTIONS)
+        self._checks = RequestChecks()
+        self._server = new_server(self._checks)
         port = listen_on(self._server, self.options.listen)
         if self.options.advertise:
             return Address.parse(self.options.advertise)
@@ -182,11 +188,16 @@ class MasterProcess:
     def _start_parts(self, state: MasterState, governor: Governor) -> None:
         """Kafka and the executor, if asked for; they are closed in the order in which they were started."""
         loop = asyncio.get_running_loop()
-        parts = Parts(loop, state, governor)
+        parts = Parts(loop, state, governor, self.fail)
         if self.options.execute_decisions == "master":
             self._parts.append(parts.start_executor())
         if self.options.kafka:
             self._parts.append(parts.start_kafka())
+        if self.options.metrics_port >= 0:
+            metrics = Metrics(state, self._checks.under_way)
+            metrics.serve(self.options.metrics_port)
+            _log.info("metrics at 127.0.0.1:%d", metrics.port)
+            self._parts.append(metrics)
 
     async def _announce(self, state: MasterState) -> None:
         """Say that this master is ready: a single one when it leads, one of several when it listens."""

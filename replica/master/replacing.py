@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nyala.replica.base import Code, DataState, Refused, new_uuid
+from nyala.replica.base import Code, DataState, Refused, limits, new_uuid
 from nyala.replica.policy import place_tablets
 from nyala.replica.rpc import pb
 
@@ -17,7 +17,7 @@ from .catalog import Catalog, Record
 from .dropped import holders_of
 from .sources import lowered_to, source_key, to_pb
 from .state import MasterState
-from .tables import SOURCE, TABLET, TABLETS_PER_TABLE_MAX, WISH, Change, new_tablet
+from .tables import SOURCE, TABLET, WISH, Change, new_tablet
 from .view import wanted_voters
 
 Replaced = tuple[dict[str, str], list[pb.SourcePosition]]
@@ -32,8 +32,10 @@ def replace_tablets(state: MasterState, request: pb.ReplaceTabletsRequest) -> Ch
     reported yet; INVALID_ARGUMENT for no tablets, too many, or too few servers to hold the new ones.
     """
     ids = list(dict.fromkeys(request.tablet_ids))
-    if not 0 < len(ids) <= TABLETS_PER_TABLE_MAX:
-        raise Refused(Code.INVALID_ARGUMENT, "name the tablets to replace", given=len(ids), max=TABLETS_PER_TABLE_MAX)
+    if not 0 < len(ids) <= limits.TABLETS_PER_TABLE_MAX:
+        raise Refused(
+            Code.INVALID_ARGUMENT, "name the tablets to replace", given=len(ids), max=limits.TABLETS_PER_TABLE_MAX
+        )
     records = {tablet_id: _known(state.catalog, tablet_id) for tablet_id in ids}
     made = {t: str(r["replaced_by"]) for t, r in records.items() if "replaced_by" in r}
     lost = [tablet_id for tablet_id in ids if tablet_id not in made]

@@ -29,6 +29,11 @@ class Reporter:
         self._said.clear()
         self._gone.clear()
 
+    def repeat(self, key: str) -> None:
+        """What is published under the key was overwritten by somebody: it is reported anew."""
+        self._said.pop(key, None)
+        self._gone.discard(key)
+
     def changes(self, view: ClusterView) -> dict[str, Report | None]:
         """By key, the reports to publish now; None for a dropped tablet."""
         budget = max(1, self._state.options.reports_per_second_max * self._state.options.policy_ms // 1000)

@@ -6,16 +6,28 @@ import logging
 import os
 from collections.abc import Awaitable, Callable
 from functools import wraps
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from nyala.replica.base import Applied, Code, DataState, RaftConfig, Refused, ReplicaError, __version__
 from nyala.replica.disk import MASTER
 from nyala.replica.raft import Message
-from nyala.replica.rpc import address_to_pb, config_to_pb, error_to_pb, opid_to_pb, pb, pb_grpc, place_to_pb
+from nyala.replica.rpc import (
+    Context,
+    config_to_pb,
+    error_to_pb,
+    host_of_peer,
+    opid_from_pb,
+    opid_to_pb,
+    pb,
+    pb_grpc,
+    place_to_pb,
+)
 
-from . import desired, replacing, sources, tables, wishing
+from . import desired, lists, replacing, sources, tables, wishing
 from .catalog import CATALOG_ID, Record
+from .confirming import confirm_config
 from .dropped import holders_of
+from .kafka_status import kafka_status
 from .orders import orders_for
 from .state import MasterState
 from .takeovers import next_takeover
@@ -24,7 +36,7 @@ _log = logging.getLogger("nyala.master")
 _Request = TypeVar("_Request")
 _Reply = TypeVar("_Reply")
 _Method = Callable[["MasterService", _Request], Awaitable[_Reply]]
-_Handler = Callable[["MasterService", _Request, Any], Awaitable[_Reply]]
+_Handler = Callable[["MasterService", _Request, Context], Awaitable[_Reply]]
 
 
 def _answered(reply_type: Callable[..., _Reply]) -> Callable[[_Method[_Request, _Reply]], _Handler[_Request, _Reply]]:
@@ -32,7 +44,7 @@ def _answered(reply_type: Callable[..., _Reply]) -> Callable[[_Method[_Request, 
 
     def wrap(method: _Method[_Request, _Reply]) -> _Handler[_Request, _Reply]:
         @wraps(method)
-        async def answer(self: MasterService, request: _Request, _context: Any) -> _Reply:
+        async def answer(self: MasterService, request: _Request, _context: Context) -> _Reply:
             try:
                 self._check_name(getattr(request, "dest_uuid", ""))
                 await self.state.lead()
@@ -49,7 +61,7 @@ def _answered(reply_type: Callable[..., _Reply]) -> Callable[[_Method[_Request, 
     return wrap
 
 
-class MasterService(pb_grpc.MasterServiceServicer):  # type: ignore[misc]
+class MasterService(pb_grpc.MasterServiceServicer):
     """The gRPC face of one master. Concurrency: the loop's thread."""
 
     def __init__(self, uuid: str, stored: RaftConfig | None = None) -> None:
@@ -74,19 +86,23 @@ class MasterService(pb_grpc.MasterServiceServicer):  # type: ignore[misc]
         if dest_uuid and dest_uuid != self.uuid:
             raise Refused(Code.INVALID_NAME, "this master has another uuid", meant=dest_uuid, own=self.uuid)
 
-    def deliver(self, tablet_id: str, message: Message) -> None:
-        """A message of the other masters; dropped before the group is open, for they send it again."""
-        if self._state is not None and tablet_id == CATALOG_ID:
-            self._state.group.replica.step(message)
+    def deliver(self, tablet_id: str, message: Message) -> str:
+        """A message of the other masters; dropped before the group is open, for they send it again.
 
-    async def GetIdentity(self, _request: Any, _context: Any) -> pb.IdentityReply:
+        Returns why it was refused, as `Replica.step`.
+        """
+        if tablet_id != CATALOG_ID:
+            return f"masters have no tablet {tablet_id}"
+        return self._state.group.replica.step(message) if self._state is not None else ""
+
+    async def GetIdentity(self, _request: pb.Empty, _context: Context) -> pb.IdentityReply:
         """Who this is; answered by any master, at any time."""
         cluster_id = self._state.cluster_id if self._state else ""
         return pb.IdentityReply(
             uuid=self.uuid, kind=MASTER, cluster_id=cluster_id, version=__version__, pid=os.getpid()
         )
 
-    async def Heartbeat(self, request: pb.HeartbeatRequest, _context: Any) -> pb.HeartbeatReply:
+    async def Heartbeat(self, request: pb.HeartbeatRequest, context: Context) -> pb.HeartbeatReply:
         """Take a server's report in; answer with what it has to do."""
         reply = pb.HeartbeatReply(master_uuid=self.uuid)
         try:
@@ -96,7 +112,7 @@ class MasterService(pb_grpc.MasterServiceServicer):  # type: ignore[misc]
             reply.masters.extend(place_to_pb(m.uuid, m.addresses) for m in state.group.masters)
             if not request.server_uuid:
                 raise Refused(Code.INVALID_ARGUMENT, "a heartbeat names its server")
-            reply.catalog_term = await state.lead()
+            await state.lead()
             if request.cluster_id not in ("", state.cluster_id):
                 state.foreigners.note(request, state.mono_us)
                 raise Refused(
@@ -106,10 +122,15 @@ class MasterService(pb_grpc.MasterServiceServicer):  # type: ignore[misc]
                     cluster=request.cluster_id,
                     own=state.cluster_id,
                 )
+            await state.registry.admit(request, _host_of(context), state.cluster_id)
+            reply.catalog_term = await state.lead()  # the call took time
             reply.need_full_report = state.soft.heartbeat(request, state.mono_us)
+            reply.takes_slices, reply.heard_until = True, state.soft.servers[request.server_uuid].heard_until
             reply.found.extend(state.soft.places(request.seeking))
             grace_us = state.options.abandoned_copy_grace_ms * 1000
-            reply.orders.extend(orders_for(state.catalog, state.soft, request.server_uuid, state.mono_us, grace_us))
+            reply.orders.extend(
+                orders_for(state.catalog, state.soft, state.inquiries, request.server_uuid, state.mono_us, grace_us)
+            )
         except Refused as error:
             reply.error.CopyFrom(error_to_pb(error))
         return reply
@@ -120,13 +141,18 @@ class MasterService(pb_grpc.MasterServiceServicer):  # type: ignore[misc]
         state = self.state
         table_id = await state.group.change(
             lambda: tables.create_table(
-                state.catalog, request, state.servers(), state.replica_load(), state.clock.wall_us()
+                state.catalog,
+                request,
+                state.servers(),
+                state.replica_load(),
+                state.clock.wall_us(),
+                more_may_come=state.servers_may_come,
             )
         )
         record = state.catalog.get(tables.TABLE + table_id)
         if record is None:
             raise Refused(Code.NOT_FOUND, "the table of this request was dropped", request_id=request.request_id)
-        return pb.CreateTableReply(table=tables.table_from_record(record), tablets=state.tablets_of(table_id))
+        return pb.CreateTableReply(table=tables.table_from_record(record), tablets=list(state.tablets_of(table_id)))
 
     @_answered(pb.SimpleReply)
     async def DropTable(self, request: pb.TableRequest) -> pb.SimpleReply:
@@ -145,48 +171,31 @@ class MasterService(pb_grpc.MasterServiceServicer):  # type: ignore[misc]
 
     @_answered(pb.TableReply)
     async def GetTable(self, request: pb.TableRequest) -> pb.TableReply:
-        """A table by name or id; with its tablets, their leaders and all servers if asked."""
-        table_id, record = tables.find_table(self.state.catalog, request.name, request.table_id)
-        reply = pb.TableReply(table=tables.table_from_record(record))
-        if request.with_tablets:
-            reply.tablets.extend(self.state.tablets_of(table_id))
-            reply.servers.extend(self.state.server_infos())
-        return reply
+        """A table by name or id; with its tablets and where they are, if asked."""
+        return await lists.table_page(self.state, request)
 
     @_answered(pb.ListTablesReply)
-    async def ListTables(self, _request: pb.TableRequest) -> pb.ListTablesReply:
-        """All tables, by name."""
-        records = sorted((r for _, r in self.state.catalog.items(tables.TABLE)), key=lambda r: str(r["name"]))
-        return pb.ListTablesReply(tables=[tables.table_from_record(r) for r in records])
+    async def ListTables(self, request: pb.TableRequest) -> pb.ListTablesReply:
+        """Tables, by name."""
+        return await lists.tables_page(self.state, request)
 
     @_answered(pb.ListServersReply)
-    async def ListServers(self, _request: Any) -> pb.ListServersReply:
+    async def ListServers(self, request: pb.ListServersRequest) -> pb.ListServersReply:
         """Tablet servers and masters."""
-        config = self.state.group.replica.active_config
-        masters = [
-            pb.ServerInfo(
-                uuid=m.uuid,
-                addresses=[address_to_pb(a) for a in m.addresses],
-                alive=True,
-                leaders=int(m.uuid == self.state.uuid),
-                version=__version__,
-            )
-            for m in config.members
-        ]
-        state = self.state
-        return pb.ListServersReply(
-            servers=state.server_infos(),
-            masters=masters,
-            cluster_id=state.cluster_id,
-            foreign=state.foreigners.infos(state.mono_us),
-            desired_changes=desired.changes(state.catalog),
-        )
+        return await lists.servers_page(self.state, request)
 
     @_answered(pb.AddWriterSchemaReply)
     async def AddWriterSchema(self, request: pb.AddWriterSchemaRequest) -> pb.AddWriterSchemaReply:
-        """Make a writer schema known; idempotent."""
+        """Make a writer schema known, or forget one; idempotent."""
         state = self.state
-        table = await state.group.change(lambda: tables.add_writer_schema(state.catalog, request.table, request.schema))
+        if request.forget:
+            table = await state.group.change(
+                lambda: tables.forget_writer_schema(state.catalog, request.table, request.forget)
+            )
+        if request.HasField("schema") or not request.forget:
+            table = await state.group.change(
+                lambda: tables.add_writer_schema(state.catalog, request.table, request.schema)
+            )
         return pb.AddWriterSchemaReply(table=table)
 
     @_answered(pb.OpenSourcesReply)
@@ -210,7 +219,7 @@ class MasterService(pb_grpc.MasterServiceServicer):  # type: ignore[misc]
     @_answered(pb.ListSourcesReply)
     async def ListSources(self, request: pb.ListSourcesRequest) -> pb.ListSourcesReply:
         """Positions of one table or of all."""
-        return pb.ListSourcesReply(positions=sources.list_sources(self.state.catalog, request.table))
+        return await lists.sources_page(self.state, request)
 
     @_answered(pb.ResetSourceReply)
     async def ResetSource(self, request: pb.ResetSourceRequest) -> pb.ResetSourceReply:
@@ -277,6 +286,15 @@ class MasterService(pb_grpc.MasterServiceServicer):  # type: ignore[misc]
             lowered=lowered,
         )
 
+    @_answered(pb.SimpleReply)
+    async def ConfirmConfig(self, request: pb.ConfirmConfigRequest) -> pb.SimpleReply:
+        """An operator's word on a tablet's committed config; from now on its members are believed."""
+        state = self.state
+        if await state.group.change(lambda: confirm_config(state.catalog, request)):
+            position = opid_from_pb(request.config.opid)
+            _log.warning("T %s P %s config %s was confirmed by an operator", request.tablet_id, self.uuid, position)
+        return pb.SimpleReply()
+
     @_answered(pb.TakeOverReply)
     async def TakeOver(self, request: pb.TakeOverRequest) -> pb.TakeOverReply:
         """A directory that is to be copied to stands for that master's uuid from now on, and no other one does."""
@@ -292,7 +310,7 @@ class MasterService(pb_grpc.MasterServiceServicer):  # type: ignore[misc]
         _log.warning("P %s master %s is taken over by another directory, number %d", self.uuid, request.uuid, number)
         return pb.TakeOverReply(number=number, index=group.catalog.applied_opid.index)
 
-    async def Status(self, _request: Any, _context: Any) -> pb.MasterStatusReply:
+    async def Status(self, _request: pb.Empty, _context: Context) -> pb.MasterStatusReply:
         """How this master fares; answered by any master."""
         if self._state is None:
             known = pb.ReplicaStatus(committed_config=config_to_pb(self._stored) if self._stored else None)
@@ -323,5 +341,10 @@ class MasterService(pb_grpc.MasterServiceServicer):  # type: ignore[misc]
             replica=replica,
             decisions_published=state.decisions_published,
             moves_active=sum(1 for _ in state.catalog.items(tables.WISH)),
-            kafka_connected=state.kafka_connected(),
+            **kafka_status(state.kafka, state.mono_us),
         )
+
+
+def _host_of(context: Context | None) -> str:
+    """The host that a call comes from, as all bounds per host count it; empty for a call within this process."""
+    return "" if context is None else host_of_peer(str(context.peer()))

@@ -6,13 +6,14 @@ change to commit, or refuses with both numbers and the command that resolves it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from nyala.replica.base import Code, Refused
 from nyala.replica.rpc import pb
 
 from .catalog import Catalog, Record
+from .room import check_sources
 from .tables import SOURCE, Change, find_table
 
 LEASE_US_MAX = 60 * 60 * 1_000_000
@@ -50,9 +51,7 @@ def _position(code: Code, what: str, record: Record, resolve: str, **values: obj
     return Refused(
         code,
         f"{what}; to resolve: {resolve}",
-        table=record["table"],
-        source=source,
-        **values,  # type: ignore[arg-type]
+        {"table": record["table"], "source": source, **values},
     )
 
 
@@ -78,13 +77,16 @@ def open_sources(catalog: Catalog, request: pb.OpenSourcesRequest, now_us: int) 
             checkpoint=request.checkpoint_table_id,
             now=table_id,
         )
-    known = [r for _, r in catalog.items(f"{SOURCE}{table_id}/")]
+    prefix = f"{SOURCE}{table_id}/"
+    known: dict[tuple[str, int], list[Record]] = {}
+    for _, each in catalog.items(prefix):
+        known.setdefault((each["topic"], each["kafka_partition"]), []).append(each)
     puts: dict[str, Record] = {}
     for wanted in request.opens:
         key = source_key(table_id, wanted.source)
         record = catalog.get(key)
         if record is None or record.get("retired"):  # one that is in force has been begun or adopted
-            _refuse_other_topic(known, wanted)
+            _refuse_other_topic(known.get((wanted.topic, wanted.source.kafka_partition), ()), wanted)
         record = _new_position(request.table, table_id, wanted) if record is None else dict(record)
         _refuse_owned(record, request.owner_run, now_us)
         if wanted.has_checkpoint:
@@ -92,6 +94,7 @@ def open_sources(catalog: Catalog, request: pb.OpenSourcesRequest, now_us: int) 
         record["owner_run"] = request.owner_run
         record["owner_deadline_us"] = now_us + _lease(request.lease_us)
         puts[key] = record
+    check_sources(catalog, prefix, puts)
     return puts, [], "", (table_id, [to_pb(r) for r in puts.values()])
 
 
@@ -116,11 +119,11 @@ def _new_position(table: str, table_id: str, wanted: pb.SourceOpen) -> Record:
 def _refuse_other_topic(known: Sequence[Record], wanted: pb.SourceOpen) -> None:
     """A topic with the name of one that feeds the table, of another id or cluster, is another topic.
 
+    `known`: the table's positions of that topic's name and partition.
     Its offsets mean nothing here: begun unasked, it would leave out rows, or apply old ones over newer ones.
     """
     cluster_id, topic_id = wanted.source.cluster_id, wanted.source.topic_id
-    same = [r for r in known if (r["topic"], r["kafka_partition"]) == (wanted.topic, wanted.source.kafka_partition)]
-    in_force = [r for r in same if not r.get("retired")]
+    in_force = [r for r in known if not r.get("retired")]
     if not in_force:
         return
     record = min(in_force, key=lambda r: int(r["cluster_id"] != cluster_id))
@@ -223,10 +226,10 @@ def advance_sources(catalog: Catalog, request: pb.AdvanceSourcesRequest, now_us:
     return puts, [], "", [to_pb(r) for r in puts.values()]
 
 
-def list_sources(catalog: Catalog, table: str) -> list[pb.SourcePosition]:
-    """Positions of one table, or of all if `table` is empty."""
+def source_positions(catalog: Catalog, table: str, after: str = "") -> Iterator[tuple[str, pb.SourcePosition]]:
+    """(key, position) of the sources of one table, or of all if `table` is empty, from behind a key on."""
     prefix = f"{SOURCE}{find_table(catalog, table)[0]}/" if table else SOURCE
-    return [to_pb(r) for _, r in catalog.items(prefix) if not r.get("retired")]
+    return ((key, to_pb(record)) for key, record in catalog.walk(prefix, after) if not record.get("retired"))
 
 
 def lower_source(catalog: Catalog, request: pb.ResetSourceRequest) -> Change:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from nyala.replica.base import Address, Clock, RaftConfig, new_uuid
@@ -12,14 +12,21 @@ from nyala.replica.rpc import address_to_pb, config_to_pb, pb
 
 from .catalog import Catalog, Record
 from .draining import drain_of
+from .foreigners import Foreigners
 from .group import CatalogGroup
+from .inquiries import Inquiries
+from .kafka_link import KafkaLink
 from .options import MasterOptions
-from .soft_state import LIVE, Foreigners, SoftState
-from .tables import RETIRED, TABLET, WISH, first_config
-from .view import health_of, leader_of, retired_servers, server_views, wanted_voters
+from .registry import Registry
+from .soft_state import LIVE, SoftState
+from .tables import RETIRED, TABLET, WISH, known_config
+from .tablet_servers import TabletServers
+from .view import health_of, leader_of, retired_servers, server_view, server_views, wanted_voters
 
 _log = logging.getLogger("nyala.master")
 CLUSTER = "cluster/id"
+DOUBTS_MAX = 5
+"""Of one server in a listing of servers."""
 
 
 class MasterState:
@@ -32,23 +39,54 @@ class MasterState:
         group: CatalogGroup,
         clock: Clock,
         options: MasterOptions,
+        servers: TabletServers,
     ) -> None:
+        """`servers`: how tablet servers are called."""
         self.uuid = uuid
         self.address = address
         self.group = group
         self.clock = clock
         self.options = options
-        self.soft = SoftState(clock.monotonic_us())
+        # Whoever was away for less than half the delay was heard for the other half: so long others can be judged.
+        long_us = options.rereplicate_after_ms * 500
+        self.soft = SoftState(clock.monotonic_us(), self.known_config, long_silence_us=long_us)
+        self.registry = Registry(servers, lambda: self.soft, clock, self._listed)
+        self.inquiries = Inquiries(servers, lambda: self.catalog, lambda: self.soft, clock)
         self.foreigners = Foreigners()
+        self._known: dict[str, tuple[Record, RaftConfig]] = {}
+        """By tablet: its record, and the config read from it; every report of a replica asks for that."""
+        self._places: dict[str, set[Address]] = {}
+        self._places_of = -1
         self.led_term = -1
         """The term for which the soft state was gathered."""
         self.decisions_published = 0
-        self.kafka_connected: Callable[[], bool] = lambda: False
+        self.kafka: KafkaLink | None = None
+        """What passes between this master and Kafka; None: this master was given no Kafka."""
 
     @property
     def catalog(self) -> Catalog:
         """The catalog's records."""
         return self.group.catalog
+
+    def known_config(self, tablet_id: str) -> RaftConfig | None:
+        """The last committed config that the catalog knows of a tablet; None if it does not know the tablet."""
+        record = self.catalog.get(TABLET + tablet_id)
+        if record is None:
+            self._known.pop(tablet_id, None)
+            return None
+        known = self._known.get(tablet_id)
+        if known is None or known[0] is not record:
+            known = self._known[tablet_id] = (record, known_config(record))
+        return known[1]
+
+    def _listed(self, uuid: str) -> Collection[Address]:
+        """Where the catalog's configs say that a server listens; as of the beginning of this leadership."""
+        if self._places_of != self.led_term:
+            self._places, self._places_of = {}, self.led_term
+            for _, record in self.catalog.items(TABLET):
+                for member in known_config(record).members:
+                    self._places.setdefault(member.uuid, set()).update(member.addresses)
+        return self._places.get(uuid, ())
 
     @property
     def mono_us(self) -> int:
@@ -60,6 +98,7 @@ class MasterState:
         term = await self.group.ensure_ready()
         if self.led_term != term:
             self.soft.reset(self.mono_us)
+            self.inquiries.forget()
             self.led_term = term
             _log.info("P %s leads the masters in term %d", self.uuid, term)
         if self.catalog.get(CLUSTER) is None:
@@ -81,6 +120,12 @@ class MasterState:
         """The tablet servers as the policy sees them."""
         return server_views(self.soft, self.options, self.mono_us, retired_servers(self.catalog))
 
+    @property
+    def servers_may_come(self) -> bool:
+        """Whether servers that live may not count yet: this master just began to lead, or is calling one back."""
+        recent_us = self.options.server_dead_ms * 1000
+        return self.mono_us - self.soft.since_us < recent_us or self.registry.heard_within(recent_us)
+
     def replica_load(self) -> dict[str, int]:
         """Replicas per server: those reported, and those that new tablets will get."""
         load: dict[str, int] = {}
@@ -88,19 +133,19 @@ class MasterState:
             if "dropped_us" in record:
                 continue
             state = self.soft.tablets.get(tablet_id)
-            config = state.config if state and state.config else first_config(record)
+            config = state.config if state and state.config else known_config(record)
             for member in config.members:
                 load[member.uuid] = load.get(member.uuid, 0) + 1
         return load
 
-    def tablets_of(self, table_id: str) -> list[pb.TabletInfo]:
-        """The tablets of a table in order of position, with what is known of their configs and leaders."""
-        found = []
-        for tablet_id, record in self.catalog.items(TABLET):
-            if record["table_id"] != table_id or "dropped_us" in record:
+    def tablets_of(self, table_id: str, after: tuple[int, int] | None = None) -> Iterator[pb.TabletInfo]:
+        """The tablets of a table in order of position, behind (range, bucket) `after`, with what is known of their
+        configs and leaders."""
+        for tablet_id, record in self.catalog.tablets_of(table_id):
+            if "dropped_us" in record or (after is not None and (record["range_pos"], record["bucket"]) <= after):
                 continue
             state = self.soft.tablets.get(tablet_id)
-            config = state.config if state and state.config else first_config(record)
+            config = state.config if state and state.config else known_config(record)
             leader = leader_of(self.soft, state, self.options, self.mono_us)
             info = pb.TabletInfo(
                 tablet_id=tablet_id,
@@ -122,8 +167,9 @@ class MasterState:
             wish = self.catalog.get(WISH + tablet_id)
             if wish is not None:
                 info.wish.CopyFrom(_wish_info(wish))
-            found.append(info)
-        return sorted(found, key=lambda t: (t.range_pos, t.bucket))
+            if (unproven := self.soft.unproven(tablet_id, self.mono_us)) is not None:
+                info.unproven.CopyFrom(unproven)
+            yield info
 
     def _with_addresses(self, config: RaftConfig) -> RaftConfig:
         """The config with the addresses that servers were last heard from."""
@@ -133,11 +179,15 @@ class MasterState:
             members.append(replace(member, addresses=server.addresses) if server and server.addresses else member)
         return replace(config, members=tuple(members))
 
-    def server_infos(self) -> list[pb.ServerInfo]:
-        """What operators see of the tablet servers."""
+    def server_uuids(self) -> list[str]:
+        """Of all tablet servers that are known, or are being retired; sorted."""
+        return sorted({*self.soft.servers, *(uuid for uuid, _ in self.catalog.items(RETIRED))})
+
+    def server_infos(self, uuids: Sequence[str]) -> list[pb.ServerInfo]:
+        """What operators see of these tablet servers."""
         infos = []
-        for view in self.servers():
-            server = self.soft.servers[view.uuid]
+        for server in (self.soft.servers[u] for u in uuids if u in self.soft.servers):
+            view = server_view(self.soft, server, self.options, self.mono_us)
             live = [r for r in server.replicas.values() if r.data_state in LIVE]
             infos.append(
                 pb.ServerInfo(
@@ -148,21 +198,24 @@ class MasterState:
                     location=server.location,
                     replicas=len(live),
                     leaders=sum(r.role == "LEADER" for r in live),
-                    bytes_on_disk=sum(r.bytes_on_disk for r in live),
+                    bytes_on_disk=sum(r.bytes_on_disk + r.wal_bytes for r in live),
                     memory_bytes=server.memory_bytes,
                     version=server.version,
                     loop_lag_ms_max=server.loop_lag_ms_max,
                     gil_hold_ms_max=server.gil_hold_ms_max,
+                    open_files=pb.ResourceUse(**server.open_files._asdict()),
+                    memory_maps=pb.ResourceUse(**server.memory_maps._asdict()),
                     tablets_max=server.tablets_max,
                     copies_failing=server.copies_failing.values(),
                     avoided=view.avoided,
+                    doubts=self.soft.doubts(server.uuid, self.mono_us)[:DOUBTS_MAX],
                 )
             )
         known = {i.uuid for i in infos}
-        infos += [pb.ServerInfo(uuid=u) for u, _ in self.catalog.items(RETIRED) if u not in known]
+        infos += [pb.ServerInfo(uuid=u) for u in uuids if u not in known and self.catalog.get(RETIRED + u) is not None]
         for info in infos:
             self._add_drain(info)
-        return infos
+        return sorted(infos, key=lambda info: info.uuid)
 
     def _add_drain(self, info: pb.ServerInfo) -> None:
         record = self.catalog.get(RETIRED + info.uuid)

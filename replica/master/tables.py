@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,23 +15,26 @@ from nyala.replica.base import (
     OpId,
     RaftConfig,
     Refused,
+    check_column_name,
+    check_number,
+    check_source_topic,
+    check_table_name,
     limits,
     new_uuid,
 )
+from nyala.replica.cmeta import members_json
 from nyala.replica.policy import ServerView, place_tablets
 from nyala.replica.rpc import config_to_pb, partition_from_pb, pb, schema_from_pb
 
 from .catalog import Catalog, Record
+from .room import check_description, check_room
 
 TABLE, NAME, TABLET, REQUEST = "table/", "name/", "tablet/", "request/"
 WISH, RETIRED, SOURCE = "wish/", "retired/", "source/"
 DESIRED = "desired"
 """How often desired state that outlives operations was changed; one record."""
-TABLETS_PER_TABLE_MAX = 1024
 REPLICAS_MAX = 7
 HISTORY_RETENTION_DEFAULT_US = 15 * 60 * 1_000_000
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_TOPIC = re.compile(r"[A-Za-z0-9._-]+")
 
 Change = tuple[dict[str, Record], list[str], str, Any]
 
@@ -51,20 +53,20 @@ def table_from_record(record: Record) -> pb.TableInfo:
 
 
 def _refuse(what: str, /, **values: object) -> Refused:
-    return Refused(Code.INVALID_ARGUMENT, what, **values)  # type: ignore[arg-type]
+    return Refused(Code.INVALID_ARGUMENT, what, values)
 
 
 def checked_table(table: pb.TableInfo) -> pb.TableInfo:
     """`table` with ids and defaults filled in; Refused(INVALID_ARGUMENT) names what cannot be."""
     out = pb.TableInfo()
     out.CopyFrom(table)
-    if not _NAME.fullmatch(out.name) or len(out.name) > limits.TABLE_NAME_LENGTH_MAX:
-        what = "a table name begins with a letter or digit, and goes on with those, '.', '_' and '-'"
-        raise _refuse(what, name=out.name[:80], length=len(out.name), max=limits.TABLE_NAME_LENGTH_MAX)
+    check_table_name(out.name)
     if out.name == "catalog":
         raise _refuse("this name is taken by the masters", name=out.name)
     if not 0 < len(out.schema.columns) <= limits.COLUMNS_MAX:
         raise _refuse("a table has columns", columns=len(out.schema.columns), max=limits.COLUMNS_MAX)
+    for column in out.schema.columns:
+        check_column_name(column.name)
     out.schema.schema_id = out.schema.schema_id or 1
     if not any(c.id for c in out.schema.columns):
         for pos, column in enumerate(out.schema.columns):
@@ -77,10 +79,9 @@ def checked_table(table: pb.TableInfo) -> pb.TableInfo:
     if not 1 <= out.replication_factor <= REPLICAS_MAX or out.replication_factor % 2 == 0:
         raise _refuse(f"the replication factor is an odd number from 1 to {REPLICAS_MAX}", got=out.replication_factor)
     out.history_retention_us = out.history_retention_us or HISTORY_RETENTION_DEFAULT_US
+    check_number(out.history_retention_us, "history_retention_us", 1, limits.HISTORY_RETENTION_US_MAX)
     out.source.topic = out.source.topic or f"writes.{out.name}"
-    if not _TOPIC.fullmatch(out.source.topic) or len(out.source.topic) > limits.TOPIC_LENGTH_MAX:
-        what = "Kafka takes letters, digits, '.', '_' and '-' in a topic's name"
-        raise _refuse(what, topic=out.source.topic[:80], length=len(out.source.topic), max=limits.TOPIC_LENGTH_MAX)
+    check_source_topic(out.source.topic)
     out.source.framing = out.source.framing or "single-object"
     if out.source.framing not in ("single-object", "confluent", "bare"):
         raise _refuse("the framing is single-object, confluent or bare", got=out.source.framing)
@@ -88,17 +89,26 @@ def checked_table(table: pb.TableInfo) -> pb.TableInfo:
         spec = partition_from_pb(out.partition, schema_from_pb(out.schema))
     except InvariantViolation as error:
         raise _refuse(str(error), table=out.name) from error
-    if len(spec.partitions) > TABLETS_PER_TABLE_MAX:
-        raise _refuse("too many tablets", tablets=len(spec.partitions), max=TABLETS_PER_TABLE_MAX)
+    if len(spec.partitions) > limits.TABLETS_PER_TABLE_MAX:
+        what = "the table has too many tablets, which are its hash buckets times its ranges: use fewer of either"
+        raise _refuse(what, tablets=len(spec.partitions), max=limits.TABLETS_PER_TABLE_MAX)
+    check_description(out)
     return out
 
 
 def create_table(
-    catalog: Catalog, request: pb.CreateTableRequest, servers: Sequence[ServerView], load: dict[str, int], now_us: int
+    catalog: Catalog,
+    request: pb.CreateTableRequest,
+    servers: Sequence[ServerView],
+    load: dict[str, int],
+    now_us: int,
+    *,
+    more_may_come: bool = False,
 ) -> Change:
     """The change that creates a table with its tablets placed; its result is the table id.
 
-    The same request id again gives the first id and changes nothing. Refused(ALREADY_EXISTS) for a taken name.
+    The same request id again gives the first id and changes nothing. Refused(ALREADY_EXISTS) for a taken name; while
+    `more_may_come`, NOT_READY instead of INVALID_ARGUMENT if there are too few servers.
     """
     if request.request_id:
         earlier = catalog.get(REQUEST + request.request_id)
@@ -108,6 +118,10 @@ def create_table(
     if catalog.get(NAME + table.name) is not None:
         raise Refused(Code.ALREADY_EXISTS, "a table of this name exists", name=table.name)
     spec = partition_from_pb(table.partition, schema_from_pb(table.schema))
+    live = sum(s.alive and not s.draining for s in servers)
+    if more_may_come and live < table.replication_factor:
+        what = "too few tablet servers count so far, and more of them may be about to; nothing was applied, try again"
+        raise Refused(Code.NOT_READY, what, alive=live, replicas=table.replication_factor)
     placed = place_tablets(servers, load, len(spec.partitions), table.replication_factor)
     table.table_id = new_uuid()
     table.created_us = now_us
@@ -121,6 +135,7 @@ def create_table(
         puts[TABLET + new_uuid()] = new_tablet(partition, [{"uuid": u, "addresses": addresses[u]} for u in names])
     if request.request_id:
         puts[REQUEST + request.request_id] = {"table_id": table.table_id}
+    check_room(catalog, puts)
     return puts, [], request.request_id and f"create-{request.request_id}", table.table_id
 
 
@@ -172,23 +187,82 @@ def first_config(tablet: Record) -> RaftConfig:
     return RaftConfig(OpId(0, 0), members)
 
 
-def create_order(catalog: Catalog, tablet_id: str, server_uuid: str) -> pb.CreateTabletRequest | None:
-    """What tells a server to create its replica of a new tablet; None if the tablet is not there any more."""
+def known_config(tablet: Record) -> RaftConfig:
+    """The last committed config that the catalog knows of the tablet: a proven one, or the one that it began with."""
+    known = tablet.get("config")
+    if known is None:
+        return first_config(tablet)
+    members = tuple(
+        Member(
+            m["uuid"],
+            tuple(Address.parse(a) for a in m["addresses"]),
+            votes=m["votes"],
+            promote=m["promote"],
+            holds_data=m["holds_data"],
+            replace=m["replace"],
+        )
+        for m in known["members"]
+    )
+    return RaftConfig(
+        OpId(known["term"], known["index"]), members, (known["decision"][0], known["decision"][1]), known["unsafe"]
+    )
+
+
+def config_to_record(config: RaftConfig) -> Record:
+    """The catalog's JSON of a committed config."""
+    term, index = config.opid
+    return {
+        "term": term,
+        "index": index,
+        "decision": list(config.decision),
+        "unsafe": config.unsafe,
+        "members": members_json(config),
+    }
+
+
+def create_order(
+    catalog: Catalog, tablet_id: str, server_uuid: str, described: dict[str, pb.TableInfo] | None = None
+) -> pb.CreateTabletRequest | None:
+    """What tells a server to create its replica of a new tablet; None if the tablet is not there any more.
+
+    `described`: tables by id, as far as the caller has them already; making one takes milliseconds for 300 columns.
+    """
     tablet = catalog.get(TABLET + tablet_id)
     if tablet is None or "dropped_us" in tablet:
         return None
-    table = catalog.get(TABLE + str(tablet["table_id"]))
+    table_id = str(tablet["table_id"])
+    table = catalog.get(TABLE + table_id)
     if table is None:
         return None
+    known = described if described is not None else {}
+    if table_id not in known:
+        known[table_id] = table_from_record(table)
+        known[table_id].ClearField("writer_schemas")  # a server reads rows, not records
     return pb.CreateTabletRequest(
         dest_uuid=server_uuid,
         tablet_id=tablet_id,
-        table=table_from_record(table),
+        table=known[table_id],
         bucket=tablet["bucket"],
         range_pos=tablet["range_pos"],
         config=config_to_pb(first_config(tablet)),
         leader_hint=tablet["members"][0]["uuid"],
     )
+
+
+def forget_writer_schema(catalog: Catalog, name: str, fingerprint: str) -> Change:
+    """The change after which a writer schema is known no more; one that is not known changes nothing.
+
+    Only an operator can say which schemas no event is written with any more: events may wait in Kafka for weeks, or be
+    read again from the beginning.
+    """
+    found, record = find_table(catalog, name)
+    table = table_from_record(record)
+    kept = [known for known in table.writer_schemas if known.fingerprint != fingerprint]
+    if len(kept) == len(table.writer_schemas):
+        return {}, [], "", table
+    del table.writer_schemas[:]
+    table.writer_schemas.extend(kept)
+    return {TABLE + found: table_to_record(table)}, [], "", table
 
 
 def add_writer_schema(catalog: Catalog, name: str, schema: pb.WriterSchema) -> Change:
@@ -207,4 +281,7 @@ def add_writer_schema(catalog: Catalog, name: str, schema: pb.WriterSchema) -> C
             known.registry_id = schema.registry_id
             return {TABLE + found: table_to_record(table)}, [], "", table
     table.writer_schemas.add().CopyFrom(schema)
-    return {TABLE + found: table_to_record(table)}, [], "", table
+    check_description(table)
+    puts = {TABLE + found: table_to_record(table)}
+    check_room(catalog, puts)
+    return puts, [], "", table

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from nyala.replica.base import DataState, RaftConfig
+from nyala.replica.base import DataState, RaftConfig, generation_of
 from nyala.replica.policy import ClusterView, Health, ServerView, TabletView, Wish, WishKind
 from nyala.replica.rpc import pb
 
 from .catalog import Catalog, Record
 from .options import MasterOptions
-from .soft_state import ServerState, SoftState, TabletState
+from .soft_state import LIVE, ServerState, SoftState, TabletState
 from .tables import RETIRED, TABLE, TABLET, WISH
 
 
@@ -59,18 +59,22 @@ def server_views(
     soft: SoftState, options: MasterOptions, mono_us: int, retired: frozenset[str] = frozenset()
 ) -> tuple[ServerView, ...]:
     """All servers that were ever heard of in this leadership; a booting one is alive."""
-    return tuple(
-        ServerView(
-            uuid=s.uuid,
-            member=s.member,
-            alive=soft.silent_us(s.uuid, mono_us) <= options.server_dead_ms * 1000,
-            location=s.location,
-            draining=s.uuid in retired,
-            tablets_max=s.tablets_max,
-            avoided=mono_us < s.avoided_until_us,
-            disk_bytes_free=s.disk_bytes_free,
-        )
-        for _, s in sorted(soft.servers.items())
+    return tuple(server_view(soft, s, options, mono_us, retired) for _, s in sorted(soft.servers.items()))
+
+
+def server_view(
+    soft: SoftState, s: ServerState, options: MasterOptions, mono_us: int, retired: frozenset[str] = frozenset()
+) -> ServerView:
+    """One of these."""
+    return ServerView(
+        uuid=s.uuid,
+        member=s.member,
+        alive=soft.silent_us(s.uuid, mono_us) <= options.server_dead_ms * 1000,
+        location=s.location,
+        draining=s.uuid in retired,
+        tablets_max=s.tablets_max,
+        avoided=mono_us < s.avoided_until_us,
+        disk_bytes_free=s.disk_bytes_free,
     )
 
 
@@ -88,7 +92,7 @@ def health_of(soft: SoftState, tablet_id: str, uuid: str, options: MasterOptions
     server, replica, peer = soft.servers.get(uuid), soft.replica(uuid, tablet_id), soft.leaders_word(tablet_id, uuid)
     if server is not None and replica is not None and replica.phase == "FAILED" and not server.booting:
         return Health.FAILED_UNRECOVERABLE  # whatever becomes of its server: only another life of it may open it
-    if silent_us > options.rereplicate_after_ms * 1000:
+    if soft.missed_us(uuid, tablet_id, mono_us) > options.rereplicate_after_ms * 1000:
         return _lost(peer)
     if server is None or server.booting or not server.reported or silent_us > options.server_dead_ms * 1000:
         return Health.UNKNOWN
@@ -146,6 +150,13 @@ def _is_unmade(soft: SoftState, uuid: str, tablet_id: str) -> bool:
     return replica is None or replica.data_state != DataState.READY
 
 
+def _estranged(soft: SoftState, state: TabletState, tablet_id: str, config: RaftConfig) -> frozenset[str]:
+    generation = generation_of(config.opid.term)
+    former = [u for u, told in state.told.items() if generation_of(told.opid.term) < generation]
+    found = ((u, soft.replica(u, tablet_id)) for u in former if config.member(u) is None)
+    return frozenset(u for u, replica in found if replica is not None and replica.data_state in LIVE)
+
+
 def tablet_view(
     catalog: Catalog, soft: SoftState, tablet_id: str, record: Record, options: MasterOptions, mono_us: int
 ) -> TabletView | None:
@@ -173,6 +184,7 @@ def tablet_view(
         damaged=frozenset(m.uuid for m in config.members if is_damaged(soft, m.uuid, tablet_id)),
         unmade=frozenset(m.uuid for m in config.members if _is_unmade(soft, m.uuid, tablet_id)),
         caught_up=frozenset({leader, *(p.uuid for p in status.peers if p.health == "OK")} if status else ()),
+        estranged=_estranged(soft, state, tablet_id, config),
         by_witness=options.heal_by_witness,
     )
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from nyala.replica.base import Code, Member, RaftConfig, Refused, new_uuid
+from nyala.replica.base import Code, Member, RaftConfig, Refused, limits, new_uuid
 from nyala.replica.policy import Wish, WishKind
-from nyala.replica.rpc import opid_from_pb, pb
+from nyala.replica.rpc import check_fields, opid_from_pb, pb
 
 from .catalog import Record
 from .state import MasterState
@@ -112,6 +112,10 @@ def _may_join(state: MasterState, uuid: str) -> None:
 
 def _deadline(state: MasterState, deadline_us: int) -> int:
     now_us = state.clock.wall_us()
+    if deadline_us < 0 or deadline_us > now_us + limits.WISH_DEADLINE_US_MAX:
+        days = limits.WISH_DEADLINE_US_MAX // 86_400_000_000
+        what = f"a deadline lies at most {days} days ahead: while a change is wanted, its tablet takes no other one"
+        raise Refused(Code.INVALID_ARGUMENT, what, deadline_us=deadline_us, now_us=now_us)
     if 0 < deadline_us <= now_us:
         raise Refused(Code.DEADLINE_PASSED, "the deadline has passed", deadline_us=deadline_us, now_us=now_us)
     return deadline_us or now_us + ADMIN_DEADLINE_US
@@ -276,4 +280,5 @@ def propose(state: MasterState, proposal: dict[str, Any]) -> Change:
         deadline_us=proposal["deadline_us"],
         reason=proposal["reason"],
     )
+    check_fields(request)
     return move(state, request, wish_id=proposal["proposal_id"], proposal=True)

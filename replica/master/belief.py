@@ -1,0 +1,121 @@
+"""What the masters believe of a report. Pure: the table in DESIGN.md, "What is believed of a report", as functions.
+
+A heartbeat proves nothing about a tablet. The catalog knows a committed config of each tablet, and only a member of the
+config that is believed already can tell of a later one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from nyala.replica.base import Code, OpId, RaftConfig, Refused, limits
+from nyala.replica.rpc import config_from_pb, pb
+
+_NUMBERS = ("memory_bytes", "disk_bytes_free", "tablets_max", "loop_lag_ms_max", "gil_hold_ms_max", "sequence")
+_RESOURCES = ("open_files", "memory_maps")
+_COUNTS = (
+    "data_state",
+    "term",
+    "commit_index",
+    "applied_index",
+    "rows",
+    "bytes_on_disk",
+    "memory_bytes",
+    "wal_bytes",
+    "flush_index",
+    "commit_term",
+)
+
+
+def check_report(request: pb.HeartbeatRequest) -> None:
+    """Refused(INVALID_ARGUMENT) for a heartbeat that no server of this system sends; nothing of it counts then."""
+    numbers = [(name, getattr(request, name)) for name in _NUMBERS]
+    for name in _RESOURCES:
+        use = getattr(request, name)
+        numbers += [(f"{name}.used", use.used), (f"{name}.limit", use.limit)]
+    for name, value in numbers:
+        if value < 0 or not math.isfinite(value):
+            raise _refuse("a server reports no such number", field=name, value=value)
+    if max(len(request.replicas), len(request.copies_failing)) > limits.REPLICAS_REPORTED_MAX:
+        what = "a server reports more replicas than it can hold"
+        raise _refuse(what, replicas=len(request.replicas), max=limits.REPLICAS_REPORTED_MAX)
+    for replica in request.replicas:
+        if replica.uuid not in ("", request.server_uuid):
+            raise _refuse("a server reports its own replicas only", replica_of=replica.uuid[:40])
+        if (size := replica.ByteSize()) > limits.REPLICA_STATUS_BYTES_MAX:
+            raise _refuse("the report of a replica is too long", bytes=size, max=limits.REPLICA_STATUS_BYTES_MAX)
+        for name in _COUNTS:
+            if getattr(replica, name) < 0:
+                raise _refuse("a replica reports no such number", field=name, value=getattr(replica, name))
+    for copy in request.copies_failing:
+        if (size := copy.ByteSize()) > limits.REPLICA_STATUS_BYTES_MAX:
+            raise _refuse("the report of a copy is too long", bytes=size, max=limits.REPLICA_STATUS_BYTES_MAX)
+
+
+def _refuse(what: str, /, **values: object) -> Refused:
+    return Refused(Code.INVALID_ARGUMENT, what, values)
+
+
+def config_told(status: pb.ReplicaStatus) -> RaftConfig | None:
+    """The committed config that a replica tells; None if it tells none, or one that cannot be.
+
+    A replica has entered the term of whatever is committed in its log.
+    """
+    if not status.HasField("committed_config") or not status.committed_config.members:
+        return None
+    if len(status.committed_config.members) > limits.CONFIG_MEMBERS_MAX:
+        return None
+    try:
+        config = config_from_pb(status.committed_config)
+    except Refused:
+        return None
+    opid = config.opid
+    possible = opid.term >= 0 and opid.index >= 0 and opid.term <= status.term and config.voters
+    return config if possible else None
+
+
+def newer(a: OpId, b: OpId) -> bool:
+    """Whether `a` is the later committed position, in Raft's order: a config that was forced upon a survivor has a
+    higher term than what the lost members committed, and perhaps a lower index."""
+    return a > b
+
+
+def same(a: RaftConfig, b: RaftConfig) -> bool:
+    """Whether two servers tell of the same config: its position, and who votes by it."""
+    return a.opid == b.opid and {(m.uuid, m.votes) for m in a.members} == {(m.uuid, m.votes) for m in b.members}
+
+
+def believed(known: RaftConfig, told: Mapping[str, RaftConfig]) -> RaftConfig:
+    """The newest config that follows from `known` by what servers tell now: by uuid, the committed config of each.
+
+    Only a member of a config may tell of a later one; whoever that one adds may tell of the next. Nothing is remembered
+    of what a server told before, so a lie under a member's uuid ends with the next report of the member itself.
+    """
+    config = known
+    while True:
+        later = [
+            c for uuid, c in sorted(told.items()) if newer(c.opid, config.opid) and config.member(uuid) is not None
+        ]
+        if not later:
+            return config
+        config = max(later, key=lambda c: c.opid)
+
+
+def may_lead(config: RaftConfig | None, uuid: str) -> bool:
+    """Whether the server may be believed that it leads the tablet, or another member that it does."""
+    member = config.member(uuid) if config is not None else None
+    return member is not None and member.votes
+
+
+def doubt(config: RaftConfig | None, uuid: str, told: RaftConfig | None, *, leads: bool) -> str:
+    """What a server says of a tablet and is not believed; empty if there is nothing. `config`: what is believed."""
+    if config is None:
+        return ""
+    if told is not None and newer(told.opid, config.opid):
+        return f"it tells of config {told.opid}, and is no member of config {config.opid}"
+    if told is not None and told.opid == config.opid and not same(told, config):
+        return f"it tells of other members at config {told.opid} than the others"
+    if leads and not may_lead(config, uuid):
+        return f"it says that it leads, and is no voter of config {config.opid}"
+    return ""

@@ -1,0 +1,143 @@
+"""Asking the members of tablets which config they hold: before anything is deleted, and when a config has changed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nyala.replica.base import Clock, RaftConfig, Refused, limits
+from nyala.replica.rpc import pb
+
+from .catalog import Catalog
+from .proof import Proof, prove
+from .soft_state import SoftState
+from .tables import TABLET, known_config
+from .tablet_servers import TabletServers
+
+_log = logging.getLogger("nyala.master")
+FRESH_US = 10_000_000
+"""For how long answers justify a deletion: the order is repeated with each heartbeat until the replica is gone."""
+PAUSE_US_FIRST = 250_000
+PAUSE_US_MAX = 30_000_000
+"""Between two inquiries that proved nothing; twice as long each time."""
+
+
+@dataclass
+class _Asked:
+    proof: Proof | None = None
+    next_us: int = 0
+    pause_us: int = PAUSE_US_FIRST
+    under_way: bool = False
+
+
+class Inquiries:
+    """The last answers of each tablet's members. Nothing here waits for an answer but tasks of its own.
+
+    Invariants: at most `limits.INQUIRIES_MAX` tablets are asked for at once, each of whose members once, and a bounded
+    number waits, altogether and for each server that reports; a server is called only at an address where it answered.
+    Concurrency: the loop's thread.
+    """
+
+    def __init__(
+        self, servers: TabletServers, catalog: Callable[[], Catalog], soft: Callable[[], SoftState], clock: Clock
+    ) -> None:
+        self._servers = servers
+        self._catalog = catalog
+        self._soft = soft
+        self._clock = clock
+        self._asked: dict[str, _Asked] = {}
+        self._turns = asyncio.Semaphore(limits.INQUIRIES_MAX)
+        self._tasks: dict[asyncio.Task[None], str] = {}
+
+    def forget(self) -> None:
+        """A new leadership asks anew."""
+        self._asked = {}
+
+    def proof(self, tablet_id: str) -> Proof | None:
+        """What was answered a moment ago; None if nothing was."""
+        asked = self._asked.get(tablet_id)
+        proof = asked.proof if asked is not None else None
+        return proof if proof is not None and self._clock.monotonic_us() - proof.at_us < FRESH_US else None
+
+    def proven(self) -> dict[str, RaftConfig]:
+        """By tablet, the config that was proven last."""
+        return {t: a.proof.config for t, a in self._asked.items() if a.proof is not None and a.proof.confirmed}
+
+    def want(self, tablet_id: str, reporter: str = "") -> None:
+        """Ask soon, unless that is under way, or an inquiry proved nothing a moment ago. Needs a running loop.
+
+        `reporter`: the server for whose replica it is. Too many that wait, altogether or for it: it has to be wanted
+        again later.
+        """
+        asked = self._asked.get(tablet_id) or _Asked()
+        if asked.under_way or self._clock.monotonic_us() < asked.next_us or self._is_full(reporter):
+            return
+        self._asked[tablet_id] = asked
+        asked.under_way = True
+        task = asyncio.get_running_loop().create_task(self._ask(tablet_id, asked))
+        self._tasks[task] = reporter
+        task.add_done_callback(self._tasks.pop)
+
+    def _is_full(self, reporter: str) -> bool:
+        if len(self._tasks) >= limits.INQUIRIES_PENDING_MAX:
+            return True
+        own = sum(of == reporter for of in self._tasks.values()) if reporter else 0
+        return own >= limits.INQUIRIES_PENDING_PER_SERVER_MAX
+
+    async def settled(self) -> None:
+        """Wait until every inquiry that is under way has ended."""
+        while self._tasks:
+            await asyncio.wait(set(self._tasks))
+
+    async def _ask(self, tablet_id: str, asked: _Asked) -> None:
+        try:
+            async with self._turns:
+                asked.proof = await self._inquire(tablet_id)
+        finally:
+            asked.under_way = False
+            state = self._soft().tablets.get(tablet_id)
+            wanted = state.config.opid if state is not None and state.config is not None else None
+            proof = asked.proof
+            useful = proof is not None and proof.confirmed and (wanted is None or proof.config.opid >= wanted)
+            asked.pause_us = PAUSE_US_FIRST if useful else min(2 * asked.pause_us, PAUSE_US_MAX)
+            asked.next_us = self._clock.monotonic_us() + asked.pause_us
+
+    async def _inquire(self, tablet_id: str) -> Proof | None:
+        record = self._catalog().get(TABLET + tablet_id)
+        if record is None:
+            self._asked.pop(tablet_id, None)
+            return None
+        known = known_config(record)
+        kept = "config" in record or not record.get("formed")
+        answers = await self._answers(tablet_id, self._whom(tablet_id, known))
+        proof = prove(known, answers, self._clock.monotonic_us(), kept=kept)
+        if not proof.confirmed:
+            heard = ", ".join(answers) or "nobody"
+            _log.info("T %s config %s is not confirmed: only %s answered", tablet_id, known.opid, heard)
+        return proof
+
+    def _whom(self, tablet_id: str, known: RaftConfig) -> list[str]:
+        """Voters of the catalog's config, of the believed one, and of those that anybody tells of, newest first."""
+        state = self._soft().tablets.get(tablet_id)
+        configs = [known]
+        if state is not None:
+            configs += [state.config] if state.config is not None else []
+            configs += sorted(state.told.values(), key=lambda c: c.opid, reverse=True)
+        return list(dict.fromkeys(u for c in configs for u in c.voters))[: limits.CONFIG_MEMBERS_MAX]
+
+    async def _answers(self, tablet_id: str, uuids: list[str]) -> dict[str, pb.ReplicaStatus]:
+        found = await asyncio.gather(*(self._answer(tablet_id, uuid) for uuid in uuids))
+        return {uuid: status for uuid, status in zip(uuids, found, strict=True) if status is not None}
+
+    async def _answer(self, tablet_id: str, uuid: str) -> pb.ReplicaStatus | None:
+        server = self._soft().servers.get(uuid)
+        if server is None or not server.addresses:
+            return None
+        try:
+            statuses = await self._servers.replicas(uuid, server.addresses, [tablet_id])
+        except Refused as refused:
+            _log.debug("T %s server %s gave no answer: %s", tablet_id, uuid, refused)
+            return None
+        return next((s for s in statuses if s.tablet_id == tablet_id), None)

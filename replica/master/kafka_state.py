@@ -1,0 +1,138 @@
+"""What a master knows about its own dealings with Kafka, topic by topic, and which records there it could not use."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from nyala.replica.base import Clock, kafka_topics
+from nyala.replica.steer import Fault
+
+REASON_CHARS_MAX = 300
+
+
+class Doing(StrEnum):
+    """What a master does with a topic."""
+
+    PUBLISHES = "publishes"
+    READS = "reads"
+    """And answers, as proposals."""
+    INSPECTS = "inspects"
+    """Only looks for records that nobody can use."""
+
+
+class Link(StrEnum):
+    """How it fares at that. The values are shown to operators."""
+
+    NEVER_CONNECTED = "never connected"
+    CONNECTED = "connected"
+    RECONNECTING = "reconnecting"
+    NOT_LEADING = "not leading"
+    """Only the leading master does this."""
+    DEAD = "dead"
+    """Its thread has ended by a defect: this master must be restarted."""
+
+
+@dataclass(frozen=True)
+class Channel:
+    """One topic as of now. Times of the monotonic clock, in microseconds; None: never."""
+
+    topic: str
+    doing: Doing
+    link: Link = Link.NEVER_CONNECTED
+    success_us: int | None = None
+    error: str = ""
+    error_us: int | None = None
+    failures: int = 0
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """Records of one topic that were not used, for one reason; the last of them in detail."""
+
+    topic: str
+    fault: Fault
+    count: int
+    place: str
+    reason: str
+    last_us: int
+
+
+CHANNELS = (
+    (kafka_topics.DECISIONS, Doing.PUBLISHES),
+    (kafka_topics.REPORTS, Doing.PUBLISHES),
+    (kafka_topics.OUTCOMES, Doing.PUBLISHES),
+    (kafka_topics.PROPOSALS, Doing.READS),
+    *((topic, Doing.INSPECTS) for topic in (kafka_topics.DECISIONS, kafka_topics.REPORTS, kafka_topics.OUTCOMES)),
+)
+"""Everything that a master with Kafka does there."""
+
+
+class KafkaState:
+    """Written by the threads beside Kafka, read by who asks for the master's status. Bounded: one entry a topic and
+    reason. Concurrency: any thread."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._channels = {(topic, doing): Channel(topic, doing) for topic, doing in CHANNELS}
+        self._skipped: dict[tuple[str, Fault], Skipped] = {}
+
+    def _change(self, doing: Doing, topic: str | None, link: Link, success_us: int | None = None) -> None:
+        """`success_us`: of a success now; None: as it was."""
+        with self._lock:
+            for key, channel in self._channels.items():
+                if key[1] is doing and topic in (None, key[0]):
+                    at = channel.success_us if success_us is None else success_us
+                    self._channels[key] = replace(channel, link=link, success_us=at)
+
+    def succeeded(self, doing: Doing, topic: str | None = None) -> None:
+        """Kafka has answered for the topic; for all of them without one."""
+        self._change(doing, topic, Link.CONNECTED, self._clock.monotonic_us())
+
+    def failed(self, doing: Doing, error: BaseException, topic: str | None = None) -> None:
+        """Kafka did not answer, or refused. A channel that never worked has still never been connected."""
+        now_us, what = self._clock.monotonic_us(), f"{type(error).__name__}: {error}"[:REASON_CHARS_MAX]
+        with self._lock:
+            for key, old in self._channels.items():
+                if key[1] is doing and topic in (None, key[0]):
+                    link = Link.NEVER_CONNECTED if old.success_us is None else Link.RECONNECTING
+                    failures = old.failures + 1
+                    self._channels[key] = replace(old, link=link, error=what, error_us=now_us, failures=failures)
+
+    def waits(self, doing: Doing) -> None:
+        """It does nothing until this master publishes again: the publishing thread finds out when Kafka is there."""
+        with self._lock:
+            for key, old in self._channels.items():
+                if key[1] is doing:
+                    link = Link.NEVER_CONNECTED if old.success_us is None else Link.RECONNECTING
+                    self._channels[key] = replace(old, link=link)
+
+    def rests(self, doing: Doing) -> None:
+        """This master does not lead, and leaves it to who does."""
+        self._change(doing, None, Link.NOT_LEADING)
+
+    def died(self, doing: Doing, error: BaseException) -> None:
+        """The thread that did it has ended by a defect."""
+        self.failed(doing, error)
+        self._change(doing, None, Link.DEAD)
+
+    def skipped(self, topic: str, fault: Fault, place: str, reason: str) -> int:
+        """Count a record that is not used; how many there are now for this reason."""
+        with self._lock:
+            old = self._skipped.get((topic, fault))
+            count = 1 + (old.count if old is not None else 0)
+            reason = "".join(c if c.isprintable() else "?" for c in reason[:REASON_CHARS_MAX])
+            self._skipped[topic, fault] = Skipped(topic, fault, count, place, reason, self._clock.monotonic_us())
+            return count
+
+    def channels(self) -> list[Channel]:
+        """One of each thing that a master does."""
+        with self._lock:
+            return list(self._channels.values())
+
+    def all_skipped(self) -> list[Skipped]:
+        """By topic and reason, since this master started."""
+        with self._lock:
+            return [self._skipped[key] for key in sorted(self._skipped)]

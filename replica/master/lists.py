@@ -1,0 +1,114 @@
+"""What a master answers to who asks for lists: page by page, each within one message however much there is.
+
+A page is found by the key behind which it begins, so work grows with the page. Tables go by name, servers by uuid, a
+table's tablets by position, sources by their key. Concurrency: the loop's thread; a long page gives way to other work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from nyala.replica.base import Code, Refused, __version__
+from nyala.replica.rpc import address_to_pb, page_bytes, page_of, pb
+
+from . import desired, sources, tables
+from .state import MasterState
+
+SERVERS_AT_ONCE = 16
+"""Servers whose replicas are counted before other work gets its turn."""
+
+
+async def tables_page(state: MasterState, request: pb.TableRequest) -> pb.ListTablesReply:
+    """Tables by name."""
+
+    def found() -> Iterator[tuple[str, pb.TableInfo]]:
+        for name, named in state.catalog.walk(tables.NAME, request.after):
+            table_id = str(named["table_id"])
+            record = state.catalog.get(tables.TABLE + table_id)
+            if record is not None:
+                brief = request.brief
+                yield name, pb.TableInfo(table_id=table_id, name=name) if brief else tables.table_from_record(record)
+
+    page, last = await page_of(found(), request.limit_bytes)
+    return pb.ListTablesReply(tables=page, next=last)
+
+
+async def table_page(state: MasterState, request: pb.TableRequest) -> pb.TableReply:
+    """One table, and its tablets from behind a position if they are asked for."""
+    table_id, record = tables.find_table(state.catalog, request.name, request.table_id)
+    after = _position(request.after)
+    if after is None:
+        table = tables.table_from_record(record)
+    else:
+        table = pb.TableInfo(table_id=table_id, name=str(record["name"]))
+    reply = pb.TableReply(table=table, cluster_id=state.cluster_id)
+    if not request.with_tablets:
+        return reply
+    found = ((f"{t.range_pos}/{t.bucket}", t) for t in state.tablets_of(table_id, after))
+    page, reply.next = await page_of(found, request.limit_bytes, reply.ByteSize())
+    reply.tablets.extend(page)
+    reply.servers.extend(_places(state, page, request.limit_bytes))
+    return reply
+
+
+def _position(after: str) -> tuple[int, int] | None:
+    if not after:
+        return None
+    range_pos, _, bucket = after.partition("/")
+    try:
+        return int(range_pos), int(bucket)
+    except ValueError as error:
+        what = "this is no place in a list of tablets: begin again without it"
+        raise Refused(Code.INVALID_ARGUMENT, what, after=after[:80]) from error
+
+
+def _places(state: MasterState, page: Sequence[pb.TabletInfo], limit_bytes: int) -> Iterator[pb.ServerInfo]:
+    """Where the members of a page's tablets listen, for builds that look there and not into the configs."""
+    if limit_bytes:
+        return
+    for uuid in sorted({m.uuid for t in page for m in t.config.members}):
+        server = state.soft.servers.get(uuid)
+        if server is not None:
+            yield pb.ServerInfo(uuid=uuid, addresses=[address_to_pb(a) for a in server.addresses])
+
+
+async def servers_page(state: MasterState, request: pb.ListServersRequest) -> pb.ListServersReply:
+    """Tablet servers by uuid. The first page has the masters, and who is no server of this cluster."""
+    reply = pb.ListServersReply(cluster_id=state.cluster_id, desired_changes=desired.changes(state.catalog))
+    if not request.after:
+        reply.masters.extend(
+            pb.ServerInfo(
+                uuid=m.uuid,
+                addresses=[address_to_pb(a) for a in m.addresses],
+                alive=True,
+                leaders=int(m.uuid == state.uuid),
+                version=__version__,
+            )
+            for m in state.group.replica.active_config.members
+        )
+        others = [*((reply.foreign, f) for f in state.foreigners.infos(state.mono_us))]
+        others += [(reply.candidates, c) for c in state.registry.infos()]
+        room = page_bytes(request.limit_bytes) // 2
+        for kind, info in others:
+            room -= info.ByteSize()
+            if room < 0:
+                break
+            kind.append(info)
+        reply.candidates_total = len(state.registry)
+
+    def found() -> Iterator[tuple[str, pb.ServerInfo]]:
+        uuids = [u for u in state.server_uuids() if u > request.after]
+        for at in range(0, len(uuids), SERVERS_AT_ONCE):
+            for info in state.server_infos(uuids[at : at + SERVERS_AT_ONCE]):
+                yield info.uuid, info
+
+    page, reply.next = await page_of(found(), request.limit_bytes, reply.ByteSize())
+    reply.servers.extend(page)
+    return reply
+
+
+async def sources_page(state: MasterState, request: pb.ListSourcesRequest) -> pb.ListSourcesReply:
+    """Source positions of one table or of all, by their key."""
+    found = sources.source_positions(state.catalog, request.table, request.after)
+    page, last = await page_of(found, request.limit_bytes)
+    return pb.ListSourcesReply(positions=page, next=last)

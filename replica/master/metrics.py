@@ -1,0 +1,69 @@
+"""Prometheus metrics of one master, computed when they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+from nyala.replica.base import limits
+from nyala.replica.peers import Exporter, call_families
+from nyala.replica.rpc import CallsUnderWay
+
+from .kafka_link import KafkaLink
+from .kafka_state import Link
+from .state import MasterState
+
+NEVER_S = -1.0
+
+
+class Metrics(Exporter):
+    """What there is to tell of the master's parts."""
+
+    def __init__(self, state: MasterState, calls: CallsUnderWay) -> None:
+        super().__init__()
+        self._state = state
+        self._calls = calls
+
+    def collect(self) -> Iterator[Any]:
+        """All metric families."""
+        catalog = self._state.catalog
+        for name, what, value in (
+            ("nyala_master_leads", "Whether this master leads", int(self._state.group.is_leader)),
+            ("nyala_master_tables", "Tables of the catalog", catalog.count("table/")),
+            ("nyala_master_tablets", "Tablets of the catalog, dropped ones included", catalog.count("tablet/")),
+            ("nyala_master_catalog_bytes", "Bytes of the catalog's records", catalog.size_bytes),
+            ("nyala_master_catalog_bytes_max", "Above these nothing may be added", limits.CATALOG_BYTES_MAX),
+        ):
+            yield GaugeMetricFamily(name, what, value=value)
+        yield from call_families("nyala_master", self._calls)
+        if self._state.kafka is not None:
+            yield from kafka_families(self._state.kafka, self._state.mono_us)
+
+
+def kafka_families(link: KafkaLink, now_us: int) -> Iterator[Any]:
+    """What the status says about Kafka, as numbers; `now_us` of the monotonic clock."""
+    yield GaugeMetricFamily("nyala_master_kafka_connected", "Whether Kafka answered lately", value=int(link.connected))
+    yield CounterMetricFamily("nyala_master_kafka_dropped", "Records given up unpublished", value=link.dropped)
+    labels = ["topic", "doing"]
+    ups = GaugeMetricFamily(
+        "nyala_master_kafka_up", "1: it works; 0: it does not, or is not this master's", labels=labels
+    )
+    dead = GaugeMetricFamily("nyala_master_kafka_dead", "1: its thread has ended by a defect", labels=labels)
+    ages = GaugeMetricFamily(
+        "nyala_master_kafka_success_age_seconds", "Since the last success; -1: there was none", labels=labels
+    )
+    failures = CounterMetricFamily("nyala_master_kafka_failures", "Failures so far", labels=labels)
+    for channel in link.state.channels():
+        of = [channel.topic, channel.doing.value]
+        ups.add_metric(of, int(channel.link is Link.CONNECTED))
+        dead.add_metric(of, int(channel.link is Link.DEAD))
+        ages.add_metric(of, NEVER_S if channel.success_us is None else max(0, now_us - channel.success_us) / 1e6)
+        failures.add_metric(of, channel.failures)
+    skipped = CounterMetricFamily(
+        "nyala_master_kafka_skipped", "Records that could not be used", labels=["topic", "fault"]
+    )
+    for each in link.state.all_skipped():
+        skipped.add_metric([each.topic, each.fault.value], each.count)
+    yield from (ups, dead, ages, failures, skipped)

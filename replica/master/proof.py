@@ -1,0 +1,200 @@
+"""Which committed config of a tablet is proven, by what its members answer when the master asks them. Pure.
+
+A heartbeat comes from whoever writes a uuid into it. An answer comes from an address at which the master found that
+uuid. No replica is deleted without such answers of a majority of the config that leaves it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+
+from nyala.replica.base import ZERO_OPID, DataState, OpId, RaftConfig, generation_of
+from nyala.replica.rpc import pb
+
+from .belief import config_told, newer, same
+
+STEPS_MAX = 1_000
+"""Of one search for a path. Honest members all lie on one; more steps are needed among made-up configs only."""
+Answers = Mapping[str, pb.ReplicaStatus]
+"""By server: what it said of its replica of one tablet. Who did not answer, or has none, is not in it."""
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What the members of one tablet answered at one time."""
+
+    config: RaftConfig
+    """The newest config that is proven; the catalog's, if nothing after it is."""
+    confirmed: bool
+    """Whether a majority of its voters just said that they hold it, or a later one."""
+    whole: frozenset[str]
+    """Voters of it that hold just it, with an open replica."""
+    committed: OpId
+    """How far its leader's log is committed with it as the last config; ZERO_OPID if the leader did not say."""
+    at_us: int
+
+    def leaves_out(self, uuid: str, at: OpId) -> bool:
+        """Whether a replica on the server `uuid` that knows of the config at `at` may go."""
+        return self.confirmed and self.config.member(uuid) is None and not newer(at, self.config.opid)
+
+    def spares(self, uuid: str, config: OpId) -> bool:
+        """Whether enough other voters are whole at just that config for the replica on `uuid` to be copied anew."""
+        others = self.whole - {uuid}
+        return self.confirmed and self.config.opid == config and len(others) >= self.config.majority
+
+
+def prove(known: RaftConfig, answers: Answers, at_us: int, *, kept: bool = True) -> Proof:
+    """What follows from `answers` beyond `known`, the catalog's config.
+
+    Not `kept`: an older build did not keep configs, and `known` is the tablet's first one. If nothing of that is left
+    that could confirm anything, the newest config that a majority of its own voters holds counts, if those that were
+    members since `known`, tombstones too, vouch for these voters; unless somebody leads with another config, or has an
+    open replica with a config from which that one does not follow.
+    """
+    told = {uuid: config for uuid, status in answers.items() if (config := config_told(status)) is not None}
+    distinct: list[RaftConfig] = []
+    for config in sorted(told.values(), key=lambda c: c.opid):
+        if not any(same(config, other) for other in distinct):
+            distinct.append(config)
+    current = _newest(known, distinct, told, answers)
+    if not kept and _held(current, told, current.voters) < current.majority:
+        current = _newest(_adopted(known, distinct, told, answers) or current, distinct, told, answers)
+    return Proof(
+        config=current,
+        confirmed=_held(current, told, current.voters) >= current.majority,
+        whole=frozenset(u for u in current.voters if u in told and same(told[u], current) and _is_whole(answers[u])),
+        committed=_committed(current, told, answers),
+        at_us=at_us,
+    )
+
+
+def _newest(
+    known: RaftConfig, configs: Sequence[RaftConfig], told: Mapping[str, RaftConfig], answers: Answers
+) -> RaftConfig:
+    """The last of `configs`, in order, to which a path leads from `known`.
+
+    A majority of its voters holds just that config. Voters that hold a later one do not count for it: whoever lies
+    could name any config of a position that the others have passed.
+    """
+    newest = known
+    for config in configs:
+        if newer(config.opid, known.opid) and _is_reached(known, config, configs, told, answers):
+            newest = config
+    return newest
+
+
+def _is_reached(
+    known: RaftConfig,
+    end: RaftConfig,
+    configs: Sequence[RaftConfig],
+    told: Mapping[str, RaftConfig],
+    answers: Answers,
+) -> bool:
+    """Whether `end` follows from `known` step by step, over configs that somebody holds, looked for from the end on.
+
+    A voter counts for a config if it holds that one or a later one of the same path: those that left hold what was in
+    force then. Who holds a later config beside the path says nothing of it. A config more on the path never hurts the
+    steps before it, so what more holders did not reach, fewer do not.
+    """
+    between = [c for c in reversed(configs) if newer(c.opid, known.opid) and newer(end.opid, c.opid)]
+    in_vain: dict[RaftConfig, list[frozenset[str]]] = {}
+    paths = [(end, _holders(end, told))]
+    for _ in range(STEPS_MAX):
+        if not paths:
+            return False
+        first, holders = paths.pop()
+        if any(holders <= tried for tried in in_vain.get(first, ())):
+            continue
+        in_vain.setdefault(first, []).append(holders)
+        if _follows(known, first, holders, told, answers):
+            return True
+        earlier = [c for c in between if newer(first.opid, c.opid) and _follows(c, first, holders, told, answers)]
+        paths += [(c, holders | _holders(c, told)) for c in reversed(earlier)]  # the nearest one first
+    return False
+
+
+def _holders(config: RaftConfig, told: Mapping[str, RaftConfig]) -> frozenset[str]:
+    return frozenset(uuid for uuid, held in told.items() if same(held, config))
+
+
+def _held(config: RaftConfig, told: Mapping[str, RaftConfig], among: Iterable[str]) -> int:
+    """How many of these servers hold the config, or a later one."""
+    return sum(
+        (held := told.get(uuid)) is not None and (same(held, config) or newer(held.opid, config.opid)) for uuid in among
+    )
+
+
+def _follows(
+    known: RaftConfig,
+    config: RaftConfig,
+    holders: Set[str],
+    told: Mapping[str, RaftConfig],
+    answers: Answers,
+) -> bool:
+    """Whether `config` was committed after `known`, as a majority of its voters say. `holders`: who says so.
+
+    Two configs in a row differ in one voter at most, so their majorities have a member in common (CC-03): then the
+    majority of the later one suffices. It does not for a config that is further away, or was forced: nobody but the
+    voters of `known` can say that they gave way to it, or else an operator, by whom it becomes `known`.
+    """
+    if len(holders & set(config.voters)) < config.majority:
+        return False
+    forced = config.unsafe or generation_of(config.opid.term) != generation_of(known.opid.term)
+    if forced or len(set(known.voters) ^ set(config.voters)) > 1:
+        return len(holders & set(known.voters)) >= known.majority
+    if len(config.voters) > 1 or len(known.voters) == 1:
+        return True
+    # Two became one: that one is the only witness, unless the other one knows it and follows nobody else.
+    (sole,) = config.voters
+    return all(_gave_way(answers.get(u), told.get(u), sole) for u in known.voters if u != sole)
+
+
+def _gave_way(status: pb.ReplicaStatus | None, told: RaftConfig | None, to: str) -> bool:
+    if status is None or told is None or told.member(to) is None:
+        return False
+    return status.role != "LEADER" and status.leader_uuid in ("", to)
+
+
+def _adopted(
+    known: RaftConfig, configs: Sequence[RaftConfig], told: Mapping[str, RaftConfig], answers: Answers
+) -> RaftConfig | None:
+    """The newest config that a majority of its voters holds, if members of `known` vouch for such a majority, and
+    nobody who is alive contradicts it."""
+    held = [c for c in configs if _held(c, told, c.voters) >= c.majority]
+    newest = max(held, key=lambda c: c.opid, default=None)
+    if newest is None or len(_vouched(known, told) & set(newest.voters)) < newest.majority:
+        return None
+    for uuid, config in told.items():
+        if same(config, newest):
+            continue
+        strange = not any(config.member(v) for v in newest.voters)
+        no_step = newer(newest.opid, config.opid) and not _is_reached(config, newest, configs, told, answers)
+        if answers[uuid].role == "LEADER" or (_is_whole(answers[uuid]) and (strange or no_step)):
+            return None
+    return newest
+
+
+def _vouched(known: RaftConfig, told: Mapping[str, RaftConfig]) -> Set[str]:
+    """The voters of `known`, the members of the configs that these tell of, of those that these tell of, and so on."""
+    found, left = set(known.voters), list(known.voters)
+    while left:
+        config = told.get(left.pop())
+        more = {m.uuid for m in config.members} - found if config is not None else set()
+        found |= more
+        left += more
+    return found
+
+
+def _is_whole(status: pb.ReplicaStatus) -> bool:
+    return status.data_state == DataState.READY and status.phase == "RUNNING" and not status.damaged
+
+
+def _committed(config: RaftConfig, told: Mapping[str, RaftConfig], answers: Answers) -> OpId:
+    """How far the leader's log is committed with `config` as its last committed config."""
+    ends = [
+        OpId(answers[u].commit_term, answers[u].commit_index)
+        for u in config.voters
+        if u in told and same(told[u], config) and answers[u].role == "LEADER" and answers[u].commit_term
+    ]
+    return max(ends, default=ZERO_OPID)

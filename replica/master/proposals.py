@@ -1,0 +1,101 @@
+"""Answers one record of `proposals` with one outcome, whatever the record is."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from nyala.replica.base import Code, kafka_topics
+from nyala.replica.steer import Fault, Unusable, read_record
+
+from .kafka_state import KafkaState
+
+_log = logging.getLogger("nyala.master")
+
+KEY_SHOWN_MAX = 64
+REASON_SHOWN_MAX = 500
+UNDECIDED_MAX = 10
+"""So often one proposal is asked again while this master leads: then it is refused, and the ones behind it get on."""
+
+Outcome = dict[str, Any]
+Consider = Callable[[dict[str, Any]], Outcome | None]
+"""Answers a proposal with an outcome; None: not ours to answer now, ask again later."""
+
+
+class Proposals:
+    """Finds the outcome of each record in turn. Concurrency: one thread."""
+
+    def __init__(self, consider: Consider, state: KafkaState, leads: Callable[[], bool]) -> None:
+        self._consider = consider
+        self._state = state
+        self._leads = leads
+        self._undecided: tuple[str, int] = ("", 0)
+        """Place of the proposal that was not decided last, and how often in a row."""
+        self._told: set[str] = set()
+        """Places that were counted: a record that is read again after a failure is not one more."""
+
+    def outcome_of(self, record: Any) -> Outcome | None:
+        """The outcome to publish before the record's offset is committed; None: not now, the record is read again."""
+        place = place_of(record)
+        found = read_record(kafka_topics.PROPOSALS, record.key, record.value)
+        if isinstance(found, Unusable):
+            return self._refused(record, place, found)
+        try:
+            outcome = self._consider(found)
+        except Exception as error:  # noqa: BLE001 - one proposal that meets a defect must not stop the others
+            _log.exception("the proposal %s could not be considered", place)
+            why = f"this build has a defect that stopped it: {type(error).__name__} {error}"
+            return self._refused(record, place, Unusable(Fault.FAILED, why, found))
+        if outcome is not None or not self._leads():
+            return outcome
+        self._undecided = (place, self._undecided[1] + 1 if self._undecided[0] == place else 1)
+        if self._undecided[1] < UNDECIDED_MAX:
+            return None
+        why = f"the masters could not decide it in {UNDECIDED_MAX} attempts: propose it again"
+        return self._refused(record, place, Unusable(Fault.FAILED, why, found))
+
+    def _refused(self, record: Any, place: str, unusable: Unusable) -> Outcome:
+        if place not in self._told:
+            if len(self._told) > UNDECIDED_MAX:
+                self._told.clear()
+            self._told.add(place)
+            count = self._state.skipped(kafka_topics.PROPOSALS, unusable.fault, place, unusable.reason)
+            if count & (count - 1) == 0:  # the first, second, fourth, ...: a flood of them does not fill the log
+                _log.warning("proposal %s is refused, number %d of its kind: %s", place, count, unusable.reason)
+        return refusal(record, unusable)
+
+
+def place_of(record: Any) -> str:
+    """Where a record stands, for people."""
+    return f"{record.topic}[{record.partition}]@{record.offset}"
+
+
+def refusal(record: Any, unusable: Unusable) -> Outcome:
+    """The outcome of a record that is not carried out. It names the proposal by its own ids as far as they could be
+    read, otherwise by its place, and by its key: that says which tablet's proposer waits."""
+    fields = unusable.fields
+    key = (record.key or b"")[:KEY_SHOWN_MAX].decode(errors="replace")
+    return {
+        "subject": "PROPOSAL",
+        "subject_id": _shown(fields.get("proposal_id")) or place_of(record),
+        "plan_id": _shown(fields.get("plan_id")),
+        "tablet_id": _shown(fields.get("tablet_id")) or _shown(key),
+        "result": "REFUSED",
+        "code": int(Code.UNAVAILABLE if unusable.fault is Fault.FAILED else Code.INVALID_ARGUMENT),
+        "message": f"the proposal cannot be used ({unusable.fault}): {_shown(unusable.reason, REASON_SHOWN_MAX)}",
+        "at_us": time.time_ns() // 1000,
+        "catalog_term": 0,
+        "version": 0,
+        "executor": "",
+        "reserved": b"",
+    }
+
+
+def _shown(text: object, chars_max: int = 128) -> str:
+    """A text of a stranger, bounded and printable. An id that has to be cut is none."""
+    found = text if isinstance(text, str) else ""
+    if len(found) > chars_max and chars_max == 128:
+        return ""
+    return "".join(c if c.isprintable() else "?" for c in found[:chars_max])

@@ -1,0 +1,78 @@
+"""How much the catalog may hold, asked where something is added: what is there always fits in one message. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nyala.replica.base import Code, Refused, limits
+from nyala.replica.rpc import pb
+
+from .catalog import Catalog, Record, size_of
+
+FORGOTTEN = "a dropped table is forgotten a day after the last of its replicas is gone"
+
+
+def check_description(table: pb.TableInfo) -> None:
+    """Refused(TOO_LARGE) if the description of a table is too large; it names the part that takes most."""
+    for schema in table.writer_schemas:
+        if schema.ByteSize() > limits.WRITER_SCHEMA_BYTES_MAX:
+            raise Refused(
+                Code.TOO_LARGE,
+                "the writer schema is too large: leave documentation and defaults out of it, they make no other schema",
+                bytes=schema.ByteSize(),
+                max=limits.WRITER_SCHEMA_BYTES_MAX,
+            )
+    if len(table.writer_schemas) > limits.WRITER_SCHEMAS_MAX:
+        raise Refused(
+            Code.TOO_LARGE,
+            "the table knows as many writer schemas as it may: find one that no event is written with any more (`nyala "
+            "schema list`), make room (`nyala schema forget`), then register this one again",
+            table=table.name,
+            max=limits.WRITER_SCHEMAS_MAX,
+        )
+    parts = {
+        "its columns": table.schema.ByteSize(),
+        "its partitions": table.partition.ByteSize(),
+        "its source": table.source.ByteSize(),
+        "its writer schemas": sum(w.ByteSize() for w in table.writer_schemas),
+        "its older schemas": sum(s.ByteSize() for s in table.older_schemas),
+    }
+    if table.ByteSize() > limits.TABLE_BYTES_MAX:
+        largest = max(parts, key=lambda name: parts[name])
+        raise Refused(
+            Code.TOO_LARGE,
+            f"the description of the table is too large, and {largest} take most of it: use shorter names, fewer "
+            "columns or ranges, or make room by `nyala schema forget`",
+            table=table.name,
+            bytes=table.ByteSize(),
+            max=limits.TABLE_BYTES_MAX,
+        )
+
+
+def check_room(catalog: Catalog, puts: Mapping[str, Record]) -> None:
+    """Refused(NO_SPACE) if the catalog would have too many tables or tablets, or too many bytes, with what `puts` adds.
+
+    Not asked of what keeps a cluster going, such as a mark on a tablet: between this bound and that of a message there
+    is room for it.
+    """
+    for prefix, most in (("table/", limits.TABLES_MAX), ("tablet/", limits.TABLETS_MAX)):
+        added = sum(1 for key in puts if key.startswith(prefix) and catalog.get(key) is None)
+        if added and catalog.count(prefix) + added > most:
+            what = f"the cluster has as many {prefix[:-1]}s as its masters hold: drop tables; {FORGOTTEN}"
+            raise Refused(Code.NO_SPACE, what, there=catalog.count(prefix), more=added, max=most)
+    grown = sum(size_of(key, record) for key, record in puts.items())
+    grown -= sum(size_of(key, old) for key in puts if (old := catalog.get(key)) is not None)
+    if grown > 0 and catalog.size_bytes + grown > limits.CATALOG_BYTES_MAX:
+        what = f"the masters' catalog is full: drop tables, or create them with fewer columns and tablets; {FORGOTTEN}"
+        raise Refused(Code.NO_SPACE, what, bytes=catalog.size_bytes, more=grown, max=limits.CATALOG_BYTES_MAX)
+
+
+def check_sources(catalog: Catalog, prefix: str, puts: Mapping[str, Record]) -> None:
+    """Refused(NO_SPACE) if one table, whose positions begin with `prefix`, would have too many source positions."""
+    added = sum(1 for key in puts if catalog.get(key) is None)
+    if added and catalog.count(prefix) + added > limits.SOURCES_PER_TABLE_MAX:
+        what = (
+            "the table has as many source positions as it may: feed it from fewer partitions, or create another table"
+        )
+        raise Refused(Code.NO_SPACE, what, there=catalog.count(prefix), more=added, max=limits.SOURCES_PER_TABLE_MAX)
+    check_room(catalog, puts)

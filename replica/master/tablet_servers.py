@@ -1,0 +1,80 @@
+"""How a master calls tablet servers: who listens at an address, and what a server holds of a tablet."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Protocol
+
+import grpc
+import grpc.aio
+
+from nyala.replica.base import Address, Code, Refused
+from nyala.replica.rpc import ONCE_CHANNEL_OPTIONS, async_channel_to, pb, pb_grpc, raise_if_error
+
+ASK_TIMEOUT_S = 1.5
+"""Half of what a server waits for the reply to its heartbeat."""
+
+
+class TabletServers(Protocol):
+    """Calls to tablet servers. All methods raise Refused, UNAVAILABLE if nobody answers in time."""
+
+    async def identity(self, address: Address) -> pb.IdentityReply:
+        """Who listens at the address."""
+        ...
+
+    async def is_process(self, uuid: str, address: Address, process: int) -> bool | None:
+        """Whether the server `uuid` at the address sends the heartbeats with that number; None if it cannot say."""
+        ...
+
+    async def replicas(
+        self, uuid: str, addresses: Sequence[Address], tablet_ids: Sequence[str]
+    ) -> Sequence[pb.ReplicaStatus]:
+        """What the server `uuid`, and nobody else at its address, holds of these tablets."""
+        ...
+
+
+class GrpcTabletServers:
+    """Over gRPC, one connection for each call: calls are few, and an address that nobody vouches for keeps nothing."""
+
+    async def identity(self, address: Address) -> pb.IdentityReply:
+        """See `TabletServers`."""
+        async with _asked(address) as stub:
+            identity: pb.IdentityReply = await stub.GetIdentity(pb.Empty(), timeout=ASK_TIMEOUT_S)
+            return identity
+
+    async def is_process(self, uuid: str, address: Address, process: int) -> bool | None:
+        """See `TabletServers`."""
+        async with _asked(address) as stub:
+            request = pb.ProcessRequest(dest_uuid=uuid, process=process)
+            try:
+                reply = await stub.IsProcess(request, timeout=ASK_TIMEOUT_S)
+            except grpc.aio.AioRpcError as error:
+                if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+                    return None  # a server of an older build
+                raise
+        raise_if_error(reply.error)
+        return bool(reply.same)
+
+    async def replicas(
+        self, uuid: str, addresses: Sequence[Address], tablet_ids: Sequence[str]
+    ) -> Sequence[pb.ReplicaStatus]:
+        """See `TabletServers`."""
+        async with _asked(next(iter(addresses))) as stub:
+            request = pb.ListTabletsRequest(dest_uuid=uuid, tablet_ids=tablet_ids)
+            reply = await stub.ListTablets(request, timeout=ASK_TIMEOUT_S)
+        raise_if_error(reply.error)
+        found: Sequence[pb.ReplicaStatus] = reply.replicas
+        return found
+
+
+@asynccontextmanager
+async def _asked(address: Address) -> AsyncIterator[Any]:
+    """A stub for one call to whoever listens there; Refused UNAVAILABLE if the call fails."""
+    # The scheme is named, or a host called `unix` or `xds` would choose another one.
+    try:
+        async with async_channel_to(f"dns:///{address}", ONCE_CHANNEL_OPTIONS) as channel:
+            yield pb_grpc.TabletServiceStub(channel)
+    except grpc.aio.AioRpcError as error:
+        what = "nobody answers there"
+        raise Refused(Code.UNAVAILABLE, what, address=address, reason=error.code().name) from error
