@@ -1,55 +1,63 @@
 """Operators' tools: looking at a cluster or at a stopped server's files, judging what is seen, mending offline."""
 
-from nyala.replica.master import CATALOG_ID, has_catalog
+from typing import TYPE_CHECKING
 
-from .catalog_copy import copy_catalog
-from .check import (
-    ClusterView,
-    Finding,
-    MasterView,
-    ReplicaView,
-    Severity,
-    as_json,
-    ask_masters,
-    committed_index,
-    gather,
-    judge,
-    lag,
-    replica_json,
-)
-from .evidence import ReplicaEvidence, SourceMark, block_bytes, by_tablet, of_directory, of_running
-from .forced_config import Rewritten, force_config, raise_term, rewrite_config
-from .fs import KINDS, WipePlan, format_root, identity, need_server_directory, plan_wipe, wipe
-from .fs_check import DirectoryView, check_directory, directory_json, remove_orphans, tablet_json
-from .local_replica import connect_source, copy_replica, erase, last_promised, make_tombstone
-from .moves import COPY_OVER, has_moved, list_copies, start_copy
-from .plan_file import load_journal, plan_json
-from .recover import Recovery, abandon, involved, plans_agree
-from .recovery_plan import (
-    LeftAlone,
-    RecoveryPlan,
-    SourceLowering,
-    TabletPlan,
-    Target,
-    Why,
-    chosen_tablets,
-    make_plan,
-)
-from .replacement import ReplacementPlan, plan_replacement, replacement_json
-from .tablet_files import FileFinding, TabletFiles, read_tablet
-from .verify import (
-    ReplicaSum,
-    checked,
-    judge_compared,
-    left_out,
-    only_tables,
-    plan_text,
-    readable,
-    table_lines,
-    to_read,
-    with_sums,
-)
-from .wanted import Wanted, change_words, drain_json, drain_words, unsettled, wish_json
+from nyala.replica.base import on_demand
+
+if TYPE_CHECKING:
+    from nyala.replica.master import CATALOG_ID, has_catalog
+
+    from .catalog_copy import copy_catalog
+    from .check import (
+        ClusterView,
+        Finding,
+        MasterView,
+        ReplicaView,
+        Severity,
+        as_json,
+        ask_masters,
+        bytes_on_disk,
+        committed_index,
+        gather,
+        judge,
+        lag,
+        replica_json,
+    )
+    from .check_kafka import kafka_line, kafka_problems, letters_text
+    from .dumps import Promises, read_file, read_promises
+    from .evidence import ReplicaEvidence, SourceMark, block_bytes, by_tablet, of_directory, of_running
+    from .forced_config import Rewritten, force_config, raise_term, rewrite_config
+    from .fs import KINDS, WipePlan, format_root, identity, need_formattable, need_server_directory, plan_wipe, wipe
+    from .fs_check import DirectoryView, check_directory, directory_json, remove_orphans, tablet_json
+    from .local_replica import connect_source, copy_replica, erase, last_promised, make_tombstone
+    from .moves import COPY_OVER, has_moved, list_copies, start_copy
+    from .plan_file import load_journal, plan_json
+    from .recover import Recovery, abandon, involved, plans_agree
+    from .recovery_plan import (
+        LeftAlone,
+        RecoveryPlan,
+        SourceLowering,
+        TabletPlan,
+        Target,
+        Why,
+        chosen_tablets,
+        make_plan,
+    )
+    from .replacement import ReplacementPlan, plan_replacement, replacement_json
+    from .tablet_files import FileFinding, TabletFiles, read_tablet
+    from .verify import (
+        ReplicaSum,
+        checked,
+        judge_compared,
+        left_out,
+        only_tables,
+        plan_text,
+        readable,
+        table_lines,
+        to_read,
+        with_sums,
+    )
+    from .wanted import Wanted, change_words, drain_json, drain_words, unsettled, wish_json
 
 __all__ = [
     "CATALOG_ID",
@@ -61,6 +69,7 @@ __all__ = [
     "Finding",
     "LeftAlone",
     "MasterView",
+    "Promises",
     "Recovery",
     "RecoveryPlan",
     "ReplacementPlan",
@@ -82,6 +91,7 @@ __all__ = [
     "ask_masters",
     "block_bytes",
     "by_tablet",
+    "bytes_on_disk",
     "change_words",
     "check_directory",
     "checked",
@@ -103,13 +113,17 @@ __all__ = [
     "involved",
     "judge",
     "judge_compared",
+    "kafka_line",
+    "kafka_problems",
     "lag",
     "last_promised",
     "left_out",
+    "letters_text",
     "list_copies",
     "load_journal",
     "make_plan",
     "make_tombstone",
+    "need_formattable",
     "need_server_directory",
     "of_directory",
     "of_running",
@@ -120,6 +134,8 @@ __all__ = [
     "plan_wipe",
     "plans_agree",
     "raise_term",
+    "read_file",
+    "read_promises",
     "read_tablet",
     "readable",
     "remove_orphans",
@@ -135,3 +151,28 @@ __all__ = [
     "wish_json",
     "with_sums",
 ]
+
+_HOMES = {
+    "nyala.replica.master": "CATALOG_ID has_catalog",
+    ".catalog_copy": "copy_catalog",
+    ".check": "ClusterView Finding MasterView ReplicaView Severity as_json bytes_on_disk "
+    "ask_masters committed_index gather judge lag replica_json",
+    ".check_kafka": "kafka_line kafka_problems letters_text",
+    ".dumps": "Promises read_file read_promises",
+    ".evidence": "ReplicaEvidence SourceMark block_bytes by_tablet of_directory of_running",
+    ".forced_config": "Rewritten force_config raise_term rewrite_config",
+    ".fs": "KINDS WipePlan format_root identity need_formattable need_server_directory plan_wipe wipe",
+    ".fs_check": "DirectoryView check_directory directory_json remove_orphans tablet_json",
+    ".local_replica": "connect_source copy_replica erase last_promised make_tombstone",
+    ".moves": "COPY_OVER has_moved list_copies start_copy",
+    ".plan_file": "load_journal plan_json",
+    ".recover": "Recovery abandon involved plans_agree",
+    ".recovery_plan": "LeftAlone RecoveryPlan SourceLowering TabletPlan Target Why chosen_tablets make_plan",
+    ".replacement": "ReplacementPlan plan_replacement replacement_json",
+    ".tablet_files": "FileFinding TabletFiles read_tablet",
+    ".verify": "ReplicaSum checked judge_compared left_out only_tables "
+    "plan_text readable table_lines to_read with_sums",
+    ".wanted": "Wanted change_words drain_json drain_words unsettled wish_json",
+}
+"""Module -> names that it gives to this package."""
+__getattr__, __dir__ = on_demand(__name__, _HOMES)

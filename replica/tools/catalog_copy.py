@@ -18,7 +18,7 @@ from nyala.replica.base import Address, Code, Disk, Member, RaftConfig, Refused
 from nyala.replica.copy import CopyProgress
 from nyala.replica.disk import MASTER, Instance, take_over
 from nyala.replica.master import CATALOG_ID, has_catalog, promised_elsewhere
-from nyala.replica.rpc import CHANNEL_OPTIONS, config_from_pb, pb, pb_grpc, raise_if_error
+from nyala.replica.rpc import ONCE_CHANNEL_OPTIONS, channel_to, config_from_pb, pb, pb_grpc, raise_if_error
 from nyala.replica.tablet import Superblock
 
 from .local_replica import CONNECT_TIMEOUT_S, copy_replica, open_source
@@ -126,8 +126,8 @@ def _term_once_told(member: Member, index: int) -> int:
 @contextmanager
 def _stub_of(address: Address) -> Iterator[Any]:
     """Of the MasterService at `address`, on a connection of its own."""
-    with grpc.insecure_channel(str(address), options=CHANNEL_OPTIONS) as channel:
-        yield pb_grpc.MasterServiceStub(channel)  # type: ignore[no-untyped-call]
+    with channel_to(address, ONCE_CHANNEL_OPTIONS) as channel:
+        yield pb_grpc.MasterServiceStub(channel)
 
 
 def _status_of(address: Address) -> pb.MasterStatusReply:

@@ -7,15 +7,22 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from nyala.replica.base import Code, DataState, Refused, limits
+from nyala.replica.base import MEMORY_MAPS, OPEN_FILES, Code, DataState, Refused, ResourceUse, limits
 from nyala.replica.client import Client, TableHandle
-from nyala.replica.rpc import address_from_pb, config_from_pb, pb
+from nyala.replica.rows import RowSum
+from nyala.replica.rpc import address_from_pb, config_from_pb, opid_from_pb, pb
 
+from .check_kafka import kafka_problems
 from .wanted import wish_json
 
 REPLICAS_DIFFER = "replicas differ"
 LAG_ENTRIES_MAX = 10_000
 """A voter that has applied less than what is committed, by more entries than these, is named."""
+
+CHECKSUM_WAIT_S = 60.0
+"""For one replica to apply everything up to the time of the comparison."""
+CHECKSUM_BYTES_PER_S = 20 << 20
+"""Every processor sums rows up ten times as fast; a disk that is read from for the first time may not."""
 
 
 class Severity(StrEnum):
@@ -40,7 +47,7 @@ class ReplicaView:
 
     server_uuid: str
     status: pb.ReplicaStatus
-    checksum: tuple[int, int] | None = None
+    checksum: RowSum | None = None
     checksum_error: str = ""
 
 
@@ -71,6 +78,9 @@ class ClusterView:
     checksum_time: int = 0
     foreign: list[pb.ServerInfo] = field(default_factory=list)
     """Servers of another cluster that report to these masters."""
+    candidates: list[pb.ServerInfo] = field(default_factory=list)
+    """Senders of heartbeats that the masters do not count; some of `candidates_total`."""
+    candidates_total: int = 0
     wanted: dict[str, pb.TabletInfo] = field(default_factory=dict)
     """By tablet id, what the masters know and want of it."""
 
@@ -79,7 +89,12 @@ def gather(client: Client, *, checksum: bool = False) -> ClusterView:
     """Ask every master and every server. Those that do not answer are noted, not raised."""
     listing = client.list_servers()
     view = ClusterView(
-        listing.cluster_id, list(listing.servers), ask_masters(client, listing), foreign=list(listing.foreign)
+        listing.cluster_id,
+        list(listing.servers),
+        ask_masters(client, listing),
+        foreign=list(listing.foreign),
+        candidates=list(listing.candidates),
+        candidates_total=listing.candidates_total,
     )
     for server in view.servers:
         try:
@@ -124,8 +139,11 @@ def _add_checksums(client: Client, view: ClusterView) -> None:
 def _with_checksum(client: Client, server: pb.ServerInfo, replica: ReplicaView, at: int) -> ReplicaView:
     if replica.status.data_state != DataState.READY or replica.status.witness:
         return replica
+    # A replica that holds much is given the time that its bytes take on a slow and busy disk.
+    timeout_s = CHECKSUM_WAIT_S + replica.status.bytes_on_disk / CHECKSUM_BYTES_PER_S
     try:
-        return ReplicaView(replica.server_uuid, replica.status, client.checksum(server, replica.status.tablet_id, at))
+        found = client.checksum(server, replica.status.tablet_id, at, timeout_s=timeout_s)
+        return ReplicaView(replica.server_uuid, replica.status, found)
     except Refused as error:
         return ReplicaView(replica.server_uuid, replica.status, None, str(error))
 
@@ -133,6 +151,12 @@ def _with_checksum(client: Client, server: pb.ServerInfo, replica: ReplicaView, 
 def judge(view: ClusterView) -> list[Finding]:
     """Every defect of the view, errors first; empty when all is well."""
     found = [_judge_master(m) for m in view.masters if not m.serves]
+    found += [
+        Finding(Severity.ERROR if serious else Severity.WARNING, f"master {m.uuid}", text)
+        for m in view.masters
+        if m.status is not None and m.serves
+        for serious, text in kafka_problems(m.status)
+    ]
     found += [Finding(Severity.ERROR, f"server {u}", f"does not answer: {why}") for u, why in view.unreachable.items()]
     found += [
         Finding(Severity.ERROR, f"server {s.uuid}", "sends no heartbeats")
@@ -149,15 +173,23 @@ def judge(view: ClusterView) -> list[Finding]:
         for c in s.copies_failing
     ]
     found += [
+        Finding(Severity.WARNING, f"server {s.uuid}", text)
+        for s in view.servers
+        for name, use in ((OPEN_FILES, s.open_files), (MEMORY_MAPS, s.memory_maps))
+        if (text := ResourceUse(use.used, use.limit).near_limit(name))
+    ]
+    found += [
         Finding(
             Severity.ERROR, f"server {s.uuid}", f"belongs to cluster {s.cluster_id} and is refused, with its tablets"
         )
         for s in view.foreign
     ]
+    found += _judge_candidates(view)
     for table in view.tables:
         for tablet in table.tablets:
             info = view.wanted.get(tablet.tablet_id)
             wanted = (info.replication_factor if info is not None else 0) or table.replication_factor
+            found += _judge_proof(f"tablet {tablet.tablet_id} of {table.name}", info)
             found += _judge_tablet(table, tablet.tablet_id, view.replicas.get(tablet.tablet_id, []), wanted)
     known = {t.tablet_id for table in view.tables for t in table.tablets}
     for tablet_id, replicas in sorted(view.replicas.items()):
@@ -165,6 +197,44 @@ def judge(view: ClusterView) -> list[Finding]:
         if tablet_id not in known and strays:
             found.append(Finding(Severity.WARNING, f"tablet {tablet_id}", f"{len(strays)} replicas of no known table"))
     return sorted(found, key=lambda f: (f.severity is not Severity.ERROR, f.subject))
+
+
+def _judge_proof(subject: str, info: pb.TabletInfo | None) -> list[Finding]:
+    """A config that only an operator can make the masters' own: nobody who could confirm it is left, or willing."""
+    if info is None or not info.HasField("unproven"):
+        return []
+    told = info.unproven
+    config, by = config_from_pb(told.config), ", ".join(told.told_by)
+    known = opid_from_pb(told.known)
+    what = (
+        f"config {config.opid} (voters {', '.join(config.voters)}), told by {by or 'nobody now'} for "
+        f"{told.since_us_ago // 1_000_000} s, is not proven: members of config {known}, the last one that the masters "
+        "know, do not confirm it"
+    )
+    if told.believed:
+        what += "; what former members hold is kept"
+    else:
+        what += ", and nobody who tells of it is a member of that one: it is not believed"
+    server = told.told_by[0] if told.told_by else "<a server that holds it>"
+    what += (
+        "; only if you forced this config (`nyala unsafe recover`, `nyala cmeta rewrite`), confirm it with "
+        f"`nyala unsafe confirm-config --tablet {info.tablet_id} --server {server}`"
+    )
+    return [Finding(Severity.WARNING if told.believed else Severity.ERROR, subject, what)]
+
+
+def _judge_candidates(view: ClusterView) -> list[Finding]:
+    """Who sends heartbeats and does not count: each that was listed, and how many more there are. And what servers say
+    of tablets and is not believed: for a moment after a change that is no defect, for longer it is one."""
+    doubts = [
+        Finding(Severity.WARNING, f"server {s.uuid}", f"is not believed: {what}")
+        for s in view.servers
+        for what in s.doubts
+    ]
+    found = [Finding(Severity.WARNING, f"server {s.uuid}", f"does not count: {s.not_counted}") for s in view.candidates]
+    if (more := view.candidates_total - len(found)) > 0:
+        found.append(Finding(Severity.WARNING, "servers", f"{more} more senders of heartbeats do not count"))
+    return found + doubts
 
 
 def _judge_master(master: MasterView) -> Finding:
@@ -257,7 +327,7 @@ def _judge_checksums(subject: str, live: Iterable[ReplicaView]) -> list[Finding]
     sums = {r.checksum for r in asked if r.checksum is not None}
     if len(sums) > 1:
         detail = ", ".join(
-            f"{r.server_uuid[:8]} {r.checksum[0]:016x} ({r.checksum[1]} rows)" for r in asked if r.checksum
+            f"{r.server_uuid[:8]} {r.checksum.total:032x} ({r.checksum.rows} rows)" for r in asked if r.checksum
         )
         found.append(Finding(Severity.ERROR, subject, f"{REPLICAS_DIFFER}: {detail}"))
     return found
@@ -289,6 +359,12 @@ def _replicas_json(replicas: list[ReplicaView]) -> list[dict[str, Any]]:
     return [replica_json(r, committed) for r in replicas]
 
 
+def bytes_on_disk(status: pb.ReplicaStatus) -> int:
+    """What a replica takes on its disk: its blocks, which the status counts alone, and its log, in which rows are first
+    and stay until the tablet is flushed."""
+    return int(status.bytes_on_disk + status.wal_bytes)
+
+
 def replica_json(replica: ReplicaView, committed: int) -> dict[str, Any]:
     """One replica for a program; `committed`: the last entry of its tablet that is."""
     status = replica.status
@@ -304,7 +380,10 @@ def replica_json(replica: ReplicaView, committed: int) -> dict[str, Any]:
         "applied_index": status.applied_index,
         "lag": lag(status, committed),
         "rows": status.rows,
-        "bytes_on_disk": status.bytes_on_disk,
-        "checksum": f"{replica.checksum[0]:016x}" if replica.checksum else None,
+        "rows_is_estimate": True,
+        "bytes_on_disk": bytes_on_disk(status),
+        "block_bytes": status.bytes_on_disk,
+        "wal_bytes": status.wal_bytes,
+        "checksum": f"{replica.checksum.total:032x}" if replica.checksum else None,
         "error": status.error,
     }

@@ -127,8 +127,8 @@ def _of_tablet(
         superblock = Superblock.load(disk, tablet_id)
         meta = read_cmeta(disk.read(path_of(tablet_id)), path_of(tablet_id))
     except (Corruption, DiskFailure, Refused, FileNotFoundError) as error:
-        return _changed(base, data_state=DataState.READY, problem=f"cannot be read: {error}", unreadable=True)
-    base = _changed(
+        return replace(base, data_state=DataState.READY, problem=f"cannot be read: {error}", unreadable=True)
+    base = replace(
         base,
         table_id=superblock.table_id,
         table_name=superblock.table_name,
@@ -139,13 +139,13 @@ def _of_tablet(
         commit_index=max(superblock.flush_opid.index, meta.config.opid.index),
     )
     if superblock.data_state is not DataState.READY:
-        return _changed(base, last=superblock.last_logged or ZERO_OPID, commit_index=0)
+        return replace(base, last=superblock.last_logged or ZERO_OPID, commit_index=0)
     problem = _block_problem(disk, superblock, blocks_read) if blocks_read else ""
     try:
-        return _changed(_with_log(disk, base, superblock), problem=problem)
+        return replace(_with_log(disk, base, superblock), problem=problem)
     except (Corruption, DiskFailure) as error:
         problem = f"its log cannot be read: {error}"
-        return _changed(base, last=superblock.flush_opid, problem=problem, unreadable=True)
+        return replace(base, last=superblock.flush_opid, problem=problem, unreadable=True)
 
 
 def _block_problem(disk: Disk, superblock: Superblock, read: Callable[[str, int], None]) -> str:
@@ -174,7 +174,7 @@ def _with_log(disk: Disk, base: ReplicaEvidence, superblock: Superblock) -> Repl
     marks = tuple(
         SourceMark(source=s.source, generation=s.generation, position=max(s.last_offset + 1, s.done)) for s in known
     )
-    return _changed(
+    return replace(
         base,
         term=max(base.term, last.term),
         last=last,
@@ -183,10 +183,6 @@ def _with_log(disk: Disk, base: ReplicaEvidence, superblock: Superblock) -> Repl
         pending=None if pending is base.config else pending,
         sources=marks,
     )
-
-
-def _changed(base: ReplicaEvidence, **fields: object) -> ReplicaEvidence:
-    return replace(base, **fields)  # type: ignore[arg-type]
 
 
 def of_running(client: Client) -> tuple[list[ReplicaEvidence], dict[str, str]]:

@@ -51,24 +51,35 @@ def identity(disk: Disk) -> Instance:
     return found
 
 
-def format_root(root: Path, *, kind: str, uuid: str = "") -> Instance:
-    """Give an empty directory, which is made if absent, an identity; the caller locks it.
+def need_formattable(root: Path, *, kind: str, uuid: str = "") -> None:
+    """Look only: what `format_root` would refuse is Refused, and not even a lock is left in somebody's directory.
 
-    A `uuid` that is given is that of a master which this one is to replace: it starts once that one's catalog was
-    copied to it. Refused INVALID_ARGUMENT for a uuid that is none, or for a tablet server, which never takes over
-    another's promises; ALREADY_EXISTS for a directory that is anybody's or holds anything.
+    INVALID_ARGUMENT for a uuid that is none, or for a tablet server, which never takes over another's promises;
+    ALREADY_EXISTS for a directory that is anybody's or holds anything.
     """
     if uuid and not is_uuid(uuid):
         raise Refused(Code.INVALID_ARGUMENT, "a uuid is 32 hexadecimal digits in lower case", uuid=uuid)
     if uuid and kind != MASTER:
         what = "only a master may take the uuid of the one that it replaces: a tablet server gets a fresh one"
         raise Refused(Code.INVALID_ARGUMENT, what, kind=kind, uuid=uuid)
-    disk = RealDisk(root)
-    ours = (*FOLDERS, INSTANCE) if _is_a_servers(root) else tuple(n for n in FOLDERS if not disk.listdir(n))
-    others = sorted(p.name for p in root.iterdir() if not p.name.startswith(".") and p.name not in ours)
+    present = {p.name: p for p in root.iterdir()} if root.exists() else {}
+    if INSTANCE in present:
+        raise Refused(Code.ALREADY_EXISTS, "the directory has an identity already", path=str(root))
+    unused = {name for name in FOLDERS if name in present and not any(present[name].iterdir())}
+    ours = FOLDERS if _is_a_servers(root) else unused
+    others = sorted(name for name in present if not name.startswith(".") and name not in ours)
     if others:
         raise Refused(Code.ALREADY_EXISTS, "the directory is not empty", path=str(root), found=others[0])
-    return format_directory(disk, SystemClock(), kind=kind, uuid=uuid, inherited=bool(uuid))
+
+
+def format_root(root: Path, *, kind: str, uuid: str = "") -> Instance:
+    """Give an empty directory, which is made if absent, an identity; the caller locks it.
+
+    A `uuid` that is given is that of a master which this one is to replace: it starts once that one's catalog was
+    copied to it. Refused as by `need_formattable`.
+    """
+    need_formattable(root, kind=kind, uuid=uuid)
+    return format_directory(RealDisk(root), SystemClock(), kind=kind, uuid=uuid, inherited=bool(uuid))
 
 
 @dataclass(frozen=True, kw_only=True)

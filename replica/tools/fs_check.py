@@ -9,7 +9,7 @@ from typing import Any
 from nyala.replica.base import Code, Corruption, Disk, DiskFailure, Refused
 from nyala.replica.cmeta import FOLDER as CMETA
 from nyala.replica.cmeta import cmeta_json
-from nyala.replica.copy import list_quarantine, named_blocks, wal_folder
+from nyala.replica.copy import list_quarantine, named_blocks, spared_blocks, wal_folder
 from nyala.replica.disk import FENCE, FOLDERS, INSTANCE, PROMISES, Instance, read_instance
 from nyala.replica.tablet import Superblock, sweep_orphans
 
@@ -104,6 +104,7 @@ def _look_for_orphans(disk: Disk, view: DirectoryView) -> None:
     except DiskFailure as error:
         view.findings.append(FileFinding(severity=Severity.ERROR, path="data", what=f"it cannot be read: {error}"))
         return
+    named |= spared_blocks(disk, there)
     view.orphans = [f"data/{name}" for name in there if f"data/{name}" not in named]
     for path in view.orphans:
         what = f"no superblock names these {disk.size(path)} bytes: the next start, or --repair, removes them"
@@ -124,7 +125,7 @@ def remove_orphans(disk: Disk) -> list[str]:
     if lost := _lost_names(disk):
         what = "no orphan is told from a block, because what may name it is missing: mount its disk again"
         raise Refused(Code.ILLEGAL_STATE, what, missing=lost)
-    return sweep_orphans(disk, named_blocks(disk))
+    return sweep_orphans(disk, named_blocks(disk) | spared_blocks(disk, disk.listdir("data")))
 
 
 def tablet_json(tablet: TabletFiles) -> dict[str, Any]:

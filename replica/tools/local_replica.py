@@ -33,9 +33,10 @@ from nyala.replica.copy import (
     purge_quarantine,
     settle_at_startup,
     wal_folder,
+    was_here,
 )
 from nyala.replica.copywire import RemoteCopySource
-from nyala.replica.rpc import CHANNEL_OPTIONS, pb, pb_grpc
+from nyala.replica.rpc import ONCE_CHANNEL_OPTIONS, channel_to, pb, pb_grpc
 from nyala.replica.server import ReplayWatch
 from nyala.replica.tablet import Superblock, block_names, superblock_path
 from nyala.replica.wal import Log
@@ -152,15 +153,16 @@ def copy_replica(
         return delete_replica(disk, current, last.opid, stop=lambda: None, known=last.known)
 
     before = local()
-    promised = ConsensusMeta.kept(disk, tablet_id, or_lost=before is not None)
+    lost_here = before is None and was_here(disk, tablet_id)
+    promised = ConsensusMeta.kept(disk, tablet_id, or_lost=before is not None or lost_here)
     ready = before is not None and before.data_state is DataState.READY
     kept = last_promised(disk, before).opid if before is not None else ZERO_OPID
-    unread = promised is None and (ready or ConsensusMeta.exists(disk, tablet_id))
+    unread = promised is None and (ready or lost_here or ConsensusMeta.exists(disk, tablet_id))
     lost = unread or vote_floor is not None
     term = promised.term if promised is not None else 0
 
     def merge(remote: bytes) -> None:
-        merged = ConsensusMeta.adopt(disk, tablet_id, uuid, remote, lost=lost or before is not None)
+        merged = ConsensusMeta.adopt(disk, tablet_id, uuid, remote, lost=lost or lost_here or before is not None)
         if vote_floor is not None:
             # What an earlier attempt has left here abstains from terms up to its own source's.
             merged.raise_vote_floor(max(merged.term, vote_floor))
@@ -186,8 +188,8 @@ def copy_replica(
 
 def connect_source(address: Address) -> RemoteCopySource:
     """The door to the tablet server at `address`, whoever it says it is; Refused UNAVAILABLE if none answers."""
-    with grpc.insecure_channel(str(address), options=CHANNEL_OPTIONS) as channel:
-        stub = pb_grpc.TabletServiceStub(channel)  # type: ignore[no-untyped-call]
+    with channel_to(address, ONCE_CHANNEL_OPTIONS) as channel:
+        stub = pb_grpc.TabletServiceStub(channel)
         try:
             reply = stub.GetIdentity(pb.Empty(), timeout=CONNECT_TIMEOUT_S, wait_for_ready=True)
         except grpc.RpcError as error:

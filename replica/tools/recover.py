@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from nyala.replica.base import Code, Corruption, Disk, Refused, SystemClock
+from nyala.replica.base import Code, Corruption, Disk, RaftConfig, Refused, SystemClock
 from nyala.replica.cmeta import ConsensusMeta, path_of
 from nyala.replica.copy import (
     CopySourceSession,
@@ -32,16 +32,24 @@ from .recovery_plan import RecoveryPlan, SourceLowering, TabletPlan
 
 Say = Callable[[str], None]
 Lower = Callable[[SourceLowering], None]
+Confirm = Callable[[str, RaftConfig], None]
 
 
 class Recovery:
     """One plan and the directories it is carried out in, by server uuid. The caller holds their locks.
 
-    `lower` moves one source position back; it must be repeatable. `say` is told each step as it is done.
+    `lower` moves one source position back, `confirm` tells the masters a forced config; both must be repeatable.
+    `say` is told each step as it is done.
     """
 
     def __init__(
-        self, plan: RecoveryPlan, disks: Mapping[str, Disk], *, lower: Lower, say: Say = lambda text: None
+        self,
+        plan: RecoveryPlan,
+        disks: Mapping[str, Disk],
+        *,
+        lower: Lower,
+        confirm: Confirm = lambda tablet_id, config: None,
+        say: Say = lambda text: None,
     ) -> None:
         self._disks = {uuid: disks[uuid] for uuid in involved(plan) if uuid in disks}
         self._mark = _mark_of(plan)
@@ -51,6 +59,7 @@ class Recovery:
             raise Refused(Code.INVALID_ARGUMENT, what, servers=", ".join(missing))
         self._plan = plan
         self._lower = lower
+        self._confirm = confirm
         self._say = say
 
     @property
@@ -68,6 +77,7 @@ class Recovery:
         self.rewrite()
         self.verify()
         self.lower_sources()
+        self.confirm_configs()
         self.unfence()
 
     def fence(self) -> None:
@@ -149,6 +159,16 @@ class Recovery:
                 self._say(f"{place}: dropped since the plan was made, nothing to lower")
             else:
                 self._say(f"{place}: done {lowering.done} -> {lowering.to}")
+
+    def confirm_configs(self) -> None:
+        """Before any server starts: the members that the masters know cannot prove a config that drops them."""
+        for tablet in self._plan.tablets:
+            try:
+                self._confirm(tablet.tablet_id, tablet.config)
+            except Refused as refusal:
+                if refusal.code is not Code.TABLET_NOT_FOUND:
+                    raise
+                self._say(f"T {tablet.tablet_id}: dropped since the plan was made, nothing to confirm")
 
     def unfence(self) -> None:
         """The servers may start. Each directory says that all is done before the first fence falls."""

@@ -9,6 +9,7 @@ from typing import Any
 from nyala.replica.base import ZERO_OPID, Corruption, DataState, Disk, DiskFailure, OpId, Refused
 from nyala.replica.cmeta import CmetaView, path_of, read_cmeta
 from nyala.replica.copy import wal_folder
+from nyala.replica.server import ReplayMarker, marker_path
 from nyala.replica.tablet import Superblock, superblock_path, verify_file
 from nyala.replica.wal import LogView, inspect_log
 
@@ -84,6 +85,7 @@ def read_tablet(
     state = found.superblock.data_state
     if state is DataState.READY:
         _judge_ready(disk, found, found.superblock)
+        _tell_replays(disk, found, found.superblock)
         if blocks:
             _read_blocks(disk, found, found.superblock, progress)
     elif state is DataState.COPYING:
@@ -140,6 +142,13 @@ def _judge_ready(disk: Disk, found: TabletFiles, superblock: Superblock) -> None
             path_of(found.tablet_id),
             f"term {found.cmeta.term} is below the log's, {log.last.term}: it is an older file than the log",
         )
+
+
+def _tell_replays(disk: Disk, found: TabletFiles, superblock: Superblock) -> None:
+    """What is not written wrongly, and yet cannot be applied by the build that ran here."""
+    marker = ReplayMarker.load(disk, found.tablet_id)
+    if marker is not None and marker.wal_generation == superblock.wal_generation and (told := marker.told()):
+        found.error(marker_path(found.tablet_id), told)
 
 
 def _read_blocks(disk: Disk, found: TabletFiles, superblock: Superblock, progress: Callable[[str, int], None]) -> None:

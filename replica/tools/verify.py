@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from nyala.replica.base import Code, DataState, Refused, us_of_hybrid
 from nyala.replica.client import Client
+from nyala.replica.rows import RowSum
 from nyala.replica.rpc import config_from_pb, pb
 
 from .check import REPLICAS_DIFFER, ClusterView, Finding, ReplicaView, Severity, gather, judge
@@ -23,7 +24,7 @@ class ReplicaSum:
 
     server_uuid: str
     tablet_id: str
-    checksum: tuple[int, int] | None
+    checksum: RowSum | None
     error: str = ""
 
 
@@ -146,7 +147,7 @@ def table_lines(view: ClusterView) -> list[str]:
     lines = [f"at {when.isoformat()} (hybrid time {view.checksum_time})"]
     for table in view.tables:
         found = [[r.checksum for r in view.replicas.get(t.tablet_id, []) if r.checksum] for t in table.tablets]
-        rows = sum(sums[0][1] for sums in found if sums)
+        rows = sum(sums[0].rows for sums in found if sums)
         same = sum(len(set(sums)) == 1 for sums in found)
         read = sum(map(len, found))
         lines.append(f"{table.name}: {rows:,} rows, {read} replicas read, {same} of {len(found)} tablets the same")

@@ -1,0 +1,46 @@
+"""Files of a server read without its lock: it may replace them meanwhile, or delete the tablet that they belong to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nyala.replica.base import Code, Corruption, Disk, Refused
+from nyala.replica.cmeta import FOLDER, CmetaView, path_of, read_cmeta
+
+
+@dataclass(kw_only=True)
+class Promises:
+    """Consensus metadata of a server, tablet by tablet."""
+
+    found: list[CmetaView] = field(default_factory=list)
+    damaged: list[Corruption] = field(default_factory=list)
+    gone: list[str] = field(default_factory=list)
+    """Tablets whose file was listed and then not there any more."""
+
+    def __bool__(self) -> bool:
+        return bool(self.found or self.damaged or self.gone)
+
+
+def read_promises(disk: Disk, tablet_id: str = "") -> Promises:
+    """Of every tablet of a directory, or of one."""
+    out = Promises()
+    for name in disk.listdir(FOLDER):
+        if tablet_id not in ("", name):
+            continue
+        try:
+            out.found.append(read_cmeta(disk.read(path_of(name)), disk.real_path(path_of(name))))
+        except FileNotFoundError:
+            out.gone.append(name)
+        except Corruption as error:
+            out.damaged.append(error)
+    return out
+
+
+def read_file(path: Path) -> bytes:
+    """A file that its server replaces as a whole; Refused NOT_FOUND if it went away."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        what = "the file went away before it was read: its tablet was deleted"
+        raise Refused(Code.NOT_FOUND, what, path=str(path)) from error
