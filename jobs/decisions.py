@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import sys
 
 from nyala.pipeline import (
@@ -19,26 +20,31 @@ from nyala.pipeline import (
     run_decisions,
     spark_session,
 )
+from nyala.pipeline.option_numbers import add_kafka_timeout, add_restart_options, parsed
 from nyala.replica.base import ReplicaError
+from nyala.replica.base.logs import log_to_stderr
 
 
-def main() -> int:
-    """Run the query, and run it again as long as what ends it goes away."""
+def options_parser() -> argparse.ArgumentParser:
+    """Command line."""
     parser = argparse.ArgumentParser(prog="nyala decisions", description="Kafka decisions -> config changes at leaders")
     parser.add_argument("--masters", required=True, help="host:port[,host:port]")
     parser.add_argument("--kafka", required=True, help="bootstrap servers")
     parser.add_argument("--checkpoint", required=True, help="folder for Spark's checkpoint")
     parser.add_argument("--available-now", action="store_true", help="end when everything that is there has been done")
-    parser.add_argument(
-        "--patience-s", type=float, help="without progress; then give up (default: a day; 600 with --available-now)"
-    )
-    parser.add_argument("--restarts-max", type=int, help="give up after so many restarts without progress, too")
+    add_restart_options(parser)
     parser.add_argument("--topic-prefix", default="", help="of the masters' topics")
-    parser.add_argument("--kafka-timeout-s", type=float, default=60.0, help="patience with a broker; then start again")
+    add_kafka_timeout(parser, then="; then start again")
     parser.add_argument("--kafka-option", action="append", default=[], metavar="NAME=VALUE", help="for Spark's source")
     parser.add_argument("--kafka-properties", default="", metavar="FILE", help="Java client properties: how to log in")
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
-    given = parser.parse_args()
+    return parser
+
+
+def main() -> int:
+    """Run the query, and run it again as long as what ends it goes away."""
+    log_to_stderr(logging.WARNING)
+    given = parsed(options_parser())
 
     def tell(text: str) -> None:
         print(json.dumps({"event": "message", "text": text}) if given.json else text, flush=True)

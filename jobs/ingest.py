@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import sys
 import threading
 
@@ -23,10 +24,20 @@ from nyala.pipeline import (
     security_of,
     spark_session,
 )
+from nyala.pipeline.option_numbers import (
+    DAY_S,
+    LEASE_S_MAX,
+    add_kafka_timeout,
+    add_restart_options,
+    count,
+    parsed,
+    seconds,
+)
 from nyala.replica.base import ReplicaError
+from nyala.replica.base.logs import log_to_stderr
 
 
-def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+def options_parser() -> argparse.ArgumentParser:
     """Command line."""
     parser = argparse.ArgumentParser(prog="nyala ingest", description="Kafka topic -> table, exactly once")
     parser.add_argument("--table", required=True)
@@ -36,27 +47,27 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--topic", default="", help="default: what the table's source declares, else writes.<table>")
     parser.add_argument("--starting", choices=["earliest", "latest"], default="earliest")
     parser.add_argument("--available-now", action="store_true", help="end when everything that is there has been read")
-    parser.add_argument("--trigger-s", type=float, default=0.0)
-    parser.add_argument("--offsets-per-trigger-max", type=int, default=400_000)
-    parser.add_argument("--dead-letters-max", type=int, default=None)
-    parser.add_argument("--accept-partitions", type=int, default=0, help="the topic grew to so many partitions")
+    parser.add_argument("--trigger-s", type=seconds("--trigger-s", 0, DAY_S), default=0.0)
+    offsets = count("--offsets-per-trigger-max", 1)
+    parser.add_argument("--offsets-per-trigger-max", type=offsets, default=400_000)
+    parser.add_argument("--dead-letters-max", type=count("--dead-letters-max"), default=None)
+    partitions = count("--accept-partitions")
+    parser.add_argument("--accept-partitions", type=partitions, default=0, help="the topic grew to so many partitions")
     parser.add_argument(
         "--ignore-null", action="store_true", help="a null in an upsert or update leaves the column as it is"
     )
     parser.add_argument("--isolation", choices=["read_committed", "read_uncommitted"], default="read_committed")
-    parser.add_argument("--lease-s", type=float, default=30.0)
-    parser.add_argument("--owner-wait-s", type=float, default=40.0, help="patience with another query's lease")
-    parser.add_argument(
-        "--patience-s", type=float, help="without progress; then give up (default: a day; 600 with --available-now)"
-    )
-    parser.add_argument("--restarts-max", type=int, help="give up after so many restarts without progress, too")
-    parser.add_argument("--kafka-timeout-s", type=float, default=60.0, help="patience with a broker; then start again")
+    parser.add_argument("--lease-s", type=seconds("--lease-s", 1, LEASE_S_MAX), default=30.0)
+    wait_s = seconds("--owner-wait-s")
+    parser.add_argument("--owner-wait-s", type=wait_s, default=40.0, help="patience with another query's lease")
+    add_restart_options(parser)
+    add_kafka_timeout(parser, then="; then start again")
     parser.add_argument("--kafka-option", action="append", default=[], metavar="NAME=VALUE", help="for Spark's source")
     parser.add_argument("--kafka-properties", default="", metavar="FILE", help="Java client properties: how to log in")
     parser.add_argument("--decisions-checkpoint", default="", help="also carry out decisions, with this checkpoint")
     parser.add_argument("--topic-prefix", default="", help="of the masters' topics")
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
-    return parser.parse_args(arguments)
+    return parser
 
 
 def decisions_options(given: argparse.Namespace, ingest: IngestOptions) -> DecisionsOptions:
@@ -73,7 +84,8 @@ def decisions_options(given: argparse.Namespace, ingest: IngestOptions) -> Decis
 
 def main() -> int:
     """Run the query, and run it again as long as what ends it goes away."""
-    given = parse()
+    log_to_stderr(logging.WARNING)
+    given = parsed(options_parser())
     lock = threading.Lock()
 
     def tell(text: str) -> None:

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import sys
 import time
 
 from nyala.pipeline import QueryInterrupted, QueryRefused, RebalanceOptions, Rebalancer, kafka_options, spark_session
+from nyala.pipeline.option_numbers import add_kafka_timeout, count, parsed, seconds
 from nyala.pipeline.rebalance import LOOK_AGAIN_S, Plan, all_done, describe, proposal_of, summary
 from nyala.replica.base import ReplicaError
+from nyala.replica.base.logs import log_to_stderr
 
 
 def carry_out(rebalancer: Rebalancer, plan: Plan, given: argparse.Namespace, wait_s: float) -> dict[str, str]:
@@ -40,33 +43,40 @@ def say(text: str) -> None:
     print(text, flush=True)
 
 
-def main() -> int:
-    """Rounds of a plan each."""
+def options_parser() -> argparse.ArgumentParser:
+    """Command line."""
     parser = argparse.ArgumentParser(prog="nyala rebalance", description="reports -> a plan -> proposals")
     parser.add_argument("--kafka", required=True, help="bootstrap servers")
     parser.add_argument("--dry-run", action="store_true", help="show the plan and change nothing")
     parser.add_argument("--wait", action="store_true", help="until every move has ended")
-    parser.add_argument("--wait-s", type=float, default=600.0, help="how long --wait waits")
+    parser.add_argument("--wait-s", type=seconds("--wait-s"), default=600.0, help="how long --wait waits")
     parser.add_argument(
         "--rounds-max",
-        type=int,
+        type=count("--rounds-max", 1),
         default=1,
         help="with --wait: plan again, so many times, until nothing is left to move",
     )
-    parser.add_argument("--moves-max", type=int, default=10)
-    parser.add_argument("--moves-per-server-max", type=int, default=2)
-    parser.add_argument("--deadline-s", type=float, default=600.0)
+    parser.add_argument("--moves-max", type=count("--moves-max", 1), default=10)
+    parser.add_argument("--moves-per-server-max", type=count("--moves-per-server-max", 1), default=2)
+    parser.add_argument("--deadline-s", type=seconds("--deadline-s", 0.1), default=600.0)
     parser.add_argument(
         "--drain", action="append", default=[], metavar="UUID", help="empty this server; or its beginning"
     )
     parser.add_argument("--topic-prefix", default="", help="of the masters' topics")
-    parser.add_argument("--kafka-timeout-s", type=float, default=60.0, help="patience with a broker")
+    add_kafka_timeout(parser)
     parser.add_argument("--kafka-option", action="append", default=[], metavar="NAME=VALUE", help="for Spark's source")
     parser.add_argument("--kafka-properties", default="", metavar="FILE", help="Java client properties: how to log in")
     parser.add_argument("--json", action="store_true", help="one JSON object a plan")
-    given = parser.parse_args()
-    if given.rounds_max < 1 or (given.rounds_max > 1 and not given.wait):
-        parser.error("--rounds-max is 1 at least, and more than 1 only with --wait")
+    return parser
+
+
+def main() -> int:
+    """Rounds of a plan each."""
+    log_to_stderr(logging.WARNING)
+    parser = options_parser()
+    given = parsed(parser)
+    if given.rounds_max > 1 and not given.wait:
+        parser.error("--rounds-max is more than 1 only with --wait")
     try:
         options = RebalanceOptions(
             bootstrap=given.kafka,

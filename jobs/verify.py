@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import sys
 from collections.abc import Sequence
 
 from nyala.pipeline import QueryInterrupted, end_in_order, read_checksums, spark_session
+from nyala.pipeline.option_numbers import DAY_S, parsed, seconds
 from nyala.replica.base import Refused, ReplicaError
+from nyala.replica.base.logs import log_to_stderr
 from nyala.replica.client import Client, parse_masters
 from nyala.replica.tools import (
     ClusterView,
@@ -33,20 +36,22 @@ ROUNDS_MAX = 3
 """A tablet whose replicas could not all be read is looked up and read again: one of them may just have moved."""
 
 
-def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+def options_parser() -> argparse.ArgumentParser:
     """Command line."""
     parser = argparse.ArgumentParser(prog="nyala verify", description="checksum of every replica at one time")
     parser.add_argument("--masters", required=True, help="host:port[,host:port]")
     parser.add_argument("--table", action="append", default=[], metavar="NAME", help="only this one; may be repeated")
-    parser.add_argument("--timeout-s", type=float, default=600.0, help="for one replica")
+    timeout_s = seconds("--timeout-s", 0.1, DAY_S)
+    parser.add_argument("--timeout-s", type=timeout_s, default=600.0, help="for one replica")
     parser.add_argument("--dry-run", action="store_true", help="show what would be read, and read nothing")
     parser.add_argument("--json", action="store_true", help="one JSON object")
-    return parser.parse_args(arguments)
+    return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Look, read, judge, tell."""
-    given = parse(arguments)
+    log_to_stderr(logging.WARNING)
+    given = parsed(options_parser(), arguments)
     try:
         with Client(parse_masters(given.masters)) as client:
             view = only_tables(gather(client), given.table)
@@ -79,8 +84,8 @@ def compare(client: Client, view: ClusterView, given: argparse.Namespace) -> Clu
         missing = to_read(view)
         asked = [(server, tablet_id) for server, tablet_id in readable(view) if tablet_id in missing]
         for one in read_checksums(spark, given.masters, asked, at, timeout_s=given.timeout_s):
-            uuid, tablet_id, checksum, rows, error = one
-            sums[uuid, tablet_id] = ReplicaSum(uuid, tablet_id, None if error else (checksum, rows), error)
+            uuid, tablet_id, found, error = one
+            sums[uuid, tablet_id] = ReplicaSum(uuid, tablet_id, found, error)
         view = with_sums(view, sums.values(), at)
         if not to_read(view):
             break

@@ -1,32 +1,40 @@
 """Kafka and Spark around the tables: publish row events, ingest them, carry decisions out, plan with batch jobs.
 
-Nothing here imports PySpark; queries are handed a SparkSession.
+Nothing here imports PySpark; queries are handed a SparkSession. A module of this package is imported when one of its
+names is first used, so that a look at an error's class or at a schema does not load the Kafka client.
 """
 
-from nyala.replica.base import KafkaSecurity
+from typing import TYPE_CHECKING
 
-from .dead_letters import DeadLetter, letter_key
-from .decisions import DecisionsOptions, DecisionsQuery
-from .decode import RowDecoder, WriterSchema
-from .driver import end_in_order
-from .errors import QueryInterrupted, QueryRefused
-from .framing import Framing
-from .ingest import IngestOptions, IngestQuery
-from .kafka_security import kafka_options, security_of
-from .lease import release_run
-from .letters import Letter, LettersUnreadable, iterate_letters, read_letters, replay_letters
-from .progress import QUERY_ENDED, QUERY_STARTS, Progress
-from .publish import PublishFailed, RowPublisher
-from .rebalance import RebalanceOptions, Rebalancer
-from .row_schema import encode_key, key_schema_json, row_schema_json
-from .session import spark_session
-from .submit import submit_command, submit_environment
-from .supervise import RestartOptions, Trouble, restart_options, run_with_restarts, trouble_after
-from .together import run_decisions, run_ingest
-from .topics import TopicIdentity, Topics, dead_letter_topic, writes_topic
-from .verify import read_checksums
+from nyala.replica.base import on_demand
+
+if TYPE_CHECKING:
+    from nyala.replica.base import KafkaSecurity
+
+    from .dead_letters import DeadLetter, letter_key
+    from .decisions import DecisionsOptions, DecisionsQuery
+    from .decode import RowDecoder, WriterSchema
+    from .driver import end_in_order
+    from .errors import QueryInterrupted, QueryRefused
+    from .framing import Framing
+    from .ingest import IngestOptions, IngestQuery
+    from .kafka_security import kafka_options, security_of
+    from .lease import release_run
+    from .letters import Letter, LettersUnreadable, iterate_letters, letters_held, read_letters, replay_letters
+    from .progress import QUERY_ENDED, QUERY_STARTS, Progress
+    from .publish import PublishFailed, RowMisfit, RowPublisher
+    from .rebalance import RebalanceOptions, Rebalancer
+    from .row_schema import encode_key, key_schema_json, row_schema_json
+    from .session import spark_session
+    from .source_lag import LAG_TIMEOUT_S, SourceLag, source_lags
+    from .submit import submit_command, submit_environment
+    from .supervise import RestartOptions, Trouble, restart_options, run_with_restarts, trouble_after
+    from .together import run_decisions, run_ingest
+    from .topics import TopicIdentity, Topics, dead_letter_topic, writes_topic
+    from .verify import read_checksums
 
 __all__ = [
+    "LAG_TIMEOUT_S",
     "QUERY_ENDED",
     "QUERY_STARTS",
     "DeadLetter",
@@ -46,7 +54,9 @@ __all__ = [
     "Rebalancer",
     "RestartOptions",
     "RowDecoder",
+    "RowMisfit",
     "RowPublisher",
+    "SourceLag",
     "TopicIdentity",
     "Topics",
     "Trouble",
@@ -58,6 +68,7 @@ __all__ = [
     "kafka_options",
     "key_schema_json",
     "letter_key",
+    "letters_held",
     "read_checksums",
     "read_letters",
     "release_run",
@@ -68,9 +79,37 @@ __all__ = [
     "run_ingest",
     "run_with_restarts",
     "security_of",
+    "source_lags",
     "spark_session",
     "submit_command",
     "submit_environment",
     "trouble_after",
     "writes_topic",
 ]
+
+_HOMES = {
+    "nyala.replica.base": "KafkaSecurity",
+    ".dead_letters": "DeadLetter letter_key",
+    ".decisions": "DecisionsOptions DecisionsQuery",
+    ".decode": "RowDecoder WriterSchema",
+    ".driver": "end_in_order",
+    ".errors": "QueryInterrupted QueryRefused",
+    ".framing": "Framing",
+    ".ingest": "IngestOptions IngestQuery",
+    ".kafka_security": "kafka_options security_of",
+    ".lease": "release_run",
+    ".letters": "Letter LettersUnreadable iterate_letters letters_held read_letters replay_letters",
+    ".progress": "Progress QUERY_ENDED QUERY_STARTS",
+    ".publish": "PublishFailed RowMisfit RowPublisher",
+    ".rebalance": "RebalanceOptions Rebalancer",
+    ".row_schema": "encode_key key_schema_json row_schema_json",
+    ".session": "spark_session",
+    ".source_lag": "LAG_TIMEOUT_S SourceLag source_lags",
+    ".submit": "submit_command submit_environment",
+    ".supervise": "RestartOptions Trouble restart_options run_with_restarts trouble_after",
+    ".together": "run_decisions run_ingest",
+    ".topics": "TopicIdentity Topics dead_letter_topic writes_topic",
+    ".verify": "read_checksums",
+}
+"""Module -> names that it gives to this package."""
+__getattr__, __dir__ = on_demand(__name__, _HOMES)

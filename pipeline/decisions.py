@@ -6,6 +6,7 @@ that runs again does no harm, and a decision that fails is left to the masters, 
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -17,9 +18,9 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
 from nyala import schemas
-from nyala.replica.base import Refused, check, kafka_topics
+from nyala.replica.base import Code, Refused, check, kafka_topics
 from nyala.replica.client import Client, parse_masters
-from nyala.replica.steer import Outcome, Result, execute
+from nyala.replica.steer import Outcome, Result, Unusable, execute, outcome_of, read_record
 
 from .errors import QueryInterrupted, QueryRefused, of_refusal, of_spark
 from .kafka_security import security_of
@@ -27,6 +28,7 @@ from .patience import CLOSE_TIMEOUT_S, KAFKA_TIMEOUT_S, check_reachable, produce
 from .session import interrupted_in_order, stop_query
 from .topics import Topics
 
+_log = logging.getLogger("nyala.pipeline")
 PARALLEL_MAX = 8
 RETRY_PAUSE_S = 0.5
 RETRY_FOR_S = 20.0
@@ -64,31 +66,43 @@ class DecisionsOptions:
         return self.topic_prefix + kafka_topics.OUTCOMES
 
 
+NO_CEILING = 1 << 63
+
+
 def newest(
-    records: Iterable[tuple[bytes | None, bytes | None, int]], terms: dict[bytes, int]
+    records: Iterable[tuple[bytes | None, bytes | None, int]],
+    terms: dict[bytes, int],
+    *,
+    term_max: int = NO_CEILING,
+    skip: Callable[[int, str], None] = lambda offset, reason: None,
 ) -> list[Mapping[str, Any]]:
     """The decisions in force of (key, value, offset) records: the last of each tablet, withdrawn ones left out.
 
     `terms`: of each key, the highest catalog term read so far, kept up to date here. A decision of a lower one is left
-    out wherever it stands: a deposed master said it, or what it said before came late. So is a record that is no
-    decision: only masters write here, and an older build must not stop.
+    out wherever it stands: a deposed master said it, or what it said before came late. A decision of a term above
+    `term_max`, which is the masters' own, was said by no master: it changes nothing, and neither does a record that is
+    no decision. `skip` is told the offset and the reason.
     """
     in_force: dict[bytes, tuple[int, Mapping[str, Any]]] = {}
     for key, value, offset in sorted(records, key=lambda record: record[2]):
-        if key is None:
-            continue
-        if value is None:
+        if key is not None and value is None:
             in_force.pop(key, None)
             continue
-        try:
-            decision = schemas.decode("decision", value)
-        except ValueError:
-            in_force.pop(key, None)
-            continue
-        if decision["catalog_term"] >= terms.get(key, 0):
+        decision = read_record(kafka_topics.DECISIONS, key, value)
+        if isinstance(decision, Unusable):
+            skip(offset, decision.reason)
+        elif decision["catalog_term"] > term_max:
+            skip(offset, f"no master has reached the catalog term {decision['catalog_term']}, they are at {term_max}")
+        elif key is not None and decision["catalog_term"] >= terms.get(key, 0):
             terms[key] = decision["catalog_term"]
             in_force[key] = (offset, decision)
     return [decision for _, decision in sorted(in_force.values(), key=lambda each: each[0])]
+
+
+def term_of(key: bytes | None, value: bytes | None) -> int:
+    """The catalog term of a decision; 0 of anything else."""
+    decision = read_record(kafka_topics.DECISIONS, key, value)
+    return 0 if isinstance(decision, Unusable) else int(decision["catalog_term"])
 
 
 def carry_out(
@@ -103,7 +117,11 @@ def carry_out(
     if decision["deadline_us"] > 0:
         until_us = min(until_us, decision["deadline_us"])
     while True:
-        outcome = execute(decision, client, now_us=wall_us)
+        try:
+            outcome = execute(decision, client, now_us=wall_us)
+        except Exception as error:  # noqa: BLE001 - a decision that meets a defect would end every run of the query
+            _log.exception("T %s a decision could not be carried out", decision["tablet_id"])
+            return outcome_of(decision, Refused(Code.ILLEGAL_STATE, f"{type(error).__name__}: {error}"))
         if not outcome.retryable or outcome.result is not Result.FAILED or wall_us() >= until_us:
             return outcome
         pause(RETRY_PAUSE_S)
@@ -125,6 +143,9 @@ class DecisionsQuery:
         self._client = Client(parse_masters(options.masters))
         self._producer: Any = None
         self._terms: dict[bytes, int] = {}
+        self._term_known = 0
+        self.skipped = 0
+        """Records that were no decision of a master."""
 
     def run(self) -> None:
         """Run until the query ends. QueryRefused or QueryInterrupted, as for ingest."""
@@ -194,7 +215,8 @@ class DecisionsQuery:
 
     def _micro_batch(self, rows: Any, _: int) -> None:
         try:
-            decisions = newest(((row.key, row.value, row.offset) for row in rows.toLocalIterator()), self._terms)
+            records = [(row.key, row.value, row.offset) for row in rows.toLocalIterator()]
+            decisions = newest(records, self._terms, term_max=self._term_max(records), skip=self._skip)
             if decisions:
                 with ThreadPoolExecutor(PARALLEL_MAX, thread_name_prefix="decision") as pool:
                     outcomes = list(pool.map(lambda each: carry_out(each, self._client), decisions))
@@ -202,6 +224,23 @@ class DecisionsQuery:
         except Exception as error:
             self._failure = of_spark(error)
             raise
+
+    def _term_max(self, records: Iterable[tuple[bytes | None, bytes | None, int]]) -> int:
+        """The catalog term that the masters have reached; they are asked again only for a decision that is above it.
+
+        While no master answers, whatever is said is tried: the tablets' leaders check the term as well.
+        """
+        highest = max((term_of(key, value) for key, value, _ in records), default=0)
+        if highest <= self._term_known:
+            return self._term_known
+        self._term_known = max(self._term_known, self._client.catalog_term())
+        return self._term_known or NO_CEILING
+
+    def _skip(self, offset: int, reason: str) -> None:
+        self.skipped += 1
+        if self.skipped & (self.skipped - 1) == 0:  # the first, second, fourth, ...: a flood does not fill the log
+            _log.warning("record at offset %d of %s is skipped, number %d: %s",
+                         offset, self._options.decisions_topic, self.skipped, reason)  # fmt: skip
 
     def _publish(self, outcomes: list[Outcome]) -> None:
         sent = []

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from nyala import schemas
 from nyala.replica.base import RowCode, limits
-from nyala.replica.rows import OFFSET_COLUMN, OP_COLUMN, RowOp, TableSchema
+from nyala.replica.rows import OFFSET_COLUMN, OP_COLUMN, RowOp, TableSchema, offsets_of, value_bytes
 
 from .avro_columns import I64, Cursor, Field, UnsupportedSchema, plan, read_field
 from .columns import fits, to_array
@@ -71,11 +71,9 @@ class _Bytes(NamedTuple):
         array = array.cast(pa.large_binary())
         content = array.buffers()[2] or pa.py_buffer(b"\x00")
         count = len(array)
-        offsets = (
-            np.frombuffer(array.buffers()[1], np.int64, count + 1, array.offset * 8) if count else np.zeros(1, "i8")
-        )
+        offsets = offsets_of(array)
         valid = np.ones(count, bool) if not array.null_count else np.asarray(array.is_valid().to_numpy(False))
-        return cls(content, np.frombuffer(content, np.uint8), offsets[:-1], offsets[1:], valid)
+        return cls(content, value_bytes(array), offsets[:-1], offsets[1:], valid)
 
 
 class RowDecoder:

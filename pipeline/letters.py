@@ -15,14 +15,16 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
 from nyala import schemas
-from nyala.replica.base import PLAINTEXT, KafkaSecurity, ReplicaError
+from nyala.replica.base import KAFKA_AWAY, PLAINTEXT, KafkaSecurity, ReplicaError
 from nyala.replica.rows import SourceKey
 
 from .dead_letters import LETTER_BYTES_MAX, letter_key
+from .errors import QueryInterrupted
 from .patience import KAFKA_TIMEOUT_S, check_reachable, client_options, producer_options
 from .row_schema import OP_HEADER
 from .topics import dead_letter_topic
 
+COUNT_TIMEOUT_S = 15.0
 READ_WAIT_S = 30.0
 """Without one more record; then the topic counts as unreadable."""
 PAGE_LETTERS_MAX = 500
@@ -92,6 +94,32 @@ def iterate_letters(
             consumer.close(autocommit=False)
     except KafkaError as error:
         raise LettersUnreadable(f"{topic} cannot be read: {error}; is the broker at {bootstrap} up?") from error
+
+
+def letters_held(
+    bootstrap: str, tables: Iterable[str], *, security: KafkaSecurity = PLAINTEXT, timeout_s: float = COUNT_TIMEOUT_S
+) -> dict[str, int]:
+    """By table that has any, how many records its dead-letter topic holds now, in three requests for all tables.
+
+    A record whose task ran again is there more than once, and FOREIGN ones count too: these are the most that were
+    refused, of those that nobody has removed. QueryInterrupted if Kafka does not answer.
+    """
+    check_reachable(bootstrap)
+    try:
+        consumer = KafkaConsumer(bootstrap_servers=bootstrap, **client_options(timeout_s), **security.python())
+        try:
+            there = consumer.topics()
+            topics = {dead_letter_topic(table): table for table in tables if dead_letter_topic(table) in there}
+            places = [TopicPartition(t, p) for t in topics for p in consumer.partitions_for_topic(t) or ()]
+            first, ends = consumer.beginning_offsets(places), consumer.end_offsets(places)
+        finally:
+            consumer.close(autocommit=False)
+    except (KafkaError, *KAFKA_AWAY) as error:
+        raise QueryInterrupted(f"Kafka at {bootstrap} does not answer: {error}") from error
+    held = dict.fromkeys(topics.values(), 0)
+    for place in places:
+        held[topics[place.topic]] += max(0, ends[place] - first[place])
+    return {table: count for table, count in held.items() if count}
 
 
 def letter_of(record: Any) -> Letter:

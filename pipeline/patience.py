@@ -6,15 +6,13 @@ each client has about the time that it has by its own defaults.
 
 from __future__ import annotations
 
-import socket
 from typing import Any
 
-from nyala.replica.base import check
+from nyala.replica.base import Code, Refused, check, reach_kafka
 
 from .errors import QueryInterrupted, QueryRefused
 
 KAFKA_TIMEOUT_S = 60.0
-CONNECT_TIMEOUT_S = 5.0
 CLOSE_TIMEOUT_S = 2.0
 """For closing a producer: what was not acknowledged by then is said again, or told by who waits for it."""
 RECONNECT_MS_MAX = 5_000
@@ -54,14 +52,7 @@ def check_reachable(bootstrap: str) -> None:
 
     QueryRefused for what is no address.
     """
-    trouble: OSError | None = None
-    for address in bootstrap.split(","):
-        host, _, port = address.strip().rpartition(":")
-        if not host or not port.isdigit() or not 0 < int(port) < 1 << 16:
-            raise QueryRefused(f"Kafka is at host:port[,host:port], not at {bootstrap!r}")
-        try:
-            socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S).close()
-            return
-        except OSError as error:
-            trouble = error
-    raise QueryInterrupted(f"Kafka at {bootstrap} does not answer: {trouble}") from trouble
+    try:
+        reach_kafka(bootstrap)
+    except Refused as error:
+        raise (QueryRefused if error.code is Code.INVALID_ARGUMENT else QueryInterrupted)(error.what) from error

@@ -14,16 +14,22 @@ from typing import Any
 import fastavro
 
 from nyala import schemas
-from nyala.replica.base import PLAINTEXT, KafkaSecurity
+from nyala.replica.base import PLAINTEXT, Code, KafkaSecurity, Refused, ReplicaError
 from nyala.replica.rows import RowOp, TableSchema
 
 from .framing import Framing, wrap
 from .row_schema import OP_FIELD, OP_HEADER, key_schema_json, row_schema_json
+from .topics import Topics
 
 _IN_FLIGHT_POLL_EVERY = 1000
+_ROW_SHOWN_MAX = 200
 
 
-class PublishFailed(Exception):
+class RowMisfit(Refused, ValueError):
+    """A row event that its writer schema, or the schema of the key, cannot hold."""
+
+
+class PublishFailed(ReplicaError):
     """Records that Kafka did not acknowledge; `count` of them. Publish again from the last flush."""
 
     def __init__(self, count: int, first: str) -> None:
@@ -31,11 +37,44 @@ class PublishFailed(Exception):
         self.count = count
 
 
+class RowEncoder:
+    """Rows of one table as the keys and values of Kafka records. RowMisfit, a ValueError, if a row does not fit."""
+
+    def __init__(
+        self, schema: TableSchema, framing: Framing, columns: list[str] | None, writer_json: str, registry_id: int
+    ) -> None:
+        self.writer_json = writer_json or row_schema_json(schema, columns)
+        self._writer = schemas.parse_json(self.writer_json)
+        self._key = schemas.parse_json(key_schema_json(schema))
+        self._prefix = wrap(framing, b"", fingerprint=schemas.fingerprint64(self._writer), registry_id=registry_id)
+        self.has_op = any(f["name"] == OP_FIELD and not schema.has(OP_FIELD) for f in self._writer["fields"])
+        """Whether the value says what is done with the row; else a header does."""
+        self._columns = {*schema.names, *(field["name"] for field in self._writer["fields"])}
+
+    def value(self, row: Mapping[str, object], op: RowOp) -> bytes:
+        """The Kafka value of a row event."""
+        if not row.keys() <= self._columns:
+            unknown = sorted(map(str, row.keys() - self._columns))
+            known = ", ".join(sorted(self._columns - {OP_FIELD}))
+            raise RowMisfit(Code.INVALID_ARGUMENT, f"there is no column {unknown[0]!r}", row=_shown(row), columns=known)
+        out = io.BytesIO(self._prefix)
+        out.seek(0, io.SEEK_END)
+        _write(out, self._writer, {**row, OP_FIELD: op.name} if self.has_op else dict(row), row)
+        return out.getvalue()
+
+    def key(self, row: Mapping[str, object]) -> bytes:
+        """The Kafka key of a row."""
+        out = io.BytesIO()
+        _write(out, self._key, row, row)
+        return out.getvalue()
+
+
 class RowPublisher:
     """Publishes rows of one table to one topic. Nothing counts as published before `flush` returned.
 
     `columns` other than the key's make partial updates; `writer_json` overrides the derived writer schema, which the
-    catalog must know (`client.add_writer_schema`); `security` says how to log in to Kafka. Concurrency: one thread.
+    catalog must know (`client.add_writer_schema`); `security` says how to log in to Kafka. Refused if there is no such
+    topic, QueryInterrupted if no broker answers. Concurrency: one thread.
     """
 
     def __init__(
@@ -51,21 +90,17 @@ class RowPublisher:
         bulk: bool = False,
         security: KafkaSecurity = PLAINTEXT,
     ) -> None:
-        self.writer_json = writer_json or row_schema_json(schema, columns)
+        self._rows = RowEncoder(schema, framing, columns, writer_json, registry_id)
+        self.writer_json = self._rows.writer_json
         self._topic = topic
-        self._writer = schemas.parse_json(self.writer_json)
-        self._key = schemas.parse_json(key_schema_json(schema))
-        self._prefix = wrap(framing, b"", fingerprint=schemas.fingerprint64(self._writer), registry_id=registry_id)
-        self._has_op = any(f["name"] == OP_FIELD and not schema.has(OP_FIELD) for f in self._writer["fields"])
+        _need_topic(bootstrap, topic, security)
         self._sink: _KafkaSink | _BulkSink = (_BulkSink if bulk else _KafkaSink)(bootstrap, security)
 
     def publish(self, row: Mapping[str, object], op: RowOp = RowOp.UPSERT) -> None:
-        """Queue one row event; ValueError if the row does not fit the writer schema."""
-        out = io.BytesIO(self._prefix)
-        out.seek(0, io.SEEK_END)
-        fastavro.schemaless_writer(out, self._writer, {**row, OP_FIELD: op.name} if self._has_op else dict(row))
-        headers = [] if self._has_op or op is RowOp.UPSERT else [(OP_HEADER, op.name.encode())]
-        self._sink.send(self._topic, self.key_of(row), out.getvalue(), headers)
+        """Queue one row event; RowMisfit, a ValueError, if the row does not fit the writer schema."""
+        value = self._rows.value(row, op)
+        headers = [] if self._rows.has_op or op is RowOp.UPSERT else [(OP_HEADER, op.name.encode())]
+        self._sink.send(self._topic, self.key_of(row), value, headers)
 
     def delete(self, row: Mapping[str, object]) -> None:
         """Queue a null value for the row's key: delete it if it is there."""
@@ -77,9 +112,7 @@ class RowPublisher:
 
     def key_of(self, row: Mapping[str, object]) -> bytes:
         """The Kafka key of a row."""
-        out = io.BytesIO()
-        fastavro.schemaless_writer(out, self._key, row)
-        return out.getvalue()
+        return self._rows.key(row)
 
     def flush(self) -> None:
         """Return when Kafka has acknowledged everything queued; PublishFailed if it did not."""
@@ -97,6 +130,31 @@ class RowPublisher:
         if kind is None:
             self._sink.flush()
         self._sink.close()
+
+
+def _write(out: io.BytesIO, schema: Any, datum: Mapping[str, object], row: Mapping[str, object]) -> None:
+    """`row` is what an error shows of a datum that does not fit."""
+    try:
+        fastavro.schemaless_writer(out, schema, datum)
+    except (TypeError, ValueError, ArithmeticError, AttributeError, KeyError) as error:
+        what = f"the row does not fit its Avro schema: {error}"
+        raise RowMisfit(Code.INVALID_ARGUMENT, what, row=_shown(row)) from error
+
+
+def _shown(row: Mapping[str, object]) -> str:
+    return repr(dict(row))[:_ROW_SHOWN_MAX]
+
+
+def _need_topic(bootstrap: str, topic: str, security: KafkaSecurity) -> None:
+    """Refused if the topic is not there, QueryInterrupted if no broker answers: a producer would wait for a minute and
+    then raise an error of its library's."""
+    topics = Topics(bootstrap, security=security)
+    try:
+        if not topics.is_there(topic):
+            what = "there is no such topic: `nyala topic create TABLE` makes the one that feeds a table"
+            raise Refused(Code.NOT_FOUND, what, topic=topic, kafka=bootstrap)
+    finally:
+        topics.close()
 
 
 class _Failures:

@@ -6,6 +6,7 @@ plan itself is the policy's pure function over that view, the same that masters 
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -29,15 +30,17 @@ from nyala.replica.policy import (
     skew,
     view_of_reports,
 )
+from nyala.replica.steer import Unusable, read_record
 
 from .errors import QueryInterrupted, QueryRefused, of_spark
 from .kafka_security import security_of
 from .patience import CLOSE_TIMEOUT_S, KAFKA_TIMEOUT_S, check_reachable, client_options, producer_options, spark_options
 from .topics import Topics
 
+_log = logging.getLogger("nyala.pipeline")
 LOOK_AGAIN_S = 1.0
 """Between two looks at what has to settle first."""
-_NEWEST = "key string, value binary, kafka_offset bigint"
+_NEWEST = "key binary, value binary, kafka_offset bigint"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,16 +87,19 @@ class Plan:
 
 
 def newest_reports(batches: Iterator[Any]) -> Iterator[Any]:
-    """For `mapInArrow` over (key, value, offset): the last record of each key of this partition."""
+    """For `mapInArrow` over (key, value, offset): the last record of each key of this partition that is a report, or
+    deletes one. What anybody else wrote under a key hides nothing."""
     last: dict[bytes, tuple[int, bytes | None]] = {}
     for batch in batches:
         columns = (batch.column(name).to_pylist() for name in ("key", "value", "offset"))
         for key, value, offset in zip(*columns, strict=True):
-            if key is not None and offset >= last.get(key, (-1, None))[0]:
+            if key is None or offset < last.get(key, (-1, None))[0]:
+                continue
+            if value is None or not isinstance(read_record(kafka_topics.REPORTS, key, value), Unusable):
                 last[key] = (offset, value)
-    kept = [(key.decode(), value, offset) for key, (offset, value) in sorted(last.items()) if value is not None]
+    kept = [(key, value, offset) for key, (offset, value) in sorted(last.items()) if value is not None]
     arrays = [
-        pa.array([row[pos] for row in kept], kind) for pos, kind in enumerate((pa.string(), pa.binary(), pa.int64()))
+        pa.array([row[pos] for row in kept], kind) for pos, kind in enumerate((pa.binary(), pa.binary(), pa.int64()))
     ]
     yield pa.RecordBatch.from_arrays(arrays, names=["key", "value", "kafka_offset"])
 
@@ -123,7 +129,7 @@ class Rebalancer:
             rows = records.mapInArrow(newest_reports, _NEWEST).collect()
         except Exception as error:
             raise of_spark(error) from error
-        return list(_decoded("report", (bytes(row.value) for row in rows)))
+        return list(_usable(kafka_topics.REPORTS, ((bytes(row.key), bytes(row.value)) for row in rows)))
 
     def plan(self) -> Plan:
         """What should move now; no moves when the cluster is even, or when nothing is known of it.
@@ -210,21 +216,24 @@ class Rebalancer:
                 consumer.seek_to_beginning()
                 while time.monotonic() < deadline:
                     for records in consumer.poll(timeout_ms=200).values():
-                        yield from _decoded("outcome", (record.value for record in records))
+                        yield from _usable(kafka_topics.OUTCOMES, ((r.key, r.value) for r in records))
             finally:
                 consumer.close()
         except KafkaError as error:
             raise QueryInterrupted(f"{topic} cannot be read: {error}; what was proposed is still decided") from error
 
 
-def _decoded(name: str, values: Iterable[bytes | None]) -> Iterator[dict[str, Any]]:
-    """The records of a schema among these values; somebody else's are left out."""
-    for value in values:
-        if value is not None:
-            try:
-                yield schemas.decode(name, value)
-            except ValueError:
-                continue
+def _usable(topic: str, records: Iterable[tuple[bytes | None, bytes | None]]) -> Iterator[dict[str, Any]]:
+    """The records of a topic among these keys and values; what anybody else wrote there is left out, and told."""
+    skipped: list[str] = []
+    for key, value in records:
+        found = read_record(topic, key, value)
+        if isinstance(found, Unusable):
+            skipped.append(found.reason)
+        else:
+            yield found
+    if skipped:
+        _log.warning("%d records of %s were skipped, the last one because: %s", len(skipped), topic, skipped[-1])
 
 
 def servers_of(prefixes: Iterable[str], uuids: Iterable[str]) -> tuple[str, ...]:

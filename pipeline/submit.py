@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from nyala.infra.jars import jars, java
+from nyala.infra.jars import jars, java, pyspark_folder
 
 JOBS = ("ingest", "decisions", "rebalance", "verify")
 SHUTDOWN_TIMEOUT_S = 10
@@ -57,10 +57,6 @@ def submit_environment(environ: Mapping[str, str] | None = None) -> dict[str, st
     environment["PYSPARK_PYTHON"] = sys.executable
     environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
     environment["JAVA_HOME"] = str(Path(java()).resolve().parents[1])
-    # Spark finds `pyspark_nyala` by listing folders, which an editable install's import hook does not show.
-    if (spec := importlib.util.find_spec("pyspark_nyala")) and spec.origin and "site-packages" not in spec.origin:
-        folders = [str(Path(spec.origin).parent), environment.get("PYTHONPATH", "")]
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, folders))
     # Workers' warnings would end up between the job's own lines.
     environment.setdefault("PYTHONWARNINGS", "ignore::FutureWarning")
     # A JVM whose Kafka clients hang is given Hadoop's half minute to end, unless it is told otherwise before it starts.
@@ -80,8 +76,5 @@ def job_script(job: str) -> Path:
 
 
 def spark_submit_path() -> Path:
-    """PySpark's own `spark-submit`."""
-    spec = importlib.util.find_spec("pyspark")
-    if spec is None or spec.origin is None:
-        raise ValueError('PySpark is not installed in this environment: pip install "nyala[spark]"')
-    return Path(spec.origin).parent / "bin" / "spark-submit"
+    """PySpark's own `spark-submit`; JarsMissing says what to install."""
+    return pyspark_folder() / "bin" / "spark-submit"

@@ -77,6 +77,10 @@ class Topics:
             raise QueryRefused(f"there is no topic {topic}: create it, then start the query again")
         return found
 
+    def is_there(self, topic: str) -> bool:
+        """Whether there is such a topic."""
+        return self._identity(topic) is not None
+
     def _identity(self, topic: str) -> TopicIdentity | None:
         """None if Kafka has said for UNKNOWN_FOR_S that there is none: a broker that just came up may not know yet."""
         until = time.monotonic() + UNKNOWN_FOR_S

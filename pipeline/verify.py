@@ -7,13 +7,14 @@ from functools import partial
 from typing import Any
 
 from nyala.replica.base import Refused
+from nyala.replica.rows import CHECKSUM_DEFINITION, RowSum
 from nyala.replica.rpc import pb
 
 from . import worker
 from .errors import QueryInterrupted
 
-Sum = tuple[str, str, int, int, str]
-"""(server uuid, tablet id, checksum, rows, error): an error, or a checksum."""
+Sum = tuple[str, str, RowSum | None, str]
+"""(server uuid, tablet id, checksum, error): an error, or a checksum."""
 
 
 def read_checksums(
@@ -31,19 +32,22 @@ def read_checksums(
     asked = [(server.SerializeToString(), tablet_id) for server, tablet_id in replicas]
     dealt = [asked[first::tasks] for first in range(tasks)]
     try:
-        read = partial(_read_share, masters, at, timeout_s)
+        # The driver names the definition: a worker of another build than its own must not choose one.
+        read = partial(_read_share, masters, at, timeout_s, CHECKSUM_DEFINITION)
         return list(context.parallelize(dealt, tasks).flatMap(read).collect())
     except Exception as error:
         raise QueryInterrupted(f"Spark could not run the tasks: {str(error).splitlines()[0]}") from error
 
 
-def _read_share(masters: str, at: int, timeout_s: float, share: Sequence[tuple[bytes, str]]) -> Iterator[Sum]:
+def _read_share(
+    masters: str, at: int, timeout_s: float, definition: int, share: Sequence[tuple[bytes, str]]
+) -> Iterator[Sum]:
     client = worker.client_for(masters)
     for encoded, tablet_id in share:
         server = pb.ServerInfo.FromString(encoded)
         try:
-            checksum, rows = client.checksum(server, tablet_id, at, timeout_s=timeout_s)
+            found = client.checksum(server, tablet_id, at, definition=definition, timeout_s=timeout_s)
         except Refused as error:
-            yield server.uuid, tablet_id, 0, 0, str(error)
+            yield server.uuid, tablet_id, None, str(error)
         else:
-            yield server.uuid, tablet_id, checksum, rows, ""
+            yield server.uuid, tablet_id, found, ""

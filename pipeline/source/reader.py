@@ -22,10 +22,20 @@ from pyspark.sql.datasource import (
     Not,
 )
 
-from nyala.replica.base import Code, Refused, hybrid_from_us, staleness_problem
-from nyala.replica.client import ScanSpec, TableHandle, shared_client, tablets_to_ask
-from nyala.replica.rows import ColumnType, Predicate
+from nyala.replica.base import (
+    MAX_HYBRID_TIME,
+    Code,
+    Refused,
+    hybrid_from_us,
+    limits,
+    shown,
+    staleness_problem,
+    us_of_hybrid,
+)
+from nyala.replica.client import Client, ScanSpec, TableHandle, check_spec, shared_client, tablets_to_ask
+from nyala.replica.rows import ColumnType, Predicate, conditions_size
 
+from .seen import observed
 from .where import parse_where
 
 _COMPARISONS: dict[type, str] = {
@@ -36,7 +46,7 @@ _COMPARISONS: dict[type, str] = {
     LessThanOrEqual: "<=",
 }
 SLICES_MAX = 1024
-IN_VALUES_MAX = 10_000
+_DIGITS_MAX = 18
 
 
 @dataclass(frozen=True)
@@ -95,14 +105,19 @@ def _time_of(text: str) -> int:
     """Hybrid time of an ISO timestamp (UTC unless it says otherwise) or of microseconds since 1970; 0 if empty."""
     if not text:
         return 0
-    if text.isdigit():
-        return hybrid_from_us(int(text))
     try:
-        parsed = dt.datetime.fromisoformat(text)
-    except ValueError as error:
-        raise _invalid(f"at is an ISO timestamp or microseconds since 1970, not {text!r}") from error
-    aware = parsed if parsed.tzinfo else parsed.replace(tzinfo=dt.UTC)
-    return hybrid_from_us(round(aware.timestamp() * 1e6))
+        if text.isdecimal() and len(text) <= _DIGITS_MAX:
+            time = hybrid_from_us(int(text))
+        else:
+            parsed = dt.datetime.fromisoformat(text)
+            aware = parsed if parsed.tzinfo else parsed.replace(tzinfo=dt.UTC)
+            time = hybrid_from_us(round(aware.timestamp() * 1e6))
+    except (ValueError, OverflowError) as error:
+        what = "at is an ISO timestamp or microseconds since 1970"
+        raise _invalid(f"{what}, not {shown(text)!r}") from error
+    if not 0 < time <= MAX_HYBRID_TIME:
+        raise _invalid(f"at is a time after 1970 and before 2041, not {shown(text)!r}")
+    return time
 
 
 @dataclass
@@ -137,9 +152,24 @@ class Reader(DataSourceReader):  # type: ignore[misc]
             slice_count=self.options.slices,
             staleness_us=self.options.staleness_us,
         )
-        spec = replace(spec, snapshot_time=self.options.at_time or client.snapshot_time(self.handle, spec.staleness_us))
+        check_spec(self.handle, spec)
+        spec = replace(spec, snapshot_time=self._time(client))
         asked = tablets_to_ask(self.handle, spec)
         return [Part(tablet.pos, number, spec) for tablet in asked for number in range(self.options.slices)]
+
+    def _time(self, client: Client) -> int:
+        """The time of all partitions. No later stale read of this Spark application is older: the executors do not
+        report what they have read, so what is planned counts as read."""
+        client.observe(observed(self.handle, self.options.masters))
+        at = self.options.at_time
+        if not at:
+            at = client.snapshot_time(self.handle, self.options.staleness_us)
+        elif at > client.time_seen:
+            ahead_us = us_of_hybrid(at) - us_of_hybrid(client.snapshot_time(self.handle))
+            if ahead_us > limits.CLOCK_AHEAD_OF_CALLERS_US_MAX:
+                return at  # The servers will refuse this read, so nobody sees data of that time.
+        client.observe(observed(self.handle, self.options.masters, at))
+        return at
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Arrow batches of one partition, complete or an error."""
@@ -155,13 +185,25 @@ class PushingReader(Reader):
     """Also takes filters. Spark refuses such a reader in a session whose `filterPushdown` setting is off."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Keep what runs at the tablets; the rest goes back to Spark."""
+        """Keep what runs at the tablets, as far as a scan may have it; the rest goes back to Spark."""
+        given = parse_where(self.options.where, self.handle.schema)
         for each in filters:
             predicate = predicate_of(each, self.handle)
-            if predicate is None:
+            if predicate is None or not _may_push(given, [*self.pushed, predicate]):
                 yield each
             else:
                 self.pushed.append(predicate)
+
+
+def _may_push(given: Sequence[Predicate], pushed: Sequence[Predicate]) -> bool:
+    """Whether these filters, beside the conditions of the option `where`, are no more than a scan may have, and than
+    every task of the read should carry."""
+    carried = conditions_size(pushed)
+    return (
+        carried.values <= limits.SCAN_VALUES_PUSHED_MAX
+        and carried.values_bytes <= limits.SCAN_VALUES_PUSHED_BYTES_MAX
+        and conditions_size((*given, *pushed)).fits()
+    )
 
 
 def predicate_of(each: Filter, handle: TableHandle) -> Predicate | None:
@@ -178,7 +220,7 @@ def predicate_of(each: Filter, handle: TableHandle) -> Predicate | None:
         return Predicate(name, "is_null" if isinstance(each, IsNull) else "is_not_null", ())
     if isinstance(each, In):
         values = tuple(each.value)
-        return Predicate(name, "in", values) if values and None not in values and len(values) <= IN_VALUES_MAX else None
+        return Predicate(name, "in", values) if values and None not in values else None
     op = _COMPARISONS.get(type(each))
     value = getattr(each, "value", None)
     return Predicate(name, op, (value,)) if op and value is not None else None

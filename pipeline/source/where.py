@@ -9,7 +9,7 @@ import json
 import re
 from typing import Any
 
-from nyala.replica.base import Code, Refused
+from nyala.replica.base import Code, Refused, shown
 from nyala.replica.rows import Column, ColumnType, Predicate, TableSchema, value_from_json
 
 _TOKEN = re.compile(
@@ -47,8 +47,8 @@ class _Parser:
         return tuple(found)
 
     def _split(self, text: str) -> list[tuple[str, str]]:
-        tokens, at = [], 0
-        while text[at:].strip():
+        tokens, at, end = [], 0, len(text.rstrip())
+        while at < end:
             match = _TOKEN.match(text, at)
             if match is None:
                 raise self._error(f"not understood: {text[at : at + 20]!r}")
@@ -58,7 +58,7 @@ class _Parser:
         return tokens
 
     def _error(self, why: str) -> Refused:
-        return Refused(Code.INVALID_ARGUMENT, f"where {self._text!r}: {why}")
+        return Refused(Code.INVALID_ARGUMENT, f"where {shown(self._text)!r}: {why}")
 
     def _next(self) -> tuple[str, str]:
         if self._at >= len(self._tokens):
@@ -110,7 +110,10 @@ class _Parser:
         if kind == "number":
             if column.type is ColumnType.DECIMAL:
                 return value_from_json(column.type, text)
-            return json.loads(text.lstrip("+"))
+            try:
+                return json.loads(text.lstrip("+"))
+            except ValueError:  # such as 007
+                raise self._error(f"{text[:40]!r} is not a number") from None
         if kind == "word" and text.lower() in ("true", "false"):
             return text.lower() == "true"
         raise self._error(f"expected a value for {column.name}, found {text!r}")

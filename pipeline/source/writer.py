@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,10 +14,18 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from nyala.pipeline import crash
 from nyala.replica.base import Code, Refused
-from nyala.replica.client import SessionWriter, TableHandle, shared_client, wire_batches
-from nyala.replica.rows import RowError, RowOp, key_hash
+from nyala.replica.client import RowErrors, RowFailure, SessionWriter, TableHandle, shared_client, wire_batches
+from nyala.replica.rows import RowOp, key_hash
+
+from .seen import observed
 
 ERRORS_SHOWN_MAX = 5
+ADVICE = (
+    "These numbers are of one partition of the DataFrame; other partitions may be in the table too. With the option "
+    "op = upsert, insert_ignore, update_ignore or delete_ignore, rows that are there already, or are missing, are no "
+    "errors, also when Spark repeats a task. With the option onError = ignore the job goes on without such rows."
+)
+_log = logging.getLogger(__name__)
 KEYS_UNDER_WAY_MAX = 1 << 19
 """Rows between two flushes, 4 MiB of hashes; a flush costs a few hundredths of a second."""
 
@@ -29,13 +39,16 @@ class WriteOptions:
     op: RowOp = RowOp.UPSERT
     ignore_null: bool = False
     """Leave columns whose value is null as they are in the table."""
+    on_error: str = "raise"
+    """"raise": the job fails if a row cannot be applied. "ignore": it goes on, and its log counts these rows."""
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> WriteOptions:
         """From the options of `df.write`; Refused(INVALID_ARGUMENT) names the one that is wrong or missing."""
-        known = {"masters", "table", "op", "ignore_null", "path"}
-        if unknown := sorted(set(options) - known):
-            raise _invalid(f"no option {unknown[0]!r}; there are {', '.join(sorted(known - {'path'}))}")
+        known = {"masters", "table", "op", "ignore_null", "onerror", "path"}
+        if unknown := sorted(set(map(str.lower, options)) - known):
+            named = ", ".join(sorted(known - {"path", "onerror"} | {"onError"}))
+            raise _invalid(f"no option {unknown[0]!r}; there are {named}")
         table = options.get("table") or options.get("path") or ""
         masters = options.get("masters") or ""
         if not table or not masters:
@@ -46,7 +59,14 @@ class WriteOptions:
         ignore = options.get("ignore_null", "false").lower()
         if ignore not in ("true", "false"):
             raise _invalid(f"ignore_null is true or false, not {ignore!r}")
-        return cls(masters, table, RowOp[name], ignore == "true")
+        # Spark hands options over in lower case, a plain dict as it was written.
+        on_error = next((value for key, value in options.items() if key.lower() == "onerror"), "raise").lower()
+        if on_error not in ("raise", "ignore"):
+            raise _invalid(
+                "onError is raise (the job fails if a row cannot be applied) or ignore (it goes on, and its log counts "
+                f"such rows), not {on_error!r}"
+            )
+        return cls(masters, table, RowOp[name], ignore == "true", on_error)
 
 
 def _invalid(why: str) -> Refused:
@@ -55,17 +75,13 @@ def _invalid(why: str) -> Refused:
 
 @dataclass
 class Written(WriterCommitMessage):  # type: ignore[misc]
-    """What one task wrote."""
+    """What one task wrote. `hybrid_time`: a read at or after it sees all of that."""
 
     rows: int
-
-
-class RowsRefused(Exception):
-    """Some rows were not applied; those before and after them are. Inserts may meet what an earlier attempt wrote."""
-
-    def __init__(self, table: str, op: RowOp, count: int, first: list[RowError]) -> None:
-        shown = ", ".join(f"{e.code.name}{' in ' + e.column if e.column else ''}" for e in first)
-        super().__init__(f"{count} rows were not applied to {table} by {op.name.lower()}: {shown}")
+    hybrid_time: int = 0
+    ignored: int = 0
+    """Rows that were not applied, where the job goes on."""
+    first_ignored: str = ""
 
 
 class KeysUnderWay:
@@ -106,29 +122,78 @@ class Writer(DataSourceArrowWriter):  # type: ignore[misc]
     handle: TableHandle
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        """Write one partition; returns when everything is acknowledged. RowsRefused or Refused."""
+        """Write one partition; returns when everything is acknowledged. RowErrors, or another Refused."""
         client = shared_client(self.options.masters)
-        with client.session_writer(self.handle) as writer:
-            sending = Sending(self, writer)
+        with client.session_writer(self.handle, on_error="return") as writer:
+            sending = Sending(self, writer, client.options.writes_inflight_max)
             for batch in iterator:
                 if batch.num_rows:
                     sending.send(batch)
                 if writer.rows_applied:
                     crash.reach_in_first_attempt(crash.AFTER_FIRST_BATCH)
             sending.finish()
-        return Written(sending.rows)
+        return Written(sending.rows, writer.last_time, sending.failed, "; ".join(map(str, sending.first_failed)))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """[driver] All tasks have written: stale reads of this Spark application see it."""
+        told = [message for message in messages if isinstance(message, Written)]
+        newest = max((message.hybrid_time for message in told), default=0)
+        observed(self.handle, self.options.masters, newest)
+        if ignored := sum(message.ignored for message in told):
+            _log.warning(
+                "%d of %d rows were not applied to table %s by %s (option onError is ignore); the first: %s",
+                ignored,
+                sum(message.rows for message in told),
+                self.options.table,
+                self.options.op.name.lower(),
+                next(message.first_ignored for message in told if message.ignored),
+            )
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """[driver] A task failed. What the others wrote is in the table, and stale reads see it."""
+        self.commit(messages)
+
+
+class _KeysOfBatches:
+    """Keys of the rows whose outcome is not known yet, to name those that fail.
+
+    Bounds: as many encoded batches as may be under way; what was sent before these is settled.
+    """
+
+    def __init__(self, key: tuple[str, ...], inflight_max: int) -> None:
+        self._key = list(key)
+        self._inflight_max = inflight_max
+        self._kept: deque[tuple[int, int, Any]] = deque()
+        """(first row, encoded batches sent when its last one was, table of keys), oldest first."""
+
+    def add(self, first_row: int, sent: int, table: Any) -> None:
+        """Rows that were just sent."""
+        self._kept.append((first_row, sent, table.select(self._key)))
+
+    def settled(self, sent: int) -> None:
+        """So many encoded batches were sent in all."""
+        while self._kept and self._kept[0][1] <= sent - self._inflight_max:
+            self._kept.popleft()
+
+    def of(self, row: int) -> dict[str, Any]:
+        """The key of a row by its number in the partition."""
+        first, _, table = next(one for one in reversed(self._kept) if one[0] <= row)
+        found: dict[str, Any] = table.slice(row - first, 1).to_pylist()[0]
+        return found
 
 
 class Sending:
     """The rows of one partition on their way, in its order where it matters. Memory: keys under way, first errors."""
 
-    def __init__(self, to: Writer, writer: SessionWriter) -> None:
+    def __init__(self, to: Writer, writer: SessionWriter, inflight_max: int) -> None:
         self._to = to
         self._writer = writer
         self._keys = KeysUnderWay()
-        self._refused = 0
-        self._first_refused: list[RowError] = []
+        self._named = _KeysOfBatches(to.handle.schema.key, inflight_max)
+        self._sent = 0
         self.rows = 0
+        self.failed = 0
+        self.first_failed: list[RowFailure] = []
 
     def send(self, batch: Any) -> None:
         """Send a pa.RecordBatch of at least one row. Refused."""
@@ -139,17 +204,26 @@ class Sending:
             self._keys.forget()
         # A key that came before, or comes twice here: each write waits for the one before it.
         repeats = self._keys.add(self._key_hashes(table))
-        for wire in wire_batches(handle, table, options.op, ignore_null=options.ignore_null):
+        numbers = np.arange(self.rows, self.rows + batch.num_rows, dtype=np.int64)
+        for wire in wire_batches(handle, table, options.op, numbers, ignore_null=options.ignore_null):
             self._writer.send(wire, depth=1 if repeats else None)
+            self._sent += 1
+        self._named.add(self.rows, self._sent, table)
         self.rows += batch.num_rows
         self._settle()
 
     def finish(self) -> None:
-        """Return when everything is acknowledged. RowsRefused if some rows were not applied."""
+        """Return when everything is acknowledged. RowErrors if some rows were not applied and the job is to fail."""
         self._writer.flush()
         self._settle()
-        if self._refused:
-            raise RowsRefused(self._to.options.table, self._to.options.op, self._refused, self._first_refused)
+        if self.failed and self._to.options.on_error == "raise":
+            raise RowErrors(
+                self.first_failed,
+                table=self._to.options.table,
+                rows_applied=self.rows - self.failed,
+                failed=self.failed,
+                advice=ADVICE,
+            )
 
     def _key_hashes(self, table: Any) -> Any:
         columns = [column for column in self._to.handle.schema.key_columns if column.name in table.column_names]
@@ -158,8 +232,10 @@ class Sending:
         return key_hash([table.column(c.name).cast(c.arrow_type).combine_chunks() for c in columns])
 
     def _settle(self) -> None:
-        """Count what answers brought meanwhile; a million refused rows need not be kept to be told."""
+        """Count what answers brought meanwhile; a million failed rows need not be kept to be told."""
         errors = self._writer.row_errors
-        self._refused += len(errors)
-        self._first_refused += errors[: ERRORS_SHOWN_MAX - len(self._first_refused)]
+        self.failed += len(errors)
+        for error in errors[: ERRORS_SHOWN_MAX - len(self.first_failed)]:
+            self.first_failed.append(RowFailure(error.offset, error.code, error.column, self._named.of(error.offset)))
         errors.clear()
+        self._named.settled(self._sent)

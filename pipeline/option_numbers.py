@@ -1,0 +1,77 @@
+"""Numbers on a job's command line: each option says what it takes, and one line refuses anything else.
+
+`argparse` alone takes `nan`, `-5` and `inf` for times, and answers `5 parsecs` with a page of usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable, Sequence
+
+from nyala.replica.base import Code, Refused, limits, shown
+
+DAY_S = 86_400.0
+LEASE_S_MAX = 3_600.0
+"""The masters give nobody a longer one."""
+COUNT_MAX = (1 << 31) - 1
+"""Spark counts in 32 bits."""
+
+
+def seconds(option: str, least: float = 0.0, most: float = limits.SECONDS_MAX) -> Callable[[str], float]:
+    """What `argparse` calls with an option's value: gives a number of seconds from `least` to `most`, or Refused."""
+
+    def read(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not least <= value <= most:
+            raise _refused(option, text, f"a number of seconds from {least:g} to {most:,.0f}, such as 90 or 0.5")
+        return value
+
+    return read
+
+
+def count(option: str, least: int = 0, most: int = COUNT_MAX) -> Callable[[str], int]:
+    """The same for a whole number."""
+
+    def read(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = least - 1
+        if not least <= value <= most:
+            raise _refused(option, text, f"a whole number from {least:,} to {most:,}")
+        return value
+
+    return read
+
+
+def add_restart_options(parser: argparse.ArgumentParser) -> None:
+    """When a query that is started again and again gives up."""
+    parser.add_argument(
+        "--patience-s",
+        type=seconds("--patience-s", 0.1),
+        help="without progress; then give up (default: a day; 600 with --available-now)",
+    )
+    restarts = count("--restarts-max")
+    parser.add_argument("--restarts-max", type=restarts, help="give up after so many restarts without progress, too")
+
+
+def add_kafka_timeout(parser: argparse.ArgumentParser, then: str = "") -> None:
+    """How long a job waits for a broker; `then`: what it does next, for the help."""
+    kafka_s = seconds("--kafka-timeout-s", 1, DAY_S)
+    parser.add_argument("--kafka-timeout-s", type=kafka_s, default=60.0, help=f"patience with a broker{then}")
+
+
+def _refused(option: str, text: str, takes: str) -> Refused:
+    return Refused(Code.INVALID_ARGUMENT, f"option {option} takes {takes}, not {shown(text)!r}")
+
+
+def parsed(parser: argparse.ArgumentParser, arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """The command line; or the process ends with status 1 and one line that says which number is none."""
+    try:
+        return parser.parse_args(arguments)
+    except Refused as error:
+        parser.exit(1, f"{parser.prog}: {error}\n")

@@ -1,0 +1,51 @@
+"""The newest hybrid time that a Spark application has read or written: its stale reads are not older.
+
+Spark plans reads and commits writes of a Python source in worker processes beside the driver, now in this one, now in
+that one. A process's own memory is therefore not enough for "the reads of one application never go back". The workers
+of a driver share a folder, which is the application's own and goes with it: SPARK_LOCAL_DIRS. One small file there for
+each cluster holds the time.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+from pathlib import Path
+
+from nyala.replica.client import TableHandle, parse_masters
+
+_DIGITS = 20
+
+
+def observed(handle: TableHandle, masters: str, hybrid_time: int = 0) -> int:
+    """The application's time for the cluster of that table, raised to `hybrid_time` if that is newer.
+
+    Where Spark names no folder the answer is `hybrid_time`: then one process does everything, and its client remembers.
+    """
+    path = _file(handle.cluster_id or _spelling(masters))
+    if path is None:
+        return hybrid_time
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        text = os.pread(fd, _DIGITS, 0)
+        # A worker that was killed while it wrote the first time leaves less than a whole one.
+        before = int(text) if len(text) == _DIGITS and text.isdigit() else 0
+        if hybrid_time > before:
+            os.pwrite(fd, b"%0*d" % (_DIGITS, hybrid_time), 0)
+        return max(before, hybrid_time)
+    finally:
+        os.close(fd)
+
+
+def _spelling(masters: str) -> str:
+    """Stands for the id of a cluster whose masters, of an older build, do not say it."""
+    return ",".join(sorted(str(address) for address in parse_masters(masters)))
+
+
+def _file(cluster: str) -> Path | None:
+    """None where there is no folder to share."""
+    name = f"nyala-time-seen-{hashlib.sha256(cluster.encode()).hexdigest()[:16]}"
+    folders = [Path(each) for each in os.environ.get("SPARK_LOCAL_DIRS", "").split(",") if each]
+    return next((folder / name for folder in folders if folder.is_dir()), None)

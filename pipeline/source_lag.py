@@ -1,0 +1,75 @@
+"""How far a table is behind its topic: records that are not in it yet, and how old the oldest of these is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaError
+
+from nyala.replica.base import KAFKA_AWAY, PLAINTEXT, KafkaSecurity
+
+from .errors import QueryInterrupted
+from .patience import check_reachable, client_options
+
+LAG_TIMEOUT_S = 15.0
+OLDEST_WITHIN_S = 5.0
+"""For the oldest records of all partitions together; what did not come by then has an unknown age."""
+
+
+class SourceLag(NamedTuple):
+    """Of one Kafka partition. `records`: offsets from `done` to the end, transaction markers among them. `seconds`: the
+    age of the record at `done`, by the time that it carries; 0 with no records, None where Kafka did not say."""
+
+    records: int
+    seconds: float | None
+
+
+def source_lags(
+    bootstrap: str,
+    topic: str,
+    done: Mapping[int, int],
+    *,
+    security: KafkaSecurity = PLAINTEXT,
+    now: Callable[[], float] = time.time,
+) -> dict[int, SourceLag]:
+    """For each Kafka partition of `done`, the first offset that is not in the table yet. QueryInterrupted."""
+    check_reachable(bootstrap)
+    try:
+        consumer = KafkaConsumer(
+            bootstrap_servers=bootstrap, max_poll_records=1, **client_options(LAG_TIMEOUT_S), **security.python()
+        )
+        try:
+            places = {TopicPartition(topic, number): offset for number, offset in done.items()}
+            ends = consumer.end_offsets(list(places))
+            late = {place: offset for place, offset in places.items() if offset < ends[place]}
+            written = _written_at(consumer, late)
+        finally:
+            consumer.close()
+    except (KafkaError, *KAFKA_AWAY) as error:
+        raise QueryInterrupted(f"Kafka at {bootstrap} does not answer: {error}") from error
+    found = {}
+    for place, offset in places.items():
+        ms = written.get(place, -1)
+        age_s = max(0.0, now() - ms / 1000) if ms >= 0 else None
+        found[place.partition] = SourceLag(max(0, ends[place] - offset), age_s if place in late else 0.0)
+    return found
+
+
+def _written_at(consumer: Any, late: Mapping[Any, int]) -> dict[Any, int]:
+    """When the first record at or after each offset was written, in ms since 1970, for those that come in time."""
+    found: dict[Any, int] = {}
+    until = time.monotonic() + OLDEST_WITHIN_S
+    for place, offset in late.items():
+        # One partition at a time, and one record: a poll of all may bring any number of one and none of others.
+        consumer.assign([place])
+        consumer.seek(place, offset)
+        left_s = until - time.monotonic()
+        if left_s <= 0:
+            break
+        for records in consumer.poll(timeout_ms=int(1000 * left_s)).values():
+            for record in records[:1]:
+                found[place] = int(record.timestamp if record.timestamp is not None else -1)
+    return found
