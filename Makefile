@@ -5,7 +5,7 @@ PYTHON ?= $(shell for p in $(PYTHONS); do $$p infra/preflight.py python 2> /dev/
 VENV   := .venv
 PY     := $(VENV)/bin/python
 STAMP  := $(VENV)/.installed
-PIP    := $(PY) -m pip install -q --disable-pip-version-check --retries 2
+PIP    := $(PY) -m pip install --progress-bar off --disable-pip-version-check --retries 2
 JARS   := $(or $(NYALA_CACHE),.cache)/jars/.resolved
 SHELL  := /bin/bash
 REAL   := process or spark or e2e
@@ -38,7 +38,7 @@ demo: setup ## a million real flight events down the whole road, with kills on t
 	$(VENV)/bin/nyala demo
 
 test: setup ## the tests, in under ten minutes on two cores
-	$(PY) -m pytest -q -n 2 -m "not deep and not ($(REAL))" --durations=5
+	$(PY) -m pytest -q -n 2 --dist loadgroup -m "not deep and not ($(REAL))" --durations=5
 	$(PY) -m pytest -q -n 3 --dist loadgroup -m "not deep and ($(REAL))" --durations=10
 
 test-deep: setup ## what `make test` leaves out: many seeds, every byte, long troubles; CI runs both
@@ -51,7 +51,7 @@ sim: $(STAMP) ## simulated histories from seeds, as CI runs them; more with `pyt
 	$(PY) -m tests.sim
 
 test-fast: $(STAMP) ## tests without processes, Spark, Kafka or many seeds: under two minutes
-	$(PY) -m pytest -q -n 2 -m "not deep and not ($(REAL))"
+	$(PY) -m pytest -q -n 2 --dist loadgroup -m "not deep and not ($(REAL))"
 
 lint: $(STAMP) ## style, formatting and types
 	$(VENV)/bin/ruff check .
@@ -64,6 +64,7 @@ format: $(STAMP) ## format the code
 
 mutants: $(STAMP) ## break each proven behaviour and see its test turn red
 	$(PY) -m tests.mutants
+	$(PY) -m tests.mutants.generated
 
 MINUTES ?= 20
 SEED ?= 0

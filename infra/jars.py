@@ -21,6 +21,7 @@ from pathlib import Path
 from nyala.infra.preflight import found_java_problem, java_path
 
 KINDS = ("kafka", "spark")
+FETCHING = "fetching the jars of Kafka and Spark, 55 MB,"
 RESOLVE_TIMEOUT_S = 900
 _HERE = Path(__file__).resolve().parent
 _LOGGERS = ("slf4j-api", "log4j-api", "log4j-core", "log4j-slf4j2-impl")
@@ -65,9 +66,24 @@ def jars(kind: str) -> list[Path]:
     return sorted((cache_folder() / "jars" / kind).glob("*.jar"))
 
 
+def are_ready() -> bool:
+    """Whether the cache holds what ivy.xml names, so that nothing has to be fetched."""
+    return _is_current()
+
+
+def pyspark_folder() -> Path:
+    """Where PySpark is; JarsMissing says what to install. It brings Ivy, a logger for Kafka, and spark-submit."""
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise JarsMissing(
+            f"PySpark is not installed in this environment, {sys.prefix}: run `pip install 'nyala[spark]'` in it"
+        )
+    return Path(spec.origin).parent
+
+
 def broker_class_path() -> str:
     """Java class path of a broker: PySpark's log4j first, because Kafka's own jars come without a logger."""
-    shipped = _ivy_jar().parent
+    shipped = pyspark_folder() / "jars"
     loggers = [path for name in _LOGGERS for path in sorted(shipped.glob(f"{name}-*.jar"))]
     return os.pathsep.join([*(str(path) for path in loggers), f"{jars('kafka')[0].parent}/*"])
 
@@ -88,7 +104,10 @@ def resolve() -> Path:
     except OSError as error:
         if error.errno == errno.ENOSPC:
             raise JarsMissing(_no_space(folder.parent)) from error
-        raise JarsMissing(f"cannot write jars below {folder}: {error.strerror or error}") from error
+        raise JarsMissing(
+            f"cannot write jars below {folder}: {error.strerror or error}; "
+            "let NYALA_CACHE name a folder that can be written"
+        ) from error
     return folder
 
 
@@ -107,12 +126,10 @@ def _wanted() -> str:
 
 
 def _ivy_jar() -> Path:
-    spec = importlib.util.find_spec("pyspark")
-    if spec is None or spec.origin is None:
-        raise JarsMissing('PySpark is not installed in this environment: pip install "nyala[spark]"')
-    found = sorted((Path(spec.origin).parent / "jars").glob("ivy-*.jar"))
+    folder = pyspark_folder() / "jars"
+    found = sorted(folder.glob("ivy-*.jar"))
     if not found:
-        raise JarsMissing(f"no ivy-*.jar in {Path(spec.origin).parent / 'jars'}: reinstall pyspark")
+        raise JarsMissing(f"no ivy-*.jar in {folder}: reinstall pyspark")
     return found[-1]
 
 
@@ -149,7 +166,7 @@ def _explain(output: str, log: Path) -> str:
     if "No space left" in output:
         return _no_space(log.parent)
     if any(sign in output for sign in _NETWORK_SIGNS):
-        return f"no network: the jar repository does not answer; connect and run `make jars` again (log: {log})"
+        return f"no network: the jar repository does not answer; connect, then try again (log: {log})"
     missing = [line.split("::")[1].strip() for line in output.splitlines() if "not found" in line and "::" in line]
     if missing:
         return f"the jar repository has no {missing[0].split(': ')[0]}; see {log}"
@@ -158,13 +175,15 @@ def _explain(output: str, log: Path) -> str:
 
 def main() -> int:
     """Resolve and say so; exit status 1 with one line when it cannot be done."""
+    if not are_ready():
+        print(f"nyala: {FETCHING} into {cache_folder() / 'jars'}", flush=True)
     try:
         folder = resolve()
     except JarsMissing as error:
         print(f"nyala: {error}", file=sys.stderr)
         return 1
     counts = ", ".join(f"{len(jars(kind))} for {kind}" for kind in KINDS)
-    print(f"jars ready in {folder}: {counts}")
+    print(f"nyala: jars ready in {folder}: {counts}")
     return 0
 
 

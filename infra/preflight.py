@@ -8,11 +8,16 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import IO, cast
 
 FREE_BYTES_NEEDED = 3 << 30
+TELL_EVERY = 10
+"""Packages, for each of which pip says a line."""
 _SAID_MAX = 4000
+_PIP_FINDS = ("Collecting ", "Requirement already satisfied: ")
+_PIP_UNPACKS = "Installing collected packages"
 _NAMESPACE_PROGRAMS = ("ip", "unshare", "nsenter", "mount")
 _NO_SPACE = ("No space left on device", "[Errno 28]")
 _NO_NETWORK = (
@@ -138,6 +143,7 @@ def environment(folder: Path) -> int:
     if problem := venv_problem():
         print(f"nyala: {problem}", file=sys.stderr)
         return 1
+    _tell(f"making a virtual environment in {folder}")
     command = [sys.executable, "-m", "venv", "--clear", str(folder)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     if ended.returncode:
@@ -148,17 +154,51 @@ def environment(folder: Path) -> int:
     return ended.returncode
 
 
+def pip_progress(lines: Iterable[str], packages: int) -> Iterator[str]:
+    """What a person is told of pip's lines: every tenth package that it has found, and that it unpacks them."""
+    found = 0
+    for line in lines:
+        name = next((line.removeprefix(sign).split()[0] for sign in _PIP_FINDS if line.startswith(sign)), "")
+        found += bool(name)
+        if name and found % TELL_EVERY == 0:
+            yield f"{found} of {packages} packages: {name.partition('==')[0]}"
+        elif line.startswith(_PIP_UNPACKS) and packages:
+            yield f"unpacking {packages} packages"
+
+
+def _packages(command: Sequence[str]) -> int:
+    """How many packages the file names that pip is to read; 0 if it reads none."""
+    files = [Path(command[pos + 1]) for pos, word in enumerate(command[:-1]) if word == "-r"]
+    return sum(len(re.findall(r"^[\w.-]+==", path.read_text(), re.MULTILINE)) for path in files)
+
+
 def install(command: Sequence[str]) -> int:
-    """Run pip; what it says is shown only if it fails, behind the one line that it comes down to. Its exit status."""
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    if ended.returncode:
-        said = (ended.stdout + ended.stderr).strip()
+    """Run pip and tell how far it is; all that it says is shown only if it fails, behind the one line that it comes
+    down to. Its exit status."""
+    packages = _packages(command)
+    _tell(f"installing {packages} packages, which takes about two minutes" if packages else "installing Nyala itself")
+    lines: list[str] = []
+
+    def read(pipe: IO[str]) -> Iterator[str]:
+        for line in pipe:
+            lines.append(line)
+            yield line.strip()
+
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as pip:
+        for text in pip_progress(read(cast("IO[str]", pip.stdout)), packages):
+            _tell(text)
+    if pip.returncode:
+        said = "".join(lines).strip()
         problem = install_problem(said)
         if problem is None:
             print(said[-_SAID_MAX:], file=sys.stderr)
-            problem = f"`{' '.join(command[-4:])}` ended with status {ended.returncode}; what it said stands above"
+            problem = f"`{' '.join(command[-4:])}` ended with status {pip.returncode}; what it said stands above"
         print(f"nyala: {problem}", file=sys.stderr)
-    return ended.returncode
+    return pip.returncode
+
+
+def _tell(text: str) -> None:
+    print(f"nyala: {text}", flush=True)
 
 
 def main() -> int:

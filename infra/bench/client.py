@@ -52,7 +52,7 @@ def one_row(number: int, string_bytes: int) -> pa.RecordBatch:
 
 def bulk(client: Client, handle: TableHandle, options: argparse.Namespace) -> dict[str, Any]:
     """Insert sequential keys, or upsert random ones, in batches of about a megabyte."""
-    writer = client.session_writer(handle)
+    writer = client.session_writer(handle, on_error="return")
     random = np.random.default_rng(options.start + 1)
     op = RowOp.UPSERT if options.mode == "upsert" else RowOp.INSERT
     started = time.monotonic()
@@ -76,7 +76,7 @@ def single(client: Client, handle: TableHandle, options: argparse.Namespace) -> 
     """
 
     def work(first: int) -> list[float]:
-        writer = client.session_writer(handle)
+        writer = client.session_writer(handle, on_error="return")
         latencies = []
         for number in range(first, first + options.rows):
             began = time.perf_counter()
@@ -105,7 +105,7 @@ def steady(client: Client, handle: TableHandle, options: argparse.Namespace) -> 
         ended.set()
 
     threading.Thread(target=until_end, daemon=True).start()
-    writer, writes, number = client.session_writer(handle), [], options.start
+    writer, writes, number = client.session_writer(handle, on_error="return"), [], options.start
     while not ended.is_set():
         row = one_row(number, options.string_bytes)
         at, began = time.time(), time.perf_counter()

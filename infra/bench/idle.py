@@ -19,7 +19,6 @@ from .report import Figures
 from .target import Target
 
 TABLETS_PER_TABLE_MAX = 1024
-TABLETS_MAX = 4096
 REPLICAS = 3
 POLL_S = 0.25
 WAIT_S = 600.0

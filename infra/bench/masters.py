@@ -88,8 +88,8 @@ class TableMaker(threading.Thread):
 def masters_round(number: int, note: Callable[[str], None]) -> Figures:
     """Every outage once, on a fresh stack with one master; rows are written meanwhile, and counted.
 
-    Steps are the operator's commands, their start included, as `infra/RECOVERY.md` has them. What can be done before
-    an outage is done before it.
+    Steps are the operator's commands, their start included, as `docs/operate/repair.md` has them. What can be done
+    before an outage is done before it.
     """
     with local_stack(note) as first:
         stack = first.own

@@ -76,7 +76,7 @@ def local_stack(
     )
     supervisor = Supervisor(folder, options)
     try:
-        supervisor.start(progress=lambda what: note(f"waiting for {what}"))
+        supervisor.start(progress=note)
 
         with Client(parse_masters(supervisor.masters)) as client:
             yield own_target(supervisor, client)

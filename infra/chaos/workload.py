@@ -89,7 +89,7 @@ class Writer:
 
     def _run(self) -> None:
         last = time.monotonic()
-        session = self._client.session_writer(self._handle)
+        session = self._client.session_writer(self._handle, on_error="return")
         try:
             while not self._stop.wait(PAUSE_S):
                 ordinals = self._choose()
@@ -98,7 +98,7 @@ class Writer:
                     if self._write(session, ordinals, versions) or self.fault:
                         break
                     session.close()
-                    session = self._client.session_writer(self._handle)
+                    session = self._client.session_writer(self._handle, on_error="return")
                 else:
                     self.fault = f"writer {self.book.writer}: no acknowledgement in {SETTLE_TRIES_MAX} attempts"
                 if self.fault:

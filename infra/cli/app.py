@@ -8,43 +8,61 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from types import FrameType
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
 
 from nyala.infra.jars import JarsMissing
 from nyala.infra.local import StackError, text_of
 from nyala.replica.base import ReplicaError, __version__
 
+from .arguments import check_arguments
+
+
+class Place(NamedTuple):
+    """Where a command is: a module of this folder, and in it a function, or a typer.Typer of more commands."""
+
+    place: str
+    help: str
+    """The first paragraph of what the command says of itself."""
+
+
 COMMANDS = {
-    "up": "stack:up",
-    "status": "stack:status",
-    "down": "stack:down",
-    "env": "stack:env",
-    "demo": "demo:demo",
-    "job": "job:job",
-    "bench": "bench:app",
-    "table": "tables:app",
-    "topic": "feeds:topic_app",
-    "schema": "feeds:schema_app",
-    "tablet": "cluster:tablet_app",
-    "server": "cluster:server_app",
-    "master": "masters:app",
-    "cluster": "cluster:cluster_app",
-    "copy": "copies:app",
-    "source": "sources:app",
-    "dead-letter": "letters:app",
-    "quarantine": "quarantine:app",
-    "fs": "fs:app",
-    "local-replica": "local_replica:app",
-    "wal": "dumps:wal_app",
-    "cmeta": "dumps:cmeta_app",
-    "superblock": "dumps:superblock_app",
-    "unsafe": "unsafe:app",
+    "up": Place("stack:up", "Start a Kafka broker, masters and tablet servers on this machine, and keep them alive."),
+    "status": Place("stack:status", "Show the processes of the stack; exit status 1 if one is not READY or none runs."),
+    "down": Place("stack:down", "Stop the stack."),
+    "env": Place(
+        "stack:env", 'Print shell commands that name the stack: with `eval "$(nyala env)"` other programs find it too.'
+    ),
+    "demo": Place(
+        "demo:demo",
+        "Replay a year of real flights into a table, kill a leader and the driver, add a server, and compare.",
+    ),
+    "job": Place(
+        "job:job", "Run a Spark job; what stands behind `--` goes to the job, whose own options `-- --help` shows."
+    ),
+    "bench": Place("bench:app", "measure a cluster, alone or beside Apache Kudu"),
+    "table": Place("tables:app", "create, look at and drop tables"),
+    "topic": Place("feeds:topic_app", "the Kafka topic that feeds a table"),
+    "schema": Place("feeds:schema_app", "Avro schemas of a table's row events"),
+    "tablet": Place("cluster:tablet_app", "tablets and their replicas"),
+    "server": Place("cluster:server_app", "tablet servers"),
+    "master": Place("masters:app", "the masters, and their catalog copied to a new one"),
+    "cluster": Place("cluster:cluster_app", "the whole cluster"),
+    "copy": Place("copies:app", "tablet copies under way"),
+    "source": Place("sources:app", "source positions: what of Kafka is in the tables"),
+    "dead-letter": Place("letters:app", "records that did not become rows"),
+    "quarantine": Place("quarantine:app", "data of deleted replicas, kept for a look"),
+    "fs": Place("fs:app", "directories of stopped servers"),
+    "local-replica": Place("local_replica:app", "replicas of a stopped server"),
+    "wal": Place("dumps:wal_app", "write-ahead logs on this machine"),
+    "cmeta": Place("dumps:cmeta_app", "consensus metadata files"),
+    "superblock": Place("dumps:superblock_app", "superblock files"),
+    "unsafe": Place("unsafe:app", "after a catastrophe: no promise holds any more"),
 }
-"""Where each command is: a module of this folder, and in it a function, or a typer.Typer of more commands."""
+"""The commands in the order of the help. The words stand here too, so that `nyala --help` imports no command."""
 JOINED = {
     "table": {"set-replication": "changes:set_replication"},
     "tablet": {
@@ -69,7 +87,7 @@ def _found(place: str) -> Any:
 @cache
 def _command(name: str) -> Any:
     """The click command of this name, with all that is below it."""
-    found = _found(COMMANDS[name])
+    found = _found(COMMANDS[name].place)
     if isinstance(found, typer.Typer):
         for part, place in JOINED.get(name, {}).items():
             added = _found(place)
@@ -83,6 +101,7 @@ def _command(name: str) -> Any:
         alone.command(context_settings=PASSES_ON.get(name))(found)
         command = get_command(alone)
     command.name = name
+    check_arguments(command)
     return command
 
 
@@ -102,9 +121,23 @@ class _Commands(Mapping[str, Any]):
 
 
 class _OnDemand(TyperGroup):
+    """Lists commands by their words in COMMANDS, for the help and for a shell's completion; loads the one that runs."""
+
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
         self.commands = _Commands()  # type: ignore[assignment]
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """A command that is only its name and its words."""
+        found = COMMANDS.get(cmd_name)
+        return None if found is None else TyperCommand(cmd_name, help=found.help)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, found, rest = super().resolve_command(ctx, args)
+        return name, None if found is None else _command(found.name), rest
 
 
 app = typer.Typer(
@@ -112,7 +145,6 @@ app = typer.Typer(
     cls=_OnDemand,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
 )
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-from nyala.replica.copy import CopyProgress
-
 from .context import console
+
+if TYPE_CHECKING:
+    from nyala.replica.copy import CopyProgress
 
 REDRAW_S = 0.2
 
@@ -43,6 +44,8 @@ def copy_bar(*, quiet: bool = False) -> Iterator[Callable[[CopyState], None]]:
 @contextmanager
 def shown_copy(*, quiet: bool) -> Iterator[CopyProgress]:
     """A copy's progress, drawn while the context lasts."""
+    from nyala.replica.copy import CopyProgress
+
     progress, over = CopyProgress(), threading.Event()
     with copy_bar(quiet=quiet) as draw:
 

@@ -12,12 +12,11 @@ import typer
 from rich.console import Console
 from rich.status import Status
 
-from nyala.infra.bench import suite
+from nyala.infra.bench import options as sizes
 from nyala.infra.bench.failed import BenchFailed
 from nyala.infra.bench.machine import machine, machine_line
 from nyala.infra.bench.report import show
 from nyala.infra.jars import JarsMissing
-from nyala.pipeline import PublishFailed, QueryInterrupted, QueryRefused
 from nyala.replica.base import ReplicaError
 
 from .context import Json, Masters, console, masters_of, print_json
@@ -36,20 +35,22 @@ Tablets = Annotated[int, typer.Option(min=1, help="tablets, three replicas each"
 WatchS = Annotated[float, typer.Option(min=1.0, help="seconds for which the CPU of servers at rest is watched")]
 
 FAILURES = (
-    ReplicaError, BenchFailed, JarsMissing, PublishFailed, QueryInterrupted, QueryRefused, ImportError, OSError,
-    RuntimeError, subprocess.SubprocessError,
+    ReplicaError, BenchFailed, JarsMissing, ImportError, OSError, RuntimeError, subprocess.SubprocessError,
 )  # fmt: skip
 
 
-def _options(local: bool, masters: str, rounds: int, peer: str) -> suite.BenchOptions:
+def _options(local: bool, masters: str, rounds: int, peer: str) -> sizes.BenchOptions:
     try:
-        return suite.BenchOptions(masters="" if local else masters_of(masters), rounds=rounds, peer=peer)
+        return sizes.BenchOptions(masters="" if local else masters_of(masters), rounds=rounds, peer=peer)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
 
 
-def _measure(names: Sequence[str], options: suite.BenchOptions, as_json: bool) -> None:
+def _measure(names: Sequence[str], options: sizes.BenchOptions, as_json: bool) -> None:
     """Run, show, or end with one line on what went wrong; what was measured before that is shown all the same."""
+    from nyala.infra.bench import suite
+    from nyala.pipeline import PublishFailed
+
     facts = machine()
     status_console = Console(stderr=True)
     outcomes, failure = [], ""
@@ -57,7 +58,7 @@ def _measure(names: Sequence[str], options: suite.BenchOptions, as_json: bool) -
         with status_console.status(f"{name}: beginning") as line:
             try:
                 outcome = suite.run(name, options, _progress(status_console, line))
-            except FAILURES as error:
+            except (*FAILURES, PublishFailed) as error:
                 failure = f"bench {name}: {str(error).strip().splitlines()[0] if str(error).strip() else repr(error)}"
                 break
         outcomes.append(outcome)
@@ -89,7 +90,7 @@ def _progress(where: Console, line: Status) -> Callable[[str], None]:
 
 @app.command()
 def load(
-    local: Local = False, rounds: Rounds = 5, rows: Rows = suite.ROWS, peer: Peer = "", masters: Masters = "",
+    local: Local = False, rounds: Rounds = 5, rows: Rows = sizes.ROWS, peer: Peer = "", masters: Masters = "",
     as_json: Json = False,
 ) -> None:  # fmt: skip
     """Bulk insert and random upsert by 2 client processes into fresh tables, counted afterwards."""
@@ -98,7 +99,7 @@ def load(
 
 @app.command()
 def write(
-    local: Local = False, rounds: Rounds = 5, writes: Writes = suite.WRITES, peer: Peer = "", masters: Masters = "",
+    local: Local = False, rounds: Rounds = 5, writes: Writes = sizes.WRITES, peer: Peer = "", masters: Masters = "",
     as_json: Json = False,
 ) -> None:  # fmt: skip
     """One-row durable writes by 1 client and by 16."""
@@ -107,7 +108,7 @@ def write(
 
 @app.command()
 def scan(
-    local: Local = False, rounds: Rounds = 5, rows: Rows = suite.ROWS, peer: Peer = "", masters: Masters = "",
+    local: Local = False, rounds: Rounds = 5, rows: Rows = sizes.ROWS, peer: Peer = "", masters: Masters = "",
     as_json: Json = False,
 ) -> None:  # fmt: skip
     """Scan 3 columns of a loaded and flushed table by 2 client processes."""
@@ -116,7 +117,7 @@ def scan(
 
 @app.command()
 def pipeline(
-    local: Local = False, rounds: Rounds = 5, rows: Rows = suite.ROWS, per_batch: PerBatch = suite.ROWS_PER_BATCH,
+    local: Local = False, rounds: Rounds = 5, rows: Rows = sizes.ROWS, per_batch: PerBatch = sizes.ROWS_PER_BATCH,
     peer: Peer = "", as_json: Json = False,
 ) -> None:  # fmt: skip
     """Kafka → Spark → table: one ingest run over a topic that is full, from the query's start to its end."""
@@ -126,7 +127,7 @@ def pipeline(
 
 @app.command()
 def copy(
-    local: Local = False, rounds: Rounds = 5, mb: Mb = suite.COPY_MB, peer: Peer = "", as_json: Json = False
+    local: Local = False, rounds: Rounds = 5, mb: Mb = sizes.COPY_MB, peer: Peer = "", as_json: Json = False
 ) -> None:
     """Move one replica to a server that has just joined: the download, and the whole move."""
     _need_local(local)
@@ -173,12 +174,14 @@ def masters(local: Local = False, rounds: Rounds = 3, as_json: Json = False) -> 
 
 @app.command("all")
 def everything(
-    local: Local = False, rounds: Rounds = 5, rows: Rows = suite.ROWS, writes: Writes = suite.WRITES,
-    mb: Mb = suite.COPY_MB, per_batch: PerBatch = suite.ROWS_PER_BATCH, peer: Peer = "", as_json: Json = False,
+    local: Local = False, rounds: Rounds = 5, rows: Rows = sizes.ROWS, writes: Writes = sizes.WRITES,
+    mb: Mb = sizes.COPY_MB, per_batch: PerBatch = sizes.ROWS_PER_BATCH, peer: Peer = "", as_json: Json = False,
 ) -> None:  # fmt: skip
     """Every benchmark, one after the other, each on a fresh stack."""
     _need_local(local)
     options = _options(local, "", rounds, peer)
+    from nyala.infra.bench import suite
+
     _measure(suite.NAMES, replace(options, rows=rows, writes=writes, mb=mb, rows_per_batch=per_batch), as_json)
 
 

@@ -8,22 +8,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from nyala.replica import tools
 from nyala.replica.base import Code, RaftConfig, Refused
-from nyala.replica.client import Client
-from nyala.replica.rpc import config_from_pb, pb
 
+from . import completion
+from .completion import ServerUuid, TableName, TabletId
 from .context import Json, Masters, client, console, find_server, find_tablet, print_json, size_text
 from .giving_up import give_up
 
+if TYPE_CHECKING:
+    from nyala.replica.client import Client
+    from nyala.replica.rpc import pb
+
 app = typer.Typer(help="change who is a member of a tablet", no_args_is_help=True)
 
-Tablet = Annotated[str, typer.Argument(help="tablet id, or its beginning")]
-Server = Annotated[str, typer.Argument(help="server uuid, or its beginning")]
 Wait = Annotated[bool, typer.Option(help="wait until it holds")]
 Timeout = Annotated[float, typer.Option(help="how long to wait")]
 POLL_S = 0.2
@@ -31,8 +33,8 @@ POLL_S = 0.2
 
 @app.command()
 def add(
-    tablet: Tablet,
-    server: Server,
+    tablet: TabletId,
+    server: ServerUuid,
     non_voter: Annotated[bool, typer.Option("--non-voter", help="a copy that never votes")] = False,
     witness: Annotated[
         bool, typer.Option("--witness", help="votes at once, without data, which is copied after")
@@ -61,8 +63,8 @@ def add(
 
 @app.command()
 def remove(
-    tablet: Tablet,
-    server: Server,
+    tablet: TabletId,
+    server: ServerUuid,
     wait: Wait = True,
     timeout_s: Timeout = 300,
     masters: Masters = "",
@@ -79,8 +81,8 @@ def remove(
 
 @app.command()
 def promote(
-    tablet: Tablet,
-    server: Server,
+    tablet: TabletId,
+    server: ServerUuid,
     wait: Wait = True,
     timeout_s: Timeout = 300,
     masters: Masters = "",
@@ -96,8 +98,8 @@ def promote(
 
 @app.command()
 def demote(
-    tablet: Tablet,
-    server: Server,
+    tablet: TabletId,
+    server: ServerUuid,
     wait: Wait = True,
     timeout_s: Timeout = 300,
     masters: Masters = "",
@@ -114,9 +116,13 @@ def demote(
 
 @app.command()
 def move(
-    tablet: Tablet,
-    source: Annotated[str, typer.Argument(metavar="FROM", help="server uuid, or its beginning")],
-    target: Annotated[str, typer.Argument(metavar="TO", help="server uuid, or its beginning")],
+    tablet: TabletId,
+    source: Annotated[
+        str, typer.Argument(metavar="FROM", help="server uuid, or its beginning", autocompletion=completion.servers)
+    ],
+    target: Annotated[
+        str, typer.Argument(metavar="TO", help="server uuid, or its beginning", autocompletion=completion.servers)
+    ],
     wait: Wait = True,
     timeout_s: Timeout = 300,
     masters: Masters = "",
@@ -133,7 +139,7 @@ def move(
 
 
 @app.command()
-def cancel(tablet: Tablet, masters: Masters = "", as_json: Json = False) -> None:
+def cancel(tablet: TabletId, masters: Masters = "", as_json: Json = False) -> None:
     """Give up what is wanted of a tablet, and a config change that its leader could not commit.
 
     A replica that does not vote yet, and marks, are taken back. Too late once a move's new replica votes. Each half is
@@ -158,9 +164,11 @@ def cancel(tablet: Tablet, masters: Masters = "", as_json: Json = False) -> None
 
 
 def set_replication(
-    table: Annotated[str, typer.Argument(help="the table's name")],
+    table: TableName,
     replicas: Annotated[int, typer.Argument(help="1, 3, 5 or 7; with --tablet also 0: as the table has it")],
-    tablet: Annotated[str, typer.Option(help="of this tablet only; its id, or its beginning")] = "",
+    tablet: Annotated[
+        str, typer.Option(help="of this tablet only; its id, or its beginning", autocompletion=completion.tablets)
+    ] = "",
     wait: Wait = True,
     timeout_s: Timeout = 600,
     masters: Masters = "",
@@ -181,7 +189,7 @@ def set_replication(
 
 
 def retire(
-    server: Server,
+    server: ServerUuid,
     reason: Annotated[str, typer.Option(help="shown beside it")] = "",
     wait: Wait = True,
     timeout_s: Timeout = 3600,
@@ -203,7 +211,7 @@ def retire(
     _tell(done, wait, f"{uuid[:8]} {words}", {"uuid": uuid, **(tools.drain_json(found) or {})}, as_json)
 
 
-def unretire(server: Server, masters: Masters = "", as_json: Json = False) -> None:
+def unretire(server: ServerUuid, masters: Masters = "", as_json: Json = False) -> None:
     """Use a server like the others again; what has moved off it stays where it is."""
     with client(masters) as connected:
         uuid = find_server(connected, server).uuid
@@ -251,6 +259,7 @@ def _follow(
     as_json: bool,
 ) -> None:
     """Wait until the tablet's committed config is as wanted, and say so; exit status 1 if it was given up."""
+    from nyala.replica.rpc import config_from_pb
 
     def ended() -> bool:
         info = _info(connected, table, tablet_id)

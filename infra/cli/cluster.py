@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nyala import pipeline
 from nyala.replica import tools
 from nyala.replica.base import DataState
-from nyala.replica.rpc import pb
 
+from . import completion
+from .completion import TabletId
 from .context import Json, Masters, client, console, find_server, find_tablet, print_json, print_table, size_text
+from .letters import KafkaProperties, login_of
+
+if TYPE_CHECKING:
+    from nyala.replica.rpc import pb
 
 cluster_app = typer.Typer(help="the whole cluster", no_args_is_help=True)
 server_app = typer.Typer(help="tablet servers", no_args_is_help=True)
 tablet_app = typer.Typer(help="tablets and their replicas", no_args_is_help=True)
 
-REPLICA_HEADINGS = ("table", "tablet", "server", "role", "phase", "state", "term", "commit", "lag", "rows", "disk")
-SPARE = ("commit", "term", "rows", "disk", "phase")
+REPLICA_HEADINGS = ("table", "tablet", "server", "role", "phase", "state", "term", "commit", "lag", "~rows", "disk")
+SPARE = ("commit", "term", "~rows", "disk", "phase")
+HOLDER = "tablet server"
+NOTHING = ("", "", "", "")
+"""In the place of what only tablet servers tell: what a master holds is not known here, and not 0."""
 SERVERS_SPARE = ("location", "wanted of it", "memory", "leaders", "disk", "kind")
 """What is left out on a narrow terminal, the least useful first."""
 
@@ -37,7 +46,7 @@ def _replica_rows(view: tools.ClusterView, *, tombstones: bool = False) -> list[
             rows.append(
                 (names.get(tablet_id, s.table_name or "?"), tablet_id[:8], replica.server_uuid[:8],
                  "WITNESS" if s.witness else s.role, s.phase,
-                 DataState(s.data_state).name, s.term, commit, lag, s.rows, size_text(s.bytes_on_disk))
+                 DataState(s.data_state).name, s.term, commit, lag, s.rows, size_text(tools.bytes_on_disk(s)))
             )  # fmt: skip
     return rows
 
@@ -48,6 +57,8 @@ def check(
     wait_s: Annotated[
         float, typer.Option("--wait", min=0, help="seconds; look again for so long while something is found")
     ] = 0.0,
+    kafka: Annotated[str, typer.Option("--kafka", envvar="NYALA_KAFKA", help="default: the Kafka of the masters")] = "",
+    kafka_properties: KafkaProperties = "",
     masters: Masters = "",
     as_json: Json = False,
 ) -> None:
@@ -59,6 +70,8 @@ def check(
     """
     with client(masters) as connected:
         view, findings = tools.checked(connected, checksum=checksum, wait_s=wait_s)
+        bootstrap = kafka or connected.kafka_of_masters()
+    findings += _refused_records([table.name for table in view.tables], bootstrap, kafka_properties)
     if as_json:
         print_json(tools.as_json(view, findings))
     else:
@@ -78,6 +91,21 @@ def check(
         raise typer.Exit(1)
 
 
+def _refused_records(tables: list[str], bootstrap: str, properties: str) -> list[tools.Finding]:
+    """Of each table of whose records some did not become rows; what Kafka does not say is told on standard error."""
+    if not tables or not bootstrap:
+        return []
+    try:
+        held = pipeline.letters_held(bootstrap, tables, security=login_of(properties))
+    except (pipeline.QueryRefused, pipeline.QueryInterrupted) as error:
+        typer.echo(f"how many records did not become rows is unknown: {error}", err=True)
+        return []
+    return [
+        tools.Finding(tools.Severity.WARNING, f"table {table}", tools.letters_text(table, count))
+        for table, count in sorted(held.items())
+    ]
+
+
 @server_app.command("list")
 def list_servers(masters: Masters = "", as_json: Json = False) -> None:
     """List masters and tablet servers with what they hold."""
@@ -86,15 +114,20 @@ def list_servers(masters: Masters = "", as_json: Json = False) -> None:
         serve = {m.uuid for m in tools.ask_masters(connected, listing) if m.serves}
     for master in listing.masters:
         master.alive = master.uuid in serve
-    everyone = [("master", s) for s in listing.masters] + [("tablet server", s) for s in listing.servers]
+    everyone = [("master", s) for s in listing.masters] + [(HOLDER, s) for s in listing.servers]
     everyone += [("of another cluster", s) for s in listing.foreign]
+    everyone += [("does not count", s) for s in listing.candidates]
     if as_json:
-        print_json([{"kind": kind, **_server_json(s)} for kind, s in everyone])
+        print_json([{"kind": kind, **_server_json(s, known=kind == HOLDER)} for kind, s in everyone])
         return
-    rows = [
-        (kind, s.uuid[:8], _address(s), "[green]alive[/]" if s.alive else "[red]silent[/]", s.replicas, s.leaders,
-         size_text(s.bytes_on_disk), size_text(s.memory_bytes), s.location, tools.drain_words(s))
+    holds = [
+        (s.replicas, s.leaders, size_text(s.bytes_on_disk), size_text(s.memory_bytes)) if kind == HOLDER else NOTHING
         for kind, s in everyone
+    ]
+    rows = [
+        (kind, s.uuid[:8], _address(s), "[green]alive[/]" if s.alive else "[red]silent[/]", *held, s.location,
+         tools.drain_words(s))
+        for (kind, s), held in zip(everyone, holds, strict=True)
     ]  # fmt: skip
     headings = ("kind", "uuid", "address", "", "replicas", "leaders", "disk", "memory", "location", "wanted of it")
     print_table("servers", headings, rows, SERVERS_SPARE)
@@ -104,8 +137,22 @@ def _address(server: pb.ServerInfo) -> str:
     return f"{server.addresses[0].host}:{server.addresses[0].port}" if server.addresses else ""
 
 
-def _server_json(server: pb.ServerInfo) -> dict[str, Any]:
-    return {
+def _server_json(server: pb.ServerInfo, *, known: bool) -> dict[str, Any]:
+    """One server. `known`: what it holds is; of masters and of servers that do not count it is null, not 0."""
+    holds = (
+        "replicas",
+        "leaders",
+        "bytes_on_disk",
+        "memory_bytes",
+        "tablets_max",
+        "loop_lag_ms_max",
+        "gil_hold_ms_max",
+        "open_files",
+        "open_files_max",
+        "memory_maps",
+        "memory_maps_max",
+    )
+    found = {
         "uuid": server.uuid,
         "address": _address(server),
         "alive": server.alive,
@@ -116,20 +163,29 @@ def _server_json(server: pb.ServerInfo) -> dict[str, Any]:
         "tablets_max": server.tablets_max,
         "loop_lag_ms_max": server.loop_lag_ms_max,
         "gil_hold_ms_max": server.gil_hold_ms_max,
+        "open_files": server.open_files.used or None,
+        "open_files_max": server.open_files.limit or None,
+        "memory_maps": server.memory_maps.used or None,
+        "memory_maps_max": server.memory_maps.limit or None,
         "last_heartbeat_us_ago": server.last_heartbeat_us_ago,
         "location": server.location,
         "retire": tools.drain_json(server),
     }
+    return found if known else found | dict.fromkeys(holds)
 
 
 @tablet_app.command("list")
 def list_tablets(
-    table: Annotated[str, typer.Option(help="only this table's")] = "",
+    table: Annotated[str, typer.Option(help="only this table's", autocompletion=completion.tables)] = "",
     everything: Annotated[bool, typer.Option("--all", help="tombstones of deleted replicas too")] = False,
     masters: Masters = "",
     as_json: Json = False,
 ) -> None:
-    """List every replica of every tablet."""
+    """List every replica of every tablet.
+
+    ~rows is an estimate: an upsert of a key that exists may count as a new row until the tablet is flushed; `nyala
+    table scan TABLE --count` counts. disk: blocks and log.
+    """
     with client(masters) as connected:
         view = tools.gather(connected)
     if table:
@@ -156,7 +212,7 @@ def list_tablets(
 
 @tablet_app.command("leader-step-down")
 def leader_step_down(
-    tablet: Annotated[str, typer.Argument(help="tablet id, or its beginning")],
+    tablet: TabletId,
     to: Annotated[str, typer.Option(help="server uuid, or its beginning; default: the most up-to-date follower")] = "",
     masters: Masters = "",
 ) -> None:

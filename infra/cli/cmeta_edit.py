@@ -13,7 +13,6 @@ import typer
 
 from nyala.replica import tools
 from nyala.replica.base import Address, Member, is_uuid
-from nyala.replica.cmeta import cmeta_json
 
 from .context import Json, ask, print_json, print_table
 from .offline import Root, Tablet, Yes, changeable
@@ -57,6 +56,7 @@ def rewrite(
     Unsafe: everything in this replica's log counts as committed, and whoever is not named is given up. All other
     members must be copied from this replica; `nyala unsafe recover` does that, for many tablets, from the best one.
     There is no way back: the earlier metadata are kept, but the log keeps the forced config, too.
+    When the server runs again, `nyala unsafe confirm-config` tells the masters of a tablet's forced config.
     """
     members = tuple(_member(text) for text in peer)
     if len({m.uuid for m in members}) != len(members):
@@ -107,6 +107,8 @@ def _goes_ahead(planned: tools.Rewritten, question: str, *, dry_run: bool, yes: 
 
 def _show(done: tools.Rewritten, as_json: bool, *, changed: bool) -> None:
     if as_json:
+        from nyala.replica.cmeta import cmeta_json
+
         document: dict[str, Any] = {
             "changed": changed,
             "before": cmeta_json(done.before),

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -17,8 +17,10 @@ from rich.text import Text
 
 import nyala
 from nyala.infra import local
-from nyala.replica.client import Client
-from nyala.replica.rpc import pb
+
+if TYPE_CHECKING:
+    from nyala.replica.client import Client
+    from nyala.replica.rpc import pb
 
 Json = Annotated[bool, typer.Option("--json", help="machine-readable")]
 Masters = Annotated[
@@ -80,9 +82,15 @@ def local_kafka() -> str:
 
 
 @contextmanager
-def cluster(masters: str) -> Iterator[nyala.Cluster]:
-    """A connected cluster."""
-    with nyala.connect(masters_of(masters)) as connected:
+def cluster(masters: str, kafka: str = "", kafka_properties: str = "") -> Iterator[nyala.Cluster]:
+    """A connected cluster. `kafka`: where its topics are made, if not where the masters say; `kafka_properties`: a file
+    that says how to log in there."""
+    login = {}
+    if kafka_properties:
+        from nyala import pipeline
+
+        login = dict(pipeline.security_of(pipeline.kafka_options([], kafka_properties)).properties)
+    with nyala.connect(masters_of(masters), kafka=kafka, kafka_properties=login) as connected:
         yield connected
 
 

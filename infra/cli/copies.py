@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import threading
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from nyala.replica import tools
 from nyala.replica.base import Code, DataState, Refused
-from nyala.replica.client import Client
-from nyala.replica.rpc import pb
 
+from . import completion
 from .bars import copy_bar
+from .completion import TabletId
 from .context import Json, Masters, client, find_server, find_tablet, print_json, print_table, size_text
+
+if TYPE_CHECKING:
+    from nyala.replica.client import Client
+    from nyala.replica.rpc import pb
 
 app = typer.Typer(help="tablet copies under way", no_args_is_help=True)
 LOOK_PERIOD_S = 0.3
@@ -21,8 +25,13 @@ LOOK_PERIOD_S = 0.3
 
 @app.command()
 def start(
-    tablet: Annotated[str, typer.Argument(help="tablet id, or its beginning")],
-    server: Annotated[str, typer.Option(help="uuid of the server that is to have a copy, or its beginning")],
+    tablet: TabletId,
+    server: Annotated[
+        str,
+        typer.Option(
+            help="uuid of the server that is to have a copy, or its beginning", autocompletion=completion.servers
+        ),
+    ],
     wait: Annotated[
         bool, typer.Option("--wait", help="return when the copy has ended; exit status 1 if it failed")
     ] = False,
@@ -71,8 +80,11 @@ def _waited(connected: Client, tablet_id: str, source: pb.ServerInfo, target: pb
 
 @app.command("cancel")
 def cancel_copy(
-    tablet: Annotated[str, typer.Argument(help="tablet id, or its beginning")],
-    server: Annotated[str, typer.Option(help="uuid of the server that is copied to, or its beginning")],
+    tablet: TabletId,
+    server: Annotated[
+        str,
+        typer.Option(help="uuid of the server that is copied to, or its beginning", autocompletion=completion.servers),
+    ],
     masters: Masters = "",
 ) -> None:
     """End a tablet copy. While the server is a member of the tablet, its leader will ask for a new one."""

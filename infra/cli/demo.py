@@ -9,15 +9,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from kafka.errors import KafkaError
 from rich.console import Console
 from rich.markup import escape
 
-from nyala.infra.chaos import ChaosOptions, perform
-from nyala.infra.demo import board
-from nyala.infra.demo.flights import DemoDataMissing
 from nyala.infra.jars import JarsMissing
-from nyala.infra.local import StackError, text_of
+from nyala.infra.local import StackError, StackOptions, prepare, text_of
 from nyala.replica.base import ReplicaError
 
 from .context import Json, console, print_json
@@ -47,11 +43,22 @@ def demo(
         return
     if as_json:
         raise typer.BadParameter("--json is of --chaos")
+    from kafka.errors import KafkaError
+
+    from nyala.infra.demo import board
+    from nyala.infra.demo.flights import DemoDataMissing, archive
+
+    try:
+        archive()
+        prepare(StackOptions(), console.print)
+    except (DemoDataMissing, StackError) as error:
+        typer.echo(f"nyala: {error}", err=True)
+        raise typer.Exit(1) from error
     place = folder or Path(tempfile.mkdtemp(prefix="nyala-demo-"))
     equal, problem = False, ""
     try:
         equal = board.Demo(place, console, events_max=events).run(keep=keep)
-    except (board.DemoFailed, DemoDataMissing, JarsMissing, StackError, ReplicaError, KafkaError) as error:
+    except (board.DemoFailed, JarsMissing, StackError, ReplicaError, KafkaError) as error:
         problem = str(error)
     except OSError as error:
         problem = text_of(error)
@@ -67,6 +74,8 @@ def demo(
 def _chaos(folder: Path | None, minutes: float, seed: int, as_json: bool) -> None:
     """The run of one seed; its folder stays if something was wrong. Exit status 1 then. A document has the standard
     output for itself, and the story goes to people beside it."""
+    from nyala.infra.chaos import ChaosOptions, perform
+
     place = folder or Path(tempfile.mkdtemp(prefix="nyala-chaos-"))
     try:
         shown = Console(stderr=True) if as_json else console

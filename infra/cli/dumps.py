@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-
-from nyala.replica.base import Corruption
-from nyala.replica.cmeta import FOLDER, CmetaView, cmeta_json, read_cmeta
-from nyala.replica.copy import parse_superblock
-from nyala.replica.disk import RealDisk
-from nyala.replica.wal import dump_segment, inspect_log
 
 from .context import Json, console, print_json, print_table, size_text
 
@@ -26,43 +21,35 @@ def dump_wal(
     path: Annotated[Path, typer.Argument(help="a segment, or the folder of one tablet's log", exists=True)],
     as_json: Json = False,
 ) -> None:
-    """Print every entry; exit status 1 if something is broken that a start would not cut."""
-    segments = sorted(path.glob("wal-*")) if path.is_dir() else [path]
-    if not segments:
-        raise typer.BadParameter(f"{path} holds no segment: a log is <server>/wals/<tablet id>")
+    """Print every entry; exit status 1 if something is broken that a start would not cut.
+
+    Also beside a running server: what is collected meanwhile is named, and no failure.
+    """
+    from nyala.replica.disk import RealDisk
+    from nyala.replica.wal import dump_log, dump_settled
+
+    disk = RealDisk(path.parent)
+    if path.is_dir():
+        items = dump_log(disk, path.name, _pause)
+    else:
+        items = iter([(path.name, item) for item in dump_settled(disk, path.name, _pause)])
     broken = False
     found: list[dict[str, Any]] = []
-    for segment in segments:
-        for item in dump_segment(RealDisk(segment.parent), segment.name):
-            broken |= item["kind"] in ("damage", "newer") and not item.get("torn")
-            if as_json or item["kind"] == "header":
-                found.append({"segment": segment.name, **item})
-            if not as_json:
-                _print_item(segment.name, item)
-    whole = _judge_log(path, found[0].get("tablet_id", "") if found else "") if path.is_dir() else {}
+    for name, item in items:
+        broken |= item["kind"] in ("damage", "newer") and item.get("torn") is not True
+        found.append(item if name == "log" else {"segment": name, **item})
+        if not as_json:
+            _print_item(name, item)
+    if not found:
+        raise typer.BadParameter(f"{path} holds no segment: a log is <server>/wals/<tablet id>")
     if as_json:
-        print_json([*found, whole] if whole else found)
-    elif whole:
-        _print_item("log", whole)
-    if broken or whole.get("kind") == "damage":
+        print_json(found)
+    if broken:
         raise typer.Exit(1)
 
 
-def _judge_log(folder: Path, tablet_id: str) -> dict[str, Any]:
-    """What a start would make of the segments together: a gap between two, or damage that later entries follow."""
-    try:
-        view = inspect_log(RealDisk(folder.parent), folder.name, tablet_id)
-    except Corruption as error:
-        return {"kind": "damage", "byte_offset": error.values.get("byte_offset", 0), "what": str(error)}
-    found: dict[str, Any] = {
-        "kind": "log", "byte_offset": view.size_bytes, "first_index": view.first_index, "last": view.last,
-        "segments": len(view.segments),
-    }  # fmt: skip
-    if view.torn:
-        found["torn"] = view.torn
-    if view.withheld is not None:
-        found |= {"kind": "damage", "withheld": view.withheld, "what": "an entry that may be acknowledged is damaged"}
-    return found
+def _pause() -> None:
+    time.sleep(0.02)
 
 
 def _print_item(segment: str, item: dict[str, Any]) -> None:
@@ -79,7 +66,10 @@ def dump_cmeta(
     as_json: Json = False,
 ) -> None:
     """Print term, vote and committed config of one file; exit status 1 and what is wrong where, if it is damaged."""
-    view = read_cmeta(path.read_bytes(), str(path))
+    from nyala.replica import tools
+    from nyala.replica.cmeta import cmeta_json, read_cmeta
+
+    view = read_cmeta(tools.read_file(path), str(path))
     if as_json:
         print_json(cmeta_json(view))
         return
@@ -104,17 +94,14 @@ def print_cmeta(
     as_json: Json = False,
 ) -> None:
     """Print a line for each tablet of a server, running or not; exit status 1 if a file is damaged."""
-    folder = root / FOLDER
-    names = sorted(p.name for p in folder.glob("*") if not p.name.startswith(".") and tablet in ("", p.name))
-    if not names:
-        raise typer.BadParameter(f"{folder} holds no consensus metadata" + (f" of {tablet}" if tablet else ""))
-    found: list[CmetaView] = []
-    damaged: list[Corruption] = []
-    for name in names:
-        try:
-            found.append(read_cmeta((folder / name).read_bytes(), str(folder / name)))
-        except Corruption as error:
-            damaged.append(error)
+    from nyala.replica import tools
+    from nyala.replica.cmeta import FOLDER, cmeta_json
+    from nyala.replica.disk import RealDisk
+
+    promises = tools.read_promises(RealDisk(root), tablet)
+    found, damaged = promises.found, promises.damaged
+    if not promises:
+        raise typer.BadParameter(f"{root / FOLDER} holds no consensus metadata" + (f" of {tablet}" if tablet else ""))
     if as_json:
         print_json([cmeta_json(v) for v in found] + [{"error": str(e), "path": e.values["path"]} for e in damaged])
     else:
@@ -124,6 +111,8 @@ def print_cmeta(
             for v in found
         ]  # fmt: skip
         print_table("consensus metadata", ("tablet", "term", "vote", "config", "members"), rows)
+    for name in promises.gone:
+        typer.echo(f"nyala: {name} went away before it was read: its tablet was deleted", err=True)
     for damage in damaged:
         typer.echo(f"nyala: {damage}", err=True)
     if damaged:
@@ -139,7 +128,10 @@ def dump_superblock(
 
     --json prints the record as it is stored.
     """
-    superblock = parse_superblock(path.read_bytes(), str(path))
+    from nyala.replica import tools
+    from nyala.replica.copy import parse_superblock
+
+    superblock = parse_superblock(tools.read_file(path), str(path))
     if as_json:
         print_json(superblock.to_avro())
         return

@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from nyala.pipeline import KafkaSecurity, Topics, key_schema_json, row_schema_json
-from nyala.replica.client import WriterSchemaInfo
-from nyala.schemas import fingerprint64, parse_json
+from nyala import pipeline
+from nyala.replica.base import shown
 
-from .context import Json, Masters, client, kafka_of, print_json, print_table
-from .letters import Kafka, KafkaProperties, login_of
+from .completion import TableName
+from .context import Json, Masters, cluster, local_kafka, print_json, print_table
+from .letters import Kafka, KafkaProperties
 
 topic_app = typer.Typer(help="the Kafka topic that feeds a table", no_args_is_help=True)
 schema_app = typer.Typer(help="Avro schemas of a table's row events", no_args_is_help=True)
@@ -20,35 +20,24 @@ PARTITIONS = 4
 Partitions = Annotated[int, typer.Option("--partitions", min=1, max=1000, help="Kafka partitions of a new topic")]
 
 
-def make_topic(bootstrap: str, topic: str, partitions: int, security: KafkaSecurity) -> int:
-    """The topic, created if it is not there; how many partitions it has. QueryRefused or QueryInterrupted."""
-    topics = Topics(bootstrap, security=security)
-    try:
-        # An event that Kafka removes before it was read is lost; the brokers' own retention says when.
-        topics.ensure(topic, partitions, configs={"cleanup.policy": "delete"})
-        return topics.identity(topic).partitions
-    finally:
-        topics.close()
-
-
 @topic_app.command("create")
 def create_topic(
-    table: str,
+    table: TableName,
     partitions: Partitions = PARTITIONS,
     kafka: Kafka = "",
     kafka_properties: KafkaProperties = "",
     masters: Masters = "",
 ) -> None:
     """Create the topic that a table's source declares. One that is there is left as it is."""
-    with client(masters) as connected:
-        topic = connected.get_table(table).source.topic
-    made = make_topic(kafka_of(kafka), topic, partitions, login_of(kafka_properties))
+    with cluster(masters, kafka or ("" if masters else local_kafka()), kafka_properties) as connected:
+        made = connected.create_topic(table, partitions=partitions)
+        topic = connected.table(table).handle.source.topic
     typer.echo(f"topic {topic} has {made} partitions")
 
 
 @schema_app.command()
 def show(
-    table: str,
+    table: TableName,
     key: Annotated[bool, typer.Option("--key", help="of the Kafka key instead")] = False,
     columns: Annotated[str, typer.Option(help="comma-separated: of updates of these columns instead")] = "",
     masters: Masters = "",
@@ -57,38 +46,63 @@ def show(
 
     Events of whole rows need no more; other writer schemas, also those of `--columns`, must be registered.
     """
-    with client(masters) as connected:
-        schema = connected.get_table(table).schema
+    with cluster(masters) as connected:
+        schema = connected.table(table).handle.schema
     names = [c.strip() for c in columns.split(",") if c.strip()]
     if unknown := [name for name in names if not schema.has(name)]:
         raise typer.BadParameter(f"{table} has no column {unknown[0]!r}: there are {', '.join(schema.names)}")
-    typer.echo(key_schema_json(schema) if key else row_schema_json(schema, names or None))
+    typer.echo(pipeline.key_schema_json(schema) if key else pipeline.row_schema_json(schema, names or None))
 
 
 @schema_app.command()
 def register(
-    table: str,
+    table: TableName,
     file: Annotated[Path, typer.Argument(help="Avro JSON of a record", exists=True, dir_okay=False)],
     registry_id: Annotated[int, typer.Option(min=0, help="its id in a schema registry, for Confluent's framing")] = 0,
     masters: Masters = "",
 ) -> None:
     """Make a writer schema known, so that events written with it become rows. Running queries ask for it."""
+    from nyala.replica.client import WriterSchemaInfo
+    from nyala.schemas import fingerprint64, parse_json
+
     try:
         text = file.read_text()
         fingerprint = fingerprint64(parse_json(text)).hex()
     except Exception as error:  # whatever the parser makes of a file that is no schema
         raise typer.BadParameter(f"{file} is no Avro schema: {error}") from error
-    with client(masters) as connected:
-        connected.add_writer_schema(table, WriterSchemaInfo(fingerprint, registry_id, text))
+    with cluster(masters) as connected:
+        connected.table(table)
+        connected.client.add_writer_schema(table, WriterSchemaInfo(fingerprint, registry_id, text))
     typer.echo(f"events written with schema {fingerprint} become rows of {table}")
 
 
+@schema_app.command()
+def forget(
+    table: TableName,
+    fingerprint: Annotated[str, typer.Argument(help="as `nyala schema list` shows it")],
+    masters: Masters = "",
+) -> None:
+    """Make a registered writer schema unknown again, which makes room for another one.
+
+    Rows stay. Events written with it that are not rows yet become dead letters: register it again, and replay them.
+    """
+    with cluster(masters) as connected:
+        known = {w.fingerprint for w in connected.table(table).handle.writer_schemas}
+        if fingerprint not in known:
+            listed = ", ".join(sorted(known)[:10]) or "none"
+            raise typer.BadParameter(f"{table} has no registered schema {shown(fingerprint)!r}: there are {listed}")
+        connected.client.forget_writer_schema(table, fingerprint)
+    typer.echo(f"events written with schema {fingerprint} become dead letters of {table}")
+
+
 @schema_app.command("list")
-def list_schemas(table: str, masters: Masters = "", as_json: Json = False) -> None:
+def list_schemas(table: TableName, masters: Masters = "", as_json: Json = False) -> None:
     """List the writer schemas of a table: its own of whole rows, which needs no registration, and the registered."""
-    with client(masters) as connected:
-        handle = connected.get_table(table)
-    own = row_schema_json(handle.schema)
+    from nyala.schemas import fingerprint64, parse_json
+
+    with cluster(masters) as connected:
+        handle = connected.table(table).handle
+    own = pipeline.row_schema_json(handle.schema)
     found = [(fingerprint64(parse_json(own)).hex(), 0, own)]
     found += [
         (w.fingerprint, w.registry_id, w.avro_json) for w in handle.writer_schemas if w.fingerprint != found[0][0]

@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from nyala.replica import tools
-from nyala.replica.disk import RealDisk, lock_root
 
 from .context import Json, ask, console, print_json, print_table, size_text
 from .offline import Root, Yes, changeable, print_findings, reading, replica_cells, stopped
@@ -25,10 +24,14 @@ def format_directory(
     as_json: Json = False,
 ) -> None:
     """Give an empty directory its identity. A server that starts on an empty directory does so itself."""
+    from nyala.replica.disk import LOCK_NAME, lock_root
+
     if kind not in tools.KINDS:
         raise typer.BadParameter(f"--kind is one of {', '.join(tools.KINDS)}, not {kind!r}")
     if root.exists() and not root.is_dir():
         raise typer.BadParameter(f"{root} is no directory")
+    if not (root / LOCK_NAME).exists():  # to lock it would leave a file in somebody's directory
+        tools.need_formattable(root, kind=tools.KINDS[kind], uuid=uuid)
     with lock_root(root):
         made = tools.format_root(root, kind=tools.KINDS[kind], uuid=uuid)
     if as_json:
@@ -40,6 +43,8 @@ def format_directory(
 @app.command("uuid")
 def print_uuid(root: Root, as_json: Json = False) -> None:
     """Print whose directory it is. Reads one file that never changes: also while a server runs."""
+    from nyala.replica.disk import RealDisk
+
     if not root.is_dir():
         raise typer.BadParameter(f"there is no directory {root}")
     found = tools.identity(RealDisk(root))

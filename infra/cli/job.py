@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
+from nyala import pipeline
 from nyala.infra.jars import JarsMissing
 from nyala.infra.local.kept import keep_options, keep_running
-from nyala.pipeline import submit_command, submit_environment
 
 from .context import Masters, kafka_of, masters_of
 
@@ -28,7 +28,9 @@ STREAMING = ("ingest", "decisions")
 
 def job(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="ingest, decisions, rebalance or verify")],
+    name: Annotated[
+        str, typer.Argument(help="ingest, decisions, rebalance or verify", autocompletion=lambda: list(CLUSTER_OPTIONS))
+    ],
     masters: Masters = "",
     kafka: Annotated[
         str, typer.Option("--kafka", envvar="NYALA_KAFKA", help="host:port; default: the stack in ./.nyala")
@@ -59,8 +61,8 @@ def job(
         if name in ("ingest", "decisions") and "--checkpoint" not in arguments:
             raise typer.BadParameter("say where Spark keeps its checkpoint: -- --checkpoint FOLDER")
     try:
-        command = submit_command(name, arguments, master=spark_master)
-        environment = submit_environment()
+        command = pipeline.submit_command(name, arguments, master=spark_master)
+        environment = pipeline.submit_environment()
     except JarsMissing as error:
         typer.echo(f"nyala: {error}", err=True)
         raise typer.Exit(1) from error

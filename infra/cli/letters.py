@@ -6,13 +6,17 @@ import base64
 import json
 from collections.abc import Iterator
 from itertools import islice
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nyala.pipeline import KafkaSecurity, Letter, iterate_letters, kafka_options, replay_letters, security_of
+from nyala import pipeline
 
+from .completion import TableName
 from .context import Json, ask, console, kafka_of, print_table
+
+if TYPE_CHECKING:
+    from nyala.pipeline import KafkaSecurity, Letter
 
 app = typer.Typer(help="records that did not become rows", no_args_is_help=True)
 Kafka = Annotated[str, typer.Option("--kafka", envvar="NYALA_KAFKA", help="host:port; default: the stack in ./.nyala")]
@@ -24,13 +28,13 @@ ROWS_SHOWN = 50
 
 
 def _chosen(kafka: str, properties: str, table: str, reason: str) -> Iterator[Letter]:
-    letters = iterate_letters(kafka_of(kafka), table, security=login_of(properties))
+    letters = pipeline.iterate_letters(kafka_of(kafka), table, security=login_of(properties))
     return (one for one in letters if not reason or one.record["reason"] == reason.upper())
 
 
 def login_of(properties: str) -> KafkaSecurity:
     """How to log in to Kafka, by a file of properties; none: in plaintext."""
-    return security_of(kafka_options([], properties))
+    return pipeline.security_of(pipeline.kafka_options([], properties))
 
 
 def _shown(value: Any) -> Any:
@@ -39,7 +43,7 @@ def _shown(value: Any) -> Any:
 
 @app.command("list")
 def list_letters(
-    table: str,
+    table: TableName,
     reason: Reason = "",
     limit: Annotated[
         int | None,
@@ -70,6 +74,17 @@ def list_letters(
     print_table(f"dead letters of {table}", ("record", "reason", "column", "bytes", "begins"), rows)
     if len(rows) < total:
         console.print(f"{len(rows)} of {total}; --limit 0 shows all")
+    if not total and not _has_topic(kafka_of(kafka), table, login_of(kafka_properties)):
+        topic = pipeline.dead_letter_topic(table)
+        typer.echo(f"there is no topic {topic}: no record was refused yet, or no table is called {table}", err=True)
+
+
+def _has_topic(kafka: str, table: str, security: KafkaSecurity) -> bool:
+    topics = pipeline.Topics(kafka, security=security)
+    try:
+        return topics.is_there(pipeline.dead_letter_topic(table))
+    finally:
+        topics.close()
 
 
 def _print_json(letters: Iterator[Letter]) -> None:
@@ -83,7 +98,7 @@ def _print_json(letters: Iterator[Letter]) -> None:
 
 @app.command()
 def replay(
-    table: str,
+    table: TableName,
     reason: Reason = "",
     to: Annotated[str, typer.Option(help="publish to this topic instead of the one each record came from")] = "",
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
@@ -103,5 +118,5 @@ def replay(
     ask(f"publish {count} records again to {to or first}?", yes)
     # Those that come back as new letters meanwhile are not among the first `count`.
     letters = islice((one for one in _chosen(kafka, kafka_properties, table, reason) if not one.foreign), count)
-    published = replay_letters(kafka_of(kafka), letters, to, security=login_of(kafka_properties))
+    published = pipeline.replay_letters(kafka_of(kafka), letters, to, security=login_of(kafka_properties))
     typer.echo(f"published {published} records")

@@ -9,8 +9,6 @@ from rich.markup import escape
 
 from nyala.replica import tools
 from nyala.replica.base import DataState, Disk
-from nyala.replica.disk import MASTER
-from nyala.replica.tablet import Superblock
 
 from .bars import shown_copy
 from .context import Json, ask, console, print_json, print_table, size_text
@@ -24,6 +22,8 @@ SPARE = ("log", "blocks", "term")
 @app.command("list")
 def list_replicas(root: Root, as_json: Json = False) -> None:
     """List the tablets of a directory with what each promised. Reads logs; `nyala fs check` reads blocks, too."""
+    from nyala.replica.tablet import Superblock
+
     with stopped(root) as disk:
         found = [tools.read_tablet(disk, t, blocks=False) for t in Superblock.list_tablets(disk)]
     if as_json:
@@ -134,6 +134,9 @@ def copy_from(
     Damaged consensus metadata are replaced, too, but from the leader only: this server then abstains from every term up
     to the leader's, in which it may have voted.
     """
+    from nyala.replica.disk import MASTER
+    from nyala.replica.tablet import Superblock
+
     address = address_of(source)
     with changeable(root) as disk:
         own = tools.identity(disk)
@@ -161,5 +164,7 @@ def copy_from(
 
 
 def _need(disk: Disk, tablet: str) -> None:
+    from nyala.replica.tablet import Superblock
+
     if not Superblock.exists(disk, tablet):
         raise typer.BadParameter(f"{tablet} has no superblock here: `nyala local-replica list` shows what is here")

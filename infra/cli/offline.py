@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
@@ -13,9 +13,11 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from nyala.replica import tools
 from nyala.replica.base import Address
-from nyala.replica.disk import RealDisk, lock_stopped, refuse_fenced
 
 from .context import console, size_text
+
+if TYPE_CHECKING:
+    from nyala.replica.disk import RealDisk
 
 Root = Annotated[Path, typer.Argument(help="directory of a stopped server, e.g. .nyala/server-1")]
 
@@ -43,6 +45,8 @@ _COLOURS = {"ERROR": "red", "WARNING": "yellow"}
 @contextmanager
 def stopped(root: Path) -> Iterator[RealDisk]:
     """The files of a server that does not run, locked as long as the context lasts."""
+    from nyala.replica.disk import RealDisk, lock_stopped
+
     tools.need_server_directory(root)
     with lock_stopped(root):
         yield RealDisk(root)
@@ -51,6 +55,8 @@ def stopped(root: Path) -> Iterator[RealDisk]:
 @contextmanager
 def changeable(root: Path) -> Iterator[RealDisk]:
     """The same, to change replicas one by one: refused while an unsafe recovery of the directory is not finished."""
+    from nyala.replica.disk import refuse_fenced
+
     with stopped(root) as disk:
         refuse_fenced(disk)
         yield disk

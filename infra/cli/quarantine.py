@@ -8,6 +8,8 @@ import typer
 
 from nyala.replica.base import DataState
 
+from . import completion
+from .completion import TabletId
 from .context import Json, Masters, ask, client, find_server, named, print_json, print_table, size_text
 
 app = typer.Typer(help="data of deleted replicas, kept for a look", no_args_is_help=True)
@@ -18,7 +20,9 @@ SPARE = ("path", "was", "log", "blocks")
 
 @app.command("list")
 def list_quarantine(
-    server: Annotated[str, typer.Option(help="only this server's; uuid, or its beginning")] = "",
+    server: Annotated[
+        str, typer.Option(help="only this server's; uuid, or its beginning", autocompletion=completion.servers)
+    ] = "",
     masters: Masters = "",
     as_json: Json = False,
 ) -> None:
@@ -43,8 +47,10 @@ def list_quarantine(
 
 @app.command()
 def purge(
-    tablet: Annotated[str, typer.Argument(help="tablet id, or its beginning")],
-    server: Annotated[str, typer.Option(help="uuid of the server, or its beginning")],
+    tablet: TabletId,
+    server: Annotated[
+        str, typer.Option(help="uuid of the server, or its beginning", autocompletion=completion.servers)
+    ],
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
     masters: Masters = "",
     as_json: Json = False,

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nyala.pipeline import QueryInterrupted, QueryRefused, Topics
+from nyala import pipeline
 from nyala.replica import tools
 from nyala.replica.base import Code, Refused
-from nyala.replica.client import Client
-from nyala.replica.rows import SourceKey
-from nyala.replica.rpc import pb
 
 from .context import (
     Confirmed,
@@ -28,6 +25,11 @@ from .context import (
     print_table,
 )
 from .letters import Kafka, KafkaProperties, login_of
+
+if TYPE_CHECKING:
+    from nyala.replica.client import Client
+    from nyala.replica.rows import SourceKey
+    from nyala.replica.rpc import pb
 
 WARNING = (
     "All rows of these tablets are lost, but for those that Kafka still has and an ingest reads again. What is left\n"
@@ -121,19 +123,21 @@ def _first_kept(
     positions: Iterable[pb.SourcePosition], table_ids: set[str], kafka: str, properties: str
 ) -> dict[SourceKey, int] | None:
     """The first offset that Kafka has of each source of these tables; None if no broker is known to ask."""
+    from nyala.replica.rows import SourceKey
+
     mine = [p for p in positions if p.table_id in table_ids]
     if not mine:
         return {}
     if not kafka:
         return None
     found: dict[SourceKey, int] = {}
-    topics = Topics(kafka, security=login_of(properties))
+    topics = pipeline.Topics(kafka, security=login_of(properties))
     try:
         for name in sorted({p.topic for p in mine}):
             now = topics.identity(name)
             first = topics.offsets(name, now.partitions)
             found.update((SourceKey(now.cluster_id, now.topic_id, number), offset) for number, offset in first.items())
-    except (QueryRefused, QueryInterrupted) as error:
+    except (pipeline.QueryRefused, pipeline.QueryInterrupted) as error:
         raise typer.BadParameter(f"{error}; nothing was changed. Without it: --no-kafka") from error
     finally:
         topics.close()

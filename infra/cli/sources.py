@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nyala.pipeline import QueryInterrupted, QueryRefused, Topics, release_run
-from nyala.replica.rows import SourceKey
+from nyala import pipeline
 
-from .context import Json, Masters, ask, client, kafka_of, print_json, print_table
+from . import completion
+from .completion import TableName
+from .context import Json, Masters, ask, client, kafka_of, local_kafka, print_json, print_table
 from .letters import Kafka, KafkaProperties, login_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nyala.replica.rows import SourceKey
 
 app = typer.Typer(help="source positions: what of Kafka is in the tables", no_args_is_help=True)
 _FIELDS = ("table", "topic", "generation", "start", "done", "owner_run", "owner_deadline_us")
@@ -18,11 +24,22 @@ _FIELDS = ("table", "topic", "generation", "start", "done", "owner_run", "owner_
 
 @app.command("list")
 def list_sources(
-    table: Annotated[str, typer.Argument(help="only this table's")] = "", masters: Masters = "", as_json: Json = False
+    table: Annotated[str, typer.Argument(help="only this table's", autocompletion=completion.tables)] = "",
+    kafka: Kafka = "",
+    kafka_properties: KafkaProperties = "",
+    masters: Masters = "",
+    as_json: Json = False,
 ) -> None:
-    """List source positions. Everything below `done` is in the table or in its dead letters."""
+    """List source positions. Everything below `done` is in the table or in its dead letters.
+
+    records behind: what Kafka has from `done` on, transaction markers among it. seconds behind: the age of the oldest
+    of these, by the time in the record. Both are unknown (`?`, in JSON null) where Kafka does not answer, or has
+    another topic of the name by now.
+    """
     with client(masters) as connected:
         positions = connected.list_sources(table)
+        bootstrap = kafka or ("" if masters else local_kafka()) or connected.kafka_of_masters()
+    lags = _lags(positions, bootstrap, kafka_properties)
     if as_json:
         print_json(
             [
@@ -31,6 +48,8 @@ def list_sources(
                     "kafka_partition": p.source.kafka_partition,
                     "topic_id": p.source.topic_id,
                     "cluster_id": p.source.cluster_id,
+                    "records_behind": lags[_key(p)].records if _key(p) in lags else None,
+                    "seconds_behind": lags[_key(p)].seconds if _key(p) in lags else None,
                 }
                 for p in positions
             ]
@@ -44,6 +63,7 @@ def list_sources(
             p.generation,
             p.start,
             p.done,
+            *_lag_words(lags.get(_key(p))),
             p.owner_run or "-",
             p.source.topic_id,
             p.source.cluster_id,
@@ -52,15 +72,48 @@ def list_sources(
     ]
     print_table(
         "sources",
-        ("table", "topic", "partition", "generation", "start", "done", "owner", "topic id", "kafka cluster"),
+        ("table", "topic", "partition", "generation", "start", "done", "records behind", "seconds behind", "owner",
+         "topic id", "kafka cluster"),
         rows,
-        ("kafka cluster", "topic id", "start"),
-    )
+        ("kafka cluster", "topic id", "start", "generation"),
+    )  # fmt: skip
+
+
+def _lag_words(lag: pipeline.SourceLag | None) -> tuple[str, str]:
+    """Records and seconds in a table's cells."""
+    if lag is None:
+        return "?", "?"
+    return f"{lag.records:,}", "?" if lag.seconds is None else f"{lag.seconds:,.0f}"
+
+
+def _lags(positions: Sequence[Any], bootstrap: str, properties: str) -> dict[SourceKey, pipeline.SourceLag]:
+    """How far each source is behind its topic, as far as Kafka says; what it does not say is told on standard error."""
+    found: dict[SourceKey, pipeline.SourceLag] = {}
+    if not positions:
+        return found
+    if not bootstrap:
+        typer.echo("how far behind is unknown: no Kafka is named, --kafka host:port names one", err=True)
+        return found
+    topics = pipeline.Topics(bootstrap, pipeline.LAG_TIMEOUT_S, login_of(properties))
+    try:
+        for topic in sorted({p.topic for p in positions}):
+            try:
+                now = topics.identity(topic)
+                mine = [p for p in positions if p.topic == topic and _key(p)[:2] == (now.cluster_id, now.topic_id)]
+                done = {p.source.kafka_partition: p.done for p in mine if p.source.kafka_partition < now.partitions}
+                lags = pipeline.source_lags(bootstrap, topic, done, security=login_of(properties)) if done else {}
+            except (pipeline.QueryRefused, pipeline.QueryInterrupted) as error:
+                typer.echo(f"how far behind topic {topic} is unknown: {error}", err=True)
+                continue
+            found |= {_key(p): lags[p.source.kafka_partition] for p in mine if p.source.kafka_partition in lags}
+    finally:
+        topics.close()
+    return found
 
 
 @app.command()
 def release(
-    table: str,
+    table: TableName,
     owner: Annotated[str, typer.Option(help="only what this run holds")] = "",
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
     masters: Masters = "",
@@ -76,13 +129,13 @@ def release(
         for run, positions in held.items():
             places = ", ".join(f"{p.topic}[{p.source.kafka_partition}]" for p in positions)
             ask(f"take {places} of {table} from {run}?", yes)
-            release_run(connected, positions)
+            pipeline.release_run(connected, positions)
             typer.echo(f"{places}: released, was held by {run}")
 
 
 @app.command()
 def reset(
-    table: str,
+    table: TableName,
     to: Annotated[str, typer.Option("--to", help="where the source begins anew: a Kafka offset, earliest or latest")],
     partition: Annotated[int, typer.Option(help="Kafka partition; -1: all of the table")] = -1,
     topic: Annotated[
@@ -134,6 +187,8 @@ def _left_out(position: Any, source: SourceKey, offset: int) -> str:
 
 
 def _key(position: Any) -> SourceKey:
+    from nyala.replica.rows import SourceKey
+
     return SourceKey(position.source.cluster_id, position.source.topic_id, position.source.kafka_partition)
 
 
@@ -142,7 +197,7 @@ def _target(position: Any, to: str, kafka: str, properties: str, *, current: boo
     old = _key(position)
     if to.isdigit() and not current:
         return old, int(to)
-    topics = Topics(kafka_of(kafka), security=login_of(properties))
+    topics = pipeline.Topics(kafka_of(kafka), security=login_of(properties))
     try:
         now = topics.identity(position.topic)
         if not current and (now.cluster_id, now.topic_id) != old[:2]:
@@ -155,8 +210,8 @@ def _target(position: Any, to: str, kafka: str, properties: str, *, current: boo
         offset = int(to) if to.isdigit() else 0
         if not to.isdigit():
             offset = topics.offsets(now.topic, now.partitions, latest=to == "latest")[old.kafka_partition]
-    except (QueryRefused, QueryInterrupted) as error:
+    except (pipeline.QueryRefused, pipeline.QueryInterrupted) as error:
         raise typer.BadParameter(str(error)) from error
     finally:
         topics.close()
-    return (SourceKey(now.cluster_id, now.topic_id, old.kafka_partition) if current else old), offset
+    return (old._replace(cluster_id=now.cluster_id, topic_id=now.topic_id) if current else old), offset

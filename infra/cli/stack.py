@@ -6,11 +6,15 @@ import json
 import shlex
 import signal
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 from rich.live import Live
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -18,6 +22,8 @@ from nyala.infra import local
 
 from .context import new_console
 
+STATUS_TIMEOUT_S = 2.0
+"""For each master's word on Kafka."""
 DEFAULT_FOLDER = Path(".nyala")
 Folder = Annotated[Path, typer.Option("--dir", envvar="NYALA_DIR", help="where the stack keeps its state and logs")]
 
@@ -69,8 +75,8 @@ def up(
         execute_decisions=execute_decisions,
     )
     if detach:
-        with console.status("starting the stack"):
-            state = local.start_detached(folder, options)
+        with _telling(console) as tell:
+            state = local.start_detached(folder, options, tell)
         console.print(children_table(state))
         console.print(
             f"masters [bold]{state['masters']}[/]   kafka [bold]{state['kafka'] or 'none'}[/]   stop with `nyala down`"
@@ -79,8 +85,8 @@ def up(
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
     signal.signal(signal.SIGINT, lambda *_: ended.set())
-    with console.status("starting the stack") as line:
-        supervisor = local.Supervisor(folder, options).start(progress=lambda what: line.update(f"waiting for {what}"))
+    with _telling(console) as tell:
+        supervisor = local.Supervisor(folder, options).start(tell)
     end_control = local.serve(supervisor)
     console.print(
         f"masters [bold]{supervisor.masters}[/]   kafka [bold]{supervisor.kafka_bootstrap or 'none'}[/]   Ctrl-C stops"
@@ -91,6 +97,19 @@ def up(
     end_control()
     with console.status("stopping"):
         supervisor.stop()
+
+
+@contextmanager
+def _telling(console: Console) -> Iterator[Callable[[str], None]]:
+    """What is done now: a line that changes for people at a terminal, a line each for a log."""
+    with console.status("starting the stack") as line:
+
+        def tell(text: str) -> None:
+            line.update(escape(text))
+            if not console.is_terminal:
+                typer.echo(f"nyala: {text}", err=True)
+
+        yield tell
 
 
 def env(folder: Folder = DEFAULT_FOLDER) -> None:
@@ -117,8 +136,30 @@ def status(
         typer.echo(f"no stack runs in {folder}: start one with `nyala up`", err=True)
     else:
         new_console().print(children_table(state))
+        for line in _kafka_lines(state):
+            typer.echo(line)
     if not running or state is None or any(c["state"] != "READY" for c in state["children"]):
         raise typer.Exit(1)
+
+
+def _kafka_lines(state: dict[str, Any]) -> Iterator[str]:
+    """How each master that answers fares with Kafka, by its own word; nothing for a stack without Kafka."""
+    if not state.get("kafka"):
+        return
+    from nyala.replica import tools
+    from nyala.replica.base import Address, Refused
+    from nyala.replica.client import Client
+
+    for child in state["children"]:
+        if not child["name"].startswith("master") or child["state"] != "READY":
+            continue
+        address = Address.parse(child["address"])
+        with Client([address]) as client:
+            try:
+                line = tools.kafka_line(client.status_of_master(address, timeout_s=STATUS_TIMEOUT_S))
+            except Refused as error:
+                line = f"Kafka: not known, the master does not answer: {error}"
+        yield f"{child['name']}: {line}"
 
 
 def down(

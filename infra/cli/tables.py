@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import json
 import sys
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import nyala
-from nyala.pipeline import QueryInterrupted, QueryRefused
-from nyala.replica.client import TableHandle
 
-from . import feeds
+from .completion import TableName
 from .context import Json, Masters, ask_for_name, cluster, local_kafka, print_json, print_table
 from .feeds import PARTITIONS, Partitions
-from .letters import Kafka, KafkaProperties, login_of
+from .letters import Kafka, KafkaProperties
+
+if TYPE_CHECKING:
+    from nyala.replica.client import TableHandle
 
 app = typer.Typer(help="create, look at and drop tables", no_args_is_help=True)
 ROWS_SHOWN = 20
@@ -28,9 +30,12 @@ def _describe(handle: TableHandle) -> dict[str, Any]:
         "table_id": handle.table_id,
         "replication_factor": handle.replication_factor,
         "key": list(handle.schema.key),
-        "columns": [{"name": c.name, "type": str(c.type), "nullable": c.nullable} for c in handle.schema.columns],
+        "columns": [{"name": c.name, "type": c.type_text, "nullable": c.nullable} for c in handle.schema.columns],
         "hash_columns": list(handle.partition.hash_columns),
         "buckets": handle.partition.buckets,
+        "range_column": handle.partition.range_column,
+        "range_splits": list(handle.partition.range_splits),
+        "history_retention_s": handle.history_retention_us / 1e6,
         "topic": handle.source.topic,
         "framing": handle.source.framing,
         "tablets": [t.tablet_id for t in handle.tablets],
@@ -49,38 +54,51 @@ def create(
     topic: Annotated[str, typer.Option(help="Kafka topic that feeds it; default writes.NAME")] = "",
     framing: Annotated[str, typer.Option(help="single-object, confluent or bare")] = "single-object",
     partitions: Partitions = PARTITIONS,
+    no_topic: Annotated[bool, typer.Option("--no-topic", help="leave the topic to others")] = False,
     kafka: Kafka = "",
     kafka_properties: KafkaProperties = "",
     masters: Masters = "",
     as_json: Json = False,
 ) -> None:
-    """Create a table, and the topic that feeds it if a Kafka is named or runs in the local stack."""
+    """Create a table, and the topic that feeds it in the Kafka that is named, or that the masters name."""
     columns = []
     for text in column:
         left, colon, kind = text.partition(":")
         if not colon or not left or not kind:
             raise typer.BadParameter(f"--column {text!r}: say name:type, such as id:int64")
         columns.append((left, kind))
-    with cluster(masters) as connected:
-        made = connected.create_table(
-            name, columns, key=key, hash_buckets=buckets, replication_factor=replicas, topic=topic, framing=framing
-        )
-        handle = connected.client.get_table(made.name)
+    bootstrap = "" if no_topic else kafka or ("" if masters else local_kafka())
+    not_made, made = "", None
+    with cluster(masters, bootstrap, kafka_properties) as connected:
+        bootstrap = "" if no_topic else connected.kafka
+        try:
+            made = connected.create_table(
+                name,
+                columns,
+                key=key,
+                hash_buckets=buckets,
+                replication_factor=replicas,
+                topic=topic,
+                framing=framing,
+                partitions=partitions,
+                make_topic=False if no_topic else None,
+            )
+        except nyala.TopicNotMade as error:
+            not_made = str(error)
+        handle = connected.client.get_table(name)
     if as_json:
         print_json(_describe(handle))
     else:
         typer.echo(f"created {name}: {len(handle.tablets)} tablets, {replicas} replicas each")
-    fed = handle.source.topic
-    bootstrap = kafka or ("" if masters else local_kafka())
-    if not bootstrap:
-        typer.echo(f"topic {fed} feeds it once it is there: `nyala topic create {name} --kafka host:port`", err=True)
-        return
-    try:
-        made_partitions = feeds.make_topic(bootstrap, fed, partitions, login_of(kafka_properties))
-    except (QueryRefused, QueryInterrupted) as error:
-        typer.echo(f"nyala: the table is there, its topic {fed} is not: {error}; `nyala topic create {name}`", err=True)
-        raise typer.Exit(1) from error
-    typer.echo(f"fed by topic {fed}, {made_partitions} partitions, at {bootstrap}", err=as_json)
+    if not_made:
+        typer.echo(f"nyala: {not_made}", err=True)
+        raise typer.Exit(1)
+    if made is not None and made.topic_partitions:
+        fed = f"fed by topic {handle.source.topic}, {made.topic_partitions} partitions, at {bootstrap}"
+        typer.echo(fed, err=as_json)
+    else:
+        how = f"`nyala topic create {name} --kafka host:port`"
+        typer.echo(f"topic {handle.source.topic} feeds it once it is there: {how}", err=True)
 
 
 @app.command("list")
@@ -108,7 +126,7 @@ def list_tables(masters: Masters = "", as_json: Json = False) -> None:
 
 
 @app.command()
-def describe(name: str, masters: Masters = "", as_json: Json = False) -> None:
+def describe(name: TableName, masters: Masters = "", as_json: Json = False) -> None:
     """Show a table's columns, partitions and source."""
     with cluster(masters) as connected:
         handle = connected.client.get_table(connected.table(name).name)
@@ -122,7 +140,7 @@ def describe(name: str, masters: Masters = "", as_json: Json = False) -> None:
         [
             (
                 c.name,
-                c.type,
+                c.type_text,
                 "" if not c.nullable else "yes",
                 handle.schema.key.index(c.name) + 1 if c.name in handle.schema.key else "",
             )
@@ -130,14 +148,30 @@ def describe(name: str, masters: Masters = "", as_json: Json = False) -> None:
         ],
     )
     typer.echo(
-        f"{len(handle.tablets)} tablets by hash of {', '.join(handle.partition.hash_columns) or '-'}, "
-        f"{handle.replication_factor} replicas; topic {handle.source.topic} ({handle.source.framing})"
+        f"{len(handle.tablets)} tablets{_cut(handle)}, {handle.replication_factor} replicas; "
+        f"history of {handle.history_retention_us / 1e6:g} s; topic {handle.source.topic} ({handle.source.framing})"
     )
+
+
+def _cut(handle: TableHandle) -> str:
+    """How a table is cut into tablets, in words."""
+    spec = handle.partition
+    by_hash = f" by hash of {', '.join(spec.hash_columns)} in {spec.buckets} buckets" if spec.buckets > 1 else ""
+    if not spec.range_splits:
+        return by_hash
+    splits = [str(each) for each in spec.range_splits]
+    ends = [
+        f"below {splits[0]}",
+        *(f"{a} to below {b}" for a, b in itertools.pairwise(splits)),
+        f"{splits[-1]} and above",
+    ]
+    joined = " and" if by_hash else ""
+    return f"{by_hash}{joined} by range of {spec.range_column} ({'; '.join(ends)})"
 
 
 @app.command()
 def scan(
-    name: str,
+    name: TableName,
     columns: Annotated[str, typer.Option(help="comma-separated; default all")] = "",
     where: Annotated[str, typer.Option(help="such as \"carrier = 'AA' and dep_delay > 60\"")] = "",
     at: Annotated[str, typer.Option(help="read as of this time, ISO 8601 with its zone")] = "",
@@ -158,6 +192,8 @@ def scan(
 ) -> None:
     """Read rows."""
     moment, names = _moment(at), _names(columns)
+    if csv and as_json:
+        raise typer.BadParameter("--csv and --json are two forms of one output: choose one")
     if limit is None:
         # A file that is silently short would be worse than a long one.
         limit = 0 if csv or as_json or count else ROWS_SHOWN
@@ -228,7 +264,7 @@ def _print_json_rows(scanned: nyala.Scan) -> None:
 
 @app.command()
 def drop(
-    name: str,
+    name: TableName,
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
     masters: Masters = "",
 ) -> None:

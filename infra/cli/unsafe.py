@@ -7,18 +7,19 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from nyala.replica import tools
-from nyala.replica.base import Address, Code, Corruption, DiskFailure, Refused, us_of_hybrid
-from nyala.replica.client import Client
-from nyala.replica.disk import TABLET_SERVER, RealDisk
-from nyala.replica.rpc import addresses_from_pb
+from nyala.replica.base import Address, Code, Corruption, DiskFailure, RaftConfig, Refused, us_of_hybrid
 
-from .context import Confirmed, Json, Masters, Tablets, client, console, not_yet, print_json, print_table
-from .offline import reading, stopped
+from .context import Confirmed, Json, Masters, Tablets, ask, client, console, not_yet, print_json, print_table
+from .offline import Yes, reading, stopped
+
+if TYPE_CHECKING:
+    from nyala.replica.client import Client
+    from nyala.replica.disk import RealDisk
 
 app = typer.Typer(help="after a catastrophe: no promise holds any more", no_args_is_help=True)
 WARNING = (
@@ -121,6 +122,8 @@ def _abandon(paths: Sequence[Path], fingerprint: str, *, as_json: bool) -> None:
 
 def _open_all(held: ExitStack, paths: Sequence[Path]) -> dict[str, _Root]:
     """The directories by server uuid, each locked once; Refused if they are no tablet servers' of one cluster."""
+    from nyala.replica.disk import TABLET_SERVER
+
     roots: dict[str, _Root] = {}
     for path in dict.fromkeys(p.resolve() for p in paths):
         disk = held.enter_context(_readable(path))
@@ -163,6 +166,8 @@ def _plan(
     despite_majority: bool,
     quiet: bool,
 ) -> tools.RecoveryPlan:
+    from nyala.replica.rpc import addresses_from_pb
+
     with reading(quiet=quiet) as step:
         found = [
             evidence
@@ -313,13 +318,17 @@ def _carry_out(
         if connected is not None:
             connected.lower_source(lowering.table, lowering.source, lowering.to)
 
+    def confirm(tablet_id: str, config: RaftConfig) -> None:
+        if connected is not None:
+            connected.confirm_config(tablet_id, config)
+
     def say(text: str) -> None:
         if not quiet:
             console.print(text, highlight=False)
 
     disks = {uuid: opened.disk for uuid, opened in roots.items()}
     try:
-        tools.Recovery(plan, disks, lower=lower, say=say).run()
+        tools.Recovery(plan, disks, lower=lower, confirm=confirm, say=say).run()
     except (Refused, Corruption, DiskFailure):
         say("not finished: run the same command again once the cause is gone; until then these servers do not start.")
         say(f"If it never will be: the same directories with --abandon={plan.fingerprint}, until a config is rewritten")
@@ -329,3 +338,38 @@ def _carry_out(
     say(f"Start the servers of {names}, then look with")
     say("  nyala cluster check --checksum")
     say("and write a row to each table: that they elect, agree and commit is not seen from files")
+
+
+@app.command("confirm-config")
+def confirm_config(
+    tablet: Annotated[str, typer.Option(help="id of the tablet")],
+    server: Annotated[str, typer.Option(help="uuid of a running server that holds the config, or its beginning")],
+    yes: Yes = False,
+    masters: Masters = "",
+    as_json: Json = False,
+) -> None:
+    """Tell the masters that what a server holds as a tablet's committed config is right.
+
+    After `cmeta rewrite`, or `unsafe recover --no-masters`: the members that the masters know cannot confirm a config
+    that was forced, so replicas of former members are kept, and the new members are not believed. From now on they are,
+    and what the former members have may be deleted. `nyala cluster check` shows who is not believed.
+    """
+    from nyala.replica.rpc import config_from_pb
+
+    with client(masters) as connected:
+        known = [s for s in connected.list_servers().servers if s.uuid.startswith(server)]
+        if len(known) != 1:
+            raise Refused(
+                Code.NOT_FOUND, "name one tablet server that the masters know", server=server, known=len(known)
+            )
+        found = [s for s in connected.list_tablets(known[0]) if s.tablet_id == tablet and s.committed_config.members]
+        if not found:
+            raise Refused(Code.TABLET_NOT_FOUND, "that server holds no replica of the tablet", server=known[0].uuid)
+        config = config_from_pb(found[0].committed_config)
+        voters = ", ".join(config.voters)
+        ask(f"tablet {tablet}: config {config.opid}, voters {voters}? What others hold may be deleted.", yes)
+        connected.confirm_config(tablet, config)
+    if as_json:
+        print_json({"tablet_id": tablet, "config": str(config.opid), "voters": list(config.voters)})
+        return
+    console.print(f"config {config.opid} of tablet {tablet} is confirmed: {voters}", highlight=False)

@@ -115,11 +115,16 @@ class Demo:
     def _create(self) -> None:
         columns = [(c, COLUMN_TYPES.get(c, "int32")) for c in flights.COLUMNS]
         self.table = self.cluster.create_table(
-            TABLE, columns, key=flights.KEY, hash_buckets=TABLETS, replication_factor=REPLICAS
+            TABLE,
+            columns,
+            key=flights.KEY,
+            hash_buckets=TABLETS,
+            replication_factor=REPLICAS,
+            partitions=KAFKA_PARTITIONS,
+            make_topic=True,
         )
         self.handle = self.cluster.client.get_table(TABLE)
         self.topics = Topics(self.supervisor.kafka_bootstrap)
-        self.topics.ensure(writes_topic(TABLE), KAFKA_PARTITIONS)
 
     def _stream(self, total: int) -> None:
         """Publish and ingest at the same time, with everything that goes wrong on the way."""

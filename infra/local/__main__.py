@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import signal
 import sys
 import threading
 from pathlib import Path
 from types import FrameType
+
+from nyala.replica.base.logs import log_to_stderr
 
 from .children import text_of
 from .control import serve
@@ -31,6 +34,7 @@ def main() -> int:
 
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, end)
+    log_to_stderr(logging.WARNING)
     supervisor = Supervisor(arguments.folder, StackOptions(**options))
     try:
         supervisor.start()

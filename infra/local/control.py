@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from .state import StackError, is_running, read_state
-from .supervisor import START_WAIT_S, StackOptions, Supervisor, make_folder
+from .supervisor import START_WAIT_S, StackOptions, Supervisor, make_folder, prepare
 
 CALL_WAIT_S = START_WAIT_S + 60.0
 """Longer than what is asked for may take, so that whoever asks is told what the supervisor says."""
@@ -73,9 +73,13 @@ def call(folder: Path, action: str, **arguments: Any) -> Any:
     return reply["result"]
 
 
-def start_detached(folder: Path, options: StackOptions) -> dict[str, Any]:
+def start_detached(
+    folder: Path, options: StackOptions, progress: Callable[[str], None] = lambda _: None
+) -> dict[str, Any]:
     """Start a supervisor in a session of its own and wait until everything serves; returns its state."""
     read_state(folder)
+    prepare(options, progress)
+    progress("starting the stack")
     make_folder(folder)
     log = folder / "logs" / "supervisor.log"
     with log.open("ab") as out:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nyala.infra.preflight import found_java_problem
+from nyala.infra import jars
 
 from .children import Child, ChildState, python_module, text_of
 from .ports import Ports
@@ -29,6 +29,8 @@ from .state import StackError, earlier_addresses
 
 POLL_S = 0.05
 START_WAIT_S = 180.0
+COUNTED_WAIT_S = 30.0
+"""For the masters to call back servers that listen; a start goes on after it, and says so."""
 SERVERS_MAX = 32
 MASTERS = (1, 3, 5)
 """How many masters a stack may have: an even number tolerates no more losses than one fewer."""
@@ -79,6 +81,29 @@ def make_folder(folder: Path) -> None:
         raise StackError(f"no stack can live in {folder}: {error.strerror}; name another folder with --dir") from error
 
 
+def needs_broker(options: StackOptions) -> bool:
+    """Whether a stack starts a Kafka broker of its own."""
+    return options.kafka and not options.kafka_bootstrap
+
+
+def prepare(options: StackOptions, progress: Callable[[str], None] = lambda _: None) -> None:
+    """What a stack needs of the machine: Java, PySpark and the jars, which are fetched if the cache lacks them.
+    StackError in one line, before anything is started or written."""
+    if not needs_broker(options):
+        return
+    try:
+        if not jars.are_ready():
+            jars.java()
+            jars.pyspark_folder()
+            progress(f"{jars.FETCHING} into {jars.cache_folder() / 'jars'}")
+        jars.java()
+        jars.broker_class_path()
+    except jars.JarsMissing as error:
+        raise StackError(
+            f"no Kafka broker can be started: {error}. Nothing was started; `nyala up --no-kafka` does without one"
+        ) from error
+
+
 class Supervisor:
     """A local stack under one folder: `state.json`, `logs/`, one folder for each child."""
 
@@ -121,33 +146,32 @@ class Supervisor:
 
     def start(self, progress: Callable[[str], None] = lambda _: None, wait_s: float = START_WAIT_S) -> Supervisor:
         """Start everything and wait until it serves; StackError says in one line what did not, and why."""
-        deadline = time.monotonic() + wait_s
-        make_folder(self.folder)
         try:
-            needs_java = self.options.kafka and not self.options.kafka_bootstrap
-            if needs_java and (problem := found_java_problem()):
-                raise StackError(f"no Kafka broker can be started: {problem}")
+            prepare(self.options, progress)
+            deadline = time.monotonic() + wait_s
+            make_folder(self.folder)
             earlier = self._earlier_addresses()
             self._masters = self._choose_masters(earlier)
             self._addresses = earlier | self._masters
             self._write_state()  # a group is formed at these addresses, and is never found at others
-            if needs_java:
+            if needs_broker(self.options):
                 self._kafka_address = earlier.get("kafka") or self._ports.free_address()
                 self._add(self._kafka_child())
             for name in self._masters:
                 self._add(self._master_child(name))
             self._thread = threading.Thread(target=self._run, name="nyala-supervisor", daemon=True)
             self._thread.start()
-            progress("master" if len(self._masters) == 1 else f"{len(self._masters)} masters")
+            progress("waiting for " + ("master" if len(self._masters) == 1 else f"{len(self._masters)} masters"))
             self._wait_ready(list(self._masters), deadline)
             names = [f"server-{n}" for n in range(1, self.options.servers + 1)]
             names += [n for n in sorted(earlier) if n.startswith("server-") and n not in names]
             for name in names:
                 self.call(lambda name=name: self._add(self._server_child(name, earlier.get(name, ""))))  # type: ignore[misc]
-            progress(f"{len(names)} tablet servers")
+            progress(f"waiting for {len(names)} tablet servers")
             self._wait_ready(names, deadline)
+            self._wait_counted(names, progress)
             if "kafka" in self.children:
-                progress("Kafka broker")
+                progress("waiting for Kafka broker")
                 self._wait_ready(["kafka"], deadline)
             self._write_state()
         except OSError as error:
@@ -197,6 +221,7 @@ class Supervisor:
         name = f"server-{max(taken, default=0) + 1}"
         self.call(lambda: self._add(self._server_child(name, "")))
         self._wait_ready([name], time.monotonic() + START_WAIT_S)
+        self._wait_counted([name])
         return name
 
     def prepare_masters(self, count: int) -> list[str]:
@@ -316,6 +341,15 @@ class Supervisor:
                 )
             self._stop.wait(POLL_S)
 
+    def _wait_counted(self, names: list[str], progress: Callable[[str], None] = lambda _: None) -> None:
+        """Until the masters give these servers work. A stack whose masters do not is started nevertheless: it may be
+        what an operator needs to mend it."""
+        from .counted import wait_until_counted  # only who starts a stack pays for the client's libraries
+
+        by_uuid = {str(self.children[n].ready["uuid"]): n for n in names}
+        for uuid, why in wait_until_counted(self.masters, by_uuid, COUNTED_WAIT_S, self._stop.wait).items():
+            progress(f"{by_uuid[uuid]} runs, but the masters do not count it: {why}")
+
     def _earlier_addresses(self) -> dict[str, str]:
         """Where each child was, if it can be there again: its peers and clients know it by that address."""
         earlier = earlier_addresses(self.folder)
@@ -339,7 +373,7 @@ class Supervisor:
             raise StackError(
                 f"the stack in {self.folder} has {len(held)} master{'s' if len(held) > 1 else ''}, not {asked}; "
                 f"nothing was started or changed. Start it with --masters {len(held)}, or another one with --dir. "
-                "How one master becomes three: infra/RECOVERY.md"
+                "How one master becomes three: docs/operate/repair.md"
             )
         return held or {f"master-{n}": self._ports.free_address() for n in range(1, (asked or 1) + 1)}
 

@@ -1,0 +1,1 @@
+../pipeline/toplevel/pyspark_nyala.py

@@ -1,0 +1,37 @@
+"""What a benchmark is to measure. Imports nothing, so that `nyala bench --help` is fast."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+PEERS = ("kudu",)
+ROWS = 2_000_000
+ROWS_PER_BATCH = 400_000
+WRITES = 1000
+COPY_MB = 1000
+TABLETS_MAX = 4096
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchOptions:
+    """What to measure. `masters` names a running cluster; without it a stack is started here."""
+
+    masters: str = ""
+    rounds: int = 5
+    rows: int = ROWS
+    writes: int = WRITES
+    mb: int = COPY_MB
+    rows_per_batch: int = ROWS_PER_BATCH
+    tablets: int = 1000
+    watch_s: float = 30.0
+    peer: str = ""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.rounds <= 100:
+            raise ValueError(f"{self.rounds} rounds asked for: between 1 and 100 make sense")
+        if self.rows < 1000 or self.writes < 100 or self.mb < 1 or self.rows_per_batch < 1000:
+            raise ValueError("too little work to be measured: at least 1000 rows, 100 writes, 1 MB")
+        if not 1 <= self.tablets <= TABLETS_MAX or not 1 <= self.watch_s <= 600:
+            raise ValueError(f"there are 1 to {TABLETS_MAX} tablets, and they are watched for 1 to 600 s")
+        if self.peer and self.peer not in PEERS:
+            raise ValueError(f"no peer {self.peer!r}: choose from {', '.join(PEERS)}")

@@ -1,0 +1,44 @@
+"""What every command's numbers and texts have to be, whatever else a command asks of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import typer
+
+from nyala.replica.base import limits
+
+
+def problem_of(value: object) -> str:
+    """Why no command takes this value; empty if it may be."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"{value} is no number to count with"
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) > limits.NUMBER_MAX:
+        return f"a number of {int(math.log10(abs(value))) + 1} digits is out of range"
+    if isinstance(value, str) and any("\ud800" <= c <= "\udfff" for c in value):
+        return f"{ascii(value)[:80]} is no text in UTF-8"
+    if isinstance(value, list | tuple):
+        return next(filter(None, map(problem_of, value)), "")
+    return ""
+
+
+def check_arguments(command: Any) -> None:
+    """Let a command, and all that are below it, refuse such values as wrong parameters before it does anything."""
+    if command.callback is not None:
+        command.callback = _checked(command.callback)
+    for below in getattr(command, "commands", {}).values():
+        check_arguments(below)
+
+
+def _checked(callback: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(callback)
+    def run(*context: Any, **given: Any) -> Any:
+        for name, value in given.items():
+            if problem := problem_of(value):
+                raise typer.BadParameter(problem, param_hint=name.replace("_", "-"))
+        return callback(*context, **given)
+
+    return run
