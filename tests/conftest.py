@@ -6,11 +6,13 @@ Done before anything of ours is imported: widths and colours are settled at impo
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.harness.suite_times import suite_lines, suite_of
+from tests.harness.worker_shares import scheduler
 
 WIDTHS_AND_COLOURS = (
     "COLUMNS", "LINES", "TERMINAL_WIDTH", "FORCE_COLOR", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "PY_COLORS",
@@ -27,13 +29,10 @@ settings.register_profile("nyala", deadline=None, suppress_health_check=[HealthC
 settings.load_profile("nyala")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With `--dist loadgroup`, tests of a file run in one process, and those with Kafka and Spark, of which two at a
-    time would be too much for two cores, in one."""
-    for item in items:
-        shared = "road" if item.path.parent.name == "e2e" else item.path.stem
-        item.add_marker(pytest.mark.xdist_group(shared))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With `--dist loadgroup`, tests that share something run in one process."""
+    return scheduler(config, log)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

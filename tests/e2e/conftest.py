@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,8 +13,18 @@ from nyala.replica.client import Client, parse_masters
 from tests.harness.kafka_login import login_listener
 from tests.harness.road import Road, spark_in_process
 
+HERE = Path(__file__).parent
+KAFKA_SOCKETS = pytest.mark.filterwarnings("ignore:unclosed <socket.socket:ResourceWarning")
+"""kafka-python leaves sockets of brokers that were killed to the collector, which comes by in some later test."""
 LIGHT_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For JVMs that live for a minute: half of their CPU would go into optimizing what then hardly runs."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """[pytest] Of all tests that were collected, those in this folder."""
+    for item in items:
+        if item.path.parent == HERE:
+            item.add_marker(KAFKA_SOCKETS)
 
 
 @pytest.fixture(scope="package", autouse=True)

@@ -120,7 +120,8 @@ def test_letters_beyond_the_limit_end_the_query(road: Road) -> None:
 
 
 def test_letters_of_somebody_else_are_shown_and_left_out_of_a_replay(road: Road) -> None:
-    """Goal: one foreign record does not hide the letters. Method: write to the dead-letter topic; list, replay."""
+    """IN-90. Goal: one foreign record does not hide the letters, and the check counts both. Method: write to the
+    dead-letter topic; list, check, replay."""
     lane = road.lane("foreign")
     lane.publish_raw(b"no key", b"no row")
     lane.run()
@@ -132,4 +133,9 @@ def test_letters_of_somebody_else_are_shown_and_left_out_of_a_replay(road: Road)
         ("KEY_MISMATCH", "writes.foreign"),
         ("FOREIGN", "dead-letters.foreign"),
     }
+    said = CliRunner().invoke(
+        app, ["cluster", "check", "--json", "--kafka", road.kafka, "--masters", road.stack.masters]
+    )
+    (told,) = (f for f in json.loads(said.stdout)["findings"] if f["subject"] == "table foreign")
+    assert told["severity"] == "WARNING" and told["what"].startswith("2 records at most"), told
     assert replay_letters(road.kafka, lane.letters()) == 1

@@ -14,6 +14,8 @@ from kafka.admin import NewTopic
 from nyala.infra.local.kafka import KafkaBroker, KafkaFailed
 from nyala.infra.local.ports import LOOPBACK
 
+pytestmark = pytest.mark.e2e
+
 
 def test_broker_comes_back_where_its_clients_know_it(tmp_path: Path) -> None:
     """Goal: a broker that was away serves at its address again with what it had; a port that only it knew is replaced,

@@ -15,13 +15,13 @@ import pytest
 
 from nyala.infra.local.kafka import KafkaBroker
 from nyala.pipeline.decisions import newest
-from nyala.replica.base import Code
+from nyala.replica.base import Code, kafka_topics
 from nyala.replica.client import Client
 from nyala.replica.policy import EditKind
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, TableSchema
 from nyala.replica.rpc import pb, pb_grpc
-from nyala.replica.steer import Result, execute
-from nyala.schemas import decode, encode
+from nyala.replica.steer import Result, Unusable, execute, read_record
+from nyala.schemas import encode
 from tests.harness.catalogs import table_info
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
 
@@ -81,8 +81,9 @@ class Topics:
                     raise KafkaError(f"{topic} could not be read to its end")
                 for records in consumer.poll(timeout_ms=200).values():
                     for r in records:
-                        schema = name.removesuffix("s")
-                        found.append((r.key.decode(), None if r.value is None else decode(schema, r.value)))
+                        record = None if r.value is None else read_record(name, r.key, r.value)
+                        if not isinstance(record, Unusable):
+                            found.append(((r.key or b"").decode(errors="replace"), record))
             return found
         finally:
             consumer.close()
@@ -94,7 +95,7 @@ class Topics:
     def propose(self, proposal: dict[str, Any]) -> None:
         self.send("x.proposals", proposal["tablet_id"].encode(), encode("proposal", proposal))
 
-    def send(self, topic: str, key: bytes, value: bytes) -> None:
+    def send(self, topic: str, key: bytes | None, value: bytes | None) -> None:
         producer = KafkaProducer(bootstrap_servers=self.bootstrap, acks="all")
         try:
             producer.send(topic, key=key, value=value).get(timeout=120)
@@ -108,7 +109,9 @@ def start(cluster: LocalCluster, bootstrap: str, servers: int, *more: str) -> tu
     stub = pb_grpc.MasterServiceStub(master.channel)
     for _ in range(servers):
         cluster.add_server()
-    wait_until(lambda: len(stub.ListServers(pb.Empty(), timeout=30).servers) == servers, "all servers report")
+    wait_until(
+        lambda: len(stub.ListServers(pb.ListServersRequest(), timeout=30).servers) == servers, "all servers report"
+    )
     reply = stub.CreateTable(pb.CreateTableRequest(table=table_info(), request_id="r"), timeout=30)
     assert reply.error.code == 0, reply.error
 
@@ -120,10 +123,11 @@ def start(cluster: LocalCluster, bootstrap: str, servers: int, *more: str) -> tu
 
 
 def test_kafka_a_proposal_becomes_decisions_and_is_answered(broker: KafkaBroker) -> None:
-    """Goal: proposals are accepted or refused with a reason, become desired state, and end DONE.
+    """IN-90. Goal: proposals are accepted or refused with a reason, become desired state, and end DONE, whatever else
+    stands on the masters' topics; what nobody can use is counted.
 
-    Method: propose a move, one from an outdated config, and bytes that are no proposal; carry each decision out;
-    read the outcomes.
+    Method: nulls, garbage, lying lengths, giants and hostile values on all four topics; then a move, one from an
+    outdated config, and bytes that are no proposal; carry each decision out; read the outcomes and the status.
     """
     with local_cluster() as cluster:
         stub, tablets = start(cluster, broker.bootstrap, 4)
@@ -150,6 +154,7 @@ def test_kafka_a_proposal_becomes_decisions_and_is_answered(broker: KafkaBroker)
             "reason": "a better place",
             "reserved": b"",
         }
+        hostile_count = send_hostile(topics, tablet.tablet_id, proposal)
         topics.propose(proposal)
         topics.propose({**proposal, "proposal_id": "p2", "config_opid": {"term": 0, "index": 77}})
         topics.propose({**proposal, "proposal_id": "p3"})
@@ -162,8 +167,10 @@ def test_kafka_a_proposal_becomes_decisions_and_is_answered(broker: KafkaBroker)
                     found.setdefault(outcome["subject_id"], []).append(outcome["result"])
             return found
 
-        wait_until(lambda: set(results()) >= {"p1", "p2", "p3", "x.proposals[0]@3"}, "all proposals are answered")
-        assert results()["x.proposals[0]@3"] == ["REFUSED"], "who cannot be understood does not wait for ever"
+        last = f"x.proposals[0]@{hostile_count + 3}"
+        wait_until(lambda: set(results()) >= {"p1", "p2", "p3", last}, "all proposals are answered")
+        assert results()[last] == ["REFUSED"], "who cannot be understood does not wait for ever"
+        assert results()["hostile"] == ["REFUSED"], "a proposal whose id can be read is answered under it"
         assert (results()["p1"][0], results()["p2"], results()["p3"]) == ("ACCEPTED", ["REFUSED"], ["REFUSED"])
         with Client([cluster.masters[0].address]) as client:
 
@@ -178,6 +185,29 @@ def test_kafka_a_proposal_becomes_decisions_and_is_answered(broker: KafkaBroker)
         now = stub.GetTable(pb.TableRequest(name="flights", with_tablets=True), timeout=30).tablets
         voters = next({m.uuid for m in t.config.members} for t in now if t.tablet_id == tablet.tablet_id)
         assert voters == (members - {source}) | {target}
+
+        def counted() -> bool:
+            told = Counter[str]()
+            for skipped in stub.Status(pb.Empty(), timeout=30).skipped:
+                told[skipped.topic] += skipped.count
+            return told["proposals"] == hostile_count + 1 and min(told[t] for t in kafka_topics.PARTITIONS) >= 4
+
+        wait_until(counted, "every record that nobody can use is counted")
+        assert {c.link for c in stub.Status(pb.Empty(), timeout=30).kafka} == {"connected"}
+
+
+def send_hostile(topics: Topics, tablet_id: str, proposal: dict[str, Any]) -> int:
+    """What an attacker writes to every topic; how many records of them are on `proposals`."""
+    lies = bytes([0xFE, *[0xFF] * 7, 0x0F])  # the length of a text: 2^59 bytes and more
+    everywhere = (None, b"", b"garbage", lies, bytes(900_000))
+    for name in kafka_topics.PARTITIONS:
+        for value in everywhere:
+            topics.send(f"x.{name}", b"\xff\0" if name == "proposals" else tablet_id.encode(), value)
+        topics.send(f"x.{name}", None if name in ("proposals", "outcomes") else b"nobody", b"\0")
+    own = tablet_id.encode()
+    topics.send("x.proposals", own, encode("proposal", {**proposal, "proposal_id": "hostile", "deadline_us": -5}))
+    topics.send("x.proposals", own, encode("proposal", {**proposal, "to_uuid": "u" * 60_000, "proposal_id": "h2"}))
+    return len(everywhere) + 3
 
 
 @pytest.mark.deep
@@ -199,7 +229,7 @@ def test_kafka_away_nothing_stops_and_on_return_one_decision_per_need(broker: Ka
         wait_until(lambda: stub.CreateTable(more, timeout=30).error.code == 0, "tables are created meanwhile")
 
         def failed() -> bool:
-            reply = stub.ListServers(pb.Empty(), timeout=30)
+            reply = stub.ListServers(pb.ListServersRequest(), timeout=30)
             return any(s.uuid == victim.uuid and s.last_heartbeat_us_ago > 12_000_000 for s in reply.servers)
 
         wait_until(failed, "the server is given up")

@@ -1,4 +1,4 @@
-"""The README's walk-through, line by line, on a stack of its own and with nothing else."""
+"""The README's walk-through, line by line: from a clone and from a wheel, with nothing else."""
 
 from __future__ import annotations
 
@@ -6,42 +6,72 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from nyala.infra.jars import cache_folder
+from tests.harness.documents import walk_through
+from tests.harness.environments import checkout, clean, environment, install, wheel
+
 pytestmark = [pytest.mark.e2e, pytest.mark.deep]
 
 ROOT = Path(__file__).parents[2]
-BLOCK = re.compile(r"^```(shell|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-@pytest.fixture
-def checkout(tmp_path: Path) -> Iterator[Path]:
-    """A folder as a fresh checkout after `make setup`; its stack is ended, whatever happened."""
-    (tmp_path / ".venv").symlink_to(Path(sys.executable).parents[1])
+PUBLISH = """
+import nyala
+from nyala.infra.local import read_state
+from pathlib import Path
+stack = read_state(Path(".nyala"))
+schema = nyala.connect(stack["masters"]).table("readings").handle.schema
+nyala.pipeline.RowPublisher(stack["kafka"], "writes.nope", schema)
+"""
+MISTAKES = {
+    ("nyala", "topic", "create", "reading"): "there is no table 'reading'; did you mean 'readings'?",
+    ("nyala", "schema", "show", "reading"): "there is no table 'reading'; did you mean 'readings'?",
+    ("nyala", "schema", "list", "reading"): "there is no table 'reading'; did you mean 'readings'?",
+    ("nyala", "dead-letter", "list", "reading"): "there is no topic dead-letters.reading: no record was refused",
+    ("python", "-c", PUBLISH): "NOT_FOUND: there is no such topic: `nyala topic create TABLE` makes",
+    ("python", "-c", "import nyala; nyala.connect()"): 'no cluster is named: connect("host:port") takes',
+}
+"""What a new user mistypes -> what the last line of the error says."""
+
+
+@pytest.fixture(params=["clone", "wheel"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """A folder with an environment in `.venv`, empty but for Nyala and what it depends on, and with a clone in `nyala`.
+    Its stack is ended, whatever happened."""
+    sources = checkout(tmp_path / "nyala")
+    place = environment(tmp_path / ".venv")
+    if request.param == "clone":
+        install(place, sources, editable=True)
+    else:
+        install(place, wheel(sources, tmp_path / "dist"), editable=False)
     yield tmp_path
-    subprocess.run([tmp_path / ".venv/bin/nyala", "down"], cwd=tmp_path, capture_output=True, timeout=300, check=False)
+    subprocess.run([place / "bin" / "nyala", "down"], cwd=tmp_path, capture_output=True, timeout=300, check=False)
     shutil.rmtree(tmp_path / ".nyala", ignore_errors=True)
 
 
 def script() -> str:
-    """All shell and Python blocks of the README as one shell script that ends at the first line that fails."""
+    """All shell and Python blocks of README and `docs/` that no other test runs, as one shell script that ends at the
+    first line that fails."""
     parts = ["set -euo pipefail"]
-    for kind, text in BLOCK.findall((ROOT / "README.md").read_text()):
-        parts.append(text if kind == "shell" else f"python - <<'END_OF_PYTHON'\n{text}END_OF_PYTHON\n")
+    for block in walk_through():
+        shell = block.kind == "shell"
+        parts.append(block.text if shell else f"python - <<'END_OF_PYTHON'\n{block.text}END_OF_PYTHON\n")
     return "\n".join(parts)
 
 
-def test_readme_walk_through_works_as_it_stands(checkout: Path) -> None:
-    """Goal: who has never seen Nyala gets rows from Python and from Kafka. Method: the README's blocks in order."""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("NYALA_") or k == "NYALA_CACHE"}
-    command = ["bash", "-c", script()]
+def test_readme_walk_through_works_as_it_stands(folder: Path) -> None:
+    """IN-70. Goal: who has never seen Nyala gets rows from Python, from Kafka and from Spark. Method: the README's
+    blocks in order, in a folder that holds a clone named `nyala`, in an environment of its own."""
+    path = os.pathsep.join(p for p in os.environ["PATH"].split(os.pathsep) if ".venv" not in p)
     ran = subprocess.run(
-        command, cwd=checkout, env=environment, capture_output=True, text=True, timeout=1500, check=False
-    )
+        ["bash", "-c", script()], cwd=folder, env=clean(PATH=path, NYALA_CACHE=str(cache_folder())),
+        capture_output=True, text=True, timeout=1500, check=False,
+    )  # fmt: skip
     said = ran.stdout + ran.stderr
     assert ran.returncode == 0, said
     assert "fed by topic writes.readings, 4 partitions" in said
@@ -51,3 +81,12 @@ def test_readme_walk_through_works_as_it_stands(checkout: Path) -> None:
     done = re.findall(r"^│ readings +│ writes.readings +│ \d +│ 1 +│ 0 +│ (\d) +│", said, re.MULTILINE)
     assert len(done) == 4 and sum(map(int, done)) == 2, said
     assert "all replicas of a tablet hold the same rows" in said
+    assert re.findall(r"^\| +(\d+)\| *([\d.]+)\|$", said, re.MULTILINE) == [("1", "21.5")], said
+    typed = [[folder / ".venv" / "bin" / name, *words] for name, *words in MISTAKES]
+    for line, says in zip(typed, MISTAKES.values(), strict=True):
+        ended = subprocess.run(line, cwd=folder, env=clean(), capture_output=True, text=True, timeout=120, check=False)
+        last = ended.stderr.splitlines()[-1]
+        assert says in last, (line, ended)
+    count = [folder / ".venv" / "bin" / "nyala", "table", "scan", "readings", "--count"]
+    counted = subprocess.run(count, cwd=folder, env=clean(), capture_output=True, text=True, timeout=120, check=True)
+    assert counted.stdout.split() == ["4"], "two from Kafka, and as many that Spark has written"

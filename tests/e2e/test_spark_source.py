@@ -16,7 +16,8 @@ import pytest
 from nyala.pipeline.source import read, register
 from nyala.replica.base import us_of_hybrid
 from nyala.replica.client import ScanSpec, wire_batches
-from nyala.replica.rows import Column, ColumnType, PartitionSpec, RowOp, TableSchema
+from nyala.replica.rows import KEY_TYPES, Column, ColumnType, PartitionSpec, RowOp, TableSchema
+from tests.harness.every_type import KINDS, ROW_COUNTS, values
 from tests.harness.road import Lane, Road, row
 
 pytestmark = pytest.mark.e2e
@@ -151,6 +152,98 @@ def test_values_of_every_type_are_the_same_from_kafka_to_spark_and_back(road: Ro
     assert told(copied) == told(published)
 
 
+def keyed_by(*kinds: ColumnType) -> TableSchema:
+    """A key of `k`, of the first type, and of a column of each other type; and a value of every type."""
+    digits = lambda kind: {"precision": 12, "scale": 2} if kind is T.DECIMAL else {}  # noqa: E731
+    names = ["k", *(f"k_{kind}" for kind in kinds[1:])]
+    key = [
+        Column(id=n, name=name, type=kind, nullable=False, **digits(kind))
+        for n, (name, kind) in enumerate(zip(names, kinds, strict=True), 100)
+    ]
+    return TableSchema(1, (*key, *OF_ALL_TYPES.columns[1:]), tuple(names))
+
+
+@pytest.mark.deep
+def test_one_row_of_every_type_in_the_key_is_the_same_from_kafka_to_spark_and_back(road: Road) -> None:
+    """IN-02. Goal: a table whose key is a decimal, or holds every type that a key may hold, gets one row from Kafka as
+    it gets many, and gives it to Spark, and takes it from Spark, unchanged; each replica has it.
+
+    Method: two tables of two tablets and three replicas. One row is published and read, by the client and by Spark;
+    then two more, at the ends of the key's types. Spark writes what it read into another table. The checksums of the
+    three replicas of each tablet are one.
+    """
+    cents = [Decimal("-9999999999.99"), Decimal("9999999999.99"), Decimal("0.01")]
+    others = sorted(KEY_TYPES - {T.DECIMAL})
+    cases = {"by-decimal": keyed_by(T.DECIMAL), "by-everything": keyed_by(T.DECIMAL, *others)}
+    for name, schema in cases.items():
+        rows = [
+            {"k": cents[at]}
+            | {f"k_{kind}": LIMITS[kind][at % len(LIMITS[kind])] for kind in others if f"k_{kind}" in schema.key}
+            | {f"c_{kind}": some[at % len(some)] for kind, some in LIMITS.items()}
+            for at in range(3)
+        ]
+        for each in rows:  # a key has 16 KiB at most
+            each |= {column: each[column][:1000] for column in ("k_string", "k_binary") if column in each}
+        lane = road.lane(name, schema=schema, rf=3)
+        for published in (rows[:1], rows):
+            lane.publish(published[-2:])
+            lane.run()
+            assert lane.letters() == []
+            assert told(list(lane.rows().values())) == told(published)
+            frame = read(road.spark, name, masters=road.stack.masters)
+            assert told(frame.toArrow().cast(schema.arrow).to_pylist()) == told(published)
+        spec = PartitionSpec(schema.key, 2)
+        again = road.client.create_table(f"{name}-again", schema, spec, replication_factor=3)
+        options = {"masters": road.stack.masters, "table": again.name}
+        frame.write.format("nyala").options(**options).mode("append").save()
+        copied = [each for part in road.client.scan(again, ScanSpec()) for b in part.batches for each in b.to_pylist()]
+        assert told(copied) == told(rows)
+        for handle in (lane.handle, again):
+            at = road.client.snapshot_time(handle)
+            servers = road.client.list_servers().servers
+            for tablet in handle.tablets:
+                assert len({road.client.checksum(server, tablet.tablet_id, at) for server in servers}) == 1
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("count", ROW_COUNTS[-2:])
+def test_chunk_of_rows_and_one_row_more_are_the_same_from_kafka_to_spark_and_back(road: Road, count: int) -> None:
+    """IN-01, IN-02. Goal: a whole chunk, and a last chunk of one row, are on the whole road what one row is there, for
+    values of every type, with nulls and without.
+
+    Method: 16,384 and 16,385 rows of every type, twice, once with nulls, are published and ingested into one tablet of
+    three replicas; read by the client and by Spark; Spark writes what it read into another table. The checksums of the
+    three replicas of each tablet are one.
+    """
+    full = [kind.column(at, f"f_{kind.name}", nullable=False) for at, kind in enumerate(KINDS, 2)]
+    some = [kind.column(at, f"s_{kind.name}", nullable=True) for at, kind in enumerate(KINDS, 2 + len(full))]
+    schema = TableSchema(1, (OF_ALL_TYPES.columns[0], *full, *some), ("k",))
+    columns = [
+        pa.array(range(count)),
+        *(values(kind, count) for kind in KINDS),
+        *(values(kind, count, nulls=True) for kind in KINDS),
+    ]
+    published = pa.Table.from_arrays(columns, schema=schema.arrow)
+    wanted = told(published.to_pylist())
+    lane = road.lane(f"chunk-{count}", schema=schema, tablets=1, rf=3)
+    lane.publish(published.to_pylist())
+    lane.run()
+    assert lane.letters() == []
+    assert told(list(lane.rows().values())) == wanted
+    frame = read(road.spark, lane.name, masters=road.stack.masters)
+    assert told(frame.toArrow().cast(schema.arrow).to_pylist()) == wanted
+    again = road.client.create_table(f"{lane.name}-again", schema, PartitionSpec(("k",), 1), replication_factor=3)
+    options = {"masters": road.stack.masters, "table": again.name}
+    frame.write.format("nyala").options(**options).mode("append").save()
+    for handle in (lane.handle, again):
+        found = [each for part in road.client.scan(handle, ScanSpec()) for b in part.batches for each in b.to_pylist()]
+        assert told(found) == wanted
+        at = road.client.snapshot_time(handle)
+        servers = road.client.list_servers().servers
+        for tablet in handle.tablets:
+            assert len({road.client.checksum(server, tablet.tablet_id, at) for server in servers}) == 1
+
+
 def test_spark_source_batch_write_upserts(road: Road) -> None:
     """Goal: a DataFrame becomes rows, upserted. Method: write twice over each other, with and without registration."""
     lane = road.lane("writable")
@@ -165,6 +258,24 @@ def test_spark_source_batch_write_upserts(road: Road) -> None:
         **options
     ).mode("append").save()
     assert {k for k, r in lane.rows().items() if r["v"] == "again"} == set(range(50, 60))
+
+
+def test_stale_reads_of_one_spark_application_never_go_back(road: Road) -> None:
+    """IN-10. Goal: the memory of a Spark application survives the processes that plan and commit for it. Method: a
+    DataFrame is written, and what another client writes is read strongly; each time a read that may be an hour old,
+    planned by whatever process Spark takes, shows it, over two tablets."""
+    lane = road.lane("aging")
+    source = {"masters": road.stack.masters, "table": "aging"}
+    stale = road.spark.read.format("nyala").options(**source, staleness="3600")
+    rows = [tuple(row(k, "spark").values()) for k in range(20)]
+    frame = road.spark.createDataFrame(rows, "k bigint, v string, small tinyint, must int")
+    frame.write.format("nyala").options(**source).mode("append").save()
+    assert {each["v"] for each in stale.load().collect()} == {"spark"} and stale.load().count() == 20
+    for turn in ("one", "two"):
+        write(lane, [row(k, turn) for k in range(20)])
+        strong = road.spark.read.format("nyala").options(**source).load()
+        assert {each["v"] for each in strong.collect()} == {turn}
+        assert {each["v"] for each in stale.load().collect()} == {turn}
 
 
 def test_spark_write_task_that_dies_after_its_first_batch_is_repeated_and_the_table_is_right(road: Road) -> None:

@@ -15,6 +15,7 @@ import pytest
 from nyala.replica.base import Address, Entry, EntryKind, Member, OpId, RaftConfig
 from nyala.replica.cmeta import ConsensusMeta, path_of
 from nyala.replica.wal import Log, dump_segment
+from nyala.replica.wal.newest import NEWEST_NAME, read_newest
 from nyala.schemas import frame, unframe
 from tests.harness.sim_disk import SimDisk
 
@@ -22,6 +23,7 @@ GOLDEN = Path(__file__).parent / "golden"
 SEGMENT = "wal_segment_v1.avro"
 FLAGGED = "wal_segment_v1_zeros.avro"
 """The same entries, written since blocks state their zero sectors."""
+NEWEST = "newest_segment_v1.bin"
 META = "consensus_metadata_v1.bin"
 FOLDER = "wals/golden"
 UUID_A, UUID_B = "a" * 32, "b" * 32
@@ -168,6 +170,16 @@ def test_wal_segment_of_version_1_opens() -> None:
     assert list(replay.entries) == ENTRIES
     assert (replay.last, replay.first_index, replay.withheld) == (OpId(3, 6), 3, None)
     log.close()
+
+
+def test_number_of_the_newest_segment_of_version_1_reads_back() -> None:
+    """IN-21. Goal: the record of a log's newest segment is read for ever, and a log that has none opens and gets one.
+    Method: open the golden segment; what is written beside it are the golden bytes, which say its number."""
+    disk, _ = _segment_disk()
+    assert read_newest(disk, FOLDER) == 0
+    Log.open(disk, FOLDER, "golden", threaded=False)[0].close()
+    assert disk.read(f"{FOLDER}/{NEWEST_NAME}") == (GOLDEN / NEWEST).read_bytes()
+    assert read_newest(disk, FOLDER) == 1
 
 
 def test_wal_segment_of_version_1_is_readable_by_fastavro_alone() -> None:

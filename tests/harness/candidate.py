@@ -10,12 +10,10 @@ from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, Self
 
-import grpc.aio
-
 from nyala.replica.base import Address, Code, OpId, new_uuid
 from nyala.replica.peers import PeerNetwork, PeerServicer
 from nyala.replica.raft import AppendEntries, AppendReply, Message, VoteReply, VoteRequest
-from nyala.replica.rpc import SERVER_OPTIONS, address_to_pb, pb, pb_grpc
+from nyala.replica.rpc import address_to_pb, new_server, pb, pb_grpc
 from tests.harness.cluster import ServerProcess, wait_until
 
 WAIT_S = 30
@@ -93,7 +91,7 @@ class Candidate:
             self._answers[tablet_id].put(message)
 
     async def _listen(self) -> None:
-        self._door = grpc.aio.server(options=SERVER_OPTIONS)
+        self._door = new_server()
         port = self._door.add_insecure_port("127.0.0.1:0")
         self.address = Address("127.0.0.1", port)
         self._network = PeerNetwork(self.uuid, self.address)

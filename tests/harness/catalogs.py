@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from nyala.replica.base import Entry, EntryKind, OpId
+from nyala.replica.base import Entry, EntryKind, OpId, RaftConfig
 from nyala.replica.master import Catalog, encode_change
+from nyala.replica.master.tables import TABLET, known_config
 from nyala.replica.rpc import pb
 from tests.harness.sim_disk import SimDisk
 
@@ -30,6 +31,11 @@ class AppliedCatalog:
         if puts or deletes:
             self.catalog.apply([self.entry(puts, deletes, request_id)])
         return result
+
+    def known(self, tablet_id: str) -> RaftConfig | None:
+        """The last committed config that the catalog knows of a tablet."""
+        record = self.catalog.get(TABLET + tablet_id)
+        return known_config(record) if record is not None else None
 
 
 def table_info(name: str = "flights", *, buckets: int = 2, rf: int = 3) -> pb.TableInfo:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from nyala.replica.base import (
 from nyala.replica.cmeta import ConsensusMeta, path_of
 from nyala.replica.copy import (
     CopyAttempt,
+    CopyFile,
     CopySourceSession,
     CopyWanted,
     FollowerCopy,
@@ -32,6 +33,7 @@ from nyala.replica.copy import (
     delete_replica,
     named_blocks,
     settle_at_startup,
+    spared_blocks,
     wal_folder,
 )
 from nyala.replica.rows import WriteMeta, crc32c, encode_batch
@@ -186,6 +188,13 @@ class Source:
         )
 
 
+class NoBytes(LocalCopySource):
+    """A source whose copies end after the merge of the consensus metadata: it gives no byte of any file."""
+
+    def fetch(self, session_id: str, file: CopyFile, byte_offset: int, length_bytes: int) -> Iterator[bytes]:
+        raise Refused(Code.UNAVAILABLE, "no bytes")
+
+
 Writes = Sequence[tuple[list[int], str]]
 """Keys and the value that all of them get, for one entry each."""
 
@@ -232,7 +241,7 @@ def die(disk: SimDisk, power_seed: int | None) -> None:
 def start(disk: Disk) -> Superblock:
     """What a server does with the tablet when it starts, blocks that nobody names included."""
     settled = settle_at_startup(disk, Superblock.load(disk, TABLET))
-    sweep_orphans(disk, named_blocks(disk))
+    sweep_orphans(disk, named_blocks(disk) | spared_blocks(disk, disk.listdir("data")))
     return settled
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from nyala.replica.copy import CopySourceSession, SourceSessions
 from nyala.replica.server.__main__ import parse
@@ -36,11 +37,9 @@ def _expiring(folder: Path) -> None:
         tablet_id: str,
         requestor_uuid: str,
         capture: Callable[[str, int], CopySourceSession],
-        *,
-        run: str = "",
-        attempt: int = 0,
+        **asked: Any,
     ) -> CopySourceSession:
-        session = open_session(sessions, tablet_id, requestor_uuid, capture, run=run, attempt=attempt)
+        session = open_session(sessions, tablet_id, requestor_uuid, capture, **asked)
         try:
             (folder / TOKEN).unlink()
         except FileNotFoundError:

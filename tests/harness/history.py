@@ -6,6 +6,11 @@ and Gong 1993, Lowe 2017), which takes exponential time where many calls overlap
 (Gibbons and Korach, "Testing Shared Memories", 1997): values that must have been held for a time exclude each other. It
 takes n log n, always ends with an answer, and a bad answer names the operations that contradict each other.
 
+A read of bounded staleness may be of any moment from so long before it began. Two rules are left for it. It is no older
+than that: judged as a read that began so much earlier. And the reads of one client never go back: what began later is
+of no earlier moment than what the same client was told before, whatever the keys, its own writes among it. A read of a
+time that the caller chose breaks neither, but what comes after it is not older.
+
 A write whose outcome is unknown stays open: it may take effect at any later time, or never. One that nobody read can be
 left out, for leaving it out breaks no order; one that was read took effect before the first of those reads ended.
 """
@@ -13,11 +18,12 @@ left out, for leaving it out breaks no order; one that was read took effect befo
 from __future__ import annotations
 
 import bisect
+import heapq
 import itertools
 import math
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,10 +35,15 @@ class NotLinearizable(AssertionError):
     """No order explains what clients saw; the text has the few operations that show it."""
 
 
+class WentBack(NotLinearizable):
+    """A client was told something older than what it had been told before."""
+
+
 @dataclass(frozen=True)
 class Operation:
     """One call of one client. `value`: what was written or read. Times of one clock; `ended` inf: the outcome is
-    unknown. `write` False: a read, which ended well."""
+    unknown. `write` False: a read, which ended well. `staleness`: how old a read may be; inf for one of a time that the
+    caller chose."""
 
     client: str
     key: Any
@@ -40,14 +51,17 @@ class Operation:
     value: Any
     began: float
     ended: float = math.inf
+    staleness: float = 0.0
 
 
 class Call:
     """A call under way; whoever made it ends it at most once. One that never ends has an unknown outcome."""
 
-    def __init__(self, history: History, client: str, key: Any, write: bool, value: Any) -> None:
+    def __init__(
+        self, history: History, client: str, key: Any, write: bool, value: Any, staleness: float = 0.0
+    ) -> None:
         self._history = history
-        self._operation = Operation(client, key, write, value, history.now())
+        self._operation = Operation(client, key, write, value, history.now(), staleness=staleness)
         history.begun(self._operation)
 
     def returned(self, value: Any = None) -> None:
@@ -84,9 +98,9 @@ class History:
         """A write begins. The value must be new to the key."""
         return Call(self, client, key, True, value)
 
-    def read(self, client: str, key: Any) -> Call:
-        """A read begins."""
-        return Call(self, client, key, False, None)
+    def read(self, client: str, key: Any, staleness: float = 0.0) -> Call:
+        """A read begins; `staleness` as `Operation` has it."""
+        return Call(self, client, key, False, None, staleness)
 
     def begun(self, operation: Operation) -> None:
         with self._lock:
@@ -105,16 +119,22 @@ class History:
             return [*self.operations, *(o for o in self._open if o.write)]
 
     def verify(self) -> int:
-        """The number of operations judged; NotLinearizable tells of the first key that no order explains."""
+        """The number of operations judged; NotLinearizable tells of the first key that no order explains, WentBack of
+        the first read that is older than what its client was told before."""
         operations = self.everything()
-        for key, mine in sorted(by_key(operations).items(), key=lambda item: str(item[0])):
-            if shown := contradiction(mine):
+        widened = widened_reads(operations)
+        for key, mine in sorted(by_key(widened).items(), key=lambda item: str(item[0])):
+            if seen := contradiction(mine):
+                shown = [widened[o] for o in seen]
                 why = "".join(
                     f"\n{o.value!r} was read, but its write was refused as not applied"
                     for o in shown
                     if not o.write and (key, o.value) in self.refused_writes
                 )
                 raise NotLinearizable(f"key {key!r}: no order explains these {len(shown)}:\n{drawn(shown)}{why}")
+            if back := gone_back(mine, widened):
+                told = drawn([widened[o] for o in back])
+                raise WentBack(f"key {key!r}: the last of these is older than what its client was told before:\n{told}")
         return len(operations)
 
 
@@ -124,6 +144,56 @@ def by_key(operations: Iterable[Operation]) -> dict[Any, list[Operation]]:
     for operation in operations:
         found[operation.key].append(operation)
     return dict(found)
+
+
+def widened_reads(operations: Iterable[Operation]) -> dict[Operation, Operation]:
+    """Each operation -> what was called, by when it began. Stale reads begin when the moment may be that they are of:
+    so much earlier, but not before the moment that the same client knew of already, by any key."""
+    found: dict[Operation, Operation] = {}
+    wrote = {(o.key, o.value): o.began for o in operations if o.write}
+    told: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    """Of each client a heap: (when it was told, a moment that what it was told is not older than)."""
+    floor: dict[str, float] = defaultdict(lambda: -math.inf)
+    for o in sorted(operations, key=lambda one: (one.began, one.ended)):
+        heap = told[o.client]
+        while heap and heap[0][0] < o.began:
+            floor[o.client] = max(floor[o.client], heapq.heappop(heap)[1])
+        earliest = o.began
+        if o.staleness:
+            earliest = min(
+                o.began, max(o.began - o.staleness, floor[o.client] if o.staleness < math.inf else -math.inf)
+            )
+        not_before = o.began if o.write else max(earliest, wrote.get((o.key, o.value), -math.inf))
+        heapq.heappush(heap, (o.ended, not_before))
+        found[replace(o, began=earliest)] = o
+    return found
+
+
+def gone_back(operations: Sequence[Operation], called: Mapping[Operation, Operation]) -> list[Operation]:
+    """Of one register, widened and without a contradiction: what a client was told, and an older value that it read
+    after that; none if there is none. `called`: as `widened_reads` tells.
+
+    A value is older than another one if an operation of it ended before an operation of the other began."""
+    lows: dict[Any, float] = defaultdict(lambda: math.inf)
+    highs: dict[Any, float] = defaultdict(lambda: -math.inf)
+    lows[ABSENT] = -math.inf
+    for o in operations:
+        lows[o.value], highs[o.value] = min(lows[o.value], o.ended), max(highs[o.value], o.began)
+    told: dict[str, list[tuple[float, int, Operation]]] = defaultdict(list)
+    newest: dict[str, list[Operation]] = defaultdict(list)
+    """Of each client what it was told of the two values that were the last to begin."""
+    for number, o in enumerate(sorted(operations, key=lambda one: called[one].began)):
+        heap = told[o.client]
+        while heap and heap[0][0] < called[o].began:
+            _, _, before = heapq.heappop(heap)
+            values = {one.value: one for one in (*newest[o.client], before)}
+            newest[o.client] = sorted(values.values(), key=lambda one: highs[one.value])[-2:]
+        if not o.write and o.staleness < math.inf:
+            for before in newest[o.client]:
+                if before.value != o.value and lows[o.value] < highs[before.value]:
+                    return [before, o]
+        heapq.heappush(heap, (o.ended, number, o))
+    return []
 
 
 def linearizable(operations: Sequence[Operation]) -> bool:
@@ -203,5 +273,7 @@ def drawn(operations: Sequence[Operation]) -> str:
         bar = " " * left + "[" + "=" * (right - left - 1) + ("]" if o.ended < math.inf else "=?")
         ended = f"{o.ended:.6f}" if o.ended < math.inf else "unknown"
         what = f"wrote {o.value!r}" if o.write else f"read {o.value!r}"
+        if o.staleness:
+            what += f" (may be {o.staleness:g} old)" if o.staleness < math.inf else " (of a time it chose)"
         lines.append(f"  {o.began:.6f} .. {ended:<14} {bar:<{width + 2}} {o.client} {what}")
     return "\n".join(lines)

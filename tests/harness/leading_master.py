@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 from nyala.replica.base import Address, DataState, Member, OpId, RaftConfig
 from nyala.replica.master import Catalog, MasterOptions, desired
+from nyala.replica.master.governor import marked
+from nyala.replica.master.orders import orders_for
 from nyala.replica.master.state import MasterState
 from nyala.replica.master.tables import TABLET, create_table
 from nyala.replica.master.view import cluster_view
 from nyala.replica.policy import ServerView, decide
 from nyala.replica.rpc import config_to_pb, pb
 from tests.harness.catalogs import AppliedCatalog, table_info
+from tests.harness.reachable import AskedAtOnce, ReachableServers
 
 S = [letter * 32 for letter in "abcdef"]
 OPTIONS = MasterOptions(root="x")
@@ -35,6 +39,7 @@ class _Group:
 
     def __init__(self, box: AppliedCatalog) -> None:
         self.box = box
+        self.replica = SimpleNamespace(active_config=RaftConfig(OpId(0, 0), (Member("m" * 32, (Address("h", 1),)),)))
 
     @property
     def catalog(self) -> Catalog:
@@ -46,28 +51,38 @@ class Masters:
 
     def __init__(self, servers: int = 4) -> None:
         self.box = AppliedCatalog()
+        self.asked = AskedAtOnce(self.box.known)
         self.clock = FixedClock()
         self.state = self.lead()
         hosts = [ServerView(uuid=u, member=Member(u, (Address("h", 1),))) for u in S[:3]]
         request = pb.CreateTableRequest(table=table_info(buckets=1))
         self.box.commit(create_table(self.box.catalog, request, hosts, {}, 1))
         self.tablet, record = next(iter(self.box.catalog.items(TABLET)))
-        self.box.commit(({TABLET + self.tablet: {**record, "formed": True}}, [], "", None))
+        self.box.commit(({TABLET + self.tablet: marked(record, None)}, [], "", None))
         self.members = [Member(u, (Address("h", 1),)) for u in S[:3]]
         self.index = 1
         self.servers = S[:servers]
         self.limits: dict[str, int] = {}
         self.report()
 
+    def infos(self) -> list[pb.ServerInfo]:
+        """What operators see of all servers."""
+        return self.state.server_infos(self.state.server_uuids())
+
     def lead(self) -> MasterState:
         """A new leadership: the same catalog, nothing heard of anybody."""
         group: Any = _Group(self.box)
-        self.state = MasterState("m" * 32, Address("h", 1), group, self.clock, OPTIONS)
+        self.state = MasterState("m" * 32, Address("h", 1), group, self.clock, OPTIONS, ReachableServers())
         return self.state
+
+    @property
+    def config(self) -> RaftConfig:
+        """What members report as committed."""
+        return RaftConfig(OpId(1, self.index), tuple(self.members))
 
     def report(self, *, only: str = "") -> None:
         """Heartbeats: members hold replicas, the first one leads."""
-        config = RaftConfig(OpId(1, self.index), tuple(self.members))
+        config = self.config
         for uuid in [only] if only else self.servers:
             replicas = []
             if config.member(uuid) is not None:
@@ -86,7 +101,12 @@ class Masters:
                 replicas=replicas,
                 tablets_max=self.limits.get(uuid, 0),
             )
+            self.asked.hear(beat)
             self.state.soft.heartbeat(beat, self.clock.now_us)
+
+    def said(self, uuid: str) -> list[pb.TabletOrder]:
+        """What a server is ordered; inquiries are answered by what servers reported here."""
+        return orders_for(self.box.catalog, self.state.soft, self.asked, uuid, self.clock.now_us, 0)
 
     def set(self, replicas: int, **fields: Any) -> Any:
         request = pb.SetReplicationRequest(**({"table": "flights"} | fields), replicas=replicas)

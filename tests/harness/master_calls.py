@@ -17,6 +17,7 @@ from nyala.replica.peers import PeerServicer
 from nyala.replica.rpc import address_to_pb, config_to_pb, pb
 from tests.harness.catalogs import table_info
 from tests.harness.leading_master import FixedClock
+from tests.harness.reachable import ReachableServers
 from tests.harness.request_table import State
 from tests.harness.server_pair import until
 from tests.harness.sim_disk import SimDisk
@@ -45,7 +46,11 @@ class MasterWorld:
         self.group = CatalogGroup(
             self.disk, self.clock, MASTER, config, send=lambda messages: None, on_fatal=self.fatal.append
         )
-        self.master = MasterState(MASTER, where(MASTER), self.group, self.clock, MasterOptions(root="x"))
+        self.servers = ReachableServers()
+        for uuid in S:
+            self.servers.listen(uuid, where(uuid))
+        options = MasterOptions(root="x")
+        self.master = MasterState(MASTER, where(MASTER), self.group, self.clock, options, self.servers)
         self.service = MasterService(MASTER)
         self.places: dict[str, Address] = {}
         peers = PeerServicer(MASTER, self.service.deliver, self.places.__setitem__)
@@ -76,6 +81,10 @@ class MasterWorld:
         await self.group.stop()
         self.disk.close()
         assert self.fatal == []
+
+    def services(self) -> dict[str, Any]:
+        """By name."""
+        return dict(self._services)
 
     async def call(self, service: str, method: str, request: Any) -> Any:
         return await getattr(self._services[service], method)(request, None)
@@ -123,7 +132,7 @@ class MasterWorld:
 
     def seen(self) -> Any:
         """What a client that looks now sends along; of a master that does not lead, nothing."""
-        infos = self.master.tablets_of(self.table_id) if self.table_id else []
+        infos = list(self.master.tablets_of(self.table_id)) if self.table_id else []
         return pb.TabletSeen(committed_config_id=infos[0].config.opid, wishes=infos[0].wishes) if infos else None
 
     # ----------------------------------------------------------------------------------------------------------- state

@@ -9,6 +9,8 @@ from typing import Any
 
 from nyala.replica.base import Code, DataState, OpId
 from nyala.replica.base.crash_points import CRASH_VARIABLE
+from nyala.replica.client.admin import row_sum_from_pb
+from nyala.replica.rows import CHECKSUM_DEFINITION, RowSum
 from nyala.replica.rpc import opid_to_pb, pb
 from tests.harness.cluster import LocalCluster, ServerProcess, wait_until
 from tests.harness.rows import batch, read_rows, table_info, write_request
@@ -196,16 +198,20 @@ def collect(server: ServerProcess, *, tablet_id: str = TABLET) -> None:
     wait_until(collected, f"{server.name} has collected the log of {tablet_id}")
 
 
-def rows_of(server: ServerProcess, snapshot_time: int, *, tablet_id: str = TABLET) -> tuple[int, int] | None:
+def rows_of(server: ServerProcess, snapshot_time: int, *, tablet_id: str = TABLET) -> RowSum | None:
     """(checksum, rows) of the replica there; None if it cannot tell."""
     request = pb.ChecksumRequest(
-        dest_uuid=server.uuid, tablet_id=tablet_id, snapshot_time=snapshot_time, timeout_us=15_000_000
+        dest_uuid=server.uuid,
+        tablet_id=tablet_id,
+        snapshot_time=snapshot_time,
+        timeout_us=15_000_000,
+        definition=CHECKSUM_DEFINITION,
     )
     reply = server.tablets.Checksum(request, timeout=30)
-    return (reply.checksum, reply.rows) if not reply.error.code else None
+    return row_sum_from_pb(reply, CHECKSUM_DEFINITION) if not reply.error.code else None
 
 
-def wait_equal(servers: Sequence[ServerProcess], snapshot_time: int, *, tablet_id: str = TABLET) -> tuple[int, int]:
+def wait_equal(servers: Sequence[ServerProcess], snapshot_time: int, *, tablet_id: str = TABLET) -> RowSum:
     """(checksum, rows) of the replicas on `servers`, once each of them can tell: they must be the same."""
     told = lambda: [rows_of(s, snapshot_time, tablet_id=tablet_id) for s in servers]  # noqa: E731
     found = wait_until(lambda: (sums := told()) and None not in sums and sums, "replicas tell")

@@ -183,7 +183,7 @@ class Node:
             for msg in ready.messages_after_persist:
                 self.net.send(msg)
             self.core.advance(ready)
-            if self.core.may_campaign:
+            if self.core.withheld is None:
                 self.net.marks["healed"] += self.durable.withheld is not None
                 self.durable.withheld = None
             count, moved = None if count is None else count - 1, True
@@ -257,6 +257,8 @@ class Net:
         if node is None or msg.to_uuid in self.copying:
             self._answer_without_replica(msg)
             return
+        refusal = node.core.refusal(msg)
+        assert not refusal, f"an honest peer is refused: {refusal} ({msg})"
         node.core.step(msg)
         node.drain()
 
@@ -326,9 +328,7 @@ class Net:
         self.settle()
         wire, told = self.wire.copy(), len(self.log_of_messages)
         for node in [self.nodes[name] for name in sorted(self.nodes)]:
-            while (
-                node.core.leader_contact_ticks < self.options.election_ticks_min and node.core.role is not Role.LEADER
-            ):
+            while node.core._s.election.heard < self.options.election_ticks_min and node.core.role is not Role.LEADER:
                 node.tick()
         # Whoever lost its patience while it grew older asked too early: one candidate at a time.
         self.wire = wire

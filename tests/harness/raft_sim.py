@@ -458,7 +458,7 @@ class SimNet(Net):
             return False
         self.heal_everything()
         cores = {uuid: node.core for uuid, node in self.nodes.items()}
-        stacks = [core._s.configs for core in cores.values()]
+        stacks = [core._s.hard.configs for core in cores.values()]
         configs = majority.in_force([stack[0] for stack in stacks], [c for stack in stacks for c in stack])
         able = {uuid for uuid, node in self.nodes.items() if node.durable.withheld is None}
         witnesses = {m.uuid for config in configs for m in config.members if not m.holds_data}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import grpc
@@ -30,6 +30,8 @@ IMPATIENT = ClientOptions(
     timeout_s=4, write_timeout_s=4, scan_timeout_s=4, attempt_timeout_s=0.5, connect_timeout_s=4, backoff_max_s=0.2
 )
 RAW_TIMEOUT_S = 0.7
+STALENESS_S = (0.0, 0.6, 2.0, 10.0)
+"""Of the reads of a client that mixes them; 0 is a strong one."""
 
 
 def values_of(batches: Any) -> dict[int, int]:
@@ -38,20 +40,21 @@ def values_of(batches: Any) -> dict[int, int]:
 
 
 class RegisterLoad:
-    """Writers and readers that find the leader, and readers that each ask one server only, leader or not.
+    """Writers and readers that find the leader, one of these with stale reads among its strong ones, and readers that
+    each ask one server only, leader or not.
 
     A value is its number, so none is written twice. Concurrency: one thread each; `stop` ends all.
     """
 
     def __init__(self, masters: list[str], handle: TableHandle, servers: list[ServerProcess]) -> None:
         self.history = History(time.monotonic)
-        self.done = {"write": 0, "read": 0, "read at one server": 0}
+        self.done = {"write": 0, "read": 0, "stale read": 0, "read at one server": 0}
         self.surprises: list[str] = []
         self._masters, self._handle = masters, handle
         self._numbers = itertools.count(1)
         self._stop = threading.Event()
         bodies: list[Callable[[], None]] = [*(lambda n=n: self._write(n) for n in range(3))]  # type: ignore[misc]
-        bodies += [*(lambda n=n: self._read(n) for n in range(2))]  # type: ignore[misc]
+        bodies += [lambda: self._read("reader-0"), lambda: self._read("reader-1", STALENESS_S)]
         bodies += [*(lambda s=s: self._read_at(s) for s in servers)]  # type: ignore[misc]
         self._threads = [threading.Thread(target=self._run, args=(body,), daemon=True) for body in bodies]
 
@@ -83,7 +86,7 @@ class RegisterLoad:
 
     def _write(self, number: int) -> None:
         with Client(self._masters, IMPATIENT) as client:
-            writer = client.session_writer(self._handle)
+            writer = client.session_writer(self._handle, on_error="return")
             while not self._stop.wait(PAUSE_S):
                 value = next(self._numbers)
                 key = value % KEYS
@@ -96,25 +99,28 @@ class RegisterLoad:
                 except Refused as error:
                     (call.unknown if error.applied is Applied.UNKNOWN else call.refused)()
                     writer.close()
-                    writer = client.session_writer(self._handle)
+                    writer = client.session_writer(self._handle, on_error="return")
                     continue
                 assert not writer.row_errors, writer.row_errors
                 call.returned()
                 self.done["write"] += 1
 
-    def _read(self, number: int) -> None:
+    def _read(self, name: str, stalenesses_s: Sequence[float] = (0.0,)) -> None:
         with Client(self._masters, IMPATIENT) as client:
-            while not self._stop.wait(PAUSE_S):
-                calls = [self.history.read(f"reader-{number}", key) for key in range(KEYS)]
+            for staleness_s in itertools.cycle(stalenesses_s):
+                if self._stop.wait(PAUSE_S):
+                    return
+                calls = [self.history.read(name, key, staleness_s) for key in range(KEYS)]
+                spec = ScanSpec(staleness_us=int(staleness_s * 1e6))
                 try:
-                    found = values_of(b for part in client.scan(self._handle, ScanSpec()) for b in part.batches)
+                    found = values_of(b for part in client.scan(self._handle, spec) for b in part.batches)
                 except Refused:
                     for call in calls:
                         call.refused()
                     continue
                 for key, call in enumerate(calls):
                     call.returned(found.get(key))
-                self.done["read"] += 1
+                self.done["stale read" if staleness_s else "read"] += 1
 
     def _read_at(self, server: ServerProcess) -> None:
         """Whoever is deposed and does not know it is asked too: no client that looks for the leader does that."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -10,6 +11,7 @@ from nyala.replica.base import Address, DataState
 from nyala.replica.cmeta import path_of
 from nyala.replica.host import Phase
 from nyala.replica.peers import PeerServicer
+from nyala.replica.raft import Role
 from nyala.replica.rpc import config_to_pb, member_to_pb, pb
 from nyala.replica.server.gil_watch import GilWatch
 from nyala.replica.server.lanes import drained
@@ -21,7 +23,7 @@ from nyala.replica.tablet import superblock_path
 from tests.harness.copies import TABLET, TestClock
 from tests.harness.request_table import State
 from tests.harness.rows import batch, table_info, write_request
-from tests.harness.server_pair import Pair, PairedServer, until
+from tests.harness.server_pair import Pair, PairedServer, run_pair, until
 
 NOBODY = "f" * 32
 """A server that is nowhere."""
@@ -73,6 +75,10 @@ class ServerWorld:
         self.told: dict[str, Any] = {}
         """What the row keeps for its later requests."""
         self.held, self._go = threading.Event(), threading.Event()
+
+    def services(self) -> dict[str, Any]:
+        """Of the row's server, by name."""
+        return dict(self._calls[self._at].services)
 
     async def call(self, service: str, method: str, request: Any, at: str = "") -> Any:
         """The reply, or its last chunk."""
@@ -159,6 +165,10 @@ class ServerWorld:
                     continue
                 if cmeta.committed_config != replica.committed_config or replica.applied_index != replica.commit_index:
                     return False
+                if replica.role in (Role.PRE_CANDIDATE, Role.CANDIDATE):
+                    return False
+                if replica.is_leader and replica.last_logged.term != replica.term:
+                    return False  # its first entry is still on the way
                 if replica.is_leader and replica.commit_index != replica.last_logged.index:
                     return False
         return True
@@ -203,3 +213,17 @@ def _rows(hosted: Any) -> dict[int, str]:
     for rows in hosted.tablet.scan():
         found.update(zip(rows.column("k").to_pylist(), rows.column("v").to_pylist(), strict=True))
     return found
+
+
+def run_server(scenario: Callable[[ServerWorld], Awaitable[None]], at: str = "first") -> None:
+    """`scenario` with a world of two servers and the calls of the one `at`."""
+    clock = TestClock()
+
+    async def all_of_it(pair: Pair) -> None:
+        world = ServerWorld(pair, at, clock)
+        try:
+            await scenario(world)
+        finally:
+            world.close()
+
+    run_pair(all_of_it, clock)

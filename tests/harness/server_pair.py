@@ -28,7 +28,7 @@ from nyala.replica.host import Phase
 from nyala.replica.peers import Listener, PeerOptions, Taker
 from nyala.replica.raft import AppendEntries, ConfigEdit, EditKind, Message, RaftOptions
 from nyala.replica.rows import WriteMeta, crc32c, encode_batch
-from nyala.replica.rpc import SERVER_OPTIONS, frame, pb_grpc
+from nyala.replica.rpc import RequestChecks, frame, new_server, pb_grpc
 from nyala.replica.server.channels import Channels
 from nyala.replica.server.copies import CopyJobs, CopyRequests
 from nyala.replica.server.copy_service import CopyServicer
@@ -168,7 +168,8 @@ class PairedServer:
             raft_options=RAFT,
         )
         self.jobs = CopyJobs(self.manager, RemoteCopySource)
-        self.listener = grpc.aio.server(options=SERVER_OPTIONS)
+        self.checks = RequestChecks()
+        self.listener = new_server(self.checks)
         self.address = Address("127.0.0.1", self.listener.add_insecure_port("127.0.0.1:0"))
         self.requests = CopyRequests(
             self.manager, self.channels, self.address, lambda member: next(iter(member.addresses), None)
@@ -203,6 +204,7 @@ class PairedServer:
         self.copies.close()
         await self.links.close()
         await self.listener.stop(grace=0)
+        self.checks.close()
         self._ticking.cancel()
         self._joining.cancel()
         self.maintenance.close()

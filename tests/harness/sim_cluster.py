@@ -27,7 +27,7 @@ from nyala.replica.base import (
     Refused,
 )
 from nyala.replica.cmeta import ConsensusMeta
-from nyala.replica.host import HostOptions, Phase, Replica, absent_reply
+from nyala.replica.host import Doors, Files, HostOptions, Phase, Replica, absent_reply
 from nyala.replica.raft import AppendEntries, Message, RaftOptions, lease
 from nyala.replica.server.opening import load_cmeta
 from nyala.replica.wal import Log, WalOptions, recovery
@@ -81,6 +81,7 @@ class SimNode:
         self.log: Log | None = None
         self.cmeta: ConsensusMeta | None = None
         self._lane_free_us = {"heavy": 0, "meta": 0}
+        self._heavy: list[Callable[[], None]] = []
         self._drain_scheduled = False
         self.paused_until_us = 0
         """Until then its process is stopped: nothing runs, nothing is lost, its clocks go on."""
@@ -190,6 +191,7 @@ class SimNode:
         self._struck_before = self.struck
         world, cluster = self.world, self.cluster
         self._lane_free_us = {"heavy": 0, "meta": 0}
+        self._heavy = []
         self._drain_scheduled = False
         self.hybrid_clock = HybridClock(self.clock)
         self.cmeta = ConsensusMeta.load(self.disk, TABLET)
@@ -210,21 +212,21 @@ class SimNode:
         self.replica = Replica(
             tablet_id=TABLET,
             uuid=self.uuid,
-            cmeta=self.cmeta,
-            log=self.log,
+            files=Files(cmeta=self.cmeta, log=self.log, state_machine=self.machine),
             replay=replay,
-            state_machine=self.machine,
-            hybrid_clock=self.hybrid_clock,
+            doors=Doors(
+                hybrid_clock=self.hybrid_clock,
+                rng=Random(world.rng.getrandbits(32)),
+                post=self.post,
+                timer=self,
+                run_heavy=lambda function, done: self.run_lane("heavy", function, done),
+                run_meta=lambda function, done: self.run_lane("meta", function, done),
+                send=self.send,
+                on_copy_needed=lambda tablet_id, need: cluster.tablet_copies.needed(self, need),
+                on_fatal=lambda error: self.fatal(error),
+                ticks_now=lambda: self.clock.monotonic_us() // TICK_US,
+            ),
             raft_options=cluster.raft_options,
-            rng=Random(world.rng.getrandbits(32)),
-            post=self.post,
-            timer=self,
-            run_heavy=lambda function, done: self.run_lane("heavy", function, done),
-            run_meta=lambda function, done: self.run_lane("meta", function, done),
-            send=self.send,
-            on_copy_needed=lambda tablet_id, need: cluster.tablet_copies.needed(self, need),
-            on_fatal=lambda error: self.fatal(error),
-            ticks_now=lambda: self.clock.monotonic_us() // TICK_US,
             options=cluster.host_options,
         )
         return self.replica
@@ -309,7 +311,21 @@ class SimNode:
                 result = error
             self.post(lambda: done(result))
 
-        self.world.at(at, self._mine(work if lane != "meta" else lambda: self._write_meta(work)))
+        if lane == "meta":
+            self.world.at(at, self._mine(lambda: self._write_meta(work)))
+        else:
+            self._heavy.append(work)
+            self.world.at(at, self._mine(lambda: self._do_heavy(work)))
+
+    def _do_heavy(self, work: Callable[[], None]) -> None:
+        if work in self._heavy:  # else it was done when the replica stopped
+            self._heavy.remove(work)
+            work()
+
+    def drain_heavy(self) -> None:
+        """What a replica that stops has given its heavy lane is done before its files are closed."""
+        for work in list(self._heavy):
+            self._do_heavy(work)
 
     def hang_meta(self, until_us: int) -> None:
         """Its consensus metadata hangs: a write of it neither ends nor fails."""
@@ -381,7 +397,7 @@ class SimNode:
 
     def _watch_lease(self, replica: Replica) -> None:
         """Count the leases that end, by a pause, silence, a transfer, or the end of the leader."""
-        if replica.is_leader and lease.holds(replica._core._s):
+        if replica.is_leader and lease.holds(replica._carrier.core._s):
             self._leased = True
         elif self._leased:
             self._leased = False
@@ -389,7 +405,7 @@ class SimNode:
 
     def _watch_log(self, replica: Replica) -> None:
         """Count the logs that hang, and the leaders among them that let another lead."""
-        hangs = replica._persister.hangs
+        hangs = replica._carrier.persister.hangs
         if self._hung_as_leader and not replica.is_leader:
             self._hung_as_leader = False
             self.cluster.marks["hung leader gone"] += 1
@@ -408,10 +424,17 @@ class SimNode:
             self.world.at(self.paused_until_us, lambda: self.receive(message))
         elif self.up and self.replica is not None:
             replica, self._taking = self.replica, message
-            self.do(lambda: replica.step(message))
+            self.do(lambda: self._admit(replica.step(message), message))
             self._taking = None
         else:
             self.do(lambda: self.receive_absent(message))
+
+    def _admit(self, refusal: str, message: Message) -> None:
+        """Everybody here is honest: a refusal shows a bug, of the sender or of the refusal, or a wild clock."""
+        if message.from_uuid == self.uuid:
+            return  # its own answer: it stands where one was lost, to whom it has something to say as a leader
+        if refusal and "ahead of the clock" not in refusal and not self.cluster.liars:
+            raise AssertionError(f"{self.uuid} refused {message}: {refusal}")
 
     def receive_absent(self, message: Message) -> None:
         """A message while no replica runs here. One that is down says nothing."""
@@ -516,6 +539,8 @@ class SimCluster:
         self.verify = Verifiers()
         self.network = SimNetwork(self.world, faults or Faults(), self._deliver)
         self.network.tap = self.verify.sent
+        self.liars = False
+        """Whether some of what arrives was made up by the test."""
         self.copies = 0
         self.tablet_copies = copies_class(self, TABLET)
         self.marks: Counter[str] = Counter()

@@ -5,6 +5,7 @@ It keeps two versions of everything: what a running process sees, and what the p
 
 from __future__ import annotations
 
+import errno
 import fnmatch
 import os
 import shutil
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nyala.replica.base import Code, DiskFailure, Refused, Rng
+from nyala.replica.disk import trouble
 
 SECTOR_BYTES = 512
 
@@ -186,7 +188,7 @@ class SimFile:
 class SimDisk:
     """Implements `Disk` in memory.
 
-    `arm` makes a crash point raise SimCrash; `fail_on` injects EIO or ENOSPC by operation and path; `restart` is what a
+    `arm` makes a crash point raise SimCrash; `fail_on` injects an errno by operation and path; `restart` is what a
     kill -9 leaves, `power_loss` what a power cut leaves. `hook(operation, path)` runs before each call, on its thread.
     """
 
@@ -207,8 +209,8 @@ class SimDisk:
         self.capacity_bytes = capacity_bytes
         self._names: dict[str, _Inode] = {}
         self._durable_names: dict[str, _Inode] = {}
-        self._folders: set[str] = {""}
-        self._durable_folders: set[str] = {""}
+        self._folders: set[str] = {"", "tablet-meta"}  # as a format makes it; whoever writes a superblock does not
+        self._durable_folders: set[str] = set(self._folders)
         self._pending: list[tuple[str, _Inode | None]] = []
         self._armed: dict[str, int] = {}
         self._faults: list[_Fault] = []
@@ -226,7 +228,7 @@ class SimDisk:
     def fail_on(self, operation: str, pattern: str, kind: str = "EIO", *, skip: int = 0, times: int | None = 1) -> None:
         """Fail calls of `operation` on paths like `pattern`, after `skip` good ones, `times` times (None: for ever).
 
-        `kind`: EIO, ENOSPC, or CRASH, which is the end of the process just before the call.
+        `kind`: the name of an errno, or CRASH, which is the end of the process just before the call.
         """
         self._faults.append(_Fault(operation, pattern, kind, skip, times))
 
@@ -316,9 +318,11 @@ class SimDisk:
                 self.fired[operation, fault.kind] += 1
                 if fault.kind == "CRASH":
                     raise SimCrash(f"{operation} {path}")
-                if fault.kind == "ENOSPC":
-                    raise Refused(Code.NO_SPACE, "the disk is full", action=operation, path=path)
-                raise DiskFailure("the disk failed", action=operation, path=path)
+                number = getattr(errno, fault.kind)
+                cause = OSError(number, os.strerror(number))
+                if operation in ("sync", "datasync") and fault.kind != "ENOSPC":
+                    raise DiskFailure("a sync failed", action=operation, path=path) from cause
+                raise trouble(cause, operation, path) from cause
 
     def claim(self, more_bytes: int, path: str) -> None:
         if self.capacity_bytes is not None and more_bytes > 0 and self.used_bytes + more_bytes > self.capacity_bytes:

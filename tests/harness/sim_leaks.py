@@ -7,6 +7,7 @@ from typing import Any
 from nyala.replica.copy import wal_folder
 from nyala.replica.copy.blocks import named_blocks
 from nyala.replica.tablet import Superblock
+from nyala.replica.wal.newest import NEWEST_NAME
 from tests.harness.sim_disk import SimDisk
 
 LATE_US = 600_000_000
@@ -33,8 +34,9 @@ def idle(node: Any) -> bool:
     replica = node.replica
     if replica is None or any(not side.over for side in getattr(node, "sides", ())):
         return replica is None
-    waits = (len(replica._writes), len(replica._changes), replica._transfer.waiting)
-    return not any(waits) and not replica._gc_running
+    carrier = replica._carrier
+    waits = carrier is not None and (len(carrier.writer) or carrier.callers.waiting - carrier.callers.reads.waiting)
+    return not waits and not (replica._collector is not None and replica._collector.running)
 
 
 def at_rest(node: Any, tablet_id: str) -> bool:
@@ -50,14 +52,17 @@ def at_rest(node: Any, tablet_id: str) -> bool:
     retention = log._retention
     _none(name, "anchors", sorted(anchor.index for anchor in retention.anchors))
     _none(name, "held segments", sorted(number for number, count in retention._holds.items() if count > 0))
-    replica._reads.expire(replica._tick + replica.options.wait_ticks_max + 1)
-    _none(name, "callers that nobody answered", ["a read"] * bool(replica._reads.waiting))
-    _none(name, "reads of the log under way", sorted(replica._loading))
+    carrier = replica._carrier
+    if carrier is not None:
+        reads = carrier.callers.reads
+        reads.expire(carrier.callers.tick + replica.options.wait_ticks_max + 1)
+        _none(name, "callers that nobody answered", ["a read"] * bool(reads.waiting))
+        _none(name, "reads of the log under way", sorted(carrier.loader.reading))
     listed = {f"{wal_folder(tablet_id)}/{info.name}" for info in log.segments()}
     open_ones = [path for path, count in disk.handles.items() for _ in range(count)]
     ours = [path for path in open_ones if path in listed or path.endswith(".tmp")]
     _none(name, "open files", open_ones if len(open_ones) > len(ours) or len(ours) > 2 else [])
-    begun = {max(listed, default=""), f"{wal_folder(tablet_id)}/withheld"}
+    begun = {max(listed, default=""), *(f"{wal_folder(tablet_id)}/{mark}" for mark in ("withheld", NEWEST_NAME))}
     strays = [p for p in disk.files if p.startswith("wals/") and p not in listed | begun and not p.endswith(".tmp")]
     _none(name, "files of the log that it does not list", [p for p in strays if p not in open_ones])
     if Superblock.exists(disk, tablet_id) and sessions is not None:

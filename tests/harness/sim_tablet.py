@@ -27,7 +27,7 @@ from nyala.replica.copy import (
     settle_at_startup,
     start_tablet_copy_checks,
 )
-from nyala.replica.copy.blocks import named_blocks
+from nyala.replica.copy.blocks import named_blocks, spared_blocks
 from nyala.replica.host import absent_reply
 from nyala.replica.raft import CopyNeeded, Message, VoteRequest
 from nyala.replica.rows import Column, ColumnType, TableSchema
@@ -118,7 +118,7 @@ class TabletNode(SimNode):
         if not self.exists():
             return
         found = settle_at_startup(self.disk, Superblock.load(self.disk, TABLET))
-        sweep_orphans(self.disk, named_blocks(self.disk))
+        sweep_orphans(self.disk, named_blocks(self.disk) | spared_blocks(self.disk, self.disk.listdir("data")))
         if found.data_state is DataState.READY:
             self.open()
             self.join(campaign=campaign)
@@ -200,7 +200,7 @@ class TabletNode(SimNode):
         machine = self.machine
         if machine is not None:
             tablet = machine.tablet
-            if tablet._lock.locked() or tablet._resolver.guard.locked():
+            if tablet._contents.lock.locked() or tablet._contents.resolver.guard.locked():
                 return
         side.pause()
 
@@ -276,6 +276,7 @@ class TabletNode(SimNode):
         assert replica is not None and log is not None
         last = replica.last_logged
         replica.stop()
+        self.drain_heavy()
         self.sessions.end_tablet(TABLET)
         log.close()
         self.machine.close()

@@ -505,7 +505,7 @@ def leave_some(cluster: SimCluster, workload: Workload) -> bool:
     if rng.random() >= workload.swarm.majority or cluster.replacing or any(n.hurt or n.failed for n in nodes.values()):
         return False
     replicas = cluster.replicas
-    stacks = [replica._core._s.configs for replica in replicas]
+    stacks = [replica._carrier.core._s.hard.configs for replica in replicas]
     if not stacks:
         return False
     configs = majority.in_force([stack[0] for stack in stacks], [c for stack in stacks for c in stack])
@@ -568,7 +568,9 @@ def _level(cluster: SimCluster, who: str = "") -> None:
     verify = cluster.verify
 
     def here() -> list[SimNode]:
-        leader = cluster.leader()
+        # One whose disk would fail leads on if nothing is written: who the members are, it knows as well.
+        leads = [r for r in cluster.replicas if r.is_leader]
+        leader = max(leads, key=lambda r: r.term, default=None) if who else cluster.leader()
         members = {m.uuid for m in leader.active_config.members} if leader is not None else set()
         return [n for n in cluster.nodes.values() if n.uuid in members and not n.left]
 

@@ -11,7 +11,7 @@ from nyala.replica.base import Refused
 from nyala.replica.client import Client, ScanSpec, TableHandle, wire_batches
 from nyala.replica.rows import RowOp, SourceKey
 from nyala.replica.rpc import pb, source_to_pb
-from tests.harness.cluster import wait_until
+from tests.harness.cluster import PATIENCE_S, wait_until
 
 ROWS = 50
 """Of each micro-batch."""
@@ -78,7 +78,7 @@ class SourceLoad:
         finally:
             writer.abandon()
 
-    def progress(self, batches: int = 5, timeout_s: float = 180.0) -> None:
+    def progress(self, batches: int = 5, timeout_s: float = PATIENCE_S) -> None:
         """Until `done` was moved so many times more, wherever it stands."""
         goal = self.done + batches * ROWS
 

@@ -20,7 +20,7 @@ from nyala.pipeline import IngestOptions, IngestQuery, ingest, topics
 from nyala.pipeline.task import RESULT_SCHEMA, TaskPlan
 from nyala.replica.base import Address, Member
 from nyala.replica.client import SourceFormat, TableHandle, TabletHandle
-from nyala.replica.master.sources import advance_sources, list_sources, open_sources, reset_source
+from nyala.replica.master.sources import advance_sources, open_sources, reset_source, source_positions
 from nyala.replica.master.tables import create_table
 from nyala.replica.policy import ServerView
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, SourceKey, TableSchema
@@ -88,7 +88,7 @@ class Masters:
     def sources(self, table: str = "flights") -> list[pb.SourcePosition]:
         """What the catalog says, unnoticed."""
         with self._lock:
-            return list_sources(self._applied.catalog, table)
+            return [p for _, p in source_positions(self._applied.catalog, table)]
 
     def done(self) -> dict[int, int]:
         """By Kafka partition: how far the catalog says the table is complete."""

@@ -8,12 +8,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from nyala.replica.base import Entry, hybrid_from_us, limits
 from nyala.replica.rows import RowOp, TableSchema
 from nyala.replica.tablet import Tablet
+from tests.harness.seeds import few_then_deep
 from tests.harness.sim_disk import SimDisk
 from tests.harness.tablet_twin import (
     INT_SCHEMA,
@@ -99,8 +98,7 @@ def _bounds(tight: bool) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("schema", [INT_SCHEMA, STRING_SCHEMA, PAIR_SCHEMA], ids=["int", "text", "collide"])
-@settings(max_examples=25, deadline=None)
-@given(seed=st.integers(0, 1 << 40))
+@pytest.mark.parametrize("seed", few_then_deep(6, 40))
 def test_small_writes_applied_in_any_groups_equal_one_at_a_time(schema: TableSchema, seed: int) -> None:
     """Goal: however committed entries are handed over, rows, row errors, times, results and ledger are those of one at
     a time. Method: random logs cut at random places, with flushes between, against one that gets single entries; under

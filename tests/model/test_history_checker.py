@@ -101,9 +101,9 @@ def random_history(rng: Random) -> list[Operation]:
 
 def test_checker_agrees_with_the_obvious_twin_on_random_histories() -> None:
     """CN-24: the checker's verdict is right, and what it tells of a bad history is itself a contradiction. Method:
-    3,000 small histories, ties and open writes among them, against every permutation."""
+    1,000 small histories, ties and open writes among them, against every permutation."""
     verdicts = {True: 0, False: 0}
-    for seed in range(3000):
+    for seed in range(1000):
         operations = random_history(Random(seed))
         verdict = linearizable(operations)
         assert verdict == explained(operations), f"seed {seed}:\n{drawn(operations)}"
@@ -112,7 +112,7 @@ def test_checker_agrees_with_the_obvious_twin_on_random_histories() -> None:
             few = contradiction(operations)
             assert few and set(few) <= set(operations), f"seed {seed}:\n{drawn(few)}"
             assert not explained(few), f"seed {seed}:\n{drawn(few)}"
-    assert min(verdicts.values()) > 600, verdicts
+    assert min(verdicts.values()) > 200, verdicts
 
 
 def long_history(operations: int) -> list[Operation]:

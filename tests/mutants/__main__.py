@@ -1,154 +1,155 @@
-"""Break each proven behaviour in a copy of the project and see its test turn red: `python -m tests.mutants`.
+"""Break each proven behaviour and see its test turn red: `python -m tests.mutants`.
 
-A mutant is a patch whose head names the rows it breaks and the test that must notice:
-
-    # rows: CN-14
-    # test: tests/unit/wal/test_wal_append.py::test_name
-
-A mutant that does not apply, or under which its test stays green, is a failure. So is one whose test is red without it,
-and one under which nothing ends in time, which a slow machine does to any test: a mutant that is meant to make its test
-wait for ever says so with a third line, `# hangs: yes`.
+The mutants are rows of the tables beside this file. A mutant fails if it does not apply, if it is no valid Python, or
+if its test stays green. It fails, too, if its test is red without it, or if the test does not end in time: a slow
+machine does that to any test. A mutant that is meant to make its test wait for ever says so with `hangs=True`.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import shutil
-import subprocess
+import re
+import signal
 import sys
-import tempfile
+import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-TOPS = ["schemas", "replica", "pipeline", "jobs", "infra", "tests"]
+from tests.mutants.mutant import Mutant, Stale, all_mutants, mutated
+from tests.mutants.runs import Ended, Run, Runner, in_files, runner
+
 WAIT_S = 300
 WAIT_HANGING_S = 120
 WAIT_EACH_S = 20
 """More for each test that is run together with others."""
+SAID_CHARS = 300
 
 
-def head(patch: Path, key: str, default: str | None = None) -> str:
-    """The value of `# key:` in the patch's head; SystemExit if there is neither it nor a default."""
-    for line in patch.read_text().splitlines():
-        if line.startswith(f"# {key}:"):
-            return line.partition(":")[2].strip()
-    if default is not None:
-        return default
-    raise SystemExit(f"{patch.name} has no `# {key}:` line")
+def judge(ended: Ended, mutant: Mutant) -> str:
+    """Empty if pytest's end under a mutant means that it was caught; otherwise what is wrong."""
+    if ended.status is None:
+        return "" if mutant.hangs else f"{mutant.test} did not end within {WAIT_S} s, and the row has no `hangs=True`"
+    if ended.status == 0:
+        return f"not noticed by {mutant.test}"
+    if ended.status != 1:
+        return f"pytest ended with status {ended.status}: {ended.said[-SAID_CHARS:]}"
+    slip = re.search(r"^E +((?:NameError|SyntaxError|IndentationError): .*)", ended.said, re.MULTILINE)
+    return f"the row is broken, which is no catch: {slip[1]}" if slip else ""
 
 
-def copy_project(folder: Path) -> dict[str, str]:
-    """A copy of the sources under `folder`; returns the environment in which `nyala` is that copy."""
-    for top in TOPS:
-        shutil.copytree(ROOT / top, folder / top, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "pyproject.toml", folder)
-    package = folder / "shim" / "nyala"
-    package.mkdir(parents=True)
-    for source in (folder / "replica" / "api").iterdir():
-        (package / source.name).symlink_to(source)
-    for top in TOPS[:-1]:
-        (package / top).symlink_to(folder / top)
-    return {
-        "NYALA_CACHE": str(ROOT / ".cache"),  # jars; without them a test of the whole road would fail for that
-        **os.environ,
-        "PYTHONPATH": f"{folder / 'shim'}{os.pathsep}{folder}",
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
-
-
-@contextmanager
-def project_copy() -> Iterator[tuple[Path, dict[str, str]]]:
-    """A copy that is gone afterwards, and its environment."""
-    with tempfile.TemporaryDirectory() as name:
-        yield Path(name), copy_project(Path(name))
-
-
-def outcome(tests: Sequence[str], folder: Path, environment: dict[str, str], wait_s: float) -> tuple[int | None, str]:
-    """pytest's exit status, None if it did not end in time, and the end of what it printed."""
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
+def prepared(mutant: Mutant) -> Run | str:
+    """How it is run; a text says why it cannot be."""
     try:
-        result = subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=wait_s, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return None, ""
-    return result.returncode, result.stdout[-300:]
+        sources = mutated(mutant)
+    except Stale as stale:
+        return f"does not apply: {stale}"
+    for file, source in sources.items():
+        if file.endswith(".py"):
+            try:
+                compile(source, file, "exec")
+            except SyntaxError as error:
+                return f"the row is broken, which is no catch: {file}: {error}"
+    wait_s = WAIT_HANGING_S if mutant.hangs else WAIT_S
+    # One that is known to hang needs no long wait: its test is green in that time without it.
+    return Run(tuple(mutant.tests), sources, mutant.needs_a_copy, wait_s)
 
 
-def red_unpatched(named: Sequence[str]) -> dict[str, str]:
-    """Those of these tests that are not green in a copy without any mutant, with what is wrong.
+def at_a_time(copied: bool) -> int:
+    """How many are run together. Under its mutant, many a test does nothing until its time is over, so in memory there
+    are more than cores; servers of several copies would slow one another down."""
+    cores = os.cpu_count() or 1
+    return cores + 1 if copied else 2 * cores
 
-    All are run together, which costs one start; one by one only if that is not green.
+
+def ends(runs: Runner, wanted: Sequence[Run]) -> Iterator[tuple[int, Ended]]:
+    """Position of each and how it ended; those in memory before those in a copy."""
+    for copied in (False, True):
+        positions = [pos for pos, run in enumerate(wanted) if run.copied is copied]
+        for pos, ended in runs.run([wanted[pos] for pos in positions], at_a_time(copied)):
+            yield positions[pos], ended
+
+
+def red_without(runs: Runner, mutants: Sequence[Mutant]) -> dict[str, str]:
+    """Those tests of the mutants that are not green without any, with what is wrong.
+
+    All of a file are run together, which costs one start; one by one only if that is not green.
     """
-    with project_copy() as (folder, environment):
-        together = [test for names in named for test in names.split()]
-        if not together or outcome(together, folder, environment, WAIT_S + len(named) * WAIT_EACH_S)[0] == 0:
-            return {}
-        found = {names: outcome(names.split(), folder, environment, WAIT_S) for names in named}
+    together = [
+        Run(tests, {}, copied, WAIT_S + len(tests) * WAIT_EACH_S)
+        for copied in (False, True)
+        for tests in in_files(test for m in mutants if m.needs_a_copy is copied for test in m.tests)
+    ]
+    wrong = []
+    for done, (pos, ended) in enumerate(ends(runs, together), 1):
+        if ended.status != 0:
+            wrong.append(together[pos])
+        file = together[pos].tests[0].partition("::")[0]
+        told = "green" if ended.status == 0 else "not green, its tests are run one by one"
+        print(f"{done:4d}/{len(together)} {ended.took_s:5.1f} s  without a mutant: {file}: {told}", file=sys.stderr)
+    alone = [Run((test,), {}, run.copied, WAIT_S) for run in wrong for test in run.tests]
     return {
-        names: f"its test is red without it: {names}: {'not over in time' if status is None else said}"
-        for names, (status, said) in found.items()
-        if status != 0
+        alone[pos].tests[0]: "not over in time" if ended.status is None else ended.said[-SAID_CHARS:]
+        for pos, ended in ends(runs, alone)
+        if ended.status != 0
     }
 
 
-def judge(status: int | None, said: str, test: str, *, hangs: bool) -> str | None:
-    """None if pytest's end under a mutant means that it was caught; otherwise what is wrong."""
-    if status is None:
-        return None if hangs else f"{test} did not end within {WAIT_S} s, and the patch has no `# hangs: yes`"
-    if status == 0:
-        return f"not noticed by {test}"
-    return None if status == 1 else f"pytest ended with status {status}: {said}"
+def check(runs: Runner, mutants: Sequence[Mutant]) -> Iterator[tuple[Mutant, str, float]]:
+    """Each mutant with what is wrong, empty if it was caught, and what it took in s; those that are at once first."""
+    plans = [(mutant, prepared(mutant)) for mutant in mutants]
+    yield from ((mutant, plan, 0.0) for mutant, plan in plans if isinstance(plan, str))
+    good = [(mutant, plan) for mutant, plan in plans if isinstance(plan, Run)]
+    red = red_without(runs, [mutant for mutant, _ in good])
+    for mutant, _ in good:
+        if said := next((f"{test}: {red[test]}" for test in mutant.tests if test in red), ""):
+            yield mutant, f"its test is red without it: {said}", 0.0
+    good = [(mutant, plan) for mutant, plan in good if not red.keys() & set(mutant.tests)]
+    for pos, ended in ends(runs, [plan for _, plan in good]):
+        yield good[pos][0], judge(ended, good[pos][0]), ended.took_s
 
 
-def run(patch: Path) -> str | None:
-    """None if the mutant was caught; otherwise what is wrong."""
-    with project_copy() as (folder, environment):
-        applied = subprocess.run(
-            ["git", "apply", "--unidiff-zero", "--recount", str(patch)],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            check=False,
+def chosen(mutants: Sequence[Mutant], words: Sequence[str]) -> list[Mutant]:
+    """Those that a word means: a name, a row, a test or the beginning of its id, or the file that is changed.
+
+    SystemExit if a word means none.
+    """
+
+    def means(word: str, mutant: Mutant) -> bool:
+        return (
+            word.replace("_", " ") == mutant.name.replace("_", " ")
+            or word in re.split(r"[,\s]+", mutant.rows)
+            or any(test.startswith(word) for test in mutant.tests)
+            or any(edit.file == word for edit in mutant.edits)
         )
-        if applied.returncode:
-            return f"does not apply: {applied.stderr.strip()[:300]}"
-        test, hangs = head(patch, "test"), head(patch, "hangs", "no") == "yes"
-        # One that is known to hang needs no long wait: its test is green in that time without it.
-        status, said = outcome(test.split(), folder, environment, WAIT_HANGING_S if hangs else WAIT_S)
-        return judge(status, said, test, hangs=hangs)
+
+    for word in words:
+        if not any(means(word, mutant) for mutant in mutants):
+            raise SystemExit(f"{word!r} is no mutant's name, row, test or file")
+    return [mutant for mutant in mutants if not words or any(means(word, mutant) for word in words)]
 
 
 def main() -> int:
     """Exit status 1 if a mutant survives."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tenth", type=int, help="only the mutants whose position is N modulo ten")
-    parser.add_argument("names", nargs="*", help="patch files; all without")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tenth", type=int, metavar="N", help="only the mutants whose position is N modulo ten")
+    parser.add_argument("--third", type=int, metavar="N", help="only the mutants whose position is N modulo three")
+    parser.add_argument("words", nargs="*", help="names, rows, tests or changed files; all without")
     arguments = parser.parse_args()
-    patches = [Path(n).resolve() for n in arguments.names] or sorted(Path(__file__).parent.glob("*.patch"))
-    if arguments.tenth is not None:
-        patches = [p for pos, p in enumerate(patches) if pos % 10 == arguments.tenth % 10]
-    survivors, workers = 0, os.cpu_count() or 1
-    named = sorted({head(patch, "test") for patch in patches})
-    with ThreadPoolExecutor(max_workers=workers) as pool:
-        red: dict[str, str] = {}
-        for found in pool.map(red_unpatched, [named[pos::workers] for pos in range(workers)]):
-            red |= found
-        print(f"{len(named) - len(red)} of {len(named)} tests are green without a mutant", flush=True)
-
-        def problem_of(patch: Path) -> str | None:
-            return red.get(head(patch, "test")) or run(patch)
-
-        for patch, problem in zip(patches, pool.map(problem_of, patches), strict=True):
-            survivors += problem is not None
-            print(
-                f"{'SURVIVED' if problem else 'caught  '} {patch.name}{': ' + problem if problem else ''}", flush=True
-            )
-    print(f"{len(patches) - survivors} of {len(patches)} mutants caught")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what runs is ended, and copies are removed
+    begun_s = time.monotonic()
+    # Those that need a copy take longest: last, so that they are spread evenly over the parts.
+    mutants = sorted(chosen(all_mutants(), arguments.words), key=lambda mutant: mutant.needs_a_copy)
+    for part, parts in ((arguments.third, 3), (arguments.tenth, 10)):
+        if part is not None:
+            mutants = mutants[part % parts :: parts]
+    survivors = 0
+    with runner() as runs:
+        for done, (mutant, problem, took_s) in enumerate(check(runs, mutants), 1):
+            survivors += bool(problem)
+            told = f"SURVIVED {mutant.name}: {problem}" if problem else f"caught   {mutant.name}"
+            print(f"{done:4d}/{len(mutants)} {took_s:5.1f} s  {told}", flush=True)
+    took_s = time.monotonic() - begun_s
+    print(f"{len(mutants) - survivors} of {len(mutants)} mutants caught in {took_s // 60:.0f} min {took_s % 60:.0f} s")
     return 1 if survivors else 0
 
 

@@ -2,37 +2,76 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import json
+import subprocess
+import sys
 
 import pytest
 
-from tests.mutants.__main__ import head, judge, red_unpatched
+from tests.mutants.__main__ import chosen, judge
+from tests.mutants.mutant import ROOT, Mutant
+from tests.mutants.runs import Ended, in_files
+
+ROW = Mutant(name="x y", rows="IN-01, CN-02", test="tests/a.py::b tests/c.py", file="replica/a.py", before="", after="")
+HANGS = Mutant(name="z", test="tests/a.py::d", file="replica/b.py", before="", after="", hangs=True)
 
 
 def test_mutant_is_caught_by_a_red_test_and_by_nothing_else() -> None:
-    """Goal: neither a slow machine nor a test that is not found passes for a proof. Method: every end of pytest; time
-    that runs out counts only where the patch says so."""
-    assert judge(1, "", "t", hangs=False) is judge(1, "", "t", hangs=True) is judge(None, "", "t", hangs=True) is None
-    assert "did not end within" in (judge(None, "", "t", hangs=False) or "")
-    assert "not noticed" in (judge(0, "", "t", hangs=True) or "")
-    assert all("ended with status" in (judge(status, "", "t", hangs=False) or "") for status in (2, 3, 4, 5, -9))
+    """Goal: neither a slow machine, nor a test that is not found, nor a row that is no valid Python passes for a proof.
+    Method: every end of pytest; time that runs out counts only where the row says so."""
+    assert [judge(Ended(1, "", 0), row) for row in (ROW, HANGS)] == ["", ""] and judge(Ended(None, "", 0), HANGS) == ""
+    assert "did not end within" in judge(Ended(None, "", 0), ROW)
+    assert "not noticed" in judge(Ended(0, "", 0), HANGS)
+    assert all("ended with status" in judge(Ended(status, "", 0), ROW) for status in (2, 3, 4, 5, 70, -9))
+    assert "no catch: NameError: name 'q'" in judge(Ended(1, "x\nE   NameError: name 'q' is not defined\n", 0), ROW)
 
 
-def test_head_of_a_patch_has_a_test_and_may_say_that_it_hangs(tmp_path: Path) -> None:
-    """Goal: a patch without its test is an error. Method: heads with and without."""
-    patch = tmp_path / "x.patch"
-    patch.write_text("# rows: A\n# test: tests/a.py::b\n# hangs: yes\n")
-    assert (head(patch, "test"), head(patch, "hangs", "no")) == ("tests/a.py::b", "yes")
-    patch.write_text("# rows: A\n")
-    assert head(patch, "hangs", "no") == "no"
-    with pytest.raises(SystemExit, match="has no `# test:` line"):
-        head(patch, "test")
+def test_mutants_are_chosen_by_name_row_test_and_file() -> None:
+    """Goal: one row, or those of a change, are run alone. Method: each kind of word, and one that means nothing."""
+    for word in ("x_y", "x y", "IN-01", "CN-02", "tests/a.py::b", "tests/c.py", "replica/a.py"):
+        assert chosen([ROW, HANGS], [word]) == [ROW]
+    assert chosen([ROW, HANGS], ["tests/a.py"]) == chosen([ROW, HANGS], []) == [ROW, HANGS]
+    with pytest.raises(SystemExit, match="'IN-0' is no mutant's name"):
+        chosen([ROW, HANGS], ["z", "IN-0"])
+    assert in_files([*ROW.tests, *HANGS.tests]) == [("tests/a.py::b", "tests/a.py::d"), ("tests/c.py",)]
 
 
-def test_named_test_that_is_red_without_a_mutant_is_told_and_the_others_are_not() -> None:
-    """Goal: a test that is red anyway proves nothing of its mutants. Method: one that is not there beside one that is
-    green, in a copy."""
-    gone = "tests/formats/no_such_test.py::test_gone"
-    good = "tests/mutants/test_mutants_runner.py::test_mutant_is_caught_by_a_red_test_and_by_nothing_else"
-    assert red_unpatched([good]) == {}
-    assert list(red_unpatched([gone, good])) == [gone]
+CHECK = """
+import json, sys
+from tests.mutants.__main__ import check
+from tests.mutants.mutant import Mutant
+from tests.mutants.runs import runner
+with runner() as runs:
+    rows = [Mutant(**row) for row in json.load(sys.stdin)]
+    print(json.dumps({mutant.name: problem for mutant, problem, _ in check(runs, rows)}))
+"""
+TEST = "tests/unit/raft/test_raft_quorum.py::test_majority_any_group_size_is_more_than_half"
+WRONG = {
+    "return count": "",
+    "return count // 2 + 1 + 0": "not noticed",
+    "return count /": "no catch: replica/raft/quorum.py: invalid syntax",
+    "return coun // 2 + 1": "no catch: NameError",
+    "return count // 2 + 1": "the text after is the text before",
+}
+"""What stands in place of the rule, and what is said of it."""
+
+
+@pytest.mark.parametrize("on_disk", [False, pytest.param(True, marks=pytest.mark.deep)])
+def test_mutants_are_told_from_rows_that_prove_nothing(on_disk: bool) -> None:
+    """Goal: a mutant is seen by its test and by no other one, and what proves nothing is told: a change without effect,
+    no Python, a name that is not there, a text that is gone, a test that is red anyway. Method: a rule of a line, run
+    with each, in forked processes and in copies; none stops the others."""
+    row = {"test": TEST, "file": "replica/raft/quorum.py", "function": "majority", "on_disk": on_disk}
+    rows = [row | {"name": text, "before": "return count // 2 + 1", "after": text} for text in WRONG]
+    rows += [
+        row | {"name": "red", "test": f"{TEST}_gone", "before": "return count", "after": "return 0 * count"},
+        row | {"name": "gone", "before": "return counts", "after": "return 1"},
+    ]
+    command = [sys.executable, "-c", CHECK]
+    ended = subprocess.run(
+        command, input=json.dumps(rows), cwd=ROOT, capture_output=True, text=True, timeout=600, check=True
+    )
+    told = json.loads(ended.stdout)
+    expected = WRONG | {"red": "its test is red without it", "gone": "stands there 0 times"}
+    assert told.keys() == expected.keys() and told["return count"] == ""
+    assert {name: said for name, said in told.items() if expected[name] not in said} == {}

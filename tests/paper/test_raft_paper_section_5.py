@@ -47,8 +47,8 @@ def test_section_5_2_election_timeouts_differ_and_stay_in_their_range() -> None:
     low, high = solo.core._s.options.election_ticks_min, solo.core._s.options.election_ticks_max
     drawn = set()
     for _ in range(200):
-        solo.core._s.restart_election_timer()
-        drawn.add(solo.core._s.timeout)
+        solo.core._s.election.restart_timer()
+        drawn.add(solo.core._s.election.timeout)
     assert drawn == set(range(low, high + 1))
 
 
@@ -149,7 +149,7 @@ def figure_8_c() -> Lossy:
     assert net.elect("a").core.role is Role.LEADER and net.nodes["a"].core.term == 4
     net.tick(4)
     assert [[e.opid.term for e in net.nodes[u].durable.entries] for u in "abcd"] == [[1, 2, 4], [1, 2], [1, 2], [1]]
-    matched = net.nodes["a"].core._s.progress
+    matched = net.nodes["a"].core._s.lead.progress
     assert [matched[u].match for u in "bc"] == [2, 2], "the leader knows that a majority holds the entry of term 2"
     assert net.nodes["a"].core.commit_index == 0, "and commits nothing by counting it"
     net.heal()

@@ -7,6 +7,7 @@ import io
 import json
 import pickle
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -18,7 +19,11 @@ from typer.testing import CliRunner
 import nyala
 from nyala.infra.cli.app import app
 from nyala.pipeline.source.reader import Reader, ReadOptions
+from nyala.replica.rows import PartitionSpec
 from tests.harness.cluster import LocalCluster, local_cluster, wait_until
+from tests.harness.register_load import SCHEMA, RegisterLoad
+from tests.unit.infra.test_command_imports import LOOK, run
+from tests.unit.infra.test_completion import offered
 
 pytestmark = pytest.mark.process
 
@@ -69,14 +74,18 @@ def test_writes_of_each_kind_and_what_they_leave(cluster: nyala.Cluster) -> None
     """Goal: each operation does what it says, row by row. Method: all operations on five keys, then the table."""
     table = cluster.create_table("kinds", {"k": "int64", "v": "string", "n": "int32"}, key="k", hash_buckets=2)
     assert table.insert([{"k": k, "v": "a", "n": k} for k in range(5)]).applied == 5
-    again = table.insert(pa.table({"k": [4, 5], "v": ["b", "b"], "n": [0, 0]}))
+    again = table.insert(pa.table({"k": [4, 5], "v": ["b", "b"], "n": [0, 0]}), on_error="return")
     assert again.applied == 1
     assert [(e.row, e.code, e.key) for e in again.errors] == [(0, nyala.RowCode.ALREADY_PRESENT, {"k": 4})]
     assert table.insert([{"k": 4, "v": "c", "n": 9}], ignore_existing=True).ok
     assert table.upsert(pd.DataFrame({"k": [0, 6], "v": ["d", "d"]})).ok
-    assert [e.code for e in table.update([{"k": 99, "n": 1}]).errors] == [nyala.RowCode.NOT_FOUND]
+    assert [e.code for e in table.update([{"k": 99, "n": 1}], on_error="return").errors] == [nyala.RowCode.NOT_FOUND]
     assert table.update(pl.DataFrame({"k": [1], "n": [100]})).ok
-    assert [e.row for e in table.delete([{"k": 2}, {"k": 77}]).errors] == [1]
+    with pytest.raises(
+        nyala.RowErrors, match=r"1 of 2 rows was not applied, the other one was: row 1 .k=77."
+    ) as caught:
+        table.delete([{"k": 2}, {"k": 77}])
+    assert caught.value.rows.to_pylist() == [{"k": 77}]
     assert table.delete([{"k": 77}], ignore_missing=True).ok
     assert table.insert([]) == nyala.WriteResult(0, ())
     partial = [{"k": 0, "v": None, "n": 7}, {"k": 1, "v": "e", "n": None}, {"k": 7, "v": None, "n": None}]
@@ -152,6 +161,40 @@ def test_scans_that_may_be_stale_hold_what_this_client_wrote_and_are_of_one_time
         table.scan(staleness=0.5)
 
 
+def test_stale_count_is_never_below_what_the_client_has_counted(cluster: nyala.Cluster, servers: LocalCluster) -> None:
+    """IN-10. Goal: after a fresh read a staler one shows no less, over three tablets. Method: rows come one by one from
+    another client; as soon as a fresh count shows a row, counts and scans that may be an hour old show it too."""
+    table = cluster.create_table("counted", {"k": "int64"}, key="k", hash_buckets=3)
+    with nyala.connect(servers.masters[0].address) as other:
+        for rows in range(1, 4):
+            other.table("counted").insert({"k": rows})
+            wait_until(lambda rows=rows: table.count(staleness=0.6) == rows, "a fresh count shows the row")  # type: ignore[misc]
+            assert table.count(staleness=3600) == rows
+            assert table.scan(staleness=3600).to_arrow().num_rows == rows
+
+
+@pytest.mark.deep
+def test_clients_that_mix_reads_over_three_tablets_see_histories_that_are_explained(
+    cluster: nyala.Cluster, servers: LocalCluster
+) -> None:
+    """IN-10. Goal: no client's reads go back, and stale ones are as fresh as they say, while leaders change. Method:
+    writers, a reader and one that mixes strong and stale reads on three tablets; each server in turn is killed and
+    started; the checker judges the history."""
+    cluster.client.create_table("registers", SCHEMA, PartitionSpec(("k",), 3), replication_factor=3)
+    handle = cluster.client.get_table("registers")
+    load = RegisterLoad([servers.masters[0].address], handle, [])
+    load.start()
+    for server in servers.servers:
+        load.progress("with all servers", 10)
+        server.kill()
+        load.progress("with one server less", 10)
+        server.start()
+    enough = lambda: not load.surprises and load.done["stale read"] > 50 and sum(load.done.values()) > 400  # noqa: E731
+    wait_until(enough, "stale reads are among many others")
+    load.stop()
+    assert load.history.verify() > 300
+
+
 def test_spark_reads_what_was_there_when_its_read_was_planned(cluster: nyala.Cluster, servers: LocalCluster) -> None:
     """Goal: all parts of a Spark read are of one snapshot, however late a task reads its own. Method: a read of three
     tablets in slices is planned and its first part read; every row is changed or deleted, others are added; then all
@@ -221,3 +264,25 @@ def test_scan_command_exports_every_row_and_shows_people_twenty(cluster: nyala.C
     assert "the first 20 rows; --limit 0 shows all" in nyala_says(cluster, "table", "scan", "t")
     assert "the first" not in nyala_says(cluster, "table", "scan", "t", "--limit", "0")
     assert nyala_says(cluster, "table", "scan", "t", "--count").strip() == "30"
+
+
+def test_look_ups_import_the_client_alone_and_tab_knows_the_names(
+    cluster: nyala.Cluster, servers: LocalCluster, tmp_path: Path
+) -> None:
+    """IN-72. Goal: a look at a cluster costs no Kafka, no Polars and no Spark, and <TAB> completes its names. Method:
+    run look-ups to their end in a new process; complete the names of tables, tablets and servers, by `--masters` on the
+    line too."""
+    made = cluster.create_table("readings", {"id": "int64"}, key="id")
+    cluster.create_table("flights", {"id": "int64"}, key="id")
+    masters = servers.masters[0].address
+    lines = [["table", "list"], ["table", "describe", "readings"], ["tablet", "list"], ["server", "list"]]
+    lines += [["master", "list"], ["source", "list"], ["copy", "list"], ["table", "scan", "readings", "--count"]]
+    lines += [["table", "scan", "readings", "--json"], ["cluster", "check", "--wait", "60"]]
+    for line, (status, found) in zip(lines, run([[*x, "--masters", masters] for x in lines], tmp_path), strict=True):
+        assert status == 0 and found <= set(LOOK.split()), (line, status, found - set(LOOK.split()))
+    assert offered("nyala table scan r", NYALA_MASTERS=masters) == ["readings"]
+    assert offered(f"nyala table scan --masters {masters} ", NYALA_MASTERS="") == ["flights", "readings"]
+    tablet = made.handle.tablets[0].tablet_id
+    assert offered(f"nyala tablet move {tablet[:6]}", NYALA_MASTERS=masters) == [tablet]
+    uuids = sorted(s.uuid for s in cluster.client.list_servers().servers)
+    assert sorted(offered("nyala server retire ", NYALA_MASTERS=masters)) == uuids

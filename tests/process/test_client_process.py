@@ -176,7 +176,7 @@ def test_one_row_writes_of_many_threads_share_a_stream_and_survive_its_server(
     written, answers, half = 40, [[] for _ in range(8)], threading.Event()  # type: ignore[var-annotated]
 
     def write(number: int) -> None:
-        with client.session_writer(handle) as writer:
+        with client.session_writer(handle, on_error="return") as writer:
             for row in range(written):
                 key = 1000 * number + (row if row % 8 else 0)
                 failed = len(writer.row_errors)
@@ -212,7 +212,7 @@ def test_small_writes_under_way_are_bounded_and_each_counts_once_over_a_kill(
     with Client([cluster.masters[0].address], ClientOptions(writes_inflight_max=bound)) as ahead:
         links = [ahead.calls.channels.small_writes(Address.parse(s.address)) for s in cluster.servers]
         most = 0
-        with ahead.session_writer(handle) as writer:
+        with ahead.session_writer(handle, on_error="return") as writer:
             for row in range(400):
                 if row == 200:
                     cluster.servers[leader_of(client, cluster, handle)].kill()

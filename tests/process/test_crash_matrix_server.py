@@ -231,7 +231,7 @@ class Target:
         other = DataState.DELETED if state is DataState.READY else DataState.READY
         for code, term, believed, meant in (
             (Code.INVALID_NAME, plot.source_term, state, self.source.uuid),
-            (Code.BAD_TERM, status.term - 1, state, ""),
+            (Code.BAD_TERM if status.term else Code.INVALID_ARGUMENT, status.term - 1, state, ""),
             (Code.ILLEGAL_STATE, plot.source_term, other, ""),
         ):
             reply = start_copy(self.source, self.server, term, believed, tablet_id=plot.tablet_id, dest_uuid=meant)

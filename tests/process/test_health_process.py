@@ -57,7 +57,8 @@ class Watched:
             if at_least > at_most:
                 return ""  # there was one more word on its way
             assert at_most > LOST_US or health not in LOST, (health, at_most)
-            assert at_least <= LOST_US or health in LOST, (health, at_least)
+            # Twice as long at most: a leader that was silent itself for half of it judges by what follows.
+            assert at_least <= 2 * LOST_US or health in LOST, (health, at_least)
             assert at_least <= DEAD_US or health != "HEALTHY", at_least
             return health
 

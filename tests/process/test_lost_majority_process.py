@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from nyala.replica.base import DataState, Refused, generation_of
+from nyala.replica.base import Code, DataState, Refused, generation_of
 from nyala.replica.client import TableHandle, wire_batches
 from nyala.replica.disk import FENCE
 from nyala.replica.rows import RowOp
@@ -57,9 +57,9 @@ def test_two_of_three_servers_lost_for_good_the_third_goes_on_and_returning_ones
     Method: rows on three tablets, and an ingest that never stops; the survivor dies first and misses what the other two
     acknowledge, then they die; a running directory, a majority that is whole and a wrong fingerprint are refused; a
     recovery that dies half-way keeps its server from starting and is run again; the source goes back to what the
-    survivor has, and the ingest reads the rest again; writes go on, two new servers make three replicas; then both lost
-    ones, a majority of before, come back with their old directories at once, and are emptied while the ingest goes on:
-    every record is there exactly once."""
+    survivor has; a query that began behind that is refused; the ingest reads the rest again; writes go on, two new
+    servers make three replicas; then both lost ones, a majority of before, come back with their old directories at
+    once, and are emptied while the ingest goes on: every record is there exactly once."""
     with running_stack(tmp_path / "stack", execute_decisions="master") as stack:
         supervisor, masters = stack.supervisor, stack.supervisor.masters
         handle, fed = stack.new_table("lost"), stack.new_table("fed", 2)
@@ -106,6 +106,16 @@ def test_two_of_three_servers_lost_for_good_the_third_goes_on_and_returning_ones
 
             supervisor.start_child("server-1")
             assert stack.count(handle) == rows
+            # A query that took the source just before the disaster, and sends its first batch only now.
+            at = lowered["done"]
+            records = pa.table({"k": [at, at + 1], "must": pa.array([1, 1], pa.int32())})
+            writer = stack.client.source_writer(fed, ingest.source, generation=1, done=at)
+            with pytest.raises(Refused, match="went on from a survivor") as refusal:
+                for batch in wire_batches(fed, records, RowOp.INSERT, np.arange(at, at + 2)):
+                    writer.send(batch)
+                writer.flush()
+            writer.abandon()
+            assert refusal.value.code is Code.STALE_GENERATION
             insert(stack, handle, 1)
             ingest.progress()
             assert lowered["to"] in ingest.begun, "read again from what the survivor had"
@@ -180,6 +190,47 @@ def test_every_replica_lost_an_empty_tablet_takes_the_place_and_returning_member
             wait_until(lambda: ingest.done > done, "all that was acknowledged before is there again")
             wait_until(lambda: sound(stack), "three equal replicas of each new tablet")
             assert stack.count(handle) == 2 * MORE and ingest.finish(stack.client) > done
+
+
+def test_forced_config_is_named_by_a_check_until_the_command_that_it_tells_confirms_it(tmp_path: Path) -> None:
+    """IN-42, CC-38. Goal: an operator who forces a config by hand is told what is missing, and what to type. Method: of
+    three servers that die, one replica gets a config of itself alone with `cmeta rewrite`, and leads. The check names
+    the tablet, the config and who tells of it; the command is typed as it stands there. Then nothing is found of it,
+    new servers make three equal replicas with every acknowledged row, and the two that come back are emptied."""
+    with running_stack(tmp_path / "stack", execute_decisions="master") as stack:
+        supervisor, masters = stack.supervisor, stack.supervisor.masters
+        handle = stack.new_table("forced", 1)
+        (tablet,) = (t.tablet_id for t in handle.tablets)
+        insert(stack, handle, 0)
+        names = ("server-1", "server-2", "server-3")
+        (place,) = stack.info(names[0]).addresses
+        for name in names:
+            supervisor.kill_for_good(name)
+        uuid = supervisor.children[names[0]].ready["uuid"]
+        peer = f"{uuid}={place.host}:{place.port}"
+        status, out, err = nyala("cmeta", "rewrite", supervisor.folder / names[0], tablet, "--peer", peer, "--yes")
+        assert status == 0, (out, err)
+        supervisor.start_child(names[0])
+        assert stack.count(handle) == MORE
+
+        def unproven() -> list[str]:
+            return [f.what for f in judge(gather(stack.client)) if "is not proven" in f.what]
+
+        (what,) = wait_until(unproven, "the config is named")
+        assert f"(voters {uuid}), told by {uuid} for " in what, what
+        command = what.split("`")[-2].split()
+        assert command == f"nyala unsafe confirm-config --tablet {tablet} --server {uuid}".split()
+        status, out, err = nyala(*command[1:], "--yes", masters=masters)
+        assert status == 0 and f"of tablet {tablet} is confirmed: {uuid}" in out, (out, err)
+        assert not unproven()
+        for _ in names[1:]:
+            supervisor.add_server()
+        wait_until(lambda: sound(stack), "three equal replicas")
+        for name in names[1:]:
+            supervisor.start_child(name)
+        for name in names[1:]:
+            wait_until(lambda n=name: tombstones(stack, n) == 1, "what came back is emptied")  # type: ignore[misc]
+        assert sound(stack) and stack.count(handle) == MORE
 
 
 def lost_plan(masters: str, replace: tuple[str, ...], tablets: int) -> dict[str, Any] | None:

@@ -146,7 +146,7 @@ def test_migration_is_refused_what_would_end_badly(migration: Migration) -> None
     assert "works on this directory" in refused("cmeta", "rewrite", root, "catalog", *migration.peers, "--yes")
     told = done("fs", "uuid", root)
     assert (told["uuid"], told["kind"]) == (first.uuid, "MASTER") and told["cluster_id"]
-    assert "ALREADY_EXISTS" in refused("fs", "format", migration.new[0][0], "--kind", "master")
+    assert "has an identity already" in refused("fs", "format", migration.new[0][0], "--kind", "master")
     first.stop()
     before = migration.config(root)
     assert "odd number" in refused("cmeta", "rewrite", root, "catalog", *migration.peers[:2], "--yes")

@@ -47,7 +47,7 @@ class Stack:
 
     def wait_for_servers(self, count: int) -> None:
         def alive() -> bool:
-            reply = self.stub.ListServers(pb.Empty(), timeout=30)
+            reply = self.stub.ListServers(pb.ListServersRequest(), timeout=30)
             return sum(s.alive for s in reply.servers) == count
 
         wait_until(alive, f"{count} servers are alive")
@@ -155,7 +155,7 @@ def test_master_that_lost_everything_deletes_no_replica(cluster: LocalCluster) -
     stack.master.start()
 
     def refused() -> bool:
-        reply = stack.stub.ListServers(pb.Empty(), timeout=30)
+        reply = stack.stub.ListServers(pb.ListServersRequest(), timeout=30)
         assert not reply.servers
         return {s.uuid for s in reply.foreign} == {s.uuid for s in cluster.servers}
 

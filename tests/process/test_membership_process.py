@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import nyala
 from nyala.infra.cli.app import app
 from nyala.infra.cli.context import console
-from nyala.replica.base import Address, Code, DataState, Member, OpId, Refused, ReplicaError
+from nyala.replica.base import Address, Code, DataState, Member, OpId, Refused, ReplicaError, limits
 from nyala.replica.rpc import pb
 from nyala.replica.tools import Severity, gather, judge
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
@@ -453,7 +453,7 @@ def test_voter_added_directly_that_is_silent_is_taken_back_by_the_leader(town: T
 
 
 def test_witness_is_added_by_command_shown_as_one_and_becomes_whole(town: Town) -> None:
-    """CC-47, CC-48, CC-54. Goal: an operator's witness is what the help says. Method: three voters that live and 4 MB;
+    """CC-47, CC-48, CC-54. Goal: an operator's witness is what the help says. Method: three voters that live and 20 MB;
     the fourth, slow at copies, is added with --witness: it votes without a row, and tables, JSON and the cluster check
     call it WITNESS; another one, a silent one, or the same again, is refused at once; writes go on. Started without the
     bound it becomes whole, is called a follower, and since nobody was lost another voter leaves."""
@@ -462,7 +462,7 @@ def test_witness_is_added_by_command_shown_as_one_and_becomes_whole(town: Town) 
     table, (info,) = town.nyala.table("w"), town.client.tablet_infos("w")
     for part in range(4):
         first = part * 5_000
-        table.upsert([{"id": i, "v": f"{i * 7919**30:0200d}"[:200]} for i in range(first, first + 5_000)])
+        table.upsert([{"id": i, "v": f"{i * 7919**300:01200d}"[:1000]} for i in range(first, first + 5_000)])
     members = {m.uuid for m in info.config.members}
     new, other = (s for s in town.cluster.servers if s.uuid not in members)
     command = f"tablet change-config add {info.tablet_id}"
@@ -478,9 +478,10 @@ def test_witness_is_added_by_command_shown_as_one_and_becomes_whole(town: Town) 
     listed = lambda: row(town.run("tablet list --table w"))  # noqa: E731
 
     usual = new.extra
-    restart(town, new, (*usual, "--copy-rate-bytes-per-s", "131072"))
+    # At the lowest rate that a server takes, 20 MB need 160 s, more than any wait here: it is a witness until then.
+    restart(town, new, (*usual, "--copy-rate-bytes-per-s", str(limits.COPY_RATE_MIN_BYTES_PER_S)))
     assert "done" in town.run(f"{command} {new.uuid[:12]} --witness")
-    wait_until(lambda: "WITNESS" in listed(), "it is listed as a witness")
+    wait_until(lambda: "WITNESS" in listed(), f"it is listed as a witness, and not as {shown(new.uuid)}")
     wait_until(lambda: "WITNESS" in row(town.check()), "the check calls it a witness")
     as_witness = lambda: (s := shown(new.uuid)) and (s["witness"], s["rows"]) == (True, 0)  # noqa: E731
     wait_until(as_witness, "it has no row")
@@ -560,10 +561,11 @@ def heard(town: Town, uuid: str) -> float:
 
 
 def restart(town: Town, server: ServerProcess, options: tuple[str, ...]) -> None:
-    """Start a server again, with other options, until the master knows it."""
+    """Start a server again, with other options, until the master has heard the new process."""
     server.stop()
-    server.extra = options
+    server.extra, since = options, time.monotonic()
     server.start()
+    wait_until(lambda: heard(town, server.uuid) > since, "the master has heard it")
     wait_until(lambda: sum(s.alive for s in town.client.list_servers().servers) == 5, "all are alive")
 
 
@@ -585,7 +587,7 @@ def test_commands_that_look_and_hand_over_say_what_is(town: Town) -> None:
     assert (described["replication_factor"], described["topic"]) == (3, "writes.seen")
     assert any("seen" in text and "writes.seen" in text for text in town.run("table list").splitlines())
     shown = town.run("table describe seen")
-    assert "note" in shown and "1 tablets by hash of id, 3 replicas; topic writes.seen" in shown
+    assert "note" in shown and "1 tablets, 3 replicas; history of 900 s; topic writes.seen" in shown
 
     first = town.cluster.leader(tablet).uuid
     heir = sorted({m.uuid for m in info.config.members} - {first})[0]

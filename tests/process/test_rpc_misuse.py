@@ -50,7 +50,8 @@ class World:
         self.stubs: dict[str, Any] = {"MasterService": pb_grpc.MasterServiceStub(self.master.channel)}
         ask = self.stubs["MasterService"]
         wait_until(
-            lambda: sum(s.alive for s in ask.ListServers(pb.Empty(), timeout=30).servers) == 3, "three are alive"
+            lambda: sum(s.alive for s in ask.ListServers(pb.ListServersRequest(), timeout=30).servers) == 3,
+            "three are alive",
         )
         info = table_info()
         info.table_id = ""
@@ -67,6 +68,7 @@ class World:
         assert not self.leader.tablets.Write(self.write, timeout=30).error.code
         for kind in ("add", "remove"):
             self.change(kind)
+        self.confirm()
         open_ = pb.OpenSourcesRequest(table="things", owner_run="run-1", lease_us=600_000_000)
         self.source = pb.SourceKey(cluster_id="k", topic_id="t", kafka_partition=0)
         open_.opens.add(source=self.source, topic="writes.things")
@@ -88,6 +90,13 @@ class World:
         request = pb.ChangeConfigRequest(dest_uuid=self.leader.uuid, tablet_id=self.tablet, edits=[edit])
         reply = self.leader.tablets.ChangeConfig(request, timeout=30)
         assert not reply.error.code, reply.error
+
+    def confirm(self) -> None:
+        """The masters' catalog has the tablet's last config, which else they put there themselves a moment later."""
+        known = self.cluster.status(self.leader, self.tablet)
+        assert known is not None
+        told = pb.ConfirmConfigRequest(tablet_id=self.tablet, config=known.committed_config)
+        assert self.stubs["MasterService"].ConfirmConfig(told, timeout=30).error.code in (0, Code.CAS_FAILED)
 
     def table(self) -> Any:
         request = pb.TableRequest(name="things", with_tablets=True)
@@ -138,6 +147,7 @@ class World:
             return len({(s.last_logged.index, s.commit_index, s.applied_index) for s in statuses if s}) == 1
 
         wait_until(quiet, "the followers have everything")
+        self.confirm()
         return self.state()
 
 
@@ -197,6 +207,7 @@ WRONG_TABLET = [
     Misuse(M, "ChangeRole", MISSING, tablet_of(NOWHERE, server_uuid=NOBODY, role="VOTER")),
     Misuse(M, "CancelChange", (Code.NOT_FOUND,), tablet_of(NOWHERE)),
     Misuse(M, "SetReplication", MISSING, tablet_of(NOWHERE, replicas=1)),
+    Misuse(M, "ConfirmConfig", MISSING, tablet_of(NOWHERE)),
     Misuse(M, "ReplaceTablets", MISSING, lambda w: {"tablet_ids": [NOWHERE]}),
     Misuse(M, "RetireServer", (Code.NOT_FOUND,), lambda w: {"server_uuid": NOBODY}),
     Misuse(M, "DropTable", (Code.NOT_FOUND,), lambda w: {"name": "nowhere"}),
@@ -387,11 +398,13 @@ def test_repeated_and_reordered_calls_have_their_effect_once(world: World) -> No
     rows = {row[-1] for row in world.settled()[0]}
     assert rows == {40}
 
+    term = master.Status(pb.Empty(), timeout=30).catalog_term
+
     def decided(version: int, name: str) -> int:
         member = pb.Member(uuid=name * 32, holds_data=True, addresses=[pb.Address(host="127.0.0.1", port=1)])
         request = pb.ChangeConfigRequest(
             dest_uuid=leader.uuid, tablet_id=world.tablet, has_cas=True, committed_config_id=world.committed(),
-            edits=[pb.ConfigEdit(kind="add", member=member)], decision_term=5, decision_version=version,
+            edits=[pb.ConfigEdit(kind="add", member=member)], decision_term=term, decision_version=version,
         )  # fmt: skip
         return int(leader.tablets.ChangeConfig(request, timeout=30).error.code)
 

@@ -13,11 +13,13 @@ import pytest
 
 from nyala.replica.base import Code, new_uuid
 from nyala.replica.rpc import pb
-from tests.harness.cluster import STEADY, STOP_TIMEOUT_S, ServerProcess, local_cluster
+from tests.harness.cluster import STEADY, STOP_TIMEOUT_S, ServerProcess, local_cluster, wait_until
 from tests.harness.one_tablet import TABLET, create, wait_equal, write
 from tests.harness.rows import batch, write_request
 
 pytestmark = pytest.mark.process
+WRITTEN_AGAIN_S = 120.0
+"""A running server looks at its instance file once a minute; a busy machine may be as late again."""
 
 METHODS = [
     (service.name, method.name)
@@ -178,3 +180,26 @@ def test_each_port_that_is_taken_is_one_clear_line(module: str, option: str, tmp
     assert ended.returncode == 1 and "Traceback" not in ended.stderr, ended.stderr
     last = ended.stderr.strip().splitlines()[-1]
     assert "cannot listen" in last and "is the port taken?" in last and str(port) in last, last
+
+
+@pytest.mark.deep
+def test_instance_file_of_a_running_server_comes_back_by_itself_within_its_time() -> None:
+    """IN-21. Goal: whoever hurts a running server's identity costs nothing, though the next start would refuse it.
+    Method: three servers, whose instance file is flipped, emptied and removed under them; each is whole again within
+    the minute that DESIGN.md names, as the log says. Killed and started, all are who they were."""
+    says = "the instance file was damaged or missing: written again"
+    with local_cluster(3) as cluster:
+        paths = [server.root / "instance" for server in cluster.servers]
+        before = [path.read_bytes() for path in paths]
+        paths[0].write_bytes(before[0][:30] + bytes([before[0][30] ^ 1]) + before[0][31:])
+        paths[1].write_bytes(b"")
+        paths[2].unlink()
+        for server, path, held in zip(cluster.servers, paths, before, strict=True):
+            whole = lambda p=path, h=held: p.exists() and p.read_bytes() == h  # noqa: E731
+            wait_until(whole, "it is written again", WRITTEN_AGAIN_S)
+            wait_until(lambda s=server: says in s.log_tail(), "its log says so")  # type: ignore[misc]
+        uuids = [server.uuid for server in cluster.servers]
+        for server in cluster.servers:
+            server.kill()
+            server.start()
+        assert [server.uuid for server in cluster.servers] == uuids

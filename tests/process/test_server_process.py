@@ -82,7 +82,7 @@ def test_created_tablet_is_all_that_ls_shows() -> None:
         create(cluster, [server])
         cluster.leader(TABLET)
         of_it = {f"tablet-meta/{TABLET}", f"consensus-meta/{TABLET}", f"wals/{TABLET}"}
-        whole = blank | of_it | {f"wals/{TABLET}/wal-000000001"}
+        whole = blank | of_it | {f"wals/{TABLET}/{name}" for name in ("wal-000000001", ".newest-segment")}
         wait_until(lambda: ls() == whole, "no more and no less is there")  # a file on its way has another name
 
 

@@ -116,7 +116,7 @@ class Rogue:
         term = 1000
         while not self._end.is_set():
             term += 1
-            ahead = OpId(term, 1 << 40)
+            ahead = OpId(term - 1, 1 << 40)
             for voter in self._voters:
                 for pre_vote in (True, False):
                     ask = VoteRequest(to_uuid=voter.uuid, from_uuid=uuid, term=term, last=ahead, pre_vote=pre_vote)

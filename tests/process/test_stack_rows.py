@@ -223,7 +223,7 @@ def test_rows_that_fail_do_not_keep_the_rest_of_their_batch_out(stack: Stack) ->
 
     def write(rows: list[dict[str, object]], ops: list[RowOp], *names: str) -> dict[int, tuple[RowCode, str]]:
         schema = pa.schema([pa.field(n, table.field(n).type) for n in names])
-        writer = stack.client.session_writer(handle)
+        writer = stack.client.session_writer(handle, on_error="return")
         codes = np.array([int(op) for op in ops], np.uint8)
         for batch in wire_batches(handle, pa.Table.from_pylist(rows, schema=schema), codes):
             writer.send(batch)
@@ -261,7 +261,7 @@ def test_unknown_operation_is_an_error_of_its_row(stack: Stack) -> None:
     """Goal: a newer client's operation harms nobody. Method: operation 77 between two inserts."""
     handle = stack.new_table("operations", 1)
     columns = pa.table({"k": [1, 2, 3], "must": pa.array([1, 1, 1], pa.int32())})
-    writer = stack.client.session_writer(handle)
+    writer = stack.client.session_writer(handle, on_error="return")
     for batch in wire_batches(handle, columns, np.array([1, 77, 1], np.uint8)):
         writer.send(batch)
     writer.flush()

@@ -34,6 +34,8 @@ Swap = tuple[str, str, str]
 
 VERIFIED = r"Violation: [VI]\d|InvariantViolation: "
 """A verifier of the cores, or a check of the product's own."""
+COMMITTED_HERE = rf"{VERIFIED}|AssertionError: an honest peer is refused: its log holds "
+"""The same, or what a follower says of a leader that lacks what is committed, before its own invariants would."""
 STALE_READ = r"Violation: READ"
 ROWLESS = r"Violation: ROWS"
 STUCK = r"AssertionError: the healed (group|majority) does not converge"
@@ -127,7 +129,7 @@ PLANTED = (
     # What is promised before it is durable, or forgotten.
     Planted(
         "vote not synced",
-        one("raft.state:State.send", "promise or not self.hard_state_durable", "promise and self.term < 0"),
+        one("raft.state:State.send", "promise or not self.hard_state_durable", "promise and self.hard.term < 0"),
         plain=600,
     ),
     Planted(
@@ -177,7 +179,7 @@ PLANTED = (
     # Elections.
     Planted(
         "second vote in a term",
-        one("raft.election:_why_not_in_this_term", "(None, m.from_uuid)", "(s.voted_for,)"),
+        one("raft.election:_why_not_in_this_term", "(None, m.from_uuid)", "(s.hard.voted_for,)"),
         plain=60,
     ),
     Planted(
@@ -186,6 +188,7 @@ PLANTED = (
             ("raft.election:_why_not_in_this_term", "if m.last < s.last", "if False"),
             ("raft.election:_why_not", "m.pre_vote and m.last < s.last", "False"),
         ),
+        says=COMMITTED_HERE,
         within=100,
         plain=100,
     ),
@@ -196,7 +199,7 @@ PLANTED = (
     ),
     Planted(
         "damaged tail votes",
-        one("raft.election:_why_not", "if not s.may_campaign:", "if False:"),
+        one("raft.election:_why_not", "if s.hard.withheld is not None:", "if False:"),
         within=400,
         tuned=TORN,
         plain=1_500,
@@ -204,7 +207,7 @@ PLANTED = (
     # Commitment.
     Planted(
         "commit by counting an old term",
-        one("raft.commitment:advance_commit", " and s.log.term_at(index) == s.term", ""),
+        one("raft.commitment:advance_commit", " and s.log.term_at(index) == s.hard.term", ""),
         story="tests.paper.test_raft_paper_section_5:test_section_5_4_2_leader_commits_older_entries_only_under_its_own",
         says=TOLD,
         plain_says=VERIFIED,
@@ -264,7 +267,7 @@ PLANTED = (
     ),
     Planted(
         "lease kept during a transfer",
-        one("raft.transfer:continue_transfer", "lease.give_up(s)", "pass"),
+        one("raft.transfer:continue_transfer", "lease.give_up(s.lead)", "pass"),
         story="lease_ends_with_a_pause_a_cut_and_a_transfer",
         says=SCRIPT,
         plain_says=STALE_READ,
@@ -274,8 +277,8 @@ PLANTED = (
         "coalesced acknowledgement without a term extends a lease",
         one(
             "raft.core:RaftCore.step",
-            "if msg.term < s.term:",
-            "if msg.term < s.term and not isinstance(msg, AppendReply):",
+            "if msg.term < s.hard.term:",
+            "if msg.term < s.hard.term and not isinstance(msg, AppendReply):",
         ),
         story="tests.unit.raft.test_raft_lease:test_lease_is_not_extended_by_an_acknowledgement_of_another_term",
         says=TOLD,
@@ -284,7 +287,7 @@ PLANTED = (
     ),
     Planted(
         "restarted voter votes at once",
-        one("raft.election:_why_not", "s.ticks < s.withhold_until", "False"),
+        one("raft.election:_why_not", "s.ticks < s.election.withhold_until", "False"),
         story="restarted_voter_withholds_its_vote",
         says=SCRIPT,
         plain_says=STALE_READ,
@@ -292,7 +295,7 @@ PLANTED = (
     ),
     Planted(
         "lease counts from the echo",
-        one("raft.lease:holds", "confirmed_round(s)", "s.round"),
+        one("raft.lease:holds", "confirmed_round(s)", "s.lead.round"),
         tuned=LEASES,
         within=60,
         says=STALE_READ,
@@ -300,7 +303,7 @@ PLANTED = (
     ),
     Planted(
         "lease before the term's first commit",
-        one("raft.lease:holds", "s.commit_index < s.term_start or ", ""),
+        one("raft.lease:holds", "s.commit_index < s.lead.term_start or ", ""),
         tuned=LEASES,
         within=60,
         says=STALE_READ,
@@ -316,7 +319,11 @@ PLANTED = (
     ),
     Planted(
         "live leader is deposed",
-        one("raft.election:_why_not", "s.role is Role.LEADER or s.heard < s.options.election_ticks_min", "False"),
+        one(
+            "raft.election:_why_not",
+            "s.role is Role.LEADER or s.election.heard < s.options.election_ticks_min",
+            "False",
+        ),
         story="live_leader_is_not_deposed",
         says=SCRIPT,
         plain_says=STALE_READ,
@@ -325,7 +332,7 @@ PLANTED = (
     # Membership.
     Planted(
         "two changes at once",
-        one("raft.membership:propose_config", "if s.pending_config is not None:", "if False:"),
+        one("raft.membership:propose_config", "if s.hard.pending_config is not None:", "if False:"),
         story="one_change_at_a_time",
         says=SCRIPT,
         plain_says=VERIFIED,
@@ -335,7 +342,7 @@ PLANTED = (
         "witness leads",
         one(
             "raft.roles:config_in_force",
-            "member is not None and member.holds_data and not s.no_data",
+            "member is not None and member.holds_data and not s.hard.no_data",
             "member is not None",
         ),
         within=60,
@@ -361,7 +368,7 @@ PLANTED = (
     ),
     Planted(
         "removed voter still counts",
-        one("raft.roles:config_in_force", "s.active_config.voters", "s.configs[0].voters"),
+        one("raft.roles:config_in_force", "s.hard.active_config.voters", "s.hard.configs[0].voters"),
         story="tests.unit.raft.test_raft_membership_rules:test_removed_voter_counts_no_more_from_the_entry_on",
         says=TOLD,
         plain_says=STUCK,
@@ -400,9 +407,9 @@ PLANTED = (
     Planted(
         "leader whose log hangs leads on",
         one(
-            "host.replica:Replica._disk_still_stands",
-            "self._persister.full or core.commit_index > core.persisted_index",
-            "self._persister.full",
+            "host.carrier:Carrier._disk_still_stands",
+            "self.persister.full or core.commit_index > core.persisted_index",
+            "self.persister.full",
         ),
         "jam",
         tuned=HANGS,
@@ -426,12 +433,12 @@ PLANTED = (
     Planted(
         "an append is acknowledged that found no room",
         one(
-            "host.replica:Replica.step",
-            "return  # the leader sends it again; blocking here would stop every tablet of this server",
+            "host.carrier:Carrier.step",
+            'return ""  # the leader sends it again; blocking here would stop every tablet of this server',
             "from nyala.replica.raft import AppendReply as Reply; "
             "to, last = message.from_uuid, message.entries[-1].opid; "
-            "reply = Reply(to_uuid=to, from_uuid=self.uuid, term=message.term, last=last, round=message.round); "
-            "return self._send([(self.tablet_id, reply)])",
+            "reply = Reply(to_uuid=to, from_uuid=self.core.uuid, term=message.term, last=last, round=message.round); "
+            "self._send([reply]); return ''",
         ),
         "jam",
         tuned=CROWDS,
@@ -451,7 +458,7 @@ PLANTED = (
     ),
     Planted(
         "superblock takes the live ledger",
-        one("tablet.maintenance:Maintenance.flush", "frozen.ledger.to_avro()", "tablet._ledger.to_avro()"),
+        one("tablet.maintenance:Maintenance.flush", "frozen.ledger.to_avro()", "self._contents.ledger.to_avro()"),
         "tablet",
         tuned=FLUSHES,
         says=ROW_ERRORS,

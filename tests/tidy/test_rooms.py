@@ -1,4 +1,4 @@
-"""Each room says what it is for: a DESIGN.md of at most 200 lines, which also says what was refused."""
+"""Each room says what it is for: a DESIGN.md, which also says what was refused."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ ROOMS = sorted(name.replace(".", "/") for name in ALLOWED if (ROOT / name.replac
 
 
 @pytest.mark.parametrize("room", ROOMS)
-def test_room_has_a_short_design_page(room: str) -> None:
-    """Goal: who enters a room reads why first. Method: the file, its length, what it must speak of."""
+def test_room_has_a_design_page(room: str) -> None:
+    """Goal: who enters a room reads why first. Method: the file, what it must speak of."""
     page = Path(ROOT / room / "DESIGN.md")
     text = page.read_text().lower()
-    assert len(text.splitlines()) <= 200
     assert "refused" in text

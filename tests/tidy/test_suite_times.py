@@ -1,10 +1,13 @@
-"""The times that a run prints are of suites that exist."""
+"""The times that a run prints are of suites that exist, and tests that share something run in one process."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from xdist.scheduler import LoadScopeScheduling
+
 from tests.harness.suite_times import SUITES, suite_lines, suite_of
+from tests.harness.worker_shares import Shares, share_of
 
 TESTS = Path(__file__).resolve().parents[1]
 
@@ -23,3 +26,13 @@ def test_times_of_a_suite_are_summed_and_the_longest_is_first() -> None:
         ["3.5", "s", "2", "tests", "units"],
         ["3.0", "s", "1", "tests", "scenario scripts"],
     ]
+
+
+def test_tests_of_a_file_share_a_process_and_all_with_kafka_and_spark_share_one() -> None:
+    """Goal: what a module's tests share is made once, and Kafka and Spark run once at a time on two cores. Method: ids
+    of every file of the end-to-end tests and of others; xdist's scheduler asks by the name that is overridden."""
+    road = {share_of(f"tests/e2e/{path.name}::test_x") for path in (TESTS / "e2e").glob("test_*.py")}
+    assert len(road) == 1
+    assert share_of("tests/unit/wal/test_wal_index.py::test_x[a::b/c]") == "tests/unit/wal/test_wal_index.py"
+    assert share_of("tests/process/test_names_process.py::test_x") not in road
+    assert "_split_scope" in LoadScopeScheduling.__dict__ and "_split_scope" in Shares.__dict__

@@ -221,15 +221,6 @@ def test_public_names_all_exist() -> None:
         _ = nyala.conect
 
 
-def test_write_result_raises_for_errors_only_if_asked() -> None:
-    """Goal: row errors are data first. Method: a result with one failure."""
-    failure = nyala.RowFailure(3, nyala.RowCode.ALREADY_PRESENT, "", {"k": 7})
-    result = nyala.WriteResult(9, (failure,))
-    assert not result.ok and nyala.WriteResult(9, ()).raise_for_errors().ok
-    with pytest.raises(nyala.NotApplied, match=r"1 rows were refused, 9 applied: row 3 \(k=7\): ALREADY_PRESENT"):
-        result.raise_for_errors()
-
-
 def test_numpy_values_compare_like_python_ones() -> None:
     """Goal: values out of arrays work. Method: a numpy integer in a condition."""
     from nyala.expressions import bound

@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from nyala.replica.base import Address, Code, Corruption, Member, OpId, RaftConfig, Refused
+from nyala.replica.base import Address, Code, Corruption, LaterFormat, Member, OpId, RaftConfig, Refused
 from nyala.replica.cmeta import ConsensusMeta, cmeta_json, path_of, read_cmeta
+from nyala.replica.cmeta.config_codec import config_from_avro
+from nyala.replica.cmeta.view import SCHEMA
 from nyala.replica.disk import lock_root, lock_stopped
+from nyala.schemas import frame, unframe
 from tests.harness.sim_disk import SimDisk
 
 UUID, OTHER = "a" * 32, "b" * 32
@@ -71,3 +74,35 @@ def test_stopped_directory_is_locked_and_a_live_or_absent_one_is_refused(tmp_pat
     with pytest.raises(Refused, match="no such directory"):
         lock_stopped(tmp_path / "typo")
     assert not (tmp_path / "typo").exists()
+
+
+def test_metadata_of_a_later_build_is_told_from_damage_and_is_not_taken_for_lost() -> None:
+    """Goal: a field that this build does not know is neither ignored nor a reason to forget promises. Method: reserved
+    bytes in the file, in its config and in a member, each through the readers and the copy's own look at what is here;
+    beside them a config whose members contradict each other, which is damage; the version that is written; and what
+    is running, which leaves such a file alone, and writes one that is gone again."""
+    disk = written()
+    path = path_of("t1")
+    running = ConsensusMeta.load(disk, "t1")
+    value = unframe(SCHEMA, disk.read(path))
+    assert value["version"] == 1
+    config = value["committed_config"]
+    later = [
+        value | {"reserved": b"x"},
+        value | {"committed_config": config | {"reserved": b"x"}},
+        value | {"committed_config": config | {"members": [config["members"][0] | {"reserved": b"x"}]}},
+    ]
+    for each in later:
+        with pytest.raises(LaterFormat):
+            read_cmeta(frame(SCHEMA, each), path)
+        with pytest.raises(LaterFormat):
+            config_from_avro(each["committed_config"] if each is not later[0] else later[1]["committed_config"])
+        disk.poke(path, frame(SCHEMA, each))
+        with pytest.raises(LaterFormat):
+            ConsensusMeta.kept(disk, "t1", or_lost=True)
+        assert not running.keep() and disk.read(path) == frame(SCHEMA, each)
+    disk.remove(path)
+    assert running.keep() and disk.read(path) == running.encode()
+    twice = config | {"members": [config["members"][0]] * 2}
+    with pytest.raises(Corruption, match="contradicts itself"):
+        config_from_avro(twice)

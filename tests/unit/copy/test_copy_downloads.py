@@ -167,11 +167,13 @@ def test_next_file_arrives_while_the_one_before_is_synced() -> None:
     assert waited == [True] * 4
 
 
-@pytest.mark.parametrize("operation", ["datasync", "sync"])
-def test_sync_that_fails_beside_a_download_fails_the_download(operation: str) -> None:
-    """TC-51. Goal: no file counts as durable that is not. Method: EIO of a sync on the thread that syncs: run raises
-    it."""
-    files, disk = Files(2 * SYNC_BYTES, 5, 6), new_disk()
+@pytest.mark.parametrize(
+    ("operation", "size"), [("datasync", 2 * SYNC_BYTES), ("datasync", SYNC_BYTES + 5), ("sync", 2 * SYNC_BYTES)]
+)
+def test_sync_that_fails_beside_a_download_fails_the_download(operation: str, size: int) -> None:
+    """TC-51. Goal: no file counts as durable that is not. Method: EIO of a sync on the thread that syncs, of one that
+    another follows and of the last before the file's end, whose own sync is then told nothing: run raises it."""
+    files, disk = Files(size, 5, 6), new_disk()
     disk.fail_on(operation, "data/f0", "EIO")
     with pytest.raises(DiskFailure):
         files.download(disk, 2)

@@ -6,27 +6,38 @@ import random
 
 import pytest
 
-from nyala.replica.base import DataState, OpId
-from nyala.replica.cmeta import ConsensusMeta
+from nyala.replica.base import DataState, DiskFailure, OpId, Refused
+from nyala.replica.cmeta import ConsensusMeta, path_of
 from nyala.replica.copy import (
     CopyProgress,
     delete_replica,
     last_of_unopened,
+    lost_tablets,
+    named_blocks,
     parse_superblock,
+    purge_quarantine,
     settle_at_startup,
+    spared_blocks,
+    was_here,
 )
 from nyala.replica.raft import VoteRequest
 from nyala.replica.server.tombstone import vote_reply
-from nyala.replica.tablet import Superblock
+from nyala.replica.tablet import Superblock, superblock_path, sweep_orphans
 from tests.harness.copies import (
+    CONFIG,
+    SOURCE_UUID,
     TABLET,
     TARGET_UUID,
     RestingReplica,
     attempt,
     cmeta_bytes,
     copy_over,
+    data_files,
+    die,
     leading_source,
     new_disk,
+    start,
+    wal_places,
 )
 from tests.harness.sim_disk import SimCrash, SimDisk
 
@@ -104,6 +115,118 @@ def test_superblock_of_a_tombstone_names_its_state_last_opid_and_quarantine() ->
     assert (marked.data_state, marked.last_logged) == (DataState.DELETED, last)
     assert marked.quarantine and disk.listdir(marked.quarantine) == ["cmeta", "superblock", "wal"]
     assert marked.blocks == () and marked.table_id == "t1"
+
+
+def held(disk: SimDisk) -> list[str]:
+    """What a start does with a tablet that may have lost its superblock; the blocks that stay."""
+    if Superblock.exists(disk, TABLET):
+        start(disk)
+    else:
+        sweep_orphans(disk, named_blocks(disk) | spared_blocks(disk, disk.listdir("data")))
+    return data_files(disk)
+
+
+def refuses_votes(disk: SimDisk) -> bool:
+    """Whether a tombstone is here that gives a candidate nothing, however long its log and its term are."""
+    settled = Superblock.load(disk, TABLET)
+    request = VoteRequest(to_uuid=TARGET_UUID, from_uuid=VOTED, term=9, last=OpId(8, 99))
+    reply = vote_reply(
+        request,
+        uuid=TARGET_UUID,
+        cmeta=ConsensusMeta.load(disk, TABLET),
+        last=settled.last_logged or OpId(0, 0),
+        last_known=settled.last_logged_known,
+    )
+    return settled.data_state is DataState.DELETED and not reply.granted
+
+
+CELLS = ["delete.4", "delete.5", "delete.6", "copy.1", "copy.2", "copy.3", "copy.4", "cut"]
+
+
+@pytest.mark.parametrize(
+    ("cell", "metadata"),
+    [*((c, "there") for c in CELLS), *((c, m) for c in ("copy.1", "cut") for m in ("gone", "damaged"))],
+)
+def test_copy_over_a_lost_superblock_that_does_not_end_leaves_a_tombstone_that_does_not_vote(
+    cell: str, metadata: str
+) -> None:
+    """IN-21. Goal: a superblock that is lost takes no acknowledgement with it. Method: remove the superblock of a
+    replica that acknowledged 4.2 and voted in term 5. A source of an earlier term is refused. The copy dies, by kill
+    and by power losses, at each step, or meets an error in COPY.3; each start leaves a tombstone that votes for nobody,
+    and the old blocks. A whole copy then takes it all over, abstains where it may have voted, and ends their stay."""
+    for seed in [None, 0, 1]:
+        disk, source = new_disk(), leading_source()
+        last = replica_that_voted(disk)
+        disk.remove(superblock_path(TABLET))
+        disk.sync_dir("tablet-meta")
+        if metadata == "gone":
+            disk.remove(path_of(TABLET))
+            disk.sync_dir("consensus-meta")
+        elif metadata == "damaged":
+            disk.corrupt(path_of(TABLET), 30)
+        else:
+            source.replica.cmeta = ConsensusMeta.create(new_disk(), TABLET, SOURCE_UUID, CONFIG, 4)
+            with pytest.raises(Refused, match="earlier term"):
+                copy_over(None, attempt(disk, source.door)).run()
+            source.replica.cmeta.save_hard_state(6, SOURCE_UUID)
+        assert was_here(disk, TABLET) and lost_tablets(disk) == [TABLET]
+        old = held(disk)
+        assert len(old) == 2
+        if cell == "cut":
+            disk.fail_on("pwrite", f"wals/{TABLET}/*", "EIO")
+        else:
+            disk.arm(cell)
+        with pytest.raises((SimCrash, DiskFailure)):
+            copy_over(None, attempt(disk, source.door)).run()
+        disk.disarm()
+        if cell != "cut":
+            die(disk, seed)
+        for _ in range(2):
+            assert held(disk) == old and (metadata != "there" or last.term < ConsensusMeta.load(disk, TABLET).term)
+        if metadata == "there" or cell in ("copy.2", "copy.3", "copy.4", "cut"):
+            assert refuses_votes(disk)
+        settled = Superblock.load(disk, TABLET)
+        assert not settled.last_logged_known and settled.next_block == 1
+        assert [p.split("-0")[0] for p in wal_places(disk)][:1] == [f"quarantine/{TABLET}"]
+        ready = copy_over(settled, attempt(disk, source.door)).run()
+        assert ready.last_logged_known and ready.data_state is DataState.READY
+        floor = ConsensusMeta.load(disk, TABLET).vote_floor_term
+        assert floor == (5 if metadata == "there" else 6)
+        assert not set(data_files(disk)) & set(old) and held(disk) == data_files(disk) != []
+        source.replica.close()
+
+
+def test_tablet_that_was_about_to_be_created_has_lost_nothing() -> None:
+    """IN-21. Goal: a creation that was cut off is no loss: its copy, if it fails, leaves a tombstone that votes.
+    Method: metadata of term 0 and an empty log: a copy dies and a start takes it back; with a term it is a loss."""
+    disk, source = new_disk(), leading_source()
+    ConsensusMeta.create(disk, TABLET, TARGET_UUID, CONFIG, 0)
+    disk.mkdir(f"wals/{TABLET}")
+    assert not was_here(disk, TABLET) and lost_tablets(disk) == []
+    disk.arm("copy.3")
+    with pytest.raises(SimCrash):
+        copy_over(None, attempt(disk, source.door)).run()
+    disk.restart()
+    assert start(disk).last_logged_known
+    other = new_disk()
+    ConsensusMeta.create(other, TABLET, TARGET_UUID, CONFIG, 1)
+    assert was_here(other, TABLET)
+    source.replica.close()
+
+
+def test_purge_removes_what_stayed_for_a_lost_superblock() -> None:
+    """IN-21. Goal: what stays has an end that an operator sets. Method: a superblock is lost and a copy fails; the
+    purge of the tablet's quarantine removes log and old blocks, and the tombstone stays one that does not vote."""
+    disk, source = new_disk(), leading_source()
+    replica_that_voted(disk)
+    disk.remove(superblock_path(TABLET))
+    old = held(disk)
+    disk.fail_on("pwrite", f"wals/{TABLET}/*", "EIO")
+    with pytest.raises(DiskFailure):
+        copy_over(None, attempt(disk, source.door)).run()
+    assert {f"data/{name}" for name in old} < set(purge_quarantine(disk, TABLET).removed)
+    assert data_files(disk) == [] and disk.listdir("quarantine") == [] and refuses_votes(disk)
+    source.replica.close()
 
 
 @pytest.mark.parametrize("step", [4, 5, 6])

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from nyala.replica.base import Code, OpId, Refused
-from nyala.replica.copy import WHOLE, CopyManifest, CopySourceSession, FileKind
+from nyala.replica.copy import WHOLE, Asker, CopyManifest, CopySourceSession, FileKind
 from tests.harness.copies import TABLET, RestingReplica, Source, new_disk
 
 
@@ -26,6 +26,7 @@ def begin(
     run: str,
     attempt: int = 0,
     meanwhile: Callable[[], None] = lambda: None,
+    asker: Asker = Asker(),
 ) -> str:
     """A session of a tablet by this name, opened while something else happens."""
 
@@ -35,7 +36,9 @@ def begin(
         meanwhile()
         return session
 
-    return source.sessions.open(tablet_id, requestor, capture, run=run, attempt=attempt).manifest.session_id
+    return source.sessions.open(
+        tablet_id, requestor, capture, run=run, attempt=attempt, asker=asker
+    ).manifest.session_id
 
 
 def still_open(source: Source) -> set[str]:
@@ -117,6 +120,50 @@ def test_sessions_are_bounded_and_a_restarted_follower_replaces_its_own() -> Non
     assert refused.value.code is Code.OVERLOADED
     again = source.door.begin(TABLET, "b" * 32, False)
     assert again.session_id != first.session_id and len(source.sessions.sessions()) == 2
+    source.replica.close()
+
+
+def test_member_finds_a_place_whatever_another_host_asks_for() -> None:
+    """IN-51. Goal: no host's copies keep a member of the group waiting, and others leave places to
+    members. Method: a host that names members asks for five sessions at once, and for the member's own: it gets no more
+    than its share, and the member begins and goes on. The same for non-members of many hosts."""
+    source = source_with_block()
+
+    def taken(askers: list[Asker]) -> int:
+        """How many of those are given a place, each at the server of another uuid, all at once."""
+        count = 0
+
+        def next_one() -> None:
+            nonlocal count
+            if not askers:
+                return
+            asker = askers.pop()
+            try:
+                begin(source, f"t{len(askers)}", f"{len(askers):032x}", "", 0, next_one, asker)
+                count += 1
+            except Refused as refused:
+                assert refused.code is Code.OVERLOADED
+                next_one()
+
+        next_one()
+        return count
+
+    def gone() -> None:
+        for session_id in still_open(source):
+            source.sessions.end(session_id, False)
+
+    member = Asker("10.0.0.1")
+    assert taken([Asker("10.9.9.9")] * 5) == 3
+    own = begin(source, "t", "b" * 32, "run", 1, asker=member)
+    source.sessions.end(min(still_open(source) - {own}), False)
+    begin(source, "t", "b" * 32, "another", 1 << 61, asker=Asker("10.9.9.9"))
+    assert own in still_open(source)
+    gone()
+    assert taken([Asker(f"10.9.9.{n}", is_member=False) for n in range(9)]) == 2
+    again = begin(source, "t", "b" * 32, "run", 2, asker=member)
+    assert again in still_open(source) and len(still_open(source)) == 3
+    gone()
+    assert taken([Asker()] * 5) == 4, "a process's own copies are bounded by the sum alone"
     source.replica.close()
 
 

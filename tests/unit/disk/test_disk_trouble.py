@@ -23,7 +23,8 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    env = {"PATH": "/usr/bin:/bin", **environment}
+    path = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
+    env = {"PATH": "/usr/bin:/bin", **path, **environment}
     return subprocess.run([sys.executable, "-c", code], env=env, cwd=ROOT, capture_output=True, text=True, timeout=300)
 
 
@@ -115,9 +116,9 @@ print(disk.read("f"))
     done = run(code)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
-        "NO_SPACE True",
-        *["NO_SPACE"] * 4,
-        "NO_SPACE True False",
+        "OVERLOADED True",
+        *["OVERLOADED"] * 4,
+        "OVERLOADED True False",
         "b'old' False False ['f']",
         "b'new'",
     ]

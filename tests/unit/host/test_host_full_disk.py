@@ -6,8 +6,10 @@ from dataclasses import replace
 
 from nyala.replica.base import Applied, Code, Refused
 from nyala.replica.cmeta import ConsensusMeta
+from nyala.replica.copy import wal_folder
 from nyala.replica.host import Phase
 from nyala.replica.raft import ConfigEdit, EditKind
+from nyala.replica.wal import glance
 from tests.harness.sim_cluster import HOST, TABLET, SimCluster, SimNode, member
 from tests.harness.sim_start import Answers, level, node_of, on, put, put_and_wait, started
 
@@ -50,7 +52,8 @@ def test_follower_without_room_for_a_new_term_promises_nothing_and_votes_once_th
 
 
 def test_terms_that_found_no_room_are_saved_in_order() -> None:
-    """Goal: a later term never overtakes one that waits. Method: a full follower sees three terms pass; then room."""
+    """TC-14. Goal: a later term never overtakes one that waits, nor do entries of a term the term itself. Method: a
+    full follower sees three terms pass, and an entry of the last; then room."""
     cluster = SimCluster(8)
     started(cluster)
     full = cluster.nodes["c"]
@@ -68,6 +71,8 @@ def test_terms_that_found_no_room_are_saved_in_order() -> None:
     replica = full.replica
     assert leader is not None and replica is not None and replica.phase is not Phase.FAILED
     assert put_and_wait(cluster, leader, b"without c").opid.term == leader.term > saved(full).term
+    last = glance(full.disk, wal_folder(TABLET), TABLET).last
+    assert last.term <= saved(full).term, "a log never knows a term that a restart would forget"
     full.disk.heal()
     cluster.run_until(lambda: level(cluster), "everyone level")
     assert saved(full).term == leader.term
@@ -122,7 +127,7 @@ def test_what_a_full_disk_holds_up_is_bounded() -> None:
     worst = 0
     for _ in range(300):
         cluster.run_for(100_000)
-        worst = max(worst, *(r._persister.waiting for r in cluster.replicas))
+        worst = max(worst, *(r._carrier.persister.waiting for r in cluster.replicas))
     assert 20 <= worst <= 60, worst
     for node in cluster.nodes.values():
         node.disk.heal()

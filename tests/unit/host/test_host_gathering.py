@@ -212,6 +212,7 @@ def test_writes_that_wait_for_company_are_answered_whatever_happens_to_the_leade
     ends; one of them comes again and waits; the leader is stopped, then, in another group, deposed: NOT_APPLIED."""
     for end in ("stop", "depose"):
         cluster = SimCluster(8)
+        cluster.liars = end == "depose"  # the rival did not send what deposes
         leader = started(cluster)
         cluster.run_for(300_000)
         waits = one_of_two_comes_again(cluster, leader)
@@ -224,7 +225,7 @@ def test_writes_that_wait_for_company_are_answered_whatever_happens_to_the_leade
             term = leader.status().term + 1
             append = AppendEntries(to_uuid=leader.uuid, from_uuid=rival.uuid, term=term, prev=leader.last_logged)
             on(cluster, leader, lambda leader=leader, append=append: leader.step(append))
-            on(cluster, leader, lambda leader=leader: leader._pump())
+            on(cluster, leader, lambda leader=leader: leader._carrier.pump())
             assert (waits.one.code, waits.one.applied) == (Code.NOT_LEADER, Applied.NOT_APPLIED)
         cluster.run_for(100_000)
         assert len(waits.all) == 1

@@ -29,13 +29,13 @@ def test_phase_moves_are_those_of_the_drawing_and_no_others() -> None:
     cluster = SimCluster(1)
     replica = started(cluster)
     for old, new in itertools.product(Phase, Phase):
-        replica.phase = old
+        replica._life.phase = old
         if old is new or (old, new) in DRAWN:
-            replica._enter(new)
+            replica._life.enter(new)
             assert replica.phase is new
         else:
             with pytest.raises(InvariantViolation):
-                replica._enter(new)
+                replica._life.enter(new)
             assert replica.phase is old
 
 
@@ -49,7 +49,7 @@ def test_replica_that_is_over_stays_over_whatever_comes(end: Phase) -> None:
     assert leader.phase is Phase.RUNNING
     over = leader.stop if end is Phase.STOPPED else lambda: leader.fail(Corruption("a block is damaged"))
     on(cluster, leader, over)
-    for meddle in (leader.tick, leader._pump, lambda: leader.fail(Corruption("another block is damaged"))):
+    for meddle in (leader.tick, leader._carrier.pump, lambda: leader.fail(Corruption("another block is damaged"))):
         on(cluster, leader, meddle)
         assert leader.phase is end
     refused = put(cluster, leader, b"late")

@@ -44,6 +44,7 @@ class Voter:
 
     def __init__(self, seed: int = 1) -> None:
         self.cluster = SimCluster(seed)
+        self.cluster.liars = True
         self.node = self.cluster.nodes["b"]
         self.node.start()
         self.sent: list[Any] = []

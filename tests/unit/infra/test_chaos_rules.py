@@ -227,7 +227,7 @@ class Refusing:
     def __init__(self, code: Code) -> None:
         self._code = code
 
-    def session_writer(self, _: object) -> Refusing:
+    def session_writer(self, _: object, on_error: str) -> Refusing:
         return self
 
     def refuse(self, *_: object) -> None:

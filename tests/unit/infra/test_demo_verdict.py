@@ -24,6 +24,7 @@ def want(year: pl.DataFrame) -> pl.DataFrame:
     return flights.answer(year)
 
 
+@pytest.mark.deep
 def test_events_of_the_year_are_as_many_as_the_demo_says(year: pl.DataFrame) -> None:
     """Goal: a run has seen all events when it has seen so many. Method: the year's events, counted by what they say."""
     stream = flights.events(year)

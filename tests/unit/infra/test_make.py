@@ -130,6 +130,29 @@ def test_tests_that_a_machine_cannot_run_are_told_before_the_first(checkout: Pat
     assert modules == ["nyala.infra.jars"]
 
 
+def test_setup_says_what_it_does_and_nothing_when_all_is_done(checkout: Path, tmp_path: Path) -> None:
+    """IN-70. Goal: the first `make setup` takes two minutes and says what it does meanwhile; the next is quiet. Method:
+    an interpreter that is a virtual environment's, a pip that only says which packages it finds, a resolver that only
+    writes its marker."""
+    path = tools(tmp_path / "bin")
+    python(path / "python3")
+    finds = "grep -o '^[a-z0-9-]*==[^ ]*' requirements.lock | sed 's/^/Collecting /'"
+    (path / "grep").symlink_to(str(shutil.which("grep")))
+    (path / "sed").symlink_to(str(shutil.which("sed")))
+    pip = f'[ "$1 $2" = "-m pip" ] && {{ case "$*" in *.lock) {finds};; esac; exit 0; }}'
+    resolver = '[ "$2" = nyala.infra.jars ] && { mkdir -p .cache/jars && touch .cache/jars/.resolved; exit 0; }'
+    program(checkout / ".venv" / "bin" / "python", f'{pip}\n{resolver}\nexec {sys.executable} "$@"')
+    first, second = (make(checkout, "setup", PATH=str(path), JAVA_HOME="") for _ in range(2))
+    packages = sum("==" in line for line in (checkout / "requirements.lock").read_text().splitlines())
+    begin, *between, end = first.stdout.splitlines()
+    assert (first.returncode, first.stderr) == (0, "")
+    assert begin == f"nyala: installing {packages} packages, which takes about two minutes"
+    assert between[0].startswith(f"nyala: 10 of {packages} packages: ") and len(between) == packages // 10
+    assert end == "nyala: installing Nyala itself"
+    assert (second.returncode, second.stderr) == (0, "") and "nyala:" not in second.stdout
+
+
+@pytest.mark.deep
 def test_environment_that_failed_does_not_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: the next `make` begins anew. Method: an environment without pip, as Debian's Python leaves one that has no
     venv package; a Python that cannot make any; one that fails half-way; then the real one."""

@@ -16,6 +16,7 @@ from nyala.infra.preflight import (
     java_path,
     java_problem,
     namespaces_problem,
+    pip_progress,
     python_problem,
     space_problem,
 )
@@ -108,6 +109,18 @@ def test_pip_without_network_or_space_comes_down_to_one_line(capsys: pytest.Capt
     assert "hashes differ" in capsys.readouterr().err
     assert install([sys.executable, "-c", "print('noise')"]) == 0
     assert capsys.readouterr().err == ""
+
+
+def test_pip_is_told_in_a_few_lines() -> None:
+    """IN-70. Goal: whoever waits two minutes for `make setup` sees that it goes on. Method: what pip says of 23
+    packages, of which some are there already; of a folder, which is soon done, nothing is told."""
+    finds = [f"Collecting name-{n}==1.{n} (from -r requirements.lock (line {n}))" for n in range(1, 20)]
+    finds += [f"Requirement already satisfied: name-{n}==1 in /somewhere" for n in range(20, 24)]
+    between = ["  Downloading name_1-1.1-py3-none-any.whl (12 kB)", "", "Collecting", "Looking in links: /wheels"]
+    said = [line for find in finds for line in (find, *between)] + ["Installing collected packages: name-1, name-2"]
+    wanted = ["10 of 23 packages: name-10", "20 of 23 packages: name-20", "unpacking 23 packages"]
+    assert list(pip_progress(said, 23)) == wanted
+    assert list(pip_progress(["Processing /clone", "Installing collected packages: nyala"], 0)) == []
 
 
 NAMESPACE_PROGRAMS = {"ip": "exit 0", "nsenter": "exit 0", "mount": "exit 0"}

@@ -6,12 +6,16 @@ import json
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
+import grpc
 import pytest
 
-from nyala.infra.local import StackError, StackOptions, Supervisor, supervisor
+from nyala.infra.cli.stack import _kafka_lines
+from nyala.infra.local import StackError, StackOptions, Supervisor, prepare, start_detached, supervisor
 from nyala.infra.local.ports import Ports
 from nyala.infra.local.state import earlier_addresses
+from nyala.replica.rpc import pb, pb_grpc
 from tests.unit.infra.test_preflight import fake_java
 
 
@@ -81,3 +85,54 @@ def test_stack_with_kafka_asks_for_java_before_anything_is_started(
         stack.start()
     assert len(str(raised.value).splitlines()) == 1
     assert stack.children == {} and not (tmp_path / "stack" / "state.json").exists()
+
+
+def test_stack_with_kafka_asks_for_its_jars_before_anything_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """IN-70. Goal: jars that cannot be had are one line that names the remedy, and leave nothing behind. Method: a
+    cache that cannot be written, in this process and for a detached stack; a stack without a broker needs no jars."""
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("NYALA_CACHE", str(tmp_path / "file"))
+    told: list[str] = []
+    for start in (
+        lambda: Supervisor(tmp_path / "stack", StackOptions()).start(told.append),
+        lambda: start_detached(tmp_path / "stack", StackOptions(), told.append),
+    ):
+        with pytest.raises(StackError, match=r"^no Kafka broker .* let NYALA_CACHE .*`nyala up --no-kafka`") as raised:
+            start()
+        assert len(str(raised.value).splitlines()) == 1
+    assert told == 2 * [f"fetching the jars of Kafka and Spark, 55 MB, into {tmp_path}/file/jars"]
+    assert not (tmp_path / "stack").exists()
+    prepare(StackOptions(kafka=False))
+    prepare(StackOptions(kafka_bootstrap="127.0.0.1:9092"))
+
+
+class FaringMaster(pb_grpc.MasterServiceServicer):
+    """A master whose Kafka is away."""
+
+    def Status(self, request: Any, context: Any) -> Any:
+        away = pb.KafkaChannel(topic="reports", doing="publishes", link="reconnecting", failures=2)
+        return pb.MasterStatusReply(uuid="m", kafka_named=True, kafka=[away])
+
+
+def test_status_of_a_stack_says_how_its_masters_fare_with_kafka() -> None:
+    """IN-91. Goal: `nyala status` does not show a green stack whose masters do not reach Kafka. Method: one master that
+    says so, one that does not answer, one that is not ready, and a stack without Kafka."""
+    server = grpc.server(ThreadPoolExecutor(1))
+    pb_grpc.add_MasterServiceServicer_to_server(FaringMaster(), server)  # type: ignore[no-untyped-call]
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        children = [
+            {"name": "master-1", "state": "READY", "address": f"127.0.0.1:{port}"},
+            {"name": "master-2", "state": "READY", "address": "127.0.0.1:1"},
+            {"name": "master-3", "state": "STARTING", "address": ""},
+            {"name": "server-1", "state": "READY", "address": "127.0.0.1:1"},
+        ]
+        first, second = _kafka_lines({"kafka": "127.0.0.1:9092", "children": children})
+        assert first == "master-1: Kafka: publishes reports: reconnecting, no success yet, 2 failures"
+        assert second.startswith("master-2: Kafka: not known, the master does not answer")
+        assert list(_kafka_lines({"kafka": "", "children": children})) == []
+    finally:
+        server.stop(None).wait()

@@ -64,7 +64,7 @@ def test_retired_server_is_wanted_empty_by_every_later_master() -> None:
     m.box.catalog = Catalog.open(m.box.disk)
     m.lead()
     assert not drain_of(m.box.catalog, m.state.soft, S[2]).done
-    listed = {i.uuid: i for i in m.state.server_infos()}
+    listed = {i.uuid: i for i in m.infos()}
     assert listed[S[2]].draining and not listed[S[2]].alive, "one that was not heard of yet is shown"
     m.report(only=S[3])
     m.report(only=S[2])
@@ -74,7 +74,7 @@ def test_retired_server_is_wanted_empty_by_every_later_master() -> None:
     assert m.decided() == ["add d"]
     m.members, m.index = [*m.members[:2], Member(S[3], (Address("h", 1),))], 9
     m.report()
-    (info,) = [i for i in m.state.server_infos() if i.uuid == S[2]]
+    (info,) = [i for i in m.infos() if i.uuid == S[2]]
     assert (info.drained, info.tablets_left, info.tablets_at_first, info.drain_reason) == (True, 0, 1, "old disk")
     assert m.retire(S[2], undo=True) is True and m.box.catalog.get(RETIRED + S[2]) is None
     assert m.retire(S[2], undo=True) is False

@@ -12,6 +12,7 @@ from nyala.replica.master.tables import TABLET, create_table, drop_table
 from nyala.replica.policy import ServerView
 from nyala.replica.rpc import config_to_pb, pb
 from tests.harness.catalogs import AppliedCatalog, table_info
+from tests.harness.reachable import AskedAtOnce
 
 A, B, C, D = ("a" * 32, "b" * 32, "c" * 32, "d" * 32)
 KEEP_US = 100
@@ -22,7 +23,8 @@ class Dropped:
 
     def __init__(self) -> None:
         self.box = AppliedCatalog()
-        self.soft = SoftState(0)
+        self.soft = SoftState(0, self.box.known)
+        self.asked = AskedAtOnce(self.box.known)
         hosts = [ServerView(uuid=u, member=Member(u, (Address("h", 1),))) for u in (A, B, C)]
         request = pb.CreateTableRequest(table=table_info(buckets=1))
         self.box.commit(create_table(self.box.catalog, request, hosts, {}, 1))
@@ -36,7 +38,7 @@ class Dropped:
     def beat(self, uuid: str, state: DataState | None, *, full: bool = True, booting: bool = False) -> None:
         replicas = []
         if state is not None:
-            replicas = [pb.ReplicaStatus(tablet_id=self.tablet, uuid=uuid, data_state=state)]
+            replicas = [pb.ReplicaStatus(tablet_id=self.tablet, uuid=uuid, data_state=state, term=1)]
             replicas[0].committed_config.CopyFrom(self.config)
         self.soft.heartbeat(
             pb.HeartbeatRequest(server_uuid=uuid, full_report=full, booting=booting, replicas=replicas), 0
@@ -49,7 +51,7 @@ class Dropped:
         return None if record is None else list(record["holders"])
 
     def ordered_away(self, uuid: str) -> bool:
-        return [o.HasField("delete") for o in orders_for(self.box.catalog, self.soft, uuid, 0, 0)] == [True]
+        return [o.HasField("delete") for o in orders_for(self.box.catalog, self.soft, self.asked, uuid, 0, 0)] == [True]
 
 
 @pytest.fixture
@@ -96,7 +98,8 @@ def test_replica_revived_after_the_drop_keeps_its_tablet_known(dropped: Dropped)
 
 def test_tablet_that_was_not_dropped_is_never_forgotten() -> None:
     """Goal: only dropped tablets end. Method: a live one that no server reports, long after."""
-    box, soft = AppliedCatalog(), SoftState(0)
+    box = AppliedCatalog()
+    soft = SoftState(0, box.known)
     hosts = [ServerView(uuid=u, member=Member(u, (Address("h", 1),))) for u in (A, B, C)]
     box.commit(create_table(box.catalog, pb.CreateTableRequest(table=table_info(buckets=1)), hosts, {}, 1))
     for uuid in (A, B, C):

@@ -10,7 +10,7 @@ from nyala.replica.base import Address, Code, Member, Refused
 from nyala.replica.master import wishing
 from nyala.replica.master.orders import orders_for
 from nyala.replica.master.replacing import replace_tablets
-from nyala.replica.master.sources import advance_sources, list_sources, open_sources
+from nyala.replica.master.sources import advance_sources, open_sources, source_positions
 from nyala.replica.master.tables import TABLET, WISH, create_table, drop_table
 from nyala.replica.master.view import wanted_voters
 from nyala.replica.policy import ServerView
@@ -124,12 +124,12 @@ def test_replica_of_a_replaced_tablet_that_returns_is_deleted_and_new_servers_cr
     members = [x["uuid"] for x in (m.box.catalog.get(TABLET + new) or {})["members"]]
     assert sorted(members) == S[3:]
     for uuid in S[3:]:
-        (order,) = orders_for(m.box.catalog, m.state.soft, uuid, 0, 0)
+        (order,) = orders_for(m.box.catalog, m.state.soft, m.state.inquiries, uuid, 0, 0)
         assert order.create.tablet_id == new and [x.uuid for x in order.create.config.members] == members
     m.servers = S[:3]
     m.report()
     for uuid in S[:3]:
-        (order,) = orders_for(m.box.catalog, m.state.soft, uuid, 0, 0)
+        (order,) = orders_for(m.box.catalog, m.state.soft, m.state.inquiries, uuid, 0, 0)
         assert (order.delete.tablet_id, order.delete.reason) == (m.tablet, f"replaced by {new}")
     (info,) = m.state.tablets_of(str((m.box.catalog.get(TABLET + new) or {})["table_id"]))
     assert not set(S[:3]) & {x.uuid for x in info.config.members}
@@ -151,7 +151,7 @@ def test_sources_of_a_replaced_tablet_go_back_as_far_as_kafka_goes() -> None:
         for p, offset in ((1, 30), (2, 70))
     ]
     _, lowered = replaced(m, floors=floors)
-    positions = {(p.table, p.source.kafka_partition): p for p in list_sources(m.box.catalog, "")}
+    positions = {(p.table, p.source.kafka_partition): p for p in [p for _, p in source_positions(m.box.catalog, "")]}
     assert [positions["flights", p].done for p in range(3)] == [10, 30, 50] and positions["other", 0].done == 50
     assert [positions["flights", p].generation for p in range(3)] == [1, 1, 1], "intact tablets drop what they have"
     assert sorted(p.done for p in lowered) == [10, 30, 50]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -148,7 +148,7 @@ def replica(uuid: str, role: str = "", **fields: Any) -> Ask:
 
 def move(**fields: Any) -> Ask:
     """The third member's replica goes to the fourth server."""
-    return looked(pb.MoveReplicaRequest, **{"from_uuid": S[2], "to_uuid": S[3], "deadline_us": 1 << 50} | fields)
+    return looked(pb.MoveReplicaRequest, **{"from_uuid": S[2], "to_uuid": S[3], "deadline_us": 1 << 38} | fields)
 
 
 def at(term: int, index: int, wishes: int = 0) -> Any:
@@ -204,6 +204,15 @@ def lost(tablet_id: str = "") -> Ask:
 
 
 WISHED = Late("behind another change that is wanted", OTHER_WISH, Code.CHANGE_PENDING)
+
+
+def confirmed(index: int, tablet: str = "", voters: Sequence[str] = S[:1]) -> Ask:
+    """An operator's word on a config of the tablet, committed at `index`."""
+    members = [pb.Member(uuid=u, votes=True, holds_data=True) for u in voters]
+    config = pb.RaftConfig(opid=pb.OpId(term=1, index=index), members=members)
+    return lambda world: pb.ConfirmConfigRequest(tablet_id=tablet or world.tablet, config=config)
+
+
 ROWS = [
     row("GetIdentity", ask(pb.Empty), reads=True, stale="it names nothing"),
     row(
@@ -252,7 +261,7 @@ ROWS = [
         stale=[Stale("of another life", ask(pb.TableRequest, name="flights", table_id=NOWHERE), Code.WRONG_TABLE)],
     ),
     row("ListTables", ask(pb.TableRequest), reads=True, stale="it names nothing"),
-    row("ListServers", ask(pb.Empty), reads=True, stale="it names nothing"),
+    row("ListServers", ask(pb.ListServersRequest), reads=True, stale="it names nothing"),
     row(
         "AddWriterSchema",
         schema(),
@@ -445,6 +454,18 @@ ROWS = [
             Late("behind the drop", after(("DropTable", drop)), Code.TABLET_NOT_FOUND),
         ],
     ),
+    row(
+        "ConfirmConfig",
+        confirmed(9),
+        stale=[
+            Stale("of one that is not there", confirmed(9, NOWHERE), Code.TABLET_NOT_FOUND),
+            Stale("of a config without voters", confirmed(9, voters=()), Code.INVALID_ARGUMENT),
+        ],
+        late=[
+            Late("behind the next one", after(("ConfirmConfig", confirmed(10))), Code.CAS_FAILED),
+            Late("behind the drop", after(("DropTable", drop)), Code.TABLET_NOT_FOUND),
+        ],
+    ),
     row("Status", ask(pb.Empty), reads=True, stale="it names nothing"),
     Row(
         call="PeerService.OpenLink",
@@ -508,6 +529,25 @@ def test_calls_at_a_master_that_does_not_lead_change_nothing(row: Row) -> None:
             assert await world.state() == before
 
     run(scenario, alone=False)
+
+
+def test_writer_schema_is_forgotten_and_another_takes_its_place() -> None:
+    """IN-81. Goal: a table that lives for years is not closed to new producers. Method: by the call: one is registered,
+    forgotten alone, registered again, and forgotten together with the registration of another one."""
+
+    async def scenario(world: MasterWorld) -> None:
+        other = pb.WriterSchema(fingerprint="g", avro_json='"int"')
+        steps: list[tuple[Any, list[str]]] = [
+            (schema()(world), ["f"]),
+            (pb.AddWriterSchemaRequest(table="flights", forget="f"), []),
+            (schema()(world), ["f"]),
+            (pb.AddWriterSchemaRequest(table="flights", forget="f", schema=other), ["g"]),
+        ]
+        for request, known in steps:
+            table = (await world.done("AddWriterSchema", request)).table
+            assert [w.fingerprint for w in table.writer_schemas] == known
+
+    run(scenario)
 
 
 def test_heartbeat_of_another_process_counts_anew() -> None:

@@ -6,15 +6,17 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import Address, DataState, InvariantViolation, Member, OpId, RaftConfig, limits
+from nyala.replica.base import Address, DataState, InvariantViolation, Member, OpId, RaftConfig, limits, next_generation
 from nyala.replica.master import MasterOptions
+from nyala.replica.master.confirming import confirm_config
 from nyala.replica.master.orders import copy_is_abandoned, orders_for
-from nyala.replica.master.soft_state import SoftState
+from nyala.replica.master.soft_state import ServerState, SoftState
 from nyala.replica.master.tables import TABLET, create_table, drop_table
 from nyala.replica.master.view import cluster_view, health_of
 from nyala.replica.policy import Health, ServerView, decide, renewals
 from nyala.replica.rpc import config_to_pb, pb
 from tests.harness.catalogs import AppliedCatalog, table_info
+from tests.harness.reachable import AskedAtOnce
 
 A, B, C, D = ("a" * 32, "b" * 32, "c" * 32, "d" * 32)
 SECOND = 1_000_000
@@ -54,7 +56,8 @@ class Masters:
 
     def __init__(self) -> None:
         self.box = AppliedCatalog()
-        self.soft = SoftState(0)
+        self.soft = SoftState(0, self.box.known)
+        self.asked = AskedAtOnce(self.box.known)
         self.now_s = 0.0
         hosts = [ServerView(uuid=u, member=Member(u, (Address("h", 1),))) for u in (A, B, C)]
         request = pb.CreateTableRequest(table=table_info(buckets=1))
@@ -73,10 +76,11 @@ class Masters:
             booting=booting,
             copies_failing=failing,
         )
+        self.asked.hear(request)
         return self.soft.heartbeat(request, int(self.now_s * SECOND))
 
     def said(self, uuid: str) -> list[pb.TabletOrder]:
-        return orders_for(self.box.catalog, self.soft, uuid, int(self.now_s * SECOND), GRACE_S * SECOND)
+        return orders_for(self.box.catalog, self.soft, self.asked, uuid, int(self.now_s * SECOND), GRACE_S * SECOND)
 
     def orders(self, uuid: str) -> list[str]:
         found = []
@@ -132,7 +136,7 @@ def test_orders_a_damaged_replica_is_renewed_for_a_moment_and_not_soon_again() -
         m.now_s = now_s
         sick(m)
         assert len(renewed(m)) == orders, now_s
-    m.soft = SoftState(int(m.now_s * SECOND))
+    m.soft = SoftState(int(m.now_s * SECOND), m.box.known)
     assert m.said(C) == [], "a new master gives no order before it knows"
     sick(m)
     assert len(renewed(m)) == 1
@@ -156,6 +160,21 @@ def test_view_tells_who_is_damaged_who_has_the_log_and_who_has_nothing() -> None
     sick(m)
     m.beat(B, replica(m.tablet, B, config(5, A, B, C), phase="FAILED"))
     assert renewed(m) == [], "another one is in trouble"
+
+
+def test_view_tells_who_holds_a_replica_of_a_former_generation() -> None:
+    """CC-46. Goal: the policy knows whom the leader cannot reach. Method: A's config was forced upon a survivor, B
+    and C tell of the one before it; then B's replica is a tombstone."""
+    m = Masters()
+    sick(m)
+    forced = RaftConfig(OpId(next_generation(1), 6), config(5, A).members)
+    m.beat(A, replica(m.tablet, A, forced, role="LEADER", leader_uuid=A, term=forced.opid.term))
+    m.beat(B, replica(m.tablet, B, config(5, A, B, C)))
+    (seen,) = m.view().tablets
+    assert seen.config == forced and seen.estranged == {B, C}
+    m.beat(B, replica(m.tablet, B, config(5, A, B, C), data_state=DataState.DELETED))
+    (seen,) = m.view().tablets
+    assert seen.estranged == {C}
 
 
 def test_orders_a_new_tablet_is_created_at_its_members_only_until_it_was_formed() -> None:
@@ -187,7 +206,7 @@ def test_orders_unknown_tablets_are_never_deleted() -> None:
     m = Masters()
     empty = AppliedCatalog()
     m.beat(A, *(replica(f"{i:032x}", A, config(5, B, C)) for i in range(20)))
-    assert orders_for(empty.catalog, m.soft, A, 2 * GRACE_S * SECOND, GRACE_S * SECOND) == []
+    assert orders_for(empty.catalog, m.soft, m.asked, A, 2 * GRACE_S * SECOND, GRACE_S * SECOND) == []
 
 
 @pytest.mark.parametrize(
@@ -448,10 +467,38 @@ def test_view_a_lost_replica_behind_its_leaders_log_is_unrecoverable() -> None:
     m.beat(B, replica(m.tablet, B, committed))
     assert [behind(ago_s) for ago_s in (0, 5, 30)] == [Health.UNKNOWN] * 3
     assert behind(31) is Health.FAILED_UNRECOVERABLE
-    m.now_s = 61
-    assert behind(31) is Health.UNKNOWN, "its server is silent too: who knows"
+    for m.now_s in (46, 61):
+        assert behind(31) is Health.UNKNOWN, "its server is silent too: who knows"
     m.now_s = 62
     assert behind(31) is Health.FAILED_UNRECOVERABLE
+
+
+def test_view_members_that_come_back_with_their_leader_are_not_lost() -> None:
+    """CN-23. Goal: scenario 120: servers that were stopped, or cut off from the masters, together come back one after
+    the other; nobody is replaced because others were heard first. Method: all are heard, then nobody but a spare server
+    for 100 s; the leader and one follower are heard again, and go on: the third one is lost only once it has been
+    silent for the delay since its leader came back."""
+    m = Masters()
+    m.form()
+    now = config(5, A, B, C)
+    peers = [pb.PeerHealth(uuid=B, health="OK"), pb.PeerHealth(uuid=C, health="OK")]
+
+    def hear(*uuids: str) -> None:
+        for uuid in uuids:
+            leads = {"role": "LEADER", "peers": peers} if uuid == A else {}
+            m.beat(uuid, *([replica(m.tablet, uuid, now, **leads)] if uuid != D else []))
+
+    hear(A, B, C, D)
+    m.now_s = 100.0
+    for back_s in (0, 10, 20, 30):
+        m.now_s = 100.0 + back_s
+        hear(A, B, D)
+        assert (m.health(B), m.health(C)) == (Health.HEALTHY, Health.UNKNOWN), back_s
+        assert decide(m.view(), 1) == []
+    m.now_s = 130.5
+    assert m.health(C) is Health.FAILED
+    (decision,) = decide(m.view(), 1)
+    assert [edit.member.uuid for edit in decision.edits] == [D]
 
 
 def test_view_a_new_leader_is_blind_before_it_is_alarmed() -> None:
@@ -480,8 +527,9 @@ def test_view_a_silent_leader_leads_nothing_to_decide() -> None:
 
 
 def test_orders_a_forced_config_of_a_lower_index_outranks_what_lost_members_committed() -> None:
-    """CC-46. Goal: a lost member that comes back is emptied, though its log is longer. Method: A goes on alone from
-    index 11 in a new generation; B, lost at index 15 with a config there, and C report again, in any order."""
+    """CC-46, IN-42. Goal: a lost member that comes back is emptied, though its log is longer. Method: A goes on alone
+    from index 11 in a new generation; B, lost at index 15 with a config there, and C report again, in any order; they
+    are left alone until an operator says that A's config is right."""
     forced = RaftConfig(OpId(1 << 32, 11), (Member(A, (Address("h", 1),)),), unsafe=True)
     for order in ((A, B, C), (B, C, A)):
         m = Masters()
@@ -491,13 +539,17 @@ def test_orders_a_forced_config_of_a_lower_index_outranks_what_lost_members_comm
             m.beat(uuid, replica(m.tablet, uuid, known, **leads))
         assert m.soft.tablets[m.tablet].config == forced
         assert m.soft.tablets[m.tablet].leader_uuid == A
+        assert [m.orders(u) for u in (A, B, C)] == [[], [], []], "nobody but A says so"
+        request = pb.ConfirmConfigRequest(tablet_id=m.tablet, config=config_to_pb(forced))
+        assert m.box.commit(confirm_config(m.box.catalog, request)) is True
+        assert m.box.commit(confirm_config(m.box.catalog, request)) is False, "the same again"
         assert [m.orders(u) for u in (A, B, C)] == [[], ["delete"], ["delete"]]
 
 
 def test_masters_tell_where_servers_are_and_of_no_more_than_were_asked_for() -> None:
     """CN-34. Goal: who cannot be reached is found, where it said last. Method: a server that moves, one that nobody
     heard of, one that did not say where it is, and more questions than are answered at once."""
-    soft = SoftState(0)
+    soft = SoftState(0, lambda tablet_id: None)
     for port in (7, 8):
         soft.heartbeat(pb.HeartbeatRequest(server_uuid=A, addresses=[pb.Address(host="h", port=port)]), 0)
     soft.heartbeat(pb.HeartbeatRequest(server_uuid=B), 0)
@@ -559,3 +611,17 @@ def test_view_a_server_is_avoided_for_twice_as_long_each_time() -> None:
     assert [time_avoided_s() for _ in range(6)] == [60, 120, 240, 480, 600, 600]
     m.now_s += 601
     assert not avoided() and time_avoided_s() == 60
+
+
+def test_copies_that_fail_are_kept_within_what_one_message_lists() -> None:
+    """TC-65, IN-80. Goal: one server's word does not make the list of servers too long for a message. Method: it says
+    that thousands of copies fail, each with the longest text that is taken, and one under a name that no tablet has."""
+    server = ServerState(A, (), 0)
+    text = "\U0001f4a5" * ((limits.REPLICA_STATUS_BYTES_MAX - 100) // 4)
+    failing = [pb.FailingCopy(tablet_id=f"{n:032x}", failures=3, error=text) for n in range(2000)]
+    failing[7].tablet_id = "x" * 1000
+    server.hear_of_copies(failing, 1)
+    assert server.copies_fail(failing[0].tablet_id) and "x" * 1000 not in server.copies_failing
+    assert len(server.copies_failing) == limits.COPIES_FAILING_MAX - 1
+    assert {f.error for f in server.copies_failing.values()} == {text[: limits.COPY_ERROR_CHARS_MAX]}
+    assert pb.ServerInfo(copies_failing=server.copies_failing.values()).ByteSize() < limits.PAGE_BYTES

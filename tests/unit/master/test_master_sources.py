@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nyala.replica.base import Address, Code, Member, Refused
-from nyala.replica.master.sources import advance_sources, list_sources, lower_source, open_sources, reset_source
+from nyala.replica.master.sources import advance_sources, lower_source, open_sources, reset_source, source_positions
 from nyala.replica.master.tables import create_table, drop_table
 from nyala.replica.policy import ServerView
 from nyala.replica.rpc import pb
@@ -84,7 +84,7 @@ def test_sources_a_cold_start_begins_at_done_and_a_checkpoint_between_the_bounds
     s.advance(50, release=True)
     assert s.open("b", start=999).done == 50
     assert s.open("b", checkpoint=30).done == 50
-    assert [p.done for p in list_sources(s.box.catalog, "flights")] == [50]
+    assert [p.done for p in [p for _, p in source_positions(s.box.catalog, "flights")]] == [50]
 
 
 def test_sources_a_checkpoint_outside_the_bounds_is_refused_with_both_numbers_and_a_command() -> None:
@@ -136,7 +136,7 @@ def test_sources_a_recreated_topic_is_refused_until_it_is_reset() -> None:
     again = s.reset(0, topic_id="id2")
     assert (again.generation, again.start, again.done) == (2, 0, 0)
     assert s.open(topic_id="id2").generation == 2
-    assert [p.source.topic_id for p in list_sources(s.box.catalog, "")] == ["id2"]
+    assert [p.source.topic_id for p in [p for _, p in source_positions(s.box.catalog, "")]] == ["id2"]
 
 
 def test_sources_a_recreated_topic_follows_its_own_earlier_life_only() -> None:
@@ -147,7 +147,7 @@ def test_sources_a_recreated_topic_follows_its_own_earlier_life_only() -> None:
     s.refused(lambda: s.reset(0, topic_id="b2"), Code.INVALID_ARGUMENT, "several topics", "a, b")
     s.refused(lambda: s.reset(0, topic_id="c1", topic="c", force=True), Code.NOT_FOUND)
     assert s.reset(0, topic_id="b2", topic="b", force=True).generation == 2
-    assert {(p.topic, p.source.topic_id, p.done) for p in list_sources(s.box.catalog, "")} == {
+    assert {(p.topic, p.source.topic_id, p.done) for p in [p for _, p in source_positions(s.box.catalog, "")]} == {
         ("a", "a1", 0),
         ("b", "b2", 0),
     }
@@ -173,11 +173,13 @@ def test_sources_a_topic_of_its_name_in_another_kafka_cluster_is_refused_until_i
     again = s.reset(0, **there, **named)
     assert (again.generation, again.start, again.done, again.source.cluster_id) == (2, 0, 0, "OTHER")
     assert s.open("b", **there).generation == 2
-    assert [p.source.cluster_id for p in list_sources(s.box.catalog, "")] == ["OTHER"]
+    assert [p.source.cluster_id for p in [p for _, p in source_positions(s.box.catalog, "")]] == ["OTHER"]
     s.refused(lambda: s.open("a"), Code.SOURCE_POSITION, "known_cluster_id=OTHER", "now_cluster_id=c")
     assert s.reset(60, force=True, **named).generation == 3
     assert s.open("a", checkpoint=60).done == 60
-    assert [(p.source.cluster_id, p.generation) for p in list_sources(s.box.catalog, "")] == [("c", 3)]
+    assert [(p.source.cluster_id, p.generation) for p in [p for _, p in source_positions(s.box.catalog, "")]] == [
+        ("c", 3)
+    ]
 
 
 def test_sources_a_reset_into_another_kafka_cluster_fences_the_query_that_it_leaves() -> None:
@@ -197,7 +199,10 @@ def test_sources_topics_of_different_names_in_two_kafka_clusters_feed_one_table(
     s.reset(7, force=True, topic="b", cluster="OTHER", topic_id="id2")
     s.open(topic="b", cluster="OTHER", topic_id="id2")
     s.open(topic="a")
-    assert {(p.source.cluster_id, p.topic, p.source.topic_id, p.done) for p in list_sources(s.box.catalog, "")} == {
+    assert {
+        (p.source.cluster_id, p.topic, p.source.topic_id, p.done)
+        for p in [p for _, p in source_positions(s.box.catalog, "")]
+    } == {
         ("c", "a", "id1", 0),
         ("OTHER", "b", "id2", 7),
     }

@@ -13,10 +13,10 @@ import grpc.aio
 import pytest
 
 from nyala.infra.local.ports import Ports
-from nyala.replica.base import Address, Code, Entry, EntryKind, Member, OpId, RaftConfig, Refused
+from nyala.replica.base import Address, Code, Entry, EntryKind, Member, OpId, RaftConfig, Refused, limits
 from nyala.replica.peers import Listener, PeerChannelStatus, PeerNetwork, PeerOptions, PeerServicer, Turn
 from nyala.replica.peers.encode import add_message
-from nyala.replica.peers.frame_reader import BUFFER_BYTES, FrameReader
+from nyala.replica.peers.frame_reader import BUFFER_BYTES, Arrivals, FrameReader
 from nyala.replica.raft import AppendEntries, AppendReply, Message, VoteRequest
 from nyala.replica.rows import crc32c
 from nyala.replica.rpc import SERVER_OPTIONS, frame, frame_parts, message_to_pb, pb, pb_grpc
@@ -291,6 +291,25 @@ def test_batch_larger_than_its_bound_is_split() -> None:
     run(body)
 
 
+def test_batch_of_more_messages_than_a_receiver_takes_is_split() -> None:
+    """Goal: IN-50: what is refused as no honest batch is made by no sender. Method: one turn has more messages than a
+    batch may have, all small: two batches, and everything arrives in order."""
+
+    async def body() -> None:
+        inbox = Inbox()
+        async with serving("b", inbox) as address:
+            network = PeerNetwork("a", HERE, PeerOptions(**PATIENT))
+            network.learn("b", [address])
+            count = limits.PEER_BATCH_MESSAGES_MAX + 1
+            network.send([("t1", vote(n + 1)) for n in range(count)])
+            await inbox.until(lambda: len(inbox.messages) == count)
+            assert network.status()[0].sent_batches == 2
+            assert [message.term for _, message in inbox.messages] == list(range(1, count + 1))
+            await network.close()
+
+    run(body)
+
+
 def test_message_from_another_sender_than_its_batch_is_dropped() -> None:
     """Goal: a stream speaks for its own server only. Method: a hand-made batch of a with a message from z."""
 
@@ -325,7 +344,12 @@ def test_frames_come_out_as_they_went_in_however_they_are_cut(seed: int) -> None
     errors: list[BaseException] = []
     loop = asyncio.new_event_loop()
     loop.close()  # nobody waits for it: what a frame asks for is done in its own turn
-    reader = FrameReader(taken.append, 3 * BUFFER_BYTES, Turn(loop, errors.append))
+
+    class Taking(FrameReader):
+        def on_frame(self, body: bytes) -> None:
+            taken.append(body)
+
+    reader = Taking(3 * BUFFER_BYTES, Turn(loop, errors.append), Arrivals())
     pos, cut_max = 0, 1 << random.randrange(10, 20)
     reader.transport = LiveTransport()
     while pos < len(stream):

@@ -47,8 +47,9 @@ class Producer:
 
 @pytest.fixture
 def bootstrap(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Where something listens, so that a producer is made."""
+    """Where something listens, so that a producer is made; no sink is left of a test that got the same port."""
     Producer.made = []
+    worker._sink.cache_clear()
     monkeypatch.setattr(dead_letters, "KafkaProducer", Producer)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield f"127.0.0.1:{listening.getsockname()[1]}"

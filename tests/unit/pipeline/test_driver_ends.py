@@ -73,11 +73,11 @@ def test_driver_that_cannot_end_is_cut_off(tmp_path: Path) -> None:
     """Goal: a stop is bounded, whatever hangs. Method: a driver that waits for minutes on its way out."""
     said = tmp_path / "said"
     process = subprocess.Popen(
-        [sys.executable, "-c", DRIVER, str(said), "5", "hang"], stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", DRIVER, str(said), "1", "hang"], stderr=subprocess.PIPE, text=True
     )
     started(said)
     process.terminate()
-    assert "did not end within 5 s" in process.communicate(timeout=120)[1]
+    assert "did not end within 1 s" in process.communicate(timeout=120)[1]
     assert process.returncode == 1 and said.with_suffix(".released").exists()
 
 

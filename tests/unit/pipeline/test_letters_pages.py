@@ -6,14 +6,17 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nyala.infra.cli import cluster
 from nyala.pipeline import letters
 from nyala.pipeline.dead_letters import DeadLetter, Origin, encode_letter, letter_key
 from nyala.pipeline.letters import FOREIGN, letter_of
 from nyala.replica.base import RowCode
 from nyala.replica.rows import SourceKey
+from nyala.replica.tools import Severity
 
 ORIGIN = Origin("t", "id", "writes.t", SourceKey("c", "x", 0), 1)
 
@@ -81,3 +84,49 @@ def test_pages_of_a_replay_are_bounded_by_count_and_bytes() -> None:
     assert [len(page) for page in letters._pages(small)] == [letters.PAGE_LETTERS_MAX, 1]
     large = letter_of(record(0, None, bytes(letters.PAGE_BYTES_MAX // 2)))
     assert [len(page) for page in letters._pages([large] * 5)] == [2, 2, 1]
+
+
+def test_check_counts_the_records_that_did_not_become_rows(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """IN-90. Goal: a record of `writes.*` that was skipped is counted and told by `nyala cluster check`, at the cost of
+    three requests for all tables. Method: a table with letters on two partitions, some removed since; one whose letters
+    are all removed; one without a topic; others' topics. Then a Kafka that is away: that is told, and nothing else."""
+    places = {
+        "dead-letters.a": {0: (3, 7), 1: (0, 1)},
+        "dead-letters.b": {0: (5, 5)},
+        "dead-letters.other": {0: (0, 9)},
+    }
+    asked = list[str]()
+
+    class Kafka:
+        def __init__(self, **_: Any) -> None:
+            asked.clear()
+
+        def topics(self) -> set[str]:
+            asked.append("topics")
+            return {*places, "writes.a", "writes.none"}
+
+        def partitions_for_topic(self, topic: str) -> set[int]:
+            return set(places[topic])
+
+        def beginning_offsets(self, partitions: list[Any]) -> dict[Any, int]:
+            asked.append("beginnings")
+            return {p: places[p.topic][p.partition][0] for p in partitions}
+
+        def end_offsets(self, partitions: list[Any]) -> dict[Any, int]:
+            asked.append("ends")
+            return {p: places[p.topic][p.partition][1] for p in partitions}
+
+        def close(self, **_: Any) -> None:
+            asked.append("closed")
+
+    monkeypatch.setattr(letters, "KafkaConsumer", Kafka)
+    monkeypatch.setattr(letters, "check_reachable", lambda _: None)
+    (found,) = cluster._refused_records(["a", "b", "none"], "k:1", "")
+    assert (found.severity, found.subject) == (Severity.WARNING, "table a")
+    assert found.what.startswith("5 records at most did not become rows and are in dead-letters.a, ")
+    assert "`nyala dead-letter list a`" in found.what and asked == ["topics", "beginnings", "ends", "closed"]
+    monkeypatch.undo()
+    assert cluster._refused_records(["a"], "127.0.0.1:1", "") == cluster._refused_records(["a"], "", "") == []
+    assert capsys.readouterr().err.startswith("how many records did not become rows is unknown: ")

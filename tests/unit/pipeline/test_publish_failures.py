@@ -4,8 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from nyala.pipeline import PublishFailed
-from nyala.pipeline.publish import _Failures
+from nyala.pipeline import Framing, PublishFailed, QueryInterrupted, RowMisfit, RowPublisher
+from nyala.pipeline.publish import RowEncoder, _Failures
+from nyala.replica.base import ReplicaError
+from nyala.replica.rows import Column, ColumnType, RowOp, TableSchema
+
+SCHEMA = TableSchema(
+    schema_id=1,
+    columns=(
+        Column(id=1, name="id", type=ColumnType.INT64, nullable=False),
+        Column(id=2, name="value", type=ColumnType.DOUBLE),
+    ),
+    key=("id",),
+)
 
 
 def test_each_failed_flush_tells_its_own_first_reason() -> None:
@@ -18,3 +29,36 @@ def test_each_failed_flush_tells_its_own_first_reason() -> None:
         with pytest.raises(PublishFailed, match=rf"2 records were not acknowledged, the first because: {reason}"):
             failures.raise_any()
         failures.raise_any()
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        ({"id": "a"}, "an integer is required"),
+        ({"id": 1 << 70}, "does not fit its Avro schema"),
+        ({"id": None}, "does not fit its Avro schema"),
+        ({"value": 1.0}, "no value and no default for id"),
+        ({"id": 1, "value": "x"}, "does not fit its Avro schema"),
+        ({"id": 1, "value": [1]}, "does not fit its Avro schema"),
+        ({"id": 1, "valu": 1.0}, "there is no column 'valu'"),
+        ({"id": 1, 5: 1.0}, "there is no column '5'"),
+    ],
+)
+def test_row_event_that_cannot_be_is_refused_with_the_row(row: dict[str, object], says: str) -> None:
+    """IN-70. Goal: a wrong value or column is one line that shows the row, not a library's traceback, and a misspelt
+    column is no null. Method: rows with a wrong type, range, column, and without the key; a good one."""
+    encoder = RowEncoder(SCHEMA, Framing.SINGLE_OBJECT, None, "", 0)
+    with pytest.raises(RowMisfit, match=says) as raised:
+        encoder.value(row, RowOp.UPSERT)
+    assert isinstance(raised.value, ValueError) and isinstance(raised.value, ReplicaError)
+    assert f"row={row}" in str(raised.value) and str(raised.value).endswith("nothing was applied")
+    assert encoder.value({"id": 1}, RowOp.UPSERT) and encoder.key({"id": 1, "value": 2.0}) == b"\x02"
+    with pytest.raises(RowMisfit):
+        encoder.key({"value": 1.0})
+
+
+@pytest.mark.parametrize("bulk", [False, True])
+def test_publisher_without_a_broker_says_so_at_once(bulk: bool) -> None:
+    """IN-70. Goal: nobody waits a minute for a library's error. Method: an address where nothing listens."""
+    with pytest.raises(QueryInterrupted, match=r"Kafka at 127\.0\.0\.1:1 does not answer"):
+        RowPublisher("127.0.0.1:1", "writes.t", SCHEMA, bulk=bulk)

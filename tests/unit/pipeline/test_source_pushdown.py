@@ -28,8 +28,8 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from nyala.pipeline.source import NyalaSource, PushingSource, data_source, reader
-from nyala.pipeline.source.reader import IN_VALUES_MAX, PushingReader, Reader, ReadOptions, predicate_of
-from nyala.replica.base import Code, Refused
+from nyala.pipeline.source.reader import PushingReader, Reader, ReadOptions, predicate_of
+from nyala.replica.base import Code, Refused, limits
 from nyala.replica.client import TableHandle, TabletHandle
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, Predicate, TableSchema
 
@@ -64,6 +64,7 @@ def client(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     made = SimpleNamespace(
         scans=scans, scan_tablet=scan_tablet, snapshot_time=lambda *_: next(times) << 12, get_table=lambda _: TABLE
     )
+    made.time_seen, made.observe = 0, lambda time: setattr(made, "time_seen", max(made.time_seen, time))
     for module in (reader, data_source):
         monkeypatch.setattr(module, "shared_client", lambda _: made)
     return made
@@ -78,7 +79,6 @@ def client(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         (LessThan(("v",), "m"), Predicate("v", "<", ("m",))),
         (LessThanOrEqual(("v",), "m"), Predicate("v", "<=", ("m",))),
         (In(("k",), (1, 2)), Predicate("k", "in", (1, 2))),
-        (In(("k",), tuple(range(IN_VALUES_MAX))), Predicate("k", "in", tuple(range(IN_VALUES_MAX)))),
         (IsNull(("v",)), Predicate("v", "is_null")),
         (IsNotNull(("v",)), Predicate("v", "is_not_null")),
         (IsNull(("d",)), Predicate("d", "is_null")),
@@ -101,7 +101,6 @@ LEFT = [
     Not(EqualTo(("v",), None)),
     In(("v",), ("x", None)),
     In(("v",), ()),
-    In(("k",), tuple(range(IN_VALUES_MAX + 1))),
     Not(In(("k",), (1, 2))),
     Not(GreaterThan(("k",), 1)),
     Not(IsNull(("v",))),
@@ -138,6 +137,48 @@ def test_filters_pushed_reach_every_scan_and_the_others_go_back(client: SimpleNa
         list(there.read(part))
     wanted = (Predicate("n", ">=", (3,)), Predicate("n", ">", (5,)), Predicate("v", "is_not_null"))
     assert [(tablet, spec.predicates) for tablet, spec, _ in client.scans] == [(f"t{n}", wanted) for n in range(4)]
+
+
+MANY = tuple(range(limits.SCAN_VALUES_PUSHED_MAX))
+WIDE = tuple(f"{n:01000}" for n in range(600))
+
+
+@pytest.mark.parametrize(
+    ("given", "left"),
+    [
+        ([In(("k",), MANY)], []),
+        ([In(("k",), (*MANY, -1))], [0]),
+        ([In(("k",), MANY), EqualTo(("k",), 1), IsNull(("v",))], [1]),
+        ([In(("v",), WIDE), In(("v",), WIDE), EqualTo(("k",), 1)], [1]),
+    ],
+    ids=["as many as may be", "one more", "two filters", "many bytes"],
+)
+def test_filters_beyond_what_a_task_should_carry_are_left_to_spark(
+    given: list[Filter], left: list[int], client: SimpleNamespace
+) -> None:
+    """IN-61. Goal: no filter is pushed that is much to carry for each task. Method: lists of the bound, and beyond it
+    together, by number and by bytes; what is kept is planned."""
+    pushing = made_reader()
+    assert isinstance(pushing, PushingReader)
+    assert list(pushing.pushFilters(given)) == [given[pos] for pos in left]
+    assert len(pushing.partitions()) >= 1
+
+
+def test_conditions_beyond_what_a_scan_may_have_are_not_pushed_or_are_refused_at_the_driver(
+    client: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """IN-61. Goal: no job has tasks that every tablet refuses. Method: beside an option `where` with one value less
+    than a scan may have, one filter is pushed and one is left; with one value more, the read ends where it is planned,
+    and says what to do."""
+    monkeypatch.setattr(limits, "SCAN_VALUES_MAX", 300)
+    listed = {count: f"k in ({','.join(map(str, range(count)))})" for count in (299, 301)}
+    pushing = made_reader(where=listed[299])
+    assert isinstance(pushing, PushingReader)
+    assert list(pushing.pushFilters([EqualTo(("n",), 1), LessThan(("n",), 3)])) == [LessThan(("n",), 3)]
+    assert len(pushing.partitions()) == 4
+    with pytest.raises(Refused, match=r"at most 300 values .* in Spark, join"):
+        made_reader(where=listed[301]).partitions()
+    assert not client.scans
 
 
 def test_filter_on_the_key_leaves_tablets_out(client: SimpleNamespace) -> None:

@@ -7,18 +7,20 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from nyala import schemas
-from nyala.pipeline.decisions import newest
+from nyala.pipeline.decisions import carry_out, newest
 from nyala.pipeline.errors import QueryInterrupted, QueryRefused
 from nyala.pipeline.ingest import IngestOptions
-from nyala.pipeline.rebalance import named
+from nyala.pipeline.rebalance import named, newest_reports
 from nyala.pipeline.session import interrupted_in_order
 from nyala.pipeline.submit import JOBS, job_script, submit_environment
 from nyala.pipeline.supervise import Pulse, RestartOptions, restart_options, run_with_restarts
 from nyala.replica.base import OpId, Refused, limits
 from nyala.replica.policy import Move, MoveKind
+from nyala.replica.steer import Result
 
 HOUR = 3600.0
 
@@ -128,12 +130,12 @@ def test_option_that_would_break_exactly_once_is_refused(name: str) -> None:
         IngestOptions(table="t", masters="m", bootstrap="b", checkpoint="c", kafka={name: "1"})
 
 
-def decision(tablet: str, version: int, term: int = 1) -> bytes:
+def decision(tablet: str, version: int, term: int = 1, **more: Any) -> bytes:
     value: dict[str, Any] = {
         "tablet_id": tablet, "table_id": "t", "catalog_term": term, "version": version, "action": "TRANSFER_LEADERSHIP",
         "edits": [], "config_opid": {"term": 1, "index": 1}, "deadline_us": 0, "reason": "",
     }  # fmt: skip
-    return schemas.encode("decision", value)
+    return schemas.encode("decision", value | more)
 
 
 def test_only_the_newest_decision_of_a_tablet_is_in_force() -> None:
@@ -198,3 +200,80 @@ def test_micro_batch_larger_than_what_a_ledger_remembers_is_refused(offsets: int
     """Goal: no micro-batch can fill a tablet's memory of failed rows and wedge it. Method: sizes out of range."""
     with pytest.raises(QueryRefused, match=f"offsets_per_trigger_max is {offsets}, it must be from 1 to"):
         IngestOptions(table="t", masters="m", bootstrap="b", checkpoint="c", offsets_per_trigger_max=offsets)
+
+
+def test_decision_of_a_term_that_no_master_has_reached_changes_nothing() -> None:
+    """IN-90. Goal: a forged decision of the highest term neither takes the place of an honest one nor locks out later
+    ones. Method: it comes behind an honest one under the same key, and alone; the next honest one is in force."""
+    terms: dict[bytes, int] = {}
+    told: list[int] = []
+    forged = (b"a", decision("a", 1, term=(1 << 63) - 1))
+
+    def read(*records: tuple[bytes, bytes | None]) -> list[tuple[int, int]]:
+        found = newest(
+            [(key, value, at) for at, (key, value) in enumerate(records)],
+            terms,
+            term_max=5,
+            skip=lambda at, _: told.append(at),
+        )
+        return [(each["catalog_term"], each["version"]) for each in found]
+
+    assert read((b"a", decision("a", 1, term=5)), forged) == [(5, 1)]
+    assert read(forged) == []
+    assert read((b"a", decision("a", 2, term=5))) == [(5, 2)]
+    assert told == [1, 0]
+
+
+@pytest.mark.parametrize("value", [b"garbage", b"", bytes(2 << 20), "other key", "bad address", "negative"])
+def test_record_that_is_no_decision_is_skipped_and_told(value: Any) -> None:
+    """IN-90. Goal: whatever stands on `decisions`, the micro-batch goes on, and the honest decision under the same key
+    stays in force. Method: each kind of record behind an honest one, with and without a key."""
+    made = {
+        "other key": decision("b", 1),
+        "bad address": decision("a", 2, leader_address="nowhere", leader_uuid="x"),
+        "negative": decision("a", -2),
+    }.get(value, value)
+    told: list[str] = []
+    records = [(b"a", decision("a", 1), 0), (b"a", made, 1), (None, made, 2), (None, None, 3)]
+    found = newest(records, {}, skip=lambda _, reason: told.append(reason))
+    assert [(each["tablet_id"], each["version"]) for each in found] == [("a", 1)]
+    assert len(told) == 3
+    assert all(told)
+
+
+def test_report_of_a_stranger_hides_no_report_of_the_masters() -> None:
+    """IN-90. Goal: the rebalance job plans from honest reports, whatever else stands under their keys. Method: garbage,
+    another tablet's report and a key in no UTF-8 behind an honest one; a deletion still counts."""
+
+    def report(tablet: str, rows: int) -> bytes:
+        value: dict[str, Any] = {
+            "tablet_id": tablet, "table_id": "b", "table_name": "n", "range_pos": 0, "bucket": 0,
+            "replication_factor": 3, "config_opid": {"term": 1, "index": 1}, "pending_change": False,
+            "leader_uuid": "", "term": 1, "replicas": [], "catalog_term": rows, "at_us": 1,
+        }  # fmt: skip
+        return schemas.encode("report", value)
+
+    honest = report("a", 1)
+    rows = [
+        (b"a", honest, 0), (b"a", b"garbage", 1), (b"a", report("b", 2), 2), (b"\xff", b"garbage", 3),
+        (None, honest, 4),
+        (b"c", report("c", 1), 5), (b"c", None, 6), (b"c", b"garbage", 7),
+    ]  # fmt: skip
+    columns = [
+        pa.array([row[at] for row in rows], kind) for at, kind in enumerate((pa.binary(), pa.binary(), pa.int64()))
+    ]
+    batch = pa.RecordBatch.from_arrays(columns, names=["key", "value", "offset"])
+    (kept,) = newest_reports(iter([batch]))
+    assert kept.to_pylist() == [{"key": b"a", "value": honest, "kafka_offset": 0}]
+
+
+def test_decision_that_meets_a_defect_ends_as_failed() -> None:
+    """IN-90. Goal: one decision does not end every run of the query. Method: the client raises what nobody expects."""
+
+    class Broken:
+        def get_table(self, **_: Any) -> Any:
+            raise KeyError("x")
+
+    client: Any = Broken()
+    outcome = carry_out(schemas.decode("decision", decision("a", 1)), client)
+    assert (outcome.result, outcome.retryable, "KeyError" in outcome.message) == (Result.FAILED, False, True)

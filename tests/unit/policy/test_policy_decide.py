@@ -57,6 +57,16 @@ def test_decide_full_servers_get_nothing() -> None:
         assert decide(ClusterView(servers=hosts, tablets=(healthy, other)), 1) == []
 
 
+def test_decide_server_with_a_replica_of_a_former_generation_gets_none_before_that_is_gone() -> None:
+    """CC-46. Goal: nobody is added, evicted and added again, because its old replica hears nothing of the new group.
+    Method: of a forced group's one voter and two servers to be had one is estranged: the other one is added; alone, it
+    waits, and is added once its replica is gone."""
+    group = tablet("a", "a", rf=3, estranged=frozenset("b"))
+    assert [e.member.uuid for d in decide(cluster("abc", group), 1) for e in d.edits] == ["c"]
+    assert decide(cluster("ab", group), 1) == []
+    assert [e.member.uuid for d in decide(cluster("ab", tablet("a", "a", rf=3)), 1) for e in d.edits] == ["b"]
+
+
 def test_decide_servers_equal_rf_with_one_bad_removes_nothing() -> None:
     """Goal: TC-81, scenario 120. Method: three servers, one marked, one failed in turn: no decision at all."""
     for words in ("a b c:r", "a b c:X"):

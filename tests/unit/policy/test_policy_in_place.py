@@ -144,3 +144,15 @@ def test_renewals_never_touch_a_tablet_whose_others_are_no_whole_majority(
         assert one.uuid in bad & set(view.config.voters) and one.uuid != leader and leader and not pending
         assert 2 * len(others) > len(view.config.voters)
         assert others <= level - bad and all(view.health_of(u) is Health.HEALTHY for u in others)
+
+
+@pytest.mark.parametrize("words", ["a:X b:X c:X", "a:X b:X c", "a:X b:X c:U", "a:X b:X c:F"])
+def test_tablet_whose_majority_failed_is_left_as_it_is(words: str) -> None:
+    """IN-03. Goal: replicas that failed at an entry which no server can apply are neither renewed nor replaced: what
+    they hold is all there is until another build starts. Method: a majority and all of a tablet's replicas failed, told
+    as damaged or not, three servers to spare, and whoever may be said to lead, from before it failed."""
+    for leader in ("", "a", "b", "c"):
+        for bad in ("", "ab", "abc"):
+            view = cluster("abcdef", damaged(words, bad=bad, level="abc", leader=leader))
+            assert decide(view, 5) == [] and renewals(view) == []
+            assert renewals(cluster("abc", damaged(words, bad=bad, level="abc", leader=leader))) == []

@@ -416,12 +416,12 @@ def test_damaged_tail_heals_when_the_durable_log_reaches_it() -> None:
     sent = solo.step(VoteRequest(to_uuid="a", from_uuid="b", term=2, last=OpId(1, 9)))
     assert [m.granted for m in sent if isinstance(m, VoteReply)] == [False]
     solo.core.campaign()
-    assert (solo.core.role, solo.core.may_campaign) == (Role.FOLLOWER, False)
+    assert (solo.core.role, solo.core.withheld) == (Role.FOLLOWER, OpId(1, 2))
     solo.core.step(solo.append(2, OpId(1, 1), entry(1, 2)))
     solo.take()
-    assert not solo.core.may_campaign
+    assert solo.core.withheld is not None
     solo.persist()
-    assert solo.core.may_campaign
+    assert solo.core.withheld is None
 
 
 def test_damaged_tail_of_an_unknown_term_is_not_healed_by_a_part_of_it() -> None:
@@ -434,7 +434,7 @@ def test_damaged_tail_of_an_unknown_term_is_not_healed_by_a_part_of_it() -> None
         term = appended[-1][0] if appended else 5
         solo.core.step(solo.append(term, OpId(3, 1), *(entry(*one) for one in appended)))
         solo.persist()
-        assert solo.core.may_campaign is healed, appended
+        assert (solo.core.withheld is None) is healed, appended
         sent = solo.step(VoteRequest(to_uuid="a", from_uuid="b", term=7, last=OpId(5, 3), transfer=True))
         assert [m.granted for m in sent if isinstance(m, VoteReply)] == [False], "the candidate lacks the last of them"
 

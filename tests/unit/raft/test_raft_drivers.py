@@ -41,11 +41,11 @@ def test_each_kind_of_change_takes_the_committed_config_id_or_none(kind: str) ->
 
 def test_two_drivers_with_one_committed_config_id_never_both_succeed() -> None:
     """Goal: TC-69: whoever is out of date is told so, and changes nothing. Method: two drivers read the same config and
-    send different changes in any order, with the first committed before the second or not; 1000 times."""
+    send different changes in any order, with the first committed before the second or not; 200 times."""
     rng = random.Random(69)
     net = led("abcdefg")
     core = net.nodes["a"].core
-    for number in range(1000):
+    for number in range(200):
         seen = core.committed_config.opid
         names = [f"n{number}x", f"n{number}y"]
         rng.shuffle(names)

@@ -158,10 +158,10 @@ def test_lease_remembers_one_round_a_tick_at_most() -> None:
     solo = leading()
     for token in range(1000):
         asked(solo, 5, token)
-    assert len(solo.core._s.round_stamps) == 1
+    assert len(solo.core._s.lead.round_stamps) == 1
     for now in range(6, 1000):
         solo.ack("b", 1, round=beat(solo, now))
-        assert len(solo.core._s.round_stamps) <= LEASE
+        assert len(solo.core._s.lead.round_stamps) <= LEASE
 
 
 def test_campaign_by_hand_waits_as_long_as_a_vote_does() -> None:
@@ -171,7 +171,7 @@ def test_campaign_by_hand_waits_as_long_as_a_vote_does() -> None:
     solo.step(solo.append(1, OpId(0, 0)))
     solo.core.campaign()
     assert solo.core.role is Role.FOLLOWER
-    while solo.core.leader_contact_ticks < OPTIONS.election_ticks_min:
+    while solo.core._s.election.heard < OPTIONS.election_ticks_min:
         solo.core.campaign()
         assert solo.core.role is Role.FOLLOWER
         solo.core.tick()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 
 import pytest
 
-from nyala.replica.base import Address, Code, EntryKind, Member, OpId, RaftConfig, Refused
-from nyala.replica.raft import AppendEntries, AppendReply, ConfigEdit, EditKind, Role
+from nyala.replica.base import Address, Code, EntryKind, Member, OpId, RaftConfig, Refused, limits
+from nyala.replica.raft import AppendEntries, AppendReply, ConfigEdit, EditKind, Role, impossible_config
 from nyala.replica.raft.membership import adopt_config, edited_members
 from tests.harness.raft_net import Net, config_of, encode_config, refused
 from tests.harness.raft_solo import Solo, entry
@@ -102,6 +103,47 @@ def test_bulk_change_is_taken_whole_or_refused_whole(name: str) -> None:
         assert {m.uuid for m in changed} == {edit.member.uuid for edit in edits}
     else:
         assert (solo.core.active_config, solo.core.pending_config, solo.log.last) == (before, None, last)
+
+
+def random_member(rng: random.Random) -> Member:
+    host = rng.choice(["h", "h" * limits.HOST_CHARS_MAX, "h" * (limits.HOST_CHARS_MAX + 1)])
+    places = (Address(host, rng.choice([1, 65535, 65536])),) if rng.random() < 0.1 else ()
+    return Member(f"{rng.getrandbits(64):016x}", places, votes=False, promote=rng.random() < 0.5)
+
+
+def test_whatever_a_leader_appends_its_followers_take() -> None:
+    """Goal: IN-50: no config that a leader puts into its log is one that followers refuse, which would end the group.
+    Method: 300 random lists of edits, of up to 80 members, some at addresses that are none; after each that is
+    accepted, a follower is given the entry; after each that is refused, the log is as before."""
+    rng = random.Random(6)
+    sizes = []
+    for _ in range(300):
+        solo, follower = Solo("abc", "d"), Solo("abc", "d")
+        solo.lead()
+        solo.ack("b", 1)
+        last = solo.log.last
+        edits = [ConfigEdit(EditKind.ADD, random_member(rng)) for _ in range(rng.choice([1, 8, 12, 13, 60, 61, 80]))]
+        code = refused(partial(solo.core.propose_config, edits, None))
+        if code is not Code.OK:
+            assert code is Code.INVALID_ARGUMENT and solo.log.last == last and solo.core.pending_config is None
+            continue
+        sizes.append(len(solo.core.active_config.members))
+        [appended] = solo.log.entries(last.index + 1, last.index + 2, 1 << 30)
+        assert follower.core.refusal(follower.append(last.term, last, appended)) == ""
+        assert impossible_config(solo.core.active_config) == ""
+    assert max(sizes) == limits.CONFIG_MEMBERS_PROPOSED_MAX <= limits.CONFIG_MEMBERS_MAX and len(sizes) > 50
+
+
+def test_config_that_is_too_large_may_become_smaller() -> None:
+    """Goal: IN-50: a group that has more members than may be proposed is not stuck. Method: one of 20 members:
+    one goes, one is marked, and none may come."""
+    config = config_of("abc", [f"x{n:02d}" for n in range(17)])
+    marked = change("x03", votes=False, promote=True)
+    for edit, code in ((remove("x03"), Code.OK), (marked, Code.OK), (add("y", votes=False), Code.INVALID_ARGUMENT)):
+        solo = Solo(config=config)
+        solo.lead()
+        solo.ack("b", 1)
+        assert refused(partial(solo.core.propose_config, [edit], None)) is code
 
 
 def test_removed_leader_does_not_count_itself_and_steps_down_at_commit() -> None:

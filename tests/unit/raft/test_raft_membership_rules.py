@@ -150,7 +150,7 @@ class Claims(Net):
 
     def send(self, msg: Message) -> None:
         boasts = isinstance(msg, VoteRequest) and msg.from_uuid == "d"
-        super().send(replace(msg, last=OpId(99, 10**6)) if boasts else msg)
+        super().send(replace(msg, last=OpId(msg.term - 1, 10**6)) if boasts else msg)
 
 
 @pytest.mark.parametrize(

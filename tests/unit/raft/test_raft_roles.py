@@ -46,7 +46,7 @@ def test_role_moves_between_members_all_happen() -> None:
     """CN-31. Goal: the table is about what cores do. Method: collect the moves of random histories; those that only a
     removal causes have tests of their own."""
     seen: set[tuple[Role, Role]] = set()
-    for seed in range(50):
+    for seed in range(25):
         for node in run_seed(seed).nodes.values():
             seen |= set(node.moves)
     must = {move for move in DRAWN if Role.NON_PARTICIPANT not in move}

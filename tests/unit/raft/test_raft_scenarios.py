@@ -229,7 +229,7 @@ class Watched(Net):
             super().deliver(msg)
         leader, other = self.nodes["a"], self.nodes["b"]
         if leader.core.role is Role.LEADER:
-            match = leader.core._s.progress["b"].match
+            match = leader.core._s.lead.progress["b"].match
             ours, theirs = ([e.opid for e in n.durable.entries[:match]] for n in (leader, other))
             assert ours == theirs and len(theirs) == match
             assert leader.core.commit_index <= match

@@ -222,8 +222,8 @@ def test_decode_leaves_to_pyarrow_only_headers_that_it_writes_itself(monkeypatch
 
 
 def test_decode_of_fuzzed_bytes_refuses_or_returns_a_batch_that_is_safe_to_use() -> None:
-    """Goal: no bytes take the process down. Method: 6,000 seeded mutations in a child process, accepted ones sorted."""
-    code = "from tests.unit.rows.test_rows_batch import fuzz; print(sum(fuzz(s, 1000) for s in range(6)))"
+    """Goal: no bytes take the process down. Method: 2,000 seeded mutations in a child process, accepted ones sorted."""
+    code = "from tests.unit.rows.test_rows_batch import fuzz; print(sum(fuzz(s, 1000) for s in range(2)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert int(done.stdout) > 3000
+    assert int(done.stdout) > 1000

@@ -98,6 +98,22 @@ def test_key_hash_of_many_rows_equals_the_hash_of_each_part() -> None:
     assert (whole == np.concatenate(parts)).all()
 
 
+def test_key_hash_of_long_and_short_values_together_equals_the_twin() -> None:
+    """Goal: however many rows still have words, few or many, each hash is the documented one. Method: 33 and more
+    values that are longer than all others, values of one length, and a single long one, up to the longest key."""
+    rng = np.random.default_rng(7)
+    cases = [
+        [rng.bytes(n) for n in (16_384, 0, 1, 7, 8, 9, 16, 300)],
+        [rng.bytes(n) for n in rng.integers(0, 120, 200)],
+        [rng.bytes(24) for _ in range(40)],
+        [rng.bytes(n) for n in (*range(800, 840), *range(40), 8, 8, 8)],
+        [b"", b""],
+    ]
+    for values in cases:
+        padded = pa.array([b"12345", *values], pa.binary()).slice(1)
+        assert key_hash([padded]).tolist() == [key_hash_one([v], [T.BINARY]) for v in values]
+
+
 def test_key_hash_of_one_integer_is_a_bijection_and_spreads() -> None:
     """Goal: equal hashes mean equal integer keys, and high bits spread. Method: dense keys, distinct and even."""
     hashes = key_hash([pa.array(np.arange(200_000))])

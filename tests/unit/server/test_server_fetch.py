@@ -103,7 +103,8 @@ def test_request_that_is_not_for_this_session_here_is_refused_and_the_connection
                 ({"dest_uuid": new_uuid()}, Code.INVALID_NAME),
                 ({"dest_uuid": "", "session_id": "no"}, Code.INVALID_NAME),
                 ({"session_id": new_uuid()}, Code.EXPIRED),
-                ({"name": "../instance"}, Code.NOT_FOUND),
+                ({"name": "../instance"}, Code.INVALID_ARGUMENT),
+                ({"name": "instance"}, Code.NOT_FOUND),
                 ({"kind": 9}, Code.NOT_FOUND),
                 ({"byte_offset": 1}, Code.INVALID_ARGUMENT),
                 ({"byte_offset": -1}, Code.INVALID_ARGUMENT),
@@ -186,19 +187,31 @@ def test_bytes_that_are_no_request_end_their_connection_and_nothing_else(noise: 
 
 
 def test_connections_are_bounded_and_their_places_are_given_back() -> None:
-    """Goal: nothing unbounded. Method: as many connections as there may be; one more is refused OVERLOADED, or ended
-    if it was granted before; all close, and a fetch works."""
+    """IN-51. Goal: nothing unbounded, and no session takes another's connections. Method: as many connections as a
+    session may have; one more is refused OVERLOADED, or ended if it was granted before. Strangers have two sessions and
+    no third. When the first session is over, the next connection of another ends its connections."""
 
     def scenario(pair: Pair, caller: Caller) -> None:
         granted = caller.open_fetch()
         with ExitStack() as open_ones:
-            for _ in range(limits.COPY_FETCHES_MAX):
+            first = open_ones.enter_context(caller.connected())
+            for _ in range(1, limits.COPY_FETCHES_PER_SESSION_MAX):
                 open_ones.enter_context(caller.connected())
             assert caller.open_fetch().error.code == Code.OVERLOADED
             with connection(granted.port, granted.ticket) as late:
                 assert _comes(late) == b""
-        _wait(lambda: not pair.leader.copies.fetches.full, "places are free")
-        assert google_crc32c.value(caller.fetched()) == caller.file.crc
+            ours = caller.manifest
+            fields = {"dest_uuid": caller.uuid, "tablet_id": TABLET}
+            begin = [pb.BeginCopyRequest(requestor_uuid=f"{n:032x}", **fields) for n in range(2)]
+            other = caller.stub.BeginCopy(begin[0], timeout=LONG_S)
+            assert not other.error.code, other.error
+            refused = caller.stub.BeginCopy(begin[1], timeout=LONG_S).error
+            assert refused.code == Code.OVERLOADED and "no members" in refused.message
+            caller.source.end(ours.session_id, False)
+            granted = caller.open_fetch(session_id=other.session_id)
+            open_ones.enter_context(connection(granted.port, granted.ticket))
+            first.settimeout(LONG_S / 3)  # by far less than a server's patience with one that asks for nothing
+            assert _comes(first) == b""
 
     run_caller(scenario)
 

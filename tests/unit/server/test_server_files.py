@@ -35,8 +35,9 @@ async def copied(pair: Pair) -> PairedServer:
 
 def test_created_tablet_has_its_files_where_they_are_documented() -> None:
     """Goal: TC-33. Method: all files there are: of a directory that was formatted, `instance` beside empty folders; of
-    a tablet that was created, tablet-meta/<id>, consensus-meta/<id> and a segment in wals/<id>/; after a flush a block
-    in data/ as well, and nothing else. The same of a real server: `test_created_tablet_is_all_that_ls_shows`."""
+    a tablet that was created, tablet-meta/<id>, consensus-meta/<id>, a segment and its number in wals/<id>/; after a
+    flush a block in data/ as well, and nothing else. The same of a real server:
+    `test_created_tablet_is_all_that_ls_shows`."""
     fresh = new_disk()
     open_or_format(fresh, TestClock())
     folders = ["consensus-meta", "data", "instance", "quarantine", "replay", "tablet-meta", "wals"]
@@ -44,7 +45,8 @@ def test_created_tablet_has_its_files_where_they_are_documented() -> None:
 
     async def scenario(pair: Pair) -> None:
         disk = pair.leader.disk
-        created = {f"tablet-meta/{TABLET}", f"consensus-meta/{TABLET}", f"wals/{TABLET}/wal-000000001"}
+        log = {f"wals/{TABLET}/{name}" for name in ("wal-000000001", ".newest-segment")}
+        created = {f"tablet-meta/{TABLET}", f"consensus-meta/{TABLET}", *log}
         assert set(disk.files) == created
         await pair.put(1)
         tablet = pair.leader.hosted.tablet

@@ -130,10 +130,10 @@ def test_reader_that_takes_nothing_makes_room_for_others() -> None:
         try:
             assert await read(reads_on) == 100
             stopped = asyncio.create_task(read(stays))
-            await until(lambda: scans.open == 1, "it reads")
+            await until(lambda: scans.open.calls == 1, "it reads")
             await asyncio.wait([stopped], timeout=60)
             assert stopped.cancelled()
-            await until(lambda: scans.open == 0, "there is room")
+            await until(lambda: scans.open.calls == 0, "there is room")
         finally:
             scans.close()
 

@@ -13,7 +13,7 @@ import grpc.aio
 import pytest
 
 from nyala.infra.local.ports import Ports
-from nyala.replica.base import Address, Code, Member, OpId, RaftConfig, Refused
+from nyala.replica.base import Address, Code, Member, OpId, RaftConfig, Refused, ResourceUse
 from nyala.replica.rpc import pb, pb_grpc, place_to_pb
 from nyala.replica.server import heartbeat as heartbeat_module
 from nyala.replica.server.channels import Channels
@@ -22,8 +22,10 @@ from nyala.replica.server.heartbeat import Heartbeats
 from nyala.replica.server.manager import TabletManager
 from nyala.replica.server.memory import MemoryGuard
 from nyala.replica.server.options import ServerOptions
+from nyala.replica.server.resources import ResourceWatch
 from tests.harness.copies import TABLET, TARGET_UUID, new_disk, superblock
 from tests.harness.managers import new_manager
+from tests.harness.rows import table_info
 from tests.harness.server_pair import until
 
 OTHER = "tablet-2"
@@ -39,10 +41,14 @@ class Hearing(pb_grpc.MasterServiceServicer):
         self.beats = 0
         self.numbers: list[tuple[int, int]] = []
         """Process and sequence of each."""
+        self.uses: set[tuple[int, ...]] = set()
+        """Open files and memory maps, each with its limit."""
 
     async def Heartbeat(self, request: Any, context: Any) -> Any:
         self.beats += 1
         self.numbers.append((request.process, request.sequence))
+        files, maps = request.open_files, request.memory_maps
+        self.uses.add((files.used, files.limit, maps.used, maps.limit))
         if request.full_report:
             self.full.append([r.tablet_id for r in request.replicas])
         return pb.HeartbeatReply(master_uuid="a" * 32)
@@ -103,9 +109,12 @@ async def beating(
         await manager.create(replace(superblock(), tablet_id=tablet_id), ALONE, campaign=False)
 
     channels = Channels()
+    resources = ResourceWatch(manager.uuid, lambda: ResourceUse(30, 1000), lambda: ResourceUse(60_000, 65_530))
+    resources.look()
     beats = Heartbeats(
         manager, channels, MemoryGuard(1 << 30, lambda: 0), GilWatch(), Address("127.0.0.1", 2),
-        join=join, cluster_id=lambda: cluster_id, lost=list, found=lambda uuid, places: None,
+        process=7, join=join, cluster_id=lambda: cluster_id, lost=list, found=lambda uuid, places: None,
+        resources=resources,
     )  # fmt: skip
     running = asyncio.create_task(beats.run_forever())
     try:
@@ -128,9 +137,10 @@ async def beats_later(master: Hearing, beats: int = 3) -> None:
 def test_tablet_that_is_gone_without_a_trace_is_told_by_a_full_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """TC-65. Goal: a master does not give orders for ever about a copy that ended before it wrote anything. Method: a
-    server with two tablets beats at a master over gRPC; one leaves the server's table and is marked as changed, as by a
-    copy over nothing that failed, or an order for it: one full report without it, and none after that."""
+    """TC-65, IN-32. Goal: a master does not give orders for ever about a copy that ended before it wrote anything.
+    Method: a server with two tablets beats at a master over gRPC; one leaves the server's table and is marked as
+    changed, as by a copy over nothing that failed, or an order for it: one full report without it, and none after
+    that. Each heartbeat says the open files and maps that were counted."""
     monkeypatch.setattr(heartbeat_module, "TIMEOUT_S", 60.0)  # a beat that is late is told again in full
 
     async def life() -> None:
@@ -149,6 +159,7 @@ def test_tablet_that_is_gone_without_a_trace_is_told_by_a_full_report(
             processes, numbers = zip(*master.numbers, strict=True)
             assert len(set(processes)) == 1 and processes[0], "which process speaks"
             assert sorted(set(numbers)) == list(numbers), "its heartbeats are numbered as they are sent"
+            assert master.uses == {(30, 1000, 60_000, 65_530)}, "as the server counted them last"
             manager.tablets[OTHER] = gone
         await server.stop(None)
 
@@ -265,3 +276,46 @@ def test_master_of_another_cluster_that_becomes_ours_is_never_told_that_nothing_
         await server.stop(None)
 
     asyncio.run(life())
+
+
+def test_orders_of_a_master_that_name_what_cannot_be_make_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """IN-82. Goal: a tablet id is a file's name, whoever gives it. Method: a master orders tablets with ids of 255
+    characters, with NUL, as a path and below zero in a number: each is refused with a line in the log, no file is made,
+    and the server beats on."""
+    monkeypatch.setattr(heartbeat_module, "TIMEOUT_S", 60.0)
+    hostile = ["x" * 255, "a\0b", "../x", ".x", "a/b", "\u0442"]
+
+    class Ordering(Hearing):
+        async def Heartbeat(self, request: Any, context: Any) -> Any:
+            reply = await super().Heartbeat(request, context)
+            for tablet_id in hostile:
+                config = pb.RaftConfig(members=[pb.Member(uuid=TARGET_UUID, votes=True, holds_data=True)])
+                create = pb.CreateTabletRequest(dest_uuid=TARGET_UUID, tablet_id=tablet_id, table=table_info("t1"))
+                create.config.CopyFrom(config)
+                reply.orders.add(create=create)
+                reply.orders.add(delete=pb.DeleteTabletRequest(dest_uuid=TARGET_UUID, tablet_id=tablet_id))
+            below = pb.CreateTabletRequest(dest_uuid=TARGET_UUID, tablet_id="t-ok", table=table_info("t1"), bucket=-1)
+            reply.orders.add(create=below)
+            return reply
+
+    async def scenario() -> None:
+        master, server = Ordering(), grpc.aio.server()
+        pb_grpc.add_MasterServiceServicer_to_server(master, server)  # type: ignore[no-untyped-call]
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        try:
+            async with beating(tmp_path, Address("127.0.0.1", port)) as (manager, _):
+                disk: Any = manager.disk
+                files = set(disk.files)
+                await beats_later(master, 5)
+                assert sorted(manager.tablets) == sorted((TABLET, OTHER))
+                assert not [f for f in set(disk.files) - files if TABLET not in f and OTHER not in f]
+        finally:
+            await server.stop(None)
+
+    with caplog.at_level("INFO", "nyala.server"):
+        asyncio.run(scenario())
+    told = [r.getMessage() for r in caplog.records if "could not carry out an order" in r.getMessage()]
+    assert sum("letters, digits" in text for text in told) >= len(hostile) and any("bucket" in text for text in told)

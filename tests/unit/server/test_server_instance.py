@@ -9,7 +9,7 @@ import pytest
 
 from nyala.replica.base import Code, Corruption, InvariantViolation, Refused, is_uuid
 from nyala.replica.cmeta import ConsensusMeta
-from nyala.replica.disk import FOLDERS, PROMISES, join_cluster, open_or_format
+from nyala.replica.disk import FOLDERS, PROMISES, format_directory, join_cluster, open_or_format
 from nyala.replica.server import ServerOptions, need_promises
 from nyala.replica.server.__main__ import parse
 from nyala.replica.server.identity import Identity
@@ -18,11 +18,14 @@ from tests.harness.sim_disk import SimDisk
 
 
 def test_directory_is_formatted_once_and_keeps_its_uuid() -> None:
-    """Goal: row TC-33 and one identity for ever. Method: open twice; write into each folder."""
+    """TC-33, MF-24. Goal: one identity for ever. Method: open, format and open again; write into each folder."""
     disk = new_disk()
     first = open_or_format(disk, TestClock())
     assert is_uuid(first.uuid)
     assert disk.exists("instance")
+    with pytest.raises(Refused, match="has an identity already") as refused:
+        format_directory(disk, TestClock())
+    assert refused.value.code is Code.ALREADY_EXISTS
     for folder in FOLDERS:
         disk.replace(f"{folder}/probe", b"")
     assert open_or_format(disk, TestClock()) == first

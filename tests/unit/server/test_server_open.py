@@ -32,6 +32,7 @@ from nyala.replica.server.gil_watch import GilWatch
 from nyala.replica.server.heartbeat import Heartbeats
 from nyala.replica.server.manager import TabletManager
 from nyala.replica.server.memory import MemoryGuard
+from nyala.replica.server.resources import ResourceWatch
 from nyala.replica.tablet import Superblock
 from nyala.replica.wal import Log
 from tests.harness.copies import TABLET, TARGET_UUID, new_disk, superblock, write_entry
@@ -241,7 +242,10 @@ def test_order_that_breaks_an_invariant_is_fatal_and_one_that_is_refused_is_not(
             return
 
         address = Address("127.0.0.1", 2)
-        doors: dict[str, Any] = {"cluster_id": str, "lost": list, "found": lambda uuid, places: None}
+        doors: dict[str, Any] = {
+            "process": 7, "cluster_id": str, "lost": list, "found": lambda uuid, places: None,
+            "resources": ResourceWatch(manager.uuid),
+        }  # fmt: skip
         beats = Heartbeats(
             manager, Channels(), MemoryGuard(1 << 30, lambda: 0), GilWatch(), address, join=join, **doors
         )

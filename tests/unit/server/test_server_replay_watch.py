@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nyala.replica.base import Corruption, Entry, OpId
+from nyala.replica.base import Corruption, Entry, OpId, __version__
+from nyala.replica.server import build
 from nyala.replica.server.replay_watch import ReplayMarker, ReplayWatch, marker_path
+from nyala.schemas import frame, unframe
 from tests.harness.copies import new_disk, write_entry
 from tests.harness.sim_disk import SimCrash, SimDisk
 
 LAST = OpId(1, 6)
+BUILD = "1.0+aaaaaaaaaaaa"
 
 
 class Recorder:
@@ -32,9 +36,11 @@ class Recorder:
     def close(self) -> None: ...
 
 
-def start(disk: SimDisk, tablet: str, *, generation: int = 0, flushed: int = 0) -> tuple[Any, Recorder, ReplayWatch]:
+def start(
+    disk: SimDisk, tablet: str, *, generation: int = 0, flushed: int = 0, build: str = BUILD
+) -> tuple[Any, Recorder, ReplayWatch]:
     """A server's start: settle what is found, then open one tablet."""
-    watch = ReplayWatch(disk)
+    watch = ReplayWatch(disk, build)
     watch.settle()
     machine = Recorder(flushed)
     watched = watch.watch(
@@ -64,7 +70,7 @@ def test_replay_that_passes_leaves_no_marker() -> None:
     disk = new_disk()
     watched, machine, _ = start(disk, "a")
     replay(watched, (1, 2))
-    assert ReplayMarker.load(disk, "a") == ReplayMarker(wal_generation=0)
+    assert ReplayMarker.load(disk, "a") == ReplayMarker(wal_generation=0, build=BUILD)
     replay(watched, (3, 6))
     assert not disk.exists(marker_path("a"))
     replay(watched, (7, 9))
@@ -102,7 +108,7 @@ def test_death_in_a_long_replay_makes_few_entries_suspect() -> None:
     entries = [write_entry(i, [i], "v", 1) for i in range(1, count + 1)]
 
     def begin() -> tuple[Any, Recorder]:
-        watch, machine = ReplayWatch(disk), Recorder()
+        watch, machine = ReplayWatch(disk, BUILD), Recorder()
         watch.settle()
         return watch.watch(machine, "a", wal_generation=0, last=last, passed=lambda: watch.forget("a")), machine
 
@@ -150,8 +156,74 @@ def test_failure_of_an_entry_is_no_death() -> None:
             raise Corruption("a committed batch was damaged")
 
     for _ in range(3):
-        watch = ReplayWatch(disk)
+        watch = ReplayWatch(disk, BUILD)
         watch.settle()
         watched = watch.watch(Failing(), "a", wal_generation=0, last=LAST, passed=lambda: None)
         with pytest.raises(Corruption, match="damaged"):
             replay(watched, (1, 6))
+
+
+def test_entry_that_killed_one_build_is_tried_again_by_another() -> None:
+    """IN-03. Goal: a replica that is offline because servers of a build died at an entry is back with a build that does
+    not, and a build with the same defect dies once more, not twice. Method: two deaths under one build, which then
+    leaves the replica offline at each start; a second build dies there and gives up; a third one applies the entry,
+    alone; marks of a build that wrote no name count as another's."""
+    disk = new_disk()
+    for _ in range(2):
+        die_at(disk, "a", 4)
+    for _ in range(2):
+        with pytest.raises(Corruption, match=r"died twice .*Start a build without the defect.*index=4"):
+            start(disk, "a")
+    assert die_at(disk, "a", 4, build="1.0+bbbbbbbbbbbb").calls == [[1, 2], [3]]
+    with pytest.raises(Corruption, match="died twice"):
+        start(disk, "a", build="1.0+bbbbbbbbbbbb")
+    watched, machine, watch = start(disk, "a", build="1.1+cccccccccccc")
+    assert watch.one_at_a_time
+    replay(watched, (1, 6))
+    assert machine.calls == [[1, 2, 3], [4], [5, 6]] and not disk.exists(marker_path("a"))
+    old = ReplayMarker(wal_generation=0, first=4, last=4, suspect_first=4, suspect_last=4)
+    disk.replace(marker_path("a"), old.encode())
+    replay(start(disk, "a")[0], (1, 6))
+
+
+def test_failure_is_noted_until_the_entry_is_applied() -> None:
+    """IN-03. Goal: whoever looks at the files of a replica that failed at an entry learns which one, why and under
+    which build, also after a start that failed again; the note is gone when the entry is applied, and means nothing for
+    the log of a later copy. Method: note, replay up to the entry, look, replay past it; a long reason; bytes of a later
+    build in the same place."""
+    disk = new_disk()
+    _, _, watch = start(disk, "a")
+    watch.note_failure("a", 0, 5, "ValueError: output array is read-only")
+    watched, _, watch = start(disk, "a", build="1.1+cccccccccccc")
+    replay(watched, (1, 4))
+    noted = ReplayMarker.load(disk, "a")
+    assert noted is not None and (noted.failed_index, noted.failed_build) == (5, BUILD)
+    assert "entry 5" in noted.told() and BUILD in noted.told() and "output array is read-only" in noted.told()
+    replay(watched, (5, 6))
+    assert not disk.exists(marker_path("a"))
+    watch.note_failure("a", 0, 5, "x" * 10_000)
+    assert disk.size(marker_path("a")) < 512
+    watch.note_failure("a", 1, 9, "of the next log")
+    assert ReplayMarker.load(disk, "a") == ReplayMarker(
+        wal_generation=1, build="1.1+cccccccccccc", failed_index=9, failed_build="1.1+cccccccccccc",
+        failed="of the next log",
+    )  # fmt: skip
+    later = unframe("replay_marker", ReplayMarker(wal_generation=2).encode()) | {"reserved": b"\xff\x00"}
+    disk.replace(marker_path("a"), frame("replay_marker", later))
+    assert ReplayMarker.load(disk, "a") == ReplayMarker(wal_generation=2)
+    assert ReplayMarker(wal_generation=2).told() == ""
+
+
+def test_running_build_is_another_if_a_line_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """IN-03. Goal: a mended clone counts as another build, though its release is the same; the same files are the same
+    build. Method: two copies of a package of two files, one line changed in one of them."""
+    found = []
+    for line in ("a = 1", "a = 1", "a = 2"):
+        root = tmp_path / str(len(found))
+        (root / "replica").mkdir(parents=True)
+        (root / "replica" / "one.py").write_text(line)
+        (root / "replica" / "two.py").write_text("b = 1")
+        monkeypatch.setattr(build, "_PACKAGE", root)
+        found.append(build.running_build.__wrapped__())
+    assert found[0] == found[1] != found[2]
+    assert all(each.startswith(f"{__version__}+") for each in found)

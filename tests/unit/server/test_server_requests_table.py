@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from nyala.replica.base import Code, DataState, hybrid_from_us
+from nyala.replica.rows import CHECKSUM_DEFINITION
 from nyala.replica.rpc import address_to_pb, pb
-from tests.harness.copies import TABLET, TestClock
+from tests.harness.copies import TABLET
 from tests.harness.request_table import Late, Row, Stale, case_id, check_table, late_cases, play, play_late
 from tests.harness.rows import batch, write_request
-from tests.harness.server_calls import NOBODY, ServerWorld, learner
-from tests.harness.server_pair import Pair, run_pair, until
+from tests.harness.server_calls import NOBODY, ServerWorld, learner, run_server
+from tests.harness.server_pair import until
 
 SERVICES = ("TabletService", "CopyService", "PeerService")
 T, C = "TabletService", "CopyService"
@@ -328,7 +329,13 @@ ROWS = [
         again=Code.NOT_LEADER,
         late=[Late("behind another config", changed, Code.CAS_FAILED)],
     ),
-    reading("TabletService.Checksum", ask(pb.ChecksumRequest, tablet_id=TABLET), elsewhere(pb.ChecksumRequest)),
+    reading(
+        "TabletService.Checksum",
+        ask(pb.ChecksumRequest, tablet_id=TABLET, definition=CHECKSUM_DEFINITION),
+        elsewhere(pb.ChecksumRequest, definition=CHECKSUM_DEFINITION),
+        Stale("of a definition of the past", ask(pb.ChecksumRequest, tablet_id=TABLET), Code.INVALID_ARGUMENT),
+        Stale("of a later one", ask(pb.ChecksumRequest, tablet_id=TABLET, definition=3), Code.INVALID_ARGUMENT),
+    ),
     Row(
         call="TabletService.ServerTime",
         good=ask(pb.ServerTimeRequest, propagated_time=SOON),
@@ -336,6 +343,7 @@ ROWS = [
         late="an earlier time pushes no clock",
     ),
     reading("TabletService.Lateness", ask(pb.LatenessRequest, last_s=1)),
+    reading("TabletService.IsProcess", ask(pb.ProcessRequest, process=1)),
     reading("TabletService.Ledger", ask(pb.LedgerRequest, tablet_id=TABLET), elsewhere(pb.LedgerRequest)),
     Row(
         call="TabletService.Flush",
@@ -417,16 +425,7 @@ ROWS = [
 
 
 def run(row: Row, scenario: Callable[[ServerWorld], Awaitable[None]]) -> None:
-    clock = TestClock()
-
-    async def all_of_it(pair: Pair) -> None:
-        world = ServerWorld(pair, row.at, clock)
-        try:
-            await scenario(world)
-        finally:
-            world.close()
-
-    run_pair(all_of_it, clock)
+    run_server(scenario, row.at)
 
 
 def test_every_call_of_a_tablet_server_has_a_row() -> None:

@@ -30,7 +30,9 @@ from nyala.replica.copywire.remote_source import RemoteCopySource
 from nyala.replica.disk import RealDisk
 from nyala.replica.disk.real import RealFile
 from nyala.replica.host import Phase
+from nyala.replica.peers import PeerServicer
 from nyala.replica.rows import WriteMeta, crc32c, encode_batch
+from nyala.replica.rpc import CallsUnderWay
 from nyala.replica.server.copies import CopyJobs
 from nyala.replica.server.gil_watch import GilWatch
 from nyala.replica.server.hosted import HostedTablet
@@ -150,6 +152,7 @@ def served(root: Path, use: Use, *, clock: Clock | None = None, mb_per_s: int = 
 
     async def life() -> None:
         disk = HeldDisk(root)
+        disk.mkdir("tablet-meta")
         options = ServerOptions(root="unused", scrub_mb_per_s=mb_per_s, scrub_interval_s=INTERVAL_S)
         manager = new_manager(disk, fatal.append, clock=clock or SystemClock(), options=options)
         server = Server(manager, disk)
@@ -444,7 +447,8 @@ def test_metrics_tell_what_was_scrubbed_and_what_was_found(tmp_path: Path) -> No
         validate = ThreadPoolExecutor(1)
         writes = Writes(memory, validate, lambda time: None, lambda: None)
         gil = GilWatch()
-        metrics = Metrics(manager, memory, writes, maintenance, CopyJobs(manager, RemoteCopySource), gil, server.scrub)
+        jobs, peers = CopyJobs(manager, RemoteCopySource), PeerServicer(manager.uuid, manager.deliver)
+        metrics = Metrics(manager, memory, writes, maintenance, jobs, gil, server.scrub, peers, CallsUnderWay())
         metrics.serve(0)
 
         def read() -> dict[str, float]:

@@ -186,8 +186,10 @@ def test_config_that_was_rolled_back_keeps_no_abandoned_replica(fillers: int) ->
         assert here.status().pending_config == again
         known = [ZERO_OPID, without.opid, leader.status().commit_opid, OpId(term, index - 1)]
         ends = {"to_uuid": pair.leader.uuid, "from_uuid": NOBODY, "term": term + 1}
-        pair.leader.manager.deliver(TABLET, AppendEntries(**ends, prev=leader.last_logged))
-        pair.leader.manager.deliver(TABLET, TimeoutNow(**ends, last=leader.last_logged))
+        noop = Entry(OpId(term + 1, leader.last_logged.index + 1), EntryKind.NOOP, time + 100, 0, b"", b"", 0)
+        pair.leader.manager.deliver(TABLET, AppendEntries(**ends, prev=leader.last_logged, entries=(noop,)))
+        await until(lambda: leader.last_logged == noop.opid, "it follows somebody who hands over")
+        assert not pair.leader.manager.deliver(TABLET, TimeoutNow(**ends, last=noop.opid))
         await until(lambda: leader.is_leader and leader.status().commit_opid.term > term, "it leads in a later term")
         status = replica_status(pair.leader.hosted, pair.leader.uuid, 1)
         past = OpId(status.commit_term, status.commit_index)
@@ -262,7 +264,8 @@ def test_members_own_progress_takes_the_log_over_from_its_copys_session_without_
         hosted, sessions = pair.leader.hosted, pair.leader.manager.sessions
         tablet, log, replica = hosted.tablet, hosted.log, hosted.replica
         assert tablet is not None and log is not None and replica is not None
-        replica.options = replace(replica.options, log_retain_bytes_max=1 << 30)
+        assert replica._collector is not None
+        replica._collector._options = replace(replica.options, log_retain_bytes_max=1 << 30)
         keys = iter(range(1, 1000))
 
         async def write_and_collect() -> int:

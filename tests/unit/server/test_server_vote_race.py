@@ -4,28 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
 
-from nyala.replica.base import Address, Code, DataState, OpId, Refused
+from nyala.replica.base import Address, DataState, OpId
 from nyala.replica.cmeta import ConsensusMeta, path_of
-from nyala.replica.copy import CopyFile, CopyRequest, LocalCopySource
+from nyala.replica.copy import CopyRequest
 from nyala.replica.raft import Message, VoteReply, VoteRequest
 from nyala.replica.server.copies import CopyJobs
 from nyala.replica.server.options import ServerOptions
-from tests.harness.copies import SOURCE_UUID, TABLET, TARGET_UUID, leading_source, new_disk, tombstone
+from tests.harness.copies import SOURCE_UUID, TABLET, TARGET_UUID, NoBytes, leading_source, new_disk, tombstone
 from tests.harness.managers import new_manager
 from tests.harness.server_pair import TIMEOUT_S
 
-RACES = 1000
+RACES = 200
 FIRST, SECOND = "c" * 32, "d" * 32
 KEPT = OpId(1, 1)
-
-
-class NoBytes(LocalCopySource):
-    """A source whose copies end after the merge of the consensus metadata: it gives no byte of any file."""
-
-    def fetch(self, session_id: str, file: CopyFile, byte_offset: int, length_bytes: int) -> Iterator[bytes]:
-        raise Refused(Code.UNAVAILABLE, "no bytes")
 
 
 def test_vote_request_that_meets_the_merge_of_a_copy_is_answered_once_per_term() -> None:
@@ -51,7 +43,9 @@ def test_vote_request_that_meets_the_merge_of_a_copy_is_answered_once_per_term()
 
         def ask(candidate: str, term: int) -> None:
             # In the name of its leader: a server that has just started owes that one some silence.
-            asked = VoteRequest(to_uuid=TARGET_UUID, from_uuid=candidate, term=term, last=OpId(term, 9), transfer=True)
+            asked = VoteRequest(
+                to_uuid=TARGET_UUID, from_uuid=candidate, term=term, last=OpId(term - 1, 9), transfer=True
+            )
             manager.deliver(TABLET, asked)
 
         async def granted(candidate: str) -> bool:

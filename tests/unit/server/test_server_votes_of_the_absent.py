@@ -5,44 +5,52 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from nyala.replica.base import Code, DataState, OpId, next_generation
+from nyala.replica.base import Code, DataState, OpId, Refused, next_generation
 from nyala.replica.cmeta import ConsensusMeta
+from nyala.replica.copy import CopyRequest, LocalCopySource
 from nyala.replica.raft import AppendEntries, Message, VoteReply, VoteRequest
+from nyala.replica.server.copies import CopyJobs
+from nyala.replica.server.hosted import CopyJob
 from nyala.replica.server.manager import TabletManager
 from nyala.replica.server.tombstone import answer_without_replica
-from nyala.replica.tablet import Superblock
+from nyala.replica.tablet import Superblock, superblock_path
 from tests.harness.copies import (
     SOURCE_UUID,
     TABLET,
     TARGET_UUID,
+    NoBytes,
+    RestingReplica,
     attempt,
     copy_over,
+    data_files,
     leading_source,
     new_disk,
     tombstone,
 )
 from tests.harness.managers import new_manager
-from tests.harness.server_pair import Pair, Part, run_pair, until
+from tests.harness.server_pair import TIMEOUT_S, Pair, Part, run_pair, until
 from tests.harness.sim_disk import SimCrash, SimDisk
 
 KEPT = OpId(5, 90)
-Ask = Callable[[int, OpId], Coroutine[None, None, VoteReply]]
+Ask = Callable[..., Coroutine[None, None, VoteReply]]
 
 
 def with_server(disk: SimDisk, use: Callable[[TabletManager, Ask], Coroutine[None, None, None]]) -> None:
-    """One life of a server on `disk`; `ask(term, last)` is a vote request of the source, and what it answers."""
+    """One life of a server on `disk`; `ask(term, last)` is a vote request of the source, and what it answers. With
+    `transfer` no lease is waited for."""
 
     async def life() -> None:
         sent: list[tuple[str, Message]] = []
         fatal: list[BaseException] = []
 
-        async def ask(term: int, last: OpId) -> VoteReply:
+        async def ask(term: int, last: OpId, transfer: bool = False) -> VoteReply:
             sent.clear()
-            request = VoteRequest(to_uuid=TARGET_UUID, from_uuid=SOURCE_UUID, term=term, last=last)
+            request = VoteRequest(to_uuid=TARGET_UUID, from_uuid=SOURCE_UUID, term=term, last=last, transfer=transfer)
             manager.deliver(TABLET, request)
             await until(lambda: sent, "it answers")
             reply = sent[0][1]
@@ -67,8 +75,8 @@ def test_blank_server_gives_no_vote_and_writes_nothing() -> None:
     disk = new_disk()
 
     async def use(manager: TabletManager, ask: Ask) -> None:
-        for term in (1, 7, 900):
-            reply = await ask(term, OpId(term, 10**6))
+        for term in (2, 7, 900):
+            reply = await ask(term, OpId(term - 1, 10**6))
             assert (reply.granted, reply.code) == (False, Code.TABLET_NOT_FOUND)
         assert TABLET not in manager.tablets
         assert not disk.exists(f"consensus-meta/{TABLET}") and not Superblock.exists(disk, TABLET)
@@ -144,7 +152,7 @@ def test_replica_that_is_being_copied_votes_by_what_it_kept_and_remembers_it() -
             await until(held.is_set, "a part is held")
             assert Superblock.load(pair.other.disk, TABLET).data_state is DataState.COPYING
             for candidate, last, granted in (
-                ("c" * 32, OpId(0, 99), False),
+                ("c" * 32, OpId(0, 0), False),
                 ("c" * 32, OpId(1, 1), True),
                 ("d" * 32, OpId(1, 99), False),
             ):
@@ -178,3 +186,59 @@ def test_tombstone_of_a_recovered_group_tells_a_lost_member_nothing() -> None:
         assert [a.term for a in answers] == [term + 1]
 
     with_server(disk, use)
+
+
+def test_server_that_lost_a_superblock_gives_no_vote_until_a_copy_is_complete() -> None:
+    """IN-21. Goal: a lost superblock, and a copy that fails after it, make no voter of who forgot what it acknowledged.
+    Method: the superblock of a replica that logged 4.2 in term 5 is removed between two lives. The server tells its
+    term to a leader of an earlier one and takes no copy from it. A copy fails in COPY.3: no vote, also in the next
+    life, for the longest log; the blocks stay. The next copy ends: it serves, and a later life has no old block."""
+    disk, source = new_disk(), leading_source()
+    lost = RestingReplica(disk, TARGET_UUID)
+    lost.write([1], "a")
+    lost.tablet.flush()
+    lost.write([2], "b", term=4)
+    lost.cmeta.save_hard_state(5, SOURCE_UUID)
+    lost.close()
+    disk.remove(superblock_path(TABLET))
+    old = set(data_files(disk))
+    door: LocalCopySource = NoBytes(source.sessions, source.capture)
+
+    async def copied(manager: TabletManager, state: DataState) -> CopyJob:
+        jobs = CopyJobs(manager, lambda uuid, addresses: door)
+        asked = CopyRequest(dest_uuid=TARGET_UUID, from_uuid=SOURCE_UUID, tablet_id=TABLET, term=6, current_state=state)
+        with pytest.raises(Refused) as refused:
+            jobs.start(replace(asked, term=4), [])
+        assert refused.value.code is Code.BAD_TERM
+        jobs.start(asked, [])
+        (job,) = jobs.running()
+        await asyncio.wait_for(job.ended.wait(), TIMEOUT_S)
+        await jobs.stop()
+        return job
+
+    async def first(manager: TabletManager, ask: Ask) -> None:
+        assert TABLET not in manager.tablets
+        denied = await ask(4, OpId(3, 9))
+        assert (denied.granted, denied.term) == (False, 5)
+        assert "no bytes" in (await copied(manager, DataState.DOES_NOT_EXIST)).error
+        assert "acknowledged more" in (await ask(9, OpId(8, 99), transfer=True)).reason
+
+    async def second(manager: TabletManager, ask: Ask) -> None:
+        nonlocal door
+        hosted = manager.get(TABLET)
+        assert "acknowledged more" in (await ask(10, OpId(8, 99), transfer=True)).reason
+        assert old <= set(data_files(disk))
+        door = source.door
+        await copied(manager, hosted.data_state)
+        assert hosted.running and hosted.cmeta is not None and hosted.cmeta.vote_floor_term == 5
+
+    with_server(disk, first)
+    disk.restart()
+    with_server(disk, second)
+    disk.restart()
+
+    async def third(manager: TabletManager, ask: Ask) -> None:
+        assert manager.get(TABLET).running and not old & set(data_files(disk))
+
+    with_server(disk, third)
+    source.replica.close()

@@ -12,6 +12,7 @@ import pytest
 from nyala.replica.peers import Taker, Turn
 from nyala.replica.rpc import HEAD_BYTES, body_length, frame, pb
 from nyala.replica.server.write_links import WriteLinks
+from tests.harness.server_pair import until
 
 LONG_S = 60.0
 
@@ -24,10 +25,17 @@ class Client:
     """The other end, over a pair of sockets."""
 
     def __init__(self, answer: Callable[[Any], Any]) -> None:
+        """A write that `answer` gives None for waits until it is given up, and is then in `given_up`."""
         self._takers: list[Taker] = []
-        self.links = WriteLinks(
-            self._admit, lambda request, done: done(answer(request)), Turn(asyncio.get_running_loop(), _raised)
-        )
+        self._answer = answer
+        self.given_up: list[int] = []
+        self.links = WriteLinks(self._admit, self._begin, Turn(asyncio.get_running_loop(), _raised))
+
+    def _begin(self, request: Any, done: Callable[[Any], None]) -> Callable[[], None] | None:
+        reply = self._answer(request)
+        if reply is not None:
+            done(reply)
+        return lambda: self.given_up.append(request.rows)
 
     def _admit(self, taker: Taker) -> tuple[int, bytes]:
         self._takers.append(taker)
@@ -126,3 +134,46 @@ def test_link_that_was_granted_before_the_end_is_ended_after_it() -> None:
         writer.close()
 
     run(scenario())
+
+
+def test_link_that_breaks_gives_up_the_writes_that_wait_and_no_others() -> None:
+    """IN-62. Goal: a client that went away gets no rows written that had no index yet. Method: of three writes one is
+    answered and two wait; the client hangs up."""
+
+    def answer(request: Any) -> Any:
+        return pb.WriteReply(rows_applied=2) if request.rows == 2 else None
+
+    async def scenario() -> None:
+        client = Client(answer)
+        reader, writer = await client.connect()
+        assert await client.replies(reader) == []
+        writer.write(client.bundle(1, 2, 3))
+        assert [r.reply.rows_applied for r in await client.replies(reader)] == [2]
+        assert client.given_up == []
+        writer.close()
+        await until(lambda: not client.links.open, "the link has ended")
+        assert client.given_up == [1, 3]
+
+    run(scenario())
+
+
+def test_bundle_of_empty_writes_is_counted_before_it_is_parsed() -> None:
+    """IN-60. Goal: two bytes on the wire are no object of a hundred, a million times over. Method: as many empty writes
+    as a frame of a megabyte has: the link ends, and none was begun."""
+    begun = []
+
+    def answer(request: Any) -> Any:
+        begun.append(request)
+        return pb.WriteReply()
+
+    async def scenario() -> None:
+        client = Client(answer)
+        reader, writer = await client.connect()
+        assert await client.replies(reader) == []
+        writer.write(frame(b"\x0a\x00" * (1 << 19)))
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
+            await client.replies(reader)
+        writer.close()
+
+    run(scenario())
+    assert begun == []

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import Code, Refused
+from nyala.replica.base import Code, OpId, RaftConfig, Refused, generation_of, next_generation
 from nyala.replica.rows import RowOp
+from nyala.replica.rpc import pb
 from nyala.replica.server.memory import MemoryGuard
-from nyala.replica.server.writes import INLINE_BYTES_MAX, Writes
+from nyala.replica.server.writes import INLINE_BYTES_MAX, Writes, need_same_generation
 from tests.harness.rows import batch, write_request
 from tests.harness.server_pair import Pair, run_pair
 
@@ -149,3 +150,21 @@ def test_client_id_that_is_too_long_to_be_remembered_is_refused() -> None:
             assert told.value.code is Code.INVALID_ARGUMENT
 
     run_pair(scenario)
+
+
+def test_batch_of_a_source_that_was_opened_before_a_forced_recovery_is_refused() -> None:
+    """CC-44. Goal: a query that began behind rows which the survivor of a tablet has not is refused, whatever its batch
+    names; one that knows the tablet's generation, or a later one, is not. Method: every pair of generations and terms
+    that the query and the tablet may know."""
+    second = next_generation(7)
+    terms = [0, 1, 7, second, second + 3, next_generation(second)]
+    for known in terms:
+        for now in terms:
+            request = pb.WriteRequest(tablet_id="t", config_term=known)
+            config = RaftConfig(OpId(now, 9), ())
+            if generation_of(now) <= generation_of(known):
+                need_same_generation(request, config)
+                continue
+            with pytest.raises(Refused, match=r"start the query again.*nothing was applied") as refused:
+                need_same_generation(request, config)
+            assert refused.value.code is Code.STALE_GENERATION and f"now={now}" in str(refused.value)

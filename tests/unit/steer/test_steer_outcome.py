@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import grpc
 import pytest
 
 from nyala.replica.base import Applied, Code, Refused
 from nyala.replica.client import Client, ClientOptions
+from nyala.replica.rpc import error_to_pb, pb, pb_grpc
 from nyala.replica.steer import Result, execute, outcome_of
 from nyala.schemas import decode, encode
 
@@ -81,3 +84,34 @@ def test_execute_with_nobody_there_is_a_failure_that_may_pass() -> None:
     with Client(["127.0.0.1:1"], options) as client:
         outcome = execute(decision(), client, now_us=lambda: 0)
     assert (outcome.result, outcome.retryable) == (Result.FAILED, True)
+
+
+class Leader(pb_grpc.TabletServiceServicer):
+    """A leader of one other member, whose committed config is at `index`, that refuses every change of it."""
+
+    def __init__(self, index: int) -> None:
+        self._config = pb.RaftConfig(opid=pb.OpId(term=1, index=index), members=[pb.Member(uuid="b" * 32, votes=True)])
+
+    def ChangeConfig(self, request: Any, context: Any) -> Any:
+        refused = Refused(Code.CAS_FAILED, "another config is committed", applied=Applied.NOT_APPLIED)
+        return pb.ChangeConfigReply(error=error_to_pb(refused))
+
+    def ListTablets(self, request: Any, context: Any) -> Any:
+        status = pb.ReplicaStatus(tablet_id="t", uuid="l" * 32, role="LEADER", committed_config=self._config)
+        return pb.ListTabletsReply(replicas=[status])
+
+
+@pytest.mark.parametrize(("index", "result"), [(4, Result.STALE), (5, Result.DONE)])
+def test_decision_holds_already_only_in_a_config_after_the_one_it_was_made_for(index: int, result: Result) -> None:
+    """CC-28. Goal: a refused removal counts as carried out only if a later config is without the member. Method: a
+    leader whose config has not that member: the one that the decision was made for, then the next one."""
+    server = grpc.server(ThreadPoolExecutor(2))
+    pb_grpc.add_TabletServiceServicer_to_server(Leader(index), server)  # type: ignore[no-untyped-call]
+    address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    try:
+        with Client(["127.0.0.1:1"]) as client:
+            outcome = execute(decision(leader_address=address), client, now_us=lambda: 0)
+    finally:
+        server.stop(None)
+    assert outcome.result is result, outcome

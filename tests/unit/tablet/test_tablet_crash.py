@@ -252,8 +252,8 @@ def test_block_that_the_disk_cannot_read_is_corruption_not_the_end_of_the_server
 def test_block_that_the_disk_cannot_write_is_corruption_and_no_superblock_names_it(
     operation: str, pattern: str
 ) -> None:
-    """Goal: a bad data folder fails its replicas, and what they were to flush is in their logs. Method: EIO in a flush;
-    the superblock is the old one, and replay from it gives every row."""
+    """IN-30. Goal: a bad data folder fails its replicas, and what they were to flush is in their logs. Method: EIO in a
+    flush; no half a block stays, the superblock is the old one, and replay from it gives every row."""
     disk, twin = SimDisk(), Twin(INT_SCHEMA)
     tablet = Tablet.create(disk, superblock(INT_SCHEMA))
     entry, rows = _write(1, random.Random(8))
@@ -262,7 +262,7 @@ def test_block_that_the_disk_cannot_write_is_corruption_and_no_superblock_names_
     disk.fail_on(operation, pattern, "EIO")
     with pytest.raises(Corruption, match="cannot be read or written"):
         tablet.flush()
-    assert Superblock.load(disk, tablet.tablet_id).blocks == ()
+    assert Superblock.load(disk, tablet.tablet_id).blocks == () and disk.listdir("data") == []
     again = Tablet.open(disk, Superblock.load(disk, tablet.tablet_id))
     again.apply([entry])
     again.flush()

@@ -26,7 +26,9 @@ MASK = 0x40
 def flushed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Tablet]:
     """(block file, open tablet): rows of some thirty pages, one in five of them superseded in the file itself."""
     root = tmp_path_factory.mktemp("rot")
-    tablet = Tablet.create(RealDisk(root), superblock(INT_SCHEMA))
+    disk = RealDisk(root)
+    disk.mkdir("tablet-meta")
+    tablet = Tablet.create(disk, superblock(INT_SCHEMA))
     inserts = [
         {"op": 1, "offset": k, "k": k, "v": None if k % 3 else k, "s": f"row {k:06d} " * (k % 4), "r": k ^ 7}
         for k in range(ROWS)
@@ -113,6 +115,7 @@ def test_block_opened_unread_is_checked_before_its_first_row_is_served(tmp_path:
     """TC-51. Goal: a copy's blocks, which are opened without being read, are no exception. Method: opened so, spoilt
     before the first scan and, a second time, after it."""
     disk = RealDisk(tmp_path)
+    disk.mkdir("tablet-meta")
     tablet = Tablet.create(disk, superblock(INT_SCHEMA))
     tablet.apply([write_entry(1, INT_SCHEMA, ["k", "r"], [{"op": 1, "offset": k, "k": k, "r": 7} for k in range(300)])])
     tablet.flush()

@@ -95,8 +95,8 @@ def test_forced_config_stands_behind_what_is_flushed_and_gone_from_the_log() -> 
     """CC-45. Goal: the end of a replica is the end of its log or of its flush, whichever is later. Method: all flushed,
     the log empty as after a copy; a dry run and the rewrite put the config right behind the flush."""
     disk = replica_at_rest(flushed=True)
-    for name in disk.listdir(wal_folder(TABLET)):
-        disk.remove(f"{wal_folder(TABLET)}/{name}")
+    disk.remove_tree(wal_folder(TABLET))
+    disk.mkdir(wal_folder(TABLET))
     opid = OpId(next_generation(4), 4)
     assert rewrite_config(disk, TABLET, ALONE, dry_run=True).after.config.opid == opid
     assert rewrite_config(disk, TABLET, ALONE).after.config.opid == opid

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pytest
 
-from nyala.replica.base import Code, Corruption, OpId, Refused
+from nyala.replica.base import Code, Corruption, OpId, RaftConfig, Refused
 from nyala.replica.cmeta import ConsensusMeta
 from nyala.replica.copy import wal_folder
 from nyala.replica.disk import FENCE, refuse_fenced
@@ -24,6 +24,7 @@ from nyala.replica.tools import (
     plans_agree,
 )
 from nyala.replica.wal import glance
+from nyala.replica.wal.newest import NEWEST_NAME
 from tests.harness.copies import TABLET, RestingReplica, close_disks
 from tests.harness.lost_majority import (
     UUIDS,
@@ -81,12 +82,21 @@ class Directories:
         }
         self.lowered: list[SourceLowering] = []
         self.fenced_when_lowered = False
+        self.confirmed: list[tuple[str, RaftConfig]] = []
+        self.refusal: Refused | None = None
 
     def plan(self) -> RecoveryPlan:
         return plan_for({n: self.disks[n] for n in "ae"}, "ed", positions=[POSITION])
 
     def recovery(self, plan: RecoveryPlan, names: Iterable[str] = "ade") -> Recovery:
-        return Recovery(plan, {UUIDS[n]: self.disks[n] for n in names}, lower=self._lower)
+        disks = {UUIDS[n]: self.disks[n] for n in names}
+        return Recovery(plan, disks, lower=self._lower, confirm=self._confirm)
+
+    def _confirm(self, tablet_id: str, config: RaftConfig) -> None:
+        assert all(disk.exists(FENCE) for disk in self.disks.values()), "before any server starts"
+        self.confirmed.append((tablet_id, config))
+        if self.refusal is not None:
+            raise self.refusal
 
     def _lower(self, lowering: SourceLowering) -> None:
         self.lowered.append(lowering)
@@ -120,6 +130,22 @@ def test_recovery_brings_all_members_to_the_survivor_and_keeps_what_it_replaced(
     assert before in [all_of.disks["a"].read(f"undo/{name}") for name in kept]
     assert [(low.source, low.to) for low in all_of.lowered] == [(SourceKey("k", "id", 0), 5)]
     assert all_of.fenced_when_lowered
+
+
+def test_recovery_tells_the_masters_each_forced_config_before_any_server_starts() -> None:
+    """IN-42. Goal: the masters learn from the tool what the members that they know cannot confirm. Method: a recovery
+    at whose end the masters do not answer: the fences stay, and it is run again; a tablet that was dropped meanwhile
+    has nothing to confirm."""
+    all_of = Directories()
+    plan = all_of.plan()
+    told = (TABLET, plan.tablets[0].config)
+    all_of.refusal = Refused(Code.UNAVAILABLE, "no master answers")
+    with pytest.raises(Refused, match="no master answers"):
+        all_of.recovery(plan).run()
+    all_of.refusal = Refused(Code.TABLET_NOT_FOUND, "no such tablet")
+    all_of.recovery(plan).run()
+    assert all_of.confirmed == [told, told]
+    all_of.check_recovered(plan)
 
 
 def test_rewrite_before_every_copy_is_there_is_refused_and_changes_nothing() -> None:
@@ -332,6 +358,29 @@ def test_survivor_that_went_bad_since_the_plan_changes_nothing(target: str) -> N
     assert {n: (ConsensusMeta.load(d, TABLET).encode(), d.listdir("data")) for n, d in disks.items()} == before
     assert not any(disk.listdir("quarantine") for disk in disks.values())
     assert abandon(plan, {UUIDS[n]: disk for n, disk in disks.items()}) == [UUIDS["a"], UUIDS["e"]]
+
+
+@pytest.mark.parametrize("name", ["a", "e"])
+def test_log_that_lost_the_forced_config_after_its_rewrite_is_not_taken_for_recovered(name: str) -> None:
+    """CC-46. Goal: metadata that say the forced config are no proof that the log has it. Method: the log of the
+    survivor, then of the other member, is that of before the rewrite again: Corruption; repeated, it ends well."""
+    disks = equal_servers()
+    plan = plan_for({"a": disks["a"]}, "e")
+    recovery = recovery_of(plan, disks)
+    recovery.fence()
+    recovery.copy()
+    folder, disk = wal_folder(TABLET), disks[name]
+    before = {path: disk.read(f"{folder}/{path}") for path in (*disk.listdir(folder), NEWEST_NAME)}
+    recovery.rewrite()
+    for path in disk.listdir(folder):
+        disk.remove(f"{folder}/{path}")
+    for path, data in before.items():
+        disk.replace(f"{folder}/{path}", data)
+    with pytest.raises(Corruption, match="read back"):
+        recovery.verify()
+    recovery_of(plan, disks).run()
+    (found,) = of_directory(disk, UUIDS[name], "")
+    assert (found.problem, found.last) == ("", plan.tablets[0].config.opid)
 
 
 def test_member_that_went_bad_after_its_rewrite_is_copied_anew_when_repeated() -> None:

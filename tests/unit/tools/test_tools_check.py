@@ -9,10 +9,13 @@ import pytest
 
 from nyala.replica.base import Address, DataState, Member, OpId, RaftConfig
 from nyala.replica.client import TableHandle, TabletHandle
+from nyala.replica.master.confirming import confirm_config
+from nyala.replica.master.tables import TABLET, config_to_record
 from nyala.replica.rows import PartitionSpec
 from nyala.replica.rpc import config_to_pb, pb
 from nyala.replica.tools import ClusterView, MasterView, ReplicaView, Severity, as_json, judge
 from nyala.replica.tools.check import LAG_ENTRIES_MAX
+from tests.harness.leading_master import Masters, S
 from tests.harness.stack import SCHEMA
 
 
@@ -96,6 +99,22 @@ def test_check_copies_that_fail_again_and_again_are_an_error() -> None:
     ]
 
 
+def test_check_tells_of_a_server_that_is_near_a_limit_of_its_process() -> None:
+    """IN-32. Goal: an operator hears of it before no block can be opened, with what to do. Method: servers just below
+    four fifths of a limit, at it, and of an older build, which says nothing."""
+    seen = view("abc")
+    for server, files, maps in ((seen.servers[0], 79, 80), (seen.servers[1], 80, 79)):
+        server.open_files.MergeFrom(pb.ResourceUse(used=files, limit=100))
+        server.memory_maps.MergeFrom(pb.ResourceUse(used=maps, limit=100))
+    of_maps, of_files = (
+        "80 of 100 memory maps are used (80%): raise vm.max_map_count or move tablets to other servers; at the limit "
+        "no block can be opened",
+        "80 of 100 open files are used (80%): raise the hard limit of open files (ulimit -Hn) or move tablets to other "
+        "servers; at the limit no log and no block can be opened",
+    )
+    assert told(seen) == [(Severity.WARNING, f"server a: {of_maps}"), (Severity.WARNING, f"server b: {of_files}")]
+
+
 def told_of_voters(**states: dict[str, Any]) -> list[tuple[Severity, str]]:
     """Of a tablet led by a on a, b and c, what is told where the replicas on these servers are so."""
     seen = view("abc")
@@ -158,3 +177,60 @@ def test_check_voter_that_is_far_behind_is_a_warning_and_the_lag_is_told() -> No
     assert told(seen) == [(Severity.WARNING, "tablet 1 of t: voter on b is 10,001 entries behind")]
     (tablet,) = as_json(seen, [])["tablets"]
     assert {r["server"]: r["lag"] for r in tablet["replicas"]} == {"a": 0, "b": 10_001, "c": None}
+
+
+def test_check_names_who_sends_heartbeats_and_does_not_count() -> None:
+    """IN-43. Goal: an operator sees which servers the masters do not count, and why; made-up ones do not fill the
+    screen. Method: one candidate of three is listed."""
+    seen = view("abc")
+    seen.candidates, seen.candidates_total = [pb.ServerInfo(uuid="d", not_counted="nobody answers at h:1")], 3
+    assert told(seen) == [
+        (Severity.WARNING, "server d: does not count: nobody answers at h:1"),
+        (Severity.WARNING, "servers: 2 more senders of heartbeats do not count"),
+    ]
+
+
+def test_check_tells_what_a_server_says_and_is_not_believed() -> None:
+    """IN-40. Goal: a report that does not fit the catalog is seen by operators. Method: one such word of one server."""
+    seen = view("abc")
+    seen.servers[1].doubts.append("tablet 1: it says that it leads, and is no voter of config 1.1")
+    what = "is not believed: tablet 1: it says that it leads, and is no voter of config 1.1"
+    assert told(seen) == [(Severity.WARNING, f"server b: {what}")]
+
+
+def unproven(m: Masters, *, teller: str, seconds: int) -> list[tuple[Severity, str]]:
+    """What is found of the tablet after a server told for so long, each second, that it is alone by a forced config."""
+    forced = RaftConfig(OpId(1 << 32, 11), (Member(S[5]), Member(teller)), unsafe=True)
+    status = pb.ReplicaStatus(tablet_id=m.tablet, uuid=teller, data_state=DataState.READY, term=1 << 32)
+    status.committed_config.CopyFrom(config_to_pb(forced))
+    beat = pb.HeartbeatRequest(server_uuid=teller, full_report=True, replicas=[status])
+    for _ in range(seconds + 1):
+        m.clock.now_us += 1_000_000
+        m.state.soft.heartbeat(beat, m.clock.now_us)
+    (table_id,) = (t for t, _ in m.box.catalog.items("table/"))
+    (info,) = m.state.tablets_of(table_id)
+    seen = view("abc")
+    seen.wanted = {"1": info}
+    return told(seen)
+
+
+@pytest.mark.parametrize("teller", [S[0], S[4]])
+def test_check_config_that_nobody_can_prove_names_what_an_operator_can_do(teller: str) -> None:
+    """IN-42. Goal: a config that waits for an operator is not told by a line of a log alone. Method: a member, or a
+    server that is none, tells of a forced config: nothing is found for some seconds, as after any change; then the
+    config, who tells of it and the command are; an operator confirms it, and nothing is found."""
+    m = Masters()
+    record = {**(m.box.catalog.get(TABLET + m.tablet) or {}), "config": config_to_record(m.config)}
+    m.box.commit(({TABLET + m.tablet: record}, [], "", None))
+    m.report()
+    assert unproven(m, teller=teller, seconds=9) == []
+    ((severity, what),) = unproven(m, teller=teller, seconds=1)
+    assert severity is (Severity.WARNING if teller == S[0] else Severity.ERROR)
+    assert f"tablet 1 of t: config 4294967296.11 (voters {teller}, {S[5]}), told by {teller} for " in what
+    assert "members of config 1.1" in what and ("it is not believed" in what) is (teller == S[4])
+    assert what.endswith(f"with `nyala unsafe confirm-config --tablet {m.tablet} --server {teller}`")
+    forced = RaftConfig(OpId(1 << 32, 11), (Member(S[5]), Member(teller)), unsafe=True)
+    request = pb.ConfirmConfigRequest(tablet_id=m.tablet, config=config_to_pb(forced))
+    m.box.commit(confirm_config(m.box.catalog, request))
+    for seconds in (-1, 0):  # before anybody reports again, and then
+        assert unproven(m, teller=teller, seconds=seconds) == []

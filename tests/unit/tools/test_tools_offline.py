@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from nyala.replica.base import Code, Corruption, DataState, LaterFormat, OpId, R
 from nyala.replica.cmeta import ConsensusMeta, path_of
 from nyala.replica.copy import delete_replica, wal_folder
 from nyala.replica.disk import FOLDERS, INSTANCE, RealDisk, format_directory, open_or_format, read_instance
+from nyala.replica.server import ReplayMarker, marker_path
 from nyala.replica.tablet import Superblock
 from nyala.replica.tools import (
     DirectoryView,
@@ -82,6 +84,21 @@ def test_whole_directory_has_no_finding_and_is_not_changed() -> None:
     assert (tablet["last_logged"], tablet["data_state"]) == (str(last), "READY")
     assert tablet["consensus_metadata"]["term"] == 5 and len(tablet["blocks"]) == 2
     assert tablet["log"]["first_index"] == 1
+
+
+def test_replica_that_failed_at_an_entry_is_told_as_such() -> None:
+    """IN-03. Goal: files that are whole, of a replica that cannot be applied, do not pass as sound. Method: the notes
+    of a replica that failed at an entry, and of a server that died twice at one; those of an earlier log are mute."""
+    disk, _ = stopped_server()
+    failed = ReplayMarker(wal_generation=0, failed_index=7, failed_build="1.0+aa", failed="ValueError: no")
+    dead = ReplayMarker(wal_generation=0, first=7, last=7, suspect_first=5, suspect_last=9, build="1.0+aa")
+    for marker, what in ((failed, "failed when it applied entry 7"), (dead, "died twice while it applied entry 7")):
+        disk.replace(marker_path(TABLET), marker.encode())
+        (told,) = errors(check_directory(disk))
+        assert told.startswith(marker_path(TABLET)) and what in told and "1.0+aa" in told
+    for marker in (replace(failed, wal_generation=9), ReplayMarker(wal_generation=0, first=3, last=4)):
+        disk.replace(marker_path(TABLET), marker.encode())
+        assert check_directory(disk).healthy
 
 
 def _below(disk: SimDisk, folder: str) -> list[str]:
@@ -342,23 +359,20 @@ def test_replica_without_its_promises_is_replaced_and_abstains(harm: str, log: s
 
 def test_promises_that_a_later_build_wrote_are_not_taken_for_lost() -> None:
     """TC-55. Goal: what only this build cannot read is not overwritten. Method: metadata of a later format, without a
-    log: a copy and a deletion end before they change anything; metadata that are damaged where no superblock says that
-    they were this tablet's stop a copy as well."""
+    log, beside a superblock and without one: a copy and a deletion end before they change anything."""
     source = RestingReplica(new_disk())
     source.write([7], "new", term=6)
-    for later in (True, False):
+    for with_superblock in (True, False):
         disk, _ = stopped_server(TARGET_UUID)
         disk.remove_tree(WAL)
-        if later:
-            record = unframe("consensus_metadata", disk.read(path_of(TABLET)))
-            disk.poke(path_of(TABLET), frame("consensus_metadata", record | {"reserved": b"later"}))
-        else:
-            disk.corrupt(path_of(TABLET), 25)
+        record = unframe("consensus_metadata", disk.read(path_of(TABLET)))
+        disk.poke(path_of(TABLET), frame("consensus_metadata", record | {"reserved": b"later"}))
+        if not with_superblock:
             disk.remove(f"tablet-meta/{TABLET}")
         before = {path: disk.read(path) for folder in FOLDERS for path in _below(disk, folder)}
-        with pytest.raises(LaterFormat if later else Corruption):
+        with pytest.raises(LaterFormat):
             copy_replica(disk, TABLET, TARGET_UUID, Source(source).door)
-        if later:
+        if with_superblock:
             with pytest.raises(LaterFormat):
                 make_tombstone(disk, TABLET)
         assert {path: disk.read(path) for folder in FOLDERS for path in _below(disk, folder)} == before

@@ -8,7 +8,7 @@ import pytest
 
 from nyala.replica.base import Address, Code, DataState, Member, OpId, RaftConfig, Refused
 from nyala.replica.client import TableHandle, TabletHandle
-from nyala.replica.rows import PartitionSpec
+from nyala.replica.rows import PartitionSpec, RowSum
 from nyala.replica.rpc import config_to_pb, pb
 from nyala.replica.tools import (
     ClusterView,
@@ -64,7 +64,7 @@ def errors(seen: ClusterView) -> list[str]:
 def sums(tablet: str, *numbers: int | None) -> list[ReplicaSum]:
     """One for each server; None: it could not be read."""
     return [
-        ReplicaSum(s, tablet, None if number is None else (number, 10), "" if number is not None else "silent")
+        ReplicaSum(s, tablet, None if number is None else RowSum(number, 10), "" if number is not None else "silent")
         for s, number in zip(SERVERS, numbers, strict=True)
     ]
 
@@ -158,8 +158,8 @@ class Planted:
     def snapshot_time(self, _table: TableHandle) -> int:
         return 7
 
-    def checksum(self, server: pb.ServerInfo, _tablet_id: str, _at: int) -> tuple[int, int]:
-        return ord(server.uuid), 10
+    def checksum(self, server: pb.ServerInfo, _tablet_id: str, _at: int, *, timeout_s: float) -> RowSum:
+        return RowSum(ord(server.uuid), 10)
 
 
 def test_check_looks_again_while_something_is_found_and_time_is_left() -> None:

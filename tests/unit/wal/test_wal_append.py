@@ -361,13 +361,13 @@ def test_serialisation_happens_outside_the_lock_of_the_log(monkeypatch: pytest.M
         log.append([entry(2)], outcomes)
         seen.append(log.last_reserved)
 
-    def encode(tablet_id: str, one: Entry) -> EncodedEntry:
+    def encode(tablet_id: str, one: Entry, *, placed: bool = False) -> EncodedEntry:
         if one.opid.index == 1:
             other = threading.Thread(target=elsewhere, daemon=True)
             other.start()
             other.join(60)
             assert seen == [OpId(1, 2)], "it waits for us"
-        return encode_entry(tablet_id, one)
+        return encode_entry(tablet_id, one, placed=placed)
 
     monkeypatch.setattr("nyala.replica.wal.log.encode_entry", encode)
     log.append_async(slow, outcomes)

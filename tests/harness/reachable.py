@@ -1,0 +1,97 @@
+"""Tablet servers as a master reaches them, in this process: who listens where, and what each one holds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from nyala.replica.base import Address, Code, DataState, RaftConfig, Refused
+from nyala.replica.disk import TABLET_SERVER
+from nyala.replica.master.belief import config_told
+from nyala.replica.master.proof import Proof, prove
+from nyala.replica.rpc import pb
+
+
+class ReachableServers:
+    """Nobody listens anywhere until a test says so. Every call is noted; `slow` holds calls until it is set, but
+    those to addresses in `quick`."""
+
+    def __init__(self) -> None:
+        self.listening: dict[Address, pb.IdentityReply] = {}
+        self.held: dict[str, dict[str, pb.ReplicaStatus]] = {}
+        """By server and tablet, what a server says when it is asked."""
+        self.processes: dict[Address, int] = {}
+        """The number of the process at an address; one that is not here cannot say."""
+        self.calls: list[Address] = []
+        self.open = self.open_max = 0
+        self.slow: asyncio.Event | None = None
+        self.quick: set[Address] = set()
+
+    def listen(self, uuid: str, address: Address, *, cluster_id: str = "", kind: str = TABLET_SERVER) -> None:
+        self.listening[address] = pb.IdentityReply(uuid=uuid, kind=kind, cluster_id=cluster_id)
+
+    async def identity(self, address: Address) -> pb.IdentityReply:
+        self.calls.append(address)
+        self.open += 1
+        self.open_max = max(self.open_max, self.open)
+        try:
+            if self.slow is not None and address not in self.quick:
+                await self.slow.wait()
+            if address not in self.listening:
+                raise Refused(Code.UNAVAILABLE, "nobody answers there", address=address)
+            return self.listening[address]
+        finally:
+            self.open -= 1
+
+    async def is_process(self, uuid: str, address: Address, process: int) -> bool | None:
+        if self.listening[address].uuid != uuid:
+            raise Refused(Code.INVALID_NAME, "this server has another uuid", meant=uuid)
+        number = self.processes.get(address)
+        return None if number is None else number == process
+
+    async def replicas(
+        self, uuid: str, addresses: Sequence[Address], tablet_ids: Sequence[str]
+    ) -> Sequence[pb.ReplicaStatus]:
+        identity = await self.identity(addresses[0])
+        if identity.uuid != uuid:
+            raise Refused(Code.INVALID_NAME, "this server has another uuid", meant=uuid, own=identity.uuid)
+        held = self.held.get(uuid, {})
+        return [held[t] for t in tablet_ids if t in held]
+
+
+class AskedAtOnce:
+    """Inquiries that are answered at once, each time, by an honest cluster: a server says what it said last of itself,
+    or holds the newest config that anybody told whose voter it is. Whom a test makes say something else does."""
+
+    def __init__(self, known: Callable[[str], RaftConfig | None]) -> None:
+        self._known = known
+        self.held: dict[str, dict[str, pb.ReplicaStatus]] = {}
+        """By server and tablet."""
+        self.silent: set[str] = set()
+        """Servers that do not answer."""
+
+    def hear(self, request: pb.HeartbeatRequest) -> None:
+        """From now on the server says what this heartbeat says."""
+        held = {} if request.full_report else self.held.get(request.server_uuid, {})
+        self.held[request.server_uuid] = held | {r.tablet_id: r for r in request.replicas}
+        for replica in request.replicas:
+            told = config_told(replica)
+            for uuid in told.voters if told is not None else ():
+                self._follow(uuid, told, replica)
+
+    def _follow(self, uuid: str, told: RaftConfig | None, replica: pb.ReplicaStatus) -> None:
+        own = self.held.setdefault(uuid, {}).get(replica.tablet_id)
+        knows = config_told(own) if own is not None else None
+        if told is not None and (knows is None or knows.opid < told.opid):
+            status = pb.ReplicaStatus(tablet_id=replica.tablet_id, uuid=uuid, term=replica.term, role="FOLLOWER")
+            status.phase, status.data_state = "RUNNING", DataState.READY
+            status.committed_config.CopyFrom(replica.committed_config)
+            self.held[uuid][replica.tablet_id] = status
+
+    def proof(self, tablet_id: str) -> Proof | None:
+        answers = {u: h[tablet_id] for u, h in self.held.items() if tablet_id in h and u not in self.silent}
+        known = self._known(tablet_id)
+        return prove(known, answers, 0) if known is not None else None
+
+    def want(self, tablet_id: str, reporter: str = "") -> None:
+        """The answers are there already."""

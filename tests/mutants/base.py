@@ -1,0 +1,224 @@
+"""Mutants: base."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+MUTANTS = (
+    Mutant(
+        name="fields of an error stay behind",
+        rows="IN-11",
+        test="tests/unit/api/test_api_errors.py::test_errors_are_the_same_in_another_process",
+        file="replica/base/errors.py",
+        function="ReplicaError.__reduce__",
+        before="return _made_again, (type(self), self.args), self.__dict__",
+        after="return _made_again, (type(self), self.args)",
+    ),
+    Mutant(
+        name="error is made of its text",
+        rows="IN-11",
+        test="tests/unit/api/test_api_errors.py::test_errors_are_the_same_in_another_process",
+        file="replica/base/errors.py",
+        function="_made_again",
+        before="return kind.__new__(kind, *args)",
+        after="return kind(*args)",
+    ),
+    Mutant(
+        name="what a later build wrote is copied over",
+        rows="TC-63",
+        test="tests/unit/server/test_server_renewal.py::test_only_damage_that_a_copy_heals_is_told",
+        file="replica/base/errors.py",
+        function="LaterFormat",
+        before="copy_heals = False",
+        after="copy_heals = True",
+    ),
+    Mutant(
+        name="numbers without an end",
+        rows="IN-82",
+        test=(
+            "tests/unit/master/test_master_hostile_requests.py::"
+            "test_hostile_field_of_any_call_is_refused_and_leaves_everything_as_it_was"
+        ),
+        file="replica/base/limits.py",
+        before="NUMBER_MAX = 1 << 62",
+        after="NUMBER_MAX = 1 << 63",
+    ),
+    Mutant(
+        name="call without a row",
+        rows="IN-60",
+        test="tests/tidy/test_request_bounds.py::test_every_call_states_what_a_request_may_cost",
+        file="replica/base/limits.py",
+        before="""
+            "TabletService.Lateness": RequestBound(1 * _KIB),
+        """,
+        after="",
+    ),
+    Mutant(
+        name="writer schemas request is ten times as large",
+        rows="IN-60",
+        test="tests/unit/rpc/test_rpc_names.py::test_writer_schema_has_a_request_that_is_little_larger_than_itself",
+        file="replica/base/limits.py",
+        before="WRITER_SCHEMA_BYTES_MAX + 64 * _KIB",
+        after="2 * _MIB",
+    ),
+    Mutant(
+        name="cost of a write is understated",
+        rows="IN-60",
+        test="tests/unit/rpc/test_rpc_request_costs.py::test_requests_of_tablet_servers_cost_no_more_than_is_stated",
+        file="replica/base/limits.py",
+        before="2000, memory_factor=24, wait_s=60.0",
+        after="2000, memory_factor=8, wait_s=60.0",
+    ),
+    Mutant(
+        name="cost of a position is understated",
+        rows="IN-60",
+        test="tests/unit/rpc/test_rpc_request_costs.py::test_requests_of_masters_cost_no_more_than_is_stated",
+        file="replica/base/limits.py",
+        before='"MasterService.OpenSources": RequestBound(4 * _MIB, 10_100, field_bytes=4096',
+        after='"MasterService.OpenSources": RequestBound(4 * _MIB, 10_100, field_bytes=512',
+    ),
+    Mutant(
+        name="large call is not measured",
+        rows="IN-60",
+        test="tests/unit/rpc/test_rpc_request_costs.py::test_every_call_that_takes_many_bytes_has_a_row",
+        file="replica/base/limits.py",
+        before='"CopyService.OpenFetch": RequestBound(1 * _KIB)',
+        after='"CopyService.OpenFetch": RequestBound(1 * _MIB)',
+    ),
+    Mutant(
+        name="list without a bound",
+        rows="IN-60",
+        test="tests/tidy/test_request_bounds.py::test_every_repeated_field_of_a_request_states_how_often",
+        file="replica/base/limits.py",
+        before="""
+            "RaftConfig.members": 64,
+        """,
+        after="",
+    ),
+    Mutant(
+        name="logs without day",
+        rows="IN-71",
+        test="tests/unit/rows/test_log_lines.py::test_log_lines_have_day_and_time_in_utc",
+        file="replica/base/logs.py",
+        before='DAY_AND_TIME = "%Y-%m-%dT%H:%M:%S"',
+        after='DAY_AND_TIME = "%H:%M:%S"',
+        on_disk=True,
+    ),
+    Mutant(
+        name="logs in local time",
+        rows="IN-71",
+        test="tests/unit/rows/test_log_lines.py::test_log_lines_have_day_and_time_in_utc",
+        file="replica/base/logs.py",
+        function="UtcFormatter",
+        before="converter = staticmethod(time.gmtime)",
+        after="converter = staticmethod(time.localtime)",
+        on_disk=True,
+    ),
+    Mutant(
+        name="escapes end texts",
+        rows="IN-82",
+        test="tests/unit/rpc/test_rpc_names.py::test_depth_of_a_json_text_is_that_of_its_value",
+        file="replica/base/names.py",
+        before="_JSON_PART = re.compile(r'\\\\.|[\"\\[{\\]}]', re.DOTALL)",
+        after="_JSON_PART = re.compile(r'[\"\\[{\\]}]', re.DOTALL)",
+    ),
+    Mutant(
+        name="whole texts are parts",
+        rows="IN-82",
+        test=(
+            "tests/unit/rpc/test_rpc_names.py::"
+            "test_no_part_that_the_depth_of_a_json_text_is_told_from_has_more_than_two_characters"
+        ),
+        file="replica/base/names.py",
+        before="_JSON_PART = re.compile(r'\\\\.|[\"\\[{\\]}]', re.DOTALL)",
+        after='_JSON_PART = re.compile(r\'"(?:[^"\\\\]|\\\\.)*"|\\\\.|["\\[{\\]}]\', re.DOTALL)',
+    ),
+    Mutant(
+        name="value is shown as it is",
+        rows="IN-82",
+        test="tests/unit/rpc/test_rpc_names.py::test_what_is_shown_is_short_printable_and_says_how_long_it_was",
+        file="replica/base/names.py",
+        function="shown",
+        before=r'cut = _CONTROL.sub(lambda m: f"\\u{ord(m[0]):04x}", text[: _SHOWN_CHARS + 1])',
+        after="cut = text[: _SHOWN_CHARS + 1]",
+    ),
+    Mutant(
+        name="ids of any alphabet",
+        rows="IN-82",
+        test=(
+            "tests/unit/server/test_server_hostile_requests.py::"
+            "test_hostile_field_of_any_call_is_refused_and_leaves_everything_as_it_was"
+        ),
+        file="replica/base/names.py",
+        function="check_id",
+        before="if not _ID.fullmatch(text) or len(text) > length_max:",
+        after="if not text or len(text) > length_max:",
+    ),
+    Mutant(
+        name="ids of any length",
+        rows="IN-82",
+        test=(
+            "tests/unit/server/test_server_hostile_requests.py::"
+            "test_hostile_field_of_any_call_is_refused_and_leaves_everything_as_it_was"
+        ),
+        file="replica/base/names.py",
+        function="check_id",
+        before="if not _ID.fullmatch(text) or len(text) > length_max:",
+        after="if not _ID.fullmatch(text) or len(text) > 4096:",
+    ),
+    Mutant(
+        name="brackets in texts count",
+        rows="IN-82",
+        test=(
+            "tests/unit/rpc/test_rpc_names.py::"
+            "test_json_may_nest_as_deep_as_is_stated_and_brackets_in_texts_do_not_count"
+        ),
+        file="replica/base/names.py",
+        function="nests_deeper",
+        before=r'elif not quoted and first != "\\":',
+        after=r'elif first != "\\":',
+    ),
+    Mutant(
+        name="json without depth",
+        rows="IN-82",
+        test="tests/unit/rpc/test_rpc_names.py::test_name_or_number_that_cannot_be_is_refused_and_shown",
+        file="replica/base/names.py",
+        function="nests_deeper",
+        before="if depth > depth_max:",
+        after="if depth > 10 * depth_max:",
+    ),
+    Mutant(
+        name="time follows its wall back",
+        rows="CN-24",
+        test="tests/unit/host/test_host_times.py::test_time_does_not_go_back_within_a_process_whose_clock_jumps_back",
+        file="replica/base/time.py",
+        function="HybridClock.now",
+        before="self._last = max(self._last + 1, hybrid_from_us(self._clock.wall_us()))",
+        after="self._last = hybrid_from_us(self._clock.wall_us())",
+    ),
+    Mutant(
+        name="clocks set back make the log the future",
+        rows="CN-24",
+        test="tests/unit/host/test_host_times.py::test_times_go_on_after_a_restart_with_clocks_an_hour_back",
+        file="replica/base/time.py",
+        function="HybridClock.ahead_us",
+        before="return us_of_hybrid(hybrid_time) - max(self._clock.wall_us(), us_of_hybrid(self._last))",
+        after="return us_of_hybrid(hybrid_time) - self._clock.wall_us()",
+    ),
+    Mutant(
+        name="pool starts its threads late",
+        rows="IN-30",
+        test=(
+            "tests/unit/disk/test_disk_want.py::test_pool_has_all_its_threads_before_it_is_given_work_or_does_not_begin"
+        ),
+        file="replica/base/workers.py",
+        function="started_pool",
+        before="""
+            for _ in range(threads):
+                pool.submit(together.wait)
+        """,
+        after="""
+            together = threading.Barrier(1)
+        """,
+    ),
+)

@@ -1,0 +1,446 @@
+"""Mutants: client."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Edit, Mutant
+
+MUTANTS = (
+    Mutant(
+        name="pipeline is no part of the package",
+        rows="IN-70",
+        test="tests/unit/api/test_api_door.py::test_pipeline_is_there_without_an_import_of_its_own",
+        file="replica/api/__init__.py",
+        function="__getattr__",
+        before='if name == "pipeline":  # `import nyala` is enough for `nyala.pipeline.RowPublisher`',
+        after='if name == "":  # `import nyala` is enough for `nyala.pipeline.RowPublisher`',
+        on_disk=True,
+    ),
+    Mutant(
+        name="kafka of the masters is not asked for",
+        rows="IN-70",
+        test="tests/unit/api/test_api_topics.py::test_table_is_created_with_its_topic_where_a_kafka_is_known",
+        file="replica/api/cluster.py",
+        function="Cluster.kafka",
+        before="return self._kafka or self._client.kafka_of_masters()",
+        after="return self._kafka",
+    ),
+    Mutant(
+        name="python asks a master first",
+        rows="IN-82",
+        test="tests/unit/api/test_api_hostile_arguments.py::test_table_that_cannot_be_is_told_before_a_master_is_asked",
+        file="replica/api/cluster.py",
+        function="Cluster.create_table",
+        before="""
+            valid_text(check_source_topic, topic or f"writes.{name}")
+        """,
+        after="",
+    ),
+    Mutant(
+        name="python makes no topic",
+        rows="IN-70",
+        test="tests/unit/api/test_api_topics.py::test_table_is_created_with_its_topic_where_a_kafka_is_known",
+        file="replica/api/cluster.py",
+        function="Cluster.create_table",
+        before="table.topic_partitions = maker.make(made.source.topic, partitions)",
+        after="table.topic_partitions = None",
+    ),
+    Mutant(
+        name="kafka that is away leaves a table without topic",
+        rows="IN-70",
+        test="tests/unit/api/test_api_topics.py::test_table_is_not_created_if_its_kafka_does_not_answer",
+        file="replica/api/cluster.py",
+        function="Cluster._topic_maker",
+        before="""
+            if kafka:
+        """,
+        after="""
+            import contextlib
+
+            with contextlib.suppress(Refused):
+        """,
+    ),
+    Mutant(
+        name="connect needs an address",
+        rows="IN-70",
+        test="tests/unit/api/test_api_door.py::test_connect_without_an_address_says_where_it_looks",
+        file="replica/api/cluster.py",
+        function="connect",
+        before='if address is None and not (address := os.environ.get("NYALA_MASTERS")):',
+        after='if address is None and (address := os.environ["NYALA_MASTERS"]) is None:',
+    ),
+    Mutant(
+        name="nan in python",
+        rows="IN-82",
+        test="tests/unit/api/test_api_hostile_arguments.py::test_nan_is_nothing_to_compare_with",
+        file="replica/api/expressions.py",
+        function="_is_nan",
+        before="return isinstance(value, float) and value != value",
+        after="return isinstance(value, complex) and value != value",
+    ),
+    Mutant(
+        name="python sends any number of values",
+        rows="IN-61",
+        test="tests/unit/api/test_api_conditions.py::test_conditions_beyond_what_a_scan_may_have_are_refused_at_once",
+        file="replica/api/expressions.py",
+        function="_checked",
+        before="conditions_size(given).check()",
+        after="pass",
+    ),
+    Mutant(
+        name="row errors are always raised",
+        rows="IN-11",
+        test="tests/unit/client/test_client_row_errors.py::test_write_returns_row_errors_to_those_who_ask",
+        file="replica/api/table.py",
+        function="Table._write",
+        before='return result if how == "return" else result.raise_for_errors()',
+        after="return result.raise_for_errors()",
+    ),
+    Mutant(
+        name="row errors are only returned",
+        rows="IN-11",
+        test="tests/unit/client/test_client_row_errors.py::test_write_raises_with_the_rows_that_were_not_applied",
+        file="replica/api/table.py",
+        function="Table._write",
+        before='return result if how == "return" else result.raise_for_errors()',
+        after="return result",
+    ),
+    Mutant(
+        name="misspelt on error is taken",
+        rows="IN-11",
+        test=(
+            "tests/unit/client/test_client_row_errors.py::"
+            "test_on_error_that_means_nothing_is_refused_before_anything_is_sent"
+        ),
+        file="replica/api/writing.py",
+        function="checked_on_error",
+        before='raise mistake(\'on_error= is "raise" or "return"\', on_error=repr(on_error)[:80])',
+        after='return "return"',
+    ),
+    Mutant(
+        name="client takes any definition",
+        rows="IN-04",
+        test="tests/unit/client/test_client_checksum.py::test_sum_of_another_definition_is_refused_and_named",
+        file="replica/client/admin.py",
+        function="row_sum_from_pb",
+        before="if given != definition:",
+        after="if given > definition + 100:",
+    ),
+    Mutant(
+        name="connect lists all tables",
+        rows="IN-80",
+        test="tests/unit/master/test_master_lists.py::test_connect_needs_no_list",
+        file="replica/client/admin.py",
+        function="Admin.check_masters",
+        before='self._masters.call("ListTables", pb.TableRequest(brief=True, limit_bytes=1))',
+        after='self._masters.call("ListTables", pb.TableRequest())',
+    ),
+    Mutant(
+        name="command does not say what it saw",
+        rows="TC-68",
+        test="tests/unit/infra/test_change_commands.py::test_command_is_good_for_what_its_caller_saw_only",
+        file="replica/client/admin.py",
+        function="_seen",
+        before="None if info is None else pb.TabletSeen(committed_config_id=info.config.opid, wishes=info.wishes)",
+        after="None",
+    ),
+    Mutant(
+        name="old handle never finds the new tablet",
+        rows="CC-46",
+        test=(
+            "tests/process/test_lost_majority_process.py::"
+            "test_every_replica_lost_an_empty_tablet_takes_the_place_and_returning_members_are_emptied"
+        ),
+        file="replica/client/client.py",
+        function="Client.current",
+        before="handle = replace(handle, tablets=tablets)",
+        after="handle = replace(handle, tablets=handle.tablets)",
+    ),
+    Mutant(
+        name="pages of two tables are one",
+        rows="IN-80",
+        test="tests/unit/master/test_master_lists.py::test_client_puts_the_pages_of_one_table_together",
+        file="replica/client/masters.py",
+        function="Masters.whole_table.ask",
+        before="asked.table_id = pages[0].table.table_id",
+        after="pass",
+    ),
+    Mutant(
+        name="client stays with a dead master",
+        rows="MF-02",
+        test=(
+            "tests/process/test_master_replacement_process.py::"
+            "test_masters_outlive_one_that_is_away_and_say_so_and_not_two"
+        ),
+        file="replica/client/masters.py",
+        function="Masters._turn_from",
+        before="elif self._known",
+        after="elif error.code is Code.NOT_LEADER and self._known",
+    ),
+    Mutant(
+        name="durations that are none",
+        rows="IN-82",
+        test="tests/unit/api/test_api_hostile_arguments.py::test_duration_that_cannot_be_is_refused",
+        file="replica/client/options.py",
+        function="ClientOptions.__post_init__",
+        before='if field.name.endswith("_s"):',
+        after='if field.name.endswith("_s") and field.name < "b":',
+    ),
+    Mutant(
+        name="write outlives the memory of it",
+        rows="CN-24",
+        test="tests/unit/client/test_client_retry.py::test_client_options_that_contradict_each_other_are_refused",
+        file="replica/client/options.py",
+        function="ClientOptions.__post_init__",
+        before="remembered_s / 2",
+        after="remembered_s",
+    ),
+    Mutant(
+        name="reader is told of rot and left alone",
+        rows="TC-51",
+        test="tests/process/test_disk_trouble_process.py::test_scan_that_meets_a_block_gone_bad_is_right_all_the_same",
+        file="replica/client/retry.py",
+        before="""
+            Code.CORRUPTION: Reaction.REFRESH,
+        """,
+        after="",
+    ),
+    Mutant(
+        name="client gives up at a leader that steps down",
+        rows="CC-28",
+        test=(
+            "tests/process/test_membership_process.py::"
+            "test_leader_is_removed_by_command_and_by_a_driver_without_a_failed_write"
+        ),
+        file="replica/client/retry.py",
+        before="""
+            Code.STEPPING_DOWN: Reaction.REFRESH,
+        """,
+        after="",
+    ),
+    Mutant(
+        name="lagging replica ends the read",
+        rows="CN-24",
+        test=(
+            "tests/unit/client/test_client_calls.py::"
+            "test_read_that_any_replica_may_answer_goes_on_to_the_next_and_to_the_leader_last"
+        ),
+        file="replica/client/retry.py",
+        before="""
+            Code.LAGGING: Reaction.REFRESH,
+        """,
+        after="",
+    ),
+    Mutant(
+        name="others count as not applied",
+        rows="IN-11",
+        test="tests/unit/client/test_client_row_errors.py::test_write_that_applied_no_row_says_so",
+        file="replica/client/row_errors.py",
+        function="RowErrors.__init__",
+        before="applied=Applied.UNKNOWN if rows_applied else Applied.NOT_APPLIED,",
+        after="applied=Applied.NOT_APPLIED,",
+    ),
+    Mutant(
+        name="scan is no read",
+        rows="IN-10",
+        test="tests/unit/client/test_client_stale_reads.py::test_histories_with_stale_reads_are_explained",
+        file="replica/client/scans.py",
+        function="Scans.table",
+        before="yield self._seen(part)",
+        after="yield part",
+    ),
+    Mutant(
+        name="count is no read",
+        rows="IN-10",
+        test="tests/unit/client/test_client_stale_reads.py::test_stale_read_after_a_read_of_a_chosen_time_is_not_older",
+        file="replica/client/scans.py",
+        function="Scans.count_table",
+        before="total = sum(self._seen(part).rows for part in parts)",
+        after="total = sum(part.rows for part in parts)",
+    ),
+    Mutant(
+        name="pinned time is not remembered",
+        rows="IN-10",
+        test="tests/unit/client/test_client_stale_reads.py::test_stale_read_after_a_fresher_read_is_not_older",
+        file="replica/client/scans.py",
+        function="Scans._seen",
+        before="""
+            self._calls.observe(part.snapshot_time)
+        """,
+        after="",
+    ),
+    Mutant(
+        name="stale scan of several tablets forgets own writes",
+        rows="CN-24",
+        test=(
+            "tests/process/test_api_process.py::"
+            "test_scans_that_may_be_stale_hold_what_this_client_wrote_and_are_of_one_time"
+        ),
+        file="replica/client/scans.py",
+        function="Scans.time_of_staleness",
+        before="return max(self._calls.time_seen, now - hybrid_from_us(max(0, allowed_us)))",
+        after="return now - hybrid_from_us(max(0, allowed_us))",
+    ),
+    Mutant(
+        name="scan repeated keeps what came before",
+        rows="none",
+        test=(
+            "tests/unit/client/test_client_scans.py::"
+            "test_scan_whose_stream_ends_early_is_read_again_and_has_every_row_once"
+        ),
+        file="replica/client/scans.py",
+        function="Scans._whole",
+        before="""
+            deadline = Deadline(self._calls.options.scan_timeout_s)
+        """,
+        after="""
+            deadline = Deadline(self._calls.options.scan_timeout_s)
+            batches: list[Any] = []
+        """,
+        more=(
+            Edit(
+                file="replica/client/scans.py",
+                function="Scans._whole.ask",
+                before="stop)",
+                after="stop, batches)",
+            ),
+            Edit(
+                file="replica/client/scans.py",
+                function="Scans._collect",
+                before='''
+             def _collect(self, tablet: TabletHandle, stream: Any, spec: ScanSpec, stop: threading.Event) -> TabletPart:
+                 """Read a stream to its end, or until `stop`; Refused if it has no end."""
+                 batches, rows, time_of, last, schema = [], 0, spec.snapshot_time, False, None
+                ''',
+                after='''
+             def _collect(
+                 self, tablet: TabletHandle, stream: Any, spec: ScanSpec, stop: threading.Event, batches: list[Any]
+             ) -> TabletPart:
+                 """Read a stream to its end, or until `stop`; Refused if it has no end."""
+                 rows, time_of, last, schema = 0, spec.snapshot_time, False, None
+                ''',
+            ),
+        ),
+    ),
+    Mutant(
+        name="scan cut off is taken for whole",
+        rows="none",
+        test=(
+            "tests/unit/client/test_client_scans.py::"
+            "test_scan_whose_stream_ends_early_is_read_again_and_has_every_row_once"
+        ),
+        file="replica/client/scans.py",
+        function="Scans._collect",
+        before="""
+if not last:
+    raise Refused(Code.UNAVAILABLE, "a scan ended before its last chunk", tablet_id=tablet.tablet_id)
+        """,
+        after="",
+    ),
+    Mutant(
+        name="small writes wait for one another",
+        rows="none",
+        test="tests/unit/client/test_client_write_links.py::test_one_thread_has_several_writes_under_way",
+        file="replica/client/write_links.py",
+        function="_Link.begin",
+        before="send = self._sender is None",
+        after="send = False",
+    ),
+    Mutant(
+        name="interrupted thread leaves its link",
+        rows="CN-25",
+        test="tests/unit/client/test_client_write_links.py::test_interrupted_thread_leaves_a_client_that_works",
+        file="replica/client/write_links.py",
+        function="_Link.finish",
+        before="except BaseException:",
+        after="except Exception:",
+    ),
+    Mutant(
+        name="late write is sent all the same",
+        rows="CN-25",
+        test="tests/unit/client/test_client_write_links.py::test_write_that_never_left_is_known_not_to_be_applied",
+        file="replica/client/write_links.py",
+        function="_Link._leave",
+        before="if not waiting.settled:",
+        after="if waiting.settled:",
+    ),
+    Mutant(
+        name="reader is asked to send",
+        rows="CN-25",
+        test="tests/unit/client/test_client_write_links.py::test_sender_that_leaves_leaves_nothing_unsent",
+        file="replica/client/write_links.py",
+        function="_Link._pass_on",
+        before="if waiting.present and waiting is not self._reader and waiting is not self._sender:",
+        after="if waiting.present and waiting is not self._sender:",
+    ),
+    Mutant(
+        name="thread that is away is asked to read",
+        rows="none",
+        test="tests/unit/client/test_client_write_links.py::test_thread_that_is_away_is_not_asked_to_read",
+        file="replica/client/write_links.py",
+        function="_Link._pass_on",
+        before="if waiting.present and waiting is not self._reader and waiting is not self._sender:",
+        after="if waiting is not self._reader and waiting is not self._sender:",
+    ),
+    Mutant(
+        name="what only the reader wants stays queued",
+        rows="CN-25",
+        test="tests/unit/client/test_client_write_links.py::test_sender_that_leaves_leaves_nothing_unsent",
+        file="replica/client/write_links.py",
+        function="_Link._pass_on",
+        before="return send",
+        after="return False",
+    ),
+    Mutant(
+        name="writes under way have no bound",
+        rows="none",
+        test=(
+            "tests/process/test_client_process.py::"
+            "test_small_writes_under_way_are_bounded_and_each_counts_once_over_a_kill"
+        ),
+        file="replica/client/writes.py",
+        function="WriteWindow.put",
+        before="while self._writes >= options.writes_inflight_max:",
+        after="while False:",
+    ),
+    Mutant(
+        name="small write overtakes a large one",
+        rows="none",
+        test="tests/unit/client/test_client_write_links.py::test_small_write_does_not_overtake_a_call_before_it",
+        file="replica/client/writes.py",
+        function="WriteWindow._begin",
+        before="if item.clean or item.behind_linked:",
+        after="if True:",
+    ),
+    Mutant(
+        name="idle tablet is taken for as far as its source",
+        rows="none",
+        test=(
+            "tests/unit/pipeline/test_idle_tablets.py::"
+            "test_tablet_idle_for_a_million_offsets_survives_a_lost_and_an_old_checkpoint"
+        ),
+        file="replica/client/writes.py",
+        function="SourceWriter.send",
+        before="after = self._after.get(tablet_id)",
+        after="after = self._after.get(tablet_id, self._done - 1 if self._done else None)",
+    ),
+    Mutant(
+        name="session writer says nothing",
+        rows="IN-11",
+        test="tests/unit/client/test_client_row_errors.py::test_session_writer_raises_each_row_error_once",
+        file="replica/client/writes.py",
+        function="SessionWriter.flush",
+        before='if errors and self._on_error == "raise":',
+        after='if errors and self._on_error == "raise" and not self._open and False:',
+    ),
+    Mutant(
+        name="session writer raises again",
+        rows="IN-11",
+        test="tests/unit/client/test_client_row_errors.py::test_session_writer_raises_each_row_error_once",
+        file="replica/client/writes.py",
+        function="SessionWriter.flush",
+        before="""
+            self._raised, self._raised_applied = len(self.row_errors), self.rows_applied
+        """,
+        after="",
+    ),
+)

@@ -1,0 +1,233 @@
+"""One pytest that collects the tests once and runs them in forked children: each test file to see what its tests run,
+then the tests of a mutant under it."""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import resource
+import shutil
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, FrameType, FunctionType
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+
+from tests.mutants.children import Child, ends, fork
+from tests.mutants.mutant import ROOT
+from tests.mutants.operators import Change
+
+CPU_S = 10.0
+CPU_TIMES = 5.0
+"""Processor time that the tests of a mutant may have: so much, and so many times what they took without it. A slow
+machine does not spend it; a loop without an end does."""
+WAIT_S = 60.0
+WAIT_TIMES = 10.0
+"""The same for real time, for what waits for ever."""
+MEMORY_BYTES = 3 << 30
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What one test took, and the lines of the mutated files that it ran."""
+
+    took_s: float
+    red: str
+    lines: Mapping[str, frozenset[int]]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`by`: the test that noticed; empty if none did. `over`: neither, for it ran into a limit."""
+
+    by: str
+    over: bool
+    took_s: float
+
+
+class Forks:
+    """Runs of the session's items in children.
+
+    Concurrency: the session has one thread, else a child might wait for a lock that nobody holds any more.
+    """
+
+    def __init__(self, session: pytest.Session, folder: Path, files: Iterable[str], workers: int) -> None:
+        self.items = {item.nodeid: item for item in session.items}
+        self._folder = folder
+        self._workers = workers
+        self._files = {str((ROOT / file).resolve()): file for file in files}
+        self._paths: dict[str, str] = {}
+        self._functions = self._defined()
+        gc.collect()
+        gc.freeze()  # so that a collection in a child does not write to every page
+
+    def _file_of(self, path: str) -> str:
+        """The mutated file behind the path of a code object, which is one through a link; empty if it is none."""
+        found = self._paths.get(path)
+        if found is None:
+            found = self._paths[path] = self._files.get(os.path.realpath(path), "")
+        return found
+
+    def _defined(self) -> dict[tuple[str, tuple[str, int]], list[FunctionType]]:
+        found: dict[tuple[str, tuple[str, int]], list[FunctionType]] = defaultdict(list)
+        for each in gc.get_objects():
+            if type(each) is FunctionType and (file := self._file_of(each.__code__.co_filename)):
+                found[file, (each.__code__.co_qualname, each.__code__.co_firstlineno)].append(each)
+        return found
+
+    def seen(self) -> Iterator[tuple[str, Seen]]:
+        """Each test with what it took and ran; those of one file in one child."""
+        by_file: dict[str, list[str]] = defaultdict(list)
+        for name in self.items:
+            by_file[name.partition("::")[0]].append(name)
+        shares = sorted(by_file.values(), key=len, reverse=True)
+
+        def job(pos: int, folder: Path) -> int:
+            tracer = _Tracer(self._file_of)
+            found = {}
+            for name in shares[pos]:
+                begun_s = time.perf_counter()
+                red = tracer.run(lambda name=name: self._red([name]))  # type: ignore[misc]
+                lines = {file: frozenset(lines) for file, lines in tracer.lines.items()}
+                found[name] = Seen(time.perf_counter() - begun_s, red, lines)
+            (folder / "seen").write_bytes(pickle.dumps(found))
+            return 0
+
+        def ended(folder: Path) -> Mapping[str, Seen]:
+            file = folder / "seen"
+            found: Mapping[str, Seen] = pickle.loads(file.read_bytes()) if file.exists() else {}
+            return found
+
+        for pos, _, found, _ in self._run(len(shares), job, lambda _: (3600.0, 3600.0), ended):
+            yield from ({name: found.get(name, Seen(0.0, "its file did not end", {})) for name in shares[pos]}).items()
+
+    def verdicts(
+        self, changes: Sequence[Change], tests: Sequence[Sequence[str]], took_s: Sequence[float]
+    ) -> Iterator[tuple[int, Verdict]]:
+        """Position of each mutant and what its tests said, in the order of their ends."""
+
+        def job(pos: int, folder: Path) -> int:
+            change = changes[pos]
+            functions = self._functions[change.file, change.unit]
+            code = change.compiled(functions[0].__code__.co_filename)
+            for function in functions:
+                function.__code__ = code
+            red = self._red(tests[pos])
+            (folder / "seen").write_text(red)
+            return bool(red)
+
+        def limits(pos: int) -> tuple[float, float]:
+            return CPU_S + CPU_TIMES * took_s[pos], WAIT_S + WAIT_TIMES * took_s[pos]
+
+        def said(folder: Path) -> str:
+            file = folder / "seen"
+            return file.read_text() if file.exists() else ""
+
+        for pos, status, by, spent_s in self._run(len(changes), job, limits, said):
+            yield pos, Verdict(by, status not in (0, 1), spent_s)
+
+    def reaches(self, change: Change) -> bool:
+        """Whether the function exists as one that can be changed."""
+        return (change.file, change.unit) in self._functions
+
+    def _red(self, names: Sequence[str]) -> str:
+        """The first of these tests that is red; empty if none is. What they share is made once and left standing."""
+        items = [self.items[name] for name in names]
+        for item, following in zip(items, [*items[1:], None], strict=True):
+            watch = _Watch()
+            item.config.pluginmanager.register(watch)
+            # Without a next one, all that it shares with others is ended.
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            item.config.pluginmanager.unregister(watch)
+            if watch.red:
+                return item.nodeid
+        return ""
+
+    def _run(
+        self,
+        count: int,
+        job: Callable[[int, Path], int],
+        limits: Callable[[int], tuple[float, float]],
+        result: Callable[[Path], Any],
+    ) -> Iterator[tuple[int, int | None, Any, float]]:
+        """Position, exit status (None if it did not end in time), result and seconds of each job, each in a child."""
+
+        def start(pos: int) -> Child:
+            folder = self._folder / str(pos)
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            cpu_s, wait_s = limits(pos)
+            return fork(pos, folder, wait_s, lambda: _limited(cpu_s, folder, lambda: job(pos, folder)))
+
+        for child, status, took_s in ends(count, self._workers, start):
+            yield child.pos, status, result(child.folder), took_s
+
+
+def _limited(cpu_s: float, folder: Path, job: Callable[[], int]) -> int:
+    os.environ["PYTEST_DEBUG_TEMPROOT"] = str(folder)
+    resource.setrlimit(resource.RLIMIT_CPU, (int(cpu_s) + 1, int(cpu_s) + 1))
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
+    return job()
+
+
+class _Watch:
+    red = False
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.red |= report.failed
+
+
+class _Tracer:
+    """Lines of the mutated files that are run, by all threads."""
+
+    def __init__(self, file_of: Callable[[str], str]) -> None:
+        self._file_of = file_of
+        self.lines: dict[str, set[int]] = {}
+        self._left: dict[CodeType, set[int] | None] = {}
+
+    def run(self, do: Callable[[], str]) -> str:
+        self.lines, self._left = defaultdict(set), {}
+        threading.settrace(self._call)
+        sys.settrace(self._call)
+        try:
+            return do()
+        finally:
+            sys.settrace(None)
+            threading.settrace(None)  # type: ignore[arg-type]
+
+    def _call(self, frame: FrameType, event: str, argument: Any) -> Any:
+        code = frame.f_code
+        try:
+            left = self._left[code]
+        except KeyError:
+            ours = self._file_of(code.co_filename)
+            left = {line for _, _, line in code.co_lines() if line is not None} if ours else None
+            self._left[code] = left
+        if not left:
+            return None
+        seen = self.lines[self._file_of(code.co_filename)]
+
+        def line(frame: FrameType, event: str, argument: Any) -> Any:
+            if event == "line":
+                seen.add(frame.f_lineno)
+                left.discard(frame.f_lineno)
+            return line
+
+        return line
+
+
+def quick() -> None:
+    """Examples of Hypothesis as ever, but none is made smaller: that a test is red is all that counts."""
+    settings.register_profile(
+        "mutants", deadline=None, suppress_health_check=list(HealthCheck), database=None, derandomize=True,
+        phases=(Phase.explicit, Phase.generate),
+    )  # fmt: skip
+    settings.load_profile("mutants")

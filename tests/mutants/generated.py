@@ -1,0 +1,175 @@
+"""Generated mutants: `python -m tests.mutants.generated [ROOM or FILE …]`.
+
+Every usual small change of a function of the named rooms (those in `FINISHED` without a name) is run with those tests
+that run the changed line, the quickest first, until one is red. A survivor is printed as file, function, the lines
+before and after. It needs a test, simpler code, or a row in `equivalent.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.mutants.equivalent import EQUIVALENT
+from tests.mutants.forks import Forks, Seen, quick
+from tests.mutants.mutant import ROOT, source_of
+from tests.mutants.operators import Change, changes_of
+
+NEAR: Mapping[str, tuple[str, ...]] = {
+    "replica/cmeta/": (
+        "unit/cmeta",
+        "unit/copy",
+        "unit/server/test_server_keeping.py",
+        "unit/tools/test_forced_config.py",
+        "unit/tools/test_recover_offline.py",
+        "unit/raft/test_raft_forced_config.py",
+    ),
+    "replica/policy/": ("unit/policy", "unit/master"),
+    "replica/raft/": ("unit/raft", "paper", "raft_scripts", "unit/host"),
+    "replica/wal/": ("unit/wal", "unit/host", "formats"),
+    "replica/copy/": ("unit/copy", "unit/server"),
+    "replica/tablet/": ("unit/tablet", "unit/host", "formats"),
+    "pipeline/": ("unit/pipeline", "unit/client", "formats"),
+}
+"""Where the tests of a room are, below `tests/`."""
+FINISHED: tuple[str, ...] = ("replica/cmeta",)
+"""Rooms and files without an unexplained survivor."""
+NOT_HERE = "not deep and not (process or spark or e2e)"
+
+
+def files_of(words: Sequence[str]) -> list[str]:
+    """The files that these words name: files themselves, or folders. SystemExit if a word names none."""
+    found: list[str] = []
+    for word in words:
+        path = ROOT / word
+        here = [path] if path.is_file() else sorted(path.glob("*.py"))
+        if not here or not any(str(here[0].relative_to(ROOT)).startswith(room) for room in NEAR):
+            raise SystemExit(f"{word!r} is no room or file of {', '.join(NEAR)}")
+        found += [str(each.relative_to(ROOT)) for each in here]
+    return sorted(set(found))
+
+
+def near(files: Sequence[str]) -> list[str]:
+    """Folders of the tests that may run these files."""
+    return sorted({f"tests/{test}" for room, tests in NEAR.items() for test in tests if _any_in(files, room)})
+
+
+def _any_in(files: Sequence[str], room: str) -> bool:
+    return any(file.startswith(room) for file in files)
+
+
+class _Session:
+    """A plugin of pytest that has mutants run in place of tests."""
+
+    def __init__(self, changes: Sequence[Change], files: Sequence[str], folder: Path, workers: int) -> None:
+        self._changes = changes
+        self._files = files
+        self._folder = folder
+        self._workers = workers
+        self.survivors: list[Change] = []
+        self.wrong: list[str] = []
+
+    def pytest_sessionstart(self) -> None:
+        quick()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        forks = Forks(session, self._folder, self._files, self._workers)
+        begun_s = time.monotonic()
+        threads = len(os.listdir("/proc/self/task"))
+        if threads > 1:
+            print(f"{threads} threads after the import of the tests: a fork may wait for ever", file=sys.stderr)
+        seen = dict(forks.seen())
+        self.wrong = [f"{name}: {test.red}" for name, test in seen.items() if test.red]
+        for text in self.wrong:
+            print(f"red without a mutant: {text}", flush=True)
+        took_s = time.monotonic() - begun_s
+        print(f"{len(seen)} tests in {took_s:.0f} s without a mutant; {len(self._changes)} mutants", flush=True)
+        self._judge(forks, {name: test for name, test in seen.items() if not test.red})
+        return True
+
+    def _judge(self, forks: Forks, seen: Mapping[str, Seen]) -> None:
+        quickest = sorted(seen, key=lambda name: seen[name].took_s)
+        tests = []
+        for change in self._changes:
+            lines = range(change.first, change.last + 1)
+            tests.append(
+                [name for name in quickest if not seen[name].lines.get(change.file, frozenset()).isdisjoint(lines)]
+            )
+        run = [pos for pos, names in enumerate(tests) if names and forks.reaches(self._changes[pos])]
+        silent = sorted(set(range(len(tests))) - set(run))
+        for pos in silent:
+            self._survives(pos, "no test runs it")
+        took_s = [sum(seen[name].took_s for name in tests[pos]) for pos in run]
+        begun_s, ends = time.monotonic(), Counter[str]()
+        killers = Counter[str]()
+        plans = forks.verdicts([self._changes[pos] for pos in run], [tests[pos] for pos in run], took_s)
+        for done, (pos, verdict) in enumerate(plans, 1):
+            ends["a limit" if verdict.over else "a test" if verdict.by else ""] += 1
+            killers[verdict.by] += 1
+            if not verdict.by and not verdict.over:
+                self._survives(run[pos], f"{len(tests[run[pos]])} tests in {verdict.took_s:.1f} s")
+            if done % 200 == 0 or done == len(run):
+                told = f"{done:5d}/{len(run)} {time.monotonic() - begun_s:5.0f} s  {len(self.survivors)} survivors"
+                print(told, file=sys.stderr, flush=True)
+        told = f"caught by a test: {ends['a test']}, by a limit of time: {ends['a limit']}"
+        print(f"{told}; run by no test: {len(silent)}; survived: {ends['']}", flush=True)
+
+    def _survives(self, pos: int, why: str) -> None:
+        change = self._changes[pos]
+        self.survivors.append(change)
+        where = f"{change.file}:{change.first} {change.function}"
+        print(f"SURVIVED {where} ({why})\n  - {change.before}\n  + {change.after}", flush=True)
+
+
+def main() -> int:
+    """Exit status 1 if a mutant survives, or if a test is red without one."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sample", type=int, metavar="N", help="only N of them")
+    parser.add_argument("--seed", type=int, default=0, help="which ones")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="how many at a time")
+    parser.add_argument("--function", default="", help="only those in functions whose name contains this")
+    parser.add_argument("--tests", nargs="*", help="paths of tests in place of those near the rooms")
+    parser.add_argument("words", nargs="*", help="rooms or files; all that are finished without")
+    arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    begun_s = time.monotonic()
+    os.chdir(ROOT)
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    files = files_of(arguments.words or FINISHED)
+    equivalent = {row.key for row in EQUIVALENT}
+    every = [
+        change
+        for file in files
+        for change in changes_of(file, source_of(file))
+        if arguments.function in change.function
+    ]
+    changes = [change for change in every if change.key not in equivalent]
+    print(f"{len(every)} mutants of {len(files)} files, {len(every) - len(changes)} of them equivalent", flush=True)
+    if arguments.sample is not None and arguments.sample < len(changes):
+        changes = random.Random(arguments.seed).sample(changes, arguments.sample)
+    with tempfile.TemporaryDirectory(prefix="mutants-", ignore_cleanup_errors=True) as name:
+        sys.pycache_prefix, sys.dont_write_bytecode = f"{name}/compiled", False
+        session = _Session(changes, files, Path(name), arguments.workers)
+        command = ["-qq", "--no-header", "-s", "--assert=plain", "-p", "no:cacheprovider", "-m", NOT_HERE]
+        status = pytest.main([*command, *(arguments.tests or near(files))], plugins=[session])
+    took_s = time.monotonic() - begun_s
+    print(
+        f"{len(changes) - len(session.survivors)} of {len(changes)} generated mutants caught in {took_s // 60:.0f} min "
+        f"{took_s % 60:.0f} s"
+    )
+    return 1 if session.survivors or session.wrong or status not in (0, pytest.ExitCode.NO_TESTS_COLLECTED) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,451 @@
+"""Mutants: infra."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+MUTANTS = (
+    Mutant(
+        name="more idle tablets than a table can hold",
+        rows="CN-03",
+        test="tests/unit/infra/test_bench_report.py::test_idle_tablets_are_spread_over_tables_that_can_hold_them",
+        file="infra/bench/idle.py",
+        function="tables_of",
+        before="tables = -(-tablets // TABLETS_PER_TABLE_MAX)",
+        after="tables = 1",
+    ),
+    Mutant(
+        name="vote counts as tolerance",
+        rows="CC-56",
+        test="tests/unit/infra/test_bench_loss.py::test_loss_is_tolerated_again_when_the_lost_one_has_no_vote",
+        file="infra/bench/loss.py",
+        function="reached",
+        before="if lost in members and members[lost].votes:",
+        after="if lost in members and members[lost].votes and members[new].holds_data:",
+    ),
+    Mutant(
+        name="outage is the first pause",
+        rows="MF-23",
+        test=(
+            "tests/unit/infra/test_bench_masters.py::test_longest_pause_is_the_one_that_a_deed_cost_and_none_before_it"
+        ),
+        file="infra/bench/masters.py",
+        function="longest_pause",
+        before="return max((b - a for a, b in pairwise(acknowledged) if b > since), default=0.0)",
+        after="return max((b - a for a, b in pairwise(acknowledged) if a > since), default=0.0)",
+    ),
+    Mutant(
+        name="help says other words",
+        rows="IN-72",
+        test="tests/unit/infra/test_command_imports.py::test_words_of_the_help_are_those_of_the_commands",
+        file="infra/cli/app.py",
+        before='"down": Place("stack:down", "Stop the stack."),',
+        after='"down": Place("stack:down", "Stop all."),',
+    ),
+    Mutant(
+        name="command without a row",
+        rows="IN-72",
+        test="tests/unit/infra/test_command_imports.py::test_every_command_has_a_row",
+        file="infra/cli/app.py",
+        before='set_replication"',
+        after='set_replication", "replicas": "changes:set_replication"',
+    ),
+    Mutant(
+        name="completion loads every command",
+        rows="IN-72",
+        test="tests/unit/infra/test_completion.py::test_bash_completes_a_command_without_a_large_library",
+        file="infra/cli/app.py",
+        function="_OnDemand.get_command",
+        before="return None if found is None else TyperCommand(cmd_name, help=found.help)",
+        after="return None if found is None else _command(cmd_name)",
+        on_disk=True,
+    ),
+    Mutant(
+        name="command counts with nan",
+        rows="IN-82",
+        test="tests/unit/infra/test_hostile_arguments.py",
+        file="infra/cli/arguments.py",
+        function="problem_of",
+        before="if isinstance(value, float) and not math.isfinite(value):",
+        after="if isinstance(value, float) and math.isinf(value):",
+    ),
+    Mutant(
+        name="commands of a group are unchecked",
+        rows="IN-82",
+        test=(
+            "tests/unit/infra/test_hostile_arguments.py::"
+            "test_every_command_looks_at_its_arguments_before_it_does_anything"
+        ),
+        file="infra/cli/arguments.py",
+        function="check_arguments",
+        before="""
+            for below in getattr(command, "commands", {}).values():
+                check_arguments(below)
+        """,
+        after="",
+    ),
+    Mutant(
+        name="rows look exact",
+        rows="IN-71",
+        test="tests/unit/infra/test_true_displays.py::test_disk_of_a_replica_is_its_blocks_and_its_log",
+        file="infra/cli/cluster.py",
+        before='"lag", "~rows"',
+        after='"lag", "rows"',
+    ),
+    Mutant(
+        name="witness is listed as a follower",
+        rows="CC-48",
+        test=(
+            "tests/process/test_membership_process.py::test_witness_is_added_by_command_shown_as_one_and_becomes_whole"
+        ),
+        file="infra/cli/cluster.py",
+        function="_replica_rows",
+        before='"WITNESS" if s.witness else s.role, s.phase,',
+        after="s.role, s.phase,",
+    ),
+    Mutant(
+        name="unknown numbers of masters are 0",
+        rows="IN-71",
+        test="tests/unit/infra/test_true_displays.py::test_list_of_servers_shows_no_number_that_nobody_told",
+        file="infra/cli/cluster.py",
+        function="list_servers",
+        before="== HOLDER else",
+        after="else",
+    ),
+    Mutant(
+        name="names are not looked up",
+        rows="MF-21",
+        test="tests/process/test_master_migration_process.py::test_migration_is_refused_what_would_end_badly",
+        file="infra/cli/cmeta_edit.py",
+        function="rewrite",
+        before="_need_names(members)",
+        after="pass",
+    ),
+    Mutant(
+        name="completion has all the time",
+        rows="IN-72",
+        test="tests/unit/infra/test_completion.py::test_names_are_offered_within_one_time_and_up_to_a_number",
+        file="infra/cli/completion.py",
+        function="offered",
+        before="""
+            left_s()
+        """,
+        after="",
+    ),
+    Mutant(
+        name="completion knows no cluster",
+        rows="IN-72",
+        test="tests/process/test_api_process.py::test_look_ups_import_the_client_alone_and_tab_knows_the_names",
+        file="infra/cli/completion.py",
+        function="_names",
+        before='masters = masters_of(str(context.params.get("masters") or ""))',
+        after='masters = masters_of(str(""))',
+    ),
+    Mutant(
+        name="completion tells its errors",
+        rows="IN-72",
+        test="tests/unit/infra/test_completion.py::test_shell_is_offered_what_may_stand_there",
+        file="infra/cli/completion.py",
+        function="_names",
+        before="Exception",
+        after="ValueError",
+    ),
+    Mutant(
+        name="look up loads the kafka client",
+        rows="IN-72",
+        test="tests/unit/infra/test_command_imports.py::test_command_imports_what_it_uses",
+        file="infra/cli/context.py",
+        function="cluster",
+        before="""
+            login = {}
+        """,
+        after="""
+            from nyala.pipeline import Topics  # noqa: F401
+
+            login = {}
+        """,
+        on_disk=True,
+    ),
+    Mutant(
+        name="refused format leaves a lock",
+        rows="MF-24",
+        test="tests/unit/infra/test_careless_commands.py::test_careless_command_line_gets_one_line_and_no_traceback",
+        file="infra/cli/fs.py",
+        function="format_directory",
+        before="if not (root / LOCK_NAME).exists():",
+        after="if False:",
+    ),
+    Mutant(
+        name="uuid needs a stopped master",
+        rows="MF-25",
+        test="tests/process/test_master_migration_process.py::test_migration_is_refused_what_would_end_badly",
+        file="infra/cli/fs.py",
+        function="print_uuid",
+        before="""
+            found = tools.identity(RealDisk(root))
+        """,
+        after="""
+            with stopped(root):
+                found = tools.identity(RealDisk(root))
+        """,
+    ),
+    Mutant(
+        name="repair in a fenced directory",
+        rows="CC-43",
+        test=(
+            "tests/unit/infra/test_unsafe_commands.py::"
+            "test_directory_in_the_midst_of_a_recovery_is_changed_by_no_other_command"
+        ),
+        file="infra/cli/fs.py",
+        function="check",
+        before="with changeable(root) if repair else stopped(root) as disk:",
+        after="with stopped(root) as disk:",
+    ),
+    Mutant(
+        name="change before wish",
+        rows="TC-79",
+        test="tests/unit/infra/test_cancel_command.py::test_wish_is_cancelled_first_and_whatever_the_leader_says",
+        file="infra/cli/giving_up.py",
+        function="give_up",
+        before="""
+            wish = _tried(cancel_wish)
+            return GivenUp(wish, _tried(take_back))
+        """,
+        after="""
+            change = _tried(take_back)
+            return GivenUp(_tried(cancel_wish), change)
+        """,
+    ),
+    Mutant(
+        name="offline tools take no lock",
+        rows="CC-43",
+        test=(
+            "tests/unit/infra/test_unsafe_commands.py::"
+            "test_occupied_directory_is_refused_in_one_line_by_every_command_that_needs_rest"
+        ),
+        file="infra/cli/offline.py",
+        function="stopped",
+        before="with lock_stopped(root):",
+        after="if root.is_dir():",
+    ),
+    Mutant(
+        name="other commands change a fenced directory",
+        rows="CC-43",
+        test=(
+            "tests/unit/infra/test_unsafe_commands.py::"
+            "test_directory_in_the_midst_of_a_recovery_is_changed_by_no_other_command"
+        ),
+        file="infra/cli/offline.py",
+        function="changeable",
+        before="""
+            refuse_fenced(disk)
+        """,
+        after="",
+    ),
+    Mutant(
+        name="unknown lag is none",
+        rows="IN-71",
+        test="tests/unit/infra/test_true_displays.py::test_list_of_sources_says_how_far_behind_each_is",
+        file="infra/cli/sources.py",
+        function="_lag_words",
+        before='return "?", "?"',
+        after='return "0", "0"',
+    ),
+    Mutant(
+        name="lag of another topic",
+        rows="IN-71",
+        test="tests/unit/infra/test_true_displays.py::test_list_of_sources_says_how_far_behind_each_is",
+        file="infra/cli/sources.py",
+        function="_lags",
+        before=":2] == (now.cluster_id, now.topic_id)",
+        after="0] == now.cluster_id",
+    ),
+    Mutant(
+        name="sources reset takes offsets of another topic",
+        rows="none",
+        test=(
+            "tests/unit/infra/test_source_reset.py::"
+            "test_source_reset_goes_on_in_another_kafka_cluster_only_by_the_topics_name"
+        ),
+        file="infra/cli/sources.py",
+        function="_target",
+        before="if not current and (now.cluster_id, now.topic_id) != old[:2]:",
+        after="if not now.topic and (now.cluster_id, now.topic_id) != old[:2]:",
+    ),
+    Mutant(
+        name="help loads every command",
+        rows="IN-72",
+        test="tests/unit/infra/test_command_imports.py::test_help_imports_no_large_library",
+        file="infra/cli/tables.py",
+        before="""
+            import nyala
+        """,
+        after="""
+            from nyala.pipeline import Topics  # noqa: F401
+            import nyala
+        """,
+        on_disk=True,
+    ),
+    Mutant(
+        name="topic that was not made is not told",
+        rows="IN-70",
+        test="tests/unit/api/test_api_topics.py::test_command_says_that_the_table_is_there_and_its_topic_is_not",
+        file="infra/cli/tables.py",
+        function="create",
+        before="""
+            raise typer.Exit(1)
+        """,
+        after="",
+    ),
+    Mutant(
+        name="look up sorts with polars",
+        rows="IN-72",
+        test="tests/process/test_api_process.py::test_look_ups_import_the_client_alone_and_tab_knows_the_names",
+        file="infra/cli/tables.py",
+        function="list_tables",
+        before="""
+            handles = connected.client.list_tables()
+        """,
+        after="""
+            import polars  # noqa: F401
+
+            handles = connected.client.list_tables()
+        """,
+    ),
+    Mutant(
+        name="ranges are left out",
+        rows="IN-71",
+        test="tests/unit/infra/test_true_displays.py::test_description_of_a_table_has_its_decimals_and_its_ranges",
+        file="infra/cli/tables.py",
+        function="_cut",
+        before="if not spec.range_splits:",
+        after="if spec.range_splits != ():",
+    ),
+    Mutant(
+        name="sources stay where the lost ones had them",
+        rows="CC-46",
+        test=(
+            "tests/process/test_lost_majority_process.py::"
+            "test_two_of_three_servers_lost_for_good_the_third_goes_on_and_returning_ones_are_harmless"
+        ),
+        file="infra/cli/unsafe.py",
+        function="_carry_out.lower",
+        before="if connected is not None:",
+        after="if connected is not None and lowering.to < 0:",
+    ),
+    Mutant(
+        name="demo ends well beside an error",
+        rows="none",
+        test="tests/unit/infra/test_demo_board.py::test_what_is_wrong_in_the_last_cluster_check_is_in_the_verdict",
+        file="infra/demo/board.py",
+        function="Demo._show_cluster",
+        before="return not any(f.severity is tools.Severity.ERROR for f in findings)",
+        after="return True",
+    ),
+    Mutant(
+        name="extra is missed in a traceback",
+        rows="IN-70",
+        test="tests/unit/infra/test_installed.py::test_command_without_its_extra_says_so_and_starts_nothing",
+        file="infra/jars.py",
+        function="pyspark_folder",
+        before="raise JarsMissing(",
+        after="raise ValueError(",
+        on_disk=True,
+    ),
+    Mutant(
+        name="stack starts before it asks for jars",
+        rows="IN-70",
+        test="tests/unit/infra/test_stack_state.py::test_stack_with_kafka_asks_for_its_jars_before_anything_is_started",
+        file="infra/local/control.py",
+        function="start_detached",
+        before="""
+            prepare(options, progress)
+        """,
+        after="",
+    ),
+    Mutant(
+        name="start waits for no count",
+        rows="IN-43",
+        test="tests/unit/infra/test_counted_servers.py::test_start_waits_until_every_server_counts",
+        file="infra/local/counted.py",
+        function="wait_until_counted",
+        before="if not missing or time.monotonic() > deadline:",
+        after="if not missing or wait_s:",
+    ),
+    Mutant(
+        name="a brokers inner port is kept though lost",
+        rows="none",
+        test="tests/e2e/test_local_broker.py::test_broker_comes_back_where_its_clients_know_it",
+        file="infra/local/kafka.py",
+        function="KafkaBroker._lay_out",
+        before='if not controller_port or not self._ports.keep(f"{LOOPBACK}:{controller_port}"):',
+        after="if not controller_port:",
+    ),
+    Mutant(
+        name="a stack listens where connections sit",
+        rows="none",
+        test="tests/unit/infra/test_ports.py::test_free_port_is_none_that_the_system_gives_away",
+        file="infra/local/ports.py",
+        function="Ports.free",
+        before="for port in (*random.sample(below, min(PORTS_TRIED, len(below))), 0):",
+        after="for port in (0,):",
+    ),
+    Mutant(
+        name="a port that is kept is lost with its child",
+        rows="none",
+        test="tests/unit/infra/test_ports.py::test_earlier_address_is_kept_or_said_to_be_taken",
+        file="infra/local/ports.py",
+        function="Ports.keep",
+        before="self._keep(taken)",
+        after="taken.close()",
+    ),
+    Mutant(
+        name="a chosen port is not kept",
+        rows="none",
+        test="tests/unit/infra/test_ports.py::test_free_port_goes_to_one_alone_before_anybody_listens_there",
+        file="infra/local/ports.py",
+        function="Ports._keep",
+        before="self._kept[port] = taken",
+        after="taken.close()",
+    ),
+    Mutant(
+        name="a stack changes its number of masters",
+        rows="none",
+        test=(
+            "tests/process/test_stack_masters.py::"
+            "test_stack_of_three_masters_goes_on_without_the_leading_one_and_comes_back_where_it_was"
+        ),
+        file="infra/local/supervisor.py",
+        function="Supervisor._choose_masters",
+        before="if held and asked not in (None, len(held)):",
+        after="if False:",
+    ),
+    Mutant(
+        name="pip is told line by line",
+        rows="IN-70",
+        test="tests/unit/infra/test_preflight.py::test_pip_is_told_in_a_few_lines",
+        file="infra/preflight.py",
+        function="pip_progress",
+        before="if name and found % TELL_EVERY == 0:",
+        after="if name:",
+    ),
+    Mutant(
+        name="setup is silent",
+        rows="IN-70",
+        test="tests/unit/infra/test_make.py::test_setup_says_what_it_does_and_nothing_when_all_is_done",
+        file="infra/preflight.py",
+        function="_tell",
+        before='print(f"nyala: {text}", flush=True)',
+        after="del text",
+        on_disk=True,
+    ),
+    Mutant(
+        name="check is silent about refused records",
+        rows="IN-90",
+        test=("tests/unit/pipeline/test_letters_pages.py::test_check_counts_the_records_that_did_not_become_rows"),
+        file="infra/cli/cluster.py",
+        function="_refused_records",
+        before="if not tables or not bootstrap:",
+        after="if tables or not bootstrap:",
+    ),
+)

@@ -1,0 +1,563 @@
+"""Mutants: the catalog, its group and Kafka."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+MUTANTS = (
+    Mutant(
+        name="master logs in its own form",
+        rows="IN-71",
+        test="tests/unit/rows/test_log_lines.py::test_every_process_logs_in_that_form",
+        file="replica/master/__main__.py",
+        function="main",
+        before='log_to_stderr(os.environ.get("NYALA_LOG_LEVEL", "INFO"), names=True)',
+        after='logging.basicConfig(level=os.environ.get("NYALA_LOG_LEVEL", "INFO"), names=True)',
+        on_disk=True,
+    ),
+    Mutant(
+        name="host chooses the scheme",
+        rows="IN-43",
+        test="tests/unit/master/test_master_registry.py::test_impossible_heartbeats_are_refused",
+        file="replica/master/admission.py",
+        function="addresses_told",
+        before="if not _HOST.fullmatch(address.host) or not 0 < address.port < 65536:",
+        after="if not address.host or not 0 < address.port < 65536:",
+    ),
+    Mutant(
+        name="another uuid counts",
+        rows="IN-43",
+        test="tests/unit/master/test_master_registry.py::test_server_counts_once_it_answered_at_its_address",
+        file="replica/master/admission.py",
+        function="why_not",
+        before="if identity.uuid != uuid:",
+        after="if not identity.uuid:",
+    ),
+    Mutant(
+        name="another cluster counts",
+        rows="IN-43",
+        test="tests/unit/master/test_master_registry.py::test_server_counts_once_it_answered_at_its_address",
+        file="replica/master/admission.py",
+        function="why_not",
+        before='if identity.cluster_id not in ("", cluster_id):',
+        after="if not cluster_id:",
+    ),
+    Mutant(
+        name="one host claims a uuid without end",
+        rows="IN-43",
+        test="tests/unit/master/test_master_registry.py::test_one_uuid_has_few_candidates",
+        file="replica/master/candidates.py",
+        function="Candidates.add",
+        before="= limits.SERVER_CANDIDATES_PER_UUID_AND_HOST_MAX",
+        after=" 1000",
+    ),
+    Mutant(
+        name="one claim of a uuid keeps others out",
+        rows="IN-43",
+        test="tests/unit/master/test_master_registry.py::test_nobody_keeps_a_server_out_that_starts_again",
+        file="replica/master/candidates.py",
+        function="Candidates.add",
+        before="if len(same) >= limits.SERVER_CANDIDATES_PER_UUID_MAX:",
+        after="if len(same) >= 1:",
+    ),
+    Mutant(
+        name="one uuid has any number of candidates",
+        rows="IN-43",
+        test="tests/unit/master/test_master_registry.py::test_one_uuid_has_few_candidates",
+        file="replica/master/candidates.py",
+        function="Candidates.add",
+        before="if len(same) >= limits.SERVER_CANDIDATES_PER_UUID_MAX:",
+        after="if len(same) < 0:",
+    ),
+    Mutant(
+        name="strangers take the places of known servers",
+        rows="IN-43",
+        test="tests/unit/master/test_master_registry.py::test_nobody_keeps_a_server_out_that_starts_again",
+        file="replica/master/candidates.py",
+        function="Candidates._is_full",
+        before="""
+            if candidate.listed:
+                return False  # bounded by the servers that the masters know, and the few of each uuid
+        """,
+        after="",
+    ),
+    Mutant(
+        name="one host fills the table",
+        rows="IN-43",
+        test="tests/unit/master/test_master_registry.py::test_made_up_servers_fill_their_hosts_share_and_expire",
+        file="replica/master/candidates.py",
+        function="Candidates._is_full",
+        before="return too_many or of_host >= limits.SERVER_CANDIDATES_PER_HOST_MAX",
+        after="return too_many or of_host < 0",
+    ),
+    Mutant(
+        name="candidates never expire",
+        rows="IN-43",
+        test="tests/unit/master/test_master_registry.py::test_made_up_servers_fill_their_hosts_share_and_expire",
+        file="replica/master/candidates.py",
+        function="Candidates.forget",
+        before="now_us - FORGET_US",
+        after="0",
+    ),
+    Mutant(
+        name="page begins at its own key",
+        rows="IN-80",
+        test="tests/unit/master/test_master_lists.py::test_pages_have_what_was_there_all_the_time_once",
+        file="replica/master/catalog.py",
+        function="Catalog.walk",
+        before="low = max(low, bisect_right(keys, prefix + after))",
+        after="low = max(low, bisect_left(keys, prefix + after))",
+    ),
+    Mutant(
+        name="replaced records are counted twice",
+        rows="IN-81",
+        test="tests/unit/master/test_master_room.py::test_size_of_the_catalog_is_that_of_its_state",
+        file="replica/master/catalog.py",
+        function="Catalog._index",
+        before="self._bytes -= size_of(key, records[key])",
+        after="pass",
+    ),
+    Mutant(
+        name="index keeps deleted keys",
+        rows="IN-80",
+        test="tests/unit/master/test_master_lists.py::test_index_of_the_catalog_agrees_with_its_records",
+        file="replica/master/catalog.py",
+        function="Catalog._unindex",
+        before="""
+            del keys[bisect_left(keys, key)]
+        """,
+        after="",
+    ),
+    Mutant(
+        name="tablets of a table keep dropped ones",
+        rows="IN-80",
+        test="tests/unit/master/test_master_lists.py::test_index_of_the_catalog_agrees_with_its_records",
+        file="replica/master/catalog.py",
+        function="Catalog._unindex",
+        before="""
+            del of_table[key]
+        """,
+        after="",
+    ),
+    Mutant(
+        name="copy has no catalog",
+        rows="MF-13, MF-30, MF-31",
+        test=(
+            "tests/process/test_master_migration_process.py::"
+            "test_copies_of_a_leaderless_first_master_are_equal_and_made_at_once"
+        ),
+        file="replica/master/catalog.py",
+        function="Catalog.hold",
+        before="yield self._superblock",
+        after='yield replace(self._superblock, state=b"")',
+    ),
+    Mutant(
+        name="forged record lacks a field",
+        rows="IN-50",
+        test="tests/unit/master/test_master_entries.py::test_no_record_goes_into_the_log_that_could_not_be_read",
+        file="replica/master/entries.py",
+        function="unfit_record",
+        before="""
+            if field not in record:
+                return f"the record {key[:80]!r} lacks {field!r}"
+            if not fits(record[field]):
+        """,
+        after="""
+            if field in record and not fits(record[field]):
+        """,
+    ),
+    Mutant(
+        name="forged record of any value",
+        rows="IN-50",
+        test="tests/unit/master/test_master_entries.py::test_no_record_goes_into_the_log_that_could_not_be_read",
+        file="replica/master/entries.py",
+        function="unfit_record",
+        before="if not fits(record[field]):",
+        after="if record[field] is None:",
+    ),
+    Mutant(
+        name="forged record nests without end",
+        rows="IN-50",
+        test="tests/unit/master/test_master_entries.py::test_forged_entries_are_refused_by_their_bytes",
+        file="replica/master/entries.py",
+        function="unfit_entry",
+        before='parse_json(put["value"], "a record of the catalog")',
+        after="pass",
+    ),
+    Mutant(
+        name="stranger begins beside a group",
+        rows="MF-18",
+        test=(
+            "tests/process/test_master_replacement_process.py::"
+            "test_replacement_needs_the_uuid_of_the_lost_one_and_that_one_gone"
+        ),
+        file="replica/master/forming.py",
+        function="_check_group",
+        before="if not members or own in members:",
+        after="if True:",
+    ),
+    Mutant(
+        name="config has addresses for names",
+        rows="MF-06",
+        test="tests/process/test_names_process.py::test_master_is_replaced_by_its_name_and_nobody_is_told",
+        file="replica/master/forming.py",
+        function="_identity",
+        before="""
+            return reply.uuid, address
+        """,
+        after="""
+            import socket
+
+            return reply.uuid, Address(socket.gethostbyname(address.host), address.port)
+        """,
+    ),
+    Mutant(
+        name="master that is started again never leads",
+        rows="MF-31",
+        test="tests/process/test_master_migration_process.py::test_single_master_becomes_three_with_every_table",
+        file="replica/master/group.py",
+        function="CatalogGroup.__init__",
+        before="unfit=unfit_entry)",
+        after="unfit=unfit_entry, no_data=self.cmeta.term > 0)",
+    ),
+    Mutant(
+        name="masters take any entry",
+        rows="IN-50",
+        test="tests/unit/master/test_master_entries.py::test_follower_refuses_a_forged_catalog_entry",
+        file="replica/master/group.py",
+        function="CatalogGroup.__init__",
+        before="unfit=unfit_entry)",
+        after='unfit=lambda entry: "")',
+    ),
+    Mutant(
+        name="catalog flushes queue up",
+        rows="TC-65",
+        test=(
+            "tests/unit/master/test_master_group.py::test_group_flushes_one_at_a_time_and_pauses_while_there_is_no_room"
+        ),
+        file="replica/master/group.py",
+        function="CatalogGroup.maintain",
+        before="self._flushing = True",
+        after="self._flushing = False",
+    ),
+    Mutant(
+        name="catalog flush has no pause",
+        rows="TC-65",
+        test=(
+            "tests/unit/master/test_master_group.py::test_group_flushes_one_at_a_time_and_pauses_while_there_is_no_room"
+        ),
+        file="replica/master/group.py",
+        function="CatalogGroup._flushed",
+        before="self._flush_after_s = self._loop.time() + FLUSH_PAUSE_S",
+        after="self._flush_after_s = self._loop.time()",
+    ),
+    Mutant(
+        name="dead thread is not told",
+        rows="IN-91",
+        test="tests/unit/master/test_master_topics.py::test_thread_that_ends_by_a_defect_is_told_and_ends_the_master",
+        file="replica/master/kafka_link.py",
+        function="KafkaLink._forever",
+        before="""
+            self.state.died(doing, error)
+        """,
+        after="",
+    ),
+    Mutant(
+        name="idle master believes in kafka",
+        rows="IN-91",
+        test="tests/unit/master/test_master_topics.py::test_silence_of_kafka_is_noticed_with_nothing_to_publish",
+        file="replica/master/kafka_link.py",
+        function="KafkaLink._check_topics",
+        before="if missing:",
+        after="if len(missing) > 1:",
+    ),
+    Mutant(
+        name="strangers on reports are not counted",
+        rows="IN-90",
+        test="tests/unit/master/test_master_topics.py::test_records_of_strangers_on_the_masters_own_topics_are_counted",
+        file="replica/master/kafka_link.py",
+        function="KafkaLink.inspect",
+        before="self.state.skipped(topic, found.fault, place_of(record), found.reason)",
+        after="pass",
+    ),
+    Mutant(
+        name="unknown codec jams the thread",
+        rows="IN-90",
+        test="tests/unit/master/test_master_topics.py::test_bytes_that_the_client_cannot_take_apart_are_stepped_over",
+        file="replica/master/kafka_reading.py",
+        function="_poll_one",
+        before="""
+            consumer.seek(partition, at + 1)
+        """,
+        after="",
+    ),
+    Mutant(
+        name="reconnecting is shown as connected",
+        rows="IN-91",
+        test=(
+            "tests/unit/master/test_master_topics.py::"
+            "test_status_says_of_each_topic_since_when_kafka_answers_or_why_not"
+        ),
+        file="replica/master/kafka_state.py",
+        function="KafkaState.failed",
+        before="link=link, error",
+        after="error",
+    ),
+    Mutant(
+        name="masters do not say where kafka is",
+        rows="IN-70",
+        test=(
+            "tests/unit/master/test_master_topics.py::"
+            "test_status_says_of_each_topic_since_when_kafka_answers_or_why_not"
+        ),
+        file="replica/master/kafka_status.py",
+        function="kafka_status",
+        before='"kafka_bootstrap": link.bootstrap,',
+        after='"kafka_bootstrap": "",',
+    ),
+    Mutant(
+        name="masters serve no copies",
+        rows="MF-16",
+        test=(
+            "tests/process/test_master_replacement_process.py::"
+            "test_lost_master_is_replaced_by_a_copy_while_nobody_else_is_restarted"
+        ),
+        file="replica/master/process.py",
+        function="MasterProcess.run",
+        before="""
+            pb_grpc.add_CopyServiceServicer_to_server(copies, self._server)
+        """,
+        after="",
+    ),
+    Mutant(
+        name="survivors end at a takeover",
+        rows="MF-15",
+        test=(
+            "tests/process/test_master_replacement_process.py::"
+            "test_lost_master_is_replaced_by_a_copy_while_nobody_else_is_restarted"
+        ),
+        file="replica/master/process.py",
+        function="MasterProcess._tick",
+        before="takeovers.check_own()",
+        after="self.stopping.set()",
+    ),
+    Mutant(
+        name="description has no bound",
+        rows="IN-81",
+        test=(
+            "tests/unit/master/test_master_room.py::test_description_that_is_too_large_is_refused_with_its_largest_part"
+        ),
+        file="replica/master/room.py",
+        function="check_description",
+        before="if table.ByteSize() > limits.TABLE_BYTES_MAX:",
+        after="if table.ByteSize() > 1 << 40:",
+    ),
+    Mutant(
+        name="tablets have no bound",
+        rows="IN-81",
+        test="tests/unit/master/test_master_room.py::test_full_catalog_says_so_and_takes_what_makes_room",
+        file="replica/master/room.py",
+        function="check_room",
+        before='for prefix, most in (("table/", limits.TABLES_MAX), ("tablet/", limits.TABLETS_MAX)):',
+        after='for prefix, most in (("table/", limits.TABLES_MAX), ("tablet/", 1 << 40)):',
+    ),
+    Mutant(
+        name="catalog has no bound",
+        rows="IN-81",
+        test="tests/unit/master/test_master_room.py::test_full_catalog_says_so_and_takes_what_makes_room",
+        file="replica/master/room.py",
+        function="check_room",
+        before="if grown > 0 and catalog.size_bytes + grown > limits.CATALOG_BYTES_MAX:",
+        after="if grown > 0 and catalog.size_bytes + grown > 1 << 40:",
+    ),
+    Mutant(
+        name="sources have no bound",
+        rows="IN-81",
+        test="tests/unit/master/test_master_room.py::test_source_positions_of_a_table_are_bounded",
+        file="replica/master/room.py",
+        function="check_sources",
+        before="if added and catalog.count(prefix) + added > limits.SOURCES_PER_TABLE_MAX:",
+        after="if added > limits.SOURCES_PER_TABLE_MAX + 1:",
+    ),
+    Mutant(
+        name="master answers for another",
+        rows="TC-73",
+        test="tests/process/test_rpc_misuse.py::test_every_call_that_names_nobody_or_somebody_else_is_refused",
+        file="replica/master/service.py",
+        function="_answered.wrap.answer",
+        before="""
+            self._check_name(getattr(request, "dest_uuid", ""))
+        """,
+        after="""
+            if method.__name__ != "RetireServer":
+                self._check_name(getattr(request, "dest_uuid", ""))
+        """,
+    ),
+    Mutant(
+        name="master hears heartbeats for another",
+        rows="TC-73",
+        test=(
+            "tests/unit/master/test_master_requests_table.py::"
+            "test_misaddressed_stale_and_repeated_calls_leave_the_master_as_it_was[MasterService.Heartbeat]"
+        ),
+        file="replica/master/service.py",
+        function="MasterService.Heartbeat",
+        before="""
+            self._check_name(request.dest_uuid)
+        """,
+        after="",
+    ),
+    Mutant(
+        name="sources another cluster is a new source",
+        rows="none",
+        test=(
+            "tests/unit/master/test_master_sources.py::"
+            "test_sources_a_topic_of_its_name_in_another_kafka_cluster_is_refused_until_it_is_reset"
+        ),
+        file="replica/master/sources.py",
+        function="_refuse_other_topic",
+        before='in_force = [r for r in known if not r.get("retired")]',
+        after='in_force = [r for r in known if not r.get("retired") and r["cluster_id"] == cluster_id]',
+    ),
+    Mutant(
+        name="sources retired position stays retired",
+        rows="none",
+        test=(
+            "tests/unit/master/test_master_sources.py::"
+            "test_sources_a_topic_of_its_name_in_another_kafka_cluster_is_refused_until_it_is_reset"
+        ),
+        file="replica/master/sources.py",
+        function="reset_source",
+        before='if record is None or record.get("retired"):',
+        after="if record is None:",
+    ),
+    Mutant(
+        name="sources left cluster keeps its lease",
+        rows="none",
+        test=(
+            "tests/unit/master/test_master_sources.py::"
+            "test_sources_a_reset_into_another_kafka_cluster_fences_the_query_that_it_leaves"
+        ),
+        file="replica/master/sources.py",
+        function="_adopt_topic",
+        before='True, "owner_run": "", "owner_deadline_us": 0',
+        after="True",
+    ),
+    Mutant(
+        name="disk of a server leaves its logs out",
+        rows="IN-71",
+        test="tests/unit/master/test_master_belief.py::test_disk_of_a_server_is_that_of_its_replicas_blocks_and_logs",
+        file="replica/master/state.py",
+        function="MasterState.server_infos",
+        before="bytes_on_disk=sum(r.bytes_on_disk + r.wal_bytes for r in live),",
+        after="bytes_on_disk=sum(r.bytes_on_disk for r in live),",
+    ),
+    Mutant(
+        name="column name with a nul",
+        rows="IN-82",
+        test="tests/unit/rpc/test_rpc_names.py::test_table_that_cannot_be_is_refused_before_it_is_made",
+        file="replica/master/tables.py",
+        function="checked_table",
+        before="check_column_name(column.name)",
+        after=r'check_column_name(column.name.replace("\0", "x"))',
+    ),
+    Mutant(
+        name="retention below zero",
+        rows="IN-82",
+        test="tests/unit/rpc/test_rpc_names.py::test_table_that_cannot_be_is_refused_before_it_is_made",
+        file="replica/master/tables.py",
+        function="checked_table",
+        before='"history_retention_us", 1, limits.HISTORY_RETENTION_US_MAX',
+        after='"history_retention_us", -9, limits.HISTORY_RETENTION_US_MAX',
+    ),
+    Mutant(
+        name="control topic is a source",
+        rows="IN-82",
+        test="tests/unit/rpc/test_rpc_names.py::test_table_that_cannot_be_is_refused_before_it_is_made",
+        file="replica/master/tables.py",
+        function="checked_table",
+        before="check_source_topic(out.source.topic)",
+        after='check_source_topic(f"x{out.source.topic}"[:249])',
+    ),
+    Mutant(
+        name="table before its servers is refused for good",
+        rows="IN-43",
+        test="tests/unit/infra/test_counted_servers.py::test_table_that_comes_before_its_servers_count_waits_for_them",
+        file="replica/master/tables.py",
+        function="create_table",
+        before="if more_may_come and live < table.replication_factor:",
+        after="if False and live < table.replication_factor:",
+    ),
+    Mutant(
+        name="registered schemas have no bound",
+        rows="IN-81",
+        test="tests/unit/master/test_master_room.py::test_writer_schemas_of_a_table_are_bounded",
+        file="replica/master/tables.py",
+        function="add_writer_schema",
+        before="""
+            check_description(table)
+        """,
+        after="",
+    ),
+    Mutant(
+        name="forgotten schemas stay known",
+        rows="IN-81",
+        test="tests/unit/master/test_master_room.py::test_writer_schemas_of_a_table_are_bounded",
+        file="replica/master/tables.py",
+        function="forget_writer_schema",
+        before="""
+            table.writer_schemas.extend(kept)
+        """,
+        after="""
+            table.writer_schemas.extend(table_from_record(record).writer_schemas)
+        """,
+    ),
+    Mutant(
+        name="schema is forgotten or registered, not both",
+        rows="IN-81",
+        test=(
+            "tests/unit/master/test_master_requests_table.py::"
+            "test_writer_schema_is_forgotten_and_another_takes_its_place"
+        ),
+        file="replica/master/service.py",
+        function="MasterService.AddWriterSchema",
+        before='if request.HasField("schema") or not request.forget:',
+        after="if not request.forget:",
+    ),
+    Mutant(
+        name="honest full reports are too fast, report room",
+        rows="IN-43",
+        test="tests/unit/master/test_master_report_room.py::test_largest_honest_server_has_room_and_time",
+        file="replica/master/report_room.py",
+        function="StatusRate.take",
+        before="earned = max(0, now_us - self.at_us) * limits.REPORT_STATUSES_PER_S_MAX / 1e6",
+        after="earned = max(0, now_us - self.at_us) * limits.REPORT_STATUSES_PER_S_MAX / 4e6",
+    ),
+    Mutant(
+        name="one server reports without end, report room",
+        rows="IN-43",
+        test="tests/unit/master/test_master_report_room.py::test_memory_for_reports_is_bounded_and_members_have_theirs",
+        file="replica/master/report_room.py",
+        function="ReportRoom.take",
+        before="if of_server > limits.REPORT_MEMORY_BYTES_MAX:",
+        after="if of_server < 0:",
+    ),
+    Mutant(
+        name="strangers report without end, report room",
+        rows="IN-43",
+        test="tests/unit/master/test_master_report_room.py::test_memory_for_reports_is_bounded_and_members_have_theirs",
+        file="replica/master/report_room.py",
+        function="ReportRoom.take",
+        before="if strange and strangers + size > limits.REPORT_STRANGERS_MEMORY_BYTES_MAX:",
+        after="if strange and strangers + size < 0:",
+    ),
+    Mutant(
+        name="report that is left out stays as it was",
+        rows="IN-43",
+        test="tests/unit/master/test_master_report_room.py::test_memory_for_reports_is_bounded_and_members_have_theirs",
+        file="replica/master/report_room.py",
+        function="ReportRoom.give_back",
+        before="self._of[uuid] -= kept_bytes(status)",
+        after="self._of[uuid] -= 0",
+    ),
+)

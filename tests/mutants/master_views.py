@@ -1,0 +1,630 @@
+"""Mutants: what the masters know."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Edit, Mutant
+
+MUTANTS = (
+    Mutant(
+        name="tombstone of a former generation counts as a replica",
+        rows="CC-46",
+        test="tests/unit/master/test_master_soft_state.py::test_view_tells_who_holds_a_replica_of_a_former_generation",
+        file="replica/master/view.py",
+        function="_estranged",
+        before="if replica is not None and replica.data_state in LIVE",
+        after="if replica is not None",
+    ),
+    Mutant(
+        name="former generation is not seen",
+        rows="CC-46",
+        test="tests/unit/master/test_master_soft_state.py::test_view_tells_who_holds_a_replica_of_a_former_generation",
+        file="replica/master/view.py",
+        function="_estranged",
+        before="if generation_of(told.opid.term) < generation",
+        after="if generation_of(told.opid.term) > generation",
+    ),
+    Mutant(
+        name="other servers replicas are reported",
+        rows="IN-40",
+        test="tests/unit/master/test_master_belief.py::test_impossible_reports_are_refused_whole",
+        file="replica/master/belief.py",
+        function="check_report",
+        before='if replica.uuid not in ("", request.server_uuid):',
+        after="if len(replica.uuid) > 99:",
+    ),
+    Mutant(
+        name="config of a term nobody entered",
+        rows="IN-40",
+        test="tests/unit/master/test_master_belief.py::test_impossible_configs_tell_nothing",
+        file="replica/master/belief.py",
+        function="config_told",
+        before="possible = opid.term >= 0 and opid.index >= 0 and opid.term <= status.term and config.voters",
+        after="possible = opid.term >= 0 and opid.index >= 0 and config.voters",
+    ),
+    Mutant(
+        name="configs are ordered by index alone",
+        rows="CC-46",
+        test=(
+            "tests/unit/master/test_master_soft_state.py::"
+            "test_orders_a_forced_config_of_a_lower_index_outranks_what_lost_members_committed"
+        ),
+        file="replica/master/belief.py",
+        function="newer",
+        before="return a > b",
+        after="return a.index > b.index",
+    ),
+    Mutant(
+        name="first reported config stays",
+        rows="TC-02",
+        test=(
+            "tests/unit/master/test_master_soft_state.py::"
+            "test_view_a_config_changed_behind_the_masters_is_followed_and_not_reverted"
+        ),
+        file="replica/master/belief.py",
+        function="believed",
+        before="c.opid, config.opid",
+        after="config.opid, c.opid",
+    ),
+    Mutant(
+        name="anybody tells of a config",
+        rows="IN-40",
+        test="tests/unit/master/test_master_belief.py::test_only_a_member_tells_of_a_later_config",
+        file="replica/master/belief.py",
+        function="believed",
+        before="config.opid) and config.member(uuid) is not None",
+        after="config.opid)",
+    ),
+    Mutant(
+        name="anybody leads",
+        rows="IN-40",
+        test="tests/unit/master/test_master_belief.py::test_server_that_is_no_member_changes_nothing_of_a_tablet",
+        file="replica/master/belief.py",
+        function="may_lead",
+        before="return member is not None and member.votes",
+        after="return member is None or member.votes",
+    ),
+    Mutant(
+        name="learner leads",
+        rows="IN-40",
+        test="tests/unit/master/test_master_belief.py::test_leader_is_a_voter_by_its_own_word_and_in_no_lower_term",
+        file="replica/master/belief.py",
+        function="may_lead",
+        before="return member is not None and member.votes",
+        after="return member is not None",
+    ),
+    Mutant(
+        name="metrics leave skipped records out",
+        rows="IN-91",
+        test="tests/unit/master/test_master_topics.py::test_metrics_of_a_master_say_what_its_status_says_of_kafka",
+        file="replica/master/metrics.py",
+        function="kafka_families",
+        before="for each in link.state.all_skipped():",
+        after="for each in link.state.all_skipped()[:0]:",
+    ),
+    Mutant(
+        name="another process keeps its admission",
+        rows="IN-43",
+        test="tests/unit/master/test_master_registry.py::test_heartbeat_counts_only_if_the_server_sent_it",
+        file="replica/master/registry.py",
+        function="Registry.admit",
+        before="if known is not None and known.addresses == told and known.process == request.process:",
+        after="if known is not None and known.addresses == told:",
+    ),
+    Mutant(
+        name="candidates are not waited for",
+        rows="IN-43",
+        test="tests/unit/infra/test_counted_servers.py::test_table_that_comes_before_its_servers_count_waits_for_them",
+        file="replica/master/registry.py",
+        function="Registry.heard_within",
+        before="return any(c.heard_us > since_us for c in self._candidates)",
+        after="return any(c.heard_us > since_us + recent_us for c in self._candidates)",
+    ),
+    Mutant(
+        name="known servers wait for calls to strangers",
+        rows="IN-43",
+        test="tests/unit/master/test_master_registry.py::test_nobody_keeps_a_server_out_that_starts_again",
+        file="replica/master/registry.py",
+        function="Registry._call",
+        before="async with self._candidates.calls_of(candidate), self._calls[candidate.listed]:",
+        after="async with self._candidates.calls_of(candidate), self._calls[False]:",
+    ),
+    Mutant(
+        name="one host holds all calls",
+        rows="IN-43",
+        test="tests/unit/master/test_master_registry.py::test_one_host_holds_few_calls",
+        file="replica/master/registry.py",
+        function="Registry._call",
+        before="async with self._candidates.calls_of(candidate), self._calls[candidate.listed]:",
+        after="async with self._calls[candidate.listed]:",
+    ),
+    Mutant(
+        name="heartbeat alone makes a server",
+        rows="IN-43",
+        test="tests/unit/master/test_master_registry.py::test_server_counts_once_it_answered_at_its_address",
+        file="replica/master/registry.py",
+        function="Registry._call",
+        before="if why := await self._absent(address, candidate, cluster_id):",
+        after="if False and (why := await self._absent(address, candidate, cluster_id)):",
+    ),
+    Mutant(
+        name="former address is looked up once",
+        rows="IN-43",
+        test="tests/unit/master/test_master_registry.py::test_of_two_that_give_one_uuid_at_once_one_counts",
+        file="replica/master/registry.py",
+        function="Registry._call",
+        before="!= (former := self._former(candidate)):  # another one of its uuid may be admitted meanwhile",
+        after="is None and (former := self._former(candidate)) is not None:",
+    ),
+    Mutant(
+        name="new address counts beside the former one",
+        rows="IN-43",
+        test="tests/unit/master/test_master_registry.py::test_changed_address_counts_only_if_the_former_one_is_gone",
+        file="replica/master/registry.py",
+        function="Registry._call",
+        before="if at := await self._elsewhere(candidate, former, cluster_id):",
+        after="if at := await self._elsewhere(candidate, (), cluster_id):",
+    ),
+    Mutant(
+        name="process counts only with its caller",
+        rows="IN-43",
+        test="tests/unit/master/test_master_registry.py::test_process_counts_though_its_caller_hung_up",
+        file="replica/master/registry.py",
+        function="Registry._call",
+        before="c.process, peer",
+        after="peer",
+    ),
+    Mutant(
+        name="anybody speaks under a servers uuid",
+        rows="IN-41, IN-43",
+        test="tests/unit/master/test_master_registry.py::test_heartbeat_counts_only_if_the_server_sent_it",
+        file="replica/master/registry.py",
+        function="Registry._absent",
+        before="is not False",
+        after="or not same",
+    ),
+    Mutant(
+        name="new leader asks nobody else",
+        rows="IN-43",
+        test=(
+            "tests/unit/master/test_master_registry.py::"
+            "test_new_leader_asks_where_the_catalog_says_that_a_server_listens"
+        ),
+        file="replica/master/registry.py",
+        function="Registry._former",
+        before="former = known.addresses if known is not None else self._listed(candidate.uuid)",
+        after="former = known.addresses if known is not None else ()",
+    ),
+    Mutant(
+        name="jobs are not told the limit",
+        rows="CN-03",
+        test=(
+            "tests/unit/master/test_master_desired.py::"
+            "test_what_full_servers_could_not_hold_is_refused_with_the_room_there_is"
+        ),
+        file="replica/master/reporter.py",
+        function="Reporter._reports",
+        before='limits={"tablets_max": server.tablets_max} if server.tablets_max else {},',
+        after="limits={},",
+    ),
+    Mutant(
+        name="failing copies fill the list of servers",
+        rows="IN-80",
+        test=(
+            "tests/unit/master/test_master_soft_state.py::test_copies_that_fail_are_kept_within_what_one_message_lists"
+        ),
+        file="replica/master/soft_state.py",
+        function="ServerState.hear_of_copies",
+        before="f.error[: limits.COPY_ERROR_CHARS_MAX]",
+        after="f.error",
+    ),
+    Mutant(
+        name="a server is avoided no longer each time",
+        rows="TC-65",
+        test="tests/unit/master/test_master_soft_state.py::test_view_a_server_is_avoided_for_twice_as_long_each_time",
+        file="replica/master/soft_state.py",
+        function="ServerState.hear_of_copies",
+        before="self.avoid_us = min(max(2 * self.avoid_us, AVOID_US_FIRST), AVOID_US_MAX)",
+        after="self.avoid_us = min(AVOID_US_FIRST, AVOID_US_MAX)",
+    ),
+    Mutant(
+        name="one listener is many servers",
+        rows="IN-43",
+        test=(
+            "tests/unit/master/test_master_registry.py::"
+            "test_one_listener_is_one_server_however_many_uuids_it_answers_by"
+        ),
+        file="replica/master/soft_state.py",
+        function="SoftState.admit",
+        before="!= uuid",
+        after="== ''",
+    ),
+    Mutant(
+        name="one host has any number of servers",
+        rows="IN-43",
+        test=(
+            "tests/unit/master/test_master_registry.py::"
+            "test_one_listener_is_one_server_however_many_uuids_it_answers_by"
+        ),
+        file="replica/master/soft_state.py",
+        function="SoftState.admit",
+        before="if not listed and (server is None or server.peer != peer):",
+        after='if not listed and server is None and peer == "":',
+    ),
+    Mutant(
+        name="servers move to a full host",
+        rows="IN-43",
+        test=(
+            "tests/unit/master/test_master_registry.py::"
+            "test_one_listener_is_one_server_however_many_uuids_it_answers_by"
+        ),
+        file="replica/master/soft_state.py",
+        function="SoftState.admit",
+        before="if not listed and (server is None or server.peer != peer):",
+        after="if not listed and server is None:",
+    ),
+    Mutant(
+        name="liars leave listed servers no room",
+        rows="IN-43",
+        test=(
+            "tests/unit/master/test_master_registry.py::"
+            "test_one_listener_is_one_server_however_many_uuids_it_answers_by"
+        ),
+        file="replica/master/soft_state.py",
+        function="SoftState.admit",
+        before="not listed and server",
+        after="server",
+    ),
+    Mutant(
+        name="overtaken heartbeat is heard",
+        rows="TC-02",
+        test=(
+            "tests/unit/master/test_master_requests_table.py::"
+            "test_overtaken_calls_leave_the_master_as_it_is[MasterService.Heartbeat-behind_the_next_one]"
+        ),
+        file="replica/master/soft_state.py",
+        function="SoftState.heartbeat",
+        before="elif request.process and request.sequence <= server.sequence:",
+        after="elif request.process and request.sequence == server.sequence:",
+    ),
+    Mutant(
+        name="slice is taken for everything",
+        rows="IN-80",
+        test="tests/unit/master/test_master_rations.py::test_reports_in_slices_end_in_what_is_there",
+        file="replica/master/soft_state.py",
+        function="SoftState._take_slice",
+        before="> after and (not until or t <= until) and t not",
+        after="not",
+    ),
+    Mutant(
+        name="first slice counts as everything",
+        rows="IN-80",
+        test="tests/unit/master/test_master_rations.py::test_reports_in_slices_end_in_what_is_there",
+        file="replica/master/soft_state.py",
+        function="SoftState._take_slice",
+        before="server.reported = server.reported or not until",
+        after="server.reported = True",
+    ),
+    Mutant(
+        name="places are told without a bound",
+        rows="CN-34",
+        test=(
+            "tests/unit/master/test_master_soft_state.py::"
+            "test_masters_tell_where_servers_are_and_of_no_more_than_were_asked_for"
+        ),
+        file="replica/master/soft_state.py",
+        function="SoftState.places",
+        before="known = (self.servers.get(uuid) for uuid in islice(uuids, limits.PEERS_SOUGHT_MAX))",
+        after="known = (self.servers.get(uuid) for uuid in uuids)",
+    ),
+    Mutant(
+        name="grace runs while it is copied",
+        rows="CC-10, X-12",
+        test=(
+            "tests/unit/master/test_master_soft_state.py::"
+            "test_orders_a_copy_that_may_still_be_added_is_left_alone_for_the_grace"
+        ),
+        file="replica/master/soft_state.py",
+        function="SoftState._take",
+        before="if replica.data_state == DataState.READY:",
+        after="if replica.data_state in LIVE:",
+    ),
+    Mutant(
+        name="term of a lie stays",
+        rows="IN-40",
+        test="tests/unit/master/test_master_belief.py::test_lie_under_a_members_uuid_ends_with_the_members_next_report",
+        file="replica/master/soft_state.py",
+        function="SoftState._settle",
+        before='state.leader_uuid, state.leader_status, state.leader_term = "", None, -1',
+        after='state.leader_uuid, state.leader_status = "", None',
+    ),
+    Mutant(
+        name="new leader waits for its next change",
+        rows="IN-40",
+        test="tests/unit/master/test_master_belief.py::test_new_member_is_heard_as_soon_as_an_old_one_tells_of_it",
+        file="replica/master/soft_state.py",
+        function="SoftState._settle",
+        before="for member in config.members:",
+        after="for member in ():",
+    ),
+    Mutant(
+        name="wanted witness joins as a learner",
+        rows="CC-47, CC-52",
+        test=(
+            "tests/unit/master/test_master_desired.py::"
+            "test_witness_wanted_of_a_tablet_joins_without_data_after_a_failover_too"
+        ),
+        file="replica/master/view.py",
+        function="wish_from_record",
+        before='witness=record.get("witness", False),',
+        after="witness=False,",
+    ),
+    Mutant(
+        name="first member that is back condemns the others",
+        rows="CN-23",
+        test=(
+            "tests/unit/master/test_master_soft_state.py::"
+            "test_view_members_that_come_back_with_their_leader_are_not_lost"
+        ),
+        file="replica/master/view.py",
+        function="health_of",
+        before="soft.missed_us(uuid, tablet_id, mono_us)",
+        after="silent_us",
+    ),
+    Mutant(
+        name="damaged replica of a silent server is only slow",
+        rows="CN-23",
+        test="tests/unit/master/test_master_soft_state.py::test_view_health_follows_heartbeats_and_the_leader",
+        file="replica/master/view.py",
+        function="health_of",
+        before="server.booting:",
+        after="server.booting and silent_us == 0:",
+    ),
+    Mutant(
+        name="slow start is death",
+        rows="CN-23",
+        test="tests/process/test_replacing_process.py::test_slow_start_and_slow_copy_cost_no_member_its_place",
+        file="replica/master/view.py",
+        function="health_of",
+        before="server.booting or not",
+        after="not",
+        more=(
+            Edit(
+                file="replica/master/view.py",
+                function="_as_reported",
+                before="""
+                    if tablet_id not in server.open_us:
+                        return Health.UNKNOWN  # slow to start is not dead
+                    return _as_leader_sees(peer, replica, mono_us - server.open_us[tablet_id], options)
+                """,
+                after="""
+                    open_us = server.open_us.get(tablet_id, 0)
+                    return _as_leader_sees(peer, replica, mono_us - open_us, options)
+                """,
+            ),
+        ),
+    ),
+    Mutant(
+        name="copies that fail are waited for",
+        rows="TC-65",
+        test=(
+            "tests/unit/master/test_master_soft_state.py::"
+            "test_view_a_replica_whose_copies_fail_is_unrecoverable_and_its_server_avoided"
+        ),
+        file="replica/master/view.py",
+        function="health_of",
+        before="health is Health.UNKNOWN and server.copies_fail(tablet_id)",
+        after="False",
+    ),
+    Mutant(
+        name="follower that nobody leads is only slow",
+        rows="CN-23",
+        test="tests/unit/master/test_master_soft_state.py::test_view_health_follows_heartbeats_and_the_leader",
+        file="replica/master/view.py",
+        function="_as_reported",
+        before="if tablet_id not in server.open_us:",
+        after='if replica.phase != "RUNNING" or tablet_id not in server.open_us:',
+    ),
+    Mutant(
+        name="leaders word from before the opening counts",
+        rows="CN-23",
+        test="tests/unit/master/test_master_soft_state.py::test_view_health_follows_heartbeats_and_the_leader",
+        file="replica/master/view.py",
+        function="_as_leader_sees",
+        before="out_of_touch_us = min(peer.last_contact_us_ago, open_for_us)",
+        after="out_of_touch_us = peer.last_contact_us_ago",
+    ),
+    Mutant(
+        name="replica behind the log is waited for though nobody reaches it",
+        rows="CN-23",
+        test=(
+            "tests/unit/master/test_master_soft_state.py::"
+            "test_view_a_lost_replica_behind_its_leaders_log_is_unrecoverable"
+        ),
+        file="replica/master/view.py",
+        function="_as_leader_sees",
+        before="peer) if out_of_touch_us",
+        after='peer) if peer.health == "UNREACHABLE" and out_of_touch_us',
+    ),
+    Mutant(
+        name="each change is told as unproven",
+        rows="IN-42",
+        test=(
+            "tests/unit/tools/test_tools_check.py::"
+            "test_check_config_that_nobody_can_prove_names_what_an_operator_can_do"
+        ),
+        file="replica/master/soft_state.py",
+        function="SoftState.unproven",
+        before="if state is None or known is None or state.later is None or now_us - state.later[1] < UNPROVEN_US:",
+        after="if state is None or known is None or state.later is None:",
+    ),
+    Mutant(
+        name="strangers config is not told",
+        rows="IN-42",
+        test=(
+            "tests/unit/tools/test_tools_check.py::"
+            "test_check_config_that_nobody_can_prove_names_what_an_operator_can_do"
+        ),
+        file="replica/master/soft_state.py",
+        function="SoftState.unproven",
+        before="config = state.config if believes else max(later, key=lambda c: c.opid, default=None)",
+        after="config = state.config if believes else None",
+    ),
+    Mutant(
+        name="confirmed config is told on",
+        rows="IN-42",
+        test=(
+            "tests/unit/tools/test_tools_check.py::"
+            "test_check_config_that_nobody_can_prove_names_what_an_operator_can_do"
+        ),
+        file="replica/master/soft_state.py",
+        function="SoftState.unproven",
+        before="later = [c for c in state.told.values() if newer(c.opid, known.opid)]",
+        after="later = [c for c in state.told.values() if newer(c.opid, state.known.opid)]",
+    ),
+    Mutant(
+        name="strangers take the memory of members",
+        rows="IN-43",
+        test=(
+            "tests/unit/master/test_master_report_room.py::test_memory_for_reports_is_bounded_and_members_have_theirs"
+        ),
+        file="replica/master/soft_state.py",
+        function="SoftState._keep",
+        before="strange = believes is None or believes.member(server.uuid) is None",
+        after="strange = True",
+    ),
+    Mutant(
+        name="part of a message keeps the whole",
+        rows="IN-43",
+        test=(
+            "tests/unit/master/test_master_report_room.py::"
+            "test_master_keeps_what_it_decides_by_and_nothing_of_the_message"
+        ),
+        file="replica/master/soft_state.py",
+        function="SoftState._take",
+        before="replica = kept(told_status)",
+        after="replica = told_status",
+    ),
+    Mutant(
+        name="heartbeats come at any rate",
+        rows="IN-43",
+        test=(
+            "tests/unit/master/test_master_report_room.py::"
+            "test_server_that_reports_too_fast_is_refused_and_changes_nothing"
+        ),
+        file="replica/master/soft_state.py",
+        function="SoftState.heartbeat",
+        before="server.rate.take(len(request.replicas), now_us)",
+        after="server.rate.take(0, 0)",
+    ),
+    Mutant(
+        name="one server reports without end",
+        rows="IN-43",
+        test=(
+            "tests/unit/master/test_master_report_room.py::test_memory_for_reports_is_bounded_and_members_have_theirs"
+        ),
+        file="replica/master/report_room.py",
+        function="ReportRoom.take",
+        before="if of_server > limits.REPORT_MEMORY_BYTES_MAX:",
+        after="if of_server < 0:",
+    ),
+    Mutant(
+        name="strangers report without end",
+        rows="IN-43",
+        test=(
+            "tests/unit/master/test_master_report_room.py::test_memory_for_reports_is_bounded_and_members_have_theirs"
+        ),
+        file="replica/master/report_room.py",
+        function="ReportRoom.take",
+        before="if strange and strangers + size > limits.REPORT_STRANGERS_MEMORY_BYTES_MAX:",
+        after="if strange and strangers + size < 0:",
+    ),
+    Mutant(
+        name="room of a forgotten report stays taken",
+        rows="IN-43",
+        test=(
+            "tests/unit/master/test_master_report_room.py::test_memory_for_reports_is_bounded_and_members_have_theirs"
+        ),
+        file="replica/master/report_room.py",
+        function="ReportRoom.give_back",
+        before="self._of[uuid] -= kept_bytes(status)",
+        after="self._of[uuid] -= 0",
+    ),
+    Mutant(
+        name="honest full reports are too fast",
+        rows="IN-43",
+        test=("tests/unit/master/test_master_report_room.py::test_largest_honest_server_has_room_and_time"),
+        file="replica/master/report_room.py",
+        function="StatusRate.take",
+        before="limits.REPORT_STATUSES_PER_S_MAX / 1e6",
+        after="limits.REPORT_STATUSES_PER_S_MAX / 4e6",
+    ),
+    Mutant(
+        name="heartbeats come at any rate, soft state",
+        rows="IN-43",
+        test=(
+            "tests/unit/master/test_master_report_room.py::"
+            "test_server_that_reports_too_fast_is_refused_and_changes_nothing"
+        ),
+        file="replica/master/soft_state.py",
+        function="SoftState.heartbeat",
+        before="server.rate.take(len(request.replicas), now_us)",
+        after="server.rate.take(0, 0)",
+    ),
+    Mutant(
+        name="strangers take the memory of members, soft state",
+        rows="IN-43",
+        test="tests/unit/master/test_master_report_room.py::test_memory_for_reports_is_bounded_and_members_have_theirs",
+        file="replica/master/soft_state.py",
+        function="SoftState._keep",
+        before="strange = believes is None or believes.member(server.uuid) is None",
+        after="strange = True",
+    ),
+    Mutant(
+        name="part of a message keeps the whole, soft state",
+        rows="IN-43",
+        test=(
+            "tests/unit/master/test_master_report_room.py::"
+            "test_master_keeps_what_it_decides_by_and_nothing_of_the_message"
+        ),
+        file="replica/master/soft_state.py",
+        function="SoftState._take",
+        before="replica = kept(told_status)",
+        after="replica = told_status",
+    ),
+    Mutant(
+        name="each change is told as unproven, soft state",
+        rows="IN-42",
+        test=(
+            "tests/unit/tools/test_tools_check.py::"
+            "test_check_config_that_nobody_can_prove_names_what_an_operator_can_do"
+        ),
+        file="replica/master/soft_state.py",
+        function="SoftState.unproven",
+        before="None or now_us - state.later[1] < UNPROVEN_US",
+        after="None",
+    ),
+    Mutant(
+        name="confirmed config is told on, soft state",
+        rows="IN-42",
+        test=(
+            "tests/unit/tools/test_tools_check.py::"
+            "test_check_config_that_nobody_can_prove_names_what_an_operator_can_do"
+        ),
+        file="replica/master/soft_state.py",
+        function="SoftState.unproven",
+        before="later = [c for c in state.told.values() if newer(c.opid, known.opid)]",
+        after="later = [c for c in state.told.values() if newer(c.opid, state.known.opid)]",
+    ),
+    Mutant(
+        name="strangers config is not told, soft state",
+        rows="IN-42",
+        test=(
+            "tests/unit/tools/test_tools_check.py::"
+            "test_check_config_that_nobody_can_prove_names_what_an_operator_can_do"
+        ),
+        file="replica/master/soft_state.py",
+        function="SoftState.unproven",
+        before="config = state.config if believes else max(later, key=lambda c: c.opid, default=None)",
+        after="config = state.config if believes else None",
+    ),
+)

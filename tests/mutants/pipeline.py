@@ -1,0 +1,633 @@
+"""Mutants: pipeline."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+MUTANTS = (
+    Mutant(
+        name="pipeline imports all its modules",
+        rows="IN-72",
+        test="tests/unit/infra/test_command_imports.py::test_package_on_demand_gives_all_its_names",
+        file="pipeline/__init__.py",
+        before="if TYPE_CHECKING:",
+        after="if on_demand:",
+        on_disk=True,
+    ),
+    Mutant(
+        name="decimals of records lose their sign",
+        rows="IN-02",
+        test=(
+            "tests/e2e/test_spark_source.py::"
+            "test_one_row_of_every_type_in_the_key_is_the_same_from_kafka_to_spark_and_back"
+        ),
+        file="pipeline/avro_columns.py",
+        function="unscaled_words",
+        before="filler = np.where((lead & 0x80).astype(bool) & (lengths > 0), 0xFF, 0).astype(np.uint8)",
+        after="filler = np.zeros(len(lead), np.uint8)",
+    ),
+    Mutant(
+        name="decimals of a whole chunk of records lose their sign",
+        rows="IN-01, IN-02",
+        test=(
+            "tests/e2e/test_spark_source.py::"
+            "test_chunk_of_rows_and_one_row_more_are_the_same_from_kafka_to_spark_and_back"
+        ),
+        file="pipeline/avro_columns.py",
+        function="unscaled_words",
+        before="filler = np.where((lead & 0x80).astype(bool) & (lengths > 0), 0xFF, 0).astype(np.uint8)",
+        after="filler = np.zeros(len(lead), np.uint8)",
+    ),
+    Mutant(
+        name="forged term locks later decisions out",
+        rows="IN-90",
+        test=(
+            "tests/unit/pipeline/test_supervise_runs.py::"
+            "test_decision_of_a_term_that_no_master_has_reached_changes_nothing"
+        ),
+        file="pipeline/decisions.py",
+        function="newest",
+        before='elif decision["catalog_term"] > term_max:',
+        after="elif False:",
+    ),
+    Mutant(
+        name="late decision of a deposed master is in force",
+        rows="TC-69",
+        test=(
+            "tests/unit/pipeline/test_supervise_runs.py::"
+            "test_decision_of_a_deposed_master_is_dropped_wherever_it_stands"
+        ),
+        file="pipeline/decisions.py",
+        function="newest",
+        before='elif key is not None and decision["catalog_term"] >= terms.get(key, 0):',
+        after="elif key is not None:",
+    ),
+    Mutant(
+        name="ingest lease is kept after the run",
+        rows="none",
+        test="tests/unit/pipeline/test_ingest_run.py::test_lease_is_given_back_however_a_run_ends",
+        file="pipeline/ingest.py",
+        function="IngestQuery._give_back",
+        before="self._lease.release()",
+        after="self._lease.advance({})",
+    ),
+    Mutant(
+        name="ingest checkpoint of another topic is taken",
+        rows="none",
+        test=(
+            "tests/unit/pipeline/test_ingest_run.py::"
+            "test_checkpoint_of_another_table_or_topic_is_refused_before_anything_is_read"
+        ),
+        file="pipeline/ingest.py",
+        function="IngestQuery._open",
+        before='if own.get("topic_id", self._topic.topic_id) != self._topic.topic_id:',
+        after='if own.get("topic_id", "") == "":',
+    ),
+    Mutant(
+        name="ingest grown topic is taken if any growth was",
+        rows="none",
+        test=(
+            "tests/unit/pipeline/test_ingest_run.py::"
+            "test_topic_that_grew_between_runs_is_refused_until_just_that_is_accepted"
+        ),
+        file="pipeline/ingest.py",
+        function="IngestQuery._open",
+        before="if known and known < now and options.accept_partitions != now:",
+        after="if known and known < now and not options.accept_partitions:",
+    ),
+    Mutant(
+        name="ingest grown topic is taken unasked",
+        rows="none",
+        test=(
+            "tests/unit/pipeline/test_ingest_run.py::"
+            "test_topic_that_grew_between_runs_is_refused_until_just_that_is_accepted"
+        ),
+        file="pipeline/ingest.py",
+        function="IngestQuery._open",
+        before="if known and known < now and options.accept_partitions != now:",
+        after="if known and known < now and options.accept_partitions not in (0, now):",
+    ),
+    Mutant(
+        name="ingest checkpoint of another table is taken",
+        rows="none",
+        test=(
+            "tests/unit/pipeline/test_ingest_run.py::"
+            "test_checkpoint_of_another_table_or_topic_is_refused_before_anything_is_read"
+        ),
+        file="pipeline/ingest.py",
+        function="IngestQuery._open",
+        before='lease.open(opens, own.get("table_id", ""), options.owner_wait_s, self._stopping)',
+        after='lease.open(opens, "", options.owner_wait_s, self._stopping)',
+    ),
+    Mutant(
+        name="ingest reads from the beginning without a checkpoint",
+        rows="none",
+        test=(
+            "tests/unit/pipeline/test_ingest_run.py::"
+            "test_reading_begins_where_the_catalog_is_done_and_skips_no_partition"
+        ),
+        file="pipeline/ingest.py",
+        function="IngestQuery._start_query",
+        before="position.done for p, position",
+        after="0 for p, _",
+    ),
+    Mutant(
+        name="ingest lost data is passed over",
+        rows="none",
+        test=(
+            "tests/unit/pipeline/test_ingest_run.py::"
+            "test_reading_begins_where_the_catalog_is_done_and_skips_no_partition"
+        ),
+        file="pipeline/ingest.py",
+        function="IngestQuery._start_query",
+        before='"failOnDataLoss", "true")',
+        after='"failOnDataLoss", "false")',
+    ),
+    Mutant(
+        name="ingest topic is not looked at before the tasks",
+        rows="none",
+        test="tests/unit/pipeline/test_ingest_run.py::test_topic_that_changes_under_a_query_ends_it_before_done_moves",
+        file="pipeline/ingest.py",
+        function="IngestQuery._carry_out",
+        before="""
+            self._topics.check_unchanged(self._topic, self._table.name)
+            ends = self._checkpoint.batch_end(batch_id, self._topic.topic)
+        """,
+        after="""
+            ends = self._checkpoint.batch_end(batch_id, self._topic.topic)
+        """,
+    ),
+    Mutant(
+        name="ingest done moves before the tasks",
+        rows="none",
+        test=(
+            "tests/unit/pipeline/test_ingest_run.py::test_done_moves_when_all_tasks_have_ended_and_before_spark_commits"
+        ),
+        file="pipeline/ingest.py",
+        function="IngestQuery._carry_out",
+        before="""
+            results = rows.mapInArrow(partial(run_task, self._plan(lease)), RESULT_SCHEMA).collect()
+        """,
+        after="""
+            lease.advance(ends)
+            results = rows.mapInArrow(partial(run_task, self._plan(lease)), RESULT_SCHEMA).collect()
+        """,
+    ),
+    Mutant(
+        name="ingest topic is not looked at after the tasks",
+        rows="none",
+        test="tests/unit/pipeline/test_ingest_run.py::test_topic_that_changes_under_a_query_ends_it_before_done_moves",
+        file="pipeline/ingest.py",
+        function="IngestQuery._carry_out",
+        before="""
+            self._topics.check_unchanged(self._topic, self._table.name)
+            progress = Progress(batch_id=batch_id, duration_s=time.perf_counter() - started, ends=ends)
+        """,
+        after="""
+            progress = Progress(batch_id=batch_id, duration_s=time.perf_counter() - started, ends=ends)
+        """,
+    ),
+    Mutant(
+        name="ingest acknowledged offsets are forgotten",
+        rows="none",
+        test=(
+            "tests/unit/pipeline/test_ingest_run.py::test_done_moves_when_all_tasks_have_ended_and_before_spark_commits"
+        ),
+        file="pipeline/ingest.py",
+        function="IngestQuery._plan",
+        before="known={partition: dict(known) for partition, known in self._known.items()},",
+        after="known={},",
+    ),
+    Mutant(
+        name="ingest idle query ends with kafka",
+        rows="none",
+        test="tests/unit/pipeline/test_ingest_run.py::test_topic_that_changes_while_a_query_waits_for_records_ends_it",
+        file="pipeline/ingest.py",
+        function="IngestQuery._watch_topic",
+        before="""
+            # Kafka is away: the query itself finds out, or waits for it.
+            continue
+        """,
+        after="""
+            self._end_query()
+            return
+        """,
+    ),
+    Mutant(
+        name="lease of a dead run is waited for",
+        rows="none",
+        test=(
+            "tests/unit/pipeline/test_ingest_run.py::test_lease_of_a_dead_run_is_taken_at_once_and_a_living_ones_is_not"
+        ),
+        file="pipeline/lease.py",
+        function="SourceLease.open",
+        before="""
+            if self._release_dead(owned):
+                continue
+        """,
+        after="",
+    ),
+    Mutant(
+        name="lease renewed is waited for",
+        rows="none",
+        test=(
+            "tests/unit/pipeline/test_ingest_run.py::"
+            "test_lease_is_waited_for_until_it_runs_out_or_is_seen_to_be_renewed"
+        ),
+        file="pipeline/lease.py",
+        function="SourceLease.open",
+        before="if renewed or time.monotonic() > deadline or stopping.wait(LOOK_AGAIN_S):",
+        after="if time.monotonic() > deadline or stopping.wait(LOOK_AGAIN_S):",
+    ),
+    Mutant(
+        name="lease release names no source",
+        rows="none",
+        test="tests/unit/pipeline/test_ingest_run.py::test_lease_is_given_back_however_a_run_ends",
+        file="pipeline/lease.py",
+        function="SourceLease.advance",
+        before="for each, at in sorted({**self.positions, **moved}.items())",
+        after="for each, at in sorted(moved.items())",
+    ),
+    Mutant(
+        name="lease of a living run is taken",
+        rows="none",
+        test=(
+            "tests/unit/pipeline/test_ingest_run.py::test_lease_of_a_dead_run_is_taken_at_once_and_a_living_ones_is_not"
+        ),
+        file="pipeline/lease.py",
+        function="SourceLease._release_dead",
+        before="self._owner_run and is_dead(p.owner_run)",
+        after="self._owner_run",
+    ),
+    Mutant(
+        name="row event with an unknown column is published",
+        rows="IN-70",
+        test="tests/unit/pipeline/test_publish_failures.py::test_row_event_that_cannot_be_is_refused_with_the_row",
+        file="pipeline/publish.py",
+        function="RowEncoder.value",
+        before="if not row.keys() <= self._columns:",
+        after="if not row.keys():",
+    ),
+    Mutant(
+        name="publisher waits for an absent broker",
+        rows="IN-70",
+        test="tests/unit/pipeline/test_publish_failures.py::test_publisher_without_a_broker_says_so_at_once",
+        file="pipeline/publish.py",
+        function="RowPublisher.__init__",
+        before="""
+            _need_topic(bootstrap, topic, security)
+        """,
+        after="",
+    ),
+    Mutant(
+        name="row event fails in a library",
+        rows="IN-70",
+        test="tests/unit/pipeline/test_publish_failures.py::test_row_event_that_cannot_be_is_refused_with_the_row",
+        file="pipeline/publish.py",
+        function="_write",
+        before="except (TypeError, ValueError, ArithmeticError, AttributeError, KeyError) as error:",
+        after="except EOFError as error:",
+    ),
+    Mutant(
+        name="stranger hides a report",
+        rows="IN-90",
+        test="tests/unit/pipeline/test_supervise_runs.py::test_report_of_a_stranger_hides_no_report_of_the_masters",
+        file="pipeline/rebalance.py",
+        function="newest_reports",
+        before="if value is None or not isinstance(read_record(kafka_topics.REPORTS, key, value), Unusable):",
+        after="if True:",
+    ),
+    Mutant(
+        name="pushdown is not told to spark",
+        rows="none",
+        test="tests/e2e/test_spark_source.py::test_spark_source_reads_what_the_client_scans",
+        file="pipeline/source/__init__.py",
+        function="register",
+        before="spark.dataSource.register(PushingSource)",
+        after="spark.dataSource.register(NyalaSource)",
+    ),
+    Mutant(
+        name="spark time without an end",
+        rows="IN-82",
+        test="tests/unit/api/test_api_hostile_arguments.py::test_spark_option_that_cannot_be_is_refused",
+        file="pipeline/source/reader.py",
+        function="_time_of",
+        before="if not 0 < time <= MAX_HYBRID_TIME:",
+        after="if time == 0:",
+    ),
+    Mutant(
+        name="pushdown every column is read",
+        rows="none",
+        test="tests/unit/pipeline/test_source_pushdown.py::test_only_the_columns_that_were_asked_for_are_read",
+        file="pipeline/source/reader.py",
+        function="Reader.partitions",
+        before="columns=self.columns,",
+        after="columns=None,",
+    ),
+    Mutant(
+        name="spark tasks are refused one by one",
+        rows="IN-61",
+        test=(
+            "tests/unit/pipeline/test_source_pushdown.py::"
+            "test_conditions_beyond_what_a_scan_may_have_are_not_pushed_or_are_refused_at_the_driver"
+        ),
+        file="pipeline/source/reader.py",
+        function="Reader.partitions",
+        before="""
+            check_spec(self.handle, spec)
+        """,
+        after="",
+    ),
+    Mutant(
+        name="spark read is of when its tasks run",
+        rows="none",
+        test="tests/process/test_api_process.py::test_spark_reads_what_was_there_when_its_read_was_planned",
+        file="pipeline/source/reader.py",
+        function="Reader.partitions",
+        before="spec = replace(spec, snapshot_time=self._time(client))",
+        after="spec = replace(spec, snapshot_time=self.options.at_time)",
+    ),
+    Mutant(
+        name="spark read has a time for each part",
+        rows="none",
+        test="tests/unit/pipeline/test_source_pushdown.py::test_all_parts_of_a_read_are_of_one_time",
+        file="pipeline/source/reader.py",
+        function="Reader.partitions",
+        before="number, spec) for",
+        after="number, replace(spec, snapshot_time=self._time(client))) for",
+    ),
+    Mutant(
+        name="spark plan is forgotten",
+        rows="IN-10",
+        test=(
+            "tests/unit/pipeline/test_source_seen.py::test_stale_read_of_a_spark_application_is_not_older_than_its_last"
+        ),
+        file="pipeline/source/reader.py",
+        function="Reader._time",
+        before="client.observe(observed(self.handle, self.options.masters, at))",
+        after="client.observe(at)",
+    ),
+    Mutant(
+        name="pushdown leaves all to spark",
+        rows="none",
+        test="tests/unit/pipeline/test_source_pushdown.py::test_filters_pushed_reach_every_scan_and_the_others_go_back",
+        file="pipeline/source/reader.py",
+        function="PushingReader.pushFilters",
+        before="if predicate is None or not _may_push(given, [*self.pushed, predicate]):",
+        after="if True:",
+    ),
+    Mutant(
+        name="pushdown pushed filter runs nowhere",
+        rows="none",
+        test="tests/unit/pipeline/test_source_pushdown.py::test_filters_pushed_reach_every_scan_and_the_others_go_back",
+        file="pipeline/source/reader.py",
+        function="PushingReader.pushFilters",
+        before="self.pushed.append(predicate)",
+        after="pass",
+    ),
+    Mutant(
+        name="spark pushes lists of any length",
+        rows="IN-61",
+        test=(
+            "tests/unit/pipeline/test_source_pushdown.py::"
+            "test_filters_beyond_what_a_task_should_carry_are_left_to_spark"
+        ),
+        file="pipeline/source/reader.py",
+        function="_may_push",
+        before="carried.values <= limits.SCAN_VALUES_PUSHED_MAX",
+        after="carried.values >= 0",
+    ),
+    Mutant(
+        name="spark forgets the option",
+        rows="IN-61",
+        test=(
+            "tests/unit/pipeline/test_source_pushdown.py::"
+            "test_conditions_beyond_what_a_scan_may_have_are_not_pushed_or_are_refused_at_the_driver"
+        ),
+        file="pipeline/source/reader.py",
+        function="_may_push",
+        before="and conditions_size((*given, *pushed)).fits()",
+        after="and conditions_size(pushed).fits()",
+    ),
+    Mutant(
+        name="pushdown null in a list is pushed",
+        rows="none",
+        test="tests/unit/pipeline/test_source_pushdown.py::test_filter_that_no_predicate_means_is_left_to_spark",
+        file="pipeline/source/reader.py",
+        function="predicate_of",
+        before='return Predicate(name, "in", values) if values and None not in values else None',
+        after='return Predicate(name, "in", values) if values else None',
+    ),
+    Mutant(
+        name="pushdown tablets order floats",
+        rows="none",
+        test="tests/unit/pipeline/test_source_pushdown.py::test_filter_that_no_predicate_means_is_left_to_spark",
+        file="pipeline/source/reader.py",
+        function="_column",
+        before="return path[0] if ordered else None",
+        after="return path[0]",
+    ),
+    Mutant(
+        name="workers undo each other",
+        rows="IN-10",
+        test="tests/unit/pipeline/test_source_seen.py::test_time_is_the_highest_of_all_workers",
+        file="pipeline/source/seen.py",
+        function="observed",
+        before="if hybrid_time > before:",
+        after="if hybrid_time:",
+    ),
+    Mutant(
+        name="number of a condition is raised",
+        rows="IN-82",
+        test="tests/unit/api/test_api_hostile_arguments.py::test_condition_as_text_that_is_none_is_refused",
+        file="pipeline/source/where.py",
+        function="_Parser._value",
+        before="except ValueError:  # such as 007",
+        after="except KeyError:  # such as 007",
+    ),
+    Mutant(
+        name="spark write attempts share a client",
+        rows="none",
+        test=(
+            "tests/e2e/test_spark_source.py::"
+            "test_spark_write_task_that_dies_after_its_first_batch_is_repeated_and_the_table_is_right"
+        ),
+        file="pipeline/source/writer.py",
+        function="Writer.write",
+        before="""
+            sending = Sending(self, writer, client.options.writes_inflight_max)
+        """,
+        after="""
+            from pyspark import TaskContext
+
+            writer._identity.client_id = f"{TaskContext.get().partitionId() + 1:032x}"
+            sending = Sending(self, writer, client.options.writes_inflight_max)
+        """,
+    ),
+    Mutant(
+        name="spark commit is forgotten",
+        rows="IN-10",
+        test="tests/unit/pipeline/test_source_seen.py::test_stale_read_of_a_spark_application_holds_what_it_wrote",
+        file="pipeline/source/writer.py",
+        function="Writer.commit",
+        before="observed(self.handle, self.options.masters, newest)",
+        after="observed(self.handle, self.options.masters, 0)",
+    ),
+    Mutant(
+        name="two spellings of one cluster keep two times",
+        rows="IN-10",
+        test="tests/unit/pipeline/test_source_seen.py::test_time_of_an_application_is_of_one_cluster",
+        file="pipeline/source/seen.py",
+        function="observed",
+        before="_file(handle.cluster_id or _spelling(masters))",
+        after="_file(_spelling(masters))",
+    ),
+    Mutant(
+        name="table does not say of which cluster it is",
+        rows="IN-10",
+        test="tests/unit/master/test_master_lists.py::test_client_puts_the_pages_of_one_table_together",
+        file="replica/client/masters.py",
+        function="Masters.whole_table",
+        before=", cluster_id=first.cluster_id",
+        after="",
+    ),
+    Mutant(
+        name="left out rows are not told",
+        rows="IN-11",
+        test="tests/unit/pipeline/test_spark_writer_order.py::test_job_that_left_rows_out_says_so_in_the_log",
+        file="pipeline/source/writer.py",
+        function="Writer.commit",
+        before="_log.warning(",
+        after="_log.debug(",
+    ),
+    Mutant(
+        name="spark job names another row",
+        rows="IN-11",
+        test=(
+            "tests/unit/pipeline/test_spark_writer_order.py::"
+            "test_failed_rows_are_counted_and_only_the_first_are_kept_with_their_keys"
+        ),
+        file="pipeline/source/writer.py",
+        function="_KeysOfBatches.of",
+        before="found: dict[str, Any] = table.slice(row - first, 1).to_pylist()[0]",
+        after="found: dict[str, Any] = table.slice(0, 1).to_pylist()[0]",
+    ),
+    Mutant(
+        name="spark job passes over failed rows",
+        rows="IN-11",
+        test=(
+            "tests/unit/pipeline/test_spark_writer_order.py::"
+            "test_failed_rows_are_counted_and_only_the_first_are_kept_with_their_keys"
+        ),
+        file="pipeline/source/writer.py",
+        function="Sending.finish",
+        before='if self.failed and self._to.options.on_error == "raise":',
+        after='if self.failed and self._to.options.on_error == "fail":',
+    ),
+    Mutant(
+        name="spark option on error is not heeded",
+        rows="IN-11",
+        test="tests/unit/pipeline/test_spark_writer_order.py::test_failed_rows_are_left_out_if_the_option_says_so",
+        file="pipeline/source/writer.py",
+        function="Sending.finish",
+        before='if self.failed and self._to.options.on_error == "raise":',
+        after="if self.failed:",
+    ),
+    Mutant(
+        name="unknown age is none",
+        rows="IN-71",
+        test="tests/unit/pipeline/test_source_lag.py::test_lag_is_counted_in_records_and_in_seconds",
+        file="pipeline/source_lag.py",
+        function="source_lags",
+        before="age_s = max(0.0, now() - ms / 1000) if ms >= 0 else None",
+        after="age_s = max(0.0, now() - ms / 1000) if ms >= 0 else 0.0",
+    ),
+    Mutant(
+        name="age of the last record",
+        rows="IN-71",
+        test="tests/unit/pipeline/test_source_lag.py::test_lag_is_counted_in_records_and_in_seconds",
+        file="pipeline/source_lag.py",
+        function="_written_at",
+        before="for record in records[:1]:",
+        after="for record in records:",
+    ),
+    Mutant(
+        name="task succeeds before its letters are out",
+        rows="none",
+        test=(
+            "tests/unit/pipeline/test_task_records.py::"
+            "test_task_succeeds_when_tablets_and_dead_letter_topic_have_all_records"
+        ),
+        file="pipeline/task.py",
+        function="Task.run",
+        before="""
+            self._sink.flush()
+        """,
+        after="",
+    ),
+    Mutant(
+        name="task forgets records before tablets answer",
+        rows="none",
+        test="tests/unit/pipeline/test_task_records.py::test_records_are_kept_until_the_tablets_have_answered",
+        file="pipeline/task.py",
+        function="Task._take",
+        before="""
+            self._sender.flush()
+        """,
+        after="",
+    ),
+    Mutant(
+        name="task takes records of two partitions",
+        rows="none",
+        test="tests/unit/pipeline/test_task_records.py::test_records_that_were_sorted_or_shuffled_end_the_query",
+        file="pipeline/task.py",
+        function="Task._check_order",
+        before="if (partitions != self._partition).any():",
+        after="if (partitions != partitions[0]).any():",
+    ),
+    Mutant(
+        name="task takes records out of order",
+        rows="none",
+        test="tests/unit/pipeline/test_task_records.py::test_records_that_were_sorted_or_shuffled_end_the_query",
+        file="pipeline/task.py",
+        function="Task._check_order",
+        before="if offsets[0] <= self._last_offset or (np.diff(offsets) <= 0).any():",
+        after="if (np.diff(offsets) <= 0).any():",
+    ),
+    Mutant(
+        name="sources query goes on in another cluster",
+        rows="none",
+        test="tests/unit/pipeline/test_ingest_run.py::test_topic_that_changes_under_a_query_ends_it_before_done_moves",
+        file="pipeline/topics.py",
+        function="Topics.check_unchanged",
+        before="if now.cluster_id != expected.cluster_id:",
+        after="if now.cluster_id != now.cluster_id:",
+    ),
+    Mutant(
+        name="removed records are passed over",
+        rows="CC-41",
+        test="tests/unit/pipeline/test_topics_identity.py::test_records_that_kafka_removed_unread_are_named_one_by_one",
+        file="pipeline/topics.py",
+        function="Topics.check_retained",
+        before="if gone:",
+        after="if gone and not first:",
+    ),
+    Mutant(
+        name="time that is no number is taken",
+        rows="IN-70",
+        test="tests/unit/infra/test_careless_commands.py::test_number_that_an_option_of_a_job_cannot_take_is_refused_in_one_line",
+        file="pipeline/option_numbers.py",
+        function="seconds.read",
+        before="if not least <= value <= most",
+        after="if value < least or value > most",
+    ),
+    Mutant(
+        name="removed letters are counted",
+        rows="IN-90",
+        test=("tests/unit/pipeline/test_letters_pages.py::test_check_counts_the_records_that_did_not_become_rows"),
+        file="pipeline/letters.py",
+        function="letters_held",
+        before="max(0, ends[place] - first[place])",
+        after="max(0, ends[place])",
+    ),
+)

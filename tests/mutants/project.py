@@ -1,0 +1,129 @@
+"""Mutants: what stands outside of the rooms."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+MUTANTS = (
+    Mutant(
+        name="readme names a command that is not there",
+        rows="IN-70",
+        test="tests/unit/infra/test_readme_words.py::test_command_that_readme_names_exists",
+        file="README.md",
+        before="nyala dead-letter list readings         # records that did not become rows, and why",
+        after="nyala dead-letters list readings         # records that did not become rows, and why",
+    ),
+    Mutant(
+        name="page leads to one that is not there",
+        rows="IN-70",
+        test="tests/tidy/test_documents.py::test_links_between_pages_lead_to_files",
+        file="docs/internals.md",
+        before="(../replica/wal/DESIGN.md)",
+        after="(../replica/log/DESIGN.md)",
+    ),
+    Mutant(
+        name="spark is not told of the source",
+        rows="IN-70",
+        test="tests/unit/infra/test_installed.py::test_installed_package_is_found_beside_a_folder_of_its_name",
+        file="pyproject.toml",
+        before='py-modules = ["pyspark_nyala"]',
+        after="py-modules = []",
+    ),
+    Mutant(
+        name="clone is found by an import hook",
+        rows="IN-70",
+        test="tests/unit/infra/test_installed.py::test_installed_package_is_found_beside_a_folder_of_its_name",
+        file="pyproject.toml",
+        before="""
+            "" = ".package"
+        """,
+        after="""
+            "" = "pipeline/toplevel"
+            "nyala" = "replica/api"
+            "nyala.schemas" = "schemas"
+            "nyala.replica" = "replica"
+            "nyala.pipeline" = "pipeline"
+            "nyala.jobs" = "jobs"
+            "nyala.infra" = "infra"
+        """,
+    ),
+    Mutant(
+        name="text length is believed",
+        rows="IN-90",
+        test="tests/unit/steer/test_topic_records.py::test_every_key_and_value_is_answered",
+        file="schemas/bounded.py",
+        function="_Cursor.blob",
+        before="if not 0 <= size <= min(self.left, self.text_bytes_max):",
+        after="if size > self.text_bytes_max:",
+    ),
+    Mutant(
+        name="array count is believed",
+        rows="IN-90",
+        test="tests/unit/steer/test_topic_records.py::test_arrays_of_many_items_are_refused_before_they_are_read",
+        file="schemas/bounded.py",
+        function="_Cursor.blocks",
+        before="if total > self.items_max:",
+        after="if total > self.left:",
+    ),
+    Mutant(
+        name="traffic is shown to no verifier",
+        rows="CN-26",
+        test="tests/sim/test_kept_seeds.py::test_every_verifier_of_a_simulator_is_fed[host]",
+        file="tests/harness/sim_cluster.py",
+        function="SimCluster.__init__",
+        before="self.network.tap = self.verify.sent",
+        after="self.network.tap = lambda sender, receiver, message: None",
+    ),
+    Mutant(
+        name="count of a job is unchecked",
+        rows="IN-70",
+        test="tests/unit/infra/test_careless_commands.py::test_number_that_an_option_of_a_job_cannot_take_is_refused_in_one_line",
+        file="jobs/rebalance.py",
+        function="options_parser",
+        before='type=count("--moves-max", 1)',
+        after="type=int",
+    ),
+    Mutant(
+        name="readme shows an option that the job lacks",
+        rows="IN-70",
+        test="tests/unit/infra/test_readme_words.py::test_command_that_readme_names_exists",
+        file="README.md",
+        before="`nyala job rebalance -- --dry-run`",
+        after="`nyala job rebalance -- --dry`",
+    ),
+    Mutant(
+        name="readme shows an option that the server lacks",
+        rows="IN-70",
+        test="tests/unit/infra/test_readme_words.py::test_options_that_readme_shows_outside_of_commands_exist",
+        file="docs/operate/deploy.md",
+        before="--scrub-interval-s S",
+        after="--scrub-every-s S",
+    ),
+    Mutant(
+        name="extra brings another Spark",
+        rows="IN-70",
+        test="tests/unit/infra/test_installed.py::test_extra_of_the_wheel_brings_the_spark_that_the_project_pins",
+        file="pyproject.toml",
+        before="pyspark>=4.2,<4.3",
+        after="pyspark>=4.1,<4.2",
+    ),
+    Mutant(
+        name="link is opened beside the place for connections",
+        rows="none",
+        test="tests/tidy/test_connections.py::test_connections_are_made_in_one_place",
+        file="replica/peers/link.py",
+        function="open_link",
+        before="await async_connection_to(target, reply.port, link)",
+        after="await asyncio.get_running_loop().create_connection(lambda: link, target.host, reply.port)",
+        on_disk=True,
+    ),
+    Mutant(
+        name="handler takes any request",
+        rows="none",
+        test="tests/tidy/test_types.py::test_requests_have_types_and_any_stands_only_where_a_library_forces_it",
+        file="replica/server/service.py",
+        before="async def Flush(self, request: pb.FlushRequest, context: Context) -> pb.FlushReply:",
+        after="async def Flush(self, request: Any, context: Context) -> pb.FlushReply:",
+        on_disk=True,
+    ),
+)

@@ -1,0 +1,263 @@
+"""Mutants: rows."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+MUTANTS = (
+    Mutant(
+        name="slice of rows is hashed from its array",
+        rows="IN-02",
+        test=(
+            "tests/process/test_every_type_process.py::"
+            "test_one_row_of_every_type_is_the_same_after_a_write_a_copy_and_a_restart"
+        ),
+        file="replica/rows/buffers.py",
+        function="decimal_words",
+        before="2 * array.offset",
+        after="0",
+    ),
+    Mutant(
+        name="slices are read from the first row",
+        rows="IN-01",
+        test=(
+            "tests/unit/rows/test_rows_every_type.py::"
+            "test_key_hash_of_every_type_in_every_form_is_one_and_changes_nothing"
+        ),
+        file="replica/rows/buffers.py",
+        function="decimal_words",
+        before="2 * array.offset",
+        after="0",
+    ),
+    Mutant(
+        name="offsets are all that the buffer holds",
+        rows="IN-01",
+        test=(
+            "tests/unit/tablet/test_tablet_every_type.py::"
+            "test_batch_whose_buffers_end_mid_value_is_applied_like_any_other"
+        ),
+        file="replica/rows/buffers.py",
+        function="_view",
+        before="dtype, count=count, offset=skip * dtype.itemsize)",
+        after="dtype)[skip : skip + count]",
+    ),
+    Mutant(
+        name="views are writable",
+        rows="IN-01",
+        test="tests/unit/rows/test_rows_every_type.py::test_views_of_arrow_memory_cannot_be_written_through",
+        file="replica/rows/buffers.py",
+        function="_locked",
+        before="array.flags.writeable = False",
+        after="array.flags.writeable = array.flags.writeable",
+    ),
+    Mutant(
+        name="columns are not told apart",
+        rows="IN-04",
+        test="tests/unit/rows/test_rows_checksum.py::test_checksum_tells_rows_apart",
+        file="replica/rows/checksum.py",
+        function="sum_of_rows",
+        before="salts = [np.uint64(mix_one(column_id)) for column_id in column_ids]",
+        after="salts = [np.uint64(mix_one(7)) for column_id in column_ids]",
+    ),
+    Mutant(
+        name="row depends on its place",
+        rows="IN-04",
+        test="tests/unit/rows/test_rows_checksum.py::test_checksum_does_not_depend_on_the_order_of_rows_and_columns",
+        file="replica/rows/checksum.py",
+        function="sum_of_rows",
+        before="rows: U64 = np.zeros(part.num_rows, dtype=np.uint64)",
+        after="rows: U64 = np.arange(part.num_rows, dtype=np.uint64)",
+    ),
+    Mutant(
+        name="null counts as a value",
+        rows="IN-04",
+        test="tests/unit/rows/test_rows_checksum.py::test_checksum_tells_rows_apart",
+        file="replica/rows/checksum.py",
+        function="_cells",
+        before="if column.null_count:",
+        after="if column.null_count > column.null_count:",
+    ),
+    Mutant(
+        name="each value is read alone",
+        rows="IN-04",
+        test=(
+            "tests/unit/rows/test_rows_checksum.py::test_checksum_costs_as_much_as_there_are_bytes_whatever_is_longest"
+        ),
+        file="replica/rows/checksum.py",
+        function="_raw_bytes",
+        before='end = int(np.searchsorted(until, done + _WORDS_TOGETHER, side="right"))',
+        after='end = int(np.searchsorted(until, done + 1, side="right"))',
+    ),
+    Mutant(
+        name="pieces of a long value change places",
+        rows="IN-04",
+        test="tests/unit/rows/test_rows_checksum.py::test_checksum_tells_rows_apart",
+        file="replica/rows/checksum.py",
+        function="_sum_of_long",
+        before="word += np.uint64((at - start) // 8 * _PLACE & _MASK)",
+        after="word += np.uint64(0 * (at - start) // 8 * _PLACE & _MASK)",
+    ),
+    Mutant(
+        name="conditions without number",
+        rows="IN-61",
+        test="tests/unit/rows/test_rows_value_list.py::test_conditions_of_a_scan_are_bounded_together",
+        file="replica/rows/condition_bounds.py",
+        function="ConditionsSize._beyond",
+        before='("conditions", self.conditions, limits.SCAN_PREDICATES_MAX),',
+        after='("conditions", self.conditions, 10**9),',
+    ),
+    Mutant(
+        name="client measures texts by characters",
+        rows="IN-61",
+        test="tests/unit/rows/test_rows_value_list.py::test_what_a_client_measures_is_no_less_than_what_a_server_does",
+        file="replica/rows/condition_bounds.py",
+        function="_value_bytes",
+        before='(len(value) if value.isascii() else len(value.encode(errors="surrogatepass"))',
+        after="len(value",
+    ),
+    Mutant(
+        name="hash writes into a row of a client",
+        rows="IN-02",
+        test=(
+            "tests/process/test_every_type_process.py::"
+            "test_one_row_of_every_type_is_the_same_after_a_write_a_copy_and_a_restart"
+        ),
+        file="replica/rows/hashing.py",
+        function="_hash_column",
+        before="low = mix_in_place(words[:, 0].copy())",
+        after="low = mix_in_place(np.ascontiguousarray(words[:, 0]))",
+    ),
+    Mutant(
+        name="hash writes into the last row of a client",
+        rows="IN-01, IN-02",
+        test=(
+            "tests/process/test_every_type_process.py::"
+            "test_chunk_of_rows_and_one_row_more_are_the_same_after_a_write_a_copy_and_a_restart"
+        ),
+        file="replica/rows/hashing.py",
+        function="_hash_column",
+        before="low = mix_in_place(words[:, 0].copy())",
+        after="low = mix_in_place(np.ascontiguousarray(words[:, 0]))",
+    ),
+    Mutant(
+        name="hash writes into the keys",
+        rows="IN-01",
+        test=(
+            "tests/unit/rows/test_rows_every_type.py::"
+            "test_key_hash_of_every_type_in_every_form_is_one_and_changes_nothing"
+        ),
+        file="replica/rows/hashing.py",
+        function="_hash_column",
+        before="low = mix_in_place(words[:, 0].copy())",
+        after="low = mix_in_place(np.ascontiguousarray(words[:, 0]))",
+    ),
+    Mutant(
+        name="list at a blocks end is left out",
+        rows="IN-61",
+        test="tests/unit/tablet/test_tablet_rows.py::test_scan_predicates_limit_and_columns_agree_with_plain_filtering",
+        file="replica/rows/listed.py",
+        function="Listed.any_between",
+        before="to_high = pc.less_equal(self.array, pa.scalar(high, self.array.type))",
+        after="to_high = pc.less(self.array, pa.scalar(high, self.array.type))",
+    ),
+    Mutant(
+        name="mixed splits raise",
+        rows="IN-82",
+        test="tests/unit/rpc/test_rpc_names.py::test_range_splits_that_are_no_values_are_refused",
+        file="replica/rows/partition.py",
+        function="PartitionSpec.__post_init__",
+        before="except (TypeError, ArithmeticError) as e:",
+        after="except ArithmeticError as e:",
+    ),
+    Mutant(
+        name="odd values of each list",
+        rows="IN-61",
+        test="tests/unit/rows/test_rows_value_list.py::test_list_of_values_that_the_column_cannot_hold_is_bounded",
+        file="replica/rows/predicate.py",
+        function="Conditions.__init__",
+        before="odd -= self._ready[-1].odd_listed",
+        after="odd -= 0",
+    ),
+    Mutant(
+        name="short batch loses values",
+        rows="IN-61",
+        test="tests/unit/rows/test_rows_value_list.py::test_long_list_finds_the_same_rows_in_short_and_long_batches",
+        file="replica/rows/predicate.py",
+        function="_Ready._in_mask",
+        before="values = values.filter(pc.is_in(values, value_set=column))",
+        after="values = values[: len(column)]",
+    ),
+    Mutant(
+        name="values are made ready for nobody",
+        rows="IN-62",
+        test="tests/unit/rows/test_rows_value_list.py::test_long_list_is_made_ready_in_steps_that_end_with_the_caller",
+        file="replica/rows/predicate.py",
+        function="_listed",
+        before="""
+            stop()
+        """,
+        after="",
+    ),
+    Mutant(
+        name="odd values without number",
+        rows="IN-61",
+        test="tests/unit/rows/test_rows_value_list.py::test_list_of_values_that_the_column_cannot_hold_is_bounded",
+        file="replica/rows/predicate.py",
+        function="_listed",
+        before="if len(odd) > odd_max:",
+        after="if len(odd) > 10**9:",
+    ),
+    Mutant(
+        name="decimals without precision",
+        rows="IN-71",
+        test="tests/unit/infra/test_true_displays.py::test_description_of_a_table_has_its_decimals_and_its_ranges",
+        file="replica/rows/types.py",
+        function="Column.type_text",
+        before="self.type is ColumnType.DECIMAL",
+        after="not self.name",
+    ),
+    Mutant(
+        name="decimal is no number",
+        rows="IN-82",
+        test="tests/unit/rpc/test_rpc_names.py::test_value_as_json_that_the_type_cannot_hold_is_refused",
+        file="replica/rows/types.py",
+        function="value_from_json",
+        before="if not number.is_finite():",
+        after="if number.is_snan():",
+    ),
+    Mutant(
+        name="rows of a list are not bounded",
+        rows="IN-61",
+        test=(
+            "tests/unit/rows/test_rows_value_list.py::"
+            "test_encoding_that_is_not_needed_is_refused_before_it_costs_anything"
+        ),
+        file="replica/rows/value_list.py",
+        function="read_values",
+        before="if not 0 <= rows <= limits.SCAN_VALUES_MAX:",
+        after="if rows < 0:",
+    ),
+    Mutant(
+        name="values are not validated",
+        rows="IN-61",
+        test="tests/unit/rows/test_rows_value_list.py::test_mutated_message_is_read_or_refused_within_its_bound",
+        file="replica/rows/value_list.py",
+        function="read_values",
+        before="""
+            array.validate(full=True)
+        """,
+        after="",
+    ),
+    Mutant(
+        name="nested values are taken",
+        rows="IN-61",
+        test=(
+            "tests/unit/rows/test_rows_value_list.py::"
+            "test_encoding_that_is_not_needed_is_refused_before_it_costs_anything"
+        ),
+        file="replica/rows/value_list.py",
+        function="_column_type",
+        before="if field.count(6):",
+        after="if field.count(6) > 10:",
+    ),
+)

@@ -1,0 +1,340 @@
+"""Mutants: rpc."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+MUTANTS = (
+    Mutant(
+        name="client gives up on a busy host",
+        rows="IN-43",
+        test="tests/unit/rpc/test_rpc_once.py::test_who_asks_waits_for_a_busy_host",
+        file="replica/rpc/channel.py",
+        before='("grpc.min_reconnect_backoff_ms", 1_000),',
+        after='("grpc.min_reconnect_backoff_ms", 50),',
+    ),
+    Mutant(
+        name="who asks once gives up on a busy host",
+        rows="IN-43, MF-10",
+        test="tests/unit/rpc/test_rpc_once.py::test_who_asks_waits_for_a_busy_host",
+        file="replica/rpc/channel.py",
+        before='("grpc.min_reconnect_backoff_ms", 5_000),',
+        after='("grpc.min_reconnect_backoff_ms", 50),',
+    ),
+    Mutant(
+        name="bounds of all calls are not asked",
+        rows="IN-51",
+        test="tests/unit/rpc/test_rpc_checked_server.py::test_calls_under_way_never_exceed_their_bounds",
+        file="replica/rpc/calls_under_way.py",
+        function="CallsUnderWay.one",
+        before="""
+            self._check(self._all, size_bytes, bounds.calls_max, bounds.bytes_max, "from all hosts together")
+        """,
+        after="",
+    ),
+    Mutant(
+        name="ended calls are counted on",
+        rows="IN-51",
+        test=(
+            "tests/unit/rpc/test_rpc_checked_server.py::"
+            "test_calls_of_one_host_are_bounded_in_number_and_bytes_until_they_end"
+        ),
+        file="replica/rpc/calls_under_way.py",
+        function="CallsUnderWay.one",
+        before="each.calls -= 1",
+        after="each.calls -= 0",
+    ),
+    Mutant(
+        name="bytes of calls are not counted",
+        rows="IN-51",
+        test=(
+            "tests/unit/rpc/test_rpc_checked_server.py::"
+            "test_calls_of_one_host_are_bounded_in_number_and_bytes_until_they_end"
+        ),
+        file="replica/rpc/calls_under_way.py",
+        function="CallsUnderWay._check",
+        before="if there.calls < calls_max and there.bytes + size_bytes <= bytes_max:",
+        after="if there.calls < calls_max :",
+    ),
+    Mutant(
+        name="small replies wait for one another",
+        rows="none",
+        test="tests/unit/peers/test_peer_streams.py::test_small_answers_on_a_connection_do_not_wait_for_one_another",
+        file="replica/rpc/channel.py",
+        function="tend",
+        before="""
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        """,
+        after="",
+    ),
+    Mutant(
+        name="each item is looked at a hundred times",
+        rows="IN-60",
+        test="tests/unit/rpc/test_rpc_request_costs.py::test_requests_of_tablet_servers_cost_no_more_than_is_stated",
+        file="replica/rpc/request_fields.py",
+        function="_each",
+        before="for item in items:",
+        after="for item in (each for each in items for _ in range(100)):",
+    ),
+    Mutant(
+        name="servers take requests unchecked",
+        rows="IN-60, IN-82",
+        test=(
+            "tests/unit/server/test_server_hostile_requests.py::"
+            "test_hostile_field_of_any_call_is_refused_and_leaves_everything_as_it_was"
+        ),
+        file="replica/rpc/checked_server.py",
+        function="new_server",
+        before="return grpc.aio.server(options=SERVER_OPTIONS, interceptors=[checks or RequestChecks()])",
+        after="return grpc.aio.server(options=SERVER_OPTIONS)",
+    ),
+    Mutant(
+        name="thread of large requests starts late",
+        rows="IN-60",
+        test="tests/unit/rpc/test_rpc_checked_server.py::test_large_request_needs_no_thread_that_is_not_there",
+        file="replica/rpc/checked_server.py",
+        function="RequestChecks.__init__",
+        before="""
+            self._pool = started_pool(1, "read-request")
+        """,
+        after="""
+            from concurrent.futures import ThreadPoolExecutor
+            self._pool = ThreadPoolExecutor(1, thread_name_prefix="read-request")
+        """,
+    ),
+    Mutant(
+        name="thread of large requests stays",
+        rows="IN-60",
+        test="tests/unit/rpc/test_rpc_checked_server.py::test_large_request_needs_no_thread_that_is_not_there",
+        file="replica/rpc/checked_server.py",
+        function="RequestChecks.close",
+        before="self._pool.shutdown(wait=False, cancel_futures=True)",
+        after="self._pool.submit(int)",
+    ),
+    Mutant(
+        name="calls of one host are not counted",
+        rows="IN-51, IN-60",
+        test=(
+            "tests/unit/rpc/test_rpc_checked_server.py::"
+            "test_calls_of_one_host_are_bounded_in_number_and_bytes_until_they_end"
+        ),
+        file="replica/rpc/checked_server.py",
+        function="RequestChecks._behind_checks.answer",
+        before="with self.under_way.one(host_of_peer(context.peer()), len(data)):",
+        after="if True:",
+    ),
+    Mutant(
+        name="streams are not counted",
+        rows="IN-51",
+        test=(
+            "tests/unit/rpc/test_rpc_checked_server.py::"
+            "test_calls_of_one_host_are_bounded_in_number_and_bytes_until_they_end"
+        ),
+        file="replica/rpc/checked_server.py",
+        function="RequestChecks._behind_checks.stream",
+        before="with self.under_way.one(host_of_peer(context.peer()), len(data)):",
+        after="if True:",
+    ),
+    Mutant(
+        name="call without a deadline waits for ever",
+        rows="IN-60, IN-62",
+        test="tests/unit/rpc/test_rpc_checked_server.py::test_call_without_a_deadline_ends_after_what_is_stated",
+        file="replica/rpc/checked_server.py",
+        function="RequestChecks._in_time",
+        before="async with asyncio.timeout(wait_s) as limit:",
+        after="async with asyncio.timeout(1000 * wait_s + 200) as limit:",
+    ),
+    Mutant(
+        name="each address of a network is a host",
+        rows="IN-51",
+        test="tests/unit/rpc/test_rpc_checked_server.py::test_host_has_one_name_however_many_addresses_it_has",
+        file="replica/rpc/hosts.py",
+        before="_NETWORK_BITS = 64",
+        after="_NETWORK_BITS = 128",
+    ),
+    Mutant(
+        name="append without its previous position",
+        rows="TC-21",
+        test=(
+            "tests/unit/rpc/test_rpc_conversions.py::"
+            "test_append_entries_on_the_wire_names_both_ends_the_term_the_previous_position_and_the_entries"
+        ),
+        file="replica/rpc/messages.py",
+        function="message_to_pb",
+        before="prev=opid_to_pb(message.prev),",
+        after="prev=None,",
+    ),
+    Mutant(
+        name="page has no end",
+        rows="IN-80",
+        test="tests/unit/master/test_master_lists.py::test_every_tablet_of_a_table_is_listed_in_pages",
+        file="replica/rpc/paging.py",
+        function="page_of",
+        before="if taken and left < 0:",
+        after="if taken and left < -(1 << 40):",
+    ),
+    Mutant(
+        name="page holds the loop",
+        rows="IN-80",
+        test="tests/unit/master/test_master_lists.py::test_work_on_a_page_gives_way_to_heartbeats",
+        file="replica/rpc/paging.py",
+        function="page_of",
+        before="""
+            await asyncio.sleep(0)
+        """,
+        after="",
+    ),
+    Mutant(
+        name="call that names nobody is carried out",
+        rows="TC-73",
+        test=(
+            "tests/unit/server/test_server_requests_table.py::"
+            "test_misaddressed_stale_and_repeated_calls_leave_everything_as_it_was[CopyService.EndCopy]"
+        ),
+        file="replica/rpc/refusals.py",
+        function="check_name",
+        before="if dest_uuid != own_uuid:",
+        after="if dest_uuid and dest_uuid != own_uuid:",
+    ),
+    Mutant(
+        name="fetch ignores the name",
+        rows="TC-73",
+        test="tests/process/test_server_identity.py::test_every_call_for_another_server_is_refused_by_name",
+        file="replica/rpc/refusals.py",
+        function="check_name",
+        before="if dest_uuid != own_uuid:",
+        after="if dest_uuid and dest_uuid != own_uuid:",
+    ),
+    Mutant(
+        name="method without a row is served",
+        rows="IN-60",
+        test="tests/unit/rpc/test_rpc_request_bounds.py::test_method_without_a_row_is_refused",
+        file="replica/rpc/request_bounds.py",
+        function="check_size",
+        before="""
+            raise Refused(Code.ILLEGAL_STATE, "this server states no bound for such requests", method=method)
+        """,
+        after="""
+            return False
+            raise Refused(Code.ILLEGAL_STATE, "this server states no bound for such requests", method=method)
+        """,
+    ),
+    Mutant(
+        name="request of any size is read",
+        rows="IN-60",
+        test="tests/unit/rpc/test_rpc_request_bounds.py::test_request_that_is_too_large_is_refused_unread",
+        file="replica/rpc/request_bounds.py",
+        function="check_size",
+        before="if len(data) > bound.bytes_max:",
+        after="if len(data) > limits.GRPC_MESSAGE_BYTES_MAX:",
+    ),
+    Mutant(
+        name="parts are counted after parsing",
+        rows="IN-60",
+        test="tests/unit/rpc/test_rpc_request_bounds.py::test_request_of_too_many_parts_is_refused_unparsed",
+        file="replica/rpc/request_bounds.py",
+        function="count_fields",
+        before="if found > most:",
+        after="if found > 100 * most:",
+    ),
+    Mutant(
+        name="inner parts are not counted",
+        rows="IN-60",
+        test="tests/unit/rpc/test_rpc_request_bounds.py::test_fields_are_counted_at_every_depth_where_they_may_repeat",
+        file="replica/rpc/request_bounds.py",
+        function="count_fields",
+        before="if below is not None:",
+        after="if below is not None and len(parts) > 1:",
+    ),
+    Mutant(
+        name="nan is a measure",
+        rows="IN-82",
+        test=(
+            "tests/unit/server/test_server_hostile_requests.py::"
+            "test_hostile_field_of_any_call_is_refused_and_leaves_everything_as_it_was"
+        ),
+        file="replica/rpc/request_fields.py",
+        function="_measure",
+        before="if not (math.isfinite(value) and value >= 0):",
+        after="if value < 0:",
+    ),
+    Mutant(
+        name="field without a rule",
+        rows="IN-82",
+        test="tests/tidy/test_request_bounds.py::test_every_field_of_a_request_says_what_it_may_be",
+        file="replica/rpc/request_fields.py",
+        before='**_of(check_text, "reason location version"),',
+        after='**_of(check_text, "reason version"),',
+    ),
+    Mutant(
+        name="numbers below zero",
+        rows="IN-82",
+        test=(
+            "tests/unit/master/test_master_hostile_requests.py::"
+            "test_hostile_field_of_any_call_is_refused_and_leaves_everything_as_it_was"
+        ),
+        file="replica/rpc/request_fields.py",
+        function="check_fields",
+        before="if not 0 <= getattr(part, name) <= high:",
+        after="if getattr(part, name) > high:",
+    ),
+    Mutant(
+        name="lists of any length",
+        rows="IN-60",
+        test="tests/unit/rpc/test_rpc_request_bounds.py::test_repeated_field_has_its_bound_and_not_one_more",
+        file="replica/rpc/request_fields.py",
+        function="check_fields",
+        before="if len(items) > most:",
+        after="if len(items) > most + 1:",
+    ),
+    Mutant(
+        name="parts are not looked into",
+        rows="IN-82",
+        test=(
+            "tests/unit/master/test_master_hostile_requests.py::"
+            "test_hostile_field_of_any_call_is_refused_and_leaves_everything_as_it_was"
+        ),
+        file="replica/rpc/request_fields.py",
+        function="check_fields",
+        before="for name in many:",
+        after="for name in many[1:]:",
+    ),
+    Mutant(
+        name="long list becomes objects",
+        rows="IN-60",
+        test="tests/unit/rows/test_rows_value_list.py::test_long_list_is_made_ready_in_steps_that_end_with_the_caller",
+        file="replica/rpc/tables.py",
+        function="predicate_from_pb",
+        before="values: Sequence[object] = Listed(array) if len(array) > 1 else tuple(array.to_pylist())",
+        after="values: Sequence[object] = tuple(array.to_pylist())",
+    ),
+    Mutant(
+        name="nan in a condition",
+        rows="IN-82",
+        test="tests/unit/rows/test_rows_value_list.py::test_nan_in_a_condition_is_refused",
+        file="replica/rpc/tables.py",
+        function="predicate_from_pb",
+        before="if pa.types.is_floating(array.type) and np.isnan(array.to_numpy()).any():",
+        after="if False:",
+    ),
+    Mutant(
+        name="conditions are read for nobody",
+        rows="IN-62",
+        test="tests/unit/rows/test_rows_value_list.py::test_conditions_are_read_in_steps_that_end_with_the_caller",
+        file="replica/rpc/tables.py",
+        function="predicates_from_pb",
+        before="""
+            stop()
+        """,
+        after="",
+    ),
+    Mutant(
+        name="each list has the whole bound",
+        rows="IN-61",
+        test="tests/unit/rows/test_rows_value_list.py::test_conditions_of_a_scan_are_bounded_together",
+        file="replica/rpc/tables.py",
+        function="predicates_from_pb",
+        before="size = size._replace(values=size.values + len(found[-1].values))",
+        after="size = size._replace(values=len(found[-1].values))",
+    ),
+)

@@ -1,0 +1,631 @@
+"""Mutants: requests, reports and heartbeats."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+MUTANTS = (
+    Mutant(
+        name="query of a former generation is heard",
+        rows="CC-44",
+        test=(
+            "tests/unit/server/test_server_writes.py::"
+            "test_batch_of_a_source_that_was_opened_before_a_forced_recovery_is_refused"
+        ),
+        file="replica/server/writes.py",
+        function="need_same_generation",
+        before="if generation_of(config.opid.term) > generation_of(request.config_term):",
+        after="if False:",
+    ),
+    Mutant(
+        name="sources are not asked for their generation",
+        rows="CC-44",
+        test=(
+            "tests/process/test_lost_majority_process.py::"
+            "test_two_of_three_servers_lost_for_good_the_third_goes_on_and_returning_ones_are_harmless"
+        ),
+        file="replica/server/writes.py",
+        function="Writes.begin",
+        before="""if request.HasField("source"):""",
+        after="if False:",
+        on_disk=True,
+    ),
+    Mutant(
+        name="query tells no generation",
+        rows="CC-44",
+        test=(
+            "tests/process/test_lost_majority_process.py::"
+            "test_two_of_three_servers_lost_for_good_the_third_goes_on_and_returning_ones_are_harmless"
+        ),
+        file="replica/client/writes.py",
+        function="SourceWriter.send",
+        before="request.config_term = tablet.config_term",
+        after="pass",
+        on_disk=True,
+    ),
+    Mutant(
+        name="checksums take the threads of scans",
+        rows="IN-60, IN-62",
+        test=(
+            "tests/unit/server/test_server_callers.py::"
+            "test_checksums_keep_no_reader_waiting_and_no_host_takes_all_places"
+        ),
+        file="replica/server/scans.py",
+        function="Scans.checksum",
+        before="run_in_executor(self._sums,",
+        after="run_in_executor(self._pool,",
+    ),
+    Mutant(
+        name="any number of checksums waits",
+        rows="IN-60",
+        test=(
+            "tests/unit/server/test_server_callers.py::"
+            "test_checksums_keep_no_reader_waiting_and_no_host_takes_all_places"
+        ),
+        file="replica/server/scans.py",
+        function="Scans.__init__",
+        before="CallBounds(limits.CHECKSUMS_OPEN_MAX, ",
+        after="CallBounds(9 * limits.CHECKSUMS_OPEN_MAX, ",
+    ),
+    Mutant(
+        name="one host takes all places",
+        rows="IN-60",
+        test="tests/unit/server/test_server_callers.py::test_scans_of_one_host_leave_places_to_others",
+        file="replica/server/scans.py",
+        function="Scans.__init__",
+        before="CallBounds(limits.SCANS_OPEN_MAX, limits.SCANS_OPEN_PER_HOST_MAX)",
+        after="CallBounds(limits.SCANS_OPEN_MAX, limits.SCANS_OPEN_MAX)",
+    ),
+    Mutant(
+        name="mended clone counts as the same build",
+        rows="IN-03",
+        test="tests/unit/server/test_server_replay_watch.py::test_running_build_is_another_if_a_line_is",
+        file="replica/server/build.py",
+        function="running_build",
+        before="digest.update(path.read_bytes())",
+        after="path.read_bytes()",
+    ),
+    Mutant(
+        name="deadline of grpc is not seen",
+        rows="IN-62",
+        test="tests/unit/server/test_server_callers.py::test_caller_is_waited_for_until_the_earlier_of_its_deadlines",
+        file="replica/server/caller.py",
+        function="Caller.of",
+        before="if left_s is not None:",
+        after="if left_s is not None and not limits_s:",
+    ),
+    Mutant(
+        name="servers know one master only",
+        rows="MF-02, MF-32",
+        test="tests/process/test_master_migration_process.py::test_single_master_becomes_three_with_every_table",
+        file="replica/server/heartbeat.py",
+        function="Heartbeats.run_forever",
+        before="for master in self._manager.options.masters:",
+        after="for master in self._manager.options.masters[:1]:",
+    ),
+    Mutant(
+        name="masters of another cluster are believed",
+        rows="MF-32",
+        test=(
+            "tests/unit/server/test_server_heartbeat.py::"
+            "test_masters_that_the_others_name_are_beaten_at_and_only_those_of_our_cluster"
+        ),
+        file="replica/server/heartbeat.py",
+        function="Heartbeats._hear_of_masters",
+        before="""
+            if not reply.cluster_id or self._cluster_id() not in ("", reply.cluster_id):
+                return
+        """,
+        after="",
+    ),
+    Mutant(
+        name="heartbeat second spelling of a master stays",
+        rows="none",
+        test=(
+            "tests/unit/server/test_server_heartbeat.py::"
+            "test_master_that_was_named_before_we_knew_it_by_another_address_is_beaten_at_once"
+        ),
+        file="replica/server/heartbeat.py",
+        function="Heartbeats._one_master",
+        before="""
+            if self._answers_elsewhere(master, reply.master_uuid):
+                del self._changed[master], self._uuids[master]
+                return
+        """,
+        after="",
+    ),
+    Mutant(
+        name="masters that others name are not heard of",
+        rows="MF-32",
+        test=(
+            "tests/unit/server/test_server_heartbeat.py::"
+            "test_masters_that_the_others_name_are_beaten_at_and_only_those_of_our_cluster"
+        ),
+        file="replica/server/heartbeat.py",
+        function="Heartbeats._one_master",
+        before="""
+            self._hear_of_masters(group, reply)
+        """,
+        after="",
+    ),
+    Mutant(
+        name="places of the masters are not heard",
+        rows="CN-34",
+        test=(
+            "tests/process/test_moved_servers_process.py::test_cluster_whose_servers_all_moved_at_once_elects_and_heals"
+        ),
+        file="replica/server/heartbeat.py",
+        function="Heartbeats._one_master",
+        before="for listing in reply.found:",
+        after="for listing in ():",
+    ),
+    Mutant(
+        name="heartbeat silent spelling of a master stays",
+        rows="none",
+        test=(
+            "tests/unit/server/test_server_heartbeat.py::"
+            "test_master_that_was_named_before_we_knew_it_by_another_address_is_beaten_at_once[answers_at1]"
+        ),
+        file="replica/server/heartbeat.py",
+        function="Heartbeats._one_master",
+        before="""
+            if self._answers_elsewhere(master, listed):
+                del self._changed[master], self._uuids[master]
+                return
+        """,
+        after="",
+    ),
+    Mutant(
+        name="orders are not looked at",
+        rows="IN-82",
+        test=(
+            "tests/unit/server/test_server_heartbeat.py::test_orders_of_a_master_that_name_what_cannot_be_make_nothing"
+        ),
+        file="replica/server/heartbeat.py",
+        function="Heartbeats._order",
+        before="""
+            check_fields(request)
+        """,
+        after="",
+    ),
+    Mutant(
+        name="two clusters get one server",
+        rows="TC-33",
+        test="tests/unit/server/test_server_instance.py::test_two_clusters_that_answer_at_once_get_a_new_server_once",
+        file="replica/server/identity.py",
+        function="Identity.join",
+        before="async with self._joining:",
+        after="if True:",
+    ),
+    Mutant(
+        name="maps are not counted",
+        rows="IN-32",
+        test="tests/unit/server/test_server_resources.py::test_server_counts_them_in_its_metrics_and_warns_in_its_log",
+        file="replica/server/metrics.py",
+        function="Metrics.collect",
+        before='"nyala_server_memory_maps": ("Memory maps in use", self._maintenance.resources.maps.used),',
+        after='"nyala_server_memory_maps": ("Memory maps in use", self._maintenance.resources.files.used),',
+    ),
+    Mutant(
+        name="heartbeat master is known by address alone",
+        rows="none",
+        test="tests/unit/server/test_other_masters.py::test_who_is_known_by_address_or_uuid_is_not_heard_of_anew",
+        file="replica/server/other_masters.py",
+        function="unheard_of",
+        before="uuid not in uuids and not",
+        after="not",
+    ),
+    Mutant(
+        name="server does not scrub",
+        rows="TC-63",
+        test=(
+            "tests/process/test_disk_trouble_process.py::"
+            "test_rot_that_nobody_reads_is_told_by_a_check_and_found_and_healed_by_the_scrub"
+        ),
+        file="replica/server/process.py",
+        function="TabletServer.run",
+        before="""
+            self._tasks.start(scrub.run_forever())
+        """,
+        after="",
+    ),
+    Mutant(
+        name="empty disk is taken for the lost one",
+        rows="TC-72",
+        test="tests/unit/server/test_server_instance.py::test_server_that_lost_a_folder_of_promises_does_not_start",
+        file="replica/server/promises.py",
+        function="need_promises",
+        before="disk.listdir(folder",
+        after="disk.exists(folder",
+    ),
+    Mutant(
+        name="what is gone is not told",
+        rows="TC-65",
+        test=(
+            "tests/unit/server/test_server_heartbeat.py::"
+            "test_tablet_that_is_gone_without_a_trace_is_told_by_a_full_report"
+        ),
+        file="replica/server/reports.py",
+        function="Telling.next",
+        before="changed <= set(tablets)  # only",
+        after="changed  # only",
+    ),
+    Mutant(
+        name="heartbeat follower is told every replica",
+        rows="none",
+        test=(
+            "tests/unit/server/test_server_heartbeat.py::"
+            "test_master_that_does_not_lead_is_asked_whether_it_does_and_told_everything_then"
+        ),
+        file="replica/server/reports.py",
+        function="Telling.next",
+        before="""
+            if not self.heard:
+                report = Report([], frozenset(changed))
+            elif self._full:
+        """,
+        after="""
+            if self._full or not self.heard:
+        """,
+    ),
+    Mutant(
+        name="heartbeat nothing is told as everything",
+        rows="none",
+        test=(
+            "tests/unit/server/test_server_heartbeat.py::"
+            "test_master_of_another_cluster_that_becomes_ours_is_never_told_that_nothing_is_here"
+        ),
+        file="replica/server/reports.py",
+        function="Telling.next",
+        before="report = Report([], frozenset(changed))",
+        after="report = Report([], frozenset(changed), full=True)",
+    ),
+    Mutant(
+        name="heartbeat new leader is not told everything",
+        rows="none",
+        test=(
+            "tests/unit/server/test_server_heartbeat.py::"
+            "test_master_that_does_not_lead_is_asked_whether_it_does_and_told_everything_then"
+        ),
+        file="replica/server/reports.py",
+        function="Telling.taken",
+        before="self._full = reply.need_full_report or bool(self._after) or not before",
+        after="self._full = reply.need_full_report or bool(self._after)",
+    ),
+    Mutant(
+        name="change outside of a slice is forgotten",
+        rows="IN-80",
+        test="tests/unit/master/test_master_rations.py::test_reports_in_slices_end_in_what_is_there",
+        file="replica/server/reports.py",
+        function="full_report",
+        before="told = frozenset(t for t in changed if t > after and (not until or t <= until))",
+        after="told = frozenset(t for t in changed if t)",
+    ),
+    Mutant(
+        name="report has any number of statuses",
+        rows="IN-80",
+        test=(
+            "tests/unit/master/test_master_rations.py::"
+            "test_report_of_many_small_statuses_is_taken_by_a_master_slice_by_slice"
+        ),
+        file="replica/server/reports.py",
+        function="_fitting",
+        before="if len(statuses) == limits.REPORT_REPLICAS_MAX:",
+        after="if len(statuses) == limits.REPLICAS_REPORTED_MAX:",
+    ),
+    Mutant(
+        name="reads that nobody confirms",
+        rows="CN-24",
+        test=(
+            "tests/process/test_partitions.py::"
+            "test_clients_see_a_linearizable_history_while_leaders_are_cut_off_stopped_and_killed"
+        ),
+        file="replica/server/scans.py",
+        function="Scans._ready_to_read",
+        before="""
+            await when(replica.read_barrier, timeout_s, "the leader's read barrier")
+            return None
+        """,
+        after="""
+            return None
+        """,
+    ),
+    Mutant(
+        name="age told by times that stand still",
+        rows="CN-24",
+        test="tests/unit/server/test_server_freshness.py::test_times_that_stand_still_ahead_of_the_wall_tell_no_age",
+        file="replica/server/scans.py",
+        function="Scans._fresh_enough",
+        before="if self._hybrid_clock.ahead_of_wall_us() > limits.CLOCK_DIFFERENCE_US_MAX:",
+        after="if False:",
+    ),
+    Mutant(
+        name="stale read by contact not by data",
+        rows="CN-24",
+        test=(
+            "tests/unit/server/test_server_freshness.py::"
+            "test_follower_answers_while_its_data_is_new_enough_and_says_its_lag_when_it_is_not"
+        ),
+        file="replica/server/scans.py",
+        function="Scans._fresh_enough",
+        before="time_needed(self._hybrid_clock.now(), request.staleness_us, seen",
+        after="(replica.applied_time if replica.leader_uuid else 0",
+    ),
+    Mutant(
+        name="stale read of a leader counts as fresh",
+        rows="CN-24",
+        test="tests/unit/server/test_server_freshness.py::test_leader_that_lost_its_quorum_is_as_old_as_its_data",
+        file="replica/server/scans.py",
+        function="Scans._fresh_enough",
+        before="""
+            await self._wait_safe(replica, needed, min(timeout_s, self._catch_up_s))
+        """,
+        after="""
+            if not replica.is_leader:
+                await self._wait_safe(replica, needed, min(timeout_s, self._catch_up_s))
+        """,
+    ),
+    Mutant(
+        name="scan begins for nobody",
+        rows="IN-62",
+        test=(
+            "tests/unit/server/test_server_callers.py::"
+            "test_scan_whose_deadline_passed_while_it_waited_for_a_thread_is_not_begun"
+        ),
+        file="replica/server/scans.py",
+        function="Scans._chunks.start",
+        before="""
+            caller.stop()
+        """,
+        after="",
+    ),
+    Mutant(
+        name="conditions are read on the loop",
+        rows="IN-60",
+        test=(
+            "tests/unit/server/test_server_callers.py::"
+            "test_long_list_of_values_is_read_and_evaluated_on_the_threads_of_scans"
+        ),
+        file="replica/server/scans.py",
+        function="Scans._chunks",
+        before="schema, snapshot_time, batches = await loop.run_in_executor(self._pool, start)",
+        after="schema, snapshot_time, batches = start()",
+    ),
+    Mutant(
+        name="scan outlives its caller",
+        rows="IN-62",
+        test="tests/unit/server/test_server_callers.py::test_nothing_more_is_evaluated_once_the_caller_has_left",
+        file="replica/server/scans.py",
+        function="Scans._chunks",
+        before="""
+            caller.leave()
+        """,
+        after="",
+    ),
+    Mutant(
+        name="server sums up by its own definition",
+        rows="IN-04",
+        test="tests/unit/server/test_server_checksum.py::test_checksum_of_another_definition_is_refused",
+        file="replica/server/scans.py",
+        function="Scans.checksum",
+        before="if asked != CHECKSUM_DEFINITION:",
+        after="if asked > CHECKSUM_DEFINITION + 100:",
+    ),
+    Mutant(
+        name="checksum goes on",
+        rows="IN-62",
+        test="tests/unit/server/test_server_callers.py::test_nothing_is_evaluated_after_the_deadline",
+        file="replica/server/scans.py",
+        function="Scans.checksum",
+        before="None, caller.stop",
+        after="None",
+    ),
+    Mutant(
+        name="list of tablets has no pages",
+        rows="IN-80",
+        test="tests/unit/server/test_server_lists.py::test_tablets_and_quarantines_of_a_server_come_in_pages",
+        file="replica/server/service.py",
+        function="TabletServicer.ListTablets.act",
+        before="page, last = await page_of(found, request.limit_bytes)",
+        after="page, last = await page_of(found, 0)",
+    ),
+    Mutant(
+        name="refused change moves a member",
+        rows="TC-69",
+        test=(
+            "tests/unit/server/test_server_requests_table.py::"
+            "test_misaddressed_stale_and_repeated_calls_leave_everything_as_it_was[TabletService.ChangeConfig]"
+        ),
+        file="replica/server/service.py",
+        function="TabletServicer.ChangeConfig.act",
+        before="""
+            cas = opid_from_pb(request.committed_config_id) if request.has_cas else None
+        """,
+        after="""
+            for edit in edits:
+                self._manager.learn_config(type(replica.active_config)(OpId(0, 0), (edit.member,)))
+            cas = opid_from_pb(request.committed_config_id) if request.has_cas else None
+        """,
+    ),
+    Mutant(
+        name="transfer takes other tablets along",
+        rows="CN-03",
+        test=(
+            "tests/process/test_many_groups_process.py::"
+            "test_three_servers_in_twenty_groups_lead_some_and_follow_in_others_each_for_itself"
+        ),
+        file="replica/server/service.py",
+        function="TabletServicer.TransferLeadership.act",
+        before="""
+            try:
+        """,
+        after="""
+            for other in self._manager.running():
+                if other.replica is not None and other.replica is not replica and other.replica.is_leader:
+                    other.replica.transfer(request.target_uuid or None, lambda _: None)
+            try:
+        """,
+    ),
+    Mutant(
+        name="leader takes a term that no master named",
+        rows="IN-90",
+        test=(
+            "tests/unit/server/test_server_decision_terms.py::"
+            "test_decision_of_a_term_that_no_master_named_is_refused_and_locks_no_later_one_out"
+        ),
+        file="replica/server/service.py",
+        function="TabletServicer._check_term",
+        before="if self._manager.options.masters and decision_term > known:",
+        after="if self._manager.options.masters and decision_term < 0:",
+    ),
+    Mutant(
+        name="copied tablet counts as not created",
+        rows="TC-27",
+        test="tests/unit/server/test_server_vivify.py::test_tablet_that_is_being_copied_is_as_good_as_created",
+        file="replica/server/service.py",
+        function="create_tablet",
+        before="if hosted.replica is None and not hosted.opening and hosted.copy is None:",
+        after="if hosted.replica is None and not hosted.opening:",
+    ),
+    Mutant(
+        name="waiting replica is failed",
+        rows="IN-30",
+        test=(
+            "tests/unit/server/test_server_want.py::"
+            "test_replica_that_cannot_be_opened_for_a_want_waits_and_is_never_failed"
+        ),
+        file="replica/server/status.py",
+        function="replica_status",
+        before="failed = ready and not (hosted.opening or hosted.waiting)",
+        after="failed = ready and not (hosted.opening)",
+    ),
+    Mutant(
+        name="link outlives its server",
+        rows="CN-25",
+        test=(
+            "tests/unit/server/test_server_write_links.py::test_link_that_was_granted_before_the_end_is_ended_after_it"
+        ),
+        file="replica/server/write_links.py",
+        function="WriteLinks.close",
+        before="self.closed = True",
+        after="self.closed = False",
+    ),
+    Mutant(
+        name="broken link writes on",
+        rows="IN-62",
+        test=(
+            "tests/unit/server/test_server_write_links.py::"
+            "test_link_that_breaks_gives_up_the_writes_that_wait_and_no_others"
+        ),
+        file="replica/server/write_links.py",
+        function="WriteLink.connection_lost",
+        before="""
+            for give_up in waiting.values():
+                give_up()
+        """,
+        after="""
+            waiting.clear()
+        """,
+    ),
+    Mutant(
+        name="bundle of any number is begun",
+        rows="CN-25",
+        test="tests/unit/server/test_server_write_links.py::test_bundle_of_too_many_writes_begins_none",
+        file="replica/server/write_links.py",
+        function="WriteLink.on_frame",
+        before="if len(bundle.writes) > limits.WRITES_PER_LINK_MAX:",
+        after="if len(bundle.writes) > 2 * limits.WRITES_PER_LINK_MAX:",
+    ),
+    Mutant(
+        name="write that raised is waited for",
+        rows="CN-25",
+        test=(
+            "tests/unit/server/test_server_write_links.py::"
+            "test_write_that_raises_ends_the_link_and_takes_no_reply_with_it"
+        ),
+        file="replica/server/write_links.py",
+        function="WriteLink._reply",
+        before="whole = False",
+        after="whole = True",
+    ),
+    Mutant(
+        name="writes of the leader do not count",
+        rows="TC-11",
+        test=(
+            "tests/unit/server/test_server_copy_pace.py::"
+            "test_writes_of_clients_slow_copies_at_the_leader_and_where_they_are_replicated"
+        ),
+        file="replica/server/writes.py",
+        function="Writes.begin",
+        before="""
+            self._written()
+        """,
+        after="",
+    ),
+    Mutant(
+        name="broken body hides the first answer",
+        rows="CN-24",
+        test=(
+            "tests/unit/server/test_server_writes.py::"
+            "test_clients_number_that_was_answered_has_that_answer_whatever_body_comes"
+        ),
+        file="replica/server/writes.py",
+        function="Writes.begin.bad",
+        before="if not meta.client_id:",
+        after="if meta.client_id or not meta.client_id:",
+    ),
+    Mutant(
+        name="refused write lets others overtake",
+        rows="CN-25",
+        test="tests/unit/server/test_server_writes.py::test_write_that_gets_no_index_lets_nobody_overtake",
+        file="replica/server/writes.py",
+        function="Writes.begin",
+        before="if not hosted.arrivals:",
+        after="if True:",
+    ),
+    Mutant(
+        name="replayed write says so",
+        rows="CN-24",
+        test=(
+            "tests/unit/server/test_server_writes.py::"
+            "test_clients_number_that_was_answered_has_that_answer_whatever_body_comes"
+        ),
+        file="replica/server/writes.py",
+        function="Writes._reply",
+        before="rows_replayed=result.rows_replayed if result.last_offset is not None else 0,",
+        after="rows_replayed=result.rows_replayed,",
+    ),
+    Mutant(
+        name="client id of any length is remembered",
+        rows="none",
+        test="tests/unit/server/test_server_writes.py::test_client_id_that_is_too_long_to_be_remembered_is_refused",
+        file="replica/server/writes.py",
+        function="_meta",
+        before="if request.client_id:",
+        after="if False:",
+    ),
+    Mutant(
+        name="link takes any number of columns",
+        rows="IN-82",
+        test=(
+            "tests/unit/server/test_server_hostile_requests.py::"
+            "test_hostile_field_of_a_write_on_a_link_is_refused_and_leaves_everything_as_it_was"
+        ),
+        file="replica/server/writes.py",
+        function="_meta",
+        before="if len(request.column_ids) > limits.COLUMNS_MAX:",
+        after="if len(request.column_ids) > limits.BATCH_SIZE_BYTES_MAX:",
+    ),
+    Mutant(
+        name="writes on links are unchecked",
+        rows="IN-82",
+        test=(
+            "tests/unit/server/test_server_hostile_requests.py::"
+            "test_hostile_field_of_a_write_on_a_link_is_refused_and_leaves_everything_as_it_was"
+        ),
+        file="replica/server/writes.py",
+        function="_meta",
+        before="_known_source",
+        after="SourceKey",
+    ),
+)

@@ -1,0 +1,662 @@
+"""Mutants: tablet."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Edit, Mutant
+
+MUTANTS = (
+    Mutant(
+        name="no map looks like damage",
+        rows="IN-30",
+        test=(
+            "tests/unit/tablet/test_tablet_want.py::"
+            "test_block_without_a_map_or_memory_is_a_want_and_a_broken_one_is_corruption"
+        ),
+        file="replica/tablet/block.py",
+        function="Block.__init__",
+        before="if wanted is not None:  # no map, no file, no memory: the block is as good as before",
+        after="if wanted is None:  # no map, no file, no memory: the block is as good as before",
+    ),
+    Mutant(
+        name="block opened unread is never checked",
+        rows="TC-51",
+        test="tests/unit/tablet/test_tablet_rot.py::test_block_opened_unread_is_checked_before_its_first_row_is_served",
+        file="replica/tablet/block.py",
+        function="Block.proof",
+        before="self._pages = mapped_pages(self.info.name, self._mapped, self.info.crc)",
+        after="self._pages = []",
+    ),
+    Mutant(
+        name="unreadable block ends the server",
+        rows="TC-63",
+        test=(
+            "tests/unit/tablet/test_tablet_crash.py::"
+            "test_block_that_the_disk_cannot_read_is_corruption_not_the_end_of_the_server"
+        ),
+        file="replica/tablet/block_file.py",
+        function="data_trouble",
+        before="except DiskFailure as e:",
+        after="except FileNotFoundError as e:",
+    ),
+    Mutant(
+        name="scrub trusts the page cache",
+        rows="TC-63",
+        test="tests/unit/tablet/test_tablet_crash.py::test_check_past_the_page_cache_gives_back_what_it_brought",
+        file="replica/tablet/block_file.py",
+        function="_verified",
+        before="""
+            if uncached:
+                file.uncache()
+            starts = range(0, length_bytes, piece_bytes)
+        """,
+        after="""
+            starts = range(0, length_bytes, piece_bytes)
+        """,
+    ),
+    Mutant(
+        name="block whose folder is not synced stays half there",
+        rows="IN-30",
+        test=(
+            "tests/unit/tablet/test_tablet_crash.py::"
+            "test_block_that_the_disk_cannot_write_is_corruption_and_no_superblock_names_it"
+        ),
+        file="replica/tablet/block_file.py",
+        function="write_block",
+        before="""
+                    sidecar_length, sidecar_crc = _write_sidecar(disk, sidecar_path, content, block_id)
+                    disk.sync_dir(FOLDER)
+        """,
+        after="""
+                    sidecar_length, sidecar_crc = _write_sidecar(disk, sidecar_path, content, block_id)
+        """,
+        more=(
+            Edit(
+                file="replica/tablet/block_file.py",
+                function="write_block",
+                before="""
+                    rows = content.batch.num_rows
+                """,
+                after="""
+                    disk.sync_dir(FOLDER)
+                    rows = content.batch.num_rows
+                """,
+            ),
+        ),
+    ),
+    Mutant(
+        name="block crc unchecked",
+        rows="TC-51",
+        test="tests/unit/tablet/test_tablet_crash.py::test_block_with_a_flipped_bit_is_corruption_at_open",
+        file="replica/tablet/block_file.py",
+        function="_checked",
+        before="if found != crc:",
+        after="if False and found != crc:",
+    ),
+    Mutant(
+        name="ledger gap of one offset is none",
+        rows="none",
+        test="tests/unit/tablet/test_tablet_ledger.py::test_ledger_batch_above_a_hole_is_refused_whole",
+        file="replica/tablet/ledger.py",
+        function="Ledger.admit_source",
+        before="if meta.after is not None and meta.after > state.last_offset:",
+        after="if meta.after is not None and meta.after > state.last_offset + 1:",
+    ),
+    Mutant(
+        name="ledger error at done is forgotten",
+        rows="none",
+        test="tests/unit/tablet/test_tablet_ledger.py::test_ledger_error_of_the_very_row_at_done_is_remembered",
+        file="replica/tablet/ledger.py",
+        function="Ledger.advance_source",
+        before="if errors and errors[-1].offset >= state.done:",
+        after="if errors and errors[-1].offset > state.done:",
+    ),
+    Mutant(
+        name="client too many evicts one",
+        rows="CN-24",
+        test=(
+            "tests/unit/tablet/test_tablet_ledger.py::"
+            "test_ledger_evicted_client_goes_on_and_its_older_writes_do_not_come_back"
+        ),
+        file="replica/tablet/ledger.py",
+        function="Ledger.admit_client",
+        before="""
+            raise Refused(Code.OVERLOADED, "too many clients wrote recently", clients=len(self._clients))
+        """,
+        after="""
+            oldest = next(iter(self._clients))
+            self._forget_results(oldest, 1 << 62)
+            del self._clients[oldest]
+        """,
+    ),
+    Mutant(
+        name="forgotten row errors are told as none",
+        rows="none",
+        test=(
+            "tests/unit/tablet/test_tablet_ledger.py::"
+            "test_ledger_row_errors_of_many_clients_are_bounded_and_end_with_any_later_entry"
+        ),
+        file="replica/tablet/ledger.py",
+        function="Ledger.admit_client",
+        before="if meta.sequence < state.first_incomplete if known is None else known.forgotten:",
+        after="if known is None and meta.sequence < state.first_incomplete:",
+    ),
+    Mutant(
+        name="repeated write is done again under churn",
+        rows="CN-24",
+        test=(
+            "tests/process/test_churny_elections_process.py::"
+            "test_every_write_is_answered_once_while_leaders_are_deposed_all_the_time"
+        ),
+        file="replica/tablet/ledger.py",
+        function="Ledger.admit_client",
+        before="return known",
+        after="return None",
+    ),
+    Mutant(
+        name="number below a forgotten one is new among others",
+        rows="none",
+        test=(
+            "tests/unit/tablet/test_tablet_ledger.py::"
+            "test_ledger_number_below_a_forgotten_one_is_expired_however_entries_are_handed_over"
+        ),
+        file="replica/tablet/ledger.py",
+        function="Ledger.new_writes",
+        before="if known or sequence < low or room < 0 or left[client] < 0:",
+        after="if known or sequence < low or room < 0:",
+    ),
+    Mutant(
+        name="results have no bound over clients",
+        rows="none",
+        test=(
+            "tests/unit/tablet/test_tablet_ledger.py::"
+            "test_ledger_results_of_many_clients_are_bounded_and_the_oldest_is_done_no_more"
+        ),
+        file="replica/tablet/ledger.py",
+        function="Ledger._make_room",
+        before="while len(self._results) > limits.LEDGER_RESULTS_MAX:",
+        after="while len(self._results) > limits.LEDGER_RESULTS_MAX * limits.LEDGER_CLIENTS_MAX:",
+    ),
+    Mutant(
+        name="row errors have no bound over clients",
+        rows="none",
+        test=(
+            "tests/unit/tablet/test_tablet_ledger.py::"
+            "test_ledger_row_errors_of_many_clients_are_bounded_and_end_with_any_later_entry"
+        ),
+        file="replica/tablet/ledger.py",
+        function="Ledger._make_room",
+        before="while self._failed_bytes > limits.LEDGER_ERRORS_BYTES_MAX:",
+        after="while self._failed_bytes > limits.LEDGER_ERRORS_BYTES_MAX * limits.LEDGER_CLIENTS_MAX:",
+    ),
+    Mutant(
+        name="forgotten number is done again",
+        rows="CN-24",
+        test=(
+            "tests/unit/tablet/test_tablet_ledger.py::"
+            "test_ledger_client_results_stay_while_a_repetition_may_come_and_go_then"
+        ),
+        file="replica/tablet/ledger.py",
+        function="Ledger._forget_results",
+        before="self._clients[client] = ClientState(first, state.last_used, results)",
+        after="self._clients[client] = ClientState(state.first_incomplete, state.last_used, results)",
+    ),
+    Mutant(
+        name="row errors of a write make all others go",
+        rows="none",
+        test=(
+            "tests/unit/tablet/test_tablet_ledger.py::"
+            "test_ledger_row_errors_of_many_clients_are_bounded_and_end_with_any_later_entry"
+        ),
+        file="replica/tablet/ledger.py",
+        function="_fitting",
+        before="_outline(result) if result.errors.size_bytes > limits.LEDGER_ERRORS_BYTES_MAX else result",
+        after="result",
+    ),
+    Mutant(
+        name="late flush saves an old superblock",
+        rows="TC-40",
+        test=(
+            "tests/unit/tablet/test_tablet_rows.py::"
+            "test_closed_tablet_leaves_the_files_alone_and_answers_nobody_with_less_than_its_rows"
+        ),
+        file="replica/tablet/maintenance.py",
+        function="Maintenance.flush",
+        before="frozen = None if contents.closed else contents.freeze()",
+        after="frozen = contents.freeze()",
+    ),
+    Mutant(
+        name="flush position is saved before its block",
+        rows="CN-02",
+        test=(
+            "tests/process/test_storage_points_process.py::"
+            "test_server_that_dies_at_each_point_of_flush_compaction_and_log_keeps_every_row_once"
+        ),
+        file="replica/tablet/maintenance.py",
+        function="Maintenance.flush",
+        before="""
+            if deltas or (merged is not None and merged.content.batch.num_rows):
+        """,
+        after="""
+            replace(superblock, flush_opid=frozen.opid, flush_time=frozen.time).save(contents.disk)
+            if deltas or (merged is not None and merged.content.batch.num_rows):
+        """,
+    ),
+    Mutant(
+        name="flush claims what came meanwhile",
+        rows="CN-02",
+        test=(
+            "tests/unit/tablet/test_tablet_crash.py::"
+            "test_tablet_written_at_every_hook_and_crashed_twice_in_a_row_replays_each_change_once"
+        ),
+        file="replica/tablet/maintenance.py",
+        function="Maintenance.flush",
+        before="flush_opid=frozen.opid,",
+        after="flush_opid=contents.applied,",
+    ),
+    Mutant(
+        name="torn entry is flushed",
+        rows="IN-30",
+        test="tests/unit/tablet/test_tablet_want.py::test_entry_that_was_applied_in_part_never_reaches_the_disk",
+        file="replica/tablet/contents.py",
+        function="Contents.freeze",
+        before="""
+            self.check_whole()
+        """,
+        after="",
+    ),
+    Mutant(
+        name="damaged record fails a flush",
+        rows="IN-21",
+        test="tests/unit/server/test_server_keeping.py::test_flush_over_a_damaged_superblock_is_done",
+        file="replica/tablet/maintenance.py",
+        function="Maintenance._save",
+        before="""
+            contents.superblock.keep(contents.disk)  # a damaged record is no reason to lose what replaces it
+        """,
+        after="",
+    ),
+    Mutant(
+        name="torn tablet is compacted",
+        rows="IN-30",
+        test="tests/unit/tablet/test_tablet_want.py::test_entry_that_was_applied_in_part_never_reaches_the_disk",
+        file="replica/tablet/maintenance.py",
+        function="Maintenance.compact",
+        before="""
+            contents.check_whole()
+        """,
+        after="",
+    ),
+    Mutant(
+        name="compaction takes damage for right",
+        rows="TC-63",
+        test=(
+            "tests/unit/tablet/test_tablet_crash.py::"
+            "test_block_that_went_bad_is_corruption_to_a_compaction_which_changes_nothing"
+        ),
+        file="replica/tablet/maintenance.py",
+        function="Maintenance.compact",
+        before="verify_file(contents.disk, path, length_bytes, crc)",
+        after="pass",
+    ),
+    Mutant(
+        name="merged blocks go before the swap",
+        rows="CN-02",
+        test=(
+            "tests/process/test_storage_points_process.py::"
+            "test_server_that_dies_at_each_point_of_flush_compaction_and_log_keeps_every_row_once"
+        ),
+        file="replica/tablet/maintenance.py",
+        function="Maintenance.compact",
+        before="""
+            contents.disk.crash_point("tablet.before_compaction_swap")
+        """,
+        after="""
+            for path in [path for b in inputs for path, _, _ in b.info.files]:
+                contents.disk.remove(path)
+            contents.disk.crash_point("tablet.before_compaction_swap")
+        """,
+    ),
+    Mutant(
+        name="small blocks drag a large one along",
+        rows="IN-31",
+        test=(
+            "tests/unit/tablet/test_tablet_merge_rule.py::"
+            "test_number_of_blocks_and_bytes_written_again_are_bounded_for_any_size_of_flush"
+        ),
+        file="replica/tablet/merge_rule.py",
+        before="SMALL_BYTES = 64 << 10",
+        after="SMALL_BYTES = 16 << 20",
+    ),
+    Mutant(
+        name="merge without a bound",
+        rows="IN-31",
+        test="tests/unit/tablet/test_tablet_merge_rule.py::test_any_blocks_end_within_the_bound_and_in_few_merges",
+        file="replica/tablet/merge_rule.py",
+        function="_run",
+        before="if total > bytes_max:",
+        after="if total < 0:",
+    ),
+    Mutant(
+        name="four must fit",
+        rows="IN-31",
+        test="tests/unit/tablet/test_tablet_merge_rule.py::test_tablet_with_wide_rows_is_compacted",
+        file="replica/tablet/merge_rule.py",
+        function="_run",
+        before="return similar[:fits] if fits > 1 else []",
+        after="return similar[:fits] if fits >= FAN_IN_MIN else []",
+    ),
+    Mutant(
+        name="wide rows leave blocks",
+        rows="IN-31",
+        test=(
+            "tests/unit/tablet/test_tablet_merge_rule.py::"
+            "test_number_of_blocks_and_bytes_written_again_are_bounded_for_any_size_of_flush"
+        ),
+        file="replica/tablet/merge_rule.py",
+        function="_run",
+        before="return similar[:fits] if fits > 1 else []",
+        after="return similar[:fits] if fits >= FAN_IN_MIN else []",
+    ),
+    Mutant(
+        name="string is read by unchecked offsets",
+        rows="TC-51",
+        test="tests/unit/tablet/test_tablet_rot.py::test_scan_of_a_block_with_any_page_changed_is_right_or_corruption",
+        file="replica/tablet/page_crcs.py",
+        function="_spans",
+        before="""
+            yield offsets.address + 4 * start, 4 * (rows + 1)
+        """,
+        after="",
+    ),
+    Mutant(
+        name="unchecked times hide rows",
+        rows="TC-51",
+        test="tests/unit/tablet/test_tablet_rot.py::test_rot_hides_no_row_from_a_predicate_a_slice_or_a_count",
+        file="replica/tablet/scan.py",
+        function="pieces",
+        before="""
+            proof.check(block.times_read(at))
+        """,
+        after="",
+    ),
+    Mutant(
+        name="pieces are not asked for",
+        rows="IN-62",
+        test="tests/unit/server/test_server_callers.py::test_nothing_is_evaluated_after_the_deadline",
+        file="replica/tablet/scan.py",
+        function="pieces",
+        before="""
+            stop()
+            low = chunk.base + start
+        """,
+        after="""
+            low = chunk.base + start
+        """,
+    ),
+    Mutant(
+        name="unchecked keys leave a block out",
+        rows="TC-51",
+        test="tests/unit/tablet/test_tablet_rot.py::test_rot_hides_no_row_from_a_predicate_a_slice_or_a_count",
+        file="replica/tablet/scan.py",
+        function="_pruned",
+        before="""
+            proof.check((column[:1], column[-1:]))
+        """,
+        after="",
+    ),
+    Mutant(
+        name="scan reads unchecked pages",
+        rows="TC-51",
+        test="tests/unit/tablet/test_tablet_rot.py::test_scan_of_a_block_with_any_page_changed_is_right_or_corruption",
+        file="replica/tablet/scan.py",
+        function="_masked",
+        before="if piece.proof is not None:",
+        after="if piece.proof is not None and not piece.batch:",
+    ),
+    Mutant(
+        name="witness of an earlier build is opened as a tablet",
+        rows="CC-47",
+        test="tests/formats/test_server_directory.py::test_server_starts_on_a_witness_of_version_1",
+        file="replica/tablet/superblock.py",
+        before='WITNESS_FEATURE = "witness"',
+        after='WITNESS_FEATURE = "log-only"',
+    ),
+    Mutant(
+        name="superblock any move",
+        rows="TC-15, TC-16",
+        test="tests/unit/tablet/test_tablet_superblock.py::test_superblock_data_state_moves_only_as_documented",
+        file="replica/tablet/superblock.py",
+        before="""
+            (DataState.DELETED, DataState.DELETED),
+        """,
+        after="""
+            (DataState.READY, DataState.COPYING),
+            (DataState.DELETED, DataState.DELETED),
+        """,
+    ),
+    Mutant(
+        name="superblock of a later build is damage",
+        rows="TC-63",
+        test=(
+            "tests/process/test_formats_process.py::"
+            "test_server_serves_the_directory_of_an_earlier_build_and_refuses_what_a_later_one_wrote"
+        ),
+        file="replica/tablet/superblock.py",
+        function="Superblock.load",
+        before='raise LaterFormat("the superblock is of a later build", path=path, reason=str(e)) from e',
+        after='raise Corruption("the superblock is of a later build", path=path, reason=str(e)) from e',
+    ),
+    Mutant(
+        name="lost folder of superblocks is made anew",
+        rows="IN-21",
+        test=(
+            "tests/unit/server/test_server_keeping.py::"
+            "test_folder_that_is_lost_under_a_running_server_is_not_made_anew_with_one_file"
+        ),
+        file="replica/tablet/superblock.py",
+        function="Superblock.keep",
+        before="""
+            if not disk.exists(FOLDER):
+        """,
+        after="""
+            disk.mkdir(FOLDER)
+            if not disk.exists(FOLDER):
+        """,
+    ),
+    Mutant(
+        name="lost superblock stays lost",
+        rows="IN-21",
+        test=(
+            "tests/unit/server/test_server_keeping.py::"
+            "test_small_file_that_is_lost_under_a_running_server_is_written_again"
+        ),
+        file="replica/tablet/superblock.py",
+        function="Superblock.keep",
+        before="""
+            except (Corruption, DiskFailure):
+        """,
+        after="""
+                return False
+            except (Corruption, DiskFailure):
+        """,
+    ),
+    Mutant(
+        name="flushed entries are not the end",
+        rows="CC-45",
+        test=(
+            "tests/unit/tools/test_forced_config.py::"
+            "test_forced_config_stands_behind_what_is_flushed_and_gone_from_the_log"
+        ),
+        file="replica/tablet/superblock.py",
+        function="Superblock.end_of",
+        before="return max(logged, self.flush_opid)",
+        after="return logged",
+    ),
+    Mutant(
+        name="older build takes a witness for an empty tablet",
+        rows="CC-47",
+        test=(
+            "tests/formats/test_server_directory.py::"
+            "test_superblock_with_a_feature_is_read_and_written_for_ever_and_refused_where_it_is_unknown"
+        ),
+        file="replica/tablet/superblock.py",
+        function="Superblock.to_avro",
+        before="""
+            *([WITNESS_FEATURE] if self.witness else []),
+        """,
+        after="",
+    ),
+    Mutant(
+        name="restart makes a whole replica of a witness",
+        rows="CC-47",
+        test="tests/unit/server/test_server_witness.py::test_witness_keeps_term_vote_and_log_over_restarts",
+        file="replica/tablet/superblock.py",
+        function="Superblock.from_avro",
+        before='witness=WITNESS_FEATURE in raw["incompatible_features"],',
+        after="witness=False,",
+    ),
+    Mutant(
+        name="sweep keeps orphans",
+        rows="TC-64",
+        test="tests/unit/tablet/test_tablet_superblock.py::test_orphans_sweep_removes_only_what_no_superblock_names",
+        file="replica/tablet/superblock.py",
+        function="sweep_orphans",
+        before="for path in orphans:",
+        after="for path in orphans[1:]:",
+    ),
+    Mutant(
+        name="late scan finds nothing",
+        rows="TC-39",
+        test=(
+            "tests/unit/tablet/test_tablet_rows.py::"
+            "test_closed_tablet_leaves_the_files_alone_and_answers_nobody_with_less_than_its_rows"
+        ),
+        file="replica/tablet/contents.py",
+        function="Contents.check_open",
+        before="if self.closed:",
+        after="if self.closed and not self.stores:",
+    ),
+    Mutant(
+        name="refused entry tears the tablet",
+        rows="IN-30",
+        test="tests/unit/tablet/test_tablet_want.py::test_entry_that_is_refused_leaves_the_tablet_whole",
+        file="replica/tablet/tablet.py",
+        function="Tablet._changing",
+        before="self._contents.torn = self._contents.torn or not answer",
+        after="self._contents.torn = True",
+    ),
+    Mutant(
+        name="ledger takes no memory",
+        rows="none",
+        test=(
+            "tests/unit/tablet/test_tablet_ledger.py::"
+            "test_ledger_row_errors_of_many_clients_are_bounded_and_end_with_any_later_entry"
+        ),
+        file="replica/tablet/tablet.py",
+        function="Tablet.memory_bytes",
+        before="return self.row_bytes + self._contents.ledger.memory_bytes",
+        after="return self.row_bytes",
+    ),
+    Mutant(
+        name="clients expire by writes of clients alone",
+        rows="none",
+        test=(
+            "tests/unit/tablet/test_tablet_ledger.py::"
+            "test_ledger_row_errors_of_many_clients_are_bounded_and_end_with_any_later_entry"
+        ),
+        file="replica/tablet/tablet.py",
+        function="Tablet._advance",
+        before="""
+            self._contents.ledger.expire(time)
+        """,
+        after="",
+    ),
+    Mutant(
+        name="want is an answer of apply",
+        rows="IN-30",
+        test=(
+            "tests/unit/tablet/test_tablet_want.py::"
+            "test_entry_that_meets_a_want_has_no_result_and_is_applied_by_the_next_object"
+        ),
+        file="replica/tablet/tablet.py",
+        function="Tablet._apply_write",
+        before="""
+            except ResourcesExhausted:
+                raise  # as above
+        """,
+        after="",
+    ),
+    Mutant(
+        name="acknowledged row is dropped now and then",
+        rows="CN-26",
+        test=(
+            "tests/process/test_chaos_soak.py::"
+            "test_soak_of_mixed_trouble_ends_with_every_row_right_and_nothing_left_behind"
+        ),
+        file="replica/tablet/tablet.py",
+        function="Tablet._apply_rows",
+        before="""
+            errors, new_offsets = [], rows.offsets
+        """,
+        after="""
+            errors, new_offsets = [], rows.offsets
+            if entry.opid.index % 50 == 0 and len(rows.ops) > 1:
+                rows = rows.slice(1, len(rows.ops) - 1)
+        """,
+    ),
+    Mutant(
+        name="column is read twice",
+        rows="IN-61",
+        test=(
+            "tests/unit/server/test_server_hostile_requests.py::test_costly_scans_are_refused_and_reads_of_others_go_on"
+        ),
+        file="replica/tablet/tablet.py",
+        function="Tablet.scan",
+        before="if len(set(names)) != len(names):",
+        after="if len(set(names)) != len(names) and len(names) > 2:",
+    ),
+    Mutant(
+        name="history horizon is not checked",
+        rows="CN-24",
+        test="tests/unit/tablet/test_tablet_rows.py::test_scan_below_the_history_horizon_is_refused_not_partial",
+        file="replica/tablet/tablet.py",
+        function="Tablet._view",
+        before="if snapshot_time is not None and snapshot_time < self.history_horizon:",
+        after="if snapshot_time is not None and snapshot_time < 0:",
+    ),
+    Mutant(
+        name="history in hybrid times",
+        rows="IN-71",
+        test="tests/unit/tablet/test_tablet_rows.py::test_refusal_of_a_read_below_the_history_speaks_of_days_and_times",
+        file="replica/tablet/tablet.py",
+        function="Tablet._view",
+        before="utc_text(snapshot_time)",
+        after="snapshot_time",
+    ),
+    Mutant(
+        name="log gc follows what is counted",
+        rows="CC-55",
+        test="tests/unit/server/test_server_witness.py::test_witness_keeps_its_log_while_its_data_is_slow",
+        file="replica/tablet/witness.py",
+        function="Witness.flush_opid",
+        before="return self._base",
+        after="return self._applied",
+    ),
+    Mutant(
+        name="superblock makes its folder",
+        rows="IN-21",
+        test=(
+            "tests/unit/server/test_server_keeping.py::"
+            "test_folder_that_is_lost_under_a_running_server_is_not_made_anew_with_one_file"
+        ),
+        file="replica/tablet/superblock.py",
+        function="Superblock.save",
+        before="""
+            disk.replace(self.path, schemas.frame("superblock", self.to_avro()))
+        """,
+        after="""
+            disk.mkdir(FOLDER)
+            disk.replace(self.path, schemas.frame("superblock", self.to_avro()))
+        """,
+    ),
+)

@@ -1,0 +1,277 @@
+"""Mutants: checks and dumps."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+MUTANTS = (
+    Mutant(
+        name="copy goes to who is no member",
+        rows="MF-17, MF-18",
+        test=(
+            "tests/process/test_master_replacement_process.py::"
+            "test_replacement_needs_the_uuid_of_the_lost_one_and_that_one_gone"
+        ),
+        file="replica/tools/catalog_copy.py",
+        function="copy_catalog",
+        before="if member is None:",
+        after="if member is None and False:",
+    ),
+    Mutant(
+        name="copy while the lost one answers",
+        rows="MF-10",
+        test=(
+            "tests/process/test_master_replacement_process.py::"
+            "test_replacement_needs_the_uuid_of_the_lost_one_and_that_one_gone"
+        ),
+        file="replica/tools/catalog_copy.py",
+        function="copy_catalog",
+        before="_need_nobody(address, own.uuid)",
+        after="pass",
+    ),
+    Mutant(
+        name="doubts are not told",
+        rows="IN-40",
+        test="tests/unit/tools/test_tools_check.py::test_check_tells_what_a_server_says_and_is_not_believed",
+        file="replica/tools/check.py",
+        function="_judge_candidates",
+        before="return found + doubts",
+        after="return found",
+    ),
+    Mutant(
+        name="silent master is no error",
+        rows="MF-03",
+        test=(
+            "tests/process/test_master_replacement_process.py::"
+            "test_masters_outlive_one_that_is_away_and_say_so_and_not_two"
+        ),
+        file="replica/tools/check.py",
+        function="_judge_master",
+        before='return Finding(Severity.ERROR, f"master {master.uuid}", what)',
+        after='return Finding(Severity.WARNING, f"master {master.uuid}", what)',
+    ),
+    Mutant(
+        name="check counts voters without rows as a majority",
+        rows="none",
+        test="tests/unit/tools/test_tools_check.py::test_check_voters_that_take_no_part_make_no_majority",
+        file="replica/tools/check.py",
+        function="_judge_tablet",
+        before="if len(standing) - len(out) < config.majority:",
+        after="if len(standing) < config.majority:",
+    ),
+    Mutant(
+        name="check counts a closed voter",
+        rows="none",
+        test="tests/unit/tools/test_tools_check.py::test_check_voter_that_does_not_run_is_named",
+        file="replica/tools/check.py",
+        function="_takes_part",
+        before='return status.data_state == DataState.READY and status.phase in ("CONFIGURING", "RUNNING")',
+        after="return status.data_state == DataState.READY",
+    ),
+    Mutant(
+        name="check counts a voter that is copied",
+        rows="none",
+        test="tests/unit/tools/test_tools_check.py::test_check_voter_that_does_not_run_is_named",
+        file="replica/tools/check.py",
+        function="_takes_part",
+        before='return status.data_state == DataState.READY and status.phase in ("CONFIGURING", "RUNNING")',
+        after='return status.phase in ("CONFIGURING", "RUNNING")',
+    ),
+    Mutant(
+        name="check bears any lag",
+        rows="none",
+        test=(
+            "tests/unit/tools/test_tools_check.py::test_check_voter_that_is_far_behind_is_a_warning_and_the_lag_is_told"
+        ),
+        file="replica/tools/check.py",
+        function="_judge_voters",
+        before="elif behind > LAG_ENTRIES_MAX:",
+        after="elif behind > 100 * LAG_ENTRIES_MAX:",
+    ),
+    Mutant(
+        name="disk leaves the log out",
+        rows="IN-71",
+        test="tests/unit/infra/test_true_displays.py::test_disk_of_a_replica_is_its_blocks_and_its_log",
+        file="replica/tools/check.py",
+        function="bytes_on_disk",
+        before="return int(status.bytes_on_disk + status.wal_bytes)",
+        after="return int(status.bytes_on_disk)",
+    ),
+    Mutant(
+        name="kafka that is away is no finding",
+        rows="IN-91",
+        test=(
+            "tests/unit/master/test_master_topics.py::"
+            "test_cluster_check_tells_what_is_wrong_with_kafka_and_what_was_skipped"
+        ),
+        file="replica/tools/check_kafka.py",
+        function="kafka_problems",
+        before="if channel.link not in FINE:",
+        after='if channel.link == "dead":',
+    ),
+    Mutant(
+        name="skipped records are not told",
+        rows="IN-90",
+        test=(
+            "tests/unit/master/test_master_topics.py::"
+            "test_cluster_check_tells_what_is_wrong_with_kafka_and_what_was_skipped"
+        ),
+        file="replica/tools/check_kafka.py",
+        function="kafka_problems",
+        before="for skipped in status.skipped:",
+        after="for skipped in status.skipped[:0]:",
+    ),
+    Mutant(
+        name="status of a stack leaves kafka out",
+        rows="IN-91",
+        test="tests/unit/infra/test_stack_state.py::test_status_of_a_stack_says_how_its_masters_fare_with_kafka",
+        file="replica/tools/check_kafka.py",
+        function="kafka_line",
+        before="bad = [text for _, text in kafka_problems(status)]",
+        after="bad: list[str] = []",
+    ),
+    Mutant(
+        name="deleted tablet fails cmeta print",
+        rows="IN-22",
+        test=(
+            "tests/unit/tools/test_tools_dumps.py::"
+            "test_metadata_of_a_tablet_deleted_meanwhile_is_named_and_the_others_are_read"
+        ),
+        file="replica/tools/dumps.py",
+        function="read_promises",
+        before="except FileNotFoundError:",
+        after="except NotImplementedError:",
+    ),
+    Mutant(
+        name="identity is wiped last",
+        rows="TC-72",
+        test="tests/unit/tools/test_tools_offline.py::test_wipe_that_dies_leaves_no_server_that_could_start",
+        file="replica/tools/fs.py",
+        function="wipe",
+        before="for name in names:",
+        after="for name in reversed(names):",
+    ),
+    Mutant(
+        name="blocks are orphans without their metadata",
+        rows="TC-46",
+        test="tests/unit/tools/test_tools_offline.py::test_blocks_are_no_orphans_where_what_names_them_is_lost",
+        file="replica/tools/fs_check.py",
+        function="_lost_names",
+        before='return next((name for name in (INSTANCE, *PROMISES) if not disk.exists(name)), "")',
+        after='return ""',
+    ),
+    Mutant(
+        name="damaged metadata stop the offline deletion",
+        rows="TC-55",
+        test="tests/unit/tools/test_tools_offline.py::test_replica_without_its_promises_is_replaced_and_abstains",
+        file="replica/tools/local_replica.py",
+        function="last_promised",
+        before="return last_of_unopened(superblock, ConsensusMeta.kept(disk, tablet_id, or_lost=True))",
+        after="return last_of_unopened(superblock, ConsensusMeta.kept(disk, tablet_id, or_lost=False))",
+    ),
+    Mutant(
+        name="damaged metadata stop the offline copy",
+        rows="TC-55",
+        test="tests/unit/tools/test_tools_offline.py::test_replica_without_its_promises_is_replaced_and_abstains",
+        file="replica/tools/local_replica.py",
+        function="copy_replica",
+        before="promised = ConsensusMeta.kept(disk, tablet_id, or_lost=before is not None or lost_here)",
+        after="promised = ConsensusMeta.kept(disk, tablet_id, or_lost=False)",
+    ),
+    Mutant(
+        name="second attempt keeps the first floor",
+        rows="MF-19",
+        test=(
+            "tests/process/test_master_replacement_process.py::"
+            "test_new_master_abstains_from_votes_in_every_term_that_the_survivors_know"
+        ),
+        file="replica/tools/local_replica.py",
+        function="copy_replica.merge",
+        before="merged.raise_vote_floor(max(merged.term, vote_floor))",
+        after="pass",
+    ),
+    Mutant(
+        name="lost promises are replaced from who leads nobody",
+        rows="TC-55",
+        test="tests/unit/tools/test_tools_offline.py::test_replica_without_its_promises_is_replaced_and_abstains",
+        file="replica/tools/local_replica.py",
+        function="copy_replica",
+        before="allow_leaderless=allow_leaderless and not lost,",
+        after="allow_leaderless=allow_leaderless,",
+    ),
+    Mutant(
+        name="copy begins where the tablet is already",
+        rows="CC-07",
+        test=(
+            "tests/process/test_membership_process.py::"
+            "test_copy_made_before_its_server_is_added_is_used_and_an_abandoned_one_is_deleted"
+        ),
+        file="replica/tools/moves.py",
+        function="start_copy",
+        before="if here is DataState.READY:",
+        after="if here is DataState.COPYING:",
+    ),
+    Mutant(
+        name="copy is asked of a follower",
+        rows="CC-06",
+        test=(
+            "tests/process/test_membership_process.py::"
+            "test_copy_made_before_its_server_is_added_is_used_and_an_abandoned_one_is_deleted"
+        ),
+        file="replica/tools/moves.py",
+        function="_leader",
+        before='"LEADER"',
+        after='"FOLLOWER"',
+    ),
+    Mutant(
+        name="check of files knows nothing of replays",
+        rows="IN-03",
+        test="tests/unit/tools/test_tools_offline.py::test_replica_that_failed_at_an_entry_is_told_as_such",
+        file="replica/tools/tablet_files.py",
+        function="_tell_replays",
+        before="marker.told()):",
+        after="marker.told()) and not found.tablet_id:",
+    ),
+    Mutant(
+        name="check claims a comparison with a witness",
+        rows="none",
+        test="tests/unit/tools/test_tools_verify.py::test_verify_names_what_was_left_out_of_the_comparison",
+        file="replica/tools/verify.py",
+        function="left_out",
+        before="and (state",
+        after="and not r.status.witness and (state",
+    ),
+    Mutant(
+        name="check does not look again",
+        rows="none",
+        test="tests/unit/tools/test_tools_verify.py::test_check_looks_again_while_something_is_found_and_time_is_left",
+        file="replica/tools/verify.py",
+        function="checked",
+        before="if not findings or over or any(REPLICAS_DIFFER in f.what for f in findings):",
+        after="if True or any(REPLICAS_DIFFER in f.what for f in findings):",
+    ),
+    Mutant(
+        name="unproven config is told by the log alone",
+        rows="IN-42",
+        test=(
+            "tests/unit/tools/test_tools_check.py::"
+            "test_check_config_that_nobody_can_prove_names_what_an_operator_can_do"
+        ),
+        file="replica/tools/check.py",
+        function="_judge_proof",
+        before='if info is None or not info.HasField("unproven"):',
+        after='if info is None or info.HasField("unproven"):',
+    ),
+    Mutant(
+        name="unproven config is told by the log alone, check",
+        rows="IN-42",
+        test=(
+            "tests/unit/tools/test_tools_check.py::"
+            "test_check_config_that_nobody_can_prove_names_what_an_operator_can_do"
+        ),
+        file="replica/tools/check.py",
+        function="_judge_proof",
+        before='if info is None or not info.HasField("unproven"):',
+        after='if info is None or info.HasField("unproven"):',
+    ),
+)

@@ -1,0 +1,459 @@
+"""Mutants: the log that is written."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Edit, Mutant
+
+MUTANTS = (
+    Mutant(
+        name="callback before sync",
+        rows="CN-05, CN-08",
+        test="tests/unit/wal/test_wal_append.py::test_callbacks_before_the_sync_returned_never_come",
+        file="replica/wal/appender.py",
+        function="Appender.write",
+        before="segment.sync()",
+        after="pass",
+    ),
+    Mutant(
+        name="append waits for the allocator",
+        rows="CN-19",
+        test=(
+            "tests/unit/wal/test_wal_segments.py::test_appends_go_on_in_the_old_segment_while_the_next_is_preallocated"
+        ),
+        file="replica/wal/appender.py",
+        function="Appender._segment_for",
+        before="if active is not None and not ready:",
+        after="if active is not None and self._next.idle:",
+    ),
+    Mutant(
+        name="long segment or none",
+        rows="CN-17",
+        test="tests/unit/wal/test_wal_segments.py::test_restart_without_room_for_a_long_segment_goes_on_in_a_short_one",
+        file="replica/wal/appender.py",
+        function="Appender._segment_for",
+        before="if self._next_size == self._options.segment_size_bytes_first:",
+        after="if active is None:",
+    ),
+    Mutant(
+        name="segments do not grow",
+        rows="CN-17",
+        test="tests/unit/wal/test_wal_segments.py::test_new_segments_are_preallocated_and_double_up_to_the_maximum",
+        file="replica/wal/appender.py",
+        function="Appender._segment_for",
+        before="""
+            self._next_size = min(2 * self._next_size, self._options.segment_size_bytes_max)
+        """,
+        after="",
+    ),
+    Mutant(
+        name="roll lets go of a segment that is not cut",
+        rows="IN-30",
+        test="tests/unit/wal/test_wal_want.py::test_segment_that_cannot_be_closed_now_stays_in_use_and_the_log_goes_on",
+        file="replica/wal/appender.py",
+        function="Appender.roll",
+        before="""
+            active.cut()
+            self._active = None
+        """,
+        after="""
+            self._active = None
+            active.cut()
+        """,
+    ),
+    Mutant(
+        name="close of a log raises a want",
+        rows="IN-30",
+        test="tests/unit/wal/test_wal_want.py::test_log_that_cannot_tidy_up_its_files_now_is_closed_all_the_same",
+        file="replica/wal/appender.py",
+        function="Appender._tidy",
+        before="""
+            if not may_pass(error):
+                raise
+        """,
+        after="""
+            raise
+        """,
+    ),
+    Mutant(
+        name="payload is copied",
+        rows="CN-13",
+        test="tests/unit/wal/test_wal_segments.py::test_large_payload_is_written_without_being_copied",
+        file="replica/wal/appender.py",
+        function="_gather",
+        before="""
+            parts += [b"".join(small), encoded.payload]
+            small.clear()
+        """,
+        after="""
+            small.append(encoded.payload)
+        """,
+    ),
+    Mutant(
+        name="log of a later build is read",
+        rows="TC-63",
+        test=(
+            "tests/process/test_formats_process.py::"
+            "test_server_serves_the_directory_of_an_earlier_build_and_refuses_what_a_later_one_wrote"
+        ),
+        file="replica/wal/format.py",
+        function="decode_header",
+        before='if int(meta["nyala.version"]) != VERSION or meta["nyala.incompatible_features"]:',
+        after='if int(meta["nyala.version"]) < VERSION or meta["nyala.incompatible_features"]:',
+    ),
+    Mutant(
+        name="entries are read by the codes schema",
+        rows="CN-22",
+        test="tests/unit/wal/test_wal_segments.py::test_segment_is_read_by_the_schema_in_its_header",
+        file="replica/wal/format.py",
+        function="decode_entry",
+        before="written: Any = fastavro.schemaless_reader(stream, entry_schema(header.schema_text), None)",
+        after="written: Any = fastavro.schemaless_reader(stream, _ENTRY_SCHEMA, None)",
+    ),
+    Mutant(
+        name="older entries lack a field",
+        rows="CN-22",
+        test="tests/unit/wal/test_wal_segments.py::test_segment_is_read_by_the_schema_in_its_header",
+        file="replica/wal/format.py",
+        function="decode_entry",
+        before="value: Any = _DEFAULTS | written",
+        after="value: Any = written",
+    ),
+    Mutant(
+        name="identity crc not checked",
+        rows="CN-22",
+        test="tests/unit/wal/test_wal_recovery.py::test_block_of_another_segment_or_tablet_is_caught",
+        file="replica/wal/format.py",
+        function="decode_entry",
+        before='!= value["identity_crc"]',
+        after="== -1",
+    ),
+    Mutant(
+        name="idle log has a thread",
+        rows="CN-09",
+        test="tests/unit/wal/test_wal_append.py::test_log_without_an_append_has_no_thread_and_no_file",
+        file="replica/wal/log.py",
+        function="Log.open",
+        before="""
+            first, last = log.first_index, log.last
+        """,
+        after="""
+            log._start_thread()
+            first, last = log.first_index, log.last
+        """,
+    ),
+    Mutant(
+        name="queue without a bound",
+        rows="CN-10",
+        test="tests/unit/wal/test_wal_append.py::test_reserve_with_a_full_queue_blocks_until_there_is_room",
+        file="replica/wal/log.py",
+        function="Log.reserve",
+        before="while not self.has_room(slot.size_bytes):",
+        after="while False and not self.has_room(slot.size_bytes):",
+    ),
+    Mutant(
+        name="reserved when appended",
+        rows="CN-11",
+        test="tests/unit/wal/test_wal_append.py::test_head_that_is_not_ready_holds_back_ready_ones_behind_it",
+        file="replica/wal/log.py",
+        function="Log.reserve",
+        before="""
+            self._queue.append(slot)
+        """,
+        after="",
+        more=(
+            Edit(
+                file="replica/wal/log.py",
+                function="Log.append_async",
+                before="""
+                    self._state.notify_all()
+                """,
+                after="""
+                    self._queue.append(reservation)
+                    self._state.notify_all()
+                """,
+            ),
+        ),
+    ),
+    Mutant(
+        name="queued out of order",
+        rows="CN-04",
+        test=(
+            "tests/unit/wal/test_wal_append.py::"
+            "test_sixteen_writers_with_random_delays_reach_the_disk_in_reservation_order"
+        ),
+        file="replica/wal/log.py",
+        function="Log.reserve",
+        before="self._queue.append(slot)",
+        after="self._queue.insert(max(0, len(self._queue) - 1), slot)",
+    ),
+    Mutant(
+        name="serialised under the lock",
+        rows="CN-07",
+        test="tests/unit/wal/test_wal_append.py::test_serialisation_happens_outside_the_lock_of_the_log",
+        file="replica/wal/log.py",
+        function="Log.append_async",
+        before="""
+            encoded = self._encode(reservation)
+        """,
+        after="""
+            with self._state:
+                encoded = self._encode(reservation)
+        """,
+    ),
+    Mutant(
+        name="entry brought back counts as damage",
+        rows="IN-20",
+        test=(
+            "tests/unit/wal/test_wal_misplaced.py::"
+            "test_log_with_any_block_in_the_place_of_any_other_opens_no_shorter_without_withholding"
+        ),
+        file="replica/wal/log.py",
+        function="Log._encode",
+        before="head = encode_entry(self._tablet_id, first, placed=reservation.rewrites)",
+        after="head = encode_entry(self._tablet_id, first, placed=False)",
+    ),
+    Mutant(
+        name="ready ones overtake",
+        rows="CN-15",
+        test="tests/unit/wal/test_wal_append.py::test_head_that_is_not_ready_holds_back_ready_ones_behind_it",
+        file="replica/wal/log.py",
+        function="Log.drain",
+        before="""
+            while self._queue and self._queue[0].state is SlotState.READY:
+                batch.append(self._queue.popleft())
+        """,
+        after="""
+            batch = [slot for slot in self._queue if slot.state is SlotState.READY]
+            self._queue = deque(slot for slot in self._queue if slot.state is SlotState.RESERVED)
+        """,
+    ),
+    Mutant(
+        name="one reservation a commit",
+        rows="CN-06",
+        test="tests/unit/wal/test_wal_append.py::test_group_commit_of_many_reservations_writes_and_syncs_once",
+        file="replica/wal/log.py",
+        function="Log.drain",
+        before="""
+            if batch:
+                self._commit(batch)
+        """,
+        after="""
+            for slot in batch:
+                self._commit([slot])
+        """,
+    ),
+    Mutant(
+        name="sync per reservation",
+        rows="CN-14",
+        test="tests/unit/wal/test_wal_append.py::test_group_commit_of_many_reservations_writes_and_syncs_once",
+        file="replica/wal/log.py",
+        function="Log.drain",
+        before="""
+            if batch:
+                self._commit(batch)
+        """,
+        after="""
+            for slot in batch:
+                self._commit([slot])
+        """,
+    ),
+    Mutant(
+        name="appender for every reservation",
+        rows="CN-09",
+        test=(
+            "tests/unit/wal/test_wal_append.py::"
+            "test_sixteen_writers_with_random_delays_reach_the_disk_in_reservation_order"
+        ),
+        file="replica/wal/log.py",
+        function="Log._start_thread",
+        before="if self._threaded and self._thread is None:",
+        after="if self._threaded:",
+    ),
+    Mutant(
+        name="want poisons the log",
+        rows="IN-30",
+        test=(
+            "tests/unit/wal/test_wal_want.py::"
+            "test_append_that_the_server_has_no_means_for_is_refused_and_the_log_goes_on"
+        ),
+        file="replica/wal/log.py",
+        function="Log._commit",
+        before="self._fail_all(batch, error, poison=not may_pass(error))",
+        after="self._fail_all(batch, error, poison=True)",
+    ),
+    Mutant(
+        name="failed sync is retried",
+        rows="CN-08",
+        test="tests/unit/wal/test_wal_append.py::test_append_on_a_failing_disk_poisons_the_log_for_good",
+        file="replica/wal/log.py",
+        function="Log._commit",
+        before="self._fail_all(batch, error, poison=True)",
+        after="self._fail_all(batch, error, poison=False)",
+    ),
+    Mutant(
+        name="leader refuses for ever after a roll",
+        rows="IN-30",
+        test="tests/unit/host/test_host_want.py::test_leader_whose_log_could_not_be_rolled_once_goes_on",
+        file="replica/wal/log.py",
+        function="Log.roll",
+        before="""
+            if not may_pass(error):
+                self._failure = error
+        """,
+        after="""
+            self._failure = error
+        """,
+    ),
+    Mutant(
+        name="roll poisons the log for a want",
+        rows="IN-30",
+        test="tests/unit/wal/test_wal_want.py::test_segment_that_cannot_be_closed_now_stays_in_use_and_the_log_goes_on",
+        file="replica/wal/log.py",
+        function="Log.roll",
+        before="""
+            if not may_pass(error):
+                self._failure = error
+        """,
+        after="""
+            self._failure = error
+        """,
+    ),
+    Mutant(
+        name="log gc begins with the newest",
+        rows="CN-22",
+        test=(
+            "tests/process/test_storage_points_process.py::"
+            "test_server_that_dies_at_each_point_of_flush_compaction_and_log_keeps_every_row_once"
+        ),
+        file="replica/wal/log.py",
+        function="Log.gc",
+        before="""
+            while (info := self._unlist_oldest(keep_from_index)) is not None:
+        """,
+        after="""
+            infos = []
+            while (info := self._unlist_oldest(keep_from_index)) is not None:
+                infos.append(info)
+            for info in reversed(infos):
+        """,
+    ),
+    Mutant(
+        name="log gc leaves a hole",
+        rows="IN-30",
+        test="tests/unit/wal/test_wal_want.py::test_segment_that_log_gc_cannot_remove_now_leaves_no_hole",
+        file="replica/wal/log.py",
+        function="Log.gc",
+        before="self._retention.list_again(info)",
+        after="self._removal_unsynced = True",
+    ),
+    Mutant(
+        name="write per part",
+        rows="CN-16",
+        test="tests/unit/wal/test_wal_append.py::test_group_commit_of_many_reservations_writes_and_syncs_once",
+        file="replica/wal/segment.py",
+        function="ActiveSegment.write_block",
+        before="""
+            self._file.pwritev(block, self.written_bytes)
+        """,
+        after="""
+            at = self.written_bytes
+            for part in block:
+                self._file.pwritev([part], at)
+                at += len(part)
+        """,
+    ),
+    Mutant(
+        name="always fdatasync",
+        rows="CN-18",
+        test=(
+            "tests/unit/wal/test_wal_segments.py::"
+            "test_sync_inside_the_preallocated_length_is_fdatasync_and_beyond_it_fsync"
+        ),
+        file="replica/wal/segment.py",
+        function="ActiveSegment.sync",
+        before="if self.written_bytes <= self.preallocated_bytes:",
+        after="if self.written_bytes >= 0:",
+    ),
+    Mutant(
+        name="close keeps the preallocated rest",
+        rows="CN-21",
+        test="tests/unit/wal/test_wal_segments.py::test_closing_cuts_the_segment_to_what_was_written",
+        file="replica/wal/segment.py",
+        function="ActiveSegment.cut",
+        before="if self.preallocated_bytes > self.written_bytes:",
+        after="if self.preallocated_bytes < 0:",
+    ),
+    Mutant(
+        name="log waits for a thread that never was",
+        rows="IN-30",
+        test="tests/unit/wal/test_wal_want.py::test_log_without_a_thread_for_its_next_segment_makes_it_itself",
+        file="replica/wal/segment.py",
+        function="NextSegment.start",
+        before="""
+                self._allocate()
+            else:
+        """,
+        after="""
+                raise
+            else:
+        """,
+    ),
+    Mutant(
+        name="segments are not preallocated",
+        rows="CN-17",
+        test="tests/unit/wal/test_wal_segments.py::test_new_segments_are_preallocated_and_double_up_to_the_maximum",
+        file="replica/wal/segment.py",
+        function="NextSegment._allocate",
+        before="""
+            file.preallocate(self._size)
+        """,
+        after="",
+    ),
+    Mutant(
+        name="preallocation fails for ever",
+        rows="CN-19",
+        test=(
+            "tests/unit/wal/test_wal_segments.py::"
+            "test_preallocation_that_ends_in_a_surprise_ends_the_log_and_is_not_tried_again_for_ever"
+        ),
+        file="replica/wal/segment.py",
+        function="NextSegment._allocate",
+        before="Exception as error:  # noqa: BLE001 - the appender raises it; lost, it would try again for ever",
+        after="Refused as error:",
+        hangs=True,
+    ),
+    Mutant(
+        name="segment is named before it has a header",
+        rows="CN-20,CN-22",
+        test=(
+            "tests/process/test_storage_points_process.py::"
+            "test_server_that_dies_at_each_point_of_flush_compaction_and_log_keeps_every_row_once"
+        ),
+        file="replica/wal/segment.py",
+        function="NextSegment.take",
+        before="""
+            file.pwrite(data, 0)
+            file.sync()
+            self._disk.crash_point("wal.before_rename_segment")
+            self._disk.rename(self._temp, f"{self._folder}/{segment_name(number)}")
+        """,
+        after="""
+            self._disk.crash_point("wal.before_rename_segment")
+            self._disk.rename(self._temp, f"{self._folder}/{segment_name(number)}")
+            self._disk.crash_point("wal.after_rename_segment")
+            file.pwrite(data, 0)
+            file.sync()
+        """,
+    ),
+    Mutant(
+        name="header not synced before rename",
+        rows="CN-20",
+        test="tests/unit/wal/test_wal_recovery.py::test_crash_at_every_point_loses_nothing_that_was_acknowledged",
+        file="replica/wal/segment.py",
+        function="NextSegment.take",
+        before="""
+            file.sync()
+        """,
+        after="",
+    ),
+)

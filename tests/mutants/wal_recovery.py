@@ -1,0 +1,422 @@
+"""Mutants: the log that is read back."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Edit, Mutant
+
+MUTANTS = (
+    Mutant(
+        name="half written block is damage",
+        rows="IN-22",
+        test=(
+            "tests/unit/wal/test_wal_live_dump.py::"
+            "test_dump_of_a_block_that_is_being_written_is_read_again_and_is_no_damage"
+        ),
+        file="replica/wal/live_dump.py",
+        function="dump_settled",
+        before="if not _is_damage(items[-1]):",
+        after="if items:",
+    ),
+    Mutant(
+        name="collected segment fails the dump",
+        rows="IN-22",
+        test=(
+            "tests/unit/wal/test_wal_live_dump.py::"
+            "test_dump_beside_a_log_that_is_collected_ends_with_what_it_could_read"
+        ),
+        file="replica/wal/live_dump.py",
+        function="dump_settled",
+        before="except FileNotFoundError:",
+        after="except NotImplementedError:",
+        more=(
+            Edit(
+                file="replica/wal/live_dump.py",
+                function="_judge",
+                before="except FileNotFoundError:",
+                after="except NotImplementedError:",
+            ),
+        ),
+    ),
+    Mutant(
+        name="collected segment fails the verdict",
+        rows="IN-22",
+        test=(
+            "tests/unit/wal/test_wal_live_dump.py::"
+            "test_dump_beside_a_log_that_is_collected_ends_with_what_it_could_read"
+        ),
+        file="replica/wal/live_dump.py",
+        function="_judge",
+        before="except FileNotFoundError:",
+        after="except NotImplementedError:",
+    ),
+    Mutant(
+        name="replaced entry is read",
+        rows="IN-20",
+        test=(
+            "tests/unit/wal/test_wal_misplaced.py::"
+            "test_read_of_a_log_in_use_tells_an_entry_of_another_term_at_its_index"
+        ),
+        file="replica/wal/reader.py",
+        function="_decode_span",
+        before="if problem or entry.opid != (terms.term_at(index), index):",
+        after="if problem or entry.opid.index != index:",
+    ),
+    Mutant(
+        name="second damage forgets the first",
+        rows="CN-22",
+        test=(
+            "tests/unit/wal/test_wal_sweep.py::"
+            "test_log_with_any_byte_of_any_file_flipped_is_a_prefix_a_withheld_vote_or_corruption"
+        ),
+        file="replica/wal/recovery.py",
+        function="recover",
+        before="_save_withheld(disk, folder, worse(mark, damage.withheld) or damage.withheld)",
+        after="_save_withheld(disk, folder, damage.withheld)",
+    ),
+    Mutant(
+        name="emptied segment is ignored",
+        rows="CN-22",
+        test="tests/unit/wal/test_wal_recovery.py::test_segment_that_was_emptied_is_corruption_and_nothing_is_changed",
+        file="replica/wal/recovery.py",
+        function="read_all",
+        before="""
+            header = _header(disk, f"{folder}/{name}", name)
+        """,
+        after="""
+            if not any(disk.read(f"{folder}/{name}")[:HEADER_BYTES_MAX]):
+                continue
+            header = _header(disk, f"{folder}/{name}", name)
+        """,
+    ),
+    Mutant(
+        name="missing segment is not seen",
+        rows="CN-22",
+        test="tests/unit/wal/test_wal_recovery.py::test_missing_segment_is_corruption_and_changes_no_file",
+        file="replica/wal/recovery.py",
+        function="_check_place",
+        before="""
+            if out.segments and out.segments[-1].number + 1 != number:
+                raise Corruption("segments are missing", after=out.segments[-1].name, found=name)
+        """,
+        after="",
+    ),
+    Mutant(
+        name="blocks cut off before a segment",
+        rows="CN-22",
+        test=(
+            "tests/unit/wal/test_wal_sweep.py::"
+            "test_log_with_any_file_cut_anywhere_is_a_prefix_a_withheld_vote_or_corruption"
+        ),
+        file="replica/wal/recovery.py",
+        function="_check_start",
+        before="if header.first_index > known + 1:",
+        after="if header.first_index > known + 1 and out.index.terms.last.index:",
+    ),
+    Mutant(
+        name="damaged segment is not named",
+        rows="TC-63",
+        test=(
+            "tests/unit/server/test_server_open.py::"
+            "test_log_that_is_damaged_before_its_end_costs_one_replica_and_at_its_end_none"
+        ),
+        file="replica/wal/recovery.py",
+        function="_check_start",
+        before=".byte_offset} if broken is not None else {",
+        after=".byte_offset} if False else {",
+    ),
+    Mutant(
+        name="segment behind the damaged one is blamed",
+        rows="TC-63, CN-22",
+        test="tests/unit/wal/test_wal_recovery.py::test_damage_at_the_end_of_an_older_segment_is_corruption_there[1]",
+        file="replica/wal/recovery.py",
+        function="_walk.visit",
+        before="if broken is not None:",
+        after="if False:",
+    ),
+    Mutant(
+        name="start writes no statement",
+        rows="CN-22",
+        test="tests/unit/wal/test_wal_tears.py::test_what_a_start_keeps_of_a_torn_block_is_as_safe_as_before",
+        file="replica/wal/recovery.py",
+        function="_rewrite_end",
+        before="stated = any(one.has_run for one in decoded)",
+        after="stated = False",
+    ),
+    Mutant(
+        name="of two lost ends the later is kept whole",
+        rows="CN-22,D-7",
+        test="tests/unit/wal/test_wal_misplaced.py::test_two_lost_ends_withhold_the_higher_term_and_the_higher_index",
+        file="replica/wal/recovery.py",
+        function="worse",
+        before="return OpId(max(one.term, other.term), max(one.index, other.index))",
+        after="return max(one, other)",
+    ),
+    Mutant(
+        name="page that never arrived is trusted",
+        rows="CN-08, CN-22",
+        test=(
+            "tests/unit/wal/test_wal_recovery.py::test_block_whose_sync_failed_is_durable_once_the_log_is_opened_again"
+        ),
+        file="replica/wal/recovery.py",
+        function="_settle",
+        before="if info.number == newest:",
+        after="if info.number < 0:",
+    ),
+    Mutant(
+        name="recovered tail not synced",
+        rows="CN-22",
+        test="tests/unit/wal/test_wal_recovery.py::test_recovered_tail_is_durable_before_it_is_relied_on",
+        file="replica/wal/recovery.py",
+        function="_settle",
+        before="""
+            file.sync()
+        """,
+        after="",
+    ),
+    Mutant(
+        name="older block is taken",
+        rows="IN-20",
+        test=(
+            "tests/unit/wal/test_wal_misplaced.py::"
+            "test_older_block_at_the_end_is_a_damaged_tail_until_the_log_reaches_its_index_again"
+        ),
+        file="replica/wal/scan.py",
+        function="whole_blocks",
+        before="if not problem and not entries[-1][0].statement:",
+        after="if problem and not entries[-1][0].statement:",
+    ),
+    Mutant(
+        name="zeros of earlier builds are a tear",
+        rows="CN-22",
+        test=(
+            "tests/unit/wal/test_wal_recovery.py::test_power_loss_in_an_open_log_never_tears_more_than_the_last_commit"
+        ),
+        file="replica/wal/scan.py",
+        function="judge",
+        before="if header.states_zeros:",
+        after="if header.marker:",
+    ),
+    Mutant(
+        name="damage in the middle is cut",
+        rows="CN-22",
+        test="tests/unit/wal/test_wal_recovery.py::test_log_with_any_byte_flipped_gives_no_wrong_entry",
+        file="replica/wal/scan.py",
+        function="judge",
+        before="if marker_at >= 0 and content > marker_at + MARKER_BYTES:",
+        after="if marker_at >= 0 and content < 0:",
+    ),
+    Mutant(
+        name="older block is kept",
+        rows="IN-20",
+        test=(
+            "tests/unit/wal/test_wal_misplaced.py::"
+            "test_log_with_any_block_in_the_place_of_any_other_opens_no_shorter_without_withholding"
+        ),
+        file="replica/wal/scan.py",
+        function="judge",
+        before="if entries and (misplaced := _misplaced(entries, seen)):",
+        after="if not entries and (misplaced := _misplaced(entries, seen)):",
+    ),
+    Mutant(
+        name="damaged tail counts as torn",
+        rows="CN-22",
+        test=(
+            "tests/unit/wal/test_wal_recovery.py::"
+            "test_damaged_payload_of_the_last_entry_is_withheld_until_the_log_reaches_it_again"
+        ),
+        file="replica/wal/scan.py",
+        function="judge",
+        before="if unwritten or not full_length:",
+        after="if unwritten or not full_length or problem:",
+    ),
+    Mutant(
+        name="tear in the middle is withheld",
+        rows="CN-22",
+        test=(
+            "tests/unit/wal/test_wal_recovery.py::test_power_loss_in_an_open_log_never_tears_more_than_the_last_commit"
+        ),
+        file="replica/wal/scan.py",
+        function="judge",
+        before="if unwritten or not full_length:",
+        after="if not full_length:",
+    ),
+    Mutant(
+        name="size torn in two is believed",
+        rows="CN-22",
+        test="tests/unit/wal/test_wal_recovery.py::test_torn_write_that_begins_just_before_a_sector_is_a_torn_tail",
+        file="replica/wal/scan.py",
+        function="_frame_is_torn",
+        before="return sector > 0 and not any(rest[sector : sector + SECTOR_BYTES])",
+        after="return sector < 0 and not any(rest[sector : sector + SECTOR_BYTES])",
+    ),
+    Mutant(
+        name="torn frame owns any marker",
+        rows="CN-22",
+        test=(
+            "tests/unit/wal/test_wal_recovery.py::"
+            "test_lost_sector_in_a_frame_before_the_end_is_corruption_and_changes_no_file"
+        ),
+        file="replica/wal/scan.py",
+        function="_judge_torn_frame",
+        before="MARKER_BYTES or not _may_end_at(rest, byte_offset, marker_at)",
+        after="MARKER_BYTES",
+    ),
+    Mutant(
+        name="unreadable segment ends the server",
+        rows="TC-63",
+        test=(
+            "tests/unit/server/test_server_scrub.py::"
+            "test_segment_that_the_disk_cannot_give_is_damage_and_one_that_finds_no_descriptor_is_not"
+        ),
+        file="replica/wal/verify.py",
+        function="verify_segment",
+        before="""
+            except DiskFailure as error:
+                raise Corruption("a segment's file cannot be read", path=path, reason=str(error)) from error
+        """,
+        after="""
+            except DiskFailure:
+                raise
+        """,
+    ),
+    Mutant(
+        name="scrub takes an older block",
+        rows="IN-20",
+        test="tests/unit/wal/test_wal_misplaced.py::test_check_at_rest_sees_an_older_block_in_a_closed_segment",
+        file="replica/wal/verify.py",
+        function="_steps",
+        before="seen.add(entry.opid)",
+        after="None",
+    ),
+    Mutant(
+        name="segment is checked in one go",
+        rows="TC-63",
+        test=(
+            "tests/unit/wal/test_wal_verify.py::"
+            "test_segment_is_checked_a_little_at_a_time_and_its_file_closed_in_any_case"
+        ),
+        file="replica/wal/verify.py",
+        function="_steps",
+        before="if end - told >= STEP_BYTES:",
+        after="if end - told >= STEP_BYTES << 20:",
+    ),
+    Mutant(
+        name="segment that ends early is whole",
+        rows="TC-63",
+        test="tests/unit/wal/test_wal_verify.py::test_every_byte_of_a_closed_segment_is_checked",
+        file="replica/wal/verify.py",
+        function="_steps",
+        before="if end != info.length_bytes:",
+        after="if end > info.length_bytes:",
+    ),
+    Mutant(
+        name="lone byte counts as a tear",
+        rows="CN-22",
+        test="tests/unit/wal/test_wal_tears.py::test_lone_byte_that_was_lost_is_put_back",
+        file="replica/wal/zeros.py",
+        function="look",
+        before="if now.zeros == said.zeros + 1 and now.lone != said.lone:",
+        after="if now.zeros == said.zeros + 1 < 0:",
+    ),
+    Mutant(
+        name="zero sectors are not stated",
+        rows="CN-22",
+        test=(
+            "tests/unit/wal/test_wal_tears.py::"
+            "test_any_byte_of_the_last_commit_may_be_damaged_and_nothing_of_it_is_lost_without_a_word"
+        ),
+        file="replica/wal/zeros.py",
+        function="_end_says",
+        before="if end > 0 and not rest[end - 1]:",
+        after="if end > 0:",
+    ),
+    Mutant(
+        name="newest segment is not missed",
+        rows="IN-21",
+        test=(
+            "tests/unit/wal/test_wal_recovery.py::test_newest_segment_that_is_missing_is_corruption_and_changes_no_file"
+        ),
+        file="replica/wal/newest.py",
+        function="need_newest",
+        before="if newest > last:",
+        after="if newest > last > newest:",
+    ),
+    Mutant(
+        name="newest segment is noticed only if one is left",
+        rows="IN-21",
+        test=(
+            "tests/unit/server/test_server_keeping.py::"
+            "test_file_that_is_lost_while_the_server_is_stopped_leaves_a_replica_that_a_copy_replaces"
+        ),
+        file="replica/wal/newest.py",
+        function="need_newest",
+        before="if newest > last:",
+        after="if newest > last > 0:",
+    ),
+    Mutant(
+        name="number of the newest segment is not written",
+        rows="IN-21",
+        test=(
+            "tests/unit/wal/test_wal_recovery.py::"
+            "test_number_of_the_newest_segment_is_written_once_a_segment_and_renewed_where_it_is_not_known"
+        ),
+        file="replica/wal/segment.py",
+        function="NextSegment.take",
+        before="save_newest(self._disk, self._folder, number)",
+        after="pass",
+    ),
+    Mutant(
+        name="number of the newest segment is not renewed",
+        rows="IN-21",
+        test=(
+            "tests/unit/wal/test_wal_recovery.py::"
+            "test_number_of_the_newest_segment_is_written_once_a_segment_and_renewed_where_it_is_not_known"
+        ),
+        file="replica/wal/recovery.py",
+        function="_settle",
+        before="if out.segments and read_newest",
+        after="if not out.segments and read_newest",
+    ),
+    Mutant(
+        name="damaged number of the newest segment fails the log",
+        rows="IN-21",
+        test=(
+            "tests/unit/wal/test_wal_recovery.py::"
+            "test_number_of_the_newest_segment_is_written_once_a_segment_and_renewed_where_it_is_not_known"
+        ),
+        file="replica/wal/newest.py",
+        function="read_newest",
+        before="or _CRC.unpack(data[_BODY.size :])[0] != google_crc32c.value(body)",
+        after="or not body",
+    ),
+    Mutant(
+        name="number of the newest segment comes before its name",
+        rows="IN-21",
+        test=("tests/unit/wal/test_wal_recovery.py::test_crash_at_every_point_loses_nothing_that_was_acknowledged"),
+        file="replica/wal/segment.py",
+        function="NextSegment.take",
+        before="""
+            self._disk.crash_point("wal.before_rename_segment")
+        """,
+        after="""
+            save_newest(self._disk, self._folder, number)
+            self._disk.crash_point("wal.before_rename_segment")
+        """,
+    ),
+    Mutant(
+        name="segment without a number takes entries",
+        rows="IN-21",
+        test=("tests/unit/wal/test_wal_recovery.py::test_segment_whose_number_finds_no_room_takes_no_entry"),
+        file="replica/wal/segment.py",
+        function="NextSegment.take",
+        before="""
+            save_newest(self._disk, self._folder, number)
+        except Refused:
+        """,
+        after="""
+            with __import__("contextlib").suppress(Refused):
+                save_newest(self._disk, self._folder, number)
+        except Refused:
+        """,
+    ),
+)

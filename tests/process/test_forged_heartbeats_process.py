@@ -1,0 +1,105 @@
+"""Heartbeats that somebody made up, sent to a real master of a real table."""
+
+from __future__ import annotations
+
+from concurrent import futures
+from typing import Any
+
+import grpc
+import pytest
+
+from nyala.replica.base import Code, DataState
+from nyala.replica.client import Client
+from nyala.replica.disk import TABLET_SERVER
+from nyala.replica.rpc import pb, pb_grpc
+from nyala.replica.tools import gather, judge
+from tests.harness.cluster import local_cluster, wait_until
+from tests.process.test_master_process import Stack
+
+pytestmark = pytest.mark.process
+LIAR = "f" * 32
+FAR = 1 << 40
+
+
+class Listener(pb_grpc.TabletServiceServicer):  # type: ignore[misc]
+    """Answers by the liar's uuid, and says of any tablet whatever the liar claims."""
+
+    def __init__(self) -> None:
+        self.claims: list[pb.ReplicaStatus] = []
+
+    def GetIdentity(self, request: Any, context: Any) -> pb.IdentityReply:
+        return pb.IdentityReply(uuid=LIAR, kind=TABLET_SERVER)
+
+    def ListTablets(self, request: Any, context: Any) -> pb.ListTabletsReply:
+        return pb.ListTabletsReply(replicas=self.claims)
+
+
+def test_forged_heartbeats_delete_nothing_and_their_sender_is_named() -> None:
+    """IN-40, IN-41, IN-43. Goal: nobody who only speaks to the master makes it delete a replica. Method: three servers
+    and a table. A stranger that listens nowhere, and one that gives a real server's address, count for nothing. One
+    that listens counts, and claims to lead every tablet alone in a far term, by its own uuid; heartbeats that say so
+    under the uuid and address of the real leader do not count, for that one did not send them. Every replica stays, led
+    as before, and `cluster check` names the liar."""
+    with local_cluster() as cluster:
+        stack = Stack(cluster)
+        tablets = (stack.create(), stack.wait_formed())[1]
+        listener = Listener()
+        server = grpc.server(futures.ThreadPoolExecutor(2))
+        pb_grpc.add_TabletServiceServicer_to_server(listener, server)  # type: ignore[no-untyped-call]
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        try:
+            claimed = [far(t.tablet_id, LIAR) for t in tablets]
+            real = stack.cluster.servers[0]
+            for at, code in ((1, Code.NOT_READY), (int(real.address.rpartition(":")[2]), Code.NOT_READY)):
+                assert beat(stack, LIAR, at, claimed).error.code == code
+            listener.claims = claimed
+            wait_until(lambda: not beat(stack, LIAR, port, claimed).error.code, "the one that listens counts")
+            for tablet in tablets:
+                place = next(s for s in stack.cluster.servers if s.uuid == tablet.leader_uuid)
+                reply = beat(
+                    stack, place.uuid, int(place.address.rpartition(":")[2]), [far(tablet.tablet_id, place.uuid)]
+                )
+                assert reply.error.code == Code.NOT_READY and not reply.orders, reply
+
+            client = Client([stack.master.address])
+            try:
+
+                def named() -> bool:
+                    beat(stack, LIAR, port, claimed)
+                    found = [f for f in judge(gather(client)) if "is not believed" in f.what]
+                    return {f.subject for f in found} == {f"server {LIAR}"} and len(found) == len(tablets)
+
+                wait_until(named, "the liar is named")
+            finally:
+                client.close()
+            for one in stack.cluster.servers:
+                listed = one.tablets.ListTablets(pb.ListTabletsRequest(dest_uuid=one.uuid), timeout=30)
+                assert [r.data_state for r in listed.replicas] == [DataState.READY] * len(tablets)
+            real_uuids = {s.uuid for s in stack.cluster.servers}
+            assert all({m.uuid for m in t.config.members} == real_uuids for t in stack.wait_formed())
+        finally:
+            server.stop(None)
+
+
+def far(tablet_id: str, uuid: str) -> pb.ReplicaStatus:
+    """A claim to lead the tablet, with a config of the liar alone."""
+    members = [pb.Member(uuid=LIAR, votes=True, holds_data=True)]
+    return pb.ReplicaStatus(
+        tablet_id=tablet_id,
+        uuid=uuid,
+        data_state=DataState.READY,
+        phase="RUNNING",
+        role="LEADER",
+        term=FAR,
+        leader_uuid=uuid,
+        committed_config=pb.RaftConfig(opid=pb.OpId(term=FAR, index=FAR), members=members),
+    )
+
+
+def beat(stack: Stack, uuid: str, port: int, claims: list[pb.ReplicaStatus]) -> pb.HeartbeatReply:
+    """A heartbeat from here, whoever it says that it comes from."""
+    addresses = [pb.Address(host="127.0.0.1", port=port)]
+    request = pb.HeartbeatRequest(server_uuid=uuid, addresses=addresses, full_report=True, replicas=claims)
+    reply: pb.HeartbeatReply = stack.stub.Heartbeat(request, timeout=30)
+    return reply

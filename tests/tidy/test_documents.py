@@ -1,0 +1,72 @@
+"""The pages hold together: links lead somewhere, and every command that is shown is run by something."""
+
+from __future__ import annotations
+
+import re
+
+from tests.harness.documents import ROOT, blocks, pages, pages_of_users
+
+LINK = re.compile(r"\]\(([^)\s#]+)(?:#[^)]*)?\)")
+KINDS = {"shell", "python", "console", "text", "mermaid"}
+
+
+def test_links_between_pages_lead_to_files() -> None:
+    """IN-70. Goal: a reader who follows a link arrives. Method: every relative link of every page."""
+    dead = [
+        f"{page.relative_to(ROOT)}: {target}"
+        for page in pages()
+        for target in LINK.findall(
+            re.sub(r"```.*?^```|`[^`\n]*`", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+        )
+        if "://" not in target and not (page.parent / target).exists()
+    ]
+    assert dead == []
+
+
+def test_what_runs_a_block_exists_and_has_its_commands() -> None:
+    """Goal: no page shows a command that nothing runs. Method: each block of README and `docs/` has a kind; a console,
+    and a block that the walk-through leaves out, names a script or test above it. A script has each line; a test's
+    module and the harness that it imports have the words of each `nyala` command, in order, and its options."""
+    named = 0
+    for block in (block for page in pages_of_users() for block in blocks(page)):
+        assert block.kind in KINDS, f"{block.page}: a block of kind {block.kind!r}"
+        assert block.kind != "console" or block.run_by, f"{block.page}: nothing is named that runs {block.commands}"
+        if block.run_by:
+            named += 1
+            assert missing(block.run_by, block.commands) == [], block.page
+    assert named >= 2
+
+
+def test_commands_that_nothing_runs_are_seen() -> None:
+    """Goal: the test above can fail. Method: commands, options, scripts and tests that are not there."""
+    recovery = "tests/process/test_lost_majority_process.py"
+    test = f"{recovery}::test_every_replica_lost_an_empty_tablet_takes_the_place_and_returning_members_are_emptied"
+    assert missing(test, ["nyala unsafe replace --tablet ID"]) == []
+    assert missing(test, ["nyala unsafe mend"]) == ["nyala unsafe mend"]
+    assert missing(test, ["nyala unsafe replace --tablets ID"]) == ["nyala unsafe replace --tablets ID"]
+    assert missing(f"{recovery}::test_nothing", ["nyala unsafe replace"]) == [f"{recovery}::test_nothing"]
+    assert missing(".ci/run", ["make demo", "make dema"]) == ["make dema"]
+
+
+def missing(run_by: str, commands: list[str]) -> list[str]:
+    """The commands that a script, or a test `path::name`, does not have; itself, if it does not exist."""
+    path, _, name = run_by.partition("::")
+    if not (ROOT / path).is_file():
+        return [run_by]
+    text = (ROOT / path).read_text()
+    if not name:
+        return [command for command in commands if not re.search(rf"(?:^| ){re.escape(command)}$", text, re.MULTILINE)]
+    if f"def {name}(" not in text:
+        return [run_by]
+    harness = re.findall(r"^from tests\.harness\.(\w+) import", text, re.MULTILINE)
+    text = "\n".join([text, *((ROOT / "tests" / "harness" / f"{module}.py").read_text() for module in harness)])
+    return [command for command in commands if not has(text, command)]
+
+
+def has(text: str, command: str) -> bool:
+    """Whether the source has the first two words of a `nyala` command side by side, and all its options."""
+    words = [word.partition("=")[0] for word in command.split()[1:]]
+    names = [word for word in words if re.fullmatch(r"[a-z][a-z-]*", word)][:2]
+    options = [word for word in words if word.startswith("--")]
+    side_by_side = r"""["', ]+""".join(map(re.escape, names))
+    return re.search(side_by_side, text) is not None and all(re.search(rf"{o}\b(?!-)", text) for o in options)

@@ -1,0 +1,43 @@
+"""The list of generated mutants that no test can tell from the code is of today's code."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+
+from tests.mutants.equivalent import EQUIVALENT
+from tests.mutants.mutant import source_of
+from tests.mutants.operators import changes_of
+
+SOURCE = '''
+def first(a: int) -> bool:
+    """Text."""
+    check(a < 9, "texts and checks of invariants stay")
+    if a < 1 and a:
+        raise ValueError(1)
+    return a == 2
+'''
+
+
+def test_each_equivalent_mutant_is_one_that_is_generated_and_says_why() -> None:
+    """Goal: a row that the code has left behind excuses nothing. Method: all rows against the generated mutants."""
+    generated = {
+        change.key for file in {row.file for row in EQUIVALENT} for change in changes_of(file, source_of(file))
+    }
+    assert [row.key for row in EQUIVALENT if row.key not in generated or not row.reason] == []
+    assert [key for key, times in Counter(row.key for row in EQUIVALENT).items() if times > 1] == []
+
+
+def test_operators_change_decisions_and_leave_texts_and_invariants_alone() -> None:
+    """Goal: which mutants there are is known. Method: those of a function with one of each; each compiles, and leaves
+    the source's own tree as it was."""
+    changes = changes_of("x.py", SOURCE)
+    assert [change.after for change in changes] == [
+        "if True:", "if False:", "if a:", "if (a < 1):", "if a <= 1 and a:", "if a < 2 and a:", "if a < 0 and a:",
+        "return True", "return False", "return a == 3",
+    ]  # fmt: skip
+    assert (
+        len({change.compiled("x.py").co_code + repr(change.compiled("x.py").co_consts).encode() for change in changes})
+        > 5
+    )
+    assert ast.dump(changes[0].tree) == ast.dump(ast.parse(SOURCE))

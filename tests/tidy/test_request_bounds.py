@@ -1,0 +1,64 @@
+"""Every request that a server takes has its bounds stated, and every field of it says what it may be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from nyala.replica.base import limits
+from nyala.replica.rpc import pb
+from nyala.replica.rpc.request_fields import RULES, rule_of
+
+FRAMES = ("WriteBundle", "FetchRequest")
+"""Requests that come on connections of our own."""
+
+
+def _methods() -> dict[str, Any]:
+    return {
+        f"{service.name}.{method.name}": method.input_type
+        for service in pb.DESCRIPTOR.services_by_name.values()
+        for method in service.methods
+    } | {name: pb.DESCRIPTOR.message_types_by_name[name] for name in FRAMES}
+
+
+def _fields() -> Iterator[Any]:
+    waiting, seen = list(_methods().values()), set()
+    while waiting:
+        message = waiting.pop()
+        if message.name in seen:
+            continue
+        seen.add(message.name)
+        yield from message.fields
+        waiting.extend(f.message_type for f in message.fields if f.message_type is not None)
+
+
+def test_every_call_states_what_a_request_may_cost() -> None:
+    """IN-60. Goal: a new call cannot come without a bound on its memory and time. Method: the descriptors of all
+    services against the table, both ways; a row that allows nothing, or more than gRPC takes, is a mistake."""
+    assert sorted(limits.REQUESTS) == sorted(_methods()), "state the bounds of the new call in replica/base/limits.py"
+    for method, bound in limits.REQUESTS.items():
+        assert 0 < bound.bytes_max <= limits.GRPC_MESSAGE_BYTES_MAX, method
+        assert bound.fields_max > 0 and bound.memory_factor >= 2 and 0 <= bound.wait_s <= 600, method
+        assert bound.field_bytes >= limits.REQUEST_FIELD_BYTES, method
+        most = bound.memory_base + bound.bytes_max * bound.memory_factor + bound.fields_max * bound.field_bytes
+        assert most <= 400 << 20, method
+
+
+def test_every_repeated_field_of_a_request_states_how_often() -> None:
+    """IN-60. Goal: no list without a bound. Method: the descriptors, at any depth, against the table, both ways."""
+    repeated = sorted(f"{f.containing_type.name}.{f.name}" for f in _fields() if f.is_repeated)
+    assert sorted(limits.REPEATED) == repeated, "state the most items of the new field in replica/base/limits.py"
+
+
+def test_every_field_of_a_request_says_what_it_may_be() -> None:
+    """IN-82. Goal: no name, id or number comes in unchecked. Method: the descriptors, at any depth, against the rules,
+    both ways."""
+    used = set()
+    for field in _fields():
+        own = f"{field.containing_type.name}.{field.name}"
+        try:
+            rule_of(field)
+        except KeyError:
+            raise AssertionError(f"say in replica/rpc/request_fields.py what {own} may be") from None
+        used |= {own, field.name}
+    assert sorted(set(RULES) - used) == []

@@ -1,0 +1,79 @@
+"""Types that say something: requests and contexts of gRPC have theirs; `Any` stands where a library forces it."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+
+from tests.tidy.test_layers import ROOT, room_of, source_files
+
+CALLS = {"request", "_request", "context", "_context"}
+ANY_IN_SIGNATURES: dict[str, tuple[int, str]] = {
+    "infra": (56, "click and typer have no types; states and reports of the stack are JSON"),
+    "pipeline": (95, "pyspark, kafka-python and Arrow have no types; Avro data is what its schema says"),
+    "replica.api": (28, "values and columns of users: pandas, Arrow, plain Python"),
+    "replica.base": (8, "kafka-python has no types; objects made on demand"),
+    "replica.client": (30, "Arrow has no types; stubs serve both kinds of gRPC channel"),
+    "replica.cmeta": (5, "Avro data"),
+    "replica.copywire": (7, "stubs serve both kinds of gRPC channel"),
+    "replica.host": (4, "results of a state machine, which differ by its kind"),
+    "replica.master": (37, "kafka-python and prometheus-client have no types; records are Avro data"),
+    "replica.peers": (2, "prometheus-client has no types"),
+    "replica.policy": (3, "records of reports are Avro data"),
+    "replica.rows": (54, "Arrow, numpy and polars have no types"),
+    "replica.rpc": (26, "protobuf's descriptors and gRPC's own handlers have no types; Arrow"),
+    "replica.server": (22, "Arrow and prometheus-client have no types; results that a callback brings"),
+    "replica.steer": (5, "records of decisions are Avro data; stubs serve both kinds of gRPC channel"),
+    "replica.tablet": (63, "Arrow, numpy and polars have no types"),
+    "replica.tools": (15, "plans and evidence are JSON; stubs serve both kinds of gRPC channel"),
+    "replica.wal": (4, "Avro data"),
+    "schemas": (14, "Avro schemas are JSON, and a datum is what its schema says"),
+}
+"""Room -> functions whose signature names `Any` at most, and what forces it. A number may fall, not grow."""
+
+
+def signatures(text: str) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """All functions of a module."""
+    return [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+def arguments(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.arg]:
+    """All its parameters."""
+    a = function.args
+    return [*a.posonlyargs, *a.args, *a.kwonlyargs, *filter(None, (a.vararg, a.kwarg))]
+
+
+def names_any(annotation: ast.expr | None) -> bool:
+    """Whether an annotation is `Any`, or has it inside."""
+    return annotation is not None and any(isinstance(n, ast.Name) and n.id == "Any" for n in ast.walk(annotation))
+
+
+def wrong_types(place: str, text: str) -> list[str]:
+    """Parameters of gRPC handlers without a type, and arguments whose type nobody checks."""
+    wrong = [
+        f"{place}:{function.lineno} {function.name}: {argument.arg} is {ast.unparse(argument.annotation)}"
+        for function in signatures(text)
+        for argument in arguments(function)
+        if argument.arg in CALLS and argument.annotation is not None and names_any(argument.annotation)
+    ]
+    lines = enumerate(text.splitlines(), 1)
+    return wrong + [f"{place}:{n} ignores an argument's type" for n, line in lines if "ignore[arg-type]" in line]
+
+
+def test_requests_have_types_and_any_stands_only_where_a_library_forces_it() -> None:
+    """Goal: a handler whose request or context is `Any`, an ignored argument's type, and one more signature with `Any`
+    in a room turn this red. Method: the syntax tree of every file; the check is tried on a wrong file first."""
+    sample = "async def Write(self, request: Any, context: Any) -> None: pass\nRefused(**v)  # type: ignore[arg-type]\n"
+    assert len(wrong_types("sample", sample)) == 3
+    counts: Counter[str] = Counter()
+    wrong: list[str] = []
+    for path in source_files():
+        text = path.read_text()
+        wrong += wrong_types(str(path.relative_to(ROOT)), text) if room_of(path).startswith("replica.") else []
+        counts[room_of(path)] += sum(
+            any(names_any(a.annotation) for a in arguments(f)) or names_any(f.returns) for f in signatures(text)
+        )
+    assert not wrong, "\n".join(wrong)
+    allowed = {room: count for room, (count, _) in ANY_IN_SIGNATURES.items()}
+    more = {room: count for room, count in counts.items() if count > allowed.get(room, 0)}
+    assert not more, f"more signatures name Any than before: {more}; name the type"

@@ -1,0 +1,78 @@
+"""Errors that a caller may meet in another process than the one that raised them."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import nyala
+from nyala import pipeline
+from nyala.pipeline.errors import TaskFailed
+from nyala.replica.base import (
+    Address,
+    Applied,
+    Code,
+    Corruption,
+    DiskFailure,
+    InvariantViolation,
+    LaterFormat,
+    Refused,
+    ReplicaError,
+    ResourcesExhausted,
+    RowCode,
+)
+from nyala.replica.client import NotApplied, OutcomeUnknown, RowErrors, RowFailure
+from nyala.replica.copy.downloads import DamagedFile
+from nyala.replica.copy.manifest import CopyFile, FileKind
+from nyala.replica.rows import RowError
+from nyala.replica.server.replay_watch import DeadlyEntry
+
+FAILURE = RowFailure(3, RowCode.ALREADY_PRESENT, "", {"k": 3, "at": None})
+ROWS = pa.table({"k": [3], "v": ["x"]})
+ERRORS: list[ReplicaError] = [
+    ReplicaError("what", a=1, b="two"),
+    InvariantViolation("what", a=1),
+    Corruption("what", path=Path("x")),
+    LaterFormat("what", version=9),
+    DiskFailure("what", errno=5),
+    DeadlyEntry("what", index=7),
+    DamagedFile(CopyFile(FileKind.BLOCK, "1.blk", 10, 7), 9, 8),
+    Refused(Code.NOT_LEADER, "what", detail="uuid@h:1", applied=Applied.UNKNOWN, at=Address("h", 1)),
+    ResourcesExhausted("what", files=9),
+    NotApplied(Code.NOT_FOUND, "what", detail="d", table="t"),
+    OutcomeUnknown(Code.TIMED_OUT, "what", detail="d", timeout_s=1.5),
+    RowErrors([FAILURE], table="t", rows_applied=4, rows=ROWS, failed=2, advice="Do this."),
+    RowErrors([RowError(3, RowCode.NOT_FOUND)], table="t", rows_applied=0),
+    nyala.TopicNotMade("t", "writes.t", "Kafka is away"),
+    pipeline.QueryRefused("what", topic="t"),
+    pipeline.QueryInterrupted("what"),
+    TaskFailed("what", fatal=True),
+    pipeline.RowMisfit(Code.INVALID_ARGUMENT, "what", column="c"),
+    pipeline.PublishFailed(3, "why"),
+    pipeline.LettersUnreadable("what"),
+]
+
+
+def kinds(of: type[Any]) -> Iterator[type[Any]]:
+    """An error's class and all that are made of it."""
+    yield of
+    for each in of.__subclasses__():
+        yield from kinds(each)
+
+
+@pytest.mark.parametrize("again", [lambda e: pickle.loads(pickle.dumps(e)), copy.copy, copy.deepcopy])
+def test_errors_are_the_same_in_another_process(again: Any) -> None:
+    """IN-11. Goal: an error of a worker process, as of multiprocessing or of Spark, reaches its parent with its kind,
+    its text and all its fields. Method: one of each kind there is, with a note, pickled and copied."""
+    assert {type(e) for e in ERRORS} == {kind for kind in kinds(ReplicaError) if kind.__module__.startswith("nyala.")}
+    for error in ERRORS:
+        error.add_note("a note")
+        back = again(error)
+        assert type(back) is type(error) and back is not error
+        assert (str(back), back.args, vars(back)) == (str(error), error.args, vars(error))

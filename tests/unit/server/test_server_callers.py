@@ -1,0 +1,349 @@
+"""Work for a caller ends at the caller's deadline, and when the caller leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from nyala.replica.base import Code, Corruption, Refused, limits
+from nyala.replica.copy import SourceSessions
+from nyala.replica.rows import CHECKSUM_DEFINITION, Predicate
+from nyala.replica.rpc import pb, predicate_to_pb
+from nyala.replica.server.caller import Caller
+from nyala.replica.server.hosted import HostedTablet
+from nyala.replica.server.scans import Scans
+from tests.harness.copies import TABLET
+from tests.harness.rows import SCHEMA
+from tests.harness.server_pair import Pair, run_pair, until
+
+PIECES = 20
+"""Batches in memory: each is a piece of its own for a scan."""
+S = 1_000_000
+
+
+def _never(hosted: HostedTablet, error: Corruption) -> None:
+    raise error
+
+
+class Steps:
+    """A clock that stands still, and jumps past every deadline when it is read for the `last`-th time. One who reads it
+    goes on to one step of the work: so it counts steps."""
+
+    def __init__(self, last: int) -> None:
+        self.read = 0
+        self._last = last
+
+    def __call__(self) -> int:
+        self.read += 1
+        return 3600 * S if self.read >= self._last else 0
+
+
+class HeldClock:
+    """A clock that stands still; who reads it for the `at`-th time waits until the test lets him go on."""
+
+    def __init__(self, at: int) -> None:
+        self.read = 0
+        self.held, self.go = threading.Event(), threading.Event()
+        self._at = at
+
+    def __call__(self) -> int:
+        self.read += 1
+        if self.read == self._at:
+            self.held.set()
+            assert self.go.wait(60)
+        return 0
+
+
+class Context:
+    """What gRPC says of a call's deadline."""
+
+    def __init__(self, left_s: float | None) -> None:
+        self._left_s = left_s
+
+    def time_remaining(self) -> float | None:
+        return self._left_s
+
+    def peer(self) -> str:
+        return "ipv4:10.0.0.1:4711"
+
+
+@pytest.mark.parametrize(
+    "left_s, timeout_us, lasts_s",
+    [
+        (None, 0, limits.CALLER_STAYS_S_DEFAULT),
+        (None, 5 * S, 5),
+        (3.0, 0, 3),
+        (3.0, 5 * S, 3),
+        (9.0, 5 * S, 5),
+        (-1.0, 5 * S, 0),
+        (None, 2**63 - 1, limits.CALLER_STAYS_S_MAX),
+        (None, -1, limits.CALLER_STAYS_S_DEFAULT),
+    ],
+)
+def test_caller_is_waited_for_until_the_earlier_of_its_deadlines(
+    left_s: float | None, timeout_us: int, lasts_s: float
+) -> None:
+    """IN-62. Goal: whichever deadline the caller gave holds, and a bound of ours. Method: gRPC's, the request's, both,
+    none, and one that is past, at the last microsecond and after it."""
+    now = [7 * S]
+    caller = Caller.of(Context(left_s), timeout_us, lambda: now[0])
+    if lasts_s:
+        now[0] = 7 * S + int(lasts_s * S) - 1
+        caller.stop()
+    assert caller.host == "10.0.0.1"
+    now[0] = 7 * S + int(lasts_s * S)
+    with pytest.raises(Refused, match="deadline passed") as caught:
+        caller.stop()
+    assert caught.value.code is Code.TIMED_OUT
+
+
+def test_caller_who_left_is_worked_for_no_more() -> None:
+    """IN-62. Goal: leaving ends the work, whatever time is left. Method: no deadline."""
+    caller = Caller.of(None)
+    caller.stop()
+    caller.leave()
+    with pytest.raises(Refused, match="left"):
+        caller.stop()
+
+
+async def _in_pieces(pair: Pair) -> None:
+    for key in range(PIECES):
+        await pair.put(key)
+
+
+def _scans(pair: Pair) -> Scans:
+    async def nobody_leads(replica: Any, time: int) -> None:
+        return
+
+    return Scans(pair.leader.manager.hybrid_clock, 2, nobody_leads, _never)
+
+
+def _selective(count_only: bool = False) -> Any:
+    """A scan that looks at every row and finds none."""
+    conditions = [Predicate("k", ">", (10**6,)), Predicate("v", "=", ("nowhere",))]
+    wanted = [predicate_to_pb(p, SCHEMA.column(p.column).arrow_type) for p in conditions]
+    return pb.ScanRequest(tablet_id=TABLET, all_columns=not count_only, predicates=wanted, count_only=count_only)
+
+
+Begin = Callable[[Scans, Pair, Caller], Any]
+
+
+async def _scan(scans: Scans, pair: Pair, caller: Caller) -> None:
+    async for _ in scans.scan(pair.leader.hosted, _selective(), caller):
+        pass
+
+
+async def _count(scans: Scans, pair: Pair, caller: Caller) -> None:
+    async for _ in scans.scan(pair.leader.hosted, _selective(count_only=True), caller):
+        pass
+
+
+async def _checksum(scans: Scans, pair: Pair, caller: Caller) -> None:
+    request = pb.ChecksumRequest(tablet_id=TABLET, definition=CHECKSUM_DEFINITION)
+    await scans.checksum(pair.leader.hosted, request, caller)
+
+
+@pytest.mark.parametrize("begin", [_scan, _count, _checksum])
+def test_nothing_is_evaluated_after_the_deadline(begin: Begin) -> None:
+    """IN-62. Goal: a request that takes long costs nothing beyond its deadline. Method: a deadline that passes in the
+    middle of a scan that finds nothing, of a count and of a checksum of 20 pieces: not one further step."""
+
+    async def scenario(pair: Pair) -> None:
+        await _in_pieces(pair)
+        scans, whole, cut = _scans(pair), Steps(10**9), Steps(12)
+        try:
+            await begin(scans, pair, Caller(60, whole))
+            assert whole.read >= PIECES
+            with pytest.raises(Refused) as caught:
+                await begin(scans, pair, Caller(60, cut))
+            assert caught.value.code is Code.TIMED_OUT and cut.read == 12
+        finally:
+            scans.close()
+
+    run_pair(scenario)
+
+
+@pytest.mark.parametrize("begin", [_scan, _count, _checksum])
+def test_nothing_more_is_evaluated_once_the_caller_has_left(begin: Begin) -> None:
+    """IN-62. Goal: a client that goes away, or is killed, leaves no work behind. Method: the task of the call is
+    cancelled while a thread is in the middle of it: that step is the last one."""
+
+    async def scenario(pair: Pair) -> None:
+        await _in_pieces(pair)
+        scans, clock = _scans(pair), HeldClock(12)
+        try:
+            task = asyncio.create_task(begin(scans, pair, Caller(60, clock)))
+            await until(clock.held.is_set, "a thread is in the middle")
+            task.cancel()
+            await asyncio.sleep(0)
+            clock.go.set()
+            await asyncio.wait([task], timeout=60)
+            assert task.cancelled()
+            scans.close(wait=True)
+            assert (clock.read, scans.open.calls) == (12, 0)
+        finally:
+            scans.close()
+
+    run_pair(scenario)
+
+
+def test_checksums_keep_no_reader_waiting_and_no_host_takes_all_places() -> None:
+    """IN-60, IN-62. Goal: a call of a few bytes that reads a whole replica stops nobody's reads. Method: as many
+    checksums of one host as it may have, of which one holds its thread: a scan ends, and one more of that host is
+    refused; another host takes the places that are left, and then it is refused too. The first goes on: all end."""
+
+    async def scenario(pair: Pair) -> None:
+        await _in_pieces(pair)
+        scans, clock = _scans(pair), HeldClock(12)
+        tasks: list[asyncio.Task[None]] = []
+
+        def begin(host: str, count: int) -> None:
+            for _ in range(count):
+                caller = Caller(60, Steps(10**9), host=host)
+                tasks.append(asyncio.create_task(_checksum(scans, pair, caller)))
+
+        async def is_refused(host: str) -> None:
+            with pytest.raises(Refused, match="too many checksums") as caught:
+                await asyncio.wait_for(_checksum(scans, pair, Caller(60, Steps(10**9), host=host)), 10)
+            assert caught.value.code is Code.OVERLOADED
+
+        try:
+            tasks.append(asyncio.create_task(_checksum(scans, pair, Caller(60, clock, host="a"))))
+            await until(clock.held.is_set, "a thread is in the middle")
+            begin("a", limits.CHECKSUMS_OPEN_PER_HOST_MAX - 1)
+            await until(lambda: scans.summing.calls == limits.CHECKSUMS_OPEN_PER_HOST_MAX, "those of one host wait")
+            await is_refused("a")
+            await _scan(scans, pair, Caller(60, Steps(10**9), host="a"))
+            begin("b", limits.CHECKSUMS_OPEN_MAX - limits.CHECKSUMS_OPEN_PER_HOST_MAX)
+            await until(lambda: scans.summing.calls == limits.CHECKSUMS_OPEN_MAX, "all wait")
+            await is_refused("b")
+            assert not any(task.done() for task in tasks)
+            clock.go.set()
+            await asyncio.gather(*tasks)
+            assert scans.summing.calls == 0
+        finally:
+            clock.go.set()
+            scans.close()
+
+    run_pair(scenario)
+
+
+def test_scans_of_one_host_leave_places_to_others() -> None:
+    """IN-60. Goal: readers that take a chunk now and then keep no other host's readers out. Method: scans of one host
+    that stay at their first chunk, until it has its share; one more of it is refused, and another host's is read."""
+
+    async def scenario(pair: Pair) -> None:
+        await _in_pieces(pair)
+        scans = _scans(pair)
+        request = pb.ScanRequest(tablet_id=TABLET, all_columns=True)
+        held = [
+            scans.scan(pair.leader.hosted, request, Caller(60, Steps(10**9), host="a"))
+            for _ in range(limits.SCANS_OPEN_PER_HOST_MAX)
+        ]
+        try:
+            for scan in held:
+                await anext(scan)
+            with pytest.raises(Refused, match="too many scans") as caught:
+                await anext(scans.scan(pair.leader.hosted, request, Caller(60, Steps(10**9), host="a")))
+            assert caught.value.code is Code.OVERLOADED
+            await _scan(scans, pair, Caller(60, Steps(10**9), host="b"))
+        finally:
+            for scan in held:
+                await scan.aclose()  # type: ignore[attr-defined]
+            assert scans.open.calls == 0
+            scans.close()
+
+    run_pair(scenario)
+
+
+def test_scan_whose_deadline_passed_while_it_waited_for_a_thread_is_not_begun() -> None:
+    """IN-62. Goal: a queue of scans of callers that have gone costs nothing. Method: no time left at the first look
+    of a scan that could not begin, because it asks for a column that is not there."""
+
+    async def scenario(pair: Pair) -> None:
+        await _in_pieces(pair)
+        scans, clock = _scans(pair), Steps(2)
+        try:
+            chunks, request = [], pb.ScanRequest(tablet_id=TABLET, columns=["gone"])
+            with pytest.raises(Refused, match="deadline passed"):
+                async for chunk in scans.scan(pair.leader.hosted, request, Caller(60, clock)):
+                    chunks.append(chunk)
+            assert (clock.read, chunks) == (2, [])
+        finally:
+            scans.close()
+
+    run_pair(scenario)
+
+
+def test_long_list_of_values_is_read_and_evaluated_on_the_threads_of_scans() -> None:
+    """IN-60. Goal: a large but legal condition does not hold up the event loop. Method: as many values as a scan may
+    have; which threads its steps are taken on, of which the first is the loop's, that only looks at the clock."""
+
+    async def scenario(pair: Pair) -> None:
+        await _in_pieces(pair)
+        scans, threads = _scans(pair), []
+
+        def clock() -> int:
+            threads.append(threading.current_thread().name.partition("_")[0])
+            return 0
+
+        wanted = Predicate("k", "in", tuple(range(3, 3 + limits.SCAN_VALUES_MAX)))
+        request = pb.ScanRequest(
+            tablet_id=TABLET, count_only=True, predicates=[predicate_to_pb(wanted, SCHEMA.column("k").arrow_type)]
+        )
+        try:
+            caller = Caller(60, clock)
+            chunks = [c async for c in scans.scan(pair.leader.hosted, request, caller)]
+            assert [c.rows for c in chunks] == [0, 1, 0]
+            assert len(threads) > PIECES and set(threads[1:]) == {"scan"}
+        finally:
+            scans.close()
+
+    run_pair(scenario)
+
+
+class Opened(SourceSessions):
+    """Sessions that tell when one was opened."""
+
+    opened: threading.Event
+
+    def open(self, *args: Any, **options: Any) -> Any:
+        session = super().open(*args, **options)
+        self.opened.set()
+        return session
+
+
+def test_session_of_a_copy_whose_caller_left_is_ended() -> None:
+    """IN-62. Goal: who begins copies and goes away takes no room from others. Method: the caller leaves while a thread
+    is in the middle of opening its session: it is opened, and ended, long before it expires."""
+
+    async def scenario(pair: Pair) -> None:
+        await pair.put(1, 2)
+        server = pair.leader
+        held, go = threading.Event(), threading.Event()
+        sessions = Opened(server.manager.clock)
+        sessions.opened = threading.Event()
+        server.manager.sessions = sessions
+
+        def hook(operation: str, path: str) -> None:
+            if threading.current_thread().name.startswith("copy-begin"):
+                held.set()
+                assert go.wait(60)
+
+        pair.cut = False
+        server.disk.hook = hook
+        request = pb.BeginCopyRequest(dest_uuid=server.uuid, requestor_uuid="c" * 32, tablet_id=TABLET)
+        task = asyncio.create_task(server.copies.BeginCopy(request, None))
+        await until(held.is_set, "the session is being opened")
+        task.cancel()
+        await asyncio.wait([task], timeout=60)
+        assert task.cancelled() and not sessions.sessions()
+        go.set()
+        await until(sessions.opened.is_set, "it is open")
+        await until(lambda: not sessions.sessions(), "it is ended")
+
+    run_pair(scenario)

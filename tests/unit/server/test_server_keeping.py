@@ -1,0 +1,344 @@
+"""Each file of a server damaged, cut, emptied and missing, while it runs and while it does not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from nyala.replica.base import Code, Corruption, DataState, DiskFailure, Refused
+from nyala.replica.cmeta import ConsensusMeta, path_of
+from nyala.replica.copy import CopyRequest, lost_tablets
+from nyala.replica.disk import INSTANCE, keep_instance, open_or_format, read_instance
+from nyala.replica.host import Phase
+from nyala.replica.server import need_promises
+from nyala.replica.server.copies import CopyJobs
+from nyala.replica.server.keeping import Keeper
+from nyala.replica.server.maintenance import Maintenance
+from nyala.replica.server.manager import TabletManager
+from nyala.replica.server.memory import MemoryGuard
+from nyala.replica.tablet import Superblock, superblock_path
+from nyala.replica.tools.fs_check import remove_orphans
+from tests.harness.copies import SOURCE_UUID, TABLET, TARGET_UUID, NoBytes, TestClock, leading_source, new_disk
+from tests.harness.server_pair import Pair, run_pair, until
+from tests.harness.sim_disk import SimDisk
+from tests.unit.server.test_server_open import OTHER, served, two_tablets
+
+Hurt = Callable[[SimDisk, str], None]
+
+
+def flipped(disk: SimDisk, path: str) -> None:
+    data = disk.read(path)
+    at = len(data) // 2
+    disk.poke(path, data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :])
+
+
+def cut(disk: SimDisk, path: str) -> None:
+    disk.poke(path, disk.read(path)[: len(disk.read(path)) // 2])
+
+
+def emptied(disk: SimDisk, path: str) -> None:
+    disk.poke(path, b"")
+
+
+def missing(disk: SimDisk, path: str) -> None:
+    disk.remove(path)
+
+
+HURTS: list[Hurt] = [flipped, cut, emptied, missing]
+ROOTS = {"superblock": superblock_path(TABLET), "consensus metadata": path_of(TABLET)}
+LARGE = {
+    "block": f"data/{TABLET}-000000.arrow",
+    "sidecar": f"data/{TABLET}-000000.idx",
+    "segment": f"wals/{TABLET}/wal-000000001",
+}
+
+
+@pytest.mark.parametrize("hurt", HURTS, ids=lambda hurt: hurt.__name__)
+@pytest.mark.parametrize("file", ROOTS)
+def test_small_file_that_is_lost_under_a_running_server_is_written_again(
+    file: str, hurt: Hurt, caplog: pytest.LogCaptureFixture
+) -> None:
+    """IN-21. Goal: what the server knows is not lost for a file. Method: hurt it under a running replica; the next look
+    writes it again as it was, and says so; the replica runs on, and the next start finds everything. Nothing is
+    written where nothing is wrong."""
+    disk, fatal = new_disk(), []  # type: ignore[var-annotated]
+    two_tablets(disk)
+
+    async def use(manager: TabletManager) -> None:
+        keeper, hosted = Keeper(manager), manager.get(TABLET)
+        before = disk.read(superblock_path(TABLET))
+        await keeper.round()
+        assert keeper.mended == 0
+        hurt(disk, ROOTS[file])
+        await keeper.round()
+        assert keeper.mended <= 1 and disk.read(superblock_path(TABLET)) == before
+        assert hosted.cmeta is not None and ConsensusMeta.load(disk, TABLET).encode() == hosted.cmeta.encode()
+        assert manager.get(TABLET).running and manager.get(OTHER).running
+        if file == "superblock":  # an election may write the metadata first
+            assert keeper.mended == 1 and f"the file of its {file} was damaged or missing" in caplog.text
+
+    served(disk, use, fatal)
+    disk.restart()
+
+    async def again(manager: TabletManager) -> None:
+        assert manager.get(TABLET).running
+
+    served(disk, again, fatal)
+    assert fatal == []
+
+
+@pytest.mark.parametrize("still_there", [False, True], ids=["gone", "empty"])
+def test_folder_that_is_lost_under_a_running_server_is_not_made_anew_with_one_file(
+    still_there: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """IN-21. Goal: a lost disk is not covered up: the next start must refuse it. Method: under two running tablets the
+    folder of superblocks goes, or is empty as an unmounted one; a look writes nothing, the `keep` of a superblock and
+    of metadata makes no folder, and the start's check refuses."""
+    disk, fatal = new_disk(), []  # type: ignore[var-annotated]
+    instance = open_or_format(disk, TestClock())
+    two_tablets(disk)
+
+    async def use(manager: TabletManager) -> None:
+        keeper, tablet = Keeper(manager), manager.get(TABLET).tablet
+        disk.remove_tree("tablet-meta")
+        if still_there:
+            disk.mkdir("tablet-meta")
+        await keeper.round()
+        assert tablet is not None and (still_there or not tablet.keep_superblock())
+        if not still_there:
+            with pytest.raises(DiskFailure):
+                tablet.superblock.save(disk)
+        assert keeper.mended == 0 and disk.exists("tablet-meta") == still_there and disk.listdir("tablet-meta") == []
+        assert "nothing is written" in caplog.text
+        with pytest.raises(Corruption, match="tablet-meta"):
+            need_promises(disk, instance)
+
+    served(disk, use, fatal)
+    assert fatal == []
+    kept = ConsensusMeta.load(disk, TABLET)
+    disk.remove_tree("consensus-meta")
+    assert not kept.keep() and not disk.exists("consensus-meta")
+
+
+def test_file_is_not_written_into_a_folder_that_is_not_the_one_the_server_began_with() -> None:
+    """IN-21. Goal: as above, where another disk of this server's is mounted there. Method: the watch of folders tells
+    of another folder; the superblock that is missing in it stays missing, and the process is told to end."""
+    disk, fatal = new_disk(), []  # type: ignore[var-annotated]
+    two_tablets(disk)
+    taken = DiskFailure("a folder was taken away under the server", path="tablet-meta")
+
+    async def use(manager: TabletManager) -> None:
+        def look() -> None:
+            raise taken
+
+        missing(disk, ROOTS["superblock"])
+        with pytest.raises(DiskFailure):
+            await Maintenance(manager, MemoryGuard(1 << 40, lambda: 0), look=look).keeper.round()
+        assert not disk.exists(ROOTS["superblock"])
+
+    served(disk, use, fatal)
+    assert fatal == [taken]
+
+
+@pytest.mark.parametrize("end", ["refused", "failed"])
+@pytest.mark.parametrize("hurt", [flipped, missing], ids=lambda hurt: hurt.__name__)
+def test_copy_over_a_running_replica_whose_superblock_is_lost_goes_by_memory(hurt: Hurt, end: str) -> None:
+    """IN-21. Goal: a file that is gone is not taken for a tablet that never was here. Method: hurt the superblock of a
+    running replica; its leader orders a copy before the next look. One that is refused at the source leaves the replica
+    running, its superblock written again; one that fails later leaves a tombstone that knows what it acknowledged."""
+    disk, fatal, source = new_disk(), [], leading_source()  # type: ignore[var-annotated]
+    two_tablets(disk)
+    source.is_leader = end != "refused"
+
+    async def use(manager: TabletManager) -> None:
+        hosted = manager.get(TABLET)
+        hurt(disk, ROOTS["superblock"])
+        jobs = CopyJobs(manager, lambda uuid, addresses: NoBytes(source.sessions, source.capture))
+        state, last = hosted.data_state, hosted.last_opid
+        jobs.start(
+            CopyRequest(dest_uuid=TARGET_UUID, from_uuid=SOURCE_UUID, tablet_id=TABLET, term=6, current_state=state), []
+        )
+        (job,) = jobs.running()
+        await asyncio.wait_for(job.ended.wait(), 20)
+        await jobs.stop()
+        assert manager.get(TABLET) is hosted and hosted.running is (end == "refused")
+        found = Superblock.load(disk, TABLET)
+        if end == "refused":
+            assert (found.data_state, len(found.blocks)) == (DataState.READY, 1)
+        else:
+            assert (found.data_state, found.last_logged, found.last_logged_known) == (DataState.DELETED, last, True)
+            assert disk.listdir(found.quarantine) == ["cmeta", "superblock", "wal"]
+
+    served(disk, use, fatal)
+    assert fatal == []
+    source.replica.close()
+
+
+@pytest.mark.parametrize("hurt", HURTS, ids=lambda hurt: hurt.__name__)
+def test_flush_over_a_damaged_superblock_is_done(hurt: Hurt) -> None:
+    """IN-21. Goal: a record that is about to be replaced fails no replica. Method: hurt the superblock, flush."""
+    disk, fatal = new_disk(), []  # type: ignore[var-annotated]
+    two_tablets(disk)
+
+    async def use(manager: TabletManager) -> None:
+        tablet = manager.get(TABLET).tablet
+        assert tablet is not None
+        hurt(disk, ROOTS["superblock"])
+        tablet._work._save(tablet.superblock)
+        assert Superblock.load(disk, TABLET).blocks == tablet.superblock.blocks
+
+    served(disk, use, fatal)
+    assert fatal == []
+
+
+@pytest.mark.parametrize("hurt", [cut, emptied, missing], ids=lambda hurt: hurt.__name__)
+@pytest.mark.parametrize("file", LARGE)
+def test_large_file_that_is_lost_under_a_running_server_fails_its_replica_at_the_next_look(
+    file: str, hurt: Hurt
+) -> None:
+    """IN-21. Goal: a loss is known within a minute, not at the next restart. Method: hurt a block, its sidecar or a log
+    segment under a running replica: it is FAILED and damaged, which a copy heals; the other tablet runs."""
+    disk, fatal = new_disk(), []  # type: ignore[var-annotated]
+    two_tablets(disk)
+
+    async def use(manager: TabletManager) -> None:
+        keeper = Keeper(manager)
+        await keeper.round()
+        assert manager.get(TABLET).running
+        hurt(disk, LARGE[file])
+        await keeper.round()
+        hosted = manager.get(TABLET)
+        assert hosted.replica is not None and hosted.replica.phase is Phase.FAILED and hosted.damaged
+        assert LARGE[file] in hosted.replica.error and manager.get(OTHER).running
+
+    served(disk, use, fatal)
+    assert fatal == []
+
+
+@pytest.mark.parametrize("hurt", HURTS, ids=lambda hurt: hurt.__name__)
+@pytest.mark.parametrize("file", [*ROOTS, *LARGE])
+def test_file_that_is_lost_while_the_server_is_stopped_leaves_a_replica_that_a_copy_replaces(
+    file: str, hurt: Hurt, caplog: pytest.LogCaptureFixture
+) -> None:
+    """IN-21. Goal: no cell ends without a way on. Method: hurt each file of one of two tablets between two lives. A
+    replica that cannot start says which file, is damaged, and the masters' order makes it a tombstone that does not
+    vote; without a superblock the tablet is not here, its leader copies it, and the log says what else can be done."""
+    disk, fatal = new_disk(), []  # type: ignore[var-annotated]
+    two_tablets(disk)
+    path = {**ROOTS, **LARGE}[file]
+    hurt(disk, path)
+
+    async def use(manager: TabletManager) -> None:
+        assert manager.get(OTHER).running
+        if file == "superblock" and hurt is missing:
+            with pytest.raises(Refused) as refused:
+                manager.get(TABLET)
+            assert refused.value.code is Code.TABLET_NOT_FOUND
+            assert lost_tablets(disk) == [TABLET]
+            assert "superblock is missing" in caplog.text and "nyala unsafe recover" in caplog.text
+            return
+        hosted = manager.get(TABLET)
+        if file == "segment" and hosted.running:  # the end of the log: its vote may be withheld, its leader heals it
+            assert hurt in (flipped, cut)
+            return
+        assert not hosted.running and hosted.damaged and hosted.error
+        await manager.delete(TABLET, None, "the masters want it whole", damaged_only=True)
+        assert hosted.data_state is DataState.DELETED and not hosted.superblock.last_logged_known
+        assert Superblock.load(disk, TABLET).next_block >= 1
+
+    served(disk, use, fatal)
+    assert fatal == []
+
+
+def test_start_without_a_superblock_leaves_the_blocks_for_the_one_that_is_put_back() -> None:
+    """IN-21. Goal: what the log says can be done, can be done. Method: a superblock is missing at a start and is put
+    back before the next: the first start, and a repair, remove no block of that tablet, though one of a tablet that
+    never was here; the second serves every row."""
+    disk, fatal = new_disk(), []  # type: ignore[var-annotated]
+    open_or_format(disk, TestClock())
+    two_tablets(disk)
+    backup = disk.read(superblock_path(TABLET))
+    missing(disk, superblock_path(TABLET))
+    disk.poke("data/nobodys-000000.arrow", b"x")
+
+    async def without(manager: TabletManager) -> None:
+        assert TABLET not in manager.tablets and manager.get(OTHER).running
+        assert disk.exists(LARGE["block"]) and disk.exists(LARGE["sidecar"])
+        assert not disk.exists("data/nobodys-000000.arrow")
+
+    served(disk, without, fatal)
+    assert remove_orphans(disk) == []
+    disk.replace(superblock_path(TABLET), backup)
+
+    async def again(manager: TabletManager) -> None:
+        tablet = manager.get(TABLET).tablet
+        assert tablet is not None
+        assert sorted(key for found in tablet.scan() for key in found.column("k").to_pylist()) == [1, 2]
+
+    served(disk, again, fatal)
+    assert fatal == []
+
+
+@pytest.mark.deep
+def test_replica_without_a_superblock_is_copied_back_by_its_leader_with_its_term_and_vote() -> None:
+    """IN-21. Goal: a removed superblock heals by itself while another server has the tablet. Method: the other server
+    of two is stopped, its superblock removed beside log, block and metadata; as it starts again, the leader's
+    order copies the tablet to it; its promises are not forgotten."""
+
+    async def scenario(pair: Pair) -> None:
+        await pair.put(1)
+        tablet = pair.leader.hosted.tablet
+        assert tablet is not None
+        tablet.flush()
+        await pair.put(2)
+        await pair.add_other()
+        await pair.voting()
+        await pair.other.stop()
+        kept = ConsensusMeta.load(pair.other.disk, TABLET)
+        pair.other.disk.remove(superblock_path(TABLET))
+        assert pair.other.disk.listdir(f"wals/{TABLET}")
+        asked = pair.request("StartTabletCopy")  # the leader knows where the other server listened before
+        await pair.restart_other()
+        reply = await pair.other.copies.StartTabletCopy(asked, None)
+        assert not reply.error.code, reply
+        await until(lambda: pair.other.has_tablet and pair.other.serving, "the other server serves the tablet again")
+        await until(lambda: pair.other.rows() == [1, 2], "every row is there")
+        again = ConsensusMeta.load(pair.other.disk, TABLET)
+        assert (again.term, again.voted_for, again.vote_floor_term) == (kept.term, kept.voted_for, kept.term)
+
+    run_pair(scenario)
+
+
+@pytest.mark.parametrize("hurt", HURTS, ids=lambda hurt: hurt.__name__)
+def test_instance_file_is_written_again_by_a_running_server_and_refuses_a_start_with_the_command(hurt: Hurt) -> None:
+    """IN-21. Goal: an identity is never guessed, and never lost while its server runs. Method: hurt the file; the
+    server that knows it writes it again; a start without it names the way on."""
+    disk = new_disk()
+    instance = open_or_format(disk, TestClock())
+    assert not keep_instance(disk, instance)
+    hurt(disk, INSTANCE)
+    assert keep_instance(disk, instance) and read_instance(disk) == instance
+    disk.poke("tablet-meta/t", b"x")
+    hurt(disk, INSTANCE)
+    with pytest.raises(Corruption, match="nyala fs wipe"):
+        open_or_format(disk, TestClock())
+
+
+def test_files_of_a_server_that_wants_for_something_are_looked_at_later() -> None:
+    """IN-21, IN-30. Goal: a look that cannot be had is no loss. Method: no file can be opened at a look."""
+    disk, fatal = new_disk(), []  # type: ignore[var-annotated]
+    two_tablets(disk)
+
+    async def use(manager: TabletManager) -> None:
+        keeper = Keeper(manager)
+        for operation in ("read", "stat", "size"):
+            disk.fail_on(operation, "*", "EMFILE", times=None)
+        await keeper.round()
+        disk.heal()
+        await asyncio.sleep(0)
+        assert keeper.mended == 0 and manager.get(TABLET).running and manager.get(OTHER).running
+
+    served(disk, use, fatal)
+    assert fatal == []

@@ -1,0 +1,105 @@
+"""Which blocks are merged: the number of blocks is bounded for every row width, and so is what is written again."""
+
+from __future__ import annotations
+
+import random
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nyala.replica.tablet import Superblock, Tablet
+from nyala.replica.tablet.merge_rule import FAN_IN_MAX, MERGE_BYTES_MAX, blocks_max, choose_run
+from tests.harness.sim_disk import SimDisk
+from tests.harness.tablet_twin import INT_SCHEMA, superblock, write_entry
+
+MB = 1 << 20
+FLUSHES: dict[str, tuple[int, int, int]] = {
+    "1 KB cells, full flushes": (400, 55 * MB, 55 * MB),
+    "1 MB cells, full flushes": (400, 62 * MB, 64 * MB),
+    "16 B rows, full flushes": (400, 24 * MB, 30 * MB),
+    "half a merge": (300, 95 * MB, 97 * MB),
+    "a trickle": (3000, 1 << 10, 20 << 10),
+    "by age": (2000, 100 << 10, 4 * MB),
+    "anything": (1000, 1 << 10, 64 * MB),
+    "larger than a merge": (50, 150 * MB, 400 * MB),
+}
+
+
+def settle(sizes: list[int], bytes_max: int = MERGE_BYTES_MAX) -> int:
+    """Merge until nothing is left to merge; the bytes that were written."""
+    written = 0
+    while run := choose_run(sizes, bytes_max):
+        assert 2 <= len(run) <= FAN_IN_MAX and len(set(run)) == len(run)
+        total = sum(sizes[pos] for pos in run)
+        assert total <= bytes_max
+        written += total
+        sizes[:] = [size for pos, size in enumerate(sizes) if pos not in set(run)] + [total]
+    return written
+
+
+@pytest.mark.parametrize("name", FLUSHES)
+def test_number_of_blocks_and_bytes_written_again_are_bounded_for_any_size_of_flush(name: str) -> None:
+    """IN-31. Goal: no row width leaves blocks that are never merged, and none is merged over and over. Method: many
+    flushes of each kind, merged as they come; after each the bound on the number, at the end that on the bytes."""
+    count, least, most = FLUSHES[name]
+    rng = random.Random(name)
+    sizes: list[int] = []
+    flushed = written = 0
+    for _ in range(count):
+        sizes.append(rng.randint(least, most))
+        flushed += sizes[-1]
+        written += settle(sizes)
+        assert len(sizes) <= blocks_max(flushed), sorted(sizes)
+    assert sum(sizes) == flushed
+    assert written <= 8 * flushed, written / flushed
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(
+    sizes=st.lists(
+        st.one_of(st.integers(0, 300_000), st.integers(0, 400 * MB), st.integers(60 * MB, 66 * MB)), max_size=60
+    ),
+    bytes_max=st.sampled_from([MERGE_BYTES_MAX, 10 * MB]),
+)
+def test_any_blocks_end_within_the_bound_and_in_few_merges(sizes: list[int], bytes_max: int) -> None:
+    """IN-31. Goal: the bound holds wherever the blocks come from, a copy or an earlier build. Method: any list of
+    sizes; merging ends, each merge takes one block away at least, and what is left is within the bound."""
+    total, left = sum(sizes), list(sizes)
+    settle(left, bytes_max)
+    assert sum(left) == total and len(left) <= blocks_max(total, bytes_max)
+    assert choose_run(left, bytes_max) == []
+
+
+def test_bound_on_the_number_of_blocks_is_what_the_design_says() -> None:
+    """IN-31. Goal: the figure is stated. Method: the bound of an empty tablet, of 10 GB and of 1.8 TB."""
+    assert [blocks_max(size) for size in (0, 10 << 30, 1800 << 30)] == [19, 19 + 106, 19 + 19200]
+
+
+@pytest.mark.parametrize("width", [1, 1000, 30_000])
+def test_tablet_with_wide_rows_is_compacted(width: int) -> None:
+    """IN-31. Goal: blocks of which four do not fit into a merge are merged. Method: a merge takes three and a half
+    times a flush; eleven flushes of rows so wide; the blocks that are left, and every row, here and in a tablet opened
+    anew."""
+    disk, rows_each = SimDisk(), max(4, 60_000 // width)
+    tablet = Tablet.create(disk, superblock(INT_SCHEMA))
+    sizes: list[int] = []
+    for index in range(1, 12):
+        first = index * rows_each
+        rows = [
+            {"op": 1, "offset": first + k, "k": first + k, "v": index, "s": "x" * width, "r": index}
+            for k in range(rows_each)
+        ]
+        tablet.apply([write_entry(index, INT_SCHEMA, ["k", "v", "s", "r"], rows)])
+        flushed = tablet.flush()
+        assert flushed is not None
+        sizes.append(tablet.superblock.blocks[-1].length_bytes)
+        tablet._work.merge_bytes_max = int(3.5 * max(sizes))
+        while tablet.wants_compaction():
+            assert tablet.compact()
+    assert len(tablet.superblock.blocks) <= 5
+    for one in (tablet, Tablet.open(disk, Superblock.load(disk, tablet.tablet_id))):
+        keys = pa.Table.from_batches(list(one.scan(["k"])))["k"].to_pylist()
+        assert sorted(keys) == list(range(rows_each, 12 * rows_each))
+    disk.close()
