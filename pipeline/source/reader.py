@@ -125,11 +125,10 @@ class Part(InputPartition):  # type: ignore[misc]
     """One slice of one tablet at the read's time."""
 
     pos: int
-    slice_pos: int
     spec: ScanSpec
 
-    def __init__(self, pos: int, slice_pos: int, spec: ScanSpec) -> None:
-        self.pos, self.slice_pos, self.spec = pos, slice_pos, spec
+    def __init__(self, pos: int, spec: ScanSpec) -> None:
+        self.pos, self.spec = pos, spec
         super().__init__(pos)
 
 
@@ -154,8 +153,8 @@ class Reader(DataSourceReader):  # type: ignore[misc]
         )
         check_spec(self.handle, spec)
         spec = replace(spec, snapshot_time=self._time(client))
-        asked = tablets_to_ask(self.handle, spec)
-        return [Part(tablet.pos, number, spec) for tablet in asked for number in range(self.options.slices)]
+        asked, slices = tablets_to_ask(self.handle, spec), range(self.options.slices)
+        return [Part(tablet.pos, replace(spec, slice_pos=number)) for tablet in asked for number in slices]
 
     def _time(self, client: Client) -> int:
         """The time of all partitions. No later stale read of this Spark application is older: the executors do not
@@ -177,7 +176,7 @@ class Reader(DataSourceReader):  # type: ignore[misc]
             raise TypeError(f"not a partition of this source: {partition!r}")
         client = shared_client(self.options.masters)
         tablet = self.handle.tablets[partition.pos]
-        for batch in client.scan_tablet(self.handle, tablet, partition.spec, partition.slice_pos).batches:
+        for batch in client.scan_tablet(self.handle, tablet, partition.spec).batches:
             yield batch.select(list(self.columns))
 
 

@@ -1,12 +1,14 @@
 """Leader look-up, safe retries, pipelined writes, consistent scans and admin calls. No Spark, no asyncio."""
 
+from nyala.replica.rows import ScanSpec
+
 from .batching import WireBatch, cut, wire_batches
 from .client import Client, parse_masters, shared_client
 from .options import ClientOptions
 from .pruning import positions
 from .retry import REACTIONS, NotApplied, OutcomeUnknown, Reaction, reaction_to
 from .row_errors import OnError, RowErrors, RowFailure
-from .scans import ScanSpec, TabletPart, check_spec, result_schema, tablets_to_ask
+from .scans import TabletPart, check_spec, result_schema, tablets_to_ask
 from .tables import SourceFormat, TableHandle, TabletHandle, WriterSchemaInfo
 from .writes import SessionWriter, SourceWriter, WriteOutcome
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from nyala.replica.base import Address, Code, Refused
-from nyala.replica.rows import SourceKey, WriteMeta
+from nyala.replica.rows import ScanSpec, SourceKey, WriteMeta
 from nyala.replica.rpc import pb, source_to_pb
 
 from .admin import Admin
@@ -20,7 +20,7 @@ from .locator import Locator
 from .masters import Masters
 from .options import ClientOptions
 from .row_errors import OnError
-from .scans import Scans, ScanSpec, TabletPart
+from .scans import Scans, TabletPart
 from .tables import Location, TableHandle, TabletHandle, locations_from_pb
 from .writes import SessionWriter, SourceWriter, WriteOutcome, WriteWindow, write_request
 
@@ -138,10 +138,10 @@ class Client(Admin):
         handle = self.current(handle)
         return self._scans.table(handle, spec)
 
-    def scan_tablet(self, handle: TableHandle, tablet: TabletHandle, spec: ScanSpec, slice_pos: int = 0) -> TabletPart:
+    def scan_tablet(self, handle: TableHandle, tablet: TabletHandle, spec: ScanSpec) -> TabletPart:
         """One part of one tablet; give all parts of a scan one `snapshot_time`."""
         self.ensure_located(handle)
-        return self._scans.tablet(handle, tablet, spec, slice_pos)
+        return self._scans.tablet(handle, tablet, spec)
 
     def count(self, handle: TableHandle, spec: ScanSpec) -> int:
         """Rows that a scan would return; only numbers travel."""

@@ -17,7 +17,7 @@ import grpc
 import pyarrow as pa
 
 from nyala.replica.base import Code, Refused, hybrid_from_us, limits, staleness_problem
-from nyala.replica.rows import Predicate, conditions_size
+from nyala.replica.rows import ScanSpec, conditions_size
 from nyala.replica.rpc import pb, predicate_to_pb, raise_if_error
 
 from . import pruning
@@ -27,22 +27,6 @@ from .tables import TableHandle, TabletHandle
 
 _NEVER = threading.Event()
 """Never set."""
-
-
-@dataclass(frozen=True)
-class ScanSpec:
-    """What to read. `columns` None: all. `snapshot_time` 0: the latest, linearizable. `limit` 0: none.
-
-    `slice_count` cuts each tablet's hash space into parts that are read, and repeated after a failure, apart.
-    `staleness_us` not 0: any replica may answer whose data is at most so old; with a `snapshot_time`, any that has it.
-    """
-
-    columns: tuple[str, ...] | None = None
-    predicates: tuple[Predicate, ...] = ()
-    snapshot_time: int = 0
-    limit: int = 0
-    slice_count: int = 1
-    staleness_us: int = 0
 
 
 @dataclass(frozen=True)
@@ -105,9 +89,9 @@ class Scans:
             highest = max(highest, self._calls.at_leader(handle.name, tablet.tablet_id, ask, deadline=deadline))
         return highest
 
-    def tablet(self, handle: TableHandle, tablet: TabletHandle, spec: ScanSpec, slice_pos: int = 0) -> TabletPart:
+    def tablet(self, handle: TableHandle, tablet: TabletHandle, spec: ScanSpec) -> TabletPart:
         """One part of one tablet, complete. NotApplied when the tablet cannot be read before the deadline."""
-        request = _request(handle, tablet, spec, slice_pos, _encoded(handle, spec))
+        request = _request(handle, tablet, spec, _encoded(handle, spec))
         return self._seen(self._whole(handle, tablet, request, spec, _NEVER))
 
     def count(self, handle: TableHandle, tablet: TabletHandle, spec: ScanSpec) -> TabletPart:
@@ -117,9 +101,8 @@ class Scans:
     def _counted(
         self, handle: TableHandle, tablet: TabletHandle, spec: ScanSpec, conditions: Sequence[pb.Predicate] = ()
     ) -> TabletPart:
-        request = _request(handle, tablet, spec, 0, conditions or _encoded(handle, spec))
-        request.count_only, request.slice_count, request.all_columns = True, 1, False
-        del request.columns[:]
+        spec = replace(spec, columns=(), slice_pos=0, slice_count=1, count_only=True)
+        request = _request(handle, tablet, spec, conditions or _encoded(handle, spec))
         part = self._whole(handle, tablet, request, spec, _NEVER)
         # The answer is a batch of one int64 column, `count`.
         rows = sum(sum(batch.column(0).to_pylist()) for batch in part.batches)
@@ -130,7 +113,7 @@ class Scans:
         check_spec(handle, spec)
         tablets = tablets_to_ask(handle, spec)
         spec = self._pinned(handle, spec, tablets)
-        work = [(t, s) for t in tablets for s in range(spec.slice_count)]
+        work = [(t, replace(spec, slice_pos=pos)) for t in tablets for pos in range(spec.slice_count)]
         left = spec.limit
         for part in self._ahead(handle, spec, work):
             yield self._seen(part)
@@ -181,12 +164,14 @@ class Scans:
         allowed_us = min(staleness_us, handle.history_retention_us // 2) - limits.CLOCK_DIFFERENCE_US_MAX
         return max(self._calls.time_seen, now - hybrid_from_us(max(0, allowed_us)))
 
-    def _ahead(self, handle: TableHandle, spec: ScanSpec, work: list[tuple[TabletHandle, int]]) -> Iterator[TabletPart]:
+    def _ahead(
+        self, handle: TableHandle, spec: ScanSpec, work: list[tuple[TabletHandle, ScanSpec]]
+    ) -> Iterator[TabletPart]:
         conditions = _encoded(handle, spec)
         parallel = min(self._calls.options.scan_parallel_max, len(work))
         if parallel <= 1 or spec.limit:
-            for tablet, slice_pos in work:
-                yield self._unless(_NEVER, handle, tablet, spec, slice_pos, conditions)
+            for tablet, part in work:
+                yield self._unless(_NEVER, handle, tablet, part, conditions)
             return
         with ThreadPoolExecutor(parallel, thread_name_prefix="nyala-scan") as pool:
             # Bounded look-ahead: a part is started only when one has been taken.
@@ -195,17 +180,17 @@ class Scans:
             stop = threading.Event()
 
             def start_one() -> None:
-                for tablet, slice_pos in todo:
-                    running.put(pool.submit(self._unless, stop, handle, tablet, spec, slice_pos, conditions))
+                for tablet, part in todo:
+                    running.put(pool.submit(self._unless, stop, handle, tablet, part, conditions))
                     return
 
             for _ in range(parallel):
                 start_one()
             try:
                 for _ in work:
-                    part = running.get().result()
+                    read = running.get().result()
                     start_one()
-                    yield part
+                    yield read
             finally:
                 stop.set()
 
@@ -215,11 +200,10 @@ class Scans:
         handle: TableHandle,
         tablet: TabletHandle,
         spec: ScanSpec,
-        slice_pos: int,
         conditions: Sequence[pb.Predicate],
     ) -> TabletPart:
         """One part; an empty one, soon, once nobody waits for it any more."""
-        return self._whole(handle, tablet, _request(handle, tablet, spec, slice_pos, conditions), spec, stop)
+        return self._whole(handle, tablet, _request(handle, tablet, spec, conditions), spec, stop)
 
     def _whole(
         self, handle: TableHandle, tablet: TabletHandle, request: pb.ScanRequest, spec: ScanSpec, stop: threading.Event
@@ -277,7 +261,7 @@ def _encoded(handle: TableHandle, spec: ScanSpec) -> list[pb.Predicate]:
 
 
 def _request(
-    handle: TableHandle, tablet: TabletHandle, spec: ScanSpec, slice_pos: int, conditions: Sequence[pb.Predicate]
+    handle: TableHandle, tablet: TabletHandle, spec: ScanSpec, conditions: Sequence[pb.Predicate]
 ) -> pb.ScanRequest:
     return pb.ScanRequest(
         tablet_id=tablet.tablet_id,
@@ -286,8 +270,9 @@ def _request(
         all_columns=spec.columns is None,
         predicates=conditions,
         snapshot_time=spec.snapshot_time,
-        slice_pos=slice_pos,
+        slice_pos=spec.slice_pos,
         slice_count=spec.slice_count,
         limit=spec.limit,
+        count_only=spec.count_only,
         staleness_us=spec.staleness_us,
     )

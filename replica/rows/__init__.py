@@ -10,6 +10,7 @@ from .message import MalformedMessage
 from .meta import RowError, SourceKey, WriteMeta, crc32c
 from .partition import BUCKETS_MAX, PartitionSpec, bucket_of, route, slice_of
 from .predicate import OPERATORS, Conditions, Predicate, go_on, predicate_mask, value_scalar
+from .scan_spec import ScanSpec
 from .schema import OFFSET_COLUMN, OP_COLUMN, TableSchema
 from .types import (
     INTEGER_LIKE,
@@ -45,6 +46,7 @@ __all__ = [
     "RowError",
     "RowOp",
     "RowSum",
+    "ScanSpec",
     "SourceKey",
     "TableSchema",
     "WriteMeta",

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nyala.replica.base import limits
-from nyala.replica.rows import Conditions, Listed, Predicate, TableSchema, go_on, key_hash, slice_of
+from nyala.replica.rows import Conditions, Listed, Predicate, ScanSpec, TableSchema, go_on, key_hash, slice_of
 
 from .block import Block, Kills
 from .columns import key_arrays, select
@@ -30,25 +30,6 @@ class View(NamedTuple):
     blocks: tuple[tuple[Block, tuple[Kills, ...]], ...]
 
 
-class ScanSpec(NamedTuple):
-    """What to read. `slice`: (pos, count) of the key hash space; `limit` 0 for none; `at` a hybrid time."""
-
-    columns: tuple[str, ...]
-    predicates: tuple[Predicate, ...]
-    at: int
-    slice: tuple[int, int]
-    limit: int
-    count_only: bool
-    stop: Callable[[], None] = go_on
-    """Called before each piece; what it raises ends the scan."""
-
-    def needed(self, schema: TableSchema) -> set[int]:
-        """Ids of the columns that are read."""
-        names = {p.column for p in self.predicates}
-        names.update(() if self.count_only else self.columns, schema.key if self.slice[1] > 1 else ())
-        return {schema.column(name).id for name in names}
-
-
 class Piece(NamedTuple):
     """Some rows of one place, and which of them are visible (None: all). `proof`: of what lies on disk."""
 
@@ -66,20 +47,33 @@ class Scan(Iterator[Any]):
     Concurrency: one reader; independent of what is applied, flushed or compacted meanwhile.
     """
 
-    def __init__(self, view: View, spec: ScanSpec) -> None:
-        """Refused(INVALID_ARGUMENT) if a condition cannot be compared with its column."""
-        self.snapshot_time = spec.at
-        self.column_ids = tuple(view.schema.column(name).id for name in spec.columns)
-        conditions = Conditions(spec.predicates, view.schema.arrow, spec.stop)
+    def __init__(self, view: View, spec: ScanSpec, stop: Callable[[], None] = go_on) -> None:
+        """Refused(INVALID_ARGUMENT) if a condition cannot be compared with its column. `stop` is called before each
+        piece; what it raises ends the scan."""
+        names = _names(spec, view.schema)
+        self.snapshot_time = spec.snapshot_time
+        self.column_ids = tuple(view.schema.column(name).id for name in names)
+        conditions = Conditions(spec.predicates, view.schema.arrow, stop)
         if spec.count_only:
             self.schema = COUNT_SCHEMA
-            self._batches = _count(view, spec, conditions)
+            self._batches = _count(view, spec, conditions, stop)
         else:
-            self.schema = pa.schema([view.schema.arrow.field(name) for name in spec.columns])
-            self._batches = _rows(view, spec, conditions)
+            self.schema = pa.schema([view.schema.arrow.field(name) for name in names])
+            self._batches = _rows(view, spec, conditions, stop)
 
     def __next__(self) -> Any:
         return next(self._batches)
+
+
+def _names(spec: ScanSpec, schema: TableSchema) -> Sequence[str]:
+    return schema.names if spec.columns is None else spec.columns
+
+
+def _needed(spec: ScanSpec, schema: TableSchema) -> set[int]:
+    """Ids of the columns that are read."""
+    names = {p.column for p in spec.predicates}
+    names.update(() if spec.count_only else _names(spec, schema), schema.key if spec.slice_count > 1 else ())
+    return {schema.column(name).id for name in names}
 
 
 def pieces(
@@ -160,19 +154,20 @@ def _pruned(block: Block, proof: Proof, schema: TableSchema, predicates: Sequenc
     return False
 
 
-def _masked(piece: Piece, view: View, spec: ScanSpec, conditions: Conditions) -> tuple[Any, Any | None]:
+def _masked(
+    piece: Piece, view: View, spec: ScanSpec, conditions: Conditions, stop: Callable[[], None]
+) -> tuple[Any, Any | None]:
     """(the columns needed, mask of the rows wanted or None for all)."""
     if piece.proof is not None:
-        needed = spec.needed(view.schema)
+        needed = _needed(spec, view.schema)
         piece.proof.check(piece.batch.column(pos) for pos, c in enumerate(piece.schema.columns) if c.id in needed)
     mask = None if piece.mask is None else pa.array(piece.mask)
-    if spec.slice[1] > 1:
-        pos, count = spec.slice
-        mine = slice_of(key_hash(key_arrays(piece.batch, piece.schema)), count) == pos
+    if spec.slice_count > 1:
+        mine = slice_of(key_hash(key_arrays(piece.batch, piece.schema)), spec.slice_count) == spec.slice_pos
         mask = _both(mask, pa.array(mine))
     if spec.predicates:
         names = list(dict.fromkeys(p.column for p in spec.predicates))
-        met = conditions.mask(select(piece.batch, piece.schema, view.schema, names), spec.stop)
+        met = conditions.mask(select(piece.batch, piece.schema, view.schema, names), stop)
         mask = _both(mask, met)
     return piece.batch, mask
 
@@ -181,13 +176,13 @@ def _both(left: Any | None, right: Any) -> Any:
     return right if left is None else pc.and_(left, right)
 
 
-def _rows(view: View, spec: ScanSpec, conditions: Conditions) -> Iterator[Any]:
+def _rows(view: View, spec: ScanSpec, conditions: Conditions, stop: Callable[[], None]) -> Iterator[Any]:
     left = spec.limit if spec.limit > 0 else None
-    for piece in pieces(view, spec.at, spec.predicates, spec.stop):
+    for piece in pieces(view, spec.snapshot_time, spec.predicates, stop):
         if left == 0:
             return
-        batch, mask = _masked(piece, view, spec, conditions)
-        result = select(batch, piece.schema, view.schema, spec.columns)
+        batch, mask = _masked(piece, view, spec, conditions, stop)
+        result = select(batch, piece.schema, view.schema, _names(spec, view.schema))
         if mask is not None:
             result = result.filter(mask)
         if left is not None:
@@ -197,10 +192,10 @@ def _rows(view: View, spec: ScanSpec, conditions: Conditions) -> Iterator[Any]:
             yield result
 
 
-def _count(view: View, spec: ScanSpec, conditions: Conditions) -> Iterator[Any]:
+def _count(view: View, spec: ScanSpec, conditions: Conditions, stop: Callable[[], None]) -> Iterator[Any]:
     total = 0
-    for piece in pieces(view, spec.at, spec.predicates, spec.stop):
-        batch, mask = _masked(piece, view, spec, conditions)
+    for piece in pieces(view, spec.snapshot_time, spec.predicates, stop):
+        batch, mask = _masked(piece, view, spec, conditions, stop)
         total += batch.num_rows if mask is None else int(np.count_nonzero(mask.to_numpy(zero_copy_only=False)))
         if 0 < spec.limit <= total:
             total = spec.limit

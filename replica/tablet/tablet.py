@@ -32,6 +32,7 @@ from nyala.replica.rows import (
     Predicate,
     RowError,
     RowSum,
+    ScanSpec,
     TableSchema,
     WriteMeta,
     crc32c,
@@ -52,7 +53,7 @@ from .maintenance import Maintenance
 from .memstore import unique_by_hash
 from .resolve import Checked, WireRows, apply_distinct, apply_rows, check_rows
 from .results import ApplyResult, FlushResult
-from .scan import Scan, ScanSpec, View
+from .scan import Scan, View
 from .superblock import Superblock
 
 _DECODERS_MAX = 64
@@ -498,7 +499,7 @@ class Tablet:
             raise Refused(Code.INVALID_ARGUMENT, "a scan names each column once", columns=len(names))
         for name in (*names, *(p.column for p in predicates)):
             view.schema.column(name)
-        return Scan(view, ScanSpec(names, tuple(predicates), at, slice, limit, count_only, stop))
+        return Scan(view, ScanSpec(names, tuple(predicates), at, limit, pos, count, count_only=count_only), stop)
 
     def checksum(self, snapshot_time: int | None = None, stop: Callable[[], None] = go_on) -> RowSum:
         """The sum of the rows visible at that time: the same on every replica, however its rows lie."""

@@ -169,5 +169,5 @@ class PlayedClient:
             return self.scans.time_of_staleness(handle, staleness_us)
         return self.scans.time_now(handle)
 
-    def scan_tablet(self, handle: TableHandle, tablet: TabletHandle, spec: Any, slice_pos: int = 0) -> Any:
-        return self.scans.tablet(handle, tablet, spec, slice_pos)
+    def scan_tablet(self, handle: TableHandle, tablet: TabletHandle, spec: Any) -> Any:
+        return self.scans.tablet(handle, tablet, spec)

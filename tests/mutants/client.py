@@ -322,6 +322,15 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        name="every slice is the first one",
+        rows="none",
+        test="tests/unit/client/test_client_scans.py::test_slices_of_a_tablet_are_each_asked_for_once",
+        file="replica/client/scans.py",
+        function="Scans.table",
+        before="replace(spec, slice_pos=pos)",
+        after="replace(spec, slice_pos=0)",
+    ),
+    Mutant(
         name="scan cut off is taken for whole",
         rows="none",
         test=(

@@ -353,8 +353,8 @@ MUTANTS = (
         test="tests/unit/pipeline/test_source_pushdown.py::test_all_parts_of_a_read_are_of_one_time",
         file="pipeline/source/reader.py",
         function="Reader.partitions",
-        before="number, spec) for",
-        after="number, replace(spec, snapshot_time=self._time(client))) for",
+        before="replace(spec, slice_pos=number)",
+        after="replace(spec, slice_pos=number, snapshot_time=self._time(client))",
     ),
     Mutant(
         name="spark plan is forgotten",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -91,6 +92,24 @@ def test_scan_that_nobody_takes_further_ends_soon(how: str) -> None:
         for stream in calls.streams:
             stream.cancel()
         thread.join(60)
+
+
+def test_slices_of_a_tablet_are_each_asked_for_once() -> None:
+    """Goal: the parts of a sliced scan are its slices, each once; a count is of the whole tablet, and asks for no
+    column. Method: the requests that a scan and a count of one tablet make, answered with no rows."""
+    calls, asked = Calls(pb.ScanChunk(snapshot_time=5, last=True)), list[pb.ScanRequest]()
+    table = replace(TABLE, tablets=HANDLES[:1])
+    stream = calls.Scan
+
+    def scan(request: pb.ScanRequest, timeout: float) -> Stream:
+        asked.append(request)
+        return stream(request, timeout)
+
+    calls.Scan = scan  # type: ignore[method-assign]
+    scans, spec = Scans(calls), ScanSpec(snapshot_time=5, slice_count=3)  # type: ignore[arg-type]
+    assert len(list(scans.table(table, spec))) == 3 and scans.count_table(table, spec) == 0
+    parts = sorted((r.slice_pos, r.slice_count, r.all_columns, r.count_only) for r in asked)
+    assert parts == [(0, 1, False, True), (0, 3, True, False), (1, 3, True, False), (2, 3, True, False)]
 
 
 KEYS = list(range(100))

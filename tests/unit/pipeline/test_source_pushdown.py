@@ -56,8 +56,8 @@ def client(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     row = pa.RecordBatch.from_pylist([{"k": 7, "v": "x", "n": 1, "d": 0.5, "f": 0.5}], SCHEMA.arrow)
     scans: list[tuple[str, Any, int]] = []
 
-    def scan_tablet(handle: TableHandle, tablet: TabletHandle, spec: Any, slice_pos: int) -> Any:
-        scans.append((tablet.tablet_id, spec, slice_pos))
+    def scan_tablet(handle: TableHandle, tablet: TabletHandle, spec: Any) -> Any:
+        scans.append((tablet.tablet_id, spec, spec.slice_pos))
         return SimpleNamespace(batches=[row])
 
     times = itertools.count(99)
@@ -186,10 +186,10 @@ def test_filter_on_the_key_leaves_tablets_out(client: SimpleNamespace) -> None:
     assert len(made_reader().partitions()) == 4
     pushing = made_reader(slices="3")
     assert isinstance(pushing, PushingReader) and list(pushing.pushFilters([EqualTo(("k",), 7)])) == []
-    pinned = {(part.pos, part.slice_pos) for part in pushing.partitions()}  # type: ignore[attr-defined]
+    pinned = {(part.pos, part.spec.slice_pos) for part in pushing.partitions()}  # type: ignore[attr-defined]
     assert len({pos for pos, _ in pinned}) == 1 and {number for _, number in pinned} == {0, 1, 2}
     optioned = made_reader(where="k = 7", slices="3").partitions()
-    assert {(part.pos, part.slice_pos) for part in optioned} == pinned  # type: ignore[attr-defined]
+    assert {(part.pos, part.spec.slice_pos) for part in optioned} == pinned  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("staleness", [{}, {"staleness": "5"}])
