@@ -18,7 +18,20 @@ from .errors import (
     may_pass,
 )
 from .generation import generation_of, next_generation, offset_in_generation
-from .ids import ZERO_OPID, Address, DataState, Entry, EntryKind, Member, OpId, RaftConfig, is_uuid, new_uuid
+from .ids import (
+    ZERO_OPID,
+    Address,
+    ConfigEdit,
+    DataState,
+    EditKind,
+    Entry,
+    EntryKind,
+    Member,
+    OpId,
+    RaftConfig,
+    is_uuid,
+    new_uuid,
+)
 from .kafka_reach import reach_kafka
 from .kafka_security import KAFKA_AWAY, PLAINTEXT, KafkaSecurity
 from .names import (
@@ -64,12 +77,14 @@ __all__ = [
     "Applied",
     "Clock",
     "Code",
+    "ConfigEdit",
     "Corruption",
     "CrashPoints",
     "DataState",
     "Disk",
     "DiskFailure",
     "DiskFile",
+    "EditKind",
     "Entry",
     "EntryKind",
     "HybridClock",

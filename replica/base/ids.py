@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import uuid as _uuid
 from dataclasses import dataclass, replace
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import NamedTuple
 
 from .check import check
@@ -150,6 +150,22 @@ class RaftConfig:
     def with_opid(self, opid: OpId) -> RaftConfig:
         """The same members, set at another position."""
         return replace(self, opid=opid)
+
+
+class EditKind(StrEnum):
+    """What a ConfigEdit does to one member."""
+
+    ADD = "add"
+    REMOVE = "remove"
+    CHANGE = "change"
+
+
+@dataclass(frozen=True)
+class ConfigEdit:
+    """One edit of a config. REMOVE looks at the member's uuid only; CHANGE with no addresses keeps the old ones."""
+
+    kind: EditKind
+    member: Member
 
 
 class DataState(IntEnum):

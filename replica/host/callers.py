@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from nyala.replica.base import Code, EntryKind, OpId, RaftConfig, Refused
-from nyala.replica.raft import ConfigEdit, RaftCore, Role
+from nyala.replica.base import Code, ConfigEdit, EntryKind, OpId, RaftConfig, Refused
+from nyala.replica.raft import RaftCore, Role
 
 from .doors import Doors
 from .options import HostOptions

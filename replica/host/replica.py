@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from nyala.replica.base import (
     ZERO_OPID,
     Code,
+    ConfigEdit,
     DataState,
     EntryKind,
     InvariantViolation,
@@ -15,7 +16,7 @@ from nyala.replica.base import (
     generation_of,
 )
 from nyala.replica.cmeta import decode_config, encode_config
-from nyala.replica.raft import ConfigEdit, Message, RaftCore, RaftOptions, Role, impossible
+from nyala.replica.raft import Message, RaftCore, RaftOptions, Role, impossible
 from nyala.replica.wal import Anchor, Replay
 
 from .absent import absent_reply

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
+from nyala.replica.base import ConfigEdit, EditKind
+
 from .leaving import seen_leaving
 from .membership import Advice, Need, advise, can_commit, healthy_voters, may_leave, transfer_target
 from .placement import replacements_for, replica_load
-from .views import Action, Caps, ClusterView, Decision, Edit, EditKind, Health, ServerView, TabletView, Wish, WishKind
+from .views import Action, Caps, ClusterView, Decision, Health, ServerView, TabletView, Wish, WishKind
 from .wishes import WishState, copy_is_under_way, wish_state
 from .witnesses import demoted, parked_again, restored, wants_witness
 
@@ -100,9 +102,9 @@ class _Round:
     def _evict(self, tablet: TabletView, advice: Advice, wanted: Wish | None) -> Decision:
         member = tablet.config.member(advice.uuid)
         if wanted and wanted.kind is WishKind.DEMOTE and member and member.votes and member.uuid == wanted.from_uuid:
-            demoted = Edit(EditKind.CHANGE, replace(member, votes=False, promote=False, replace=False))
+            demoted = ConfigEdit(EditKind.CHANGE, replace(member, votes=False, promote=False, replace=False))
             return self._change(tablet, (demoted,), wanted.reason or "demote", wanted.plan_id)
-        edits = tuple(Edit(EditKind.REMOVE, m) for m in tablet.config.members if m.uuid == advice.uuid)
+        edits = tuple(ConfigEdit(EditKind.REMOVE, m) for m in tablet.config.members if m.uuid == advice.uuid)
         return self._change(tablet, edits, f"evict: {advice.reason}")
 
     def _of_lost(self, tablet: TabletView, advice: Advice) -> Decision | None:
@@ -156,7 +158,7 @@ class _Round:
         self.replicas[server.uuid] += 1
         edits = [_join(server, votes=wish.votes, witness=wish.witness)]
         if source is not None and not source.replace:
-            edits.append(Edit(EditKind.CHANGE, replace(source, replace=True)))
+            edits.append(ConfigEdit(EditKind.CHANGE, replace(source, replace=True)))
         return self._change(tablet, tuple(edits), wish.reason or wish.kind.lower(), wish.plan_id)
 
     def _remove(self, tablet: TabletView, wish: Wish) -> Decision | None:
@@ -165,20 +167,20 @@ class _Round:
             return None
         spare = len(tablet.config.voters) > tablet.replication_factor and may_leave(tablet, member)
         if not member.votes or (spare and member.uuid != tablet.leader_uuid):
-            return self._change(tablet, (Edit(EditKind.REMOVE, member),), wish.reason or "remove", wish.plan_id)
+            return self._change(tablet, (ConfigEdit(EditKind.REMOVE, member),), wish.reason or "remove", wish.plan_id)
         if spare:
             target = transfer_target(seen_leaving(tablet, self.draining), load=self.leaders)
             return self._transfer(tablet, target, "the replica to remove leads", wish.plan_id)
         if member.replace:
             return None
-        marked = Edit(EditKind.CHANGE, replace(member, replace=True))
+        marked = ConfigEdit(EditKind.CHANGE, replace(member, replace=True))
         return self._change(tablet, (marked,), "to be removed once its replacement votes", wish.plan_id)
 
     def _promote(self, tablet: TabletView, wish: Wish) -> Decision | None:
         member = tablet.config.member(wish.to_uuid)
         if member is None or member.votes or member.promote or tablet.health_of(member.uuid) is not Health.HEALTHY:
             return None
-        marked = Edit(EditKind.CHANGE, replace(member, promote=True))
+        marked = ConfigEdit(EditKind.CHANGE, replace(member, promote=True))
         return self._change(tablet, (marked,), wish.reason or "promote", wish.plan_id)
 
     def _cancel(self, tablet: TabletView, wish: Wish) -> Decision | None:
@@ -186,16 +188,16 @@ class _Round:
         edits = []
         target, source = tablet.config.member(wish.to_uuid), tablet.config.member(wish.from_uuid)
         if target is not None and wish.kind is WishKind.PROMOTE:
-            edits.append(Edit(EditKind.CHANGE, replace(target, promote=False)))
+            edits.append(ConfigEdit(EditKind.CHANGE, replace(target, promote=False)))
         elif target is not None and not target.votes:
-            edits.append(Edit(EditKind.REMOVE, target))
+            edits.append(ConfigEdit(EditKind.REMOVE, target))
         if source is not None and source.replace:
-            edits.append(Edit(EditKind.CHANGE, replace(source, replace=False)))
+            edits.append(ConfigEdit(EditKind.CHANGE, replace(source, replace=False)))
         return (
             self._change(tablet, tuple(edits), "cancelled, or its deadline has passed", wish.plan_id) if edits else None
         )
 
-    def _change(self, tablet: TabletView, edits: tuple[Edit, ...], reason: str, plan_id: str = "") -> Decision:
+    def _change(self, tablet: TabletView, edits: tuple[ConfigEdit, ...], reason: str, plan_id: str = "") -> Decision:
         return Decision(
             tablet_id=tablet.tablet_id,
             table_id=tablet.table_id,
@@ -224,13 +226,13 @@ class _Round:
         )
 
 
-def _join(server: ServerView, *, votes: bool = True, witness: bool = False) -> Edit:
+def _join(server: ServerView, *, votes: bool = True, witness: bool = False) -> ConfigEdit:
     """Everybody joins without a vote; the leader promotes a member that caught up [thesis §4.2.1].
 
     A witness has caught up as soon as it has a log.
     """
     joining = replace(server.member, votes=False, promote=votes, holds_data=not witness, replace=False)
-    return Edit(EditKind.ADD, joining)
+    return ConfigEdit(EditKind.ADD, joining)
 
 
 def decide(view: ClusterView, catalog_term: int, caps: Caps | None = None) -> list[Decision]:

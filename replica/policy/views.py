@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
-from nyala.replica.base import ZERO_OPID, Member, OpId, RaftConfig, check
+from nyala.replica.base import ZERO_OPID, ConfigEdit, Member, OpId, RaftConfig, check
 
 DISK_BYTES_SPARE = 1 << 30
 """A server with less than this left, once a new replica is there, is nearly full: others are preferred. A server's logs
@@ -165,22 +165,6 @@ class Caps:
         check(self.bytes_max > 0, "bytes_max must be positive", bytes_max=self.bytes_max)
 
 
-class EditKind(StrEnum):
-    """One edit of a config; `change` sets the marks of a member that is there."""
-
-    ADD = "add"
-    REMOVE = "remove"
-    CHANGE = "change"
-
-
-@dataclass(frozen=True)
-class Edit:
-    """One edit of one member."""
-
-    kind: EditKind
-    member: Member
-
-
 class Action(StrEnum):
     """A decision is exactly one of these."""
 
@@ -195,7 +179,7 @@ class Decision:
     tablet_id: str
     table_id: str
     action: Action
-    edits: tuple[Edit, ...] = ()
+    edits: tuple[ConfigEdit, ...] = ()
     target_uuid: str = ""
     config_opid: OpId = ZERO_OPID
     leader_uuid: str = ""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nyala.replica.base import Member
+from nyala.replica.base import ConfigEdit, EditKind, Member
 
-from .views import Edit, EditKind, Health, TabletView
+from .views import Health, TabletView
 
 
 def stands_in(member: Member) -> bool:
@@ -53,20 +53,24 @@ def wants_witness(tablet: TabletView) -> bool:
     return tablet.by_witness and places > sum(not tablet.health_of(m.uuid).failed for m in taken)
 
 
-def demoted(member: Member) -> Edit:
+def demoted(member: Member) -> ConfigEdit:
     """The lost voter stays without a vote, until it is back or replaced."""
-    return Edit(EditKind.CHANGE, replace(member, votes=False, promote=False, replace=True))
+    return ConfigEdit(EditKind.CHANGE, replace(member, votes=False, promote=False, replace=True))
 
 
-def restored(tablet: TabletView, member: Member) -> tuple[Edit, ...]:
+def restored(tablet: TabletView, member: Member) -> tuple[ConfigEdit, ...]:
     """The demoted voter is back: it is to vote again, and the witness that stood in stops copying, and leaves."""
-    back = Edit(EditKind.CHANGE, replace(member, promote=True, replace=False))
+    back = ConfigEdit(EditKind.CHANGE, replace(member, promote=True, replace=False))
     other = stand_in(tablet)
-    return (back,) if other is None else (back, Edit(EditKind.CHANGE, replace(other, promote=False, replace=True)))
+    return (
+        (back,) if other is None else (back, ConfigEdit(EditKind.CHANGE, replace(other, promote=False, replace=True)))
+    )
 
 
-def parked_again(tablet: TabletView, member: Member) -> tuple[Edit, ...]:
+def parked_again(tablet: TabletView, member: Member) -> tuple[ConfigEdit, ...]:
     """It was lost again before it voted: the witness stands in again, and wants its data."""
-    away = Edit(EditKind.CHANGE, replace(member, promote=False, replace=True))
+    away = ConfigEdit(EditKind.CHANGE, replace(member, promote=False, replace=True))
     other = stand_in(tablet, leaving=True)
-    return (away,) if other is None else (away, Edit(EditKind.CHANGE, replace(other, promote=True, replace=False)))
+    return (
+        (away,) if other is None else (away, ConfigEdit(EditKind.CHANGE, replace(other, promote=True, replace=False)))
+    )

@@ -5,14 +5,12 @@ from .core import RaftCore
 from .log_view import EntriesUnavailable, LogView, MemoryLogView
 from .messages import AppendEntries, AppendReply, Message, TimeoutNow, VoteReply, VoteRequest
 from .options import RaftOptions
-from .ready import ConfigEdit, CopyNeeded, EditKind, EntriesNeeded, HardState, PeerStatus, Ready, Role
+from .ready import CopyNeeded, EntriesNeeded, HardState, PeerStatus, Ready, Role
 
 __all__ = [
     "AppendEntries",
     "AppendReply",
-    "ConfigEdit",
     "CopyNeeded",
-    "EditKind",
     "EntriesNeeded",
     "EntriesUnavailable",
     "HardState",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from nyala.replica.base import Code, EntryKind, OpId, RaftConfig, Rng, check, generation_of
+from nyala.replica.base import Code, ConfigEdit, EntryKind, OpId, RaftConfig, Rng, check, generation_of
 
 from . import aborting, admission, election, following, lease, membership, quiet, reads, replication, transfer
 from .commitment import advance_commit
@@ -13,7 +13,7 @@ from .log_view import EntriesUnavailable, LogView
 from .messages import AppendEntries, AppendReply, Message, TimeoutNow, VoteReply, VoteRequest
 from .options import RaftOptions
 from .progress import ProgressState
-from .ready import ConfigEdit, PeerStatus, Ready, Role
+from .ready import PeerStatus, Ready, Role
 from .roles import become_follower, config_in_force, settle_configs
 from .state import State
 

@@ -9,11 +9,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from nyala.replica.base import Code, DataState, EntryKind, Member, OpId, RaftConfig, Refused, limits
+from nyala.replica.base import (
+    Code,
+    ConfigEdit,
+    DataState,
+    EditKind,
+    EntryKind,
+    Member,
+    OpId,
+    RaftConfig,
+    Refused,
+    limits,
+)
 
 from .admission import impossible_config
 from .progress import Progress, ProgressState
-from .ready import ConfigEdit, EditKind, Role
+from .ready import Role
 from .roles import config_in_force
 from .state import State
 from .transfer import abort_transfer, check_leader, check_open, most_up_to_date, transfer_leadership

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from nyala.replica.base import Code, DataState, Entry, Member, OpId, RaftConfig
+from nyala.replica.base import Code, DataState, Entry, OpId, RaftConfig
 
 from .messages import Message
 
@@ -46,21 +46,6 @@ class EntriesNeeded(NamedTuple):
 
     peer_uuid: str
     lo: int
-
-
-class EditKind(StrEnum):
-    """What a ConfigEdit does to one member."""
-
-    ADD = "add"
-    REMOVE = "remove"
-    CHANGE = "change"
-
-
-class ConfigEdit(NamedTuple):
-    """One edit of a config. REMOVE looks at the member's uuid only; CHANGE with no addresses keeps the old ones."""
-
-    kind: EditKind
-    member: Member
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -8,10 +8,19 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import Any, TypeVar
 
-from nyala.replica.base import Code, DataState, HybridClock, OpId, Refused, ReplicaError, __version__
+from nyala.replica.base import (
+    Code,
+    ConfigEdit,
+    DataState,
+    EditKind,
+    HybridClock,
+    OpId,
+    Refused,
+    ReplicaError,
+    __version__,
+)
 from nyala.replica.disk import TABLET_SERVER
 from nyala.replica.peers import Taker, Turn
-from nyala.replica.raft import ConfigEdit, EditKind
 from nyala.replica.rpc import (
     Context,
     NamedRequest,

@@ -15,9 +15,8 @@ import pytest
 
 from nyala.infra.local.kafka import KafkaBroker
 from nyala.pipeline.decisions import newest
-from nyala.replica.base import Code, kafka_topics
+from nyala.replica.base import Code, EditKind, kafka_topics
 from nyala.replica.client import Client
-from nyala.replica.policy import EditKind
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, TableSchema
 from nyala.replica.rpc import pb, pb_grpc
 from nyala.replica.steer import Result, Unusable, execute, read_record

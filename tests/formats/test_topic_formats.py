@@ -25,9 +25,9 @@ from nyala.pipeline.framing import Framing, wrap
 from nyala.pipeline.letters import letter_of
 from nyala.pipeline.rebalance import proposal_of
 from nyala.pipeline.row_schema import encode_key, row_schema_json
-from nyala.replica.base import Address, Code, Member, OpId, RowCode
+from nyala.replica.base import Address, Code, ConfigEdit, EditKind, Member, OpId, RowCode
 from nyala.replica.master import decision_record
-from nyala.replica.policy import Action, Decision, Edit, EditKind, Health, Move, MoveKind, view_of_reports
+from nyala.replica.policy import Action, Decision, Health, Move, MoveKind, view_of_reports
 from nyala.replica.rows import Column, ColumnType, RowOp, SourceKey, TableSchema
 from nyala.replica.steer import Outcome, Result
 
@@ -178,7 +178,7 @@ def test_records_of_version_1_are_what_the_jobs_write() -> None:
         config_opid=OpId(**OPID), bytes=7, reason="a better place",
     )  # fmt: skip
     assert schemas.encode("proposal", proposal_of(PLAN, move, AT_US)) == _golden("proposal")[1]
-    edits = tuple(Edit(EditKind(e["kind"]), _as_member(e["member"])) for e in EDITS)
+    edits = tuple(ConfigEdit(EditKind(e["kind"]), _as_member(e["member"])) for e in EDITS)
     needed = Decision(
         tablet_id=TABLET, table_id=TABLE, action=Action.CHANGE_CONFIG, edits=edits, config_opid=OpId(**OPID),
         leader_uuid=UUID_A, catalog_term=9, reason="a better place", plan_id=PLAN,

@@ -14,8 +14,8 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
-from nyala.replica.base import Refused
-from nyala.replica.raft import ConfigEdit, EditKind, RaftOptions, Role
+from nyala.replica.base import ConfigEdit, EditKind, Refused
+from nyala.replica.raft import RaftOptions, Role
 from tests.harness.raft_net import OPTIONS, Node
 
 if TYPE_CHECKING:

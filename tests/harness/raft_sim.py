@@ -16,8 +16,8 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
-from nyala.replica.base import DataState, Member, OpId, Refused, ReplicaError
-from nyala.replica.raft import ConfigEdit, EditKind, RaftCore, Role, lease
+from nyala.replica.base import ConfigEdit, DataState, EditKind, Member, OpId, Refused, ReplicaError
+from nyala.replica.raft import RaftCore, Role, lease
 from nyala.replica.raft.options import CLOCK_DRIFT_PERCENT
 from tests.harness import majority
 from tests.harness.raft_days import bad_day

@@ -13,6 +13,8 @@ import grpc.aio
 from nyala.replica.base import (
     Address,
     Clock,
+    ConfigEdit,
+    EditKind,
     EntryKind,
     HybridClock,
     Member,
@@ -26,7 +28,7 @@ from nyala.replica.copywire.fetch_serving import FetchServing
 from nyala.replica.copywire.remote_source import RemoteCopySource
 from nyala.replica.host import Phase
 from nyala.replica.peers import Listener, PeerOptions, Taker
-from nyala.replica.raft import AppendEntries, ConfigEdit, EditKind, Message, RaftOptions
+from nyala.replica.raft import AppendEntries, Message, RaftOptions
 from nyala.replica.rows import WriteMeta, crc32c, encode_batch
 from nyala.replica.rpc import RequestChecks, frame, new_server, pb_grpc
 from nyala.replica.server.channels import Channels

@@ -79,7 +79,8 @@ MUTANTS = (
         """,
         after="""
             member = tablet.config.member(wish.from_uuid)
-            return member and self._change(tablet, (Edit(EditKind.CHANGE, replace(member, votes=False)),), "demote")
+            edits = (ConfigEdit(EditKind.CHANGE, replace(member, votes=False)),) if member else ()
+            return self._change(tablet, edits, "demote") if member else None
         """,
     ),
     Mutant(
@@ -109,7 +110,7 @@ MUTANTS = (
         function="_Round._cancel",
         before="""
             elif target is not None and not target.votes:
-                edits.append(Edit(EditKind.REMOVE, target))
+                edits.append(ConfigEdit(EditKind.REMOVE, target))
         """,
         after="",
     ),

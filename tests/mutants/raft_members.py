@@ -133,8 +133,8 @@ MUTANTS = (
             "test_new_member_is_first_contacted_by_a_heartbeat_and_copied_only_after_its_reply"
         ),
         file="replica/raft/membership.py",
-        before="from .ready import ConfigEdit, EditKind, Role",
-        after="from .ready import ConfigEdit, CopyNeeded, EditKind, Role",
+        before="from .ready import Role",
+        after="from .ready import CopyNeeded, Role",
         more=(
             Edit(
                 file="replica/raft/membership.py",

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from nyala.replica.base import RaftConfig
+from nyala.replica.base import ConfigEdit, EditKind, RaftConfig
 from nyala.replica.cmeta import ConsensusMeta
-from nyala.replica.raft import ConfigEdit, EditKind
 from tests.harness.sim_cluster import TABLET, SimCluster, member
 from tests.harness.sim_start import Answers, on, put_and_wait, started
 

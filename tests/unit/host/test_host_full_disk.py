@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nyala.replica.base import Applied, Code, Refused
+from nyala.replica.base import Applied, Code, ConfigEdit, EditKind, Refused
 from nyala.replica.cmeta import ConsensusMeta
 from nyala.replica.copy import wal_folder
 from nyala.replica.host import Phase
-from nyala.replica.raft import ConfigEdit, EditKind
 from nyala.replica.wal import glance
 from tests.harness.sim_cluster import HOST, TABLET, SimCluster, SimNode, member
 from tests.harness.sim_start import Answers, level, node_of, on, put, put_and_wait, started

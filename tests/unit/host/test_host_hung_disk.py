@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from nyala.replica.base import Applied, Code, Refused
+from nyala.replica.base import Applied, Code, ConfigEdit, EditKind, Refused
 from nyala.replica.host import Phase
-from nyala.replica.raft import ConfigEdit, EditKind
 from tests.harness.sim_cluster import HOST, RAFT, TICK_US, WAL, SimCluster, SimNode, member
 from tests.harness.sim_start import Answers, level, node_of, on, put, put_and_wait, started
 

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from nyala.replica.base import Applied, Code, OpId, Refused, hybrid_from_us, us_of_hybrid
-from nyala.replica.raft import ConfigEdit, EditKind
+from nyala.replica.base import Applied, Code, ConfigEdit, EditKind, OpId, Refused, hybrid_from_us, us_of_hybrid
 from tests.harness.sim_cluster import HOST, RAFT, TICK_US, SimCluster, member
 from tests.harness.sim_start import Answers, level, node_of, on, put, put_and_wait, started
 from tests.harness.sim_world import Faults

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from nyala.replica.base import Member, OpId
+from nyala.replica.base import ConfigEdit, EditKind, Member, OpId
 from nyala.replica.master import DecisionBook, MasterOptions, Versions
 from nyala.replica.master.outbox import EVENTS_MAX, Item, Outbox
-from nyala.replica.policy import Action, Decision, Edit, EditKind
+from nyala.replica.policy import Action, Decision
 from nyala.schemas import decode, encode
 
 SECOND = 1_000_000
@@ -17,7 +17,7 @@ REMOVE = Decision(
     tablet_id="t",
     table_id="T",
     action=Action.CHANGE_CONFIG,
-    edits=(Edit(EditKind.REMOVE, Member("a" * 32)),),
+    edits=(ConfigEdit(EditKind.REMOVE, Member("a" * 32)),),
     config_opid=OpId(2, 7),
     leader_uuid="l",
     catalog_term=3,

@@ -6,8 +6,7 @@ import random
 
 import pytest
 
-from nyala.replica.base import Code, Member, OpId
-from nyala.replica.raft import ConfigEdit, EditKind
+from nyala.replica.base import Code, ConfigEdit, EditKind, Member, OpId
 from tests.harness.raft_net import Net, config_of, refused
 
 KINDS = {

@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nyala.replica.base import Entry, EntryKind, Member, OpId, RaftConfig, generation_of, next_generation
-from nyala.replica.raft import ConfigEdit, EditKind, HardState, Role
+from nyala.replica.base import (
+    ConfigEdit,
+    EditKind,
+    Entry,
+    EntryKind,
+    Member,
+    OpId,
+    RaftConfig,
+    generation_of,
+    next_generation,
+)
+from nyala.replica.raft import HardState, Role
 from tests.harness.raft_net import Durable, Net, config_of, encode_config
 from tests.harness.raft_verify import Verifiers
 

@@ -9,10 +9,20 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import ZERO_OPID, Address, Code, DataState, EntryKind, Member, RaftConfig, Refused
+from nyala.replica.base import (
+    ZERO_OPID,
+    Address,
+    Code,
+    ConfigEdit,
+    DataState,
+    EditKind,
+    EntryKind,
+    Member,
+    RaftConfig,
+    Refused,
+)
 from nyala.replica.copy import CopyRequest, named_blocks
 from nyala.replica.host import Phase
-from nyala.replica.raft import ConfigEdit, EditKind
 from nyala.replica.rows import WriteMeta, crc32c, encode_batch
 from nyala.replica.rpc import pb
 from nyala.replica.server import manager as manager_module

@@ -11,10 +11,10 @@ import grpc
 import pytest
 
 from nyala.infra.cli.copies import idle_text
-from nyala.replica.base import ZERO_OPID, Code, DataState, Entry, EntryKind, OpId, RaftConfig, Refused, limits
+from nyala.replica.base import ZERO_OPID, Code, DataState, EditKind, Entry, EntryKind, OpId, RaftConfig, Refused, limits
 from nyala.replica.cmeta import encode_config
 from nyala.replica.copy import parse_superblock
-from nyala.replica.raft import AppendEntries, EditKind, TimeoutNow
+from nyala.replica.raft import AppendEntries, TimeoutNow
 from nyala.replica.rpc import member_to_pb, opid_to_pb, pb, pb_grpc
 from nyala.replica.server.maintenance import GC_EVERY_S, Maintenance
 from nyala.replica.server.memory import MemoryGuard

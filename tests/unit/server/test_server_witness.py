@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import Code, DataState, Member, Refused
+from nyala.replica.base import Code, DataState, EditKind, Member, Refused
 from nyala.replica.copy import FileKind
-from nyala.replica.raft import EditKind, Role
+from nyala.replica.raft import Role
 from nyala.replica.tablet import Superblock
 from tests.harness.copies import TABLET
 from tests.harness.server_pair import TIMEOUT_S, Pair, Part, run_pair, until
