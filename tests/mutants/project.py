@@ -22,6 +22,28 @@ MUTANTS = (
         after="(../replica/log/DESIGN.md)",
     ),
     Mutant(
+        name="page leaves a module out",
+        test="tests/tidy/test_rooms.py::test_design_page_lists_every_module_of_its_room",
+        file="jobs/DESIGN.md",
+        before="| `ingest.py` | ingests a table's topic |",
+        after="",
+    ),
+    Mutant(
+        name="page lists a module that is not there",
+        test="tests/tidy/test_rooms.py::test_design_page_lists_every_module_of_its_room",
+        file="schemas/DESIGN.md",
+        before="| `bounded.py` | decodes bytes of an unknown writer |",
+        after="| `bounds.py` | decodes bytes of an unknown writer |",
+    ),
+    Mutant(
+        name="row with nothing beside the module counts",
+        test="tests/tidy/test_rooms.py::test_modules_that_a_page_does_not_list_are_seen",
+        file="tests/tidy/test_rooms.py",
+        function="listed",
+        before=" and any(cells[1:])",
+        after="",
+    ),
+    Mutant(
         name="spark is not told of the source",
         rows="IN-70",
         test="tests/unit/infra/test_installed.py::test_installed_package_is_found_beside_a_folder_of_its_name",
