@@ -44,6 +44,13 @@ MUTANTS = (
         after="",
     ),
     Mutant(
+        name="changelog tells everything",
+        test="tests/tidy/test_documents.py::test_changelog_tells_users_what_is_new_in_a_page",
+        file="CHANGELOG.md",
+        before="### First steps",
+        after="- One more line.\n" * 60 + "### First steps",
+    ),
+    Mutant(
         name="spark is not told of the source",
         rows="IN-70",
         test="tests/unit/infra/test_installed.py::test_installed_package_is_found_beside_a_folder_of_its_name",

@@ -8,6 +8,7 @@ from tests.harness.documents import ROOT, blocks, pages, pages_of_users
 
 LINK = re.compile(r"\]\(([^)\s#]+)(?:#[^)]*)?\)")
 KINDS = {"shell", "python", "console", "text", "mermaid"}
+UNRELEASED_LINES_MAX = 60
 
 
 def test_links_between_pages_lead_to_files() -> None:
@@ -46,6 +47,15 @@ def test_commands_that_nothing_runs_are_seen() -> None:
     assert missing(test, ["nyala unsafe replace --tablets ID"]) == ["nyala unsafe replace --tablets ID"]
     assert missing(f"{recovery}::test_nothing", ["nyala unsafe replace"]) == [f"{recovery}::test_nothing"]
     assert missing(".ci/run", ["make demo", "make dema"]) == ["make dema"]
+
+
+def test_changelog_tells_users_what_is_new_in_a_page() -> None:
+    """Goal: a user reads what changed. Method: the unreleased version has at most so many lines, empty ones included;
+    who adds one shortens, or leaves out what only its developers noticed."""
+    text = (ROOT / "CHANGELOG.md").read_text()
+    unreleased = re.split(r"^## .*$", text, flags=re.MULTILINE)[1]
+    assert "(unreleased)" in text
+    assert len(unreleased.splitlines()) <= UNRELEASED_LINES_MAX
 
 
 def missing(run_by: str, commands: list[str]) -> list[str]:
