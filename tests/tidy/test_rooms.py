@@ -11,8 +11,6 @@ from tests.tidy.test_layers import ALLOWED, ROOT
 
 ROOMS = sorted(name.replace(".", "/") for name in ALLOWED if (ROOT / name.replace(".", "/")).is_dir())
 MODULE = re.compile(r"`([\w/]+\.py)`")
-SOME_LEFT_OUT = {"replica/host", "replica/peers", "replica/policy", "replica/steer"}
-"""Rooms whose pages do not list every module yet; they list none that is not there."""
 
 
 @pytest.mark.parametrize("room", ROOMS)
@@ -27,8 +25,7 @@ def test_design_page_lists_every_module_of_its_room(room: str) -> None:
     """Goal: whoever looks for a thing finds its module on one page, with a line on what it does. Method: the modules
     that stand alone in the first cell of a table's row, and have text beside them, are those of the folder."""
     there = {path.relative_to(ROOT / room).as_posix() for path in (ROOT / room).rglob("*.py")}
-    assert listed(page_of(room)) <= there
-    assert room in SOME_LEFT_OUT or listed(page_of(room)) == there
+    assert listed(page_of(room)) == there
 
 
 def test_modules_that_a_page_does_not_list_are_seen() -> None:
