@@ -51,6 +51,13 @@ MUTANTS = (
         after="- One more line.\n" * 60 + "### First steps",
     ),
     Mutant(
+        name="section that others send to has another title",
+        test="tests/tidy/test_documents.py::test_sections_that_are_quoted_stand_on_their_pages",
+        file="replica/master/DESIGN.md",
+        before="## Several masters",
+        after="## More masters",
+    ),
+    Mutant(
         name="spark is not told of the source",
         rows="IN-70",
         test="tests/unit/infra/test_installed.py::test_installed_package_is_found_beside_a_folder_of_its_name",

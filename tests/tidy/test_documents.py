@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from tests.harness.documents import ROOT, blocks, pages, pages_of_users
+from tests.tidy.test_layers import source_files
 
 LINK = re.compile(r"\]\(([^)\s#]+)(?:#[^)]*)?\)")
+SECTION = re.compile(
+    r"(?:\]\((?P<link>[^)\s#]+\.md)\)|`(?P<name>[\w/]*DESIGN\.md)`|(?P<bare>\bDESIGN\.md)),? \(?"
+    r"\"(?P<title>[^\"]+)\""
+)
+"""A page, and behind it a section's title in quotation marks."""
 KINDS = {"shell", "python", "console", "text", "mermaid"}
 UNRELEASED_LINES_MAX = 60
 
@@ -22,6 +29,14 @@ def test_links_between_pages_lead_to_files() -> None:
         if "://" not in target and not (page.parent / target).exists()
     ]
     assert dead == []
+
+
+def test_sections_that_are_quoted_stand_on_their_pages() -> None:
+    """Goal: a reader who is sent to a section finds it. Method: titles in quotation marks behind a page's name, in
+    pages and sources, are headings there, or begin a paragraph in bold."""
+    quoted = [(path, *each) for path in (*pages(), *source_files()) for each in sections_quoted(path.read_text())]
+    assert len(quoted) >= 10
+    assert [f"{path.relative_to(ROOT)}: {each}" for path, *each in quoted if not has_section(path, *each)] == []
 
 
 def test_what_runs_a_block_exists_and_has_its_commands() -> None:
@@ -56,6 +71,19 @@ def test_changelog_tells_users_what_is_new_in_a_page() -> None:
     unreleased = re.split(r"^## .*$", text, flags=re.MULTILINE)[1]
     assert "(unreleased)" in text
     assert len(unreleased.splitlines()) <= UNRELEASED_LINES_MAX
+
+
+def sections_quoted(text: str) -> list[tuple[str, str]]:
+    """(page as it is named, title) of each section that a text sends its readers to."""
+    found = SECTION.finditer(re.sub(r"\s*\n\s*", " ", text))
+    return [(each["link"] or each["name"] or each["bare"], each["title"]) for each in found]
+
+
+def has_section(path: Path, name: str, title: str) -> bool:
+    """Whether the page that `path` names so, from its folder, from the root or from `replica`, has that section."""
+    places = [folder / name for folder in (path.parent, ROOT, ROOT / "replica") if (folder / name).is_file()]
+    begins = re.compile(rf"^(?:#+ .*|(?:\s*[-*] )?\*\*){re.escape(title)}", re.MULTILINE)
+    return bool(places) and begins.search(places[0].read_text()) is not None
 
 
 def missing(run_by: str, commands: list[str]) -> list[str]:
