@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
-from nyala.replica.base import Code, DataState, OpId
+from nyala.replica.base import Code, DataState, OpId, Refused
 from nyala.replica.base.crash_points import CRASH_VARIABLE
 from nyala.replica.client.admin import row_sum_from_pb
 from nyala.replica.rows import CHECKSUM_DEFINITION, RowSum
-from nyala.replica.rpc import opid_to_pb, pb
+from nyala.replica.rpc import opid_to_pb, pb, raise_if_error
 from tests.harness.cluster import LocalCluster, ServerProcess, wait_until
 from tests.harness.rows import batch, read_rows, table_info, write_request
 
@@ -198,8 +199,8 @@ def collect(server: ServerProcess, *, tablet_id: str = TABLET) -> None:
     wait_until(collected, f"{server.name} has collected the log of {tablet_id}")
 
 
-def rows_of(server: ServerProcess, snapshot_time: int, *, tablet_id: str = TABLET) -> RowSum | None:
-    """(checksum, rows) of the replica there; None if it cannot tell."""
+def row_sum(server: ServerProcess, snapshot_time: int, *, tablet_id: str = TABLET) -> RowSum:
+    """(checksum, rows) of the replica there; Refused with what the server says if it cannot tell."""
     request = pb.ChecksumRequest(
         dest_uuid=server.uuid,
         tablet_id=tablet_id,
@@ -208,12 +209,21 @@ def rows_of(server: ServerProcess, snapshot_time: int, *, tablet_id: str = TABLE
         definition=CHECKSUM_DEFINITION,
     )
     reply = server.tablets.Checksum(request, timeout=30)
-    return row_sum_from_pb(reply, CHECKSUM_DEFINITION) if not reply.error.code else None
+    raise_if_error(reply.error)
+    return row_sum_from_pb(reply, CHECKSUM_DEFINITION)
+
+
+def rows_of(server: ServerProcess, snapshot_time: int, *, tablet_id: str = TABLET) -> RowSum | None:
+    """(checksum, rows) of the replica there; None if it cannot tell."""
+    try:
+        return row_sum(server, snapshot_time, tablet_id=tablet_id)
+    except Refused:
+        return None
 
 
 def wait_equal(servers: Sequence[ServerProcess], snapshot_time: int, *, tablet_id: str = TABLET) -> RowSum:
     """(checksum, rows) of the replicas on `servers`, once each of them can tell: they must be the same."""
-    told = lambda: [rows_of(s, snapshot_time, tablet_id=tablet_id) for s in servers]  # noqa: E731
-    found = wait_until(lambda: (sums := told()) and None not in sums and sums, "replicas tell")
+    tell = lambda server: row_sum(server, snapshot_time, tablet_id=tablet_id)  # noqa: E731
+    found = [wait_until(partial(tell, server), f"{server.name} tells its sum") for server in servers]
     assert len(set(found)) == 1, found
     return found[0]
