@@ -1,10 +1,12 @@
-"""Which log entry a replay is at, so that an entry which kills the process does so twice and not for ever.
+"""Which log entry a replay is at, so that an entry which kills the process does so three times and not for ever.
 
 A marker file says which entries are being applied. It is written without a sync: what the kernel has outlives the
 process, and after a power loss an older or no marker only means that counting begins anew. The next start finds the
-entries under which the server died, applies those one at a time and no other tablet's meanwhile, so that the second
-death names the entry; the third start leaves that one replica offline and serves the others. What is suspected is never
-more than MARKED_TOGETHER_MAX entries, for most deaths during a replay are nobody's fault.
+entries under which the server died, applies those one at a time and no other tablet's meanwhile, so that a second death
+names one entry. A third death at that entry is proof: the start after it leaves that one replica offline and serves the
+others. Most deaths during a replay are no entry's fault: an operator or a supervisor kills a server that starts, and
+again. Two such deaths can easily meet the same suspects, three hardly the same entry. What is suspected is never more
+than MARKED_TOGETHER_MAX entries.
 
 An entry that kills, or that raises where it is applied, is a defect of the code: the files are whole, and every replica
 of the tablet fails at it, so that no copy heals any. Deaths are therefore counted for each build. A start of another
@@ -37,7 +39,7 @@ FAILED_CHARS_MAX = 160
 
 
 class DeadlyEntry(Corruption):
-    """Servers of this build died twice at one entry of the log. A copy would bring the same entry."""
+    """Servers died three times at one entry of the log, this build last. A copy would bring the same entry."""
 
     copy_heals = False
 
@@ -58,6 +60,8 @@ class ReplayMarker:
     suspect_last: int = 0
     build: str = ""
     """Which wrote it; empty for one that did not say."""
+    died_alone: int = 0
+    """The entry at which a server died before, as a suspect that was applied alone."""
     failed_index: int = 0
     """The entry at which the replica failed while its server lived."""
     failed_build: str = ""
@@ -84,22 +88,35 @@ class ReplayMarker:
         return cls(**{name: value[name] for name in _FIELDS}, **_more_of(value["reserved"]))
 
     def after_a_death(self, build: str) -> ReplayMarker | None:
-        """What a replay of `build` begins with; None if a server of that build has died twice at one entry.
+        """What a replay of `build` begins with; None if an entry is proven to kill a server of that build.
 
         A death under another build says where to look, and convicts nothing.
         """
         if not self.first:
             return replace(self, build=build)
-        twice = self.first == self.last and self.suspect_first <= self.first <= self.suspect_last
-        if twice and self.build == build:
+        if self.is_proof and self.build == build:
             return None
-        return replace(self, first=0, last=0, suspect_first=self.first, suspect_last=self.last, build=build)
+        died_alone = self.first if self._was_alone else 0
+        first, last = self.first, self.last
+        return replace(
+            self, first=0, last=0, suspect_first=first, suspect_last=last, died_alone=died_alone, build=build
+        )
+
+    @property
+    def _was_alone(self) -> bool:
+        """The server died at one entry, which was applied alone because it was suspect."""
+        return self.first == self.last and self.suspect_first <= self.first <= self.suspect_last
+
+    @property
+    def is_proof(self) -> bool:
+        """Servers died at one entry three times, twice while it was applied alone."""
+        return self.first > 0 and self._was_alone and self.died_alone == self.first
 
     def told(self) -> str:
         """What is known of the last replays, for people; empty if nothing is."""
-        if self.first and self.first == self.last and self.suspect_first <= self.first <= self.suspect_last:
+        if self.is_proof:
             return (
-                f"the server died twice while it applied entry {self.first} of the log, under build "
+                f"the server died three times while it applied entry {self.first} of the log, under build "
                 f"{self.build or 'unknown'}: the next start under another build applies it again"
             )
         if self.failed_index:
@@ -112,7 +129,7 @@ class ReplayMarker:
 
 
 _FIELDS = ("wal_generation", "first", "last", "suspect_first", "suspect_last")
-_MORE = ("build", "failed_index", "failed_build", "failed")
+_MORE = ("build", "died_alone", "failed_index", "failed_build", "failed")
 
 
 def _more_of(reserved: bytes) -> dict[str, Any]:
@@ -121,7 +138,7 @@ def _more_of(reserved: bytes) -> dict[str, Any]:
         found = json.loads(reserved) if reserved else {}
     except ValueError:
         return {}
-    kinds = {name: int if name == "failed_index" else str for name in _MORE}
+    kinds = {name: int if name in ("died_alone", "failed_index") else str for name in _MORE}
     known = found if isinstance(found, dict) else {}
     return {name: known[name] for name, kind in kinds.items() if isinstance(known.get(name), kind)}
 
@@ -183,15 +200,15 @@ class ReplayWatch:
         """`machine`, watched until it has applied the entries that the log held at its opening.
 
         `passed` is then called, from whichever thread applied; it must see to `forget`, off the loop.
-        Corruption if a server of this build has died twice at one entry of this log.
+        Corruption if an entry of this log is proven to kill servers of this build.
         """
         marker = ReplayMarker.load(self._disk, tablet_id)
         if marker is None or marker.wal_generation != wal_generation or marker.first > last.index:
             marker = ReplayMarker(wal_generation=wal_generation, build=self._build)
         elif (after := marker.after_a_death(self._build)) is None:
             raise DeadlyEntry(
-                "this server died twice while it applied one entry of the log. Nothing is lost. Start a build without "
-                "the defect, which tries again by itself, or remove "
+                "this server died three times while it applied one entry of the log. Nothing is lost. Start a build "
+                "without the defect, which tries again by itself, or remove "
                 f"{marker_path(tablet_id)} while the server is stopped to try again with this one",
                 tablet=tablet_id,
                 index=marker.first,

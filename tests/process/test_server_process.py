@@ -167,9 +167,9 @@ def test_blank_server_is_copied_promoted_and_the_removed_one_is_a_tombstone() ->
         assert wait_equal(live, last.hybrid_time)[1] == 503
 
 
-def test_entry_that_kills_the_server_twice_costs_one_replica() -> None:
+def test_entry_that_kills_the_server_three_times_costs_one_replica() -> None:
     """Goal: a poisoned entry does not keep a server down for ever, and its neighbours serve. Method: two tablets on one
-    server, one of whose entries kills the process whenever it is replayed: two starts die, the third one serves the
+    server, one of whose entries kills the process whenever it is replayed: three starts die, the fourth one serves the
     other tablet, tells why the first is FAILED, stays so without the poison, and can make it a tombstone,
     whose quarantine is seen and purged."""
     with local_cluster(1) as cluster:
@@ -191,13 +191,13 @@ def test_entry_that_kills_the_server_twice_costs_one_replica() -> None:
                 assert not reply.error.code, reply.error
         server.kill()
         server.env["NYALA_CRASH_POINT"] = f"replay.{TABLET}.4"
-        for _ in range(2):
+        for _ in range(3):
             server.start(wait=False)
             assert server.wait_exit() == 85
         for _ in range(2):
             server.start()
             failed = wait_until(settled, "it is opened or given up")
-            assert failed.phase == "FAILED" and "died twice" in failed.error and "index=4" in failed.error
+            assert failed.phase == "FAILED" and "died three times" in failed.error and "index=4" in failed.error
             assert cluster.leader("tablet-2") is server, "the neighbour serves"
             more = write_request(server.uuid, "tablet-2", batch([9], ["more"]))
             assert not server.tablets.Write(more, timeout=30).error.code

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -79,10 +80,11 @@ def test_replay_that_passes_leaves_no_marker() -> None:
     assert not disk.exists(marker_path("a")) and not watch.one_at_a_time
 
 
-def test_second_death_at_one_entry_leaves_only_that_replica_offline() -> None:
-    """Goal: design 3.7: what kills twice at one index does not kill a third time. Method: die in the middle of a batch:
-    the second start applies its entries alone and one tablet at a time, dies again, the third one refuses that tablet
-    every time, and a neighbour that was replaying when the server died starts."""
+def test_third_death_at_one_entry_leaves_only_that_replica_offline() -> None:
+    """IN-05. Goal: what kills three times at one index does not kill a fourth time. Method: die in the middle of a
+    batch: the second start applies its entries alone and one tablet at a time, and dies again; the third one suspects
+    that entry only, and dies; the fourth one refuses that tablet every time. A neighbour that was replaying when the
+    server died starts."""
     disk = new_disk()
     neighbour, _, _ = start(disk, "b")
     disk.arm("replay.b.4")
@@ -90,8 +92,9 @@ def test_second_death_at_one_entry_leaves_only_that_replica_offline() -> None:
         replay(neighbour, (1, 6))
     assert die_at(disk, "a", 4).calls == [[1, 2]]
     assert die_at(disk, "a", 4).calls == [[1, 2], [3]]
+    assert die_at(disk, "a", 4).calls == [[1, 2], [3]]
     for _ in range(2):
-        with pytest.raises(Corruption, match=r"died twice .*tablet=a, index=4"):
+        with pytest.raises(Corruption, match=r"died three times .*tablet=a, index=4"):
             start(disk, "a")
     watched, machine, watch = start(disk, "b")
     assert watch.one_at_a_time
@@ -100,9 +103,9 @@ def test_second_death_at_one_entry_leaves_only_that_replica_offline() -> None:
 
 
 def test_death_in_a_long_replay_makes_few_entries_suspect() -> None:
-    """Goal: a server killed while it starts, as machines are, is back soon; entry by entry it would take a minute.
+    """IN-05. Goal: a server killed while it starts is back soon; entry by entry it would take a minute.
     Method: a thousand entries in one call, a death in their midst: the second start applies few of them alone, the
-    entry that killed among them, and a second death there still leaves the replica offline."""
+    entry that killed among them; the third one suspects only that one, and a death there takes the replica offline."""
     disk = new_disk()
     last, count = OpId(1, 1000), 1000
     entries = [write_entry(i, [i], "v", 1) for i in range(1, count + 1)]
@@ -112,22 +115,38 @@ def test_death_in_a_long_replay_makes_few_entries_suspect() -> None:
         watch.settle()
         return watch.watch(machine, "a", wal_generation=0, last=last, passed=lambda: watch.forget("a")), machine
 
-    for _ in range(2):
+    alone = []
+    for _ in range(3):
         watched, machine = begin()
         disk.arm("replay.a.500")
         with pytest.raises(SimCrash):
             watched.apply(entries)
         disk.restart()
-    alone = [call[0] for call in machine.calls if len(call) == 1]
-    assert alone == list(range(alone[0], 500)) and len(alone) < 100
-    assert all(len(call) < 100 for call in machine.calls)
+        alone.append([call[0] for call in machine.calls if len(call) == 1])
+        assert all(len(call) < 100 for call in machine.calls)
+    assert alone[0] == alone[2] == [] and alone[1] == list(range(alone[1][0], 500)) and len(alone[1]) < 100
     with pytest.raises(Corruption, match="index=500"):
         begin()
 
 
+def test_server_that_is_killed_over_and_over_as_it_starts_loses_no_replica() -> None:
+    """IN-05. Goal: kills from outside during replays, as of a supervisor without patience, convict no entry. Method:
+    die at each two entries of a log, and at each three of which the last two differ: the next start applies all."""
+    deaths = [
+        ends for count in (2, 3) for ends in product(range(1, 7), repeat=count) if count == 2 or ends[1] != ends[2]
+    ]
+    for ends in deaths:
+        disk = new_disk()
+        for index in ends:
+            die_at(disk, "a", index)
+        watched, machine, _ = start(disk, "a")
+        replay(watched, (1, 6))
+        assert [index for call in machine.calls for index in call] == [1, 2, 3, 4, 5, 6], ends
+
+
 def test_deaths_elsewhere_are_not_counted() -> None:
-    """Goal: only two deaths at the same entry of the same log count. Method: a death at another index, one between two
-    entries, one of an earlier copy's log, one whose mark a power loss tore: the replica starts each time."""
+    """Goal: only deaths at the same entry of the same log count. Method: deaths at another index, one between two
+    entries, those of an earlier copy's log, some whose mark a power loss tore: the replica starts each time."""
     disk = new_disk()
     die_at(disk, "a", 1)
     die_at(disk, "a", 5)
@@ -136,13 +155,13 @@ def test_deaths_elsewhere_are_not_counted() -> None:
     disk.restart()
     watched, _, _ = start(disk, "a")
     replay(watched, (1, 6))
-    die_at(disk, "a", 4)
-    die_at(disk, "a", 4)
+    for _ in range(3):
+        die_at(disk, "a", 4)
     watched, machine, _ = start(disk, "a", generation=1)
     replay(watched, (1, 6))
     assert machine.calls == [[1, 2, 3, 4, 5, 6]]
-    die_at(disk, "a", 4)
-    die_at(disk, "a", 4)
+    for _ in range(3):
+        die_at(disk, "a", 4)
     disk.poke(marker_path("a"), disk.read(marker_path("a"))[:9])
     start(disk, "a")
 
@@ -165,23 +184,23 @@ def test_failure_of_an_entry_is_no_death() -> None:
 
 def test_entry_that_killed_one_build_is_tried_again_by_another() -> None:
     """IN-03. Goal: a replica that is offline because servers of a build died at an entry is back with a build that does
-    not, and a build with the same defect dies once more, not twice. Method: two deaths under one build, which then
+    not, and a build with the same defect dies once more only. Method: three deaths under one build, which then
     leaves the replica offline at each start; a second build dies there and gives up; a third one applies the entry,
     alone; marks of a build that wrote no name count as another's."""
     disk = new_disk()
-    for _ in range(2):
+    for _ in range(3):
         die_at(disk, "a", 4)
     for _ in range(2):
-        with pytest.raises(Corruption, match=r"died twice .*Start a build without the defect.*index=4"):
+        with pytest.raises(Corruption, match=r"died three times .*Start a build without the defect.*index=4"):
             start(disk, "a")
     assert die_at(disk, "a", 4, build="1.0+bbbbbbbbbbbb").calls == [[1, 2], [3]]
-    with pytest.raises(Corruption, match="died twice"):
+    with pytest.raises(Corruption, match="died three times"):
         start(disk, "a", build="1.0+bbbbbbbbbbbb")
     watched, machine, watch = start(disk, "a", build="1.1+cccccccccccc")
     assert watch.one_at_a_time
     replay(watched, (1, 6))
     assert machine.calls == [[1, 2, 3], [4], [5, 6]] and not disk.exists(marker_path("a"))
-    old = ReplayMarker(wal_generation=0, first=4, last=4, suspect_first=4, suspect_last=4)
+    old = ReplayMarker(wal_generation=0, first=4, last=4, suspect_first=4, suspect_last=4, died_alone=4)
     disk.replace(marker_path("a"), old.encode())
     replay(start(disk, "a")[0], (1, 6))
 
