@@ -2,7 +2,7 @@
 
 A change is in force from its entry on, so one that makes a silent server a voter can leave the leader without a
 majority to commit it. The leader then appends the committed config once more. The pending config differs from it by at
-most one voter: every majority of one meets every majority of the other, so whoever is elected under either holds
+most one voter: every majority of one meets every majority of the other, so a leader elected under either holds
 whatever was committed under either. No entry is truncated, no term is forced, no members are set by hand.
 """
 

@@ -1,4 +1,4 @@
-"""Which messages reach the core: what no honest peer can have sent is refused here, with a reason, and changes nothing.
+"""Refuses messages that no honest peer can have sent: with a reason, and without any change.
 
 Two questions, each a pure function that answers with the reason, or with an empty text if there is none:
 
@@ -189,9 +189,9 @@ def contradiction(s: State, m: Message) -> str:
 def too_far(own: int, term: int) -> bool:
     """Whether no group can have come to `term`, whatever this replica has missed since its own term.
 
-    A term that is taken is never given back, and after the last one of a generation nobody can be elected: one message
-    must not bring a group there. A replica that knows nothing, or was away, takes any term of the first half of a
-    generation, which is more than a group can use up; behind it, whoever is there already goes on by bounded steps.
+    A replica keeps a term that it has taken, and after the last term of a generation nobody can be elected: one message
+    must not bring a group there. Every term of the first half of a generation is allowed, more than a group can use up,
+    so that a replica that was away follows. In the second half, a term may be a bounded distance above the own one.
     """
     further = generation_of(term) - generation_of(own)
     if not 0 <= further <= limits.RAFT_GENERATION_JUMP_MAX:
@@ -255,9 +255,9 @@ def _contradicts_vote_reply(hard: Hard, m: VoteReply) -> str:
 
 
 def is_stranger(hard: Hard, m: Message) -> bool:
-    """Whether an answer comes from a server that has no say here: nothing of it is used, not even its term.
+    """Whether an answer comes from a server to which no config here gives a part: nothing of it is used, not its term.
 
-    It need not be a lie: a removed member's answer may be late, and another server answers at a lost one's address.
+    An honest server may send it: a removed member answers late, or another server has a lost one's address.
     """
     if isinstance(m, VoteReply):
         return not any((member := config.member(m.from_uuid)) is not None and member.votes for config in hard.configs)

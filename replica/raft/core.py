@@ -1,4 +1,4 @@
-"""The door to one replica's consensus: inputs are dispatched here, rules live in the modules beside."""
+"""`RaftCore`, the public face of one replica's consensus: dispatches inputs to the rules in the other modules."""
 
 from __future__ import annotations
 
@@ -156,12 +156,12 @@ class RaftCore:
 
     @property
     def quiet(self) -> bool:
-        """Nothing happens here with time: `tick` is not needed until some other input came. See quiet.py."""
+        """The timers are stopped: `tick` is not needed until another input has come. See quiet.py."""
         return self._s.quiet
 
     @property
     def withheld(self) -> OpId | None:
-        """The entry at the log's end that may have been acknowledged and is not there, until it is again."""
+        """The damaged end of the log that may have been acknowledged; None if there is none or it is healed. D-7."""
         return self._s.hard.withheld
 
     def peer_status(self) -> list[PeerStatus]:
@@ -208,7 +208,7 @@ class RaftCore:
     def step(self, msg: Message) -> None:
         """One message of a peer that `refusal` has no objection to: by it, a broken invariant below is our own bug.
 
-        Whom it is meant for comes first, its term second, its content last. TC-22.
+        The receiver's name is checked first, then the term, then the content. TC-22.
         """
         s = self._s
         if msg.to_uuid != s.uuid:
@@ -217,7 +217,7 @@ class RaftCore:
                 self._answer(msg, Code.INVALID_NAME)
             return
         if generation_of(msg.term) != generation_of(s.hard.term):
-            # Not even the term is told: whoever learned it could win an election by it among other lost members. D-17.
+            # No answer, because it tells the term: a lost member could be elected with it by other lost ones. D-17.
             s.trace(f"message of term {msg.term} from {msg.from_uuid} is of another generation")
             return
         if admission.is_stranger(s.hard, msg):
@@ -292,7 +292,7 @@ class RaftCore:
         return self._s.lead.aborted
 
     def transfer_leadership(self, target: str | None) -> None:
-        """Hand over to target, or to the most up-to-date voter. A leader that is the target already: nothing to do.
+        """Hand over to target, or to the most up-to-date voter. If this leader is the target, nothing happens.
 
         Refused NOT_LEADER, ALREADY_INPROGRESS, NOT_FOUND, INVALID_ARGUMENT (cannot lead), ILLEGAL_STATE (needs a copy),
         NOT_READY (no target). Writes are refused until the term ends or one minimum election timeout has passed.
@@ -310,9 +310,9 @@ class RaftCore:
         reads.read_index(self._s, token, judged=now is not None)
 
     def link_lost(self, uuid: str, silent_ticks: int, delay_ticks: int = 0) -> None:
-        """Nothing at all came from the server `uuid` for `silent_ticks` of this server's ticks, of no group.
+        """The host has heard nothing of any group from the server `uuid` for `silent_ticks` of its ticks.
 
-        `delay_ticks`: by how much a follower that this wakes shall come later with its election, where many do at once.
+        `delay_ticks`: how much later a follower that this wakes campaigns, so that not all groups do so at once.
         """
         quiet.link_lost(self._s, uuid, silent_ticks, delay_ticks)
 
@@ -321,11 +321,11 @@ class RaftCore:
         quiet.link_found(self._s, uuid)
 
     def check(self) -> None:
-        """A look around, of a quiet replica, every minute or so; nothing on others."""
+        """Make sure that a quiet group still has its leader; called about once a minute. See quiet.py."""
         quiet.check(self._s)
 
     def drop_reads(self, tokens: Sequence[int]) -> None:
-        """Whoever asked under these tokens waits no longer; unknown ones are ignored."""
+        """The callers of these reads no longer wait; unknown tokens are ignored."""
         self._s.lead.drop_reads(frozenset(tokens))
 
     # ----------------------------------------------------------------------------------------------- completions

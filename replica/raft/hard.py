@@ -68,7 +68,7 @@ class Hard:
         """Whether the damaged end is healed, now that the log is durable through `durable`.
 
         It is once the durable log has reached the index that was lost, or a term in which nothing can have been lost:
-        whoever sent that had what was committed, by log matching (D-7).
+        the leader that sent it has what was committed, by log matching (D-7).
         """
         lost = self.withheld
         healed = lost is not None and (durable.index >= lost.index or durable.term > self.term_found)

@@ -1,4 +1,4 @@
-"""What only a leader knows: its peers, its rounds of heartbeats, who reads, and to whom it hands over."""
+"""What only a leader knows: its peers, its rounds of heartbeats, the pending reads, and a transfer under way."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .progress import Progress
 
 @dataclass(slots=True)
 class Leading:
-    """A leader's state; on others it is left from their last term, or empty.
+    """A leader's state. On other replicas it is empty, or left from the last term that they led.
 
     Invariants: a read waits or runs, never both; `round_stamps` has at most one stamp a tick, none older than a lease.
     """
@@ -23,7 +23,7 @@ class Leading:
     """Index of the NOOP that began its term."""
     heartbeat_elapsed: int = 0
     look_elapsed: int = 0
-    """Ticks since it last looked whether a majority answers, and what is to be tried again."""
+    """Ticks since the last check-quorum, which also tries again what is pending."""
     idle_ticks: int = 0
     """Ticks since something was replicated, read or changed."""
     quiet_round: int = 0
@@ -63,6 +63,6 @@ class Leading:
         return tokens
 
     def drop_reads(self, gone: frozenset[int]) -> None:
-        """Nobody waits for these any more; they make room for others."""
+        """Forget these reads, whose callers no longer wait."""
         self.reads_waiting = [token for token in self.reads_waiting if token not in gone]
         self.reads_running = [read for read in self.reads_running if read[0] not in gone]

@@ -1,10 +1,10 @@
 """Leader lease: strong reads without asking anybody, for as long as nobody else can lead [thesis §6.4.1].
 
-The promise that makes it: a voter gives no vote against a leader for `election_ticks_min` ticks after it heard it, a
+It rests on this promise: a voter gives no vote against a leader for `election_ticks_min` ticks after it heard it, a
 restarted one for as long after its start. So once a majority has echoed a heartbeat round that began at time t, another
 leader of this group can exist only after a minimum election timeout from t, by the voters' clocks; the lease ends
 before that, by ours. Only acknowledgements of the leader's own term are echoes (`RaftCore.step` drops others), and each
-is one group's: however many travel in one RPC, none speaks for another.
+is one group's: however many travel in one RPC, none counts for another group.
 
 Time is an input: `now`, the host's monotonic clock in ticks. A round is stamped with the latest `now` that the core was
 told, which is at or before its sending; a read is judged by the `now` that comes with it. Whatever pauses in between,

@@ -1,4 +1,4 @@
-"""The log as a core sees it: in memory, never blocking, and its word on what was received.
+"""The log as the core sees it: in memory, never blocking, up to the last received entry.
 
 The core appends to and truncates its LogView directly; what it did is then handed out in `Ready` to be made durable.
 Terms of all retained entries stay known when their bytes do not: a run per term, a few words each.

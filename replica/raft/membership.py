@@ -101,7 +101,7 @@ def _refuse_what_others_refuse(base: RaftConfig, members: tuple[Member, ...]) ->
 
 
 def _refuse_data_unseen(s: State, members: tuple[Member, ...]) -> None:
-    """A witness becomes a whole member when its data is there, not by being called one: it could be elected. CC-53."""
+    """A witness may become a whole member only when its data is there: a whole member can be elected. CC-53."""
     for new in members:
         old, p = s.hard.active_config.member(new.uuid), s.lead.progress.get(new.uuid)
         if old is not None and new.holds_data and not old.holds_data and not (p is not None and p.has_data):

@@ -15,11 +15,11 @@ TICK_SLACK = 2
 
 @dataclass(frozen=True, kw_only=True)
 class RaftOptions:
-    """How patient and how greedy a core is. All of it is stable; it need not be equal on all replicas, but for one:
+    """Times and bounds of one core. All are stable. They need not be equal on all replicas, with one exception:
     `election_ticks_min`, times the host's tick, must be no shorter on a voter than on the leader, or leases break."""
 
     heartbeat_ticks: int = 2
-    """A leader speaks to every peer at least this often."""
+    """A leader sends to every peer at least this often."""
     election_ticks_min: int = 12
     """The minimum election timeout: no vote is given against a leader heard more recently than this."""
     election_ticks_max: int = 20

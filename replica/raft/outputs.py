@@ -46,7 +46,7 @@ class Outputs:
             self.truncate_from = index + 1 if self.truncate_from is None else min(self.truncate_from, index + 1)
 
     def fences(self, through_bundle: int) -> list[int]:
-        """Where the log begins that writes of bundles up to `through_bundle` cannot have made durable.
+        """Indexes from which on writes of bundles up to `through_bundle` have made nothing of the present log durable.
 
         A truncation of a later bundle voids what it covers, even if the same OpId was received again since: on disk the
         first copy is overwritten before the second one is durable.

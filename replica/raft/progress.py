@@ -66,7 +66,7 @@ class Progress:
         self.inflight_bytes = 0
         self.contact_ticks = 0
         self.behind_ticks = 0
-        """Since when the peer lacks entries and acknowledges none."""
+        """For how many ticks the peer has lacked entries and acknowledged none."""
         self.round_acked = 0
         self.quiet_round = 0
         """The latest round in whose echo the peer agreed to rest."""

@@ -1,20 +1,20 @@
-"""Quiet groups: a group with nothing to say stops its timers, and costs nothing until somebody needs it.
+"""Quiet groups: an idle group stops its timers and sends nothing, until something wakes it.
 
 A leader whose term is open, with everything committed, durable and held by all, asks for quiet with its heartbeats
 once it has been idle for `quiet_after_ticks`. A follower that agrees says so in its echo and stops its election timer;
-when all have agreed in one stretch of asking, the leader stops its heartbeats. Whoever is cut off (the host says so,
-from the link between the two servers) is not waited for, as long as the others are a majority.
+when all have agreed in one stretch of asking, the leader stops its heartbeats. It does not wait for a member that is
+cut off (the host says so, from the link between the two servers), as long as the others are a majority.
 
-Quiet changes no term, no vote, no log. It is safe because nothing is promised by it and nothing promised is taken
-back: a resting voter's "heard a leader" stands still, so it votes later than it would have, never earlier; a resting
-leader drops its lease. It is live because a replica rests only while somebody will notice:
+Quiet changes no term, no vote, no log. It is safe because it promises nothing and takes no promise back: a quiet
+voter's count of ticks since it heard a leader stands still, so it votes later than it would have, never earlier; a
+quiet leader drops its lease. It is live because a replica is quiet only while something would wake it:
 
-- Any message but its own leader's heartbeats wakes a replica, and one that wakes without being told to asks its
-  leader, who wakes, and answers all. So whoever restarts, campaigns, fails or writes finds everybody awake.
-- The link to the leader's server stands in for the leader's life. When it falls silent, the host says so (`link_lost`),
+- Any message but its own leader's heartbeats wakes a replica. One that wakes by itself asks its leader, which wakes
+  and sends heartbeats to all. So a replica that restarts, campaigns, fails or writes finds the group awake.
+- The link to the leader's server shows that the leader lives. When it falls silent, the host says so (`link_lost`),
   and the silence counts as the leader's. When the server's process is another one, it says `link_found`.
-- For what nobody thought of there is `check`: the host calls it now and then. A resting leader speaks to all; a
-  follower that heard nothing between three of them wakes and asks.
+- The host calls `check` now and then, for every other case. A quiet leader then sends heartbeats to all; a follower
+  that heard nothing during three calls wakes and asks its leader.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .ready import Role
 from .state import State
 
 CHECKS_MISSED_MAX = 3
-"""Calls of `check` between which a follower heard nothing, until it asks whether its leader still leads."""
+"""After so many calls of `check` without a message, a follower asks whether its leader still leads."""
 
 
 def asks(s: State) -> bool:
@@ -48,13 +48,13 @@ def asks(s: State) -> bool:
 
 
 def _settled(s: State, p: Progress) -> bool:
-    """Whether the peer holds, and knows committed, everything; and is there."""
+    """Whether the peer is in touch, holds every entry, and knows that all of them are committed."""
     whole = p.state is ProgressState.REPLICATE and p.match == s.last.index and p.commit_index == s.commit_index
     return whole and p.contact_ticks <= s.options.election_ticks_min and p.uuid not in s.absent
 
 
 def agrees(s: State, m: AppendEntries) -> bool:
-    """Follower: whether to rest after this append of its leader. One that must not vote yet counts on."""
+    """Follower: whether to go quiet after this append of its leader. One that must not vote yet does not."""
     if not m.quiet or m.entries or s.options.quiet_after_ticks == 0:
         return False
     whole = m.prev == s.last and m.commit_index == s.commit_index == s.last.index == s.persisted
@@ -73,7 +73,7 @@ def begin_asking(s: State) -> bool:
 
 
 def rest_if_all_agreed(s: State) -> None:
-    """Leader: rest once everybody who was asked has agreed since the asking began."""
+    """Leader: go quiet once every peer that was asked has agreed since the asking began."""
     if s.quiet or s.lead.quiet_round == 0 or not asks(s):
         return
     if all(p.quiet_round >= s.lead.quiet_round or p.uuid in s.absent for p in s.lead.progress.values()):
@@ -83,7 +83,7 @@ def rest_if_all_agreed(s: State) -> None:
 
 
 def wake(s: State, why: str) -> None:
-    """Timers run again. A leader speaks to all at once; a follower asks its leader whether it still is one."""
+    """Start the timers again. A leader sends heartbeats to all at once; a follower asks its leader whether it leads."""
     if not s.quiet:
         return
     s.trace(f"awake: {why}")
@@ -109,7 +109,7 @@ def wake(s: State, why: str) -> None:
 
 
 def disturbs(s: State, m: Message) -> bool:
-    """Whether a message ends the rest before it is looked at; appends of the leader decide for themselves."""
+    """Whether a message wakes the replica before it is handled. For appends `following.on_append` decides."""
     if not s.quiet or isinstance(m, AppendEntries) or (isinstance(m, AppendReply) and m.quiet):
         return False
     return isinstance(m, VoteRequest) or m.term >= s.hard.term
@@ -137,7 +137,7 @@ def link_found(s: State, uuid: str) -> None:
 
 
 def check(s: State) -> None:
-    """A look around, of a resting replica."""
+    """Called now and then: a quiet leader wakes, a quiet follower does after `CHECKS_MISSED_MAX` calls."""
     if not s.quiet:
         return
     s.election.checks += 1

@@ -23,7 +23,7 @@ class Role(StrEnum):
 
 
 class HardState(NamedTuple):
-    """What must never be forgotten [raft fig. 2]: saved, synced, before anything that follows from it is said."""
+    """What must never be forgotten [raft fig. 2]: saved and synced before any message that depends on it is sent."""
 
     term: int
     voted_for: str | None

@@ -1,4 +1,4 @@
-"""The leader's side of the log: what is sent to whom, and what an answer means [raft §5.3; thesis §10.2.1]."""
+"""The leader's side of the log: what each peer is sent, and what its answer means [raft §5.3; thesis §10.2.1]."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _look_around(s: State) -> None:
 
 
 def _heard(s: State) -> dict[str, bool]:
-    """Who answered within an election timeout, the leader itself included."""
+    """The members that answered within an election timeout, the leader itself included."""
     heard = {uuid: True for uuid, p in s.lead.progress.items() if p.contact_ticks <= s.options.election_ticks_max}
     heard[s.uuid] = True
     return heard
@@ -130,9 +130,9 @@ def send_entries(s: State, p: Progress) -> None:
 
 
 def _sent_through(s: State, p: Progress) -> int:
-    """How far the peer is sent our log. A witness is sent what the others who vote hold, as long as they keep up: if
-    we die, one of them must lead, and none can whose log is shorter than the witness's. Where nobody keeps up, what is
-    durable here at least: we may be the one that must lead again, with what our disk has. CC-51."""
+    """The last index that is sent to the peer. A witness is sent only what the other voters that keep up hold. If this
+    leader dies, one of them must lead, and none can whose log is shorter than the witness's. If none keeps up, the
+    bound is what one disk with rows holds: this leader may have to lead again with what its own disk has. CC-51."""
     if p.uuid not in s.witnesses:
         return s.last.index
     whole = [q for u, q in s.lead.progress.items() if u in s.voters and u not in s.witnesses]
@@ -141,7 +141,7 @@ def _sent_through(s: State, p: Progress) -> int:
 
 
 def _keeps_up(s: State, p: Progress) -> bool:
-    """Whether waiting for the peer costs a window at most: it answers, and what is committed is there or on its way."""
+    """Whether the peer acknowledges, and everything committed was sent to it: to wait for it costs a window at most."""
     sent = p.state is not ProgressState.COPY and p.next > s.commit_index
     return sent and p.behind_ticks < s.options.heartbeat_ticks
 
@@ -197,7 +197,7 @@ def ask_for_copy(out: Outputs, p: Progress) -> None:
 
 
 def entries_loaded(s: State) -> None:
-    """Evicted entries are back: whoever waited tries again."""
+    """Evicted entries are in memory again: the peers that waited for them are sent to."""
     for p in s.lead.progress.values():
         p.loading = False
     s.lead.sends_wanted = s.role is Role.LEADER

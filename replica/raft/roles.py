@@ -12,8 +12,8 @@ from .state import State
 def passive_role(s: State) -> Role:
     """What the configs make of a replica that is neither leader nor candidate.
 
-    A voter whose removal or demotion is not committed yet is still a follower: nobody but it may hold that entry, and
-    then only it can be elected, by votes of the new config and without its own [thesis §4.2.2]. D-9.
+    A voter whose removal or demotion is not committed yet is still a follower. It may be the only replica with that
+    entry: then only it can be elected, by votes of the new config and without its own [thesis §4.2.2]. D-9.
     """
     members = [m for config in s.hard.configs if (m := config.member(s.uuid)) is not None]
     if any(m.votes for m in members):
@@ -42,7 +42,7 @@ def drop_leadership(s: State) -> None:
     """Forget what only a leader knows."""
     s.stir()
     s.out.read_failures += [(token, Code.NOT_LEADER) for token in s.lead.end_term()]
-    # A leader heard nobody above it: as a follower it owes no leader its vote.
+    # It heard no other leader while it led, so it need not withhold its vote.
     s.election.heard = s.options.election_ticks_max
 
 

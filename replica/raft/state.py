@@ -1,4 +1,4 @@
-"""Everything one core holds, and the few moves that every rule shares: send, append, truncate, save, hand out.
+"""The fields of one core, and the operations that all rules share: send, append, truncate, save, hand out.
 
 Invariants:
 - commit_index never falls and never exceeds the log; handed (the last index given to apply) <= min(commit, persisted).
@@ -61,7 +61,7 @@ class State:
 
         self.ticks = 0
         self.quiet = False
-        """Timers stand still; see quiet.py."""
+        """The timers are stopped; see quiet.py."""
         self.absent: set[str] = set()
         """Servers from which nothing is heard, as the host says. Never iterated."""
         self.election = Election(options, rng, timeout=options.election_ticks_max, heard=options.election_ticks_max)
@@ -103,7 +103,7 @@ class State:
         return self.hybrid_now() if self.hybrid_now else self.last_hybrid + 1
 
     def stir(self) -> None:
-        """Leader: the group is needed. No quiet until it has been idle for a while again."""
+        """Leader: the group is in use. It goes quiet only after it has been idle again."""
         self.lead.idle_ticks = 0
         self.lead.quiet_round = 0
         self.quiet = False

@@ -1,7 +1,7 @@
-"""Leadership transfer [thesis §3.10]: writes stop, the target catches up, TimeoutNow; or all is as before.
+"""Leadership transfer [thesis §3.10]: writes are refused, the target catches up and gets TimeoutNow; or it times out.
 
-A change of voters that is not committed is not handed over: only the leader that made it can take it back
-(`aborting.py`), and whoever cannot commit it cannot be elected by it either. So the transfer waits for its end.
+A transfer waits while a change of voters is uncommitted. Only the leader that made the change can take it back
+(`aborting.py`), and if it cannot be committed, nobody can be elected with it either.
 """
 
 from __future__ import annotations
