@@ -18,7 +18,7 @@ _log = logging.getLogger("nyala.host")
 _Applied = tuple[Sequence[Entry], list[Any]]
 _INLINE_ENTRIES_MAX = 32
 _COMPANY_ENTRIES_MAX = 16
-"""So many entries gain nothing from more company."""
+"""So many entries are applied at once: they would gain nothing by waiting for more."""
 
 
 class Applier:

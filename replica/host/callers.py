@@ -1,4 +1,4 @@
-"""Callers that change the members, hand leadership over, read, or wait: what they ask, and their one answer."""
+"""Callers that change the members, transfer leadership, read, or wait: each gets one answer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .transfer import Transfer
 
 
 class Callers:
-    """Everybody who waits for an answer, but for writers.
+    """All callers that wait for an answer, except writers.
 
     Invariant: each `done` is called once; a change's or a transfer's never before the call returns.
     Concurrency: the owner's thread.
@@ -94,9 +94,9 @@ class Callers:
         self._pump_soon()
 
     def refuse_snapshot(self, hybrid_time: int) -> Refused | None:
-        """See that a snapshot at `hybrid_time` becomes safe: a leader with nothing newer replicates an empty entry.
+        """Make a snapshot at `hybrid_time` safe: a leader with nothing newer replicates an empty entry.
 
-        Why it cannot, or None.
+        Returns why it cannot, or None.
         """
         times, clock = self._times, self._doors.hybrid_clock
         if max(times.applied, times.last) >= hybrid_time or self._core.role is not Role.LEADER:
@@ -129,16 +129,16 @@ class Callers:
     # ---------------------------------------------------------------------------------------------------- answers
 
     def expire(self) -> None:
-        """Whoever waited for too long is answered."""
+        """Answer the callers that have waited too long."""
         if late := self.reads.expire(self.tick):
             self._core.drop_reads(late)
 
     def look(self) -> None:
-        """Answer whoever waits for a transfer whose outcome is known."""
+        """Answer the callers of a transfer whose outcome is known."""
         self._transfer.look(self._core, self.tick)
 
     def config_committed(self, config: RaftConfig) -> None:
-        """Answer whoever waits for it, or for what it took back."""
+        """Answer the callers that wait for this config, or for the change that it took back."""
         self._changes.finish(config.opid, config)
         self._changes.finish_below(config.opid, config, self._core.aborted)
 

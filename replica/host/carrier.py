@@ -1,4 +1,4 @@
-"""Carrying out `Ready`: what may leave now, what must be durable first, what is committed, and what follows from it."""
+"""The ready executor: carries out what the core wants, in order, and takes the completions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .writer import Writer
 _RETRY_TICKS = 20
 """How often a disk that is full or hangs is tried again, and leadership offered meanwhile."""
 _COMPANY_TICKS = 4
-"""How often a follower applies the few small writes that wait for company."""
+"""How often a follower applies a few small writes that wait for more."""
 
 
 class Carrier:
@@ -59,10 +59,10 @@ class Carrier:
         self._ticked = True
         """Whether the owner ticks this replica."""
         self._resting_since: int | None = None
-        """Since when it does not, if the host shows a clock."""
+        """Since when the owner does not tick it, if the host has a clock."""
         self._pump_scheduled = False
         self._carrying = False
-        """Whether bundles are carried out just now: what asks for a pump meanwhile is seen at the end of it."""
+        """Whether bundles are being carried out: what asks for a pump meanwhile is looked at when that ends."""
         self._committed = 0
         """Highest index that the core has handed out to be applied. The core's commit index may be above it: what the
         others committed before the log here holds it durably must wait, or a flush would run ahead of the log."""
@@ -119,13 +119,13 @@ class Carrier:
     # --------------------------------------------------------------------------------------------------- carrying
 
     def stir(self) -> None:
-        """Something came in: time matters here again."""
+        """Something arrived: the owner must tick this replica again."""
         if not self._ticked:
             self._ticked = True
             self._doors.on_awake(self.tablet_id)
 
     def pump_soon(self) -> None:
-        """Carry out at the end of this turn what the core wants by then."""
+        """At the end of this turn, carry out what the core wants by then."""
         self.stir()
         if not self._pump_scheduled and not self._carrying:
             self._pump_scheduled = True
@@ -185,12 +185,12 @@ class Carrier:
             self._doors.send([(self.tablet_id, message) for message in messages])
 
     def apply_committed(self) -> None:
-        """Apply what is committed, whether or not it might wait for company."""
+        """Apply what is committed, even if it might wait for more."""
         if self.applier.applied_index < self._committed:
             self.applier.advance(self._committed)
 
     def _may_wait(self) -> bool:
-        """Whether what is committed may wait for company, for some ticks.
+        """Whether what is committed may wait some ticks for more.
 
         On a follower nobody waits for a small write to be applied, and many cost little more than one.
         """
@@ -199,7 +199,7 @@ class Carrier:
         return self.applier.is_little(self._committed)
 
     def _look(self) -> None:
-        """Settle the phase and tell who watches what changed."""
+        """Enter the phase that holds now, and tell the server if something changed."""
         core = self.core
         if core.role is Role.LEADER:
             running = core.term_committed
@@ -270,7 +270,7 @@ class Carrier:
 
     @property
     def resting(self) -> bool:
-        """Whether nothing happens here with time: the group is quiet, and nobody waits for anything."""
+        """Whether the replica needs no ticks: its group is quiet, and no caller waits."""
         behind = self.persister.waiting or self.applier.applied_index < self._committed
         waits = len(self.writer) or self.callers.waiting
         soon = self._pump_scheduled or self.persister.full or self.loader.missed
@@ -296,7 +296,7 @@ class Carrier:
     def step(self, message: Message) -> str:
         """One message of a peer; see `Replica.step`."""
         if self._held_up():
-            return ""  # whatever it would make us promise waits for room; who sent it tries again
+            return ""  # a promise would wait for room anyway; the sender tries again
         if refusal := self.core.refusal(message):
             return refusal
         if type(message) is AppendEntries and message.to_uuid == self.core.uuid:
@@ -321,7 +321,7 @@ class Carrier:
 
     @property
     def _disk_stands(self) -> bool:
-        """Whether what waits for the disk waits long: there is no room, or it hangs."""
+        """Whether the disk makes no progress: it has no room, or it hangs."""
         return self.persister.full or self.persister.hangs
 
     def _held_up(self) -> bool:
@@ -329,9 +329,9 @@ class Carrier:
         return self._disk_stands and self.persister.waiting >= self._options.held_bundles_max
 
     def _disk_still_stands(self) -> None:
-        """Let another lead, whose writers would wait here in vain, and try again.
+        """Offer leadership, because writers would wait here in vain, and try the disk again.
 
-        If the disk hangs, only where the others are ahead: it may be all of theirs that is slow.
+        If the disk hangs, leadership is offered only if the others are ahead: perhaps all disks are slow.
         """
         core = self.core
         if core.role is not Role.LEADER:
@@ -346,7 +346,7 @@ class Carrier:
         self.writer.leadership_lost(hint)
         told_later = self.core.commit_index
         if self._disk_stands:
-            # What only the others hold durably takes effect here when the disk goes on: too late for who waits.
+            # What only the others hold durably is applied here when the disk goes on: too late for the callers.
             told_later = min(told_later, self.core.persisted_index)
         for callers in (self.writer, self.callers):
             callers.settle(told_later, self.cache.term_at, hint)
@@ -361,10 +361,10 @@ class Carrier:
         self.callers.fail_all(code, what)
 
     def _say_goodbye(self, phase: Phase) -> None:
-        """A quiet group does not notice that a replica ended while its server lives on: it is told.
+        """Tell the members that this replica ends: a quiet group does not notice it while the server lives on.
 
-        Any message would do, for it wakes who gets it. A leader's followers may rest one echo before it does; others
-        take the message for nothing. A follower that stops is missed soon enough.
+        Any message would do, because it wakes its receiver; replicas that are awake ignore this one. A leader tells it
+        even if it is not quiet, because its followers may be, one echo earlier. The leader misses a follower soon.
         """
         core = self.core
         if core.role is not Role.LEADER and not (core.quiet and phase is Phase.FAILED):

@@ -1,4 +1,4 @@
-"""What one replica is given: its files, and the doors to its host."""
+"""The environment of one replica: its files, and its ways to threads, time, random numbers and peers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _no_clock() -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Files:
-    """What the disk has of one replica. The log and the state machine stay the caller's, who closes them."""
+    """What is on disk of one replica. The caller owns the log and the state machine, and closes them."""
 
     cmeta: ConsensusMeta
     log: Log
@@ -43,7 +43,7 @@ class Files:
 
 @dataclass(frozen=True, kw_only=True)
 class Doors:
-    """How one replica reaches threads, time, chance and peers, and whom it tells."""
+    """How one replica reaches threads, time, random numbers and peers, and which callbacks it calls."""
 
     hybrid_clock: HybridClock
     rng: Rng
@@ -57,13 +57,13 @@ class Doors:
     on_change: Callable[[str], None] = _nobody
     """Role, term, leader, config or phase of the tablet changed."""
     on_awake: Callable[[str], None] = _nobody
-    """A replica that `rest` was true of must be ticked again."""
+    """A replica for which `rest` returned True must be ticked again."""
     run_meta: RunHeavy | None = None
     """The ordered lane of consensus metadata, so that a vote never waits for an apply; by default `run_heavy`."""
     soon: Post | None = None
     """A cheaper `post` for the owner's own thread."""
     timer: Timer | None = None
-    """Without it, a round of small writes waits for nobody who was just answered."""
+    """Without it, no round of small writes waits for writers that were just answered."""
     ticks_now: Callable[[], int | None] = _no_clock
     """The monotonic clock, pauses and suspends included, in ticks; leases are judged by it, and without it every strong
     read takes a round."""

@@ -1,9 +1,9 @@
-"""Small writes that come while others are under way: they wait for those, and then share one round's costs.
+"""The write batcher: small writes that arrive while others are under way wait for those, and leave as one round.
 
 A proposal costs three servers a bundle, a group commit, a message and an answer each, whatever it carries. A writer
-that is alone never waits. Many writers wait for one another's round, as they would for the disk, and each round takes
-all that came meanwhile. At its end its writers are answered, and most of them come again at once: if the next round
-left without them, half of the writers would miss the other half for ever.
+that is alone never waits. Many writers wait for the round under way, as they would for the disk, and the next round
+takes all that arrived meanwhile. When a round ends, its writers are answered, and most of them write again at once. If
+the next round left without them, the writers would stay split into two halves, with twice as many rounds.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from nyala.replica.base import EntryKind
 from .pending import Done
 
 WRITE_BYTES_MAX = 4 << 10
-"""Larger writes are not held back: they gain nothing from company."""
+"""Larger writes are not held back: they gain nothing from a shared round."""
 ROUND_BYTES_MAX = 64 << 10
 ROUND_WRITES_MAX = 64
 _WRITERS_MIN = 2
 _WAIT_US_MAX = 10_000
 _LONELY_ROUNDS_MAX = 64
-"""Rounds that wait for nobody, at most, after waits in which nobody came."""
+"""At most so many rounds do not wait, after waits in which no writer came."""
 
 
 class Wait(NamedTuple):
@@ -44,12 +44,12 @@ class Write(NamedTuple):
 
 
 class Gathering:
-    """What waits for the round that is under way, or for company.
+    """The writes that wait for the round under way, or for writers that were just answered.
 
-    A round is made of small writes that are proposed until it leaves; it ends when the last of them is applied. The
-    next one waits for as many writers as were seen, those who were answered and those who wait, but no longer than half
-    of what the last one took. After a wait in which nobody came the next round waits for nobody, then the next two,
-    four and so on, until somebody comes in a wait.
+    A round is the small writes that are proposed until it leaves; it ends when the last of them is applied. The next
+    one waits for as many writers as were seen, those that were answered and those that wait, but no longer than half
+    of what the last one took. After a wait in which no writer came the next round does not wait, then the next two,
+    four and so on, until a writer comes during a wait.
     Invariants: writes leave in the order in which they came; nothing waits unless a round is under way or writers are
     expected, so whatever ends that (the round is applied, the time is over, leadership is lost, the replica falls
     silent) takes or answers all of them; what waits is bounded by one round. Concurrency: the owner's thread.
@@ -62,7 +62,7 @@ class Gathering:
         self._began_us = 0
         self._left = False
         self._expected = 0
-        """Writers that the next round waits for; 0 while it waits for nobody."""
+        """How many writers the next round waits for; 0 while it does not wait."""
         self._wait_number = 0
         self._somebody_came = False
         self._lonely = self._lonely_left = 0
@@ -92,7 +92,7 @@ class Gathering:
         if self._round_end is None:
             self._began_us = now_us
         if self._left:
-            self._round_writes = 0  # it goes on with others: who left with it before may be back by its end
+            self._round_writes = 0  # it goes on with others: writers that left with it may be back by its end
         self._round_end, self._left = index, False
         self._round_writes += 1
 
@@ -105,7 +105,7 @@ class Gathering:
         return self._round_end is not None and index >= self._round_end
 
     def end(self, now_us: int | None) -> Wait | None:
-        """The round has ended: begin to wait for its writers. None, as without a clock: what waits shall be taken."""
+        """The round has ended: begin to wait for its writers. None (always without a clock): `take` now."""
         seen = self._round_writes + len(self._writes)
         took_us = 0 if now_us is None else now_us - self._began_us
         self._round_end, self._round_writes, self._left = None, 0, False
@@ -119,7 +119,7 @@ class Gathering:
         return Wait(self._wait_number, min(took_us // 2, _WAIT_US_MAX))
 
     def waited(self, number: int) -> bool:
-        """The time of wait `number` is over; whether it was still going on, so that what waits shall be taken."""
+        """The time of wait `number` is over. True if it was still going on: then `take` what waits."""
         if not self._expected or number != self._wait_number:
             return False
         if not self._somebody_came:
@@ -128,12 +128,12 @@ class Gathering:
         return True
 
     def take(self) -> list[Write]:
-        """All that waits, in order, to be proposed; nobody is expected then."""
+        """Return all writes that wait, in order, to be proposed; the wait is over then."""
         writes, self._writes = self._writes, []
         self._expected, self.bytes = 0, 0
         return writes
 
     def abandon(self) -> list[Write]:
-        """All that waits, to be answered; no round is under way then. Its own writes are told by others."""
+        """Return all writes that wait, to be answered; no round is under way then. None of them has an index."""
         self._round_end, self._round_writes, self._left = None, 0, False
         return self.take()

@@ -20,17 +20,17 @@ class Life:
         self._on_change = on_change
         self._on_fatal = on_fatal
         self.silence: Callable[[Phase, bool, Code, str], None] | None = None
-        """Set by who serves: ends it, with the phase, whether it served until now, and what callers are told."""
+        """Set by the part that serves, to end it: (phase, whether it served so far, code and text for its callers)."""
         self.phase = Phase.BOOTSTRAPPING
         self.error = ""
         self.why_failed = ""
-        """What was raised, alone."""
+        """The error that was raised, without advice."""
         self.damaged = False
-        """It has failed because its files are not what was written."""
+        """Whether it failed because its files are damaged."""
         self.failed_index = 0
         """The first entry that could not be applied, if that is why the replica failed: its files are whole."""
         self.starved = False
-        """It stopped in the middle of something because a resource was exhausted, and is to be opened again."""
+        """Whether it stopped because a resource was exhausted: its files are whole, and its owner opens it again."""
 
     @property
     def serving(self) -> bool:
@@ -49,7 +49,7 @@ class Life:
     def fail(self, error: BaseException) -> None:
         """Corruption and what cannot be applied or written end this replica; our bugs and bad disks end the process.
 
-        What the server wanted for in the middle of something stops this replica: its files are whole, and its owner
+        If a resource was exhausted in the middle of something, this replica stops: its files are whole, and its owner
         opens it again (`starved`).
         """
         if self.phase is Phase.STOPPED or self.phase is Phase.FAILED:
@@ -74,7 +74,7 @@ class Life:
             self._on_fatal(error)
 
     def fail_at_entry(self, index: int, error: BaseException) -> None:
-        """An entry that raises is a defect, unless it says that something is damaged: it would raise everywhere."""
+        """Applying an entry raised: a defect, which every replica has, unless the error says damage or trouble here."""
         other = isinstance(error, Corruption) or _is_fatal(error) or want(error) is not None
         if self.phase is not Phase.STOPPED and not other:
             self.failed_index = index

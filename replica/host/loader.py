@@ -50,7 +50,7 @@ class Loader:
             if isinstance(result, Refused) and result.code is Code.NOT_FOUND:
                 result = []  # log GC was faster: the core will see it and ask for a copy
             if isinstance(result, BaseException) and want(result) is not None:
-                self.missed = True  # who waits for the entries asks again
+                self.missed = True  # the executor lets the core ask for them again
                 return
             if isinstance(result, BaseException):
                 self._life.fail(result)

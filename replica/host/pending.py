@@ -60,9 +60,9 @@ class PendingEntries:
             entry.done(taken_back if entry.opid == aborted else result)
 
     def leadership_lost(self, told_later: int, term_at: Callable[[int], int | None], leader_hint: str) -> None:
-        """Tell each caller what is true now: gone from the log, committed (it goes on waiting), or unknown.
+        """Tell each caller the state of its entry: gone from the log, or unknown. Committed ones go on waiting.
 
-        `told_later`: up to there everything is committed and will be applied here soon.
+        `told_later`: up to this index everything is committed and will be applied here soon.
         """
         for index in sorted(self._by_index):
             entry = self._by_index[index]

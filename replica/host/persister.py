@@ -1,4 +1,4 @@
-"""What must be durable before it is promised: terms, votes and entries of each Ready, completed in order."""
+"""Makes terms, votes and entries of each Ready durable, and reports in order what is: promises wait for it."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from .pending import Done, Waiters
 
 
 class Reads:
-    """Everyone who waits for state to be applied.
+    """The callers that wait for state to be applied.
 
     Invariants: a read barrier answers only after the core confirmed the leader, by its lease at the call or by a quorum
     *after* it, and everything committed by then is applied; each `done` is called once. Concurrency: owner's thread.
@@ -20,7 +20,7 @@ class Reads:
     def __init__(self, *, waiters_max: int, wait_ticks_max: int) -> None:
         self._wait_ticks_max = wait_ticks_max
         self._tokens: dict[int, tuple[int, Done]] = {}
-        """What the core has not answered yet: by when it must, in order of asking, and to whom."""
+        """By token, what the core has not answered yet: (deadline in ticks, caller), in the order of asking."""
         self._next_token = 0
         self.by_index = Waiters(waiters_max)
         self.by_time = Waiters(waiters_max)
@@ -73,7 +73,7 @@ class Reads:
         self.by_time.reached(hybrid_time)
 
     def expire(self, tick: int) -> list[int]:
-        """Answer those who waited too long; returns the tokens that the core need not confirm any more."""
+        """Answer the callers that waited too long; returns the tokens that the core need not confirm any more."""
         late = list(takewhile(lambda token: self._tokens[token][0] <= tick, self._tokens))
         for token in late:
             _, done = self._tokens.pop(token)

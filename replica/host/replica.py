@@ -1,4 +1,4 @@
-"""One replica: its life, its inputs, and what it tells of itself."""
+"""`Replica`, the public face of one replica: its lifecycle, its inputs, its status."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class Replica:
         carrier.pump()
 
     def stop(self) -> None:
-        """Answer all who wait with unknown outcomes and go silent. The log and the state machine are the caller's."""
+        """Answer all callers and go silent. The caller of `stop` owns the log and the state machine."""
         if self.phase is not Phase.STOPPED:
             self._life.end(Phase.STOPPED, Code.NOT_READY, "the replica is stopping")
             if self._carrier is not None:
@@ -145,7 +145,7 @@ class Replica:
         self._life.fail(error)
 
     def _promises(self) -> tuple[int, str | None]:
-        """Term and vote to start with. At or below the vote floor the vote counts as given, to nobody who asks."""
+        """Term and vote to start with. Up to the vote floor the vote counts as given, to no candidate that asks."""
         cmeta = self._files.cmeta
         term, voted_for, floor = cmeta.term, cmeta.voted_for, cmeta.vote_floor_term
         if floor > term:
@@ -166,7 +166,7 @@ class Replica:
 
     @property
     def resting(self) -> bool:
-        """Whether nothing happens here with time: the group is quiet, and nobody waits for anything."""
+        """Whether the replica needs no ticks: its group is quiet, and no caller waits."""
         return (running := self._running) is None or running.resting
 
     def rest(self) -> bool:
@@ -190,7 +190,7 @@ class Replica:
             running.pump_if_awake()
 
     def check(self) -> None:
-        """Look around if the group is quiet; now and then."""
+        """Make sure that a quiet group still has its leader; called now and then, see `RaftCore.check`."""
         if (running := self._running) is not None:
             running.core.check()
             running.pump_if_awake()
@@ -210,7 +210,7 @@ class Replica:
             return refusal
         kept_term = self._files.cmeta.term
         if self.phase is Phase.STOPPED or generation_of(message.term) < generation_of(kept_term):
-            return ""  # a member that was lost and given up is not even told the term (D-17)
+            return ""  # a lost member that was given up must not learn the term (D-17)
         failed = self.phase is Phase.FAILED
         reply = absent_reply(message, uuid=self.uuid, data_state=DataState.READY, kept_term=kept_term, failed=failed)
         if reply is not None:
@@ -280,7 +280,7 @@ class Replica:
         running.callers.reads.wait_time(hybrid_time, running.callers.tick, self.applied_time, done)
 
     def _running_or_refuse(self, done: Done) -> Carrier | None:
-        """What takes the call; None if nothing does, and then the caller is told soon."""
+        """What takes the call; None if nothing does: then `done` gets a refusal soon."""
         if not self._life.serving:
             refusal = self._life.refusal()
             self._doors.own_thread(lambda: done(refusal))

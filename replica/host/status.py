@@ -76,14 +76,14 @@ class ReplicaStatus:
     writes_pending: int
     error: str = ""
     quiet: bool = False
-    """Nothing happens here with time, until something comes in."""
+    """The replica needs no ticks until something arrives."""
     peers: tuple[PeerStatus, ...] = ()
 
 
 def peer_status(peers: Sequence[CorePeerStatus], options: RaftOptions, rested_ticks: int = 0) -> Iterator[PeerStatus]:
-    """The core's word on each peer in the words of operators.
+    """What the core knows of each peer, in the words of operators.
 
-    A quiet leader hears of nobody, and counts no ticks: for `rested_ticks` by now. Who was away then still is.
+    A quiet leader hears nothing and has counted no ticks for `rested_ticks`. A peer that was away then still is.
     """
     for peer in peers:
         contact_ticks = peer.contact_ticks + (rested_ticks if peer.absent else 0)
@@ -106,7 +106,7 @@ def leader_hint(core: RaftCore) -> str:
 
 
 def with_hint(error: Refused, core: RaftCore) -> Refused:
-    """`error`; if it says that another leads, with who that is."""
+    """`error`; NOT_LEADER gets the leader's uuid and address as its detail."""
     if error.code is Code.NOT_LEADER:
         error.detail = leader_hint(core)
     return error

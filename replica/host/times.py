@@ -1,4 +1,4 @@
-"""Hybrid times of one replica: what its log has shown to the clock, and what is refused because it lies ahead."""
+"""Hybrid times of one replica: which ones its log has shown to the clock, and which lie too far ahead."""
 
 from __future__ import annotations
 

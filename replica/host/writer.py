@@ -1,4 +1,4 @@
-"""Writes of callers: admitted, gathered into rounds, given an index and a time in order, each answered once."""
+"""Writes of callers: bounded, batched into rounds, given an index and a time in order, each answered once."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ class Writer:
         self._gathering.leave()
 
     def finish(self, entries: Sequence[Entry], results: Sequence[object]) -> None:
-        """Entries are applied: whoever waits for them is answered."""
+        """Entries are applied: answer the writers that wait for them."""
         for entry, result in zip(entries, results, strict=True):
             self._writes.finish(entry.opid, result)
 
     def applied(self, index: int) -> None:
-        """If a round ends with that, what waits goes now, or with those who were just answered and come again."""
+        """If a round ends with that, propose what waits: now, or after a wait for the writers just answered."""
         if not self._gathering.applied(index):
             return
         timer = self._doors.timer
@@ -88,7 +88,7 @@ class Writer:
             write.done(Refused(Code.NOT_LEADER, "leadership was lost before the write got an index", detail=hint))
 
     def settle(self, told_later: int, term_at: Callable[[int], int | None], hint: str) -> None:
-        """Writes with an index are told what is true now; see `PendingEntries.leadership_lost`."""
+        """Answer writes with an index by what is known now; see `PendingEntries.leadership_lost`."""
         self._writes.leadership_lost(told_later, term_at, hint)
 
     def fail_all(self, code: Code, what: str) -> None:
