@@ -128,7 +128,8 @@ def _judge_ready(disk: Disk, found: TabletFiles, superblock: Superblock) -> None
     if log is None:
         return
     if log.withheld is not None:
-        found.error(folder, f"entry {log.withheld} is damaged and may have been acknowledged: the replica cannot vote")
+        what = "is damaged or missing, and may have been acknowledged: the replica cannot vote before it has it again"
+        found.error(folder, f"entry {log.withheld} {what}")
     if log.torn:
         found.warn(folder, f"the next start cuts the end of the log, {log.torn}")
     if log.first_index > flushed.index + 1:

@@ -12,6 +12,7 @@ from nyala.replica.base import Code, Disk, InvariantViolation, OpId, Refused, ma
 from nyala.replica.disk import want
 
 from .format import Header, encode_tail
+from .newest import Newest, save_newest
 from .options import WalOptions
 from .records import SegmentInfo
 from .reservation import Reservation
@@ -41,13 +42,17 @@ class Appender:
         options: WalOptions,
         *,
         next_number: int,
+        end: Newest,
         size_bytes: int,
         threaded: bool,
     ) -> None:
         self._disk = disk
+        self._folder = folder
         self._tablet_id = tablet_id
         self._options = options
         self._next_number = next_number
+        self._end = self._end_said = end
+        """Where the files end, and where the record beside them says so."""
         self._next_size = size_bytes
         self._next = NextSegment(disk, folder, tablet_id, threaded=threaded)
         self._active: ActiveSegment | None = None
@@ -91,6 +96,7 @@ class Appender:
         if known is not None and known.number == segment.number:
             first, highest = known.first_index, max(highest, known.last_index)
         self._info = SegmentInfo(segment.number, segment.name, first, highest, segment.written_bytes, closed=False)
+        self._end = Newest(segment.number, segment.written_bytes, places[-1][0])
         return self._info
 
     def _prepare_next(self, segment: ActiveSegment) -> None:
@@ -111,7 +117,7 @@ class Appender:
                     self._next.start(self._next_size)
                 self._next.wait()
                 ready = self._next.poll()
-            taken = self._next.take(self._next_number, first_index)
+            taken = self._next.take(self._next_number, first_index, self._end.last)
         except Refused:
             if active is not None:
                 return active  # The disk is nearly full; the file in use may still have room.
@@ -119,6 +125,7 @@ class Appender:
                 raise
             self._next_size = self._options.segment_size_bytes_first  # for which there may be room
             return self._segment_for(first_index)
+        self._end = self._end_said = Newest(taken.number, taken.written_bytes, self._end.last)
         self._next_number += 1
         self._next_size = min(2 * self._next_size, self._options.segment_size_bytes_max)
         self._retry_at_bytes = 0
@@ -138,7 +145,7 @@ class Appender:
         return True
 
     def close(self, *, trusted: bool) -> None:
-        """Stop; cut and sync the segment in use unless the disk is not `trusted` any more.
+        """Stop; cut and sync the segment in use, and say where the log ends, unless the disk is not `trusted` any more.
 
         What was appended is synced already: on a full disk, or without resources, the files are left as after a crash.
         """
@@ -147,8 +154,15 @@ class Appender:
             active.abandon()
             active = None
         self._tidy(lambda: self._next.close(trusted=trusted))
+        if trusted:
+            self._tidy(lambda: self._finish(active))
+
+    def _finish(self, active: ActiveSegment | None) -> None:
         if active is not None:
-            self._tidy(active.finish)
+            active.finish()
+        if self._end != self._end_said:
+            save_newest(self._disk, self._folder, self._end)
+            self._end_said = self._end
 
     def _tidy(self, step: Callable[[], None]) -> None:
         try:

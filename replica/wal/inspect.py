@@ -18,7 +18,7 @@ class LogView:
     segments: tuple[SegmentInfo, ...]
     terms: TermRuns
     withheld: OpId | None = None
-    """An entry at the end that may have been acknowledged and cannot be read: the replica would not vote."""
+    """An entry at the end that may have been acknowledged and is damaged or missing: the replica would not vote."""
     torn: str = ""
     """What a start would cut from the end, and where."""
 

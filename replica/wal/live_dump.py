@@ -96,5 +96,6 @@ def _verdict(view: LogView) -> Item:
         found["torn"] = view.torn
     withheld: OpId | None = view.withheld
     if withheld is not None:
-        found |= {"kind": "damage", "withheld": withheld, "what": "an entry that may be acknowledged is damaged"}
+        what = "an entry that may be acknowledged is damaged or missing"
+        found |= {"kind": "damage", "withheld": withheld, "what": what}
     return found

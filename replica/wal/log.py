@@ -76,6 +76,7 @@ class Log:
             tablet_id,
             options,
             next_number=found.next_number,
+            end=found.newest,
             size_bytes=min(max(2 * previous, options.segment_size_bytes_first), options.segment_size_bytes_max),
             threaded=threaded,
         )
@@ -449,7 +450,8 @@ class Log:
         forget_withheld(self._disk, self._folder)
 
     def close(self) -> None:
-        """Append what is ready, fail what is not, cut the open segment to its content; harmless when called twice.
+        """Append what is ready, fail what is not, cut the open segment to its content, say where the log ends; harmless
+        when called twice.
 
         What cannot be cut or removed now is left to the next opening.
         """

@@ -1,51 +1,83 @@
-"""The number of a log's newest segment, kept beside the segments: else a log that lost it would only look shorter.
+"""How far a log is known to reach, kept beside the segments: else a log that lost its end would only look shorter.
 
-The record is written when a segment has its name, durably, and before the first entry in it counts as appended: once a
-segment, never for an append. A death in between leaves the number of the segment before, which asks for less.
+The record names the newest segment, how much of it is durable, and the last entry in it or before it. It is written
+when a segment has its name, before the first entry in it counts as appended; when a log is closed; and when one is
+opened that reaches further or less far. It is never written for an append. A death in between leaves an older record,
+which asks for less.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import google_crc32c
 
-from nyala.replica.base import Corruption, Disk
+from nyala.replica.base import ZERO_OPID, Corruption, Disk, OpId
 
 NEWEST_NAME = ".newest-segment"
 """Never listed: who counts or copies segments has nothing to do with it. A log of an earlier build has none."""
-_MAGIC = b"NYLANW01"
-_BODY = struct.Struct("<8sq")
+_NUMBER_ONLY = b"NYLANW01"
+"""Of earlier builds, whose record says no more than the number."""
+_MAGIC = b"NYLANW02"
+_NUMBER_BODY = struct.Struct("<8sq")
+_BODY = struct.Struct("<8sqqqq")
 _CRC = struct.Struct("<I")
+"""Over all before it, in every version: so a record of a later build can be told from a damaged one."""
+_GIVE_UP = f"If no other server has the tablet, remove {NEWEST_NAME} beside the segments to "
 
 
-def save_newest(disk: Disk, folder: str, number: int) -> None:
+class Newest(NamedTuple):
+    """What a log's files hold for certain; nothing if there is no record."""
+
+    number: int = 0
+    """Of the newest segment."""
+    length_bytes: int = 0
+    """Its content up to there is whole blocks, and durable. Above the header's length it is all of its content: nothing
+    is appended to a segment once the log was closed, or was opened again."""
+    last: OpId = ZERO_OPID
+    """The entry that was written last, at that length. It may since count as truncated."""
+
+
+def save_newest(disk: Disk, folder: str, newest: Newest) -> None:
     """Durable on return."""
-    body = _BODY.pack(_MAGIC, number)
+    body = _BODY.pack(_MAGIC, newest.number, newest.length_bytes, *newest.last)
     disk.replace(f"{folder}/{NEWEST_NAME}", body + _CRC.pack(google_crc32c.value(body)))
 
 
-def read_newest(disk: Disk, folder: str) -> int:
-    """The number; 0 if there is no record, or none that reads back: it says nothing then, and opening renews it."""
+def read_newest(disk: Disk, folder: str) -> Newest:
+    """Nothing if there is no record, or one of a later build; opening writes it then.
+
+    Corruption if it does not read back: it is replaced in one step, so no crash leaves half of one.
+    """
+    path = f"{folder}/{NEWEST_NAME}"
     try:
-        data = disk.read(f"{folder}/{NEWEST_NAME}")
+        data = disk.read(path)
     except FileNotFoundError:
-        return 0
-    body = data[: _BODY.size]
-    if len(data) != _BODY.size + _CRC.size or _CRC.unpack(data[_BODY.size :])[0] != google_crc32c.value(body):
-        return 0
-    magic, number = _BODY.unpack(body)
-    return int(number) if magic == _MAGIC else 0
+        return Newest()
+    body, crc = data[: -_CRC.size], data[-_CRC.size :]
+    if len(crc) == _CRC.size and _CRC.unpack(crc)[0] == google_crc32c.value(body):
+        if body.startswith(_MAGIC) and len(body) == _BODY.size:
+            _, number, length_bytes, term, index = _BODY.unpack(body)
+            return Newest(number, length_bytes, OpId(term, index))
+        if body.startswith(_NUMBER_ONLY) and len(body) == _NUMBER_BODY.size:
+            return Newest(_NUMBER_BODY.unpack(body)[1])
+        if body and not body.startswith((_MAGIC, _NUMBER_ONLY)):
+            return Newest()
+    what = (
+        "the record of a log's end does not read back, so entries may be missing that were acknowledged; a copy from "
+        f"the tablet's leader heals this replica. {_GIVE_UP}go on with the entries that are there"
+    )
+    raise Corruption(what, path=path, bytes=len(data))
 
 
-def need_newest(newest: int, numbers: Iterable[int]) -> None:
+def need_newest(newest: Newest, numbers: Iterable[int]) -> None:
     """Corruption if the log once had a later segment than those: what was in it may have been acknowledged."""
     last = max(numbers, default=0)
-    if newest > last:
+    if newest.number > last:
         what = (
             "the newest segment of a log is missing, and with it entries that may have been acknowledged; a copy from "
-            "the tablet's leader heals this replica, or put the file back. If no other server has the tablet, remove "
-            f"{NEWEST_NAME} beside the segments to give up what it held"
+            f"the tablet's leader heals this replica, or put the file back. {_GIVE_UP}give up what it held"
         )
-        raise Corruption(what, newest=newest, found=last)
+        raise Corruption(what, newest=newest.number, found=last)

@@ -14,8 +14,8 @@ class Replay:
     """What survived, as of opening.
 
     `entries` are in index order, a later entry at one index having replaced the earlier; they are read from disk on
-    each iteration, which must end before the first append. `withheld` is the highest OpId of a damaged group commit at
-    the very end, which may have been acknowledged and is not among the entries.
+    each iteration, which must end before the first append. `withheld` is the highest OpId of what the very end lost,
+    which may have been acknowledged and is not among the entries.
     """
 
     entries: Iterable[Entry]

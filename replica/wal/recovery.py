@@ -5,18 +5,18 @@ from __future__ import annotations
 import io
 import re
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import google_crc32c
 
 from nyala.replica.base import Corruption, Disk, Entry, OpId
 
-from .format import HEADER_BYTES_MAX, Header, decode_entry, decode_header, encode_block
+from .format import HEADER_BYTES_MAX, MARKER_BYTES, Header, decode_entry, decode_header, encode_block, encode_long
 from .index import LogIndex, Written
 from .last_block import write_last_block_again
-from .newest import need_newest, read_newest, save_newest
+from .newest import Newest, need_newest, read_newest, save_newest
 from .records import SegmentInfo
-from .scan import Damage, walk
+from .scan import Damage, Walk, walk
 from .zeros import STATEMENT_BYTES
 
 WITHHELD_NAME = "withheld"
@@ -49,6 +49,8 @@ class Recovered:
     withheld: OpId | None = None
     written: Written = field(default_factory=Written)
     """Also what was replaced since."""
+    newest: Newest = field(default_factory=Newest)
+    """What the record beside the segments says."""
 
     @property
     def next_number(self) -> int:
@@ -72,7 +74,7 @@ def recover(disk: Disk, folder: str, tablet_id: str) -> Recovered:
             _save_withheld(disk, folder, worse(mark, damage.withheld) or damage.withheld)
         if damage.kept:
             _rewrite_end(disk, f"{folder}/{info.name}", out.headers[info.number], damage)
-            out, again = read_all(disk, folder, tablet_id)
+            out, again = read_all(disk, folder, tablet_id, Newest())  # of which less is left than the record says
             if again is not None:
                 raise Corruption("a repaired segment does not read back", **_where(*again))
     _settle(disk, folder, out)
@@ -80,12 +82,18 @@ def recover(disk: Disk, folder: str, tablet_id: str) -> Recovered:
     return out
 
 
-def read_all(disk: Disk, folder: str, tablet_id: str) -> tuple[Recovered, tuple[SegmentInfo, Damage] | None]:
-    """Everything that is whole, and the damaged end if there is one. Changes nothing."""
-    out = Recovered()
+def read_all(
+    disk: Disk, folder: str, tablet_id: str, newest: Newest | None = None
+) -> tuple[Recovered, tuple[SegmentInfo, Damage] | None]:
+    """Everything that is whole, and the damaged end if there is one. Changes nothing.
+
+    `newest`: how far the log must reach, instead of what the record says.
+    """
     broken: tuple[SegmentInfo, Damage] | None = None
     mark = read_withheld(disk, folder)
-    newest = read_newest(disk, folder)  # before the list: beside a server at work a segment may come now
+    if newest is None:
+        newest = read_newest(disk, folder)  # before the list: beside a server at work a segment may come now
+    out = Recovered(newest=newest)
     numbered = sorted((int(m[1]), name) for name in disk.listdir(folder) if (m := _NAME.match(name)))
     need_newest(newest, (number for number, _ in numbered))
     for number, name in numbered:
@@ -167,7 +175,28 @@ def _walk(
     finally:
         file.close()
     info = SegmentInfo(header.segment, name, first, highest or first - 1, result.content_end, closed=True)
-    return info, result.damage
+    return info, _judge_length(out.newest, header, result, out.index.terms.last)
+
+
+def _judge_length(newest: Newest, header: Header, found: Walk, last: OpId) -> Damage | None:
+    """The damage at a segment's end, given how much of it is known to be durable: what ends before that is no tear, and
+    lost entries that may have been acknowledged. `last` ends the last whole block."""
+    damage = found.damage
+    if newest.number != header.segment or found.content_end >= newest.length_bytes:
+        return damage
+    if damage is None:
+        damage = Damage(found.content_end, "the log's end was cut off", fatal=False)
+    if damage.fatal:
+        return damage
+    if damage.kept:
+        last = decode_entry(io.BytesIO(damage.kept[-1]), header).entry.opid
+        size = sum(map(len, damage.kept))
+        frame_bytes = len(encode_long(len(damage.kept)) + encode_long(size))
+        if damage.byte_offset + frame_bytes + size + MARKER_BYTES == newest.length_bytes:
+            return replace(damage, withheld=None)  # every entry of the block that is known to be the last
+    # An older entry may be left at the same index, or at a higher one: the mark must lie above what is there.
+    withheld = OpId(max(last.term, newest.last.term), max(last.index + 1, newest.last.index))
+    return replace(damage, withheld=withheld)
 
 
 def _damaged_before_data(info: SegmentInfo, damage: Damage) -> Corruption:
@@ -260,5 +289,8 @@ def _settle(disk: Disk, folder: str, out: Recovered) -> None:
         finally:
             file.close()
     disk.sync_dir(folder)
-    if out.segments and read_newest(disk, folder) < out.segments[-1].number:
-        save_newest(disk, folder, out.segments[-1].number)  # of an earlier build, of a copy, or died before it
+    if out.segments:
+        end = Newest(out.segments[-1].number, out.segments[-1].length_bytes, out.index.terms.last)
+        if out.newest != end:  # of an earlier build, of a copy, not closed, or damaged: its mark stands already
+            save_newest(disk, folder, end)
+            out.newest = end

@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from nyala.replica.base import Disk, DiskFile, Refused
+from nyala.replica.base import Disk, DiskFile, OpId, Refused
 from nyala.replica.disk import want
 
 from .format import Header, decode_header, encode_block, encode_header, new_marker
-from .newest import save_newest
+from .newest import Newest, save_newest
 from .recovery import TEMP_NAME, segment_name
 
 
@@ -142,8 +142,8 @@ class NextSegment:
             raise error
         return self._file is not None
 
-    def take(self, number: int, first_index: int) -> ActiveSegment:
-        """Give the prepared file its header and its name."""
+    def take(self, number: int, first_index: int, last: OpId) -> ActiveSegment:
+        """Give the prepared file its header and its name, durably; `last` was written before it."""
         file = self._file
         if file is None:
             raise ValueError("no segment is prepared")
@@ -154,7 +154,7 @@ class NextSegment:
             self._disk.crash_point("wal.before_rename_segment")
             self._disk.rename(self._temp, f"{self._folder}/{segment_name(number)}")
             self._disk.crash_point("wal.after_rename_segment")
-            save_newest(self._disk, self._folder, number)
+            save_newest(self._disk, self._folder, Newest(number, len(data), last))
         except Refused:
             self._file = None  # With a header in it the file cannot be used again: the next one may be shorter.
             file.close()

@@ -15,7 +15,7 @@ import pytest
 from nyala.replica.base import Address, Entry, EntryKind, Member, OpId, RaftConfig
 from nyala.replica.cmeta import ConsensusMeta, path_of
 from nyala.replica.wal import Log, dump_segment
-from nyala.replica.wal.newest import NEWEST_NAME, read_newest
+from nyala.replica.wal.newest import NEWEST_NAME, Newest, read_newest
 from nyala.schemas import frame, unframe
 from tests.harness.sim_disk import SimDisk
 
@@ -24,6 +24,9 @@ SEGMENT = "wal_segment_v1.avro"
 FLAGGED = "wal_segment_v1_zeros.avro"
 """The same entries, written since blocks state their zero sectors."""
 NEWEST = "newest_segment_v1.bin"
+"""The number of the golden segment."""
+NEWEST_END = "newest_segment_v2.bin"
+"""Where the golden segment ends, too."""
 META = "consensus_metadata_v1.bin"
 FOLDER = "wals/golden"
 UUID_A, UUID_B = "a" * 32, "b" * 32
@@ -172,14 +175,32 @@ def test_wal_segment_of_version_1_opens() -> None:
     log.close()
 
 
-def test_number_of_the_newest_segment_of_version_1_reads_back() -> None:
-    """IN-21. Goal: the record of a log's newest segment is read for ever, and a log that has none opens and gets one.
-    Method: open the golden segment; what is written beside it are the golden bytes, which say its number."""
+def _write_newest() -> bytes:
     disk, _ = _segment_disk()
-    assert read_newest(disk, FOLDER) == 0
     Log.open(disk, FOLDER, "golden", threaded=False)[0].close()
-    assert disk.read(f"{FOLDER}/{NEWEST_NAME}") == (GOLDEN / NEWEST).read_bytes()
-    assert read_newest(disk, FOLDER) == 1
+    return disk.read(f"{FOLDER}/{NEWEST_NAME}")
+
+
+def test_record_of_a_logs_end_of_version_2_reads_back() -> None:
+    """IN-21. Goal: the record of a log's end is read for ever, and a log that has none opens and gets one. Method: open
+    the golden segment; what is written beside it are the golden bytes, which say where it ends."""
+    disk, path = _segment_disk()
+    assert read_newest(disk, FOLDER) == Newest()
+    assert _write_newest() == (GOLDEN / NEWEST_END).read_bytes()
+    disk.poke(f"{FOLDER}/{NEWEST_NAME}", (GOLDEN / NEWEST_END).read_bytes())
+    assert read_newest(disk, FOLDER) == Newest(1, disk.size(path), ENTRIES[-1].opid)
+
+
+def test_record_of_a_logs_end_of_version_1_reads_back_as_a_number() -> None:
+    """IN-21. Goal: a log of a build that knew the number only opens, and its record is renewed. Method: the golden
+    record of version 1 beside the golden segment."""
+    disk, _ = _segment_disk()
+    disk.poke(f"{FOLDER}/{NEWEST_NAME}", (GOLDEN / NEWEST).read_bytes())
+    assert read_newest(disk, FOLDER) == Newest(1)
+    log, replay = Log.open(disk, FOLDER, "golden", threaded=False)
+    log.close()
+    assert (list(replay.entries), replay.withheld) == (ENTRIES, None)
+    assert disk.read(f"{FOLDER}/{NEWEST_NAME}") == (GOLDEN / NEWEST_END).read_bytes()
 
 
 def test_wal_segment_of_version_1_is_readable_by_fastavro_alone() -> None:
@@ -267,7 +288,7 @@ def test_framed_file_flipped_or_cut_anywhere_is_refused(name: str) -> None:
 
 def _write_missing() -> None:
     GOLDEN.mkdir(exist_ok=True)
-    files = {FLAGGED: _write_segment(), META: _write_meta()}
+    files = {FLAGGED: _write_segment(), META: _write_meta(), NEWEST_END: _write_newest()}
     files |= {f"{name}_v1.bin": frame(name, value) for name, value in FRAMED.items()}
     for name, data in files.items():
         if not (GOLDEN / name).exists():

@@ -338,8 +338,8 @@ MUTANTS = (
         ),
         file="replica/wal/newest.py",
         function="need_newest",
-        before="if newest > last:",
-        after="if newest > last > newest:",
+        before="if newest.number > last:",
+        after="if newest.number > last > newest.number:",
     ),
     Mutant(
         name="newest segment is noticed only if one is left",
@@ -350,44 +350,152 @@ MUTANTS = (
         ),
         file="replica/wal/newest.py",
         function="need_newest",
-        before="if newest > last:",
-        after="if newest > last > 0:",
+        before="if newest.number > last:",
+        after="if newest.number > last > 0:",
     ),
     Mutant(
-        name="number of the newest segment is not written",
+        name="log's end is not recorded for a segment",
         rows="IN-21",
-        test=(
-            "tests/unit/wal/test_wal_recovery.py::"
-            "test_number_of_the_newest_segment_is_written_once_a_segment_and_renewed_where_it_is_not_known"
-        ),
+        test="tests/unit/wal/test_wal_end.py::test_record_of_the_end_is_written_for_a_segment_and_at_a_close_and_never_for_an_append",
         file="replica/wal/segment.py",
         function="NextSegment.take",
-        before="save_newest(self._disk, self._folder, number)",
+        before="save_newest(self._disk, self._folder, Newest(number, len(data), last))",
         after="pass",
     ),
     Mutant(
-        name="number of the newest segment is not renewed",
+        name="log's end is not recorded at a close",
         rows="IN-21",
-        test=(
-            "tests/unit/wal/test_wal_recovery.py::"
-            "test_number_of_the_newest_segment_is_written_once_a_segment_and_renewed_where_it_is_not_known"
-        ),
-        file="replica/wal/recovery.py",
-        function="_settle",
-        before="if out.segments and read_newest",
-        after="if not out.segments and read_newest",
+        test="tests/unit/wal/test_wal_end.py::test_closed_log_whose_newest_segment_is_cut_anywhere_withholds_what_it_held",
+        file="replica/wal/appender.py",
+        function="Appender._finish",
+        before="if self._end != self._end_said:",
+        after="if self._end.number != self._end_said.number:",
     ),
     Mutant(
-        name="damaged number of the newest segment fails the log",
+        name="log's end is recorded at each close",
         rows="IN-21",
-        test=(
-            "tests/unit/wal/test_wal_recovery.py::"
-            "test_number_of_the_newest_segment_is_written_once_a_segment_and_renewed_where_it_is_not_known"
-        ),
+        test="tests/unit/wal/test_wal_end.py::test_record_of_the_end_is_written_for_a_segment_and_at_a_close_and_never_for_an_append",
+        file="replica/wal/appender.py",
+        function="Appender._finish",
+        before="if self._end != self._end_said:",
+        after="if self._end.number:",
+    ),
+    Mutant(
+        name="log's end is not recorded at an opening",
+        rows="IN-21",
+        test="tests/unit/wal/test_wal_end.py::test_record_of_the_end_is_written_for_a_segment_and_at_a_close_and_never_for_an_append",
+        file="replica/wal/recovery.py",
+        function="_settle",
+        before="if out.newest != end:",
+        after="if out.newest.number < end.number:",
+    ),
+    Mutant(
+        name="log's end is recorded before the mark",
+        rows="IN-21",
+        test="tests/unit/wal/test_wal_end.py::test_death_anywhere_in_the_opening_of_a_shorter_log_forgets_no_mark",
+        file="replica/wal/recovery.py",
+        function="recover",
+        before="info, damage = broken",
+        after="(info, damage), _ = broken, save_newest(disk, folder, Newest())",
+    ),
+    Mutant(
+        name="failed log records its end",
+        rows="IN-21",
+        test="tests/unit/wal/test_wal_end.py::test_log_that_failed_says_nothing_of_its_end_when_it_is_closed",
+        file="replica/wal/appender.py",
+        function="Appender.close",
+        before="if trusted:",
+        after="if trusted or active is None:",
+    ),
+    Mutant(
+        name="log that ends in a header records the segment before",
+        rows="IN-21",
+        test="tests/unit/wal/test_wal_end.py::test_segment_that_never_got_an_entry_is_the_end_that_is_recorded",
+        file="replica/wal/appender.py",
+        function="Appender._segment_for",
+        before="self._end = self._end_said = Newest(",
+        after="self._end_said = Newest(",
+    ),
+    Mutant(
+        name="log's end is not missed",
+        rows="IN-21",
+        test="tests/unit/wal/test_wal_end.py::test_closed_log_whose_newest_segment_is_cut_anywhere_withholds_what_it_held",
+        file="replica/wal/recovery.py",
+        function="_judge_length",
+        before="found.content_end >= newest.length_bytes",
+        after="found.content_end >= 0",
+    ),
+    Mutant(
+        name="log's end is compared by index",
+        rows="IN-21",
+        test="tests/unit/wal/test_wal_end.py::test_end_of_a_log_is_missed_exactly_if_it_is_missing_under_any_history",
+        file="replica/wal/recovery.py",
+        function="_judge_length",
+        before="found.content_end >= newest.length_bytes",
+        after="last.index >= newest.last.index",
+    ),
+    Mutant(
+        name="log's end is compared by term and index",
+        rows="IN-21",
+        test="tests/unit/wal/test_wal_end.py::test_end_of_a_log_is_missed_exactly_if_it_is_missing_under_any_history",
+        file="replica/wal/recovery.py",
+        function="_judge_length",
+        before="found.content_end >= newest.length_bytes",
+        after="last >= newest.last",
+    ),
+    Mutant(
+        name="tear of what was durable is believed",
+        rows="IN-21",
+        test="tests/unit/wal/test_wal_end.py::test_closed_log_whose_newest_segment_is_cut_anywhere_withholds_what_it_held",
+        file="replica/wal/recovery.py",
+        function="_judge_length",
+        before="if damage.fatal:",
+        after='if damage.fatal or damage.what == "the last block is torn":',
+    ),
+    Mutant(
+        name="mark stands below what is left",
+        rows="IN-21",
+        test="tests/unit/wal/test_wal_end.py::test_closed_log_whose_newest_segment_is_cut_anywhere_withholds_what_it_held",
+        file="replica/wal/recovery.py",
+        function="_judge_length",
+        before="max(last.index + 1, newest.last.index)",
+        after="newest.last.index",
+    ),
+    Mutant(
+        name="lost marker withholds an entry",
+        rows="IN-21",
+        test="tests/unit/wal/test_wal_end.py::test_closed_log_whose_newest_segment_is_cut_anywhere_withholds_what_it_held",
+        file="replica/wal/recovery.py",
+        function="_judge_length",
+        before="if damage.kept:",
+        after="if not damage.kept and damage.kept:",
+    ),
+    Mutant(
+        name="record that does not read back is none",
+        rows="IN-21",
+        test="tests/unit/wal/test_wal_end.py::test_record_that_does_not_read_back_is_corruption_that_names_the_way_on",
         file="replica/wal/newest.py",
         function="read_newest",
-        before="or _CRC.unpack(data[_BODY.size :])[0] != google_crc32c.value(body)",
-        after="or not body",
+        before="raise Corruption(what, path=path, bytes=len(data))",
+        after="return Newest()",
+    ),
+    Mutant(
+        name="record of a later build is damage",
+        rows="IN-21",
+        test="tests/unit/wal/test_wal_end.py::test_record_of_another_build_says_what_it_can_and_is_written_anew",
+        file="replica/wal/newest.py",
+        function="read_newest",
+        before="if body and not body.startswith((_MAGIC, _NUMBER_ONLY)):",
+        after='if not body.startswith(b"NYLANW0"):',
+    ),
+    Mutant(
+        name="record of an earlier build is damage",
+        rows="IN-21",
+        test="tests/unit/wal/test_wal_end.py::test_record_of_another_build_says_what_it_can_and_is_written_anew",
+        file="replica/wal/newest.py",
+        function="read_newest",
+        before="return Newest(_NUMBER_BODY.unpack(body)[1])",
+        after="return Newest()",
     ),
     Mutant(
         name="number of the newest segment comes before its name",
@@ -399,7 +507,7 @@ MUTANTS = (
             self._disk.crash_point("wal.before_rename_segment")
         """,
         after="""
-            save_newest(self._disk, self._folder, number)
+            save_newest(self._disk, self._folder, Newest(number, len(data), last))
             self._disk.crash_point("wal.before_rename_segment")
         """,
     ),
@@ -410,12 +518,12 @@ MUTANTS = (
         file="replica/wal/segment.py",
         function="NextSegment.take",
         before="""
-            save_newest(self._disk, self._folder, number)
+            save_newest(self._disk, self._folder, Newest(number, len(data), last))
         except Refused:
         """,
         after="""
             with __import__("contextlib").suppress(Refused):
-                save_newest(self._disk, self._folder, number)
+                save_newest(self._disk, self._folder, Newest(number, len(data), last))
         except Refused:
         """,
     ),

@@ -1,0 +1,457 @@
+"""How far a log is known to reach: the record beside its segments, and a log that ends before that."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import google_crc32c
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nyala.replica.base import Code, Corruption, DiskFailure, Entry, OpId, Refused
+from nyala.replica.wal import Log, dump_log, dump_segment, glance, inspect_log
+from nyala.replica.wal.newest import NEWEST_NAME, Newest, read_newest
+from tests.harness.sim_disk import SimCrash, SimDisk
+from tests.harness.wal_entries import (
+    FOLDER,
+    SMALL,
+    TABLET,
+    append_now,
+    build,
+    entries,
+    entry,
+    open_log,
+    segment_paths,
+)
+
+RECORD = f"{FOLDER}/{NEWEST_NAME}"
+MARKER_BYTES = 16
+
+
+def _plain(disk: SimDisk) -> list[Entry]:
+    build(disk, lambda log: append_now(log, entries(1, 2)))
+    build(disk, lambda log: [append_now(log, group) for group in (entries(3, 3), entries(4, 6), entries(7, 8))])
+    return entries(1, 8)
+
+
+def _replaced(disk: SimDisk) -> list[Entry]:
+    """A later leader's shorter log in place of a longer one: the end falls in index as it rises in term."""
+    build(disk, lambda log: [append_now(log, group) for group in (entries(1, 4), entries(5, 9))])
+    build(disk, lambda log: [append_now(log, [entry(index, term=2)]) for index in (3, 4, 5)])
+    return [*entries(1, 2), *entries(3, 5, term=2)]
+
+
+def _brought_back(disk: SimDisk) -> list[Entry]:
+    """A leader brings an entry back that another had replaced: the end falls in term [paper, figure 8]."""
+    for term in (2, 3):
+        build(disk, lambda log, term=term: [append_now(log, g) for g in (entries(1, 1), entries(2, 3, term=term))])
+    build(disk, lambda log: [append_now(log, [entry(2, term=3)]), append_now(log, [entry(2, term=2)])])
+    return [entry(1), entry(2, term=2)]
+
+
+def _zeros(disk: SimDisk) -> list[Entry]:
+    """Blocks that state their zero sectors, of which a power cut of an open log may lose some."""
+    held = [entry(1), entry(2, bytes(1500)), entry(3, bytes(700))]
+    build(disk, lambda log: [append_now(log, [one]) for one in held])
+    return held
+
+
+def _collected(disk: SimDisk) -> list[Entry]:
+    """Nothing is left but the newest segment."""
+    build(disk, lambda log: append_now(log, entries(1, 4)))
+    build(disk, lambda log: [append_now(log, g) for g in (entries(5, 5), entries(6, 7))] and log.gc(5))
+    return entries(5, 7)
+
+
+def _rolled(disk: SimDisk) -> list[Entry]:
+    """Closed by a roll some time before the log is; a truncation changes no file."""
+    build(disk, lambda log: [append_now(log, entries(1, 2)), append_now(log, [entry(3)]), log.roll()])
+    log, _ = open_log(disk)
+    log.truncate_after(1)
+    log.close()
+    return entries(1, 3)
+
+
+SHAPES: dict[str, Callable[[SimDisk], list[Entry]]] = {
+    "plain": _plain,
+    "replaced": _replaced,
+    "brought back": _brought_back,
+    "zeros": _zeros,
+    "collected": _collected,
+    "rolled": _rolled,
+}
+
+
+def on_disk(files: dict[str, bytes]) -> SimDisk:
+    disk = SimDisk()
+    disk.mkdir(FOLDER)
+    for path, data in files.items():
+        disk.poke(path, data)
+    return disk
+
+
+def files_of(disk: SimDisk) -> dict[str, bytes]:
+    return {path: disk.read(path) for path in [*segment_paths(disk), RECORD]}
+
+
+def ends(disk: SimDisk, path: str) -> list[int]:
+    """Where the header ends and where each block does."""
+    rows = list(dump_segment(disk, path))
+    data, marker = disk.read(path), disk.read(path)[rows[0]["length_bytes"] - 16 : rows[0]["length_bytes"]]
+    return [at + MARKER_BYTES for at in range(len(data)) if data.startswith(marker, at)]
+
+
+def opened(disk: SimDisk) -> tuple[list[Entry], OpId | None]:
+    """What a start finds: as looks without a change see it before, and a second start after a power cut again."""
+    seen, looked = inspect_log(disk, FOLDER, TABLET), glance(disk, FOLDER, TABLET)
+    found = list(looked.entries)
+    assert seen.withheld == looked.withheld
+    for _ in range(2):
+        log, replay = Log.open(disk, FOLDER, TABLET, SMALL, threaded=False)
+        assert (list(replay.entries), replay.withheld) == (found, looked.withheld)
+        log.close()
+        disk.power_loss(random.Random(1))
+    return found, looked.withheld
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_closed_log_whose_newest_segment_is_cut_anywhere_withholds_what_it_held(name: str) -> None:
+    """IN-21, CN-22. Goal: a log that was closed never opens shorter without a word, however much of its end is gone and
+    wherever the cut falls. Method: every length of the newest segment, on block borders too, alone and with zeros
+    behind: an entry is withheld that lies above what is left and at or above what was last, or Corruption where the
+    header is hurt. The last block's marker alone is no entry."""
+    disk = SimDisk()
+    held = SHAPES[name](disk)
+    whole = files_of(disk)
+    path = segment_paths(disk)[-1]
+    borders = ends(disk, path)
+    assert borders[-1] == len(whole[path]) and len(borders) >= 3
+    assert opened(on_disk(whole)) == (held, None)
+    for length in range(len(whole[path])):
+        for rest in (b"", bytes(700)):
+            data = whole[path][:length] + rest
+            hurt = on_disk({**whole, path: data})
+            if length < borders[0]:
+                with pytest.raises(Corruption):
+                    open_log(hurt)
+                continue
+            left, withheld = opened(hurt)
+            if data.startswith(whole[path][:-MARKER_BYTES]) and name != "brought back":  # which needs all of its block
+                assert (left, withheld) == (held, None), "no entry was lost"
+            if (left, withheld) == (held, None):
+                continue
+            last = left[-1].opid if left else OpId(0, 0)
+            assert withheld is not None, f"{name}: opened at {last} without a word, cut at byte {length}"
+            assert withheld.index > last.index and withheld.index >= held[-1].opid.index, (length, withheld)
+            assert withheld.term >= held[-1].opid.term
+
+
+def test_log_that_lost_most_of_its_newest_segment_may_not_vote_until_it_has_it_again() -> None:
+    """IN-21. Goal: 399 acknowledged entries are not forgotten. Method: a closed log, its newest segment cut on one of
+    its first borders; the mark names the last entry until the log has it again, over restarts."""
+    disk = SimDisk()
+    build(disk, lambda log: [append_now(log, [entry(index)]) for index in range(1, 400)])
+    path = segment_paths(disk)[-1]
+    border = ends(disk, path)[2]
+    disk.poke(path, disk.read(path)[:border])
+    left, withheld = opened(disk)
+    assert withheld == OpId(1, 399) and len(left) < 399
+    build(disk, lambda log: append_now(log, entries(len(left) + 1, 398)))
+    assert opened(disk) == (entries(1, 398), withheld)
+    build(disk, lambda log: append_now(log, [entry(399)]))
+    assert opened(disk) == (entries(1, 399), None)
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.integers(1, 3), st.sampled_from([0, 900, 2500])),
+        st.tuples(st.just("replace"), st.integers(0, 5), st.integers(1, 3)),
+        st.tuples(st.just("bring back"), st.integers(0, 5), st.integers(0, 5)),
+        st.tuples(st.just("truncate"), st.integers(0, 5), st.just(0)),
+        st.tuples(st.sampled_from(["roll", "reopen", "kill", "power"]), st.just(0), st.just(0)),
+        st.tuples(st.just("gc"), st.integers(0, 12), st.just(0)),
+    ),
+    min_size=1,
+    max_size=20,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(steps=STEPS, seed=st.integers(0, 1 << 30))
+def test_end_of_a_log_is_missed_exactly_if_it_is_missing_under_any_history(
+    steps: list[tuple[str, int, int]], seed: int
+) -> None:
+    """IN-21, CN-22. Goal: no order of terms and indexes has to be right for it: no history makes a whole log withhold a
+    vote, and none lets a cut pass. Method: hypothesis; replacements in later terms, entries that come back in earlier
+    ones, truncations, rolls, log GC, restarts; at every end the log is closed, opened whole, and cut at each border of
+    the newest segment."""
+    rng, disk = random.Random(seed), SimDisk()
+    log, _ = open_log(disk)
+    held: list[Entry] = []
+    replaced: list[list[Entry]] = []
+    term = 1
+    for action, size, detail in steps:
+        last = log.last.index
+        if action == "append":
+            more = [entry(last + 1 + k, rng.randbytes(detail), term=max(term, log.last.term)) for k in range(size)]
+            append_now(log, more)
+        elif action == "replace" and last > log.first_index:
+            keep = max(log.first_index, last - size)
+            replaced.append([e for e in held if e.opid.index > keep])
+            term += 1
+            more = [entry(keep + 1 + k, term=term) for k in range(detail)]
+            append_now(log, more)
+        elif action == "bring back" and replaced:
+            more = replaced[detail % len(replaced)][: size + 1]
+            before = log.term_at(more[0].opid.index - 1) if more else None
+            if not more or before is None or before > more[0].opid.term or more[0].opid.index > last + 1:
+                continue
+            append_now(log, more)
+        else:
+            if action == "truncate":
+                log.truncate_after(max(log.first_index, last - size))
+            elif action == "roll":
+                log.roll()
+            elif action == "gc":
+                log.gc(max(0, last - size))
+                held = [e for e in held if e.opid.index >= log.first_index]
+            elif action in ("reopen", "kill", "power"):
+                {"reopen": log.close, "kill": disk.restart, "power": lambda: disk.power_loss(rng)}[action]()
+                log, replay = Log.open(disk, FOLDER, TABLET, SMALL, threaded=False)
+                assert (list(replay.entries), replay.withheld) == (held, None)
+            continue
+        held = [e for e in held if e.opid.index < more[0].opid.index] + more
+    log.close()
+    if not segment_paths(disk):
+        return
+    whole, path = files_of(disk), segment_paths(disk)[-1]
+    assert opened(disk) == (held, None) and files_of(disk) == whole, "nothing is written where nothing was lost"
+    for border in ends(disk, path)[:-1]:
+        hurt = on_disk({**whole, path: whole[path][:border]})
+        left, withheld = opened(hurt)
+        assert withheld is not None and withheld.index > (left[-1].opid.index if left else 0)
+        assert withheld.index >= held[-1].opid.index and withheld.term >= held[-1].opid.term
+
+
+def test_record_of_the_end_is_written_for_a_segment_and_at_a_close_and_never_for_an_append() -> None:
+    """IN-21. Goal: no append pays for it. Method: count its writes over segments, appends, closes with and without a
+    change, and starts after a close and after a kill."""
+    disk = SimDisk()
+    writes = lambda: disk.count("replace", RECORD)  # noqa: E731
+    log, _ = open_log(disk)
+    for index in range(1, 20):
+        append_now(log, [entry(index)])
+    header, *_, end = ends(disk, segment_paths(disk)[0])
+    assert (writes(), read_newest(disk, FOLDER)) == (1, Newest(1, header, OpId(0, 0)))
+    log.close()
+    log.close()
+    assert (writes(), read_newest(disk, FOLDER)) == (2, Newest(1, end, OpId(1, 19)))
+    build(disk, lambda log: None)
+    assert writes() == 2
+    build(disk, lambda log: [append_now(log, [entry(20)]), log.roll(), append_now(log, [entry(21)])], close=False)
+    assert writes() == 4 and read_newest(disk, FOLDER).last == OpId(1, 20)
+    disk.restart()
+    build(disk, lambda log: None)
+    assert writes() == 5 and read_newest(disk, FOLDER).last == OpId(1, 21)
+
+
+@pytest.mark.parametrize("cut", [True, False], ids=["power", "kill"])
+@pytest.mark.parametrize("moment", ["before", "named", "after"])
+@pytest.mark.parametrize("write", range(5))
+def test_death_at_any_write_of_the_record_neither_loses_nor_withholds_an_entry(
+    write: int, moment: str, cut: bool
+) -> None:
+    """IN-21, CN-22. Goal: the record never asks for more than is durable. Method: the process dies before, in and after
+    the n-th write of it: for a segment, a close, a start after a kill, another segment, a close; then every
+    acknowledged entry is there, nothing is withheld, and the log goes on."""
+    disk = SimDisk()
+    acknowledged: list[OpId] = []
+    seen = [0]
+
+    def hook(operation: str, path: str) -> None:
+        if (operation, path) == ("replace", RECORD):
+            seen[0] += 1
+            if seen[0] == write + 1 and moment == "before":
+                raise SimCrash("before the record")
+            if seen[0] == write + 1 and moment == "named":
+                disk.arm("disk.before_rename_sync")
+        elif seen[0] == write + 1 and moment == "after":
+            raise SimCrash("after the record")
+
+    def life(first: int, *, close: bool) -> None:
+        log, found = open_log(disk)
+        assert len(found) == first - 1
+        for index in (first, first + 1):
+            acknowledged.extend(append_now(log, [entry(index)]).durable)
+        if close:
+            log.close()
+        disk.restart()
+
+    disk.hook = hook
+    with pytest.raises(SimCrash):
+        life(1, close=True)
+        life(3, close=False)
+        life(5, close=True)
+        open_log(disk)
+    assert seen[0] == write + 1
+    disk.hook = None
+    disk.disarm()
+    if cut:
+        disk.power_loss(random.Random(write))
+    else:
+        disk.restart()
+    found, withheld = opened(disk)
+    assert withheld is None and found == entries(1, len(found))
+    assert len(found) >= (acknowledged[-1].index if acknowledged else 0)
+    build(disk, lambda log: append_now(log, [entry(len(found) + 1)]))
+    assert opened(disk) == (entries(1, len(found) + 1), None)
+
+
+@pytest.mark.parametrize("cut", [True, False], ids=["power", "kill"])
+def test_death_anywhere_in_the_opening_of_a_shorter_log_forgets_no_mark(cut: bool) -> None:
+    """IN-21, CN-22. Goal: the record says less only once the mark says more. Method: a closed log loses its end on a
+    border, or in the middle of its last block, whose whole entries are kept; the start dies before each of its
+    calls."""
+    disk = SimDisk()
+    held = _plain(disk)
+    whole, path = files_of(disk), segment_paths(disk)[-1]
+    borders = ends(disk, path)
+    for length in (borders[1], borders[-1] - 60):
+        calls = 0
+        while True:
+            calls += 1
+            hurt, left = on_disk({**whole, path: whole[path][:length]}), [calls]
+
+            def hook(operation: str, path: str, left: list[int] = left) -> None:
+                left[0] -= 1
+                if left[0] == 0:
+                    raise SimCrash(operation)
+
+            hurt.hook = hook
+            try:
+                open_log(hurt)
+            except SimCrash:
+                hurt.hook = None
+            else:
+                break
+            if cut:
+                hurt.power_loss(random.Random(calls))
+            else:
+                hurt.restart()
+            found, withheld = opened(hurt)
+            assert found == held[: len(found)] and len(found) < len(held) and withheld == OpId(1, 8), calls
+        assert calls > 10
+
+
+def test_record_that_does_not_read_back_is_corruption_that_names_the_way_on() -> None:
+    """IN-21. Goal: a record that is damaged, cut or emptied is not taken for none: whether the log lost its end cannot
+    be told then. Method: every byte and every length; opening and looks refuse and change no file; removed by hand, the
+    log opens with what it holds and has a record again."""
+    disk = SimDisk()
+    held = _plain(disk)
+    good = disk.read(RECORD)
+    assert len(good) == 44
+    hurts = [good[:at] + bytes([good[at] ^ mask]) + good[at + 1 :] for at in range(len(good)) for mask in (1, 0x80)]
+    for hurt in [*hurts, *(good[:length] for length in range(len(good))), bytes(len(good)), good + b"\0"]:
+        disk.poke(RECORD, hurt)
+        before = files_of(disk)
+        for look in (open_log, lambda disk: inspect_log(disk, FOLDER, TABLET), lambda d: glance(d, FOLDER, TABLET)):
+            with pytest.raises(Corruption, match=r"a copy from the tablet's leader heals.*remove \.newest-segment"):
+                look(disk)
+        assert files_of(disk) == before
+    disk.remove(RECORD)
+    assert opened(disk) == (held, None) and disk.read(RECORD) == good
+
+
+@pytest.mark.parametrize("build_of", ["no record", "a number only", "a later build"])
+def test_record_of_another_build_says_what_it_can_and_is_written_anew(build_of: str) -> None:
+    """IN-21. Goal: a log of an earlier build, of a later one, or of a copy opens, and is watched from then on. Method:
+    put such a record in place of ours; the log opens, ours is written, and a lost newest segment is missed."""
+    disk = SimDisk()
+    held = _plain(disk)
+    good = disk.read(RECORD)
+    body = {"a number only": b"NYLANW01" + (2).to_bytes(8, "little"), "a later build": b"NYLANW07 anything"}
+    disk.remove(RECORD)
+    if build_of in body:
+        disk.poke(RECORD, body[build_of] + google_crc32c.value(body[build_of]).to_bytes(4, "little"))
+    assert read_newest(disk, FOLDER) == Newest(2 * (build_of == "a number only"))
+    assert opened(disk) == (held, None) and disk.read(RECORD) == good
+    disk.remove(segment_paths(disk)[-1])
+    with pytest.raises(Corruption, match="newest segment"):
+        open_log(disk)
+
+
+@pytest.mark.parametrize("kind", ["ENOSPC", "EMFILE", "EIO"])
+def test_close_that_cannot_write_the_record_leaves_a_log_as_after_a_crash(kind: str) -> None:
+    """IN-21. Goal: a full disk fails no close, and no later start. Method: the record of a close cannot be written;
+    the next start finds all entries and writes it."""
+    disk = SimDisk()
+    log, _ = open_log(disk)
+    append_now(log, entries(1, 3))
+    disk.fail_on("replace", RECORD, kind)
+    if kind == "EIO":
+        with pytest.raises(DiskFailure):
+            log.close()
+    else:
+        log.close()
+    assert read_newest(disk, FOLDER).last == OpId(0, 0)
+    disk.restart()
+    assert opened(disk) == (entries(1, 3), None) and read_newest(disk, FOLDER).last == OpId(1, 3)
+
+
+def test_log_that_failed_says_nothing_of_its_end_when_it_is_closed() -> None:
+    """IN-21. Goal: what a failed sync may not have carried to the disk is not promised. Method: EIO at the sync of an
+    append, close; the record is the segment's still."""
+    disk = SimDisk()
+    log, _ = open_log(disk)
+    append_now(log, [entry(1)])
+    disk.fail_on("datasync", f"{FOLDER}/*")
+    append_now(log, [entry(2)])
+    log.close()
+    assert read_newest(disk, FOLDER).last == OpId(0, 0)
+
+
+def test_segment_that_never_got_an_entry_is_the_end_that_is_recorded() -> None:
+    """IN-21. Goal: a close never names an earlier segment than the record does. Method: the first block of a new
+    segment finds no room; close; the next start has the entries, and a lost newest segment is missed."""
+    disk = SimDisk()
+    log, _ = open_log(disk)
+    append_now(log, [entry(1)])
+    log.roll()
+    disk.fail_on("pwrite", f"{FOLDER}/*", "ENOSPC", skip=1)
+    (refused,) = append_now(log, [entry(2)]).results
+    assert isinstance(refused, Refused) and refused.code is Code.NO_SPACE
+    log.close()
+    assert read_newest(disk, FOLDER).number == len(segment_paths(disk)) == 2
+    assert opened(disk) == ([entry(1)], None)
+    disk.remove(segment_paths(disk)[-1])
+    with pytest.raises(Corruption, match="newest segment"):
+        open_log(disk)
+
+
+def test_dump_beside_a_log_at_work_never_finds_its_end_missing() -> None:
+    """IN-21, IN-22. Goal: who reads a log in use sees no end that is not there yet. Method: a whole dump before each
+    single call of a log that opens, appends, rolls, collects, closes and opens again."""
+    disk = SimDisk()
+    found: list[dict[str, Any]] = []
+
+    def hook(operation: str, path: str) -> None:
+        disk.hook = None
+        found.extend(item for _, item in dump_log(disk, FOLDER, lambda: None) if item["kind"] == "damage")
+        disk.hook = hook
+
+    build(disk, lambda log: append_now(log, [entry(1)]))
+    disk.hook = hook
+    for first in (2, 6):
+        log, _ = open_log(disk)
+        append_now(log, [entry(first)])
+        append_now(log, [entry(first + 1)])
+        log.roll()
+        append_now(log, entries(first + 2, first + 3))
+        log.gc(first)
+        log.close()
+    disk.hook = None
+    assert found == [] and opened(disk)[1] is None
