@@ -7,6 +7,9 @@ from typing import NamedTuple
 ROW_SIZE_BYTES_MAX = 1 << 20
 BATCH_SIZE_BYTES_MAX = 8 << 20
 BATCH_ROWS_MAX = 1 << 20
+WRITE_REPLY_BYTES_MAX = 15 << 20
+"""Of the reply to one batch, if all of its rows fail: it is one message. A batch that could have a longer one is
+refused."""
 BATCH_TARGET_BYTES = 1 << 20
 COLUMNS_MAX = 300
 KEY_SIZE_BYTES_MAX = 16 << 10
@@ -112,10 +115,13 @@ CALLS_PER_HOST_MAX = 8192
 """Calls of gRPC under way: half of all for one host, so that one alone cannot take everything. A task of a Spark job
 has up to four writes under way for each tablet: 256 tasks on one host, with eight tablets led here, have as many. Small
 writes are no calls, they come on links."""
-CALLS_BYTES_MAX = 512 << 20
-CALLS_BYTES_PER_HOST_MAX = 256 << 20
-"""Bytes of their requests. Eight tablets take no more writes than that at a time (TABLET_WRITE_BYTES_PENDING_MAX), and
-above SERVER_MEMORY_SOFT_BYTES writes are refused anyway."""
+CALLS_MEMORY_BYTES_MAX = 1 << 30
+CALLS_MEMORY_PER_HOST_BYTES_MAX = 512 << 20
+"""Memory that they may take together, by their rows of REQUESTS (`replica/rpc/call_costs.py`): half of all for one
+host. The costliest single call, a write of 8 MB in the smallest rows, fits into the half."""
+REPLY_S_MAX = 60.0
+"""A reply that its caller has not taken by then, and by as long as its bytes need at `FRAME_BYTES_PER_S_MIN`, is given
+up. Until it is taken, it is charged to the caller's host."""
 PEER_BATCH_MESSAGES_MAX = 8192
 """Messages of one batch between servers; a sender splits what is more. A batch has two or three for each tablet that
 both have, of 1,500 at most."""
@@ -132,6 +138,8 @@ SERVER_MEMORY_SOFT_BYTES = 340 << 20
 MEMSTORE_FLUSH_BYTES = 64 << 20
 
 SCAN_BATCH_BYTES = 1 << 20
+SCAN_CHUNK_BYTES_MAX = 2 * SCAN_BATCH_BYTES + (256 << 10)
+"""Of one message of a scan: twice SCAN_BATCH_BYTES of rows, or one row, and what Arrow puts around 300 columns."""
 SCAN_SLICES_MAX = 1 << 20
 """Slices of a tablet's hash space."""
 SCAN_PREDICATES_MAX = 1000
@@ -294,12 +302,14 @@ COPY_SESSION_TTL_US = 60 * 1_000_000
 
 
 class RequestBound(NamedTuple):
-    """What one request may cost its receiver. The first two are held before the request is parsed.
+    """What one call may cost its receiver. The first two are held before the request is parsed.
 
-    Memory for one request: `memory_base + bytes * memory_factor + fields * field_bytes`, from its bytes to its answer,
-    what is kept of it in memory included. Time on the event loop, as calls of functions by the handler, each 0.1 us to
-    1 us: `REQUEST_STEPS + fields * field_steps`. `tests/unit/rpc/test_rpc_request_costs.py` measures both. A request
-    that may have more than REQUEST_FIELDS_INLINE_MAX fields is read on a thread if it is longer than
+    Memory for one request: `fixed_bytes + bytes * memory_factor + fields * field_bytes + items * item_bytes`, and
+    `memory_base` if it is longer than REQUEST_SMALL_BYTES, from its bytes to its answer, what is kept of it in memory
+    included. REPLY_COPIES times the reply comes on top. `replica/rpc/call_costs.py` adds that up, and no call begins
+    whose sum does not fit into CALLS_MEMORY_BYTES_MAX. Time on the event loop, as calls of functions by the handler,
+    each 0.1 us to 1 us: `REQUEST_STEPS + fields * field_steps`. `tests/unit/rpc/test_rpc_request_costs.py` measures
+    both. A request that may have more than REQUEST_FIELDS_INLINE_MAX fields is read on a thread if it is longer than
     REQUEST_SMALL_BYTES.
     """
 
@@ -311,7 +321,19 @@ class RequestBound(NamedTuple):
     """For one field: parsed, such as an empty message in a list, which is two bytes on the wire; and what the handler
     makes of it."""
     memory_base: int = 1 << 20
+    """What a request longer than REQUEST_SMALL_BYTES may take, whatever is in it."""
+    fixed_bytes: int = 48 << 10
     """What a request of any size may take."""
+    items: str = ""
+    """The field that says how many items the request asks for: a number, or a list."""
+    item_bytes: int = 0
+    """What the handler makes of one item, beyond its bytes."""
+    reply_bytes: int = 16 << 10
+    """The longest reply; of a stream, the longest of its messages. Nothing longer is sent."""
+    reply_item_bytes: int = 0
+    """The reply's bytes for one item, if it has no more than those; 0: any reply may have `reply_bytes`."""
+    reply_late: bool = False
+    """The reply is charged once it is there: something else bounds how many are made at a time."""
     field_steps: int = 100
     wait_s: float = 0.0
     """How long the handler itself may wait, or work on a thread, for this caller if that one gives no deadline and does
@@ -322,18 +344,34 @@ REQUEST_SMALL_BYTES = 64 << 10
 """A request up to this length is parsed without a look at its fields: they cannot be many."""
 REQUEST_FIELD_BYTES = 256
 """Memory for one field of a message that is parsed and not yet handled."""
+REPLY_COPIES = 2
+"""Of a reply in memory: the message, and its bytes on the way out. Of a stream: one that is sent and the next one."""
+REPLY_PAGE_BYTES_MIN = (1 << 20) + (256 << 10)
+"""A page is charged for so many bytes, even if its caller asks for fewer: its first item comes anyway, and a table's
+description may be as long. A longer first item is charged once it is there."""
 REQUEST_STEPS = 20_000
 """Calls of functions by the handler of a request of any size."""
 REQUEST_FIELDS_INLINE_MAX = 4000
 _KIB, _MIB = 1 << 10, 1 << 20
 _CHANGE = RequestBound(64 * _KIB, wait_s=30.0)
 _TABLE = RequestBound(4 * _MIB, 12_000, memory_factor=24, field_bytes=5120, field_steps=400, wait_s=30.0)
-"""Of a split comes a tablet, of which the catalog keeps a record; there are at most TABLETS_PER_TABLE_MAX of them."""
+_PAGE = RequestBound(4 * _KIB, reply_bytes=GRPC_MESSAGE_BYTES_MAX)
+_SOURCES = RequestBound(
+    4 * _MIB, 10_100, field_bytes=4096, wait_s=30.0, reply_bytes=GRPC_MESSAGE_BYTES_MAX, reply_item_bytes=2 * _KIB
+)
 
 REQUESTS: dict[str, RequestBound] = {
     "TabletService.GetIdentity": RequestBound(1 * _KIB),
     "TabletService.IsProcess": RequestBound(1 * _KIB),
-    "TabletService.Write": RequestBound(BATCH_SIZE_BYTES_MAX + 64 * _KIB, 2000, memory_factor=24, wait_s=60.0),
+    "TabletService.Write": RequestBound(
+        BATCH_SIZE_BYTES_MAX + 64 * _KIB,
+        2000,
+        items="rows",
+        item_bytes=400,
+        wait_s=60.0,
+        reply_bytes=WRITE_REPLY_BYTES_MAX,
+        reply_item_bytes=276,  # an error of a row, with the longest name of a column in ASCII
+    ),
     "TabletService.OpenWrites": RequestBound(1 * _KIB),
     "TabletService.Scan": RequestBound(
         SCAN_VALUES_BYTES_MAX + 2 * _MIB,
@@ -341,41 +379,53 @@ REQUESTS: dict[str, RequestBound] = {
         memory_factor=8,
         field_bytes=1024,
         memory_base=SCAN_VALUES_MAX * 128,
+        fixed_bytes=SCAN_BATCH_BYTES,
         wait_s=600.0,
+        reply_bytes=SCAN_CHUNK_BYTES_MAX,
     ),
-    "TabletService.ListTablets": RequestBound(2 * _MIB, 10_100, field_bytes=512),
-    "TabletService.CreateTablet": _TABLE,
-    "TabletService.DeleteTablet": _CHANGE,
-    "TabletService.ChangeConfig": _CHANGE,
+    "TabletService.ListTablets": RequestBound(2 * _MIB, 10_100, field_bytes=512, reply_bytes=GRPC_MESSAGE_BYTES_MAX),
+    "TabletService.CreateTablet": _TABLE._replace(fixed_bytes=128 * _KIB),
+    "TabletService.DeleteTablet": _CHANGE._replace(fixed_bytes=128 * _KIB),
+    "TabletService.ChangeConfig": _CHANGE._replace(reply_bytes=512 * _KIB),
     "TabletService.TransferLeadership": _CHANGE,
-    "TabletService.Checksum": RequestBound(1 * _KIB, wait_s=600.0),
+    "TabletService.Checksum": RequestBound(1 * _KIB, fixed_bytes=SCAN_BATCH_BYTES, wait_s=600.0),
     "TabletService.ServerTime": RequestBound(1 * _KIB),
     "TabletService.Lateness": RequestBound(1 * _KIB),
-    "TabletService.Ledger": RequestBound(1 * _KIB, wait_s=30.0),
-    "TabletService.Flush": RequestBound(1 * _KIB, wait_s=600.0),
-    "TabletService.ListQuarantine": RequestBound(1 * _KIB, wait_s=60.0),
-    "TabletService.PurgeQuarantine": RequestBound(1 * _KIB, wait_s=600.0),
+    "TabletService.Ledger": RequestBound(1 * _KIB, wait_s=30.0, reply_bytes=4 * _MIB),
+    "TabletService.Flush": RequestBound(1 * _KIB, fixed_bytes=128 * _KIB, wait_s=600.0),
+    "TabletService.ListQuarantine": _PAGE._replace(bytes_max=1 * _KIB, wait_s=60.0),
+    "TabletService.PurgeQuarantine": RequestBound(1 * _KIB, wait_s=600.0, reply_bytes=4 * _MIB),
     "CopyService.StartTabletCopy": RequestBound(16 * _KIB),
-    "CopyService.BeginCopy": RequestBound(4 * _KIB, wait_s=600.0),
+    "CopyService.BeginCopy": RequestBound(  # of manifests, there are as many at a time as sessions: COPY_SESSIONS_MAX
+        4 * _KIB, fixed_bytes=128 * _KIB, wait_s=600.0, reply_bytes=COPY_MANIFEST_BYTES_MAX, reply_late=True
+    ),
     "CopyService.OpenFetch": RequestBound(1 * _KIB),
     "CopyService.EndCopy": RequestBound(8 * _KIB, wait_s=30.0),
-    "CopyService.ListCopies": RequestBound(1 * _KIB),
-    "CopyService.CancelCopy": RequestBound(1 * _KIB, wait_s=30.0),
+    "CopyService.ListCopies": RequestBound(1 * _KIB, reply_bytes=4 * _MIB),
+    "CopyService.CancelCopy": RequestBound(1 * _KIB, wait_s=30.0, reply_bytes=128 * _KIB),
     "PeerService.OpenLink": RequestBound(4 * _KIB),
     "MasterService.TakeOver": RequestBound(1 * _KIB, wait_s=30.0),
     "MasterService.GetIdentity": RequestBound(1 * _KIB),
-    "MasterService.Heartbeat": RequestBound(GRPC_MESSAGE_BYTES_MAX, 400_000, wait_s=30.0),
-    "MasterService.CreateTable": _TABLE,
-    "MasterService.DropTable": _CHANGE,
-    "MasterService.GetTable": RequestBound(4 * _KIB),
-    "MasterService.ListTables": RequestBound(4 * _KIB),
-    "MasterService.ListServers": RequestBound(1 * _KIB),
-    "MasterService.AddWriterSchema": RequestBound(  # the table's whole description is written anew
-        WRITER_SCHEMA_BYTES_MAX + 64 * _KIB, memory_factor=24, memory_base=16 * TABLE_BYTES_MAX, wait_s=30.0
+    "MasterService.Heartbeat": RequestBound(  # a reply is made in one turn of the loop: one at a time
+        GRPC_MESSAGE_BYTES_MAX, 400_000, wait_s=30.0, reply_bytes=ORDERS_BYTES_MAX + 2 * _MIB, reply_late=True
     ),
-    "MasterService.OpenSources": RequestBound(4 * _MIB, 10_100, field_bytes=4096, wait_s=30.0),
-    "MasterService.AdvanceSources": RequestBound(4 * _MIB, 10_100, field_bytes=4096, wait_s=30.0),
-    "MasterService.ListSources": RequestBound(4 * _KIB),
+    "MasterService.CreateTable": _TABLE._replace(
+        fixed_bytes=TABLETS_PER_TABLE_MAX * 8 * _KIB, reply_bytes=GRPC_MESSAGE_BYTES_MAX
+    ),
+    "MasterService.DropTable": _CHANGE,
+    "MasterService.GetTable": _PAGE,
+    "MasterService.ListTables": _PAGE,
+    "MasterService.ListServers": _PAGE._replace(bytes_max=1 * _KIB),
+    "MasterService.AddWriterSchema": RequestBound(  # the table's whole description is written anew
+        WRITER_SCHEMA_BYTES_MAX + 64 * _KIB,
+        memory_factor=24,
+        fixed_bytes=16 * TABLE_BYTES_MAX,
+        wait_s=30.0,
+        reply_bytes=GRPC_MESSAGE_BYTES_MAX,
+    ),
+    "MasterService.OpenSources": _SOURCES._replace(items="opens"),
+    "MasterService.AdvanceSources": _SOURCES._replace(items="advances"),
+    "MasterService.ListSources": _PAGE,
     "MasterService.ResetSource": _CHANGE,
     "MasterService.MoveReplica": _CHANGE,
     "MasterService.AddReplica": _CHANGE,
@@ -384,14 +434,14 @@ REQUESTS: dict[str, RequestBound] = {
     "MasterService.CancelChange": _CHANGE,
     "MasterService.SetReplication": _CHANGE,
     "MasterService.RetireServer": _CHANGE,
-    "MasterService.ReplaceTablets": RequestBound(4 * _MIB, 20_100, wait_s=30.0),
+    "MasterService.ReplaceTablets": RequestBound(4 * _MIB, 20_100, wait_s=30.0, reply_bytes=GRPC_MESSAGE_BYTES_MAX),
     "MasterService.ConfirmConfig": _CHANGE,
-    "MasterService.Status": RequestBound(1 * _KIB),
+    "MasterService.Status": RequestBound(1 * _KIB, reply_bytes=1 * _MIB),
     # Frames of the connections that OpenWrites and OpenFetch grant.
     "WriteBundle": RequestBound(GRPC_MESSAGE_BYTES_MAX, WRITES_PER_LINK_MAX, memory_factor=24),
     "FetchRequest": RequestBound(16 * _KIB, wait_s=600.0),
 }
-"""Every request that a server takes from others, by service and method; and one that is not here is refused. (Batches
+"""Every call that a server answers, by service and method; and one that is not here is refused. (Batches
 of consensus messages, `PeerBatch`, are bounded by `replica/peers/batch_bounds.py`.)"""
 
 REPEATED: dict[str, int] = {

@@ -45,8 +45,10 @@ class Exporter(ABC):
 
 def call_families(prefix: str, calls: CallsUnderWay) -> Iterator[Any]:
     """What is under way of gRPC's calls, and what was refused for it."""
-    yield GaugeMetricFamily(f"{prefix}_calls_under_way", "gRPC calls begun and not answered", calls.calls)
-    yield GaugeMetricFamily(f"{prefix}_calls_under_way_bytes", "Bytes of their requests", calls.bytes)
+    yield GaugeMetricFamily(f"{prefix}_calls_under_way", "gRPC calls whose answer has not left", calls.calls)
+    yield GaugeMetricFamily(
+        f"{prefix}_calls_under_way_bytes", "Memory that they may take, and that their replies take", calls.bytes
+    )
     yield GaugeMetricFamily(f"{prefix}_calling_hosts", "Hosts that they come from", calls.hosts)
     yield CounterMetricFamily(
         f"{prefix}_calls_refused", "gRPC calls refused because too many were under way", calls.refused

@@ -2,7 +2,7 @@
 
 from . import nyala_pb2 as pb
 from . import nyala_pb2_grpc as pb_grpc
-from .calls_under_way import CallBounds, CallsUnderWay
+from .calls_under_way import Call, CallBounds, CallsUnderWay
 from .channel import (
     CHANNEL_OPTIONS,
     COPY_CHANNEL_OPTIONS,
@@ -57,6 +57,7 @@ __all__ = [
     "HEAD_BYTES",
     "ONCE_CHANNEL_OPTIONS",
     "SERVER_OPTIONS",
+    "Call",
     "CallBounds",
     "CallsUnderWay",
     "Context",

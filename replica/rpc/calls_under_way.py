@@ -1,4 +1,5 @@
-"""The gRPC calls that a server has begun and not ended: how many, and how many bytes, of one host and in all.
+"""The gRPC calls that a server has begun and not ended: how many, and how much memory they may take, of one host and in
+all.
 
 gRPC bounds connections, and calls on one connection. It counts nothing by address, so calls are counted here. gRPC
 shows a call once its request is whole: what comes before that is bounded by gRPC's own bounds alone.
@@ -10,30 +11,60 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from nyala.replica.base import Code, Refused, limits
+from nyala.replica.base import Applied, Code, Refused, limits
 
 
 class CallBounds(NamedTuple):
-    """Calls under way, and bytes of their requests."""
+    """Calls under way, and bytes of memory that they may take."""
 
     calls_max: int = limits.CALLS_MAX
     calls_per_host_max: int = limits.CALLS_PER_HOST_MAX
-    bytes_max: int = limits.CALLS_BYTES_MAX
-    bytes_per_host_max: int = limits.CALLS_BYTES_PER_HOST_MAX
+    bytes_max: int = limits.CALLS_MEMORY_BYTES_MAX
+    bytes_per_host_max: int = limits.CALLS_MEMORY_PER_HOST_BYTES_MAX
 
 
 class _Sum:
     """Of some calls."""
 
-    __slots__ = ("bytes", "calls")
+    __slots__ = ("bytes", "calls", "whose")
 
-    def __init__(self) -> None:
+    def __init__(self, whose: str) -> None:
+        self.whose = whose
         self.calls = 0
         self.bytes = 0
 
 
+class Call:
+    """One call that is counted. Whoever began it ends it, once or several times."""
+
+    __slots__ = ("_calls", "_ended", "bytes", "host")
+
+    def __init__(self, calls: CallsUnderWay, host: str) -> None:
+        self.host = host
+        self.bytes = 0
+        """Memory that it is charged for."""
+        self._calls = calls
+        self._ended = False
+
+    def add(self, size_bytes: int, applied: Applied = Applied.NOT_APPLIED) -> None:
+        """It may take so much more; Refused OVERLOADED, with `applied`, if that does not fit now, and TOO_LARGE if it
+        never can. Nothing for a call that has ended."""
+        if not self._ended:
+            self._calls.charge(self, size_bytes, applied)
+
+    def become(self, size_bytes: int, applied: Applied) -> None:
+        """From now on it takes so much; Refused as by `add` if that is more."""
+        self.add(size_bytes - self.bytes, applied)
+
+    def end(self) -> None:
+        """It takes nothing any more."""
+        if not self._ended:
+            self._ended = True
+            self._calls.forget(self)
+
+
 class CallsUnderWay:
-    """Calls whose request is here and whose answer is not complete.
+    """Calls whose request is here and whose answer has not left.
 
     Invariants: never more than the bounds, of one host and in all; a host without a call is forgotten. A host may have
     half of all, so that one alone cannot take everything. Concurrency: the loop's thread.
@@ -43,7 +74,7 @@ class CallsUnderWay:
         """`what`: the plural that a refusal names."""
         self._bounds = bounds or CallBounds()
         self._what = what
-        self._all = _Sum()
+        self._all = _Sum("from all hosts together")
         self._hosts: dict[str, _Sum] = {}
         self.refused = 0
         """Calls that were one too many."""
@@ -55,7 +86,7 @@ class CallsUnderWay:
 
     @property
     def bytes(self) -> int:
-        """Of their requests."""
+        """Memory that they may take."""
         return self._all.bytes
 
     @property
@@ -63,34 +94,72 @@ class CallsUnderWay:
         """How many hosts they come from."""
         return len(self._hosts)
 
-    @contextmanager
-    def one(self, host: str, size_bytes: int = 0) -> Iterator[None]:
-        """One call of `host` while it is answered; Refused(OVERLOADED) if it is one too many, or its bytes are."""
-        of_host = self._hosts.get(host) or _Sum()
-        bounds = self._bounds
-        self._check(of_host, size_bytes, bounds.calls_per_host_max, bounds.bytes_per_host_max, f"from host {host}")
-        self._check(self._all, size_bytes, bounds.calls_max, bounds.bytes_max, "from all hosts together")
+    def begin(self, host: str, size_bytes: int = 0) -> Call:
+        """One more call of `host`, which may take so much memory; Refused OVERLOADED if it is one too many, or takes
+        too much beside the others; TOO_LARGE if it does so alone."""
+        of_host, bounds = self._hosts.get(host) or _Sum(f"from host {host}"), self._bounds
+        if of_host.calls >= bounds.calls_per_host_max:
+            raise self._too_much(of_host)
+        if self._all.calls >= bounds.calls_max:
+            raise self._too_much(self._all)
+        call = Call(self, host)
         self._hosts[host] = of_host
         for each in (of_host, self._all):
             each.calls += 1
-            each.bytes += size_bytes
+        try:
+            call.add(size_bytes)
+        except Refused:
+            call.end()
+            raise
+        return call
+
+    @contextmanager
+    def one(self, host: str, size_bytes: int = 0) -> Iterator[None]:
+        """The same while it is answered."""
+        call = self.begin(host, size_bytes)
         try:
             yield
         finally:
-            for each in (of_host, self._all):
-                each.calls -= 1
-                each.bytes -= size_bytes
-            if not of_host.calls:
-                del self._hosts[host]
+            call.end()
 
-    def _check(self, there: _Sum, size_bytes: int, calls_max: int, bytes_max: int, whose: str) -> None:
-        if there.calls < calls_max and there.bytes + size_bytes <= bytes_max:
-            return
+    def charge(self, call: Call, size_bytes: int, applied: Applied) -> None:
+        """[Call] So many bytes more, or less."""
+        of_host, bounds = self._hosts[call.host], self._bounds
+        if size_bytes > 0:
+            if call.bytes + size_bytes > bounds.bytes_per_host_max:
+                self.refused += 1
+                what = "the call may take more memory than all calls of one host together: ask in several"
+                most = bounds.bytes_per_host_max
+                raise Refused(Code.TOO_LARGE, what, applied=applied, bytes=call.bytes + size_bytes, bytes_max=most)
+            if of_host.bytes + size_bytes > bounds.bytes_per_host_max:
+                raise self._too_much(of_host, applied)
+            if self._all.bytes + size_bytes > bounds.bytes_max:
+                raise self._too_much(self._all, applied)
+        for each in (call, of_host, self._all):
+            each.bytes += size_bytes
+
+    def forget(self, call: Call) -> None:
+        """[Call] It has ended."""
+        of_host = self._hosts[call.host]
+        for each in (of_host, self._all):
+            each.calls -= 1
+            each.bytes -= call.bytes
+        if not of_host.calls:
+            del self._hosts[call.host]
+
+    def _too_much(self, there: _Sum, applied: Applied = Applied.NOT_APPLIED) -> Refused:
         self.refused += 1
+        bounds, one_host = self._bounds, there is not self._all
         what = (
-            f"too many {self._what} {whose} are under way at this server: wait and try again, or make fewer "
+            f"too many {self._what} {there.whose} are under way at this server: wait and try again, or make fewer "
             f"{self._what} at a time"
         )
-        raise Refused(
-            Code.OVERLOADED, what, calls=there.calls, calls_max=calls_max, bytes=there.bytes, bytes_max=bytes_max
+        return Refused(
+            Code.OVERLOADED,
+            what,
+            applied=applied,
+            calls=there.calls,
+            calls_max=bounds.calls_per_host_max if one_host else bounds.calls_max,
+            bytes=there.bytes,
+            bytes_max=bounds.bytes_per_host_max if one_host else bounds.bytes_max,
         )

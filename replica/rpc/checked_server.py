@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Any, TypeAlias
 
 import grpc
 import grpc.aio
 from google.protobuf import message_factory
+from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError
 
 from nyala.replica.base import Applied, Code, Refused, limits, started_pool
 
 from . import nyala_pb2 as pb
-from .calls_under_way import CallsUnderWay
+from .call_costs import arrival_cost, fields_cost, reply_cost, request_cost
+from .calls_under_way import Call, CallsUnderWay
 from .channel import SERVER_OPTIONS
 from .errors import error_to_pb
 from .hosts import host_of_peer
@@ -40,6 +43,11 @@ def checked_request(method: str, data: bytes, message_class: Any) -> Any:
     """The request that these bytes are; Refused TOO_LARGE or INVALID_ARGUMENT unless it is one that may be answered."""
     if check_size(method, data):
         count_fields(method, data, message_class.DESCRIPTOR)
+    return parsed_request(method, data, message_class)
+
+
+def parsed_request(method: str, data: bytes, message_class: Any) -> Any:
+    """The same of bytes whose number and fields are known to be few enough."""
     try:
         request = message_class.FromString(data)
     except DecodeError as error:
@@ -52,7 +60,8 @@ def checked_request(method: str, data: bytes, message_class: Any) -> Any:
 class RequestChecks(grpc.aio.ServerInterceptor):  # type: ignore[misc]
     """Checks the requests of all services that a server has. A service that it does not know is refused.
 
-    Invariants: calls under way are bounded, per host and in all (`calls_under_way.py`).
+    Invariants: the memory that calls under way may take is bounded, per host and in all (`calls_under_way.py`); a call
+    is under way until its reply has left. No reply is longer than its row says.
     Concurrency: the loop's thread; requests of many parts are read on one of its own, which runs from the beginning.
     """
 
@@ -60,10 +69,15 @@ class RequestChecks(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         self,
         wait_s: Callable[[str], float] = lambda method: limits.REQUESTS[method].wait_s,
         under_way: CallsUnderWay | None = None,
+        reply_s: float = limits.REPLY_S_MAX,
     ) -> None:
-        """`wait_s(method)`: how long a handler may wait for a caller who gives no deadline; 0: it does not wait."""
+        """`wait_s(method)`: how long a handler may wait for a caller who gives no deadline; 0: it does not wait.
+
+        `reply_s`: a reply that is not taken for so long is given up, a long one for as long as its bytes need beside.
+        """
         self._wait_s = wait_s
         self.under_way = under_way or CallsUnderWay()
+        self._reply_s = reply_s
         self._checked: dict[str, Handler] = {}
         self._pool = started_pool(1, "read-request")
 
@@ -88,31 +102,51 @@ class RequestChecks(grpc.aio.ServerInterceptor):  # type: ignore[misc]
     def _behind_checks(self, path: str, handler: Handler) -> Handler:
         service, _, name = path.rpartition("/")
         service = service.rpartition(".")[2]
-        call = pb.DESCRIPTOR.services_by_name[service].methods_by_name[name]
+        call_type = pb.DESCRIPTOR.services_by_name[service].methods_by_name[name]
         method = f"{service}.{name}"
-        request_class = message_factory.GetMessageClass(call.input_type)
-        reply_class = message_factory.GetMessageClass(call.output_type)
+        request_class = message_factory.GetMessageClass(call_type.input_type)
+        reply_class = message_factory.GetMessageClass(call_type.output_type)
 
-        async def answer(data: bytes, context: Context) -> Any:
+        async def answer(data: bytes, context: Context) -> bytes:
             try:
-                with self.under_way.one(host_of_peer(context.peer()), len(data)):
-                    request = await self._request(method, data, request_class)
-                    return await self._in_time(method, handler.unary_unary(request, context), context)
+                call = self._begin(method, len(data), call_type.input_type, context)
+                request = await self._request(method, data, request_class, call)
+                reply = await self._in_time(method, handler.unary_unary(request, context), context)
+                sent = _sendable(method, handler.response_serializer(reply))
+                call.become(limits.REQUESTS[method].fixed_bytes + reply_cost(len(sent)), Applied.UNKNOWN)
             except Refused as error:
-                return await _refusal(reply_class, error, context)
+                sent = handler.response_serializer(await _refusal(reply_class, error, context))
+            self._give_up_untaken(len(sent), context)
+            return sent
 
-        async def stream(data: bytes, context: Context) -> AsyncIterator[Any]:
+        async def stream(data: bytes, context: Context) -> AsyncIterator[bytes]:
             try:
-                with self.under_way.one(host_of_peer(context.peer()), len(data)):
-                    request = await self._request(method, data, request_class)
-                    async for reply in handler.unary_stream(request, context):
-                        yield reply
+                call = self._begin(method, len(data), call_type.input_type, context)
+                request = await self._request(method, data, request_class, call)
+                async for reply in handler.unary_stream(request, context):
+                    yield _sendable(method, handler.response_serializer(reply))
             except Refused as error:
-                yield await _refusal(reply_class, error, context)
+                sent = handler.response_serializer(await _refusal(reply_class, error, context))
+                self._give_up_untaken(len(sent), context)
+                yield sent
 
         if handler.unary_stream:
-            return grpc.unary_stream_rpc_method_handler(stream, None, handler.response_serializer)
-        return grpc.unary_unary_rpc_method_handler(answer, None, handler.response_serializer)
+            return grpc.unary_stream_rpc_method_handler(stream, None, None)
+        return grpc.unary_unary_rpc_method_handler(answer, None, None)
+
+    def _begin(self, method: str, size_bytes: int, message_type: Descriptor, context: Context) -> Call:
+        """The call, counted until its answer has left, or its caller has, or its connection."""
+        call = self.under_way.begin(host_of_peer(context.peer()), arrival_cost(method, size_bytes, message_type))
+        context.add_done_callback(lambda _: call.end())
+        return call
+
+    def _give_up_untaken(self, size_bytes: int, context: Context) -> None:
+        """End the call if its caller does not take the reply in time: until then it is in this server's memory."""
+        answering = asyncio.current_task()
+        if answering is not None:
+            late_s = self._reply_s + size_bytes / limits.FRAME_BYTES_PER_S_MIN
+            timer = asyncio.get_running_loop().call_later(late_s, answering.cancel)
+            context.add_done_callback(lambda _: timer.cancel())
 
     async def _in_time(self, method: str, work: Awaitable[Any], context: Context) -> Any:
         """The reply; Refused TIMED_OUT if it takes longer than is stated for a caller who gives no deadline. Another
@@ -129,11 +163,29 @@ class RequestChecks(grpc.aio.ServerInterceptor):  # type: ignore[misc]
             what = "the call took too long; with a deadline of its own it is waited for until then"
             raise Refused(Code.TIMED_OUT, what, applied=Applied.UNKNOWN, method=method, seconds=wait_s) from error
 
-    async def _request(self, method: str, data: bytes, request_class: Any) -> Any:
-        if check_size(method, data) and many_fields(method):
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._pool, checked_request, method, data, request_class)
-        return checked_request(method, data, request_class)
+    async def _request(self, method: str, data: bytes, request_class: Any, call: Call) -> Any:
+        """The checked request, for which `call` is charged step by step."""
+        run: Callable[..., Awaitable[Any]] = _here
+        if check_size(method, data):
+            if many_fields(method):
+                run = partial(asyncio.get_running_loop().run_in_executor, self._pool)
+            call.add(fields_cost(method, await run(count_fields, method, data, request_class.DESCRIPTOR)))
+        request = await run(parsed_request, method, data, request_class)
+        call.add(request_cost(method, request, len(data)))
+        return request
+
+
+async def _here(work: Callable[..., Any], *arguments: Any) -> Any:
+    return work(*arguments)
+
+
+def _sendable(method: str, reply: bytes) -> bytes:
+    """The reply; Refused TOO_LARGE if it is longer than the call's row says."""
+    most = limits.REQUESTS[method].reply_bytes
+    if len(reply) > most:
+        what = "the answer is longer than this server sends: ask for less; what was asked for may have been done"
+        raise Refused(Code.TOO_LARGE, what, applied=Applied.UNKNOWN, method=method, bytes=len(reply), limit=most)
+    return reply
 
 
 async def _refusal(reply_class: Any, error: Refused, context: Context) -> Any:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from google.protobuf.descriptor import Descriptor
+
 from nyala.replica.base import Code, Refused, limits
 from nyala.replica.base.names import refused
 
@@ -69,6 +71,11 @@ def count_fields(method: str, data: bytes, message_type: Any) -> int:
             what = "the request is no message of its kind"
             raise Refused(Code.INVALID_ARGUMENT, what, method=method, reason=str(error)) from error
     return found
+
+
+def may_repeat(message_type: Descriptor) -> bool:
+    """Whether a message of this type may have any number of parts that are more than a number."""
+    return bool(_grows(message_type))
 
 
 @cache

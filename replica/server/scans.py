@@ -7,8 +7,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-import pyarrow as pa
-
 from nyala.replica.base import Code, Corruption, HybridClock, Refused, limits, started_pool
 from nyala.replica.disk import want
 from nyala.replica.host import Replica
@@ -293,13 +291,13 @@ def _timeout(timeout_us: int) -> float:
 
 
 def _sized(batches: Any) -> Iterator[Any]:
-    """The same rows in batches that fit a message: halves of what is too large."""
+    """The same rows in batches that fit a message: halves of what is too large, down to one row."""
     for batch in batches:
-        rows = batch.num_rows
-        parts = max(1, -(-batch.nbytes // (2 * limits.SCAN_BATCH_BYTES)))
-        step = max(1, -(-rows // parts))
-        if parts == 1:
-            yield batch
-            continue
-        for offset in range(0, rows, step):
-            yield pa.RecordBatch.from_arrays(batch.slice(offset, step).columns, schema=batch.schema)
+        parts = [batch]
+        while parts:
+            part = parts.pop()
+            rows = part.num_rows
+            if part.nbytes <= 2 * limits.SCAN_BATCH_BYTES or rows < 2:
+                yield part
+            else:
+                parts += [part.slice(rows // 2), part.slice(0, rows // 2)]

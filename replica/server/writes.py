@@ -20,7 +20,7 @@ from nyala.replica.base import (
     limits,
 )
 from nyala.replica.host import Replica
-from nyala.replica.rows import SourceKey, WriteMeta
+from nyala.replica.rows import SourceKey, TableSchema, WriteMeta
 from nyala.replica.rpc import error_to_pb, pb, row_errors_to_pb
 from nyala.replica.tablet import ApplyResult
 
@@ -31,6 +31,8 @@ from .memory import MemoryGuard
 
 INLINE_BYTES_MAX = 16 << 10
 """Batches up to this size are validated on the loop: a thread's round trip would cost more."""
+ROW_ERROR_BYTES = 20
+"""Of the error of one row in a reply, without the name of its column: the largest offset and code."""
 _NUMBERS = ("schema_id", "rows", "generation", "after", "done", "sequence", "first_incomplete", "config_term")
 _known_client = lru_cache(maxsize=4096)(partial(check_token, length_max=limits.LEDGER_CLIENT_ID_CHARS_MAX))
 """Good ones are remembered: a client sends many writes."""
@@ -45,6 +47,12 @@ def _known_source(cluster_id: str, topic_id: str, kafka_partition: int) -> Sourc
             check_id(value, name)
     check_number(kafka_partition, "kafka_partition", 0, (1 << 31) - 1)
     return SourceKey(cluster_id, topic_id, kafka_partition)
+
+
+@lru_cache(maxsize=4096)
+def _longest_name(schema: TableSchema) -> int:
+    """Bytes of a column's name at most."""
+    return max(len(column.name.encode()) for column in schema.columns)
 
 
 Done = Callable[[Any], None]
@@ -150,6 +158,11 @@ class Writes:
                     limit=limits.BATCH_SIZE_BYTES_MAX,
                 )
             )
+            return None
+        reply_bytes = request.rows * (ROW_ERROR_BYTES + _longest_name(tablet.schema))
+        if reply_bytes > limits.WRITE_REPLY_BYTES_MAX:
+            what = "the batch has too many rows: if all of them failed, no answer could say so; send them in several"
+            bad(Refused(Code.TOO_LARGE, what, rows=request.rows, bytes=reply_bytes, limit=limits.WRITE_REPLY_BYTES_MAX))
             return None
         if size > INLINE_BYTES_MAX:
             return self._check_elsewhere(hosted.arrivals, size, check, go, done, bad)

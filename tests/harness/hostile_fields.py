@@ -13,7 +13,7 @@ import grpc
 import grpc.aio
 
 from nyala.replica.base import Code
-from nyala.replica.rpc import RequestChecks, new_server, pb, pb_grpc
+from nyala.replica.rpc import CHANNEL_OPTIONS, RequestChecks, new_server, pb, pb_grpc
 from tests.harness.request_table import Row
 
 LONG = "x" * 300
@@ -134,11 +134,11 @@ class Served:
         self._server = new_server(self._checks)
         for name, servicer in services.items():
             getattr(pb_grpc, f"add_{name}Servicer_to_server")(servicer, self._server)
-        self._port = self._server.add_insecure_port("127.0.0.1:0")
+        self.address = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
 
     async def __aenter__(self) -> Served:
         await self._server.start()
-        self.channel = grpc.aio.insecure_channel(f"127.0.0.1:{self._port}")
+        self.channel = grpc.aio.insecure_channel(self.address, options=CHANNEL_OPTIONS)
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from nyala.replica.base import limits
 from nyala.replica.rpc import pb
+from nyala.replica.rpc.call_costs import arrival_cost
 from nyala.replica.rpc.request_fields import RULES, rule_of
 
 FRAMES = ("WriteBundle", "FetchRequest")
@@ -40,8 +41,36 @@ def test_every_call_states_what_a_request_may_cost() -> None:
         assert 0 < bound.bytes_max <= limits.GRPC_MESSAGE_BYTES_MAX, method
         assert bound.fields_max > 0 and bound.memory_factor >= 2 and 0 <= bound.wait_s <= 600, method
         assert bound.field_bytes >= limits.REQUEST_FIELD_BYTES, method
-        most = bound.memory_base + bound.bytes_max * bound.memory_factor + bound.fields_max * bound.field_bytes
+        most = bound.fixed_bytes + bound.memory_base + bound.bytes_max * bound.memory_factor
+        most += bound.fields_max * bound.field_bytes
         assert most <= 400 << 20, method
+
+
+LATE = {"CopyService.BeginCopy", "MasterService.Heartbeat"}
+"""Calls whose replies are charged once they are there; beside their rows stands what else bounds them."""
+
+
+def test_every_call_states_what_its_reply_may_be() -> None:
+    """IN-60, IN-80. Goal: a new call cannot come without a bound on its reply, and no call is so costly that it never
+    fits beside others of its host. Method: the descriptors of all services against the table."""
+    for method, kind in _methods().items():
+        bound = limits.REQUESTS[method]
+        assert bound.fixed_bytes > 0 and bound.reply_late is (method in LATE), method
+        most = limits.COPY_MANIFEST_BYTES_MAX if method == "CopyService.BeginCopy" else limits.GRPC_MESSAGE_BYTES_MAX
+        assert limits.REQUESTS["TabletService.GetIdentity"].reply_bytes <= bound.reply_bytes <= most, method
+        if bound.items:
+            field = kind.fields_by_name[bound.items]
+            assert field.is_repeated or field.cpp_type == field.CPPTYPE_INT32, method
+        assert bool(bound.items) is bool(bound.item_bytes or bound.reply_item_bytes), method
+        if method in FRAMES:
+            continue
+        most = bound.fixed_bytes + bound.bytes_max * bound.memory_factor + limits.REPLY_COPIES * bound.reply_bytes
+        most += bound.memory_base + bound.fields_max * bound.field_bytes + bound.bytes_max // 9 * bound.item_bytes
+        if method not in LATE:
+            assert most <= limits.CALLS_MEMORY_PER_HOST_BYTES_MAX, f"{method}: {most >> 20} MiB"
+        small = limits.REQUEST_SMALL_BYTES
+        costly = arrival_cost(method, min(small, bound.bytes_max), kind)
+        assert costly <= limits.CALLS_MEMORY_PER_HOST_BYTES_MAX / 2, method
 
 
 def test_every_repeated_field_of_a_request_states_how_often() -> None:

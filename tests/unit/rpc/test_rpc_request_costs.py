@@ -16,15 +16,19 @@ import pyarrow as pa
 from nyala.replica.base import limits
 from nyala.replica.rows import Predicate, RowOp
 from nyala.replica.rpc import checked_request, count_fields, pb, predicate_to_pb
+from nyala.replica.rpc.call_costs import arrival_cost, fields_cost, reply_bytes, reply_cost, request_cost
 from tests.harness.catalogs import table_info
 from tests.harness.copies import TABLET
 from tests.harness.master_calls import MasterWorld, S
+from tests.harness.request_table import Row
 from tests.harness.rows import batch, write_request
 from tests.harness.server_calls import run_server
+from tests.unit.master.test_master_requests_table import ROWS as MASTER_ROWS
 from tests.unit.rpc.test_rpc_request_bounds import message_of
+from tests.unit.server.test_server_requests_table import ROWS as SERVER_ROWS
 
-REFUSED = {"MasterService.ReplaceTablets"}
-"""Calls whose large requests are told that nothing was lost."""
+REFUSED = {"tablets to replace", "rows that say one"}
+"""Requests that are told that nothing was lost, or that they lie."""
 
 
 DISK_COPIES = 3
@@ -41,6 +45,10 @@ class Spent(NamedTuple):
     """At its peak, beyond what there was before: Python's and Arrow's."""
     disk: int
     """Bytes by which files have grown, which on a simulated disk are memory as well."""
+    reply: int
+    """Bytes of the reply, or of its longest message."""
+    cost: int
+    """What it is charged, from its bytes to this reply."""
     steps: int
     """Calls of functions by the handler's own task, and not by what else runs meanwhile: more on a slow machine."""
 
@@ -72,7 +80,7 @@ class Counted:
                 go_on = partial(self._work.throw, error)
 
 
-async def spent(world: Any, method: str, request: Any) -> Spent:
+async def spent(world: Any, method: str, request: Any, refused: bool = False) -> Spent:
     """What the request, which comes as bytes, takes until its answer is there."""
     service, _, name = method.partition(".")
     data, kind = request.SerializeToString(), message_of(method)
@@ -81,8 +89,8 @@ async def spent(world: Any, method: str, request: Any) -> Spent:
         return await world.call(service, name, checked_request(method, data, kind))
 
     counted = Counted(answered())
-    disk = world.disk if isinstance(world, MasterWorld) else world.pair.leader.disk
-    held = sum(disk.files.values())
+    disks = [world.disk] if isinstance(world, MasterWorld) else [world.pair.leader.disk, world.pair.other.disk]
+    held = sum(sum(disk.files.values()) for disk in disks)
     before = pa.default_memory_pool()
     pool = pa.proxy_memory_pool(before)
     pa.set_memory_pool(pool)
@@ -93,9 +101,19 @@ async def spent(world: Any, method: str, request: Any) -> Spent:
         memory = tracemalloc.get_traced_memory()[1] + int(pool.max_memory() or 0)
         tracemalloc.stop()
         pa.set_memory_pool(before)
-    assert not reply.error.code or method in REFUSED, reply.error
-    grown = max(0, sum(disk.files.values()) - held)
-    return Spent(len(data), count_fields(method, data, kind.DESCRIPTOR), memory, grown, counted.steps)
+    assert refused or "error" not in reply.DESCRIPTOR.fields_by_name or not reply.error.code, reply.error
+    grown = max(0, sum(sum(disk.files.values()) for disk in disks) - held)
+    fields = count_fields(method, data, kind.DESCRIPTOR)
+    cost = arrival_cost(method, len(data), kind.DESCRIPTOR) + request_cost(method, request, len(data))
+    cost += fields_cost(method, fields) if len(data) > limits.REQUEST_SMALL_BYTES else 0
+    reply_most = reply_bytes(method, request, len(data))
+    if limits.REQUESTS[method].reply_late:
+        reply_most = limits.REQUESTS[method].reply_bytes
+    else:
+        cost -= reply_cost(reply_most)
+    cost += reply_cost(reply.ByteSize())
+    assert reply.ByteSize() <= reply_most, f"{method}: a reply of {reply.ByteSize()} of {reply_most} bytes"
+    return Spent(len(data), fields, memory, grown, reply.ByteSize(), cost, counted.steps)
 
 
 Make = Callable[[Any, int], Any]
@@ -106,6 +124,12 @@ def rows(op: RowOp, text: int) -> Make:
     return lambda world, count: write_request(
         world.uuid, TABLET, batch(range(count), ["v" * text] * count, op=op), client_id="c", sequence=count
     )
+
+
+def liar(world: Any, count: int) -> Any:
+    request = rows(RowOp.UPSERT, 0)(world, count)
+    request.rows = 1
+    return request
 
 
 def scan(predicate: Callable[[int], Predicate], kind: Any, each: int = 0) -> Make:
@@ -223,6 +247,7 @@ AT_SERVERS: dict[str, tuple[str, Make, int]] = {
     "rows": ("TabletService.Write", rows(RowOp.UPSERT, 0), 20_000),
     "rows with texts": ("TabletService.Write", rows(RowOp.UPSERT, 50), 2000),
     "rows that fail": ("TabletService.Write", rows(RowOp.INSERT, 0), 8_000),
+    "rows that say one": ("TabletService.Write", liar, 20_000),
     "values": ("TabletService.Scan", scan(lambda n: Predicate("k", "in", tuple(range(n))), pa.int64()), 10_000),
     "values of another type": (
         "TabletService.Scan", scan(lambda n: Predicate("k", "in", tuple(range(n))), pa.int32()), 10_000
@@ -250,7 +275,7 @@ AT_MASTERS: dict[str, tuple[str, Make, int]] = {
     "a writer schema": ("MasterService.AddWriterSchema", writer("objects", lambda n: [{"name": "a"}] * n), 15_000),
     "a writer schema of maps": ("MasterService.AddWriterSchema", writer("maps", lambda n: [{}] * n), 19_000),
     "sources": ("MasterService.OpenSources", opens, 500),
-    "positions": ("MasterService.AdvanceSources", advances, 500),
+    "positions": ("MasterService.AdvanceSources", advances, 4500),
     "tablets to replace": (
         "MasterService.ReplaceTablets",
         lambda world, count: pb.ReplaceTabletsRequest(tablet_ids=ids(count), floors=[pb.SourceFloor()] * count),
@@ -267,11 +292,11 @@ AT_MASTERS: dict[str, tuple[str, Make, int]] = {
 async def measured(world: Any, rows: dict[str, tuple[str, Make, int]], name: str) -> None:
     """The costs of a row's request beside what is stated."""
     method, make, many = rows[name]
-    await spent(world, method, make(world, 2))  # what is imported and kept at the first such request
-    bound, most = limits.REQUESTS[method], await spent(world, method, make(world, many))
+    refused = name in REFUSED
+    await spent(world, method, make(world, 2), refused)  # what is imported and kept at the first such request
+    bound, most = limits.REQUESTS[method], await spent(world, method, make(world, many), refused)
     assert most.bytes <= bound.bytes_max and most.fields <= bound.fields_max
-    memory = most.bytes * bound.memory_factor + most.fields * bound.field_bytes + bound.memory_base
-    memory += DISK_COPIES * most.disk
+    memory = most.cost + DISK_COPIES * most.disk
     assert most.memory <= memory, f"{method}, {name}: {most} of {memory} bytes"
     steps = limits.REQUEST_STEPS + most.fields * bound.field_steps
     assert most.steps <= steps, f"{method}, {name}: {most} of {steps} steps"
@@ -299,7 +324,7 @@ def test_requests_of_masters_cost_no_more_than_is_stated() -> None:
         await world.begin()
         try:
             if name == "positions":
-                await world.done("OpenSources", opens(world, 500))
+                await world.done("OpenSources", opens(world, 4500))
             await measured(world, AT_MASTERS, name)
         finally:
             await world.end()
@@ -313,3 +338,33 @@ def test_every_call_that_takes_many_bytes_has_a_row() -> None:
     writes, which have rows."""
     large = {method for method, bound in limits.REQUESTS.items() if bound.bytes_max > limits.REQUEST_SMALL_BYTES}
     assert large - {"WriteBundle"} == {method for method, _, _ in (*AT_SERVERS.values(), *AT_MASTERS.values())}
+
+
+def test_a_call_of_few_bytes_costs_no_more_than_it_is_charged() -> None:
+    """IN-60. Goal: what every call is charged is what it may take, also if it asks for much with little. Method:
+    the good request of every call, in a fresh world each, after all of them were made once, so that nothing is
+    imported or kept for the first time: the peak of memory beside what is charged; the reply is not longer than its
+    row says."""
+
+    async def warm(row: Row, world: Any) -> None:
+        await row.prepare(world)
+        await world.call(*row.names, row.good(world))
+
+    async def cost(row: Row, world: Any) -> None:
+        await row.prepare(world)
+        found = await spent(world, row.call, row.good(world))
+        assert found.memory <= found.cost + DISK_COPIES * found.disk, f"{row.call}: {found}"
+
+    async def master(row: Row, do: Any) -> None:
+        world = MasterWorld()
+        await world.begin()
+        try:
+            await do(row, world)
+        finally:
+            await world.end()
+
+    for do in (warm, cost):
+        for row in SERVER_ROWS:
+            run_server(partial(do, row), row.at or "first")
+        for row in MASTER_ROWS:
+            asyncio.run(master(row, do))

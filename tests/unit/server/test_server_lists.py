@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from nyala.replica.base import limits
 from nyala.replica.client.paging import pages_of
 from nyala.replica.rpc import pb
 from tests.harness.copies import TABLET
+from tests.harness.rows import batch, read_rows, write_request
 from tests.harness.server_calls import ServerWorld, run_server
 
 MORE = [letter * 32 for letter in "789"]
@@ -53,3 +55,24 @@ def test_asking_for_pages_asks_for_a_page_at_a_time() -> None:
 
     assert len(list(pages_of(answer, pb.ListTabletsRequest()))) == 3
     assert asked == [("", 1 << 20), ("a", 1 << 20), ("b", 1 << 20)]
+
+
+def test_messages_of_a_scan_are_no_longer_than_stated() -> None:
+    """IN-60, IN-80. Goal: a scan's reply is bounded by its messages, wherever the long values lie. Method: seven
+    rows of nearly 1 MB beside each other, before, behind and among three hundred short ones, and one alone: every
+    row arrives, and no message is longer than the row of `Scan` says."""
+
+    async def scenario(world: ServerWorld) -> None:
+        long, sent = "x" * (limits.ROW_SIZE_BYTES_MAX - 100), dict[int, str | None]()
+        for before, behind in ((0, 300), (300, 0), (150, 150), (0, 0)):
+            values = ["s"] * before + [long] * (7 if before or behind else 1) + ["s"] * behind
+            keys = list(range(len(sent), len(sent) + len(values)))
+            request = write_request(world.uuid, TABLET, batch(keys, values))
+            await world.done("TabletService", "Write", request)
+            sent |= zip(keys, values, strict=True)
+        request = pb.ScanRequest(dest_uuid=world.uuid, tablet_id=TABLET, all_columns=True)
+        chunks = [c async for c in world.services()["TabletService"].Scan(request, None)]
+        assert read_rows(chunks)[0] == sent
+        assert max(c.ByteSize() for c in chunks) <= limits.REQUESTS["TabletService.Scan"].reply_bytes
+
+    run_server(scenario)

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import Code, OpId, RaftConfig, Refused, generation_of, next_generation
+from nyala.replica.base import Applied, Code, OpId, RaftConfig, Refused, RowCode, generation_of, limits, next_generation
 from nyala.replica.rows import RowOp
 from nyala.replica.rpc import pb
 from nyala.replica.server.memory import MemoryGuard
-from nyala.replica.server.writes import INLINE_BYTES_MAX, Writes, need_same_generation
+from nyala.replica.server.writes import INLINE_BYTES_MAX, ROW_ERROR_BYTES, Writes, need_same_generation
 from tests.harness.rows import batch, write_request
 from tests.harness.server_pair import Pair, run_pair
 
@@ -168,3 +168,24 @@ def test_batch_of_a_source_that_was_opened_before_a_forced_recovery_is_refused()
             with pytest.raises(Refused, match=r"start the query again.*nothing was applied") as refused:
                 need_same_generation(request, config)
             assert refused.value.code is Code.STALE_GENERATION and f"now={now}" in str(refused.value)
+
+
+def test_batch_whose_errors_fit_into_no_reply_is_refused() -> None:
+    """IN-60. Goal: the reply to a write is bounded before the write gets an index. Method: batches that say that
+    they have as many rows as could all fail in one reply, and one more: only the latter is refused for it. The
+    longest error of a row is measured."""
+    name = "n" * 256
+    longest = pb.RowErrorPb(offset=2**63 - 1, code=max(RowCode), column=name)
+    assert pb.WriteReply(row_errors=[longest]).ByteSize() <= ROW_ERROR_BYTES + len(name)
+
+    async def scenario(pair: Pair) -> None:
+        hosted, most = pair.leader.hosted, limits.WRITE_REPLY_BYTES_MAX // (ROW_ERROR_BYTES + 1)
+        with ThreadPoolExecutor(1) as pool:
+            for rows, code in ((most, Code.INVALID_BATCH), (most + 1, Code.TOO_LARGE)):
+                request = write_request(pair.leader.uuid, hosted.tablet_id, batch([1], ["v"]))
+                request.rows = rows
+                with pytest.raises(Refused) as caught:
+                    await writes_on(pool).write(hosted, request)
+                assert caught.value.code is code and caught.value.applied is Applied.NOT_APPLIED
+
+    run_pair(scenario)

@@ -1,0 +1,68 @@
+"""How much memory a call may take, from its row of `limits.REQUESTS`, its bytes, and what it asks for. Pure."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from google.protobuf.descriptor import Descriptor
+from google.protobuf.message import Message
+
+from nyala.replica.base import limits
+
+from .paging import page_bytes
+from .request_bounds import may_repeat
+
+_PAGE_FIELD = "limit_bytes"
+"""How many bytes the caller of a list wants at most."""
+_ROW_BYTES_MIN = 9
+"""Of a written row: its operation and its offset. A request that says more rows than fit is refused by its handler."""
+
+
+def arrival_cost(method: str, size_bytes: int, message_type: Descriptor) -> int:
+    """Bytes of memory, before anything is made of a request. Its fields are not counted yet; of a short one they never
+    are, so that each two bytes may be one."""
+    bound = limits.REQUESTS[method]
+    cost = bound.fixed_bytes + size_bytes * bound.memory_factor
+    if size_bytes > limits.REQUEST_SMALL_BYTES:
+        return cost + bound.memory_base
+    return cost + (size_bytes // 2 * bound.field_bytes if may_repeat(message_type) else 0)
+
+
+def fields_cost(method: str, fields: int) -> int:
+    """What so many fields add, once those of a long request are counted."""
+    return fields * limits.REQUESTS[method].field_bytes
+
+
+def request_cost(method: str, request: Message, size_bytes: int) -> int:
+    """What is added once the request is parsed: its items, and the longest reply that it may have."""
+    bound = limits.REQUESTS[method]
+    cost = _items(bound, request, size_bytes) * bound.item_bytes
+    return cost if bound.reply_late else cost + reply_cost(reply_bytes(method, request, size_bytes))
+
+
+def reply_bytes(method: str, request: Message, size_bytes: int) -> int:
+    """The longest reply to be expected. Only a page may be longer, and is charged then: one item may be so long."""
+    bound = limits.REQUESTS[method]
+    if bound.reply_item_bytes:
+        few = type(bound)(0).reply_bytes
+        return min(bound.reply_bytes, few + _items(bound, request, size_bytes) * bound.reply_item_bytes)
+    if _is_paged(request.DESCRIPTOR):
+        return min(bound.reply_bytes, max(page_bytes(getattr(request, _PAGE_FIELD)), limits.REPLY_PAGE_BYTES_MIN))
+    return bound.reply_bytes
+
+
+def reply_cost(size_bytes: int) -> int:
+    """Bytes of memory that a reply of this length takes until its caller has it."""
+    return limits.REPLY_COPIES * size_bytes
+
+
+@cache
+def _is_paged(message_type: Descriptor) -> bool:
+    return _PAGE_FIELD in message_type.fields_by_name
+
+
+def _items(bound: limits.RequestBound, request: Message, size_bytes: int) -> int:
+    if not bound.items:
+        return 0
+    said = getattr(request, bound.items)
+    return min(said, size_bytes // _ROW_BYTES_MIN) if isinstance(said, int) else len(said)
