@@ -18,6 +18,7 @@ from nyala.pipeline.option_numbers import add_kafka_timeout, count, parsed, seco
 from nyala.pipeline.rebalance import LOOK_AGAIN_S, Plan, all_done, describe, proposal_of, summary
 from nyala.replica.base import ReplicaError
 from nyala.replica.base.logs import log_to_stderr
+from nyala.schemas import to_avro
 
 
 def carry_out(rebalancer: Rebalancer, plan: Plan, given: argparse.Namespace, wait_s: float) -> dict[str, str]:
@@ -30,7 +31,7 @@ def carry_out(rebalancer: Rebalancer, plan: Plan, given: argparse.Namespace, wai
         if given.wait:
             state = rebalancer.wait(plan, wait_s, (lambda _: None) if given.json else say)
     if given.json:
-        moves = [proposal_of(plan.plan_id, move, 0) | {"reserved": ""} for move in plan.moves]
+        moves = [to_avro(proposal_of(plan.plan_id, move, 0)) | {"reserved": ""} for move in plan.moves]
         told = {"plan_id": plan.plan_id, "moves": moves, "state": state, "unsettled": plan.unsettled}
         say(json.dumps(told | {"dry_run": given.dry_run}))
     elif state:

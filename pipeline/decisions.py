@@ -11,16 +11,16 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
-from nyala import schemas
-from nyala.replica.base import Code, Refused, check, kafka_topics
+from nyala.replica.base import Code, Decision, Outcome, Refused, check, kafka_topics
 from nyala.replica.client import Client, parse_masters
-from nyala.replica.steer import Outcome, Result, Unusable, execute, outcome_of, read_record
+from nyala.replica.steer import Unusable, execute, outcome_of, read_record
+from nyala.schemas import encode_record
 
 from .errors import QueryInterrupted, QueryRefused, of_refusal, of_spark
 from .kafka_security import security_of
@@ -75,7 +75,7 @@ def newest(
     *,
     term_max: int = NO_CEILING,
     skip: Callable[[int, str], None] = lambda offset, reason: None,
-) -> list[Mapping[str, Any]]:
+) -> list[Decision]:
     """The decisions in force of (key, value, offset) records: the last of each tablet, withdrawn ones left out.
 
     `terms`: of each key, the highest catalog term read so far, kept up to date here. A decision of a lower one is left
@@ -83,30 +83,30 @@ def newest(
     `term_max`, which is the masters' own, was said by no master: it changes nothing, and neither does a record that is
     no decision. `skip` is told the offset and the reason.
     """
-    in_force: dict[bytes, tuple[int, Mapping[str, Any]]] = {}
+    in_force: dict[bytes, tuple[int, Decision]] = {}
     for key, value, offset in sorted(records, key=lambda record: record[2]):
         if key is not None and value is None:
             in_force.pop(key, None)
             continue
-        decision = read_record(kafka_topics.DECISIONS, key, value)
+        decision = read_record(Decision, key, value)
         if isinstance(decision, Unusable):
             skip(offset, decision.reason)
-        elif decision["catalog_term"] > term_max:
-            skip(offset, f"no master has reached the catalog term {decision['catalog_term']}, they are at {term_max}")
-        elif key is not None and decision["catalog_term"] >= terms.get(key, 0):
-            terms[key] = decision["catalog_term"]
+        elif decision.catalog_term > term_max:
+            skip(offset, f"no master has reached the catalog term {decision.catalog_term}, they are at {term_max}")
+        elif key is not None and decision.catalog_term >= terms.get(key, 0):
+            terms[key] = decision.catalog_term
             in_force[key] = (offset, decision)
     return [decision for _, decision in sorted(in_force.values(), key=lambda each: each[0])]
 
 
 def term_of(key: bytes | None, value: bytes | None) -> int:
     """The catalog term of a decision; 0 of anything else."""
-    decision = read_record(kafka_topics.DECISIONS, key, value)
-    return 0 if isinstance(decision, Unusable) else int(decision["catalog_term"])
+    decision = read_record(Decision, key, value)
+    return 0 if isinstance(decision, Unusable) else decision.catalog_term
 
 
 def carry_out(
-    decision: Mapping[str, Any],
+    decision: Decision,
     client: Client,
     *,
     wall_us: Callable[[], int] = lambda: time.time_ns() // 1000,
@@ -114,15 +114,15 @@ def carry_out(
 ) -> Outcome:
     """Execute, and execute again while that may help and the deadline has not passed."""
     until_us = wall_us() + int(RETRY_FOR_S * 1e6)
-    if decision["deadline_us"] > 0:
-        until_us = min(until_us, decision["deadline_us"])
+    if decision.deadline_us > 0:
+        until_us = min(until_us, decision.deadline_us)
     while True:
         try:
             outcome = execute(decision, client, now_us=wall_us)
         except Exception as error:  # noqa: BLE001 - a decision that meets a defect would end every run of the query
-            _log.exception("T %s a decision could not be carried out", decision["tablet_id"])
+            _log.exception("T %s a decision could not be carried out", decision.tablet_id)
             return outcome_of(decision, Refused(Code.ILLEGAL_STATE, f"{type(error).__name__}: {error}"))
-        if not outcome.retryable or outcome.result is not Result.FAILED or wall_us() >= until_us:
+        if not outcome.retryable or wall_us() >= until_us:
             return outcome
         pause(RETRY_PAUSE_S)
 
@@ -245,8 +245,7 @@ class DecisionsQuery:
     def _publish(self, outcomes: list[Outcome]) -> None:
         sent = []
         for outcome in outcomes:
-            record = outcome.record(self._options.executor, time.time_ns() // 1000)
-            value = schemas.encode("outcome", record)
+            value = encode_record(replace(outcome, executor=self._options.executor, at_us=time.time_ns() // 1000))
             sent.append(self._producer.send(self._options.outcomes_topic, key=outcome.tablet_id.encode(), value=value))
         self._producer.flush(timeout=self._options.kafka_timeout_s)
         for future, outcome in zip(sent, outcomes, strict=True):

@@ -10,14 +10,13 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
-from nyala import schemas
-from nyala.replica.base import check, kafka_topics, new_uuid
+from nyala.replica.base import Outcome, Proposal, Report, Subject, Wanted, check, kafka_topics, new_uuid
 from nyala.replica.policy import (
     Caps,
     ClusterView,
@@ -31,6 +30,7 @@ from nyala.replica.policy import (
     view_of_reports,
 )
 from nyala.replica.steer import Unusable, read_record
+from nyala.schemas import encode_record
 
 from .errors import QueryInterrupted, QueryRefused, of_spark
 from .kafka_security import security_of
@@ -38,6 +38,7 @@ from .patience import CLOSE_TIMEOUT_S, KAFKA_TIMEOUT_S, check_reachable, client_
 from .topics import Topics
 
 _log = logging.getLogger("nyala.pipeline")
+T = TypeVar("T", Outcome, Report)
 LOOK_AGAIN_S = 1.0
 """Between two looks at what has to settle first."""
 _NEWEST = "key binary, value binary, kafka_offset bigint"
@@ -95,7 +96,7 @@ def newest_reports(batches: Iterator[Any]) -> Iterator[Any]:
         for key, value, offset in zip(*columns, strict=True):
             if key is None or offset < last.get(key, (-1, None))[0]:
                 continue
-            if value is None or not isinstance(read_record(kafka_topics.REPORTS, key, value), Unusable):
+            if value is None or not isinstance(read_record(Report, key, value), Unusable):
                 last[key] = (offset, value)
     kept = [(key, value, offset) for key, (offset, value) in sorted(last.items()) if value is not None]
     arrays = [
@@ -112,7 +113,7 @@ class Rebalancer:
         self._options = options
         self._security = security_of(options.kafka)
 
-    def reports(self) -> list[dict[str, Any]]:
+    def reports(self) -> list[Report]:
         """The newest report of each tablet and server. A key stays in one Kafka partition, so no shuffle is needed.
 
         QueryRefused if there is no such topic, QueryInterrupted if Kafka does not answer.
@@ -129,7 +130,7 @@ class Rebalancer:
             rows = records.mapInArrow(newest_reports, _NEWEST).collect()
         except Exception as error:
             raise of_spark(error) from error
-        return list(_usable(kafka_topics.REPORTS, ((bytes(row.key), bytes(row.value)) for row in rows)))
+        return list(_usable(Report, ((bytes(row.key), bytes(row.value)) for row in rows)))
 
     def plan(self) -> Plan:
         """What should move now; no moves when the cluster is even, or when nothing is known of it.
@@ -137,9 +138,9 @@ class Rebalancer:
         QueryRefused if a server to empty is not known, or nobody has room for what is on it.
         """
         reports = self.reports()
-        drained = servers_of(self._options.drain, {each["server_uuid"] for each in reports} - {""})
+        drained = servers_of(self._options.drain, {each.server_uuid for each in reports} - {""})
         view = view_of_reports(reports, time.time_ns() // 1000, drained)
-        names = {each["table_id"]: each["table_name"] for each in reports if each["tablet_id"]}
+        names = {each.table_id: each.table_name for each in reports if each.tablet_id}
         check_room(view)
         moves = (replace(m, reason=named(m, names)) for m in plan_rebalance(view, self._options.caps))
         return Plan(new_uuid(), view, tuple(moves), names)
@@ -167,7 +168,7 @@ class Rebalancer:
                     producer.send(
                         self._options.topic_prefix + kafka_topics.PROPOSALS,
                         key=move.tablet_id.encode(),
-                        value=schemas.encode("proposal", proposal_of(plan.plan_id, move, deadline_us)),
+                        value=encode_record(proposal_of(plan.plan_id, move, deadline_us)),
                     )
                     for move in plan.moves
                 ]
@@ -193,18 +194,18 @@ class Rebalancer:
         """
         state = {move.tablet_id: "WAITING" for move in plan.moves}
         deadline = time.monotonic() + timeout_s
-        for record in self._outcomes(deadline):
+        for outcome in self._outcomes(deadline):
             # A master that cannot read a proposal knows its tablet only.
-            unread = record["plan_id"] == "" and record["at_us"] >= plan.view.now_us
-            ours = (record["plan_id"] == plan.plan_id or unread) and record["tablet_id"] in state
-            if ours and ends_or_accepts(record):
-                state[record["tablet_id"]] = record["result"]
-                tell(f"tablet {record['tablet_id']}: {record['result'].lower()} {record['message']}".rstrip())
+            unread = outcome.plan_id == "" and outcome.at_us >= plan.view.now_us
+            ours = (outcome.plan_id == plan.plan_id or unread) and outcome.tablet_id in state
+            if ours and ends_or_accepts(outcome):
+                state[outcome.tablet_id] = outcome.result
+                tell(f"tablet {outcome.tablet_id}: {outcome.result.lower()} {outcome.message}".rstrip())
             if not any(result in ("WAITING", "ACCEPTED") for result in state.values()):
                 break
         return state
 
-    def _outcomes(self, deadline: float) -> Iterator[dict[str, Any]]:
+    def _outcomes(self, deadline: float) -> Iterator[Outcome]:
         """Records of `outcomes` from its beginning, until the monotonic `deadline`; what is none is left out."""
         topic = self._options.topic_prefix + kafka_topics.OUTCOMES
         places = [TopicPartition(topic, number) for number in range(self._partitions_of(topic))]
@@ -216,24 +217,25 @@ class Rebalancer:
                 consumer.seek_to_beginning()
                 while time.monotonic() < deadline:
                     for records in consumer.poll(timeout_ms=200).values():
-                        yield from _usable(kafka_topics.OUTCOMES, ((r.key, r.value) for r in records))
+                        yield from _usable(Outcome, ((r.key, r.value) for r in records))
             finally:
                 consumer.close()
         except KafkaError as error:
             raise QueryInterrupted(f"{topic} cannot be read: {error}; what was proposed is still decided") from error
 
 
-def _usable(topic: str, records: Iterable[tuple[bytes | None, bytes | None]]) -> Iterator[dict[str, Any]]:
-    """The records of a topic among these keys and values; what anybody else wrote there is left out, and told."""
+def _usable(kind: type[T], records: Iterable[tuple[bytes | None, bytes | None]]) -> Iterator[T]:
+    """The records of a kind among these keys and values; what anybody else wrote there is left out, and told."""
     skipped: list[str] = []
     for key, value in records:
-        found = read_record(topic, key, value)
+        found = read_record(kind, key, value)
         if isinstance(found, Unusable):
             skipped.append(found.reason)
         else:
             yield found
     if skipped:
-        _log.warning("%d records of %s were skipped, the last one because: %s", len(skipped), topic, skipped[-1])
+        kept = "%d records were skipped that are no %s, the last one because: %s"
+        _log.warning(kept, len(skipped), kind.__name__.lower(), skipped[-1])
 
 
 def servers_of(prefixes: Iterable[str], uuids: Iterable[str]) -> tuple[str, ...]:
@@ -263,9 +265,9 @@ def check_room(view: ClusterView) -> None:
         )
 
 
-def ends_or_accepts(record: Mapping[str, Any]) -> bool:
+def ends_or_accepts(outcome: Outcome) -> bool:
     """Whether an outcome speaks of the proposal as a whole: a decision's is only one step of a move."""
-    return bool(record["subject"] == "PROPOSAL")
+    return outcome.subject is Subject.PROPOSAL
 
 
 def named(move: Move, names: Mapping[str, str]) -> str:
@@ -273,19 +275,19 @@ def named(move: Move, names: Mapping[str, str]) -> str:
     return move.reason.replace(move.table_id, names[move.table_id]) if move.table_id in names else move.reason
 
 
-def proposal_of(plan_id: str, move: Move, deadline_us: int) -> dict[str, Any]:
-    """The dict of `proposal.avsc`."""
-    return {
-        "proposal_id": f"{plan_id}/{move.tablet_id}",
-        "plan_id": plan_id,
-        "tablet_id": move.tablet_id,
-        "wanted": "MOVE_REPLICA" if move.kind is MoveKind.REPLICA else "TRANSFER_LEADERSHIP",
-        "from_uuid": move.from_uuid,
-        "to_uuid": move.to_uuid,
-        "config_opid": {"term": move.config_opid.term, "index": move.config_opid.index},
-        "deadline_us": deadline_us,
-        "reason": move.reason,
-    }
+def proposal_of(plan_id: str, move: Move, deadline_us: int) -> Proposal:
+    """What the masters are asked for."""
+    return Proposal(
+        proposal_id=f"{plan_id}/{move.tablet_id}",
+        plan_id=plan_id,
+        tablet_id=move.tablet_id,
+        wanted=Wanted.MOVE_REPLICA if move.kind is MoveKind.REPLICA else Wanted.TRANSFER_LEADERSHIP,
+        from_uuid=move.from_uuid,
+        to_uuid=move.to_uuid,
+        config_opid=move.config_opid,
+        deadline_us=deadline_us,
+        reason=move.reason,
+    )
 
 
 def describe(plan: Plan) -> str:

@@ -4,6 +4,7 @@ from . import limits
 from .build import __version__
 from .check import check
 from .crash_points import CRASH_EXIT_CODE, CrashPoints
+from .decisions import Action, Decision, Outcome, Proposal, ReplicaReport, Report, Result, Subject, Wanted
 from .errors import (
     Applied,
     Code,
@@ -73,6 +74,7 @@ __all__ = [
     "OPEN_FILES",
     "PLAINTEXT",
     "ZERO_OPID",
+    "Action",
     "Address",
     "Applied",
     "Clock",
@@ -81,6 +83,7 @@ __all__ = [
     "Corruption",
     "CrashPoints",
     "DataState",
+    "Decision",
     "Disk",
     "DiskFailure",
     "DiskFile",
@@ -93,16 +96,23 @@ __all__ = [
     "LaterFormat",
     "Member",
     "OpId",
+    "Outcome",
     "Post",
+    "Proposal",
     "RaftConfig",
     "Refused",
     "ReplicaError",
+    "ReplicaReport",
+    "Report",
     "ResourceUse",
     "ResourcesExhausted",
+    "Result",
     "Rng",
     "RowCode",
+    "Subject",
     "SystemClock",
     "Timer",
+    "Wanted",
     "__version__",
     "check",
     "check_column_name",

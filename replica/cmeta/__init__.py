@@ -1,6 +1,6 @@
 """Consensus metadata: the term, the vote and the committed config that one replica must never forget."""
 
-from .config_codec import config_from_avro, config_to_avro, decode_config, encode_config, members_json
+from .config_codec import decode_config, encode_config, members_json
 from .consensus_meta import FOLDER, ConsensusMeta, path_of, term_of
 from .view import CmetaView, cmeta_json, config_json, read_cmeta
 
@@ -9,9 +9,7 @@ __all__ = [
     "CmetaView",
     "ConsensusMeta",
     "cmeta_json",
-    "config_from_avro",
     "config_json",
-    "config_to_avro",
     "decode_config",
     "encode_config",
     "members_json",

@@ -6,9 +6,8 @@ import threading
 from dataclasses import dataclass, replace
 
 from nyala.replica.base import Code, Corruption, Disk, DiskFailure, LaterFormat, RaftConfig, Refused, check
-from nyala.schemas import frame
+from nyala.schemas import config_to_avro, frame
 
-from .config_codec import config_to_avro
 from .view import SCHEMA, read_cmeta
 
 FOLDER = "consensus-meta"

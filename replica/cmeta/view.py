@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from nyala.replica.base import Corruption, LaterFormat, RaftConfig
-from nyala.schemas import NewerFormat, unframe
+from nyala.schemas import NewerFormat, config_from_avro, unframe
 
-from .config_codec import config_from_avro, members_json
+from .config_codec import members_json
 
 SCHEMA = "consensus_metadata"
 

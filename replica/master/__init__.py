@@ -1,7 +1,7 @@
 """The masters: the catalog on a replicated system tablet, soft state from heartbeats, and the decisions they need."""
 
 from .catalog import CATALOG_ID, Catalog, encode_change
-from .decision_book import DecisionBook, Versions, decision_record
+from .decision_book import DecisionBook, Versions
 from .options import MasterOptions
 from .standing import has_catalog, promised_elsewhere
 
@@ -11,7 +11,6 @@ __all__ = [
     "DecisionBook",
     "MasterOptions",
     "Versions",
-    "decision_record",
     "encode_change",
     "has_catalog",
     "promised_elsewhere",

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
-from nyala.replica.policy import Decision
+from nyala.replica.base import Decision
 
 from .options import MasterOptions
-
-DecisionRecord = dict[str, Any]
 
 
 @dataclass
@@ -64,9 +61,9 @@ class DecisionBook:
         addresses: Mapping[str, str],
         mono_us: int,
         wall_us: int,
-    ) -> dict[str, DecisionRecord | None]:
-        """What to say: by tablet id, a record as `decision.avsc` has it, or None to withdraw. `addresses` by uuid."""
-        out: dict[str, DecisionRecord | None] = {}
+    ) -> dict[str, Decision | None]:
+        """What to say: by tablet id, the decision as it is published, or None to withdraw. `addresses` by uuid."""
+        out: dict[str, Decision | None] = {}
         needed = {d.tablet_id: d for d in decisions}
         for tablet_id in sorted((set(self._said) | self._to_withdraw) - set(needed)):
             self._said.pop(tablet_id, None)
@@ -82,41 +79,10 @@ class DecisionBook:
                 said.next_us = mono_us + said.wait_us
             else:
                 continue
-            version = self._versions.next(tablet_id, decision.catalog_term)
-            deadline_us = wall_us + self._options.decision_ttl_ms * 1000
-            out[tablet_id] = decision_record(decision, version, deadline_us, addresses.get(decision.leader_uuid, ""))
+            out[tablet_id] = replace(
+                decision,
+                version=self._versions.next(tablet_id, decision.catalog_term),
+                deadline_us=wall_us + self._options.decision_ttl_ms * 1000,
+                leader_address=addresses.get(decision.leader_uuid, ""),
+            )
         return out
-
-
-def decision_record(decision: Decision, version: int, deadline_us: int, leader_address: str) -> DecisionRecord:
-    """The dict of `decision.avsc`."""
-    return {
-        "tablet_id": decision.tablet_id,
-        "table_id": decision.table_id,
-        "catalog_term": decision.catalog_term,
-        "version": version,
-        "action": decision.action.value,
-        "edits": [
-            {
-                "kind": edit.kind.value,
-                "member": {
-                    "uuid": edit.member.uuid,
-                    "addresses": [{"host": a.host, "port": a.port} for a in edit.member.addresses],
-                    "votes": edit.member.votes,
-                    "promote": edit.member.promote,
-                    "holds_data": edit.member.holds_data,
-                    "replace": edit.member.replace,
-                    "reserved": b"",
-                },
-            }
-            for edit in decision.edits
-        ],
-        "target_uuid": decision.target_uuid,
-        "config_opid": {"term": decision.config_opid.term, "index": decision.config_opid.index},
-        "deadline_us": deadline_us,
-        "reason": decision.reason,
-        "plan_id": decision.plan_id,
-        "leader_uuid": decision.leader_uuid,
-        "leader_address": leader_address,
-        "reserved": b"",
-    }

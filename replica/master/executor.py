@@ -8,10 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from nyala.replica.base import ReplicaError
-from nyala.replica.steer import Outcome, Result
-
-from .decision_book import DecisionRecord
+from nyala.replica.base import Decision, Outcome, ReplicaError
 
 _log = logging.getLogger("nyala.master")
 WORKERS = 3
@@ -21,7 +18,7 @@ RETRY_MAX_S = 4.0
 
 @dataclass
 class _Job:
-    decision: DecisionRecord
+    decision: Decision
     due_s: float
     wait_s: float
 
@@ -33,7 +30,7 @@ class LocalExecutor:
     what is still needed is decided again. Concurrency: public methods from any thread.
     """
 
-    def __init__(self, attempt: Callable[[DecisionRecord], Outcome], on_outcome: Callable[[Outcome], None]) -> None:
+    def __init__(self, attempt: Callable[[Decision], Outcome], on_outcome: Callable[[Outcome], None]) -> None:
         """`attempt` carries a decision out once, `on_outcome` hears what it came to; both on a thread of this."""
         self._attempt = attempt
         self._on_outcome = on_outcome
@@ -50,7 +47,7 @@ class LocalExecutor:
         for thread in self._threads:
             thread.start()
 
-    def say(self, decisions: dict[str, DecisionRecord | None]) -> None:
+    def say(self, decisions: dict[str, Decision | None]) -> None:
         """Take decisions over. None withdraws: what waits is dropped, what is being tried is not tried again."""
         with self._ready:
             for tablet_id, decision in decisions.items():
@@ -75,7 +72,7 @@ class LocalExecutor:
             job = self._next()
             if job is None:
                 return
-            tablet_id = job.decision["tablet_id"]
+            tablet_id = job.decision.tablet_id
             outcome: Outcome | None = None
             try:
                 outcome = self._attempt(job.decision)
@@ -104,7 +101,7 @@ class LocalExecutor:
 
     def _finish(self, tablet_id: str, job: _Job, outcome: Outcome | None) -> None:
         with self._ready:
-            may_pass = outcome is not None and outcome.result is Result.FAILED and outcome.retryable
+            may_pass = outcome is not None and outcome.retryable
             again = may_pass and tablet_id not in self._withdrawn
             self._running.discard(tablet_id)
             self._withdrawn.discard(tablet_id)

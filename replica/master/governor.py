@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any
 
-from nyala.replica.base import Code, RaftConfig, Refused
+from nyala.replica.base import Code, Decision, Outcome, Proposal, RaftConfig, Refused, Result, Subject
 from nyala.replica.policy import ClusterView, WishState, decide, renewals, wish_state
 
 from . import wishing
 from .belief import newer
 from .catalog import Record
-from .decision_book import DecisionBook, DecisionRecord, Versions
+from .decision_book import DecisionBook, Versions
 from .dropped import settle_dropped
 from .state import MasterState
 from .tables import TABLET, WISH, config_to_record, known_config
 from .view import cluster_view, wish_from_record
 
 _log = logging.getLogger("nyala.master")
-Say = Callable[[dict[str, DecisionRecord | None]], None]
-Outcome = dict[str, Any]
+Say = Callable[[dict[str, Decision | None]], None]
 MARKS_PER_CHANGE_MAX = 500
 DROPPED_EVERY_US = 2_000_000
 
@@ -88,7 +86,7 @@ class Governor:
             self._tell(voice, decisions, addresses)
         self.on_view(view)
 
-    def _tell(self, voice: Voice, decisions: list[Any], addresses: dict[str, str]) -> None:
+    def _tell(self, voice: Voice, decisions: list[Decision], addresses: dict[str, str]) -> None:
         connection = voice.connection()
         if connection == 0:
             return
@@ -96,10 +94,10 @@ class Governor:
             voice.last_connection = connection
             voice.book.forget()
         said = voice.book.update(decisions, addresses, self._state.mono_us, self._state.clock.wall_us())
-        for tablet_id, record in said.items():
-            if record is not None:
+        for tablet_id, decision in said.items():
+            if decision is not None:
                 self._state.decisions_published += 1
-                _log.info("T %s P %s decides: %s", tablet_id, self._state.uuid, record["reason"])
+                _log.info("T %s P %s decides: %s", tablet_id, self._state.uuid, decision.reason)
         if said:
             voice.say(said)
 
@@ -179,39 +177,40 @@ class Governor:
                 done = outcome is WishState.DONE
                 code = Code.OK if done else Code.DEADLINE_PASSED
                 message = "the wanted config holds" if done else "given up: deadline passed, or something else happened"
-                self.on_outcome(self._outcome(record, tablet_id, outcome.value, code, message))
+                ids = tablet_id, record["wish_id"], record["plan_id"]
+                self.on_outcome(self._outcome(*ids, Result(outcome.value), code, message))
         return True
 
-    async def consider(self, proposal: dict[str, Any]) -> Outcome:
+    async def consider(self, proposal: Proposal) -> Outcome:
         """Accept a proposal as desired state, or refuse it with the reason. Refused(NOT_LEADER) if not ours to say.
 
         The same proposal again, as after a crash between commit and answer, is accepted again.
         """
         state = self._state
         await state.lead()
-        known = state.catalog.get(WISH + proposal["tablet_id"])
-        record = {"wish_id": proposal["proposal_id"], "plan_id": proposal["plan_id"]}
-        if known is None or known["wish_id"] != proposal["proposal_id"]:
+        known = state.catalog.get(WISH + proposal.tablet_id)
+        ids = proposal.tablet_id, proposal.proposal_id, proposal.plan_id
+        if known is None or known["wish_id"] != proposal.proposal_id:
             try:
                 await state.group.change(lambda: wishing.propose(state, proposal))
             except Refused as error:
                 if error.code in (Code.NOT_LEADER, Code.UNAVAILABLE, Code.STEPPING_DOWN):
                     raise
-                return self._outcome(record, proposal["tablet_id"], "REFUSED", error.code, str(error))
-        return self._outcome(record, proposal["tablet_id"], "ACCEPTED", Code.OK, "wanted from now on")
+                return self._outcome(*ids, Result.REFUSED, error.code, str(error))
+        return self._outcome(*ids, Result.ACCEPTED, Code.OK, "wanted from now on")
 
-    def _outcome(self, record: Record, tablet_id: str, result: str, code: Code, message: str) -> Outcome:
-        return {
-            "subject": "PROPOSAL",
-            "subject_id": record["wish_id"],
-            "plan_id": record["plan_id"],
-            "tablet_id": tablet_id,
-            "result": result,
-            "code": int(code),
-            "message": message,
-            "at_us": self._state.clock.wall_us(),
-            "catalog_term": self._term,
-            "version": 0,
-            "executor": self._state.uuid,
-            "reserved": b"",
-        }
+    def _outcome(
+        self, tablet_id: str, proposal_id: str, plan_id: str, result: Result, code: Code, message: str
+    ) -> Outcome:
+        return Outcome(
+            subject=Subject.PROPOSAL,
+            subject_id=proposal_id,
+            plan_id=plan_id,
+            tablet_id=tablet_id,
+            result=result,
+            code=code,
+            message=message,
+            at_us=self._state.clock.wall_us(),
+            catalog_term=self._term,
+            executor=self._state.uuid,
+        )

@@ -18,9 +18,19 @@ from kafka.admin import NewTopic
 from kafka.errors import KafkaError, TopicAlreadyExistsError
 from kafka.structs import OffsetAndMetadata
 
-from nyala.replica.base import KAFKA_AWAY, PLAINTEXT, Clock, KafkaSecurity, SystemClock, kafka_topics
-from nyala.replica.steer import Fault, Unusable, read_record
-from nyala.schemas import encode
+from nyala.replica.base import (
+    KAFKA_AWAY,
+    PLAINTEXT,
+    Clock,
+    Decision,
+    KafkaSecurity,
+    Outcome,
+    Report,
+    SystemClock,
+    kafka_topics,
+)
+from nyala.replica.steer import TOPICS, Fault, Unusable, read_record
+from nyala.schemas import encode_record
 
 from .kafka_reading import poll
 from .kafka_state import CHANNELS, Doing, KafkaState
@@ -119,17 +129,15 @@ class KafkaLink:
             if thread.is_alive():
                 thread.join(timeout=10)
 
-    def say(self, topic: str, key: str, record: dict[str, Any] | None) -> None:
-        """Publish state under its key: a record of the schema named as the topic is, or None to delete it."""
-        value = None if record is None else encode(topic.removesuffix("s"), record)
+    def say(self, topic: str, key: str, record: Decision | Report | None) -> None:
+        """Publish state under its key, or None to delete it."""
+        value = None if record is None else encode_record(record)
         self._outbox.put(Item(self._prefix + topic, key.encode(), value))
 
-    def tell_outcome(self, outcome: dict[str, Any], done: Callable[[], None] | None = None) -> None:
+    def tell_outcome(self, outcome: Outcome, done: Callable[[], None] | None = None) -> None:
         """Publish an outcome; `done` runs once it is acknowledged."""
-        key = str(outcome["tablet_id"]).encode()
-        self._outbox.put(
-            Item(self._prefix + kafka_topics.OUTCOMES, key, encode("outcome", outcome), event=True, done=done)
-        )
+        key, value = outcome.tablet_id.encode(), encode_record(outcome)
+        self._outbox.put(Item(self._prefix + kafka_topics.OUTCOMES, key, value, event=True, done=done))
 
     def _forever(self, work: Callable[[], None], doing: Doing = Doing.PUBLISHES) -> None:
         wait_s = RETRY_FIRST_S
@@ -337,7 +345,7 @@ class KafkaLink:
         topic = self._bare(record.topic)
         if record.value is None and record.key and topic in kafka_topics.COMPACTED:
             return  # a deletion of state
-        found = read_record(topic, record.key, record.value)
+        found = read_record(TOPICS[topic], record.key, record.value)
         if isinstance(found, Unusable):
             self.state.skipped(topic, found.fault, place_of(record), found.reason)
             if topic == kafka_topics.REPORTS and record.key:

@@ -6,14 +6,13 @@ import asyncio
 import concurrent.futures
 import logging
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
 
-from nyala.replica.base import Refused, kafka_topics
+from nyala.replica.base import Decision, Outcome, Proposal, Refused, kafka_topics
 from nyala.replica.client import Client
 from nyala.replica.policy import ClusterView
-from nyala.replica.steer import Outcome, execute
+from nyala.replica.steer import execute
 
-from .decision_book import DecisionRecord
 from .executor import LocalExecutor
 from .governor import Governor
 from .kafka_link import KafkaLink
@@ -56,7 +55,9 @@ class Parts:
         """On an executor's thread."""
         link = self._link
         if link is not None:
-            link.tell_outcome(outcome.record(f"master {self._state.uuid}", self._state.clock.wall_us()))
+            link.tell_outcome(
+                replace(outcome, executor=f"master {self._state.uuid}", at_us=self._state.clock.wall_us())
+            )
 
     def _defect(self, error: BaseException) -> None:
         self._loop.call_soon_threadsafe(self._on_fatal, error)
@@ -78,7 +79,7 @@ class Parts:
         reporter = Reporter(state)
         was = {"connection": 0, "term": -1}
 
-        def say(decisions: dict[str, DecisionRecord | None]) -> None:
+        def say(decisions: dict[str, Decision | None]) -> None:
             for tablet_id, record in decisions.items():
                 link.say(kafka_topics.DECISIONS, tablet_id, record)
 
@@ -101,11 +102,11 @@ class Parts:
         link.start()
         return link
 
-    def _consider(self, proposal: dict[str, Any]) -> dict[str, Any] | None:
+    def _consider(self, proposal: Proposal) -> Outcome | None:
         """On the thread that reads proposals: ask the governor on the loop, and wait."""
         future = asyncio.run_coroutine_threadsafe(self._governor.consider(proposal), self._loop)
         try:
             return future.result(CONSIDER_TIMEOUT_S)
         except (Refused, concurrent.futures.TimeoutError, concurrent.futures.CancelledError) as error:
-            _log.info("T %s a proposal waits: %s", proposal["tablet_id"], error)
+            _log.info("T %s a proposal waits: %s", proposal.tablet_id, error)
             return None

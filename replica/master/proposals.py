@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from nyala.replica.base import Code, kafka_topics
+from nyala.replica.base import Code, Outcome, Proposal, Result, Subject, kafka_topics
 from nyala.replica.steer import Fault, Unusable, read_record
 
 from .kafka_state import KafkaState
@@ -19,8 +19,7 @@ REASON_SHOWN_MAX = 500
 UNDECIDED_MAX = 10
 """So often one proposal is asked again while this master leads: then it is refused, and the ones behind it get on."""
 
-Outcome = dict[str, Any]
-Consider = Callable[[dict[str, Any]], Outcome | None]
+Consider = Callable[[Proposal], Outcome | None]
 """Answers a proposal with an outcome; None: not ours to answer now, ask again later."""
 
 
@@ -39,7 +38,7 @@ class Proposals:
     def outcome_of(self, record: Any) -> Outcome | None:
         """The outcome to publish before the record's offset is committed; None: not now, the record is read again."""
         place = place_of(record)
-        found = read_record(kafka_topics.PROPOSALS, record.key, record.value)
+        found = read_record(Proposal, record.key, record.value)
         if isinstance(found, Unusable):
             return self._refused(record, place, found)
         try:
@@ -47,14 +46,14 @@ class Proposals:
         except Exception as error:  # noqa: BLE001 - one proposal that meets a defect must not stop the others
             _log.exception("the proposal %s could not be considered", place)
             why = f"this build has a defect that stopped it: {type(error).__name__} {error}"
-            return self._refused(record, place, Unusable(Fault.FAILED, why, found))
+            return self._refused(record, place, Unusable(Fault.FAILED, why, vars(found)))
         if outcome is not None or not self._leads():
             return outcome
         self._undecided = (place, self._undecided[1] + 1 if self._undecided[0] == place else 1)
         if self._undecided[1] < UNDECIDED_MAX:
             return None
         why = f"the masters could not decide it in {UNDECIDED_MAX} attempts: propose it again"
-        return self._refused(record, place, Unusable(Fault.FAILED, why, found))
+        return self._refused(record, place, Unusable(Fault.FAILED, why, vars(found)))
 
     def _refused(self, record: Any, place: str, unusable: Unusable) -> Outcome:
         if place not in self._told:
@@ -77,20 +76,16 @@ def refusal(record: Any, unusable: Unusable) -> Outcome:
     read, otherwise by its place, and by its key: that says which tablet's proposer waits."""
     fields = unusable.fields
     key = (record.key or b"")[:KEY_SHOWN_MAX].decode(errors="replace")
-    return {
-        "subject": "PROPOSAL",
-        "subject_id": _shown(fields.get("proposal_id")) or place_of(record),
-        "plan_id": _shown(fields.get("plan_id")),
-        "tablet_id": _shown(fields.get("tablet_id")) or _shown(key),
-        "result": "REFUSED",
-        "code": int(Code.UNAVAILABLE if unusable.fault is Fault.FAILED else Code.INVALID_ARGUMENT),
-        "message": f"the proposal cannot be used ({unusable.fault}): {_shown(unusable.reason, REASON_SHOWN_MAX)}",
-        "at_us": time.time_ns() // 1000,
-        "catalog_term": 0,
-        "version": 0,
-        "executor": "",
-        "reserved": b"",
-    }
+    return Outcome(
+        subject=Subject.PROPOSAL,
+        subject_id=_shown(fields.get("proposal_id")) or place_of(record),
+        plan_id=_shown(fields.get("plan_id")),
+        tablet_id=_shown(fields.get("tablet_id")) or _shown(key),
+        result=Result.REFUSED,
+        code=Code.UNAVAILABLE if unusable.fault is Fault.FAILED else Code.INVALID_ARGUMENT,
+        message=f"the proposal cannot be used ({unusable.fault}): {_shown(unusable.reason, REASON_SHOWN_MAX)}",
+        at_us=time.time_ns() // 1000,
+    )
 
 
 def _shown(text: object, chars_max: int = 128) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
-from nyala.replica.base import DataState
+from nyala.replica.base import DataState, Member, ReplicaReport, Report
 from nyala.replica.policy import ClusterView, TabletView
 
 from .state import MasterState
@@ -12,8 +12,6 @@ from .tables import TABLE, TABLET
 
 SIZES_EVERY_US = 5_000_000
 """Sizes and row counts change all the time: they are published so often at most."""
-
-Report = dict[str, Any]
 
 
 class Reporter:
@@ -64,12 +62,14 @@ class Reporter:
         found = {t.tablet_id: self._tablet(t) for t in view.tablets}
         for server in view.servers:
             addresses = server.member.addresses
-            found[f"server:{server.uuid}"] = self._report(
+            found[f"server:{server.uuid}"] = Report(
                 server_uuid=server.uuid,
                 server_address=str(addresses[0]) if addresses else "",
                 alive=server.alive,
                 location=server.location,
                 limits={"tablets_max": server.tablets_max} if server.tablets_max else {},
+                catalog_term=self._state.led_term,
+                at_us=self._state.clock.wall_us(),
             )
         return found
 
@@ -77,69 +77,46 @@ class Reporter:
         record = self._state.catalog.get(TABLET + tablet.tablet_id) or {}
         table = self._state.catalog.get(TABLE + tablet.table_id) or {}
         known = self._state.soft.tablets.get(tablet.tablet_id)
-        return self._report(
+        return Report(
             tablet_id=tablet.tablet_id,
             table_id=tablet.table_id,
             table_name=str(table.get("name", "")),
             range_pos=int(record.get("range_pos", 0)),
             bucket=int(record.get("bucket", 0)),
             replication_factor=tablet.replication_factor,
-            config_opid=tablet.config.opid._asdict(),
+            config_opid=tablet.config.opid,
             pending_change=tablet.pending or tablet.wish is not None,
             leader_uuid=tablet.leader_uuid,
             term=max(known.leader_term, 0) if known else 0,
-            replicas=[self._replica(tablet, m.uuid) for m in tablet.config.members],
+            replicas=tuple(self._replica(tablet, m) for m in tablet.config.members),
+            catalog_term=self._state.led_term,
+            at_us=self._state.clock.wall_us(),
         )
 
-    def _replica(self, tablet: TabletView, uuid: str) -> dict[str, Any]:
-        member = tablet.config.member(uuid)
-        server = self._state.soft.servers.get(uuid)
-        status = self._state.soft.replica(uuid, tablet.tablet_id)
-        addresses = server.addresses if server else (member.addresses if member else ())
-        return {
-            "uuid": uuid,
-            "address": str(addresses[0]) if addresses else "",
-            "votes": bool(member and member.votes),
-            "promote": bool(member and member.promote),
-            "replace": bool(member and member.replace),
-            "health": tablet.health_of(uuid).name,
-            "data_state": status.data_state if status else int(DataState.DOES_NOT_EXIST),
-            "bytes_on_disk": status.bytes_on_disk if status else 0,
-            "rows": status.rows if status else 0,
-            "is_leader": uuid == tablet.leader_uuid,
-            "location": server.location if server else "",
-        }
-
-    def _report(self, **fields: Any) -> Report:
-        return {
-            "tablet_id": "",
-            "table_id": "",
-            "table_name": "",
-            "range_pos": 0,
-            "bucket": 0,
-            "replication_factor": 0,
-            "config_opid": {"term": 0, "index": 0},
-            "pending_change": False,
-            "leader_uuid": "",
-            "term": 0,
-            "replicas": [],
-            "server_uuid": "",
-            "server_address": "",
-            "alive": True,
-            "location": "",
-            "catalog_term": self._state.led_term,
-            "at_us": self._state.clock.wall_us(),
-            "limits": {},
-            **fields,
-        }
+    def _replica(self, tablet: TabletView, member: Member) -> ReplicaReport:
+        server = self._state.soft.servers.get(member.uuid)
+        status = self._state.soft.replica(member.uuid, tablet.tablet_id)
+        addresses = server.addresses if server else member.addresses
+        return ReplicaReport(
+            uuid=member.uuid,
+            address=str(addresses[0]) if addresses else "",
+            votes=member.votes,
+            promote=member.promote,
+            replace=member.replace,
+            health=tablet.health_of(member.uuid).name,
+            data_state=status.data_state if status else DataState.DOES_NOT_EXIST,
+            bytes_on_disk=status.bytes_on_disk if status else 0,
+            rows=status.rows if status else 0,
+            is_leader=member.uuid == tablet.leader_uuid,
+            location=server.location if server else "",
+        )
 
 
-def _shape(report: Report) -> tuple[Any, ...]:
+def _shape(report: Report) -> Report:
     """Everything but sizes and the time."""
-    rest = tuple(v for k, v in report.items() if k not in ("at_us", "replicas"))
-    replicas = [{k: v for k, v in r.items() if k not in ("bytes_on_disk", "rows")} for r in report["replicas"]]
-    return (rest, replicas)
+    replicas = tuple(replace(each, bytes_on_disk=0, rows=0) for each in report.replicas)
+    return replace(report, at_us=0, replicas=replicas)
 
 
 def _sizes(report: Report) -> list[tuple[int, int]]:
-    return [(r["bytes_on_disk"], r["rows"]) for r in report["replicas"]]
+    return [(each.bytes_on_disk, each.rows) for each in report.replicas]

@@ -3,9 +3,7 @@ deadline passes or somebody cancels it."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from nyala.replica.base import Code, Member, RaftConfig, Refused, limits, new_uuid
+from nyala.replica.base import Code, Member, Proposal, RaftConfig, Refused, Wanted, limits, new_uuid
 from nyala.replica.policy import Wish, WishKind
 from nyala.replica.rpc import check_fields, opid_from_pb, pb
 
@@ -258,27 +256,26 @@ def cancel(state: MasterState, request: pb.ReplicaRequest) -> Change:
     return {WISH + tablet_id: {**record, "deadline_us": 1, "cancelled": True}}, [], "", record["wish_id"]
 
 
-def propose(state: MasterState, proposal: dict[str, Any]) -> Change:
+def propose(state: MasterState, proposal: Proposal) -> Change:
     """The change that accepts a proposal of the topic; Refused says why it is not accepted."""
-    config = _config_of(state, proposal["tablet_id"])
-    seen = proposal["config_opid"]
-    if (seen["term"], seen["index"]) != tuple(config.opid):
+    config = _config_of(state, proposal.tablet_id)
+    if proposal.config_opid != config.opid:
         raise Refused(
             Code.CAS_FAILED,
             "the proposal was computed from another config",
-            seen=f"{seen['term']}.{seen['index']}",
+            seen=proposal.config_opid,
             committed=config.opid,
         )
-    transfer = proposal["wanted"] == "TRANSFER_LEADERSHIP"
-    if not transfer and not proposal["from_uuid"]:
-        raise Refused(Code.INVALID_ARGUMENT, "a move names its source", proposal=proposal["proposal_id"])
+    transfer = proposal.wanted is Wanted.TRANSFER_LEADERSHIP
+    if not transfer and not proposal.from_uuid:
+        raise Refused(Code.INVALID_ARGUMENT, "a move names its source", proposal=proposal.proposal_id)
     request = pb.MoveReplicaRequest(
-        tablet_id=proposal["tablet_id"],
-        from_uuid="" if transfer else proposal["from_uuid"],
-        to_uuid=proposal["to_uuid"],
-        plan_id=proposal["plan_id"],
-        deadline_us=proposal["deadline_us"],
-        reason=proposal["reason"],
+        tablet_id=proposal.tablet_id,
+        from_uuid="" if transfer else proposal.from_uuid,
+        to_uuid=proposal.to_uuid,
+        plan_id=proposal.plan_id,
+        deadline_us=proposal.deadline_us,
+        reason=proposal.reason,
     )
     check_fields(request)
-    return move(state, request, wish_id=proposal["proposal_id"], proposal=True)
+    return move(state, request, wish_id=proposal.proposal_id, proposal=True)

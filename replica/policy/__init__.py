@@ -8,10 +8,8 @@ from .placement import pick_server, place_tablets, replacements_for, replica_loa
 from .rebalance import not_settled, plan_rebalance, skew
 from .reports import view_of_reports
 from .views import (
-    Action,
     Caps,
     ClusterView,
-    Decision,
     Health,
     Move,
     MoveKind,
@@ -25,11 +23,9 @@ from .wishes import WishState, wish_state
 __all__ = [
     "RENEW_AGAIN_US",
     "RENEW_US",
-    "Action",
     "Advice",
     "Caps",
     "ClusterView",
-    "Decision",
     "Health",
     "Move",
     "MoveKind",

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from nyala.replica.base import ConfigEdit, EditKind
+from nyala.replica.base import Action, ConfigEdit, Decision, EditKind
 
 from .leaving import seen_leaving
 from .membership import Advice, Need, advise, can_commit, healthy_voters, may_leave, transfer_target
 from .placement import replacements_for, replica_load
-from .views import Action, Caps, ClusterView, Decision, Health, ServerView, TabletView, Wish, WishKind
+from .views import Caps, ClusterView, Health, ServerView, TabletView, Wish, WishKind
 from .wishes import WishState, copy_is_under_way, wish_state
 from .witnesses import demoted, parked_again, restored, wants_witness
 

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
-from nyala.replica.base import Address, Member, OpId, RaftConfig
+from nyala.replica.base import Address, Member, RaftConfig, Report
 
 from .views import ClusterView, Health, ServerView, TabletView
 
 
-def view_of_reports(reports: Iterable[Mapping[str, Any]], now_us: int, draining: Iterable[str] = ()) -> ClusterView:
-    """The view that the newest report of each tablet and server gives; dicts as `schemas/avro/report.avsc` says.
-
-    Raises KeyError if a record lacks a field of that schema.
-    """
+def view_of_reports(reports: Iterable[Report], now_us: int, draining: Iterable[str] = ()) -> ClusterView:
+    """The view that the newest report of each tablet and server gives."""
     servers: dict[str, ServerView] = {}
     tablets: dict[str, TabletView] = {}
     away = frozenset(draining)
-    for row in sorted(reports, key=lambda r: (int(r["catalog_term"]), int(r["at_us"]))):
-        if row["server_uuid"]:
-            servers[row["server_uuid"]] = _server(row, away)
-        elif row["tablet_id"]:
-            tablets[row["tablet_id"]] = _tablet(row)
+    for report in sorted(reports, key=lambda r: (r.catalog_term, r.at_us)):
+        if report.server_uuid:
+            servers[report.server_uuid] = _server(report, away)
+        elif report.tablet_id:
+            tablets[report.tablet_id] = _tablet(report)
     return ClusterView(
         servers=tuple(servers[u] for u in sorted(servers)),
         tablets=tuple(tablets[t] for t in sorted(tablets)),
@@ -30,40 +26,40 @@ def view_of_reports(reports: Iterable[Mapping[str, Any]], now_us: int, draining:
     )
 
 
-def _server(row: Mapping[str, Any], away: frozenset[str]) -> ServerView:
-    uuid = str(row["server_uuid"])
-    address = str(row["server_address"])
+def _addresses(text: str) -> tuple[Address, ...]:
+    return (Address.parse(text),) if text else ()
+
+
+def _server(report: Report, away: frozenset[str]) -> ServerView:
     return ServerView(
-        uuid=uuid,
-        member=Member(uuid, (Address.parse(address),) if address else ()),
-        alive=bool(row["alive"]),
-        location=str(row["location"]),
-        draining=uuid in away,
-        tablets_max=int(row["limits"].get("tablets_max", 0)),
+        uuid=report.server_uuid,
+        member=Member(report.server_uuid, _addresses(report.server_address)),
+        alive=report.alive,
+        location=report.location,
+        draining=report.server_uuid in away,
+        tablets_max=report.limits.get("tablets_max", 0),
     )
 
 
-def _tablet(row: Mapping[str, Any]) -> TabletView:
-    replicas = list(row["replicas"])
+def _tablet(report: Report) -> TabletView:
     members = tuple(
         Member(
-            r["uuid"],
-            (Address.parse(r["address"]),) if r["address"] else (),
-            votes=r["votes"],
-            promote=r["promote"],
-            holds_data=not (r["votes"] and r["promote"]),  # only a witness that waits for its data has both
-            replace=r["replace"],
+            r.uuid,
+            _addresses(r.address),
+            votes=r.votes,
+            promote=r.promote,
+            holds_data=not (r.votes and r.promote),  # only a witness that waits for its data has both
+            replace=r.replace,
         )
-        for r in replicas
+        for r in report.replicas
     )
-    opid = row["config_opid"]
     return TabletView(
-        tablet_id=row["tablet_id"],
-        table_id=row["table_id"],
-        replication_factor=row["replication_factor"],
-        config=RaftConfig(OpId(opid["term"], opid["index"]), members),
-        leader_uuid=row["leader_uuid"],
-        pending=row["pending_change"],
-        health={r["uuid"]: Health.__members__.get(r["health"], Health.UNKNOWN) for r in replicas},
-        bytes_on_disk=max((int(r["bytes_on_disk"]) for r in replicas), default=0),
+        tablet_id=report.tablet_id,
+        table_id=report.table_id,
+        replication_factor=report.replication_factor,
+        config=RaftConfig(report.config_opid, members),
+        leader_uuid=report.leader_uuid,
+        pending=report.pending_change,
+        health={r.uuid: Health.__members__.get(r.health, Health.UNKNOWN) for r in report.replicas},
+        bytes_on_disk=max((r.bytes_on_disk for r in report.replicas), default=0),
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
-from nyala.replica.base import ZERO_OPID, ConfigEdit, Member, OpId, RaftConfig, check
+from nyala.replica.base import Member, OpId, RaftConfig, check
 
 DISK_BYTES_SPARE = 1 << 30
 """A server with less than this left, once a new replica is there, is nearly full: others are preferred. A server's logs
@@ -163,34 +163,6 @@ class Caps:
         check(self.moves_max > 0, "moves_max must be positive", moves_max=self.moves_max)
         check(self.moves_per_server_max > 0, "moves_per_server_max must be positive", value=self.moves_per_server_max)
         check(self.bytes_max > 0, "bytes_max must be positive", bytes_max=self.bytes_max)
-
-
-class Action(StrEnum):
-    """A decision is exactly one of these."""
-
-    CHANGE_CONFIG = "CHANGE_CONFIG"
-    TRANSFER_LEADERSHIP = "TRANSFER_LEADERSHIP"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Decision:
-    """One config change or one transfer which the cluster needs now. Two equal ones are one need."""
-
-    tablet_id: str
-    table_id: str
-    action: Action
-    edits: tuple[ConfigEdit, ...] = ()
-    target_uuid: str = ""
-    config_opid: OpId = ZERO_OPID
-    leader_uuid: str = ""
-    catalog_term: int = 0
-    reason: str = ""
-    plan_id: str = ""
-
-    @property
-    def need(self) -> tuple[object, ...]:
-        """What makes it the same decision: everything but the words and where the leader is at the moment."""
-        return (self.tablet_id, self.catalog_term, self.action, self.edits, self.target_uuid, self.config_opid)
 
 
 class MoveKind(StrEnum):

@@ -4,7 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nyala.replica.base import Address, Code, Entry, EntryKind, InvariantViolation, Member, OpId, RaftConfig, Refused
+from nyala.replica.base import (
+    Action,
+    Address,
+    Code,
+    ConfigEdit,
+    Decision,
+    EditKind,
+    Entry,
+    EntryKind,
+    InvariantViolation,
+    Member,
+    OpId,
+    RaftConfig,
+    Refused,
+)
 
 from . import nyala_pb2 as pb
 
@@ -64,6 +78,35 @@ def member_from_pb(message: pb.Member) -> Member:
         )
     except InvariantViolation as e:
         raise Refused(Code.INVALID_ARGUMENT, f"not a member: {e}") from e
+
+
+def edit_to_pb(edit: ConfigEdit) -> pb.ConfigEdit:
+    """To the wire."""
+    return pb.ConfigEdit(kind=edit.kind, member=member_to_pb(edit.member))
+
+
+def edit_from_pb(message: pb.ConfigEdit) -> ConfigEdit:
+    """From the wire; Refused(INVALID_ARGUMENT) if it is no possible edit."""
+    try:
+        kind = EditKind(message.kind)
+    except ValueError:
+        raise Refused(Code.INVALID_ARGUMENT, "an edit is add, remove or change", kind=message.kind) from None
+    return ConfigEdit(kind, member_from_pb(message.member))
+
+
+def decision_to_pb(decision: Decision, dest_uuid: str) -> pb.ChangeConfigRequest | pb.TransferRequest:
+    """The request to the tablet's leader that carries it out."""
+    request: pb.ChangeConfigRequest | pb.TransferRequest
+    if decision.action is Action.TRANSFER_LEADERSHIP:
+        request = pb.TransferRequest(target_uuid=decision.target_uuid)
+    else:
+        request = pb.ChangeConfigRequest(edits=map(edit_to_pb, decision.edits))
+    request.dest_uuid, request.tablet_id = dest_uuid, decision.tablet_id
+    request.committed_config_id.CopyFrom(opid_to_pb(decision.config_opid))
+    request.has_cas = True
+    request.decision_term, request.decision_version = decision.catalog_term, decision.version
+    request.deadline_us = decision.deadline_us
+    return request
 
 
 def config_to_pb(config: RaftConfig) -> pb.RaftConfig:

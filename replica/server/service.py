@@ -10,9 +10,7 @@ from typing import Any, TypeVar
 
 from nyala.replica.base import (
     Code,
-    ConfigEdit,
     DataState,
-    EditKind,
     HybridClock,
     OpId,
     Refused,
@@ -29,8 +27,8 @@ from nyala.replica.rpc import (
     check_tablet_id,
     config_from_pb,
     config_to_pb,
+    edit_from_pb,
     error_to_pb,
-    member_from_pb,
     opid_from_pb,
     opid_to_pb,
     page_of,
@@ -173,7 +171,7 @@ class TabletServicer(pb_grpc.TabletServiceServicer):
             hosted = self._manager.get(request.tablet_id)
             replica, _ = hosted.serving()
             self._check_deadline(request.deadline_us)
-            edits = [_edit(e) for e in request.edits]
+            edits = [edit_from_pb(e) for e in request.edits]
             cas = opid_from_pb(request.committed_config_id) if request.has_cas else None
             decision = (request.decision_term, request.decision_version)
             self._check_term(request.decision_term)
@@ -363,14 +361,6 @@ async def renew_tablet(manager: TabletManager, request: pb.DeleteTabletRequest) 
     cas = opid_from_pb(request.committed_config_id) if request.has_cas else None
     await manager.delete(request.tablet_id, cas, request.reason, damaged_only=True)
     return pb.DeleteTabletReply()
-
-
-def _edit(message: pb.ConfigEdit) -> ConfigEdit:
-    try:
-        kind = EditKind(message.kind)
-    except ValueError:
-        raise Refused(Code.INVALID_ARGUMENT, "an edit is add, remove or change", kind=message.kind) from None
-    return ConfigEdit(kind, member_from_pb(message.member))
 
 
 def _ledger_source(state: SourceState) -> pb.LedgerSource:

@@ -7,22 +7,30 @@ is out of date, so a decision may be carried out twice, late, out of order, or b
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from nyala.replica.base import Address, Applied, Code, Refused, ReplicaError
+from nyala.replica.base import (
+    Action,
+    Address,
+    Applied,
+    Code,
+    ConfigEdit,
+    Decision,
+    EditKind,
+    Member,
+    Outcome,
+    Refused,
+    ReplicaError,
+)
 from nyala.replica.client import Client
-from nyala.replica.rpc import pb
+from nyala.replica.rpc import config_from_pb, decision_to_pb, pb
 
-from .outcome import Outcome, outcome_of
+from .outcome import outcome_of
 
 HOPS_MAX = 4
 """Servers asked for one decision: hints of leaders may be stale, and may point at each other."""
 ATTEMPT_TIMEOUT_S = 15.0
-
-Decision = Mapping[str, Any]
-"""A dict of `decision.avsc`."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +45,7 @@ def execute(decision: Decision, client: Client, *, now_us: Callable[[], int] | N
     `now_us` is the wall clock against which the deadline is held; the leader checks it again by its own.
     """
     wall_us = now_us or _wall_us
-    if 0 < decision["deadline_us"] <= wall_us():
+    if 0 < decision.deadline_us <= wall_us():
         return outcome_of(decision, Refused(Code.DEADLINE_PASSED, "the decision's deadline has passed"))
     try:
         at = _believed_leader(decision) or _ask_masters(decision, client)
@@ -83,46 +91,18 @@ def _send_to_leader(decision: Decision, client: Client, at: _Server) -> tuple[Re
 
 
 def _send(decision: Decision, client: Client, at: _Server) -> None:
-    cas = pb.OpId(term=decision["config_opid"]["term"], index=decision["config_opid"]["index"])
-    same = {
-        "dest_uuid": at.uuid,
-        "tablet_id": decision["tablet_id"],
-        "committed_config_id": cas,
-        "has_cas": True,
-        "decision_term": decision["catalog_term"],
-        "decision_version": decision["version"],
-        "deadline_us": decision["deadline_us"],
-    }
-    if decision["action"] == "TRANSFER_LEADERSHIP":
-        if at.uuid == decision["target_uuid"] and _leads(decision, client, at):
-            return
-        transfer = pb.TransferRequest(target_uuid=decision["target_uuid"], **same)
-        client.calls.at_server(at.address, at.uuid, "TransferLeadership", transfer, timeout_s=ATTEMPT_TIMEOUT_S)
+    transfer = decision.action is Action.TRANSFER_LEADERSHIP
+    if transfer and at.uuid == decision.target_uuid and _leads(decision, client, at):
         return
-    edits = [_edit(edit) for edit in decision["edits"]]
-    change = pb.ChangeConfigRequest(edits=edits, **same)
-    client.calls.at_server(at.address, at.uuid, "ChangeConfig", change, timeout_s=ATTEMPT_TIMEOUT_S)
-
-
-def _edit(edit: Mapping[str, Any]) -> pb.ConfigEdit:
-    member = edit["member"]
-    return pb.ConfigEdit(
-        kind=edit["kind"],
-        member=pb.Member(
-            uuid=member["uuid"],
-            addresses=[pb.Address(host=a["host"], port=a["port"]) for a in member["addresses"]],
-            votes=member["votes"],
-            promote=member["promote"],
-            holds_data=member["holds_data"],
-            replace=member["replace"],
-        ),
-    )
+    call = "TransferLeadership" if transfer else "ChangeConfig"
+    request = decision_to_pb(decision, at.uuid)
+    client.calls.at_server(at.address, at.uuid, call, request, timeout_s=ATTEMPT_TIMEOUT_S)
 
 
 def _believed_leader(decision: Decision) -> _Server | None:
-    if not decision["leader_uuid"] or not decision["leader_address"]:
+    if not decision.leader_uuid or not decision.leader_address:
         return None
-    return _Server(decision["leader_uuid"], Address.parse(decision["leader_address"]))
+    return _Server(decision.leader_uuid, Address.parse(decision.leader_address))
 
 
 def _hinted(error: Refused) -> _Server | None:
@@ -138,12 +118,12 @@ def _hinted(error: Refused) -> _Server | None:
 
 def _ask_masters(decision: Decision, client: Client) -> _Server:
     """Where the masters see the tablet's leader; Refused(NOT_LEADER) if they see none, TABLET_NOT_FOUND if dropped."""
-    table = client.get_table(table_id=decision["table_id"], timeout_s=ATTEMPT_TIMEOUT_S)
-    location = client.locator.location(decision["tablet_id"]) if table.tablet(decision["tablet_id"]) else None
+    table = client.get_table(table_id=decision.table_id, timeout_s=ATTEMPT_TIMEOUT_S)
+    location = client.locator.location(decision.tablet_id) if table.tablet(decision.tablet_id) else None
     if location is None:
-        raise Refused(Code.TABLET_NOT_FOUND, "the masters know no such tablet", tablet=decision["tablet_id"])
+        raise Refused(Code.TABLET_NOT_FOUND, "the masters know no such tablet", tablet=decision.tablet_id)
     if location.leader_uuid not in location.members:
-        raise Refused(Code.NOT_LEADER, "the masters know no leader of this tablet", tablet=decision["tablet_id"])
+        raise Refused(Code.NOT_LEADER, "the masters know no leader of this tablet", tablet=decision.tablet_id)
     return _Server(location.leader_uuid, location.members[location.leader_uuid])
 
 
@@ -158,13 +138,13 @@ def _leads(decision: Decision, client: Client, at: _Server) -> bool:
     return status is not None and status.role == "LEADER"
 
 
-def _status(decision: Decision, client: Client, at: _Server) -> Any | None:
-    request = pb.ListTabletsRequest(dest_uuid=at.uuid, tablet_ids=[decision["tablet_id"]])
+def _status(decision: Decision, client: Client, at: _Server) -> pb.ReplicaStatus | None:
+    request = pb.ListTabletsRequest(dest_uuid=at.uuid, tablet_ids=[decision.tablet_id])
     try:
         reply = client.calls.at_server(at.address, at.uuid, "ListTablets", request, timeout_s=ATTEMPT_TIMEOUT_S)
     except ReplicaError:
         return None
-    return next((r for r in reply.replicas if r.tablet_id == decision["tablet_id"]), None)
+    return next((r for r in reply.replicas if r.tablet_id == decision.tablet_id), None)
 
 
 def _holds(decision: Decision, client: Client, at: _Server) -> bool:
@@ -172,21 +152,19 @@ def _holds(decision: Decision, client: Client, at: _Server) -> bool:
     status = _status(decision, client, at)
     if status is None:
         return False
-    if decision["action"] == "TRANSFER_LEADERSHIP":
-        return bool(status.leader_uuid == decision["target_uuid"])
-    based_on, committed = decision["config_opid"], status.committed_config
-    if committed.opid.index <= based_on["index"]:
+    if decision.action is Action.TRANSFER_LEADERSHIP:
+        return bool(status.leader_uuid == decision.target_uuid)
+    committed = config_from_pb(status.committed_config)
+    if committed.opid.index <= decision.config_opid.index:
         return False
-    members = {m.uuid: m for m in committed.members}
-    return all(_edit_holds(edit, members) for edit in decision["edits"])
+    return all(_edit_holds(edit, committed.member(edit.member.uuid)) for edit in decision.edits)
 
 
-def _edit_holds(edit: Mapping[str, Any], members: Mapping[str, Any]) -> bool:
-    wanted = edit["member"]
-    member = members.get(wanted["uuid"])
-    if edit["kind"] == "remove":
+def _edit_holds(edit: ConfigEdit, member: Member | None) -> bool:
+    wanted = edit.member
+    if edit.kind is EditKind.REMOVE:
         return member is None
-    if member is None or member.replace != wanted["replace"]:
+    if member is None or member.replace != wanted.replace:
         return False
-    promoted = bool(member.votes and wanted["promote"])
-    return promoted or (member.votes == wanted["votes"] and member.promote == wanted["promote"])
+    promoted = member.votes and wanted.promote
+    return promoted or (member.votes == wanted.votes and member.promote == wanted.promote)

@@ -7,13 +7,25 @@ goes on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
-from nyala.replica.base import Address, kafka_topics, limits
-from nyala.schemas import NoDatum, decode_bounded
+from nyala.replica.base import (
+    Address,
+    ConfigEdit,
+    Decision,
+    InvariantViolation,
+    OpId,
+    Outcome,
+    Proposal,
+    ReplicaReport,
+    Report,
+    kafka_topics,
+    limits,
+)
+from nyala.schemas import NoDatum, TopicRecord, decode_bounded, from_avro
 
 
 class Fault(StrEnum):
@@ -33,14 +45,22 @@ class Unusable:
 
     fault: Fault
     reason: str
-    fields: Mapping[str, Any] = field(default_factory=dict)
+    fields: Mapping[str, object] = field(default_factory=dict)
 
 
-Record = dict[str, Any]
+T = TypeVar("T", bound=TopicRecord)
+
+TOPICS: dict[str, type[TopicRecord]] = {
+    kafka_topics.PROPOSALS: Proposal,
+    kafka_topics.DECISIONS: Decision,
+    kafka_topics.OUTCOMES: Outcome,
+    kafka_topics.REPORTS: Report,
+}
+"""By topic without its prefix, what stands on it."""
 
 
-def read_record(topic: str, key: bytes | None, value: bytes | None) -> Record | Unusable:
-    """The record on `topic`, which is one of `kafka_topics` without its prefix, or why it is not used.
+def read_record(kind: type[T], key: bytes | None, value: bytes | None) -> T | Unusable:
+    """The record on the topic of its kind, or why it is not used.
 
     A null value of a compacted topic deletes its key: who reads one asks for that first.
     """
@@ -49,29 +69,32 @@ def read_record(topic: str, key: bytes | None, value: bytes | None) -> Record | 
     if len(value) > limits.TOPIC_RECORD_BYTES_MAX:
         return Unusable(Fault.TOO_LARGE, f"the record has {len(value)} bytes, {limits.TOPIC_RECORD_BYTES_MAX} at most")
     try:
-        found = decode_bounded(
-            topic.removesuffix("s"),
+        read = decode_bounded(
+            kind.__name__.lower(),
             value,
             text_bytes_max=limits.TOPIC_TEXT_BYTES_MAX,
             items_max=limits.TOPIC_ITEMS_MAX,
         )
     except NoDatum as error:
         return Unusable(Fault.OTHER_SCHEMA, f"{error}: is its sender of another version?", error.fields)
-    problem = next(filter(None, _problems(topic, key, found)), "")
-    return Unusable(Fault.BAD_VALUE, problem, found) if problem else found
+    try:
+        found = from_avro(kind, read)
+    except InvariantViolation as error:
+        return Unusable(Fault.BAD_VALUE, str(error), read)
+    problem = next(filter(None, (*_problems(found), _key_problem(key, found))), "")
+    return Unusable(Fault.BAD_VALUE, problem, read) if problem else found
 
 
-def _problems(topic: str, key: bytes | None, found: Record) -> list[str]:
-    """What is wrong with a well-formed record, in no order; empty texts count for nothing."""
-    return [*_CHECKS[topic](found), _key_problem(topic, key, found)]
-
-
-def _key_problem(topic: str, key: bytes | None, found: Record) -> str:
+def _key_problem(key: bytes | None, found: TopicRecord) -> str:
     """A compacted topic keeps the last record of each key, so a record under another key would be kept beside the
     true one, and nobody would delete it."""
-    if topic not in kafka_topics.COMPACTED:
-        return ""
-    own = found["tablet_id"] or f"server:{found.get('server_uuid', '')}"
+    match found:
+        case Report():
+            own = found.tablet_id or f"server:{found.server_uuid}"
+        case Decision():
+            own = found.tablet_id
+        case _:
+            return ""
     return "" if key == own.encode() else f"the key is {_shown(key)}, the record is of {_shown(own)}"
 
 
@@ -79,14 +102,10 @@ def _shown(value: object) -> str:
     return repr(value)[:80]
 
 
-def _name(what: str, text: str, *, needed: bool = False) -> str:
-    if needed and not text:
-        return f"{what} is empty"
+def _name(what: str, text: str) -> str:
     if len(text) > limits.TOPIC_NAME_CHARS_MAX:
         return f"{what} has {len(text)} characters, {limits.TOPIC_NAME_CHARS_MAX} at most"
-    if not text.isprintable():
-        return f"{what} {_shown(text)} has characters that cannot be shown"
-    return ""
+    return "" if text.isprintable() else f"{what} {_shown(text)} has characters that cannot be shown"
 
 
 def _place(what: str, text: str) -> str:
@@ -99,85 +118,39 @@ def _place(what: str, text: str) -> str:
     return _name(what, address.host)
 
 
-def _count(what: str, number: int) -> str:
-    return f"{what} is negative: {number}" if number < 0 else ""
-
-
-def _opid(opid: Mapping[str, int]) -> list[str]:
-    return [_count("the config's term", opid["term"]), _count("the config's index", opid["index"])]
-
-
-def _uuids_differ(what: str, uuids: list[str]) -> str:
-    return f"{what} are named twice" if len(set(uuids)) != len(uuids) else ""
-
-
-def _of_proposal(found: Record) -> list[str]:
-    return [
-        _name("the proposal's id", found["proposal_id"], needed=True),
-        _name("the plan's id", found["plan_id"]),
-        _name("the tablet's id", found["tablet_id"], needed=True),
-        _name("the server to leave", found["from_uuid"]),
-        _name("the server to go to", found["to_uuid"], needed=True),
-        _count("the deadline", found["deadline_us"]),
-        *_opid(found["config_opid"]),
-    ]
-
-
-def _of_decision(found: Record) -> list[str]:
-    members = [edit["member"] for edit in found["edits"]]
-    problems = [
-        _name("the tablet's id", found["tablet_id"], needed=True),
-        _name("the table's id", found["table_id"]),
-        _name("the target", found["target_uuid"]),
-        _name("the plan's id", found["plan_id"]),
-        _name("the leader's uuid", found["leader_uuid"]),
-        _place("the leader's address", found["leader_address"]),
-        _count("the catalog's term", found["catalog_term"]),
-        _count("the version", found["version"]),
-        _count("the deadline", found["deadline_us"]),
-        *_opid(found["config_opid"]),
-        _uuids_differ("members", [m["uuid"] for m in members]),
-    ]
-    for member in members:
-        problems.append(_name("a member's uuid", member["uuid"], needed=True))
-        whole = member["votes"] and member["holds_data"]
-        problems.append("a voter with data is to be promoted" if whole and member["promote"] else "")
-        for address in member["addresses"]:
-            problems.append(_place("a member's address", f"{address['host']}:{address['port']}"))
-    return problems
-
-
-def _of_outcome(found: Record) -> list[str]:
-    names = ("subject_id", "plan_id", "tablet_id", "executor")
-    numbers = ("code", "at_us", "catalog_term", "version")
-    return [*(_name(each, found[each]) for each in names), *(_count(each, found[each]) for each in numbers)]
-
-
-def _of_report(found: Record) -> list[str]:
-    numbers = ("range_pos", "bucket", "replication_factor", "term", "catalog_term", "at_us")
-    names = ("tablet_id", "table_id", "table_name", "leader_uuid", "server_uuid", "location")
-    replicas = found["replicas"]
-    problems = [
-        *(_name(each, found[each]) for each in names),
-        *(_count(each, found[each]) for each in numbers),
-        *_opid(found["config_opid"]),
-        _place("the server's address", found["server_address"]),
-        _uuids_differ("replicas", [r["uuid"] for r in replicas]),
-        "" if found["tablet_id"] or found["server_uuid"] else "it names neither a tablet nor a server",
-    ]
-    for replica in replicas:
-        problems += [
-            _name("a replica's server", replica["uuid"], needed=True),
-            _name("a replica's location", replica["location"]),
-            _place("a replica's address", replica["address"]),
-            *(_count(f"a replica's {each}", replica[each]) for each in ("data_state", "bytes_on_disk", "rows")),
-        ]
-    return problems
-
-
-_CHECKS: dict[str, Callable[[Record], list[str]]] = {
-    kafka_topics.PROPOSALS: _of_proposal,
-    kafka_topics.DECISIONS: _of_decision,
-    kafka_topics.OUTCOMES: _of_outcome,
-    kafka_topics.REPORTS: _of_report,
+_NEEDED: dict[type, tuple[str, ...]] = {
+    Proposal: ("proposal_id", "tablet_id", "to_uuid"),
+    Decision: ("tablet_id",),
+    ReplicaReport: ("uuid",),
 }
+_WORDS = ("reason", "message")
+"""Fields for people; `decode_bounded` has bounded them."""
+
+
+def _problems(found: Any) -> Iterator[str]:
+    """What is wrong with the fields of a well-formed record, or of a value in it; empty texts count for nothing."""
+    yield from (f"{name} is empty" for name in _NEEDED.get(type(found), ()) if not getattr(found, name))
+    if isinstance(found, Report) and not found.tablet_id and not found.server_uuid:
+        yield "it names neither a tablet nor a server"
+    for field_of in fields(found):
+        yield from _value_problems(field_of.name, getattr(found, field_of.name))
+
+
+def _value_problems(name: str, value: Any) -> Iterator[str]:
+    match value:
+        case str() if name not in _WORDS:
+            yield _place(name, value) if name.endswith("address") else _name(name, value)
+        case int():
+            yield f"{name} is negative: {value}" if value < 0 else ""
+        case Address():
+            yield _place(name, str(value))
+        case OpId():
+            yield f"{name} {value} is no position of a log" if min(value) < 0 else ""
+        case tuple():
+            owners = [each.member if isinstance(each, ConfigEdit) else each for each in value]
+            uuids = [each.uuid for each in owners if not isinstance(each, Address)]
+            yield f"{name} names a server twice" if len(set(uuids)) != len(uuids) else ""
+            for each in value:
+                yield from _value_problems(name, each)
+        case _ if is_dataclass(value):
+            yield from _problems(value)

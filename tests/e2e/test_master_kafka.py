@@ -8,6 +8,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,12 @@ import pytest
 
 from nyala.infra.local.kafka import KafkaBroker
 from nyala.pipeline.decisions import newest
-from nyala.replica.base import Code, EditKind, kafka_topics
+from nyala.replica.base import Code, ConfigEdit, Decision, EditKind, Result, kafka_topics
 from nyala.replica.client import Client
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, TableSchema
-from nyala.replica.rpc import pb, pb_grpc
-from nyala.replica.steer import Result, Unusable, execute, read_record
-from nyala.schemas import encode
+from nyala.replica.rpc import opid_from_pb, pb, pb_grpc
+from nyala.replica.steer import TOPICS, Unusable, execute, read_record
+from nyala.schemas import encode, encode_record
 from tests.harness.catalogs import table_info
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
 
@@ -52,10 +53,10 @@ class Topics:
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
 
-    def read(self, name: str) -> list[tuple[str, dict[str, Any] | None]]:
+    def read(self, name: str) -> list[tuple[str, Any]]:
         """A broker that just came up is asked again: it may not know itself yet, and what it leads."""
 
-        def once() -> tuple[list[tuple[str, dict[str, Any] | None]]] | None:
+        def once() -> tuple[list[tuple[str, Any]]] | None:
             try:
                 return (self._read(name),)
             except KafkaError:
@@ -63,7 +64,7 @@ class Topics:
 
         return wait_until(once, f"the topic of {name} is read")[0]
 
-    def _read(self, name: str) -> list[tuple[str, dict[str, Any] | None]]:
+    def _read(self, name: str) -> list[tuple[str, Any]]:
         consumer = KafkaConsumer(bootstrap_servers=self.bootstrap, enable_auto_commit=False)
         try:
             topic = f"x.{name}"
@@ -73,21 +74,21 @@ class Topics:
             consumer.assign(partitions)
             consumer.seek_to_beginning(*partitions)
             ends = consumer.end_offsets(partitions)
-            found: list[tuple[str, dict[str, Any] | None]] = []
+            found: list[tuple[str, Any]] = []
             deadline = time.monotonic() + 60
             while any(consumer.position(p) < ends[p] for p in partitions):
                 if time.monotonic() > deadline:
                     raise KafkaError(f"{topic} could not be read to its end")
                 for records in consumer.poll(timeout_ms=200).values():
                     for r in records:
-                        record = None if r.value is None else read_record(name, r.key, r.value)
+                        record = None if r.value is None else read_record(TOPICS[name], r.key, r.value)
                         if not isinstance(record, Unusable):
                             found.append(((r.key or b"").decode(errors="replace"), record))
             return found
         finally:
             consumer.close()
 
-    def latest(self, name: str) -> dict[str, dict[str, Any]]:
+    def latest(self, name: str) -> dict[str, Any]:
         newest = dict(self.read(name))
         return {k: v for k, v in newest.items() if v is not None}
 
@@ -163,7 +164,7 @@ def test_kafka_a_proposal_becomes_decisions_and_is_answered(broker: KafkaBroker)
             found: dict[str, list[str]] = {}
             for _, outcome in topics.read("outcomes"):
                 if outcome is not None:
-                    found.setdefault(outcome["subject_id"], []).append(outcome["result"])
+                    found.setdefault(outcome.subject_id, []).append(outcome.result)
             return found
 
         last = f"x.proposals[0]@{hostile_count + 3}"
@@ -175,8 +176,8 @@ def test_kafka_a_proposal_becomes_decisions_and_is_answered(broker: KafkaBroker)
 
             def done() -> bool:
                 for decision in topics.latest("decisions").values():
-                    assert decision["plan_id"] == "plan"
-                    assert execute(decision, client).result in (Result.DONE, Result.STALE, Result.FAILED)
+                    assert decision.plan_id == "plan"
+                    assert execute(decision, client).result in (Result.DONE, Result.REFUSED, Result.FAILED)
                 return results()["p1"] == ["ACCEPTED", "DONE"]
 
             wait_until(done, "the move is done")
@@ -238,7 +239,7 @@ def test_kafka_away_nothing_stops_and_on_return_one_decision_per_need(broker: Ka
         topics = Topics(broker.bootstrap)
         wait_until(lambda: sick <= set(topics.latest("decisions")), "every need is said")
         # A producer that hears nothing sends again: the same decision is one, however often it stands there.
-        decisions = {(k, v["catalog_term"], v["version"]) for k, v in topics.read("decisions") if v is not None}
+        decisions = {(k, v.catalog_term, v.version) for k, v in topics.read("decisions") if v is not None}
         said = Counter(k for k, _, _ in decisions)
         assert {k: said[k] for k in sick} == dict.fromkeys(sick, 1)
         # It takes connections and answers nothing: a master that is told to end must not wait for it.
@@ -294,35 +295,34 @@ def test_decision_of_a_master_that_was_stopped_while_it_published_is_fenced(brok
             os.kill(broker.pid, signal.SIGCONT)
             topics = Topics(broker.bootstrap)
 
-            def of_next_master() -> dict[str, Any] | None:
+            def of_next_master() -> Decision | None:
                 found = topics.latest("decisions").get(tablet.tablet_id)
-                return found if found is not None and found["catalog_term"] > term else None
+                return found if found is not None and found.catalog_term > term else None
 
             second = wait_until(of_next_master, "the next master says it")
             old.signal(signal.SIGCONT)
             wait_until(lambda: not leads(old) and status(old).replica.term > term, "the first one follows")
-            member = next(e["member"] for e in second["edits"] if e["member"]["uuid"] == target)
-            other = [{"kind": EditKind.REMOVE.value, "member": member}]
-            late = {**second, "catalog_term": term, "version": second["version"] + 9, "edits": other}
-            topics.send("x.decisions", tablet.tablet_id.encode(), encode("decision", late))
+            member = next(e.member for e in second.edits if e.member.uuid == target)
+            other = (ConfigEdit(EditKind.REMOVE, member),)
+            late = replace(second, catalog_term=term, version=second.version + 9, edits=other)
+            topics.send("x.decisions", tablet.tablet_id.encode(), encode_record(late))
             said = [
-                (key.encode(), None if value is None else encode("decision", value), offset)
+                (key.encode(), None if value is None else encode_record(value), offset)
                 for offset, (key, value) in enumerate(topics.read("decisions"))
             ]
             # What the first master was publishing when it was stopped may come later still: it is of the same term.
             values = [value for _, value, _ in said]
-            assert values.index(encode("decision", late)) > values.index(encode("decision", second))
+            assert values.index(encode_record(late)) > values.index(encode_record(second))
             (kept,) = newest(said, {})
-            assert (kept["catalog_term"], kept["action"]) == (second["catalog_term"], second["action"])
+            assert (kept.catalog_term, kept.action) == (second.catalog_term, second.action)
             wait_until(lambda: execute(kept, client).result is Result.DONE, "it is carried out")
             reported = lambda: [  # noqa: E731
                 t for t in client.tablet_infos("moved") if target in {m.uuid for m in t.config.members}
             ]
             (now,) = wait_until(reported, "the masters have heard of it")
-            at = {"term": now.config.opid.term, "index": now.config.opid.index}
-            again = {**late, "config_opid": at}
+            again = replace(late, config_opid=opid_from_pb(now.config.opid))
             refused = wait_until(lambda: not (told := execute(again, client)).retryable and told, "it is answered")
-            assert (refused.result, Code(refused.code)) == (Result.STALE, Code.STALE_DECISION), refused
+            assert (refused.result, Code(refused.code)) == (Result.REFUSED, Code.STALE_DECISION), refused
             (then,) = client.tablet_infos("moved")
             assert target in {m.uuid for m in then.config.members}
 

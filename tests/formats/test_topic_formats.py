@@ -25,11 +25,22 @@ from nyala.pipeline.framing import Framing, wrap
 from nyala.pipeline.letters import letter_of
 from nyala.pipeline.rebalance import proposal_of
 from nyala.pipeline.row_schema import encode_key, row_schema_json
-from nyala.replica.base import Address, Code, ConfigEdit, EditKind, Member, OpId, RowCode
-from nyala.replica.master import decision_record
-from nyala.replica.policy import Action, Decision, Health, Move, MoveKind, view_of_reports
+from nyala.replica.base import (
+    Action,
+    Address,
+    Code,
+    ConfigEdit,
+    Decision,
+    EditKind,
+    Member,
+    OpId,
+    Outcome,
+    Report,
+    Result,
+    RowCode,
+)
+from nyala.replica.policy import Health, Move, MoveKind, view_of_reports
 from nyala.replica.rows import Column, ColumnType, RowOp, SourceKey, TableSchema
-from nyala.replica.steer import Outcome, Result
 
 GOLDEN = Path(__file__).parent / "golden" / "topics_v1"
 TABLET, TABLE, PLAN = "golden", "t" * 32, "p" * 32
@@ -177,19 +188,21 @@ def test_records_of_version_1_are_what_the_jobs_write() -> None:
         kind=MoveKind.REPLICA, tablet_id=TABLET, table_id=TABLE, from_uuid=UUID_B, to_uuid=UUID_C,
         config_opid=OpId(**OPID), bytes=7, reason="a better place",
     )  # fmt: skip
-    assert schemas.encode("proposal", proposal_of(PLAN, move, AT_US)) == _golden("proposal")[1]
+    assert schemas.encode_record(proposal_of(PLAN, move, AT_US)) == _golden("proposal")[1]
     edits = tuple(ConfigEdit(EditKind(e["kind"]), _as_member(e["member"])) for e in EDITS)
     needed = Decision(
         tablet_id=TABLET, table_id=TABLE, action=Action.CHANGE_CONFIG, edits=edits, config_opid=OpId(**OPID),
-        leader_uuid=UUID_A, catalog_term=9, reason="a better place", plan_id=PLAN,
+        leader_uuid=UUID_A, catalog_term=9, reason="a better place", plan_id=PLAN, version=2, deadline_us=AT_US,
+        leader_address="a.example:7050",
     )  # fmt: skip
-    said = decision_record(needed, 2, AT_US, "a.example:7050")
-    assert schemas.encode("decision", said) == _golden("decision_change")[1]
+    assert schemas.encode_record(needed) == _golden("decision_change")[1]
     ended = Outcome(
-        tablet_id=TABLET, catalog_term=9, version=2, plan_id=PLAN, result=Result.FAILED, code=Code.UNAVAILABLE,
-        message="nobody leads",
+        subject_id="golden@9.2", tablet_id=TABLET, catalog_term=9, version=2, plan_id=PLAN, result=Result.FAILED,
+        code=Code.UNAVAILABLE, message="nobody leads", executor="spark", at_us=AT_US,
     )  # fmt: skip
-    assert schemas.encode("outcome", ended.record("spark", AT_US)) == _golden("outcome")[1]
+    assert schemas.encode_record(ended) == _golden("outcome")[1]
+    for name in ("report_tablet", "report_server"):
+        assert schemas.encode_record(schemas.from_avro(Report, DATA[name].fields)) == _golden(name)[1]
 
 
 def _as_member(fields: dict[str, Any]) -> Member:
@@ -202,8 +215,11 @@ def test_records_of_version_1_are_what_the_jobs_read() -> None:
     """Goal: old decisions, reports and letters are still taken for what they are. Method: the readers of each topic get
     the golden records: both decisions are in force in turn, a view has the tablet and its server, a letter is ours."""
     for name in ("decision_change", "decision_transfer"):
-        assert newest([(*_golden(name), 0)], {}) == [DATA[name].fields]
-    reports = [schemas.decode("report", _golden(name)[1]) for name in ("report_tablet", "report_server")]
+        assert newest([(*_golden(name), 0)], {}) == [schemas.from_avro(Decision, DATA[name].fields)]
+    reports = [
+        schemas.from_avro(Report, schemas.decode("report", _golden(name)[1]))
+        for name in ("report_tablet", "report_server")
+    ]
     view = view_of_reports(reports, AT_US)
     (tablet,), (server,) = view.tablets, view.servers
     assert (tablet.tablet_id, tablet.leader_uuid, tablet.pending) == (TABLET, UUID_A, True)

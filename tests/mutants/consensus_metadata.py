@@ -6,6 +6,18 @@ from tests.mutants.mutant import Edit, Mutant
 
 MUTANTS = (
     Mutant(
+        name="reserved bytes of a config are ignored",
+        rows="none",
+        test=(
+            "tests/unit/cmeta/test_cmeta_view.py::"
+            "test_metadata_of_a_later_build_is_told_from_damage_and_is_not_taken_for_lost"
+        ),
+        file="schemas/records.py",
+        function="config_from_avro",
+        before='if value["reserved"] or any(member["reserved"] for member in value["members"]):',
+        after='if value["reserved"] and not value["members"]:',
+    ),
+    Mutant(
         name="hint replaces the config",
         rows="CN-35",
         test=(

@@ -684,14 +684,14 @@ MUTANTS = (
         ),
         file="replica/steer/execute.py",
         function="_holds",
-        before='if committed.opid.index <= based_on["index"]:',
-        after='if committed.opid.index < based_on["index"]:',
+        before="if committed.opid.index <= decision.config_opid.index:",
+        after="if committed.opid.index < decision.config_opid.index:",
     ),
     Mutant(
         name="stepping down is final",
         rows="CC-28",
         test="tests/unit/steer/test_steer_outcome.py::test_outcome_of_each_refusal_is_stale_or_failed",
-        file="replica/steer/outcome.py",
+        file="replica/base/decisions.py",
         before="""
             Code.STEPPING_DOWN,
         """,
@@ -720,5 +720,61 @@ MUTANTS = (
         function="_key_problem",
         before="== own.encode()",
         after="is not None",
+    ),
+    Mutant(
+        name="record names a server twice",
+        rows="IN-90",
+        test=(
+            "tests/unit/steer/test_topic_records.py::"
+            "test_value_that_no_honest_sender_writes_is_refused_with_what_is_wrong"
+        ),
+        file="replica/steer/records.py",
+        function="_value_problems",
+        before="len(set(uuids)) != len(uuids)",
+        after="len(set(uuids)) > len(uuids)",
+    ),
+    Mutant(
+        name="members of a decision are not looked into",
+        rows="IN-90",
+        test=(
+            "tests/unit/steer/test_topic_records.py::"
+            "test_value_that_no_honest_sender_writes_is_refused_with_what_is_wrong"
+        ),
+        file="replica/steer/records.py",
+        function="_value_problems",
+        before="case _ if is_dataclass(value):",
+        after="case _ if value is None:",
+    ),
+    Mutant(
+        name="impossible member ends the reader",
+        rows="IN-90",
+        test=(
+            "tests/unit/steer/test_topic_records.py::"
+            "test_value_that_no_honest_sender_writes_is_refused_with_what_is_wrong"
+        ),
+        file="replica/steer/records.py",
+        function="read_record",
+        before="except InvariantViolation as error:",
+        after="except KeyError as error:",
+    ),
+    Mutant(
+        name="decision is sent without the config that it was made for",
+        rows="CC-28",
+        test="tests/unit/rpc/test_rpc_conversions.py::test_decision_is_sent_with_all_that_the_leader_compares",
+        file="replica/rpc/values.py",
+        function="decision_to_pb",
+        before="""
+            request.has_cas = True
+        """,
+        after="",
+    ),
+    Mutant(
+        name="only the first edit is published",
+        rows="none",
+        test="tests/formats/test_topic_formats.py::test_records_of_version_1_are_what_the_jobs_write",
+        file="schemas/records.py",
+        function="to_avro",
+        before="return [to_avro(each) for each in value]",
+        after="return [to_avro(each) for each in value[:1]]",
     ),
 )

@@ -47,7 +47,7 @@ MUTANTS = (
         ),
         file="pipeline/decisions.py",
         function="newest",
-        before='elif decision["catalog_term"] > term_max:',
+        before="elif decision.catalog_term > term_max:",
         after="elif False:",
     ),
     Mutant(
@@ -59,7 +59,7 @@ MUTANTS = (
         ),
         file="pipeline/decisions.py",
         function="newest",
-        before='elif key is not None and decision["catalog_term"] >= terms.get(key, 0):',
+        before="elif key is not None and decision.catalog_term >= terms.get(key, 0):",
         after="elif key is not None:",
     ),
     Mutant(
@@ -294,7 +294,7 @@ MUTANTS = (
         test="tests/unit/pipeline/test_supervise_runs.py::test_report_of_a_stranger_hides_no_report_of_the_masters",
         file="pipeline/rebalance.py",
         function="newest_reports",
-        before="if value is None or not isinstance(read_record(kafka_topics.REPORTS, key, value), Unusable):",
+        before="if value is None or not isinstance(read_record(Report, key, value), Unusable):",
         after="if True:",
     ),
     Mutant(

@@ -6,16 +6,29 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from nyala.replica.base import Code, DataState, Member, OpId, Refused
+from nyala.replica.base import (
+    Action,
+    Address,
+    Code,
+    ConfigEdit,
+    DataState,
+    Decision,
+    EditKind,
+    Member,
+    OpId,
+    Refused,
+    Result,
+)
 from nyala.replica.client import Client, ClientOptions
 from nyala.replica.disk import RealDisk
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, TableSchema
-from nyala.replica.rpc import pb, pb_grpc
-from nyala.replica.steer import Result, execute
+from nyala.replica.rpc import opid_from_pb, pb, pb_grpc
+from nyala.replica.steer import execute
 from nyala.replica.tablet import Superblock
 from nyala.replica.tools import Finding, Severity, gather, judge
 from tests.harness.catalogs import table_info
@@ -372,57 +385,41 @@ def test_steer_carries_a_decision_out_once_however_often_it_is_sent(cluster: Loc
     stack.wait_for_servers(4)
     leader = cluster.leader(tablet.tablet_id)
     follower = next(s for s in cluster.servers if s.uuid not in (leader.uuid, fourth.uuid))
-    member = Member(fourth.uuid, votes=False, promote=True)
-    host, _, port = fourth.address.rpartition(":")
-    decision = {
-        "tablet_id": tablet.tablet_id,
-        "table_id": tablet.table_id,
-        "catalog_term": 1,
-        "version": 1,
-        "action": "CHANGE_CONFIG",
-        "edits": [
-            {
-                "kind": "add",
-                "member": {
-                    "uuid": member.uuid,
-                    "addresses": [{"host": host, "port": int(port)}],
-                    "votes": False,
-                    "promote": True,
-                    "holds_data": True,
-                    "replace": False,
-                },
-            }
-        ],
-        "target_uuid": "",
-        "config_opid": {"term": tablet.config.opid.term, "index": tablet.config.opid.index},
-        "deadline_us": time.time_ns() // 1000 + 600_000_000,
-        "reason": "test",
-        "plan_id": "",
-        "leader_uuid": follower.uuid,
-        "leader_address": follower.address,
-    }
+    member = Member(fourth.uuid, (Address.parse(fourth.address),), votes=False, promote=True)
+    decision = Decision(
+        tablet_id=tablet.tablet_id,
+        table_id=tablet.table_id,
+        catalog_term=1,
+        version=1,
+        action=Action.CHANGE_CONFIG,
+        edits=(ConfigEdit(EditKind.ADD, member),),
+        config_opid=opid_from_pb(tablet.config.opid),
+        deadline_us=time.time_ns() // 1000 + 600_000_000,
+        reason="test",
+        leader_uuid=follower.uuid,
+        leader_address=follower.address,
+    )
     with Client([stack.master.address]) as client:
 
-        def done(what: dict[str, Any]) -> Any:
+        def done(what: Decision) -> Any:
             """The outcome; sent again if it says that this may help, as while leadership is on its way."""
             return wait_until(lambda: not (found := execute(what, client)).retryable and found, "it is carried out")
 
         first = done(decision)
         assert first.result is Result.DONE, first
-        again = done({**decision, "leader_uuid": "", "leader_address": ""})
+        again = done(replace(decision, leader_uuid="", leader_address=""))
         assert again.result is Result.DONE and "already" in again.message, again
-        gone = {**decision["edits"][0], "kind": "remove"}
-        other = done({**decision, "version": 2, "edits": [gone]})
-        assert other.result is Result.STALE, other
-        lead = {**decision, "action": "TRANSFER_LEADERSHIP", "edits": [], "target_uuid": follower.uuid, "version": 3}
+        other = done(replace(decision, version=2, edits=(ConfigEdit(EditKind.REMOVE, member),)))
+        assert other.result is Result.REFUSED, other
+        transfer = {"action": Action.TRANSFER_LEADERSHIP, "edits": (), "target_uuid": follower.uuid}
+        lead = replace(decision, version=3, **transfer)
 
         def transferred() -> bool:
             """Whether it leads: that may have moved on before anybody looked."""
             if cluster.leader(tablet.tablet_id) is follower:
                 return True
             committed = stack.tablet(tablet.tablet_id).config.opid
-            now = {**lead, "config_opid": {"term": committed.term, "index": committed.index}}
-            execute(now, client)
+            execute(replace(lead, config_opid=opid_from_pb(committed)), client)
             return False
 
         wait_until(transferred, "the follower leads")

@@ -16,7 +16,7 @@ LAYERS_1_3 = LOW | {"replica.policy", "replica.raft", "replica.rpc", "replica.wa
 LAYERS_0_4 = LAYERS_1_3 | {"replica.host", "replica.copy", "replica.client"}
 
 ALLOWED: dict[str, set[str]] = {
-    "schemas": set(),
+    "schemas": {"replica.base"},
     "replica.base": set(),
     "replica.policy": {"replica.base"},
     "replica.rows": BASE,

@@ -8,10 +8,9 @@ import pytest
 
 from nyala.replica.base import Address, Code, Corruption, LaterFormat, Member, OpId, RaftConfig, Refused
 from nyala.replica.cmeta import ConsensusMeta, cmeta_json, path_of, read_cmeta
-from nyala.replica.cmeta.config_codec import config_from_avro
 from nyala.replica.cmeta.view import SCHEMA
 from nyala.replica.disk import lock_root, lock_stopped
-from nyala.schemas import frame, unframe
+from nyala.schemas import config_from_avro, frame, unframe
 from tests.harness.sim_disk import SimDisk
 
 UUID, OTHER = "a" * 32, "b" * 32

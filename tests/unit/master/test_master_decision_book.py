@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from nyala.replica.base import ConfigEdit, EditKind, Member, OpId
+from nyala.replica.base import Action, ConfigEdit, Decision, EditKind, Member, OpId
 from nyala.replica.master import DecisionBook, MasterOptions, Versions
 from nyala.replica.master.outbox import EVENTS_MAX, Item, Outbox
-from nyala.replica.policy import Action, Decision
-from nyala.schemas import decode, encode
+from nyala.schemas import decode, encode_record, from_avro
 
 SECOND = 1_000_000
 OPTIONS = MasterOptions(root="x", republish_first_ms=10_000, republish_max_ms=25_000, decision_ttl_ms=60_000)
@@ -38,25 +37,25 @@ class Book:
 def test_book_a_need_is_said_once_and_again_with_back_off() -> None:
     """Goal: TC-67 and "one decision per need". Method: the same need every half second for 100 s."""
     b = Book()
-    said = [(at / 2, r["version"]) for at in range(200) if (r := b.say(at / 2, REMOVE).get("t"))]
+    said = [(at / 2, r.version) for at in range(200) if (r := b.say(at / 2, REMOVE).get("t"))]
     assert said == [(0, 1), (10, 2), (30, 3), (55, 4), (80, 5)]
 
 
 def test_book_a_record_is_what_the_schema_says() -> None:
     """Goal: readers of the topic decode it. Method: encode and decode, compare the four checks of a decision."""
     record = Book().say(5, REMOVE)["t"]
-    again = decode("decision", encode("decision", record))
+    again = from_avro(Decision, decode("decision", encode_record(record)))
     assert again == record
-    assert (again["catalog_term"], again["version"], again["config_opid"]) == (3, 1, {"term": 2, "index": 7})
-    assert again["deadline_us"] == 65 * SECOND and again["leader_address"] == "h:1"
+    assert (again.catalog_term, again.version, again.config_opid) == (3, 1, OpId(2, 7))
+    assert again.deadline_us == 65 * SECOND and again.leader_address == "h:1"
 
 
 def test_book_a_need_that_changed_is_said_at_once_under_a_higher_version() -> None:
     """Goal: the newest decision wins by version. Method: another config position, then another term."""
     b = Book()
-    assert b.say(0, REMOVE)["t"]["version"] == 1
-    assert b.say(1, replace(REMOVE, config_opid=OpId(2, 8)))["t"]["version"] == 2
-    assert b.say(2, replace(REMOVE, catalog_term=4))["t"]["version"] == 1, "versions count within a term"
+    assert b.say(0, REMOVE)["t"].version == 1
+    assert b.say(1, replace(REMOVE, config_opid=OpId(2, 8)))["t"].version == 2
+    assert b.say(2, replace(REMOVE, catalog_term=4))["t"].version == 1, "versions count within a term"
     assert b.say(3, replace(REMOVE, catalog_term=4, reason="other words", leader_uuid="m")) == {}
 
 
@@ -75,7 +74,7 @@ def test_book_after_an_outage_each_need_is_said_once() -> None:
     b.say(0, REMOVE, replace(REMOVE, tablet_id="u"))
     b.book.forget()
     said = b.say(300, REMOVE)
-    assert said["t"]["version"] == 2 and said["u"] is None and len(said) == 2
+    assert said["t"].version == 2 and said["u"] is None and len(said) == 2
     assert b.say(300.5, REMOVE) == {}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nyala import schemas
-from nyala.replica.base import Address, Code, Member, Refused
+from nyala.replica.base import Address, Code, Member, OpId, Proposal, Refused, Wanted
 from nyala.replica.master import Catalog, desired, wishing
 from nyala.replica.master.draining import drain_of
 from nyala.replica.master.reporter import Reporter
@@ -130,10 +130,8 @@ def test_what_full_servers_could_not_hold_is_refused_with_the_room_there_is() ->
     assert m.box.index == before + 2
     view = cluster_view(m.box.catalog, m.state.soft, OPTIONS, m.clock.now_us, m.clock.now_us)
     said = Reporter(m.state).changes(view)
-    assert [r["limits"] for k, r in sorted(said.items()) if k.startswith("server:") and r] == [{"tablets_max": 1}] * 4
-    assert all(
-        schemas.decode("report", schemas.encode("report", r))["limits"] == r["limits"] for r in said.values() if r
-    )
+    assert [r.limits for k, r in sorted(said.items()) if k.startswith("server:") and r] == [{"tablets_max": 1}] * 4
+    assert all(schemas.decode("report", schemas.encode_record(r))["limits"] == r.limits for r in said.values() if r)
 
 
 def test_members_wanted_carelessly_are_refused_with_the_reason() -> None:
@@ -176,17 +174,10 @@ def test_silent_server_is_refused_with_a_code_that_nobody_waits_for() -> None:
     m.servers = S[:3]
     m.report()
     before = m.box.index
-    proposal = {
-        "proposal_id": "p",
-        "plan_id": "",
-        "tablet_id": m.tablet,
-        "wanted": "MOVE_REPLICA",
-        "from_uuid": S[2],
-        "to_uuid": S[3],
-        "config_opid": {"term": 1, "index": m.index},
-        "deadline_us": 0,
-        "reason": "",
-    }
+    proposal = Proposal(
+        proposal_id="p", plan_id="", tablet_id=m.tablet, wanted=Wanted.MOVE_REPLICA, from_uuid=S[2], to_uuid=S[3],
+        config_opid=OpId(1, m.index), deadline_us=0, reason="",
+    )  # fmt: skip
     move = pb.MoveReplicaRequest(tablet_id=m.tablet, from_uuid=S[2], to_uuid=S[3])
     for ask in (
         lambda: m.want(wishing.add, S[3]),

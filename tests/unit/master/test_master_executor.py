@@ -6,11 +6,9 @@ import queue
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
-from nyala.replica.base import Code
+from nyala.replica.base import Action, Code, Decision, Outcome, Result
 from nyala.replica.master.executor import LocalExecutor
-from nyala.replica.steer import Outcome, Result
 
 WAIT_S = 150
 
@@ -22,8 +20,8 @@ class Tries:
         self.happened: queue.Queue[tuple[str, int]] = queue.Queue()
         self._ends: queue.Queue[Outcome] = queue.Queue()
 
-    def attempt(self, decision: dict[str, Any]) -> Outcome:
-        self.happened.put(("tried", decision["version"]))
+    def attempt(self, decision: Decision) -> Outcome:
+        self.happened.put(("tried", decision.version))
         return self._ends.get(timeout=WAIT_S)
 
     def told(self, outcome: Outcome) -> None:
@@ -34,8 +32,8 @@ class Tries:
         result, code = (Result.DONE, Code.OK) if well else (Result.FAILED, Code.NOT_READY)
         self._ends.put(
             Outcome(
-                tablet_id="t", catalog_term=1, version=version, plan_id="", result=result, code=code, message="",
-                retryable=not well,
+                subject_id="t", tablet_id="t", catalog_term=1, version=version, plan_id="", result=result, code=code,
+                message="",
             )
         )  # fmt: skip
 
@@ -57,8 +55,8 @@ def executor() -> Iterator[tuple[LocalExecutor, Tries]]:
         assert threading.active_count() < threads, "nothing is left running"
 
 
-def decision(version: int) -> dict[str, dict[str, Any] | None]:
-    return {"t": {"tablet_id": "t", "version": version}}
+def decision(version: int) -> dict[str, Decision | None]:
+    return {"t": Decision(tablet_id="t", table_id="b", action=Action.CHANGE_CONFIG, version=version)}
 
 
 def test_decision_that_fails_is_tried_again_until_it_is_carried_out() -> None:

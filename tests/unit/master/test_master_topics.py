@@ -11,7 +11,7 @@ import pytest
 from kafka import TopicPartition
 from kafka.errors import CorruptRecordError, KafkaConnectionError, UnsupportedCodecError
 
-from nyala.replica.base import Code, InvariantViolation, Refused, limits
+from nyala.replica.base import Code, InvariantViolation, Outcome, Proposal, Refused, Result, Subject, limits
 from nyala.replica.master import wishing
 from nyala.replica.master.kafka_link import KafkaLink
 from nyala.replica.master.kafka_reading import poll
@@ -23,7 +23,7 @@ from nyala.replica.rpc import CallsUnderWay, pb
 from nyala.replica.steer import Fault, read_record
 from nyala.replica.tools.check import ClusterView, MasterView, Severity, judge
 from nyala.replica.tools.check_kafka import kafka_line, kafka_problems
-from nyala.schemas import encode
+from nyala.schemas import encode, encode_record
 from tests.harness.leading_master import FixedClock, Masters
 
 Row = namedtuple("Row", "topic partition offset key value")
@@ -64,9 +64,9 @@ def test_record_that_is_no_proposal_is_refused_and_counted(
     answers, state = proposals(asked.append)
     outcome = answers.outcome_of(row(value, key))
     assert outcome is not None
-    assert (outcome["result"], outcome["subject_id"], outcome["tablet_id"]) == ("REFUSED", subject, tablet)
-    assert outcome["code"] == Code.INVALID_ARGUMENT
-    assert read_record("outcomes", b"", encode("outcome", outcome)) == outcome
+    assert (outcome.result, outcome.subject_id, outcome.tablet_id) == (Result.REFUSED, subject, tablet)
+    assert (outcome.subject, outcome.code) == (Subject.PROPOSAL, Code.INVALID_ARGUMENT)
+    assert read_record(Outcome, b"", encode_record(outcome)) == outcome
     assert [(s.topic, s.fault, s.count, s.place) for s in state.all_skipped()] == [
         ("proposals", fault, 1, "proposals[0]@5")
     ]
@@ -78,17 +78,19 @@ def test_proposal_that_meets_a_defect_is_refused_and_the_next_one_is_answered(er
     """IN-90. Goal: one proposal that the master cannot carry out jams nothing. Method: considering the first one raises
     something that nobody thought of."""
 
-    def consider(proposal: dict[str, Any]) -> dict[str, Any]:
-        if proposal["tablet_id"] == "t":
+    accepted = Outcome(subject_id="p", plan_id="", tablet_id="u", result=Result.ACCEPTED, code=0, message="")
+
+    def consider(proposal: Proposal) -> Outcome:
+        if proposal.tablet_id == "t":
             raise error
-        return {"result": "ACCEPTED"}
+        return accepted
 
     answers, state = proposals(consider)
     first = answers.outcome_of(row(encode("proposal", PROPOSAL)))
     assert first is not None
-    assert (first["result"], first["subject_id"]) == ("REFUSED", "p/t")
+    assert (first.result, first.subject_id) == (Result.REFUSED, "p/t")
     second = answers.outcome_of(row(encode("proposal", PROPOSAL | {"tablet_id": "u"}), offset=6))
-    assert second == {"result": "ACCEPTED"}
+    assert second == accepted
     assert [(s.fault, s.count) for s in state.all_skipped()] == [(Fault.FAILED, 1)]
 
 
@@ -100,7 +102,7 @@ def test_proposal_that_stays_undecided_does_not_stop_those_behind_it() -> None:
     outcomes = [answers.outcome_of(row(value)) for _ in range(UNDECIDED_MAX)]
     assert outcomes[:-1] == [None] * (UNDECIDED_MAX - 1)
     assert outcomes[-1] is not None
-    assert outcomes[-1]["result"] == "REFUSED"
+    assert outcomes[-1].result is Result.REFUSED
     following, _ = proposals(leads=False)
     assert {following.outcome_of(row(value)) for _ in range(3 * UNDECIDED_MAX)} == {None}
 

@@ -21,11 +21,11 @@ from nyala.replica.base import (
     limits,
     next_generation,
 )
-from nyala.replica.cmeta import config_to_avro, encode_config
+from nyala.replica.cmeta import encode_config
 from nyala.replica.raft import AppendEntries, Message, TimeoutNow
 from nyala.replica.rows import crc32c
 from nyala.replica.rpc import message_to_pb, pb
-from nyala.schemas import encode
+from nyala.schemas import config_to_avro, encode
 from tests.harness.copies import TABLET
 from tests.harness.played_replica import (
     CAMPAIGNS,

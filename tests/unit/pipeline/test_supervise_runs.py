@@ -18,9 +18,8 @@ from nyala.pipeline.rebalance import named, newest_reports
 from nyala.pipeline.session import interrupted_in_order
 from nyala.pipeline.submit import JOBS, job_script, submit_environment
 from nyala.pipeline.supervise import Pulse, RestartOptions, restart_options, run_with_restarts
-from nyala.replica.base import OpId, Refused, limits
+from nyala.replica.base import Decision, OpId, Refused, Result, limits
 from nyala.replica.policy import Move, MoveKind
-from nyala.replica.steer import Result
 
 HOUR = 3600.0
 
@@ -147,7 +146,7 @@ def test_only_the_newest_decision_of_a_tablet_is_in_force() -> None:
         (b"b", None, 3),
         (b"c", b"\xff", 4),
     ]
-    assert [(each["tablet_id"], each["version"]) for each in newest(records, {})] == [("a", 2)]
+    assert [(each.tablet_id, each.version) for each in newest(records, {})] == [("a", 2)]
 
 
 def test_decision_of_a_deposed_master_is_dropped_wherever_it_stands() -> None:
@@ -158,7 +157,7 @@ def test_decision_of_a_deposed_master_is_dropped_wherever_it_stands() -> None:
 
     def read(*records: tuple[bytes, bytes | None]) -> list[tuple[str, int, int]]:
         found = newest([(key, value, at) for at, (key, value) in enumerate(records)], terms)
-        return [(each["tablet_id"], each["catalog_term"], each["version"]) for each in found]
+        return [(each.tablet_id, each.catalog_term, each.version) for each in found]
 
     late = (b"a", decision("a", 7, term=1))
     assert read((b"a", decision("a", 1, term=2)), late, (b"b", decision("b", 1, term=1))) == [("a", 2, 1), ("b", 1, 1)]
@@ -216,7 +215,7 @@ def test_decision_of_a_term_that_no_master_has_reached_changes_nothing() -> None
             term_max=5,
             skip=lambda at, _: told.append(at),
         )
-        return [(each["catalog_term"], each["version"]) for each in found]
+        return [(each.catalog_term, each.version) for each in found]
 
     assert read((b"a", decision("a", 1, term=5)), forged) == [(5, 1)]
     assert read(forged) == []
@@ -236,7 +235,7 @@ def test_record_that_is_no_decision_is_skipped_and_told(value: Any) -> None:
     told: list[str] = []
     records = [(b"a", decision("a", 1), 0), (b"a", made, 1), (None, made, 2), (None, None, 3)]
     found = newest(records, {}, skip=lambda _, reason: told.append(reason))
-    assert [(each["tablet_id"], each["version"]) for each in found] == [("a", 1)]
+    assert [(each.tablet_id, each.version) for each in found] == [("a", 1)]
     assert len(told) == 3
     assert all(told)
 
@@ -275,5 +274,5 @@ def test_decision_that_meets_a_defect_ends_as_failed() -> None:
             raise KeyError("x")
 
     client: Any = Broken()
-    outcome = carry_out(schemas.decode("decision", decision("a", 1)), client)
+    outcome = carry_out(schemas.from_avro(Decision, schemas.decode("decision", decision("a", 1))), client)
     assert (outcome.result, outcome.retryable, "KeyError" in outcome.message) == (Result.FAILED, False, True)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from nyala import schemas
 from nyala.pipeline import QueryRefused
 from nyala.pipeline.rebalance import Plan, check_room, describe
-from nyala.replica.base import Address, Refused
+from nyala.replica.base import Address, OpId, Refused, ReplicaReport, Report
 from nyala.replica.policy import (
     Caps,
     ClusterView,
@@ -262,47 +262,23 @@ def test_report_of_an_older_master_is_read_and_says_no_limit() -> None:
     out = io.BytesIO()
     fastavro.schemaless_writer(out, schema, values)
     read = schemas.decode("report", out.getvalue())
-    assert read["limits"] == {} and view_of_reports([read], 9).servers[0].tablets_max == 0
+    assert read["limits"] == {} and view_of_reports([schemas.from_avro(Report, read)], 9).servers[0].tablets_max == 0
 
 
 def test_view_of_reports_takes_the_newest_report_of_each_key() -> None:
     """Goal: jobs see what the master saw last. Method: two reports of one tablet out of order, and a server."""
-    replica = {
-        "uuid": "s1",
-        "address": "h:1",
-        "votes": True,
-        "promote": False,
-        "replace": False,
-        "health": "HEALTHY",
-        "data_state": 3,
-        "bytes_on_disk": 7,
-        "rows": 1,
-        "is_leader": True,
-        "location": "",
-    }
-    base = {
-        "tablet_id": "t",
-        "table_id": "T",
-        "table_name": "n",
-        "range_pos": 0,
-        "bucket": 0,
-        "replication_factor": 1,
-        "config_opid": {"term": 2, "index": 9},
-        "pending_change": False,
-        "leader_uuid": "s1",
-        "term": 2,
-        "replicas": [replica],
-        "server_uuid": "",
-        "server_address": "",
-        "alive": True,
-        "location": "",
-        "catalog_term": 3,
-        "at_us": 5,
-        "limits": {},
-    }
-    older = {**base, "leader_uuid": "s0", "at_us": 4}
-    host = {**base, "tablet_id": "", "replicas": [], "server_uuid": "s1", "server_address": "h:1", "location": "x"}
-    host["limits"] = {"tablets_max": 7}
+    replica = ReplicaReport(
+        uuid="s1", address="h:1", votes=True, promote=False, replace=False, health="HEALTHY", data_state=3,
+        bytes_on_disk=7, rows=1, is_leader=True, location="",
+    )  # fmt: skip
+    base = Report(
+        tablet_id="t", table_id="T", table_name="n", replication_factor=1, config_opid=OpId(2, 9), leader_uuid="s1",
+        term=2, replicas=(replica,), catalog_term=3, at_us=5,
+    )  # fmt: skip
+    older = replace(base, leader_uuid="s0", at_us=4)
+    host = Report(
+        server_uuid="s1", server_address="h:1", location="x", limits={"tablets_max": 7}, catalog_term=3, at_us=5
+    )
     view = view_of_reports([base, host, older], 9)
     assert view.tablets[0].leader_uuid == "s1" and view.tablets[0].bytes_on_disk == 7
     assert (

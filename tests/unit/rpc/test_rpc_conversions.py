@@ -10,10 +10,14 @@ import pyarrow as pa
 import pytest
 
 from nyala.replica.base import (
+    Action,
     Address,
     Applied,
     Code,
+    ConfigEdit,
     DataState,
+    Decision,
+    EditKind,
     Entry,
     EntryKind,
     Member,
@@ -28,6 +32,8 @@ from nyala.replica.rpc import (
     column_from_pb,
     config_from_pb,
     config_to_pb,
+    decision_to_pb,
+    edit_from_pb,
     entry_from_pb,
     entry_to_pb,
     error_from_pb,
@@ -35,6 +41,7 @@ from nyala.replica.rpc import (
     member_from_pb,
     message_from_pb,
     message_to_pb,
+    opid_from_pb,
     partition_from_pb,
     partition_to_pb,
     pb,
@@ -197,3 +204,23 @@ def test_append_entries_on_the_wire_names_both_ends_the_term_the_previous_positi
     body = wire.append_entries
     assert (body.prev.term, body.prev.index, body.commit_index, body.round) == (2, 7, 6, 4)
     assert [(e.term, e.index) for e in body.entries] == [(3, 8), (3, 9)]
+
+
+@pytest.mark.parametrize("action", list(Action))
+def test_decision_is_sent_with_all_that_the_leader_compares(action: Action) -> None:
+    """CC-28. Goal: a decision is carried out once, whoever sends it when. Method: the request of each kind has its
+    config position, version and deadline; edits come back as they were."""
+    edits = (ConfigEdit(EditKind.ADD, Member("b", votes=False, promote=True)), ConfigEdit(EditKind.REMOVE, Member("c")))
+    decision = Decision(
+        tablet_id="t", table_id="T", catalog_term=3, version=7, action=action, edits=edits, target_uuid="b",
+        config_opid=OpId(2, 9), deadline_us=11,
+    )  # fmt: skip
+    sent = decision_to_pb(decision, "a")
+    assert (sent.dest_uuid, sent.tablet_id, opid_from_pb(sent.committed_config_id)) == ("a", "t", OpId(2, 9))
+    assert (sent.has_cas, sent.decision_term, sent.decision_version, sent.deadline_us) == (True, 3, 7, 11)
+    if action is Action.TRANSFER_LEADERSHIP:
+        assert isinstance(sent, pb.TransferRequest) and sent.target_uuid == "b"
+    else:
+        assert isinstance(sent, pb.ChangeConfigRequest) and tuple(map(edit_from_pb, sent.edits)) == edits
+    with pytest.raises(Refused, match="an edit is add, remove or change"):
+        edit_from_pb(pb.ConfigEdit(kind="replace", member=pb.Member(uuid="b")))

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import grpc
 import pytest
 
-from nyala.replica.base import Applied, Code, Refused
+from nyala.replica.base import Applied, Code, Decision, Refused, Result
 from nyala.replica.client import Client, ClientOptions
 from nyala.replica.rpc import error_to_pb, pb, pb_grpc
-from nyala.replica.steer import Result, execute, outcome_of
-from nyala.schemas import decode, encode
+from nyala.replica.steer import execute, outcome_of
+from nyala.schemas import decode, encode_record, from_avro
 
 
-def decision(**changes: Any) -> dict[str, Any]:
+def decision(**changes: Any) -> Decision:
     """A removal that nobody listens to: port 1 refuses connections."""
     member = {
         "uuid": "a" * 32,
@@ -26,7 +27,7 @@ def decision(**changes: Any) -> dict[str, Any]:
         "replace": False,
         "reserved": b"",
     }
-    return {
+    fields = {
         "tablet_id": "t",
         "table_id": "T",
         "catalog_term": 3,
@@ -40,18 +41,18 @@ def decision(**changes: Any) -> dict[str, Any]:
         "plan_id": "p",
         "leader_uuid": "l" * 32,
         "leader_address": "127.0.0.1:1",
-        "reserved": b"",
         **changes,
     }
+    return from_avro(Decision, fields)
 
 
 @pytest.mark.parametrize(
     ("code", "result", "retryable"),
     [
-        (Code.CAS_FAILED, Result.STALE, False),
-        (Code.STALE_DECISION, Result.STALE, False),
-        (Code.DEADLINE_PASSED, Result.STALE, False),
-        (Code.TABLET_NOT_FOUND, Result.STALE, False),
+        (Code.CAS_FAILED, Result.REFUSED, False),
+        (Code.STALE_DECISION, Result.REFUSED, False),
+        (Code.DEADLINE_PASSED, Result.REFUSED, False),
+        (Code.TABLET_NOT_FOUND, Result.REFUSED, False),
         (Code.CHANGE_PENDING, Result.FAILED, True),
         (Code.NOT_LEADER, Result.FAILED, True),
         (Code.NOT_READY, Result.FAILED, True),
@@ -65,9 +66,8 @@ def test_outcome_of_each_refusal_is_stale_or_failed(code: Code, result: Result, 
     the table of codes."""
     outcome = outcome_of(decision(), Refused(code, "because", applied=Applied.NOT_APPLIED))
     assert (outcome.result, outcome.retryable, outcome.code) == (result, retryable, code)
-    record = outcome.record("me", 9)
-    assert decode("outcome", encode("outcome", record)) == record
-    assert record["result"] == ("REFUSED" if result is Result.STALE else "FAILED")
+    record = decode("outcome", encode_record(replace(outcome, executor="me", at_us=9)))
+    assert (record["subject"], record["result"], record["at_us"]) == ("DECISION", result.value, 9)
     assert (record["subject_id"], record["plan_id"], record["executor"]) == ("t@3.2", "p", "me")
 
 
@@ -75,7 +75,7 @@ def test_execute_after_the_deadline_asks_nobody() -> None:
     """Goal: an old decision has no effect. Method: a clock past the deadline, addresses that nobody serves."""
     with Client(["127.0.0.1:1"]) as client:
         outcome = execute(decision(), client, now_us=lambda: 1_000)
-    assert (outcome.result, outcome.code) == (Result.STALE, Code.DEADLINE_PASSED)
+    assert (outcome.result, outcome.code) == (Result.REFUSED, Code.DEADLINE_PASSED)
 
 
 def test_execute_with_nobody_there_is_a_failure_that_may_pass() -> None:
@@ -101,7 +101,7 @@ class Leader(pb_grpc.TabletServiceServicer):
         return pb.ListTabletsReply(replicas=[status])
 
 
-@pytest.mark.parametrize(("index", "result"), [(4, Result.STALE), (5, Result.DONE)])
+@pytest.mark.parametrize(("index", "result"), [(4, Result.REFUSED), (5, Result.DONE)])
 def test_decision_holds_already_only_in_a_config_after_the_one_it_was_made_for(index: int, result: Result) -> None:
     """CC-28. Goal: a refused removal counts as carried out only if a later config is without the member. Method: a
     leader whose config has not that member: the one that the decision was made for, then the next one."""
