@@ -15,6 +15,7 @@ from .proof import Proof, prove
 from .soft_state import SoftState
 from .tables import TABLET, known_config
 from .tablet_servers import TabletServers
+from .view import wanted_voters
 
 _log = logging.getLogger("nyala.master")
 FRESH_US = 10_000_000
@@ -112,7 +113,8 @@ class Inquiries:
         known = known_config(record)
         kept = "config" in record or not record.get("formed")
         answers = await self._answers(tablet_id, self._whom(tablet_id, known))
-        proof = prove(known, answers, self._clock.monotonic_us(), kept=kept)
+        wanted = wanted_voters(self._catalog(), tablet_id)
+        proof = prove(known, answers, self._clock.monotonic_us(), kept=kept, wanted=wanted)
         if not proof.confirmed:
             heard = ", ".join(answers) or "nobody"
             _log.info("T %s config %s is not confirmed: only %s answered", tablet_id, known.opid, heard)

@@ -6,8 +6,9 @@ uuid. No replica is deleted without such answers of a majority of the config tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import partial
 
 from nyala.replica.base import ZERO_OPID, DataState, OpId, RaftConfig, generation_of
 from nyala.replica.rpc import pb
@@ -18,6 +19,8 @@ STEPS_MAX = 1_000
 """Of one search for a path. Honest members all lie on one; more steps are needed among made-up configs only."""
 Answers = Mapping[str, pb.ReplicaStatus]
 """By server: what it said of its replica of one tablet. Who did not answer, or has none, is not in it."""
+GaveWay = Callable[[str, RaftConfig], bool]
+"""Whether the server, by its own answer, has given way to the config."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +47,10 @@ class Proof:
         return self.confirmed and self.config.opid == config and len(others) >= self.config.majority
 
 
-def prove(known: RaftConfig, answers: Answers, at_us: int, *, kept: bool = True) -> Proof:
+def prove(known: RaftConfig, answers: Answers, at_us: int, *, kept: bool = True, wanted: int = 0) -> Proof:
     """What follows from `answers` beyond `known`, the catalog's config.
+
+    `wanted`: how many voters an operator wants of the tablet; 0 if that is not known.
 
     Not `kept`: an older build did not keep configs, and `known` is the tablet's first one. If nothing of that is left
     that could confirm anything, the newest config that a majority of its own voters holds counts, if those that were
@@ -57,9 +62,10 @@ def prove(known: RaftConfig, answers: Answers, at_us: int, *, kept: bool = True)
     for config in sorted(told.values(), key=lambda c: c.opid):
         if not any(same(config, other) for other in distinct):
             distinct.append(config)
-    current = _newest(known, distinct, told, answers)
+    gave_way = partial(_gave_way, answers, told, wanted)
+    current = _newest(known, distinct, told, gave_way)
     if not kept and _held(current, told, current.voters) < current.majority:
-        current = _newest(_adopted(known, distinct, told, answers) or current, distinct, told, answers)
+        current = _newest(_adopted(known, distinct, told, answers, gave_way) or current, distinct, told, gave_way)
     return Proof(
         config=current,
         confirmed=_held(current, told, current.voters) >= current.majority,
@@ -70,7 +76,7 @@ def prove(known: RaftConfig, answers: Answers, at_us: int, *, kept: bool = True)
 
 
 def _newest(
-    known: RaftConfig, configs: Sequence[RaftConfig], told: Mapping[str, RaftConfig], answers: Answers
+    known: RaftConfig, configs: Sequence[RaftConfig], told: Mapping[str, RaftConfig], gave_way: GaveWay
 ) -> RaftConfig:
     """The last of `configs`, in order, to which a path leads from `known`.
 
@@ -79,7 +85,7 @@ def _newest(
     """
     newest = known
     for config in configs:
-        if newer(config.opid, known.opid) and _is_reached(known, config, configs, told, answers):
+        if newer(config.opid, known.opid) and _is_reached(known, config, configs, told, gave_way):
             newest = config
     return newest
 
@@ -89,7 +95,7 @@ def _is_reached(
     end: RaftConfig,
     configs: Sequence[RaftConfig],
     told: Mapping[str, RaftConfig],
-    answers: Answers,
+    gave_way: GaveWay,
 ) -> bool:
     """Whether `end` follows from `known` step by step, over configs that somebody holds, looked for from the end on.
 
@@ -107,9 +113,9 @@ def _is_reached(
         if any(holders <= tried for tried in in_vain.get(first, ())):
             continue
         in_vain.setdefault(first, []).append(holders)
-        if _follows(known, first, holders, told, answers):
+        if _follows(known, first, holders, gave_way):
             return True
-        earlier = [c for c in between if newer(first.opid, c.opid) and _follows(c, first, holders, told, answers)]
+        earlier = [c for c in between if newer(first.opid, c.opid) and _follows(c, first, holders, gave_way)]
         paths += [(c, holders | _holders(c, told)) for c in reversed(earlier)]  # the nearest one first
     return False
 
@@ -125,39 +131,48 @@ def _held(config: RaftConfig, told: Mapping[str, RaftConfig], among: Iterable[st
     )
 
 
-def _follows(
-    known: RaftConfig,
-    config: RaftConfig,
-    holders: Set[str],
-    told: Mapping[str, RaftConfig],
-    answers: Answers,
-) -> bool:
+def _follows(known: RaftConfig, config: RaftConfig, holders: Set[str], gave_way: GaveWay) -> bool:
     """Whether `config` was committed after `known`, as a majority of its voters say. `holders`: who says so.
 
     Two configs in a row differ in one voter at most, so their majorities have a member in common (CC-03): then the
     majority of the later one suffices. It does not for a config that is further away, or was forced: nobody but the
     voters of `known` can say that they gave way to it, or else an operator, by whom it becomes `known`.
+
+    If two voted, the majorities may have one server in common only. That one may lie, and newcomers may be made up. So
+    the other voter has to have given way.
     """
     if len(holders & set(config.voters)) < config.majority:
         return False
+    voters, witnesses = set(known.voters), holders & set(known.voters)
     forced = config.unsafe or generation_of(config.opid.term) != generation_of(known.opid.term)
-    if forced or len(set(known.voters) ^ set(config.voters)) > 1:
-        return len(holders & set(known.voters)) >= known.majority
-    if len(config.voters) > 1 or len(known.voters) == 1:
-        return True
-    # Two became one: that one is the only witness, unless the other one knows it and follows nobody else.
-    (sole,) = config.voters
-    return all(_gave_way(answers.get(u), told.get(u), sole) for u in known.voters if u != sole)
+    if forced or len(voters ^ set(config.voters)) > 1:
+        return len(witnesses) >= known.majority
+    return len(witnesses) > 1 or all(gave_way(u, config) for u in voters - witnesses)
 
 
-def _gave_way(status: pb.ReplicaStatus | None, told: RaftConfig | None, to: str) -> bool:
-    if status is None or told is None or told.member(to) is None:
+def _gave_way(answers: Answers, told: Mapping[str, RaftConfig], wanted: int, uuid: str, to: RaftConfig) -> bool:
+    """Whether a voter of two says that it has no replica to lose; or, where an operator wants one voter and one is
+    left, that it knows that one, does not lead, and follows nobody else.
+
+    Silence says nothing. Nor does a whole replica without a leader: its partner can bring that about by not voting.
+    """
+    status, knows = answers.get(uuid), told.get(uuid)
+    if status is None or status.role == "LEADER":
         return False
-    return status.role != "LEADER" and status.leader_uuid in ("", to)
+    if status.data_state == DataState.DELETED:
+        return True
+    if wanted != 1 or len(to.voters) != 1 or knows is None:
+        return False
+    (sole,) = to.voters
+    return knows.member(sole) is not None and status.leader_uuid in ("", sole)
 
 
 def _adopted(
-    known: RaftConfig, configs: Sequence[RaftConfig], told: Mapping[str, RaftConfig], answers: Answers
+    known: RaftConfig,
+    configs: Sequence[RaftConfig],
+    told: Mapping[str, RaftConfig],
+    answers: Answers,
+    gave_way: GaveWay,
 ) -> RaftConfig | None:
     """The newest config that a majority of its voters holds, if members of `known` vouch for such a majority, and
     nobody who is alive contradicts it."""
@@ -169,7 +184,7 @@ def _adopted(
         if same(config, newest):
             continue
         strange = not any(config.member(v) for v in newest.voters)
-        no_step = newer(newest.opid, config.opid) and not _is_reached(config, newest, configs, told, answers)
+        no_step = newer(newest.opid, config.opid) and not _is_reached(config, newest, configs, told, gave_way)
         if answers[uuid].role == "LEADER" or (_is_whole(answers[uuid]) and (strange or no_step)):
             return None
     return newest

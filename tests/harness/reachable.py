@@ -63,8 +63,12 @@ class AskedAtOnce:
     """Inquiries that are answered at once, each time, by an honest cluster: a server says what it said last of itself,
     or holds the newest config that anybody told whose voter it is. Whom a test makes say something else does."""
 
-    def __init__(self, known: Callable[[str], RaftConfig | None]) -> None:
+    def __init__(
+        self, known: Callable[[str], RaftConfig | None], wanted: Callable[[str], int] = lambda tablet_id: 0
+    ) -> None:
+        """`wanted`: how many voters an operator wants of a tablet."""
         self._known = known
+        self._wanted = wanted
         self.held: dict[str, dict[str, pb.ReplicaStatus]] = {}
         """By server and tablet."""
         self.silent: set[str] = set()
@@ -91,7 +95,7 @@ class AskedAtOnce:
     def proof(self, tablet_id: str) -> Proof | None:
         answers = {u: h[tablet_id] for u, h in self.held.items() if tablet_id in h and u not in self.silent}
         known = self._known(tablet_id)
-        return prove(known, answers, 0) if known is not None else None
+        return prove(known, answers, 0, wanted=self._wanted(tablet_id)) if known is not None else None
 
     def want(self, tablet_id: str, reporter: str = "") -> None:
         """The answers are there already."""

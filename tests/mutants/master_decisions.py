@@ -289,8 +289,8 @@ MUTANTS = (
         test="tests/unit/master/test_master_proof.py::test_config_is_proven_by_those_who_must_have_agreed",
         file="replica/master/proof.py",
         function="_follows",
-        before="if forced or len(set(known.voters) ^ set(config.voters)) > 1:",
-        after="if len(set(known.voters) ^ set(config.voters)) > 1:",
+        before="if forced or len(voters ^ set(config.voters)) > 1:",
+        after="if len(voters ^ set(config.voters)) > 1:",
     ),
     Mutant(
         name="liar names a config of a position that others have passed",
@@ -325,17 +325,124 @@ MUTANTS = (
         test="tests/unit/master/test_master_proof.py::test_config_is_proven_by_those_who_must_have_agreed",
         file="replica/master/proof.py",
         function="_follows",
-        before="if forced or len(set(known.voters) ^ set(config.voters)) > 1:",
-        after="if forced or len(set(known.voters) ^ set(config.voters)) > 9:",
+        before="if forced or len(voters ^ set(config.voters)) > 1:",
+        after="if forced or len(voters ^ set(config.voters)) > 9:",
     ),
     Mutant(
-        name="one of two removes the other",
-        rows="IN-41",
-        test="tests/unit/master/test_master_proof.py::test_config_is_proven_by_those_who_must_have_agreed",
+        name="one of two and newcomers remove the other",
+        rows="IN-41, IN-42",
+        test=(
+            "tests/unit/master/test_master_proof.py::"
+            "test_one_of_two_voters_and_newcomers_do_not_prove_the_other_one_away"
+        ),
         file="replica/master/proof.py",
         function="_follows",
-        before="return all(_gave_way(answers.get(u), told.get(u), sole) for u in known.voters if u != sole)",
-        after="return bool(sole)",
+        before="return len(witnesses) > 1 or all(gave_way(u, config) for u in voters - witnesses)",
+        after="return True",
+    ),
+    Mutant(
+        name="one of two and newcomers prove what was never committed",
+        rows="IN-41",
+        test=("tests/unit/master/test_master_proof.py::test_nothing_but_what_was_committed_is_ever_proven"),
+        file="replica/master/proof.py",
+        function="_follows",
+        before="return len(witnesses) > 1 or all(gave_way(u, config) for u in voters - witnesses)",
+        after="return True",
+    ),
+    Mutant(
+        name="member that lies deletes the other of two",
+        rows="IN-41",
+        test=(
+            "tests/unit/master/test_master_liar.py::"
+            "test_liar_deletes_nothing_moves_nobody_and_keeps_nothing_from_its_end"
+        ),
+        file="replica/master/proof.py",
+        function="_follows",
+        before="return len(witnesses) > 1 or all(gave_way(u, config) for u in voters - witnesses)",
+        after="return True",
+    ),
+    Mutant(
+        name="two that agree wait for one that left",
+        rows="IN-41",
+        test=(
+            "tests/unit/master/test_master_proof.py::"
+            "test_one_of_two_voters_and_newcomers_do_not_prove_the_other_one_away"
+        ),
+        file="replica/master/proof.py",
+        function="_follows",
+        before="return len(witnesses) > 1 or all(",
+        after="return all(",
+    ),
+    Mutant(
+        name="silence of the other of two is consent",
+        rows="IN-42",
+        test=(
+            "tests/unit/master/test_master_proof.py::"
+            "test_one_of_two_voters_and_newcomers_do_not_prove_the_other_one_away"
+        ),
+        file="replica/master/proof.py",
+        function="_gave_way",
+        before='if status is None or status.role == "LEADER":',
+        after='if status is None:\n        return True\n    if status.role == "LEADER":',
+    ),
+    Mutant(
+        name="leader of two gives way",
+        rows="IN-41",
+        test=(
+            "tests/unit/master/test_master_proof.py::"
+            "test_one_of_two_voters_and_newcomers_do_not_prove_the_other_one_away"
+        ),
+        file="replica/master/proof.py",
+        function="_gave_way",
+        before='if status is None or status.role == "LEADER":',
+        after="if status is None:",
+    ),
+    Mutant(
+        name="tombstone of one of two has to agree",
+        rows="IN-41",
+        test=(
+            "tests/unit/master/test_master_proof.py::"
+            "test_one_of_two_voters_and_newcomers_do_not_prove_the_other_one_away"
+        ),
+        file="replica/master/proof.py",
+        function="_gave_way",
+        before="if status.data_state == DataState.DELETED:",
+        after="if status is None:",
+    ),
+    Mutant(
+        name="one of two is alone though nobody wanted that",
+        rows="IN-42",
+        test=(
+            "tests/unit/master/test_master_proof.py::"
+            "test_one_of_two_voters_and_newcomers_do_not_prove_the_other_one_away"
+        ),
+        file="replica/master/proof.py",
+        function="_gave_way",
+        before="if wanted != 1 or len(to.voters) != 1 or knows is None:",
+        after="if len(to.voters) != 1 or knows is None:",
+    ),
+    Mutant(
+        name="who follows another leader gives way",
+        rows="IN-41",
+        test=(
+            "tests/unit/master/test_master_proof.py::"
+            "test_one_of_two_voters_and_newcomers_do_not_prove_the_other_one_away"
+        ),
+        file="replica/master/proof.py",
+        function="_gave_way",
+        before='return knows.member(sole) is not None and status.leader_uuid in ("", sole)',
+        after="return knows.member(sole) is not None",
+    ),
+    Mutant(
+        name="masters forget how many voters are wanted",
+        rows="IN-42",
+        test=(
+            "tests/unit/master/test_master_inquiries.py::test_one_of_two_voters_is_believed_by_an_operators_word_only"
+        ),
+        file="replica/master/inquiries.py",
+        function="Inquiries._inquire",
+        before="kept=kept, wanted=wanted)",
+        after="kept=kept)",
     ),
     Mutant(
         name="config is adopted beside a leader of another",

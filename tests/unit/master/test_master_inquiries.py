@@ -180,6 +180,44 @@ def test_members_of_every_config_that_is_told_of_are_asked() -> None:
     run(scenario)
 
 
+def test_one_of_two_voters_is_believed_by_an_operators_word_only() -> None:
+    """IN-42. Goal: where two vote, the one that says that it is alone is believed as soon as an operator wants one
+    voter of the tablet, or confirms the config that was forced; not before. Method: two voters, one of which tells a
+    config of itself; the wish for one replica; then the same with a forced config."""
+
+    async def scenario(w: World) -> None:
+        two, one = config(2, A, B), config(3, A)
+        forced = RaftConfig(OpId(1 << 32, 4), one.members, unsafe=True)
+        record = w.box.catalog.get(TABLET + w.tablet) or {}
+
+        async def proven() -> RaftConfig:
+            w.inquiries.forget()
+            await w.ask()
+            proof = w.inquiries.proof(w.tablet)
+            assert proof is not None
+            return proof.config
+
+        for told, word in ((one, "wanted"), (forced, "confirmed")):
+            w.box.commit(({TABLET + w.tablet: {**record, "config": config_to_record(two)}}, [], "", None))
+            w.holds(A, told)
+            w.holds(B, two)
+            w.servers.held[A][w.tablet].term = told.opid.term
+            assert await proven() == two
+            if word == "wanted":
+                w.box.commit((wanting(w, 1), [], "", None))
+            else:
+                request = pb.ConfirmConfigRequest(tablet_id=w.tablet, config=config_to_pb(told))
+                w.box.commit(confirm_config(w.box.catalog, request))
+            assert await proven() == told
+            proof = w.inquiries.proof(w.tablet)
+            assert proof is not None and proof.leaves_out(B, two.opid)
+
+    def wanting(w: World, voters: int) -> dict[str, Any]:
+        return {TABLET + w.tablet: {**(w.box.catalog.get(TABLET + w.tablet) or {}), "replication_factor": voters}}
+
+    run(scenario)
+
+
 def test_catalog_keeps_each_proven_config_once() -> None:
     """IN-40. Goal: belief begins from what was proven, also under the next leader; a change costs one record, a
     heartbeat none. Method: the record of a new tablet, of one of an older build, and of one that is kept already, each
