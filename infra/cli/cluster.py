@@ -8,7 +8,7 @@ import typer
 
 from nyala import pipeline
 from nyala.replica import tools
-from nyala.replica.base import DataState
+from nyala.replica.base import DataState, read_number
 
 from . import completion
 from .completion import TabletId
@@ -46,7 +46,8 @@ def _replica_rows(view: tools.ClusterView, *, tombstones: bool = False) -> list[
             rows.append(
                 (names.get(tablet_id, s.table_name or "?"), tablet_id[:8], replica.server_uuid[:8],
                  "WITNESS" if s.witness else s.role, s.phase,
-                 DataState(s.data_state).name, s.term, commit, lag, s.rows, size_text(tools.bytes_on_disk(s)))
+                 read_number(DataState, s.data_state).name, s.term, commit, lag, s.rows,
+                 size_text(tools.bytes_on_disk(s)))
             )  # fmt: skip
     return rows
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nyala.replica import tools
-from nyala.replica.base import Code, DataState, Refused
+from nyala.replica.base import Code, DataState, Refused, read_number
 
 from . import completion
 from .bars import copy_bar
@@ -91,7 +91,7 @@ def cancel_copy(
     with client(masters) as connected:
         tablet_id, target = find_tablet(connected, tablet)[1], find_server(connected, server)
         reply = connected.cancel_copy(target, tablet_id)
-    left = f"{tablet_id[:8]} on {target.uuid[:8]} is {DataState(reply.data_state).name}"
+    left = f"{tablet_id[:8]} on {target.uuid[:8]} is {read_number(DataState, reply.data_state).name}"
     if reply.job.phase == "DONE":
         typer.echo(f"too late, the copy was complete: {left}", err=True)
         raise typer.Exit(1)

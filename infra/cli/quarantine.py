@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from nyala.replica.base import DataState
+from nyala.replica.base import DataState, read_number
 
 from . import completion
 from .completion import TabletId
@@ -75,4 +75,4 @@ def purge(
 
 
 def _state(number: int) -> str:
-    return DataState(number).name if number else ""
+    return read_number(DataState, number).name if number else ""

@@ -71,6 +71,8 @@ def advice(codes: Sequence[RowCode], op: RowOp | None) -> str:
         what = "No row has this key: use delete with ignore_missing=True to pass it over."
     elif code is RowCode.NOT_FOUND:
         what = "No row has this key: use upsert to add it, or update with ignore_missing=True to pass it over."
+    elif code.name not in RowCode.__members__:
+        what = "A newer server gave a reason that this program cannot name. Update it, and write these rows again."
     else:
         what = "Correct these rows and write them again; the others need no repetition."
     return f'{what} The exception has all of them in `errors` and `rows`; on_error="return" returns them instead.'

@@ -17,6 +17,7 @@ from .errors import (
     ResourcesExhausted,
     RowCode,
     may_pass,
+    read_number,
 )
 from .generation import generation_of, next_generation, offset_in_generation
 from .ids import (
@@ -135,6 +136,7 @@ __all__ = [
     "on_demand",
     "parse_json",
     "reach_kafka",
+    "read_number",
     "shown",
     "staleness_problem",
     "started_pool",

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
+from typing import TypeVar
+
+K = TypeVar("K", bound=IntEnum)
 
 
 class Applied(IntEnum):
@@ -91,6 +94,21 @@ class RowCode(IntEnum):
     WRONG_TYPE = 12
     UNKNOWN_COLUMN = 13
     UNKNOWN_TABLE = 14
+
+
+def read_number(kind: type[K], number: int) -> K:
+    """The member of `kind` with the number that a server sent.
+
+    If only a newer build knows the number, the answer is a value of `kind` that equals none of its members. Its name
+    says the number, and that this program is older than the server.
+    """
+    try:
+        return kind(number)
+    except ValueError:
+        newer = int.__new__(kind, number)
+        name = f"{kind.__name__} {number} (this program is older than the server)"
+        vars(newer).update(_name_=name, _value_=number)
+        return newer
 
 
 class ReplicaError(Exception):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from nyala.replica.base import Code, Refused, RowCode, parse_json, shown
+from nyala.replica.base import Code, Refused, RowCode, parse_json, read_number, shown
 from nyala.replica.rows import (
     Column,
     ColumnType,
@@ -133,8 +133,8 @@ def row_errors_to_pb(errors: Iterable[RowError]) -> list[pb.RowErrorPb]:
 
 
 def row_errors_from_pb(messages: Iterable[pb.RowErrorPb]) -> list[RowError]:
-    """From the wire; ValueError for a row code from a newer build."""
-    return [RowError(m.offset, RowCode(m.code), m.column) for m in messages]
+    """From the wire. A code of a newer server says its number, and that this program is older."""
+    return [RowError(m.offset, read_number(RowCode, m.code), m.column) for m in messages]
 
 
 def predicate_to_pb(predicate: Predicate, data_type: Any) -> pb.Predicate:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from nyala.replica.base import MEMORY_MAPS, OPEN_FILES, Code, DataState, Refused, ResourceUse, limits
+from nyala.replica.base import MEMORY_MAPS, OPEN_FILES, Code, DataState, Refused, ResourceUse, limits, read_number
 from nyala.replica.client import Client, TableHandle
 from nyala.replica.rows import RowSum
 from nyala.replica.rpc import address_from_pb, config_from_pb, opid_from_pb, pb
@@ -296,7 +296,7 @@ def _judge_voters(subject: str, voters: Iterable[ReplicaView], committed: int) -
         behind = lag(status, committed) or 0
         if not _takes_part(status):
             if status.phase != "FAILED":
-                state = f"{DataState(status.data_state).name}, {status.phase}"
+                state = f"{read_number(DataState, status.data_state).name}, {status.phase}"
                 found.append(Finding(Severity.ERROR, subject, f"{on} takes no part: {state}"))
         elif status.phase != "RUNNING":
             severity, whom = Severity.WARNING if status.leader_uuid else Severity.ERROR, status.leader_uuid or "nobody"
@@ -372,7 +372,7 @@ def replica_json(replica: ReplicaView, committed: int) -> dict[str, Any]:
         "server": replica.server_uuid,
         "role": status.role,
         "witness": status.witness,
-        "data_state": DataState(status.data_state).name,
+        "data_state": read_number(DataState, status.data_state).name,
         "phase": status.phase,
         "term": status.term,
         "last_logged": f"{status.last_logged.term}.{status.last_logged.index}",

@@ -18,6 +18,7 @@ from nyala.replica.base import (
     OpId,
     RaftConfig,
     Refused,
+    read_number,
 )
 from nyala.replica.client import Client
 from nyala.replica.cmeta import decode_config, path_of, read_cmeta
@@ -209,7 +210,7 @@ def _of_status(uuid: str, place: str, status: pb.ReplicaStatus) -> ReplicaEviden
         server_uuid=uuid,
         place=place,
         running=True,
-        data_state=DataState(status.data_state),
+        data_state=read_number(DataState, status.data_state),
         witness=status.witness,
         leads=status.role == "LEADER",
         term=status.term,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nyala.replica.base import Code, DataState, Refused
+from nyala.replica.base import Code, DataState, Refused, read_number
 from nyala.replica.client import Client
 from nyala.replica.rpc import config_from_pb, pb
 
@@ -28,7 +28,8 @@ def start_copy(client: Client, tablet_id: str, target: pb.ServerInfo) -> pb.Serv
     if found is None:
         raise Refused(Code.UNAVAILABLE, "no server says that it leads the tablet: nothing was begun", tablet=tablet_id)
     source, leader = found
-    here = next((DataState(s.data_state) for s in client.list_tablets(target, [tablet_id])), DataState.DOES_NOT_EXIST)
+    there = next(iter(client.list_tablets(target, [tablet_id])), None)
+    here = DataState.DOES_NOT_EXIST if there is None else read_number(DataState, there.data_state)
     if here is DataState.READY:
         raise Refused(
             Code.ILLEGAL_STATE,

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from nyala.replica.base import Code, DataState, Refused, us_of_hybrid
+from nyala.replica.base import Code, DataState, Refused, read_number, us_of_hybrid
 from nyala.replica.client import Client
 from nyala.replica.rows import RowSum
 from nyala.replica.rpc import config_from_pb, pb
@@ -88,7 +88,7 @@ def left_out(view: ClusterView) -> list[str]:
         for table in view.tables
         for tablet in table.tablets
         for r in view.replicas.get(tablet.tablet_id, [])
-        if r.checksum is None and (state := DataState(r.status.data_state)) is not DataState.DELETED
+        if r.checksum is None and (state := read_number(DataState, r.status.data_state)) is not DataState.DELETED
     ]
 
 
