@@ -32,6 +32,8 @@ from .entries import unfit_entry
 
 _log = logging.getLogger("nyala.master")
 T = TypeVar("T")
+Compute = Callable[[], tuple[Mapping[str, Record], Sequence[str], str, T]]
+"""What gives (puts, deletes, request id, result) of a change."""
 FLUSH_PAUSE_S = 5.0
 """After a flush that found no room: the next one writes the whole catalog again."""
 
@@ -191,23 +193,26 @@ class CatalogGroup:
         call(done)
         return await future
 
-    async def change(self, compute: Callable[[], tuple[Mapping[str, Record], Sequence[str], str, T]]) -> T:
+    async def change(self, compute: Compute[T], *, aside: bool = False) -> T:
         """Commit what `compute` finds to be changed, and return its fourth value once it is applied.
 
         `compute` reads the catalog as of everything committed before and gives (puts, deletes, request id, result); it
         may raise Refused, and then nothing is changed. With nothing to change, nothing is committed.
+        `aside`: compute on another thread, for a change of thousands of records; `compute` then reads the catalog only.
         """
-        task = self._loop.create_task(self._change(compute))
+        task = self._loop.create_task(self._change(compute, aside))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return await asyncio.shield(task)  # a caller that goes away must not free the lock before the commit
 
-    async def _change(self, compute: Callable[[], tuple[Mapping[str, Record], Sequence[str], str, T]]) -> T:
+    async def _change(self, compute: Compute[T], aside: bool) -> T:
         async with self._lock:
-            await self.ensure_ready()
-            puts, deletes, request_id, result = compute()
-            if puts or deletes:
-                await self._commit(encode_change(puts, deletes, request_id))
+            term = await self.ensure_ready()
+            meta, result = await asyncio.to_thread(_computed, compute) if aside else _computed(compute)
+            if term != self.term:
+                raise self.not_leader()  # what another master committed meanwhile was not read
+            if meta:
+                await self._commit(meta)
             return result
 
     async def _commit(self, meta: bytes) -> None:
@@ -245,6 +250,12 @@ class CatalogGroup:
         except Refused as error:
             _log.warning("T %s not flushed at stop: %s", CATALOG_ID, error)
         self.log.close()
+
+
+def _computed(compute: Compute[T]) -> tuple[bytes, T]:
+    """The `meta` of the entry to commit, empty if nothing is to be changed; and the result."""
+    puts, deletes, request_id, result = compute()
+    return encode_change(puts, deletes, request_id) if puts or deletes else b"", result
 
 
 def _metadata(disk: Disk, uuid: str, first: RaftConfig) -> ConsensusMeta:

@@ -203,7 +203,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
         """A query takes its sources over, all or none."""
         state = self.state
         table_id, positions = await state.group.change(
-            lambda: sources.open_sources(state.catalog, request, state.clock.wall_us())
+            lambda: sources.open_sources(state.catalog, request, state.clock.wall_us()), aside=True
         )
         return pb.OpenSourcesReply(table_id=table_id, positions=positions)
 
@@ -212,7 +212,7 @@ class MasterService(pb_grpc.MasterServiceServicer):
         """`done` moves forward, the lease is renewed or released."""
         state = self.state
         positions = await state.group.change(
-            lambda: sources.advance_sources(state.catalog, request, state.clock.wall_us())
+            lambda: sources.advance_sources(state.catalog, request, state.clock.wall_us()), aside=True
         )
         return pb.AdvanceSourcesReply(positions=positions)
 
