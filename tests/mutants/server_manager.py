@@ -662,4 +662,26 @@ MUTANTS = (
                 replica.transfer(None, lambda _: None)
         """,
     ),
+    Mutant(
+        name="running server never looks at its instance file",
+        rows="IN-21",
+        test=(
+            "tests/process/test_server_identity.py::"
+            "test_instance_file_of_a_running_server_comes_back_by_itself_within_its_time"
+        ),
+        file="replica/server/process.py",
+        function="TabletServer._watch_folders",
+        before="if looks * LOOK_AT_FOLDERS_S >= KEEP_EVERY_S:",
+        after="if looks < 0:",
+    ),
+    Mutant(
+        name="files are looked at later than the page says",
+        rows="IN-21",
+        test=(
+            "tests/unit/server/test_server_keeping.py::test_page_for_operators_has_each_file_and_the_times_of_this_code"
+        ),
+        file="replica/server/keeping.py",
+        before="KEEP_EVERY_S = 60.0",
+        after="KEEP_EVERY_S = 600.0",
+    ),
 )

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -12,9 +15,12 @@ from nyala.replica.cmeta import ConsensusMeta, path_of
 from nyala.replica.copy import CopyRequest, lost_tablets
 from nyala.replica.disk import INSTANCE, keep_instance, open_or_format, read_instance
 from nyala.replica.host import Phase
-from nyala.replica.server import need_promises
+from nyala.replica.master import MasterOptions
+from nyala.replica.master.tablet_servers import ASK_TIMEOUT_S
+from nyala.replica.policy.in_place import RENEW_AGAIN_US
+from nyala.replica.server import ServerOptions, need_promises
 from nyala.replica.server.copies import CopyJobs
-from nyala.replica.server.keeping import Keeper
+from nyala.replica.server.keeping import KEEP_EVERY_S, Keeper
 from nyala.replica.server.maintenance import Maintenance
 from nyala.replica.server.manager import TabletManager
 from nyala.replica.server.memory import MemoryGuard
@@ -346,3 +352,22 @@ def test_files_of_a_server_that_wants_for_something_are_looked_at_later() -> Non
 
     served(disk, use, fatal)
     assert fatal == []
+
+
+def test_page_for_operators_has_each_file_and_the_times_of_this_code() -> None:
+    """IN-21. Goal: the stated times are those of the code, and no case is left out. Method: the table of the page has
+    each file, damaged, emptied and missing, of a running and of a stopped server, once; its seconds are the
+    constants."""
+    page = (Path(__file__).resolve().parents[3] / "docs/operate/repair.md").read_text()
+    is_row = re.compile(r"\| [a-z ]+ \| [a-z, ]+ \| (running|stopped) \|").match
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if is_row(line)]
+    said = [(file, hurt, server) for file, hurts, server, *_ in rows for hurt in hurts.split(", ")]
+    files = ["superblock", "consensus metadata", "block", "sidecar", "log segment", "instance file"]
+    cases = itertools.product(files, ("damaged", "emptied", "missing"), ("running", "stopped"))
+    assert sorted(said) == sorted(cases)
+    options = ServerOptions(root="x")
+    times = {"running": {f"{KEEP_EVERY_S:.0f} s", f"{options.scrub_interval_s:,.0f} s"}, "stopped": {"the start"}}
+    assert all(within in times[server] for _, _, server, _, within, _ in rows)
+    to_copy_ms = 2 * options.heartbeat_ms + MasterOptions(root="x").policy_ms + 1000 * ASK_TIMEOUT_S
+    assert f"a copy begins within {to_copy_ms / 1000:.0f} s" in page and f"reads {options.scrub_mb_per_s} MB/s" in page
+    assert f"once in {RENEW_AGAIN_US // 1_000_000} s" in page
