@@ -94,7 +94,7 @@ class Cluster:
         partitions_of_topic(partitions)
         given = columns if columns is not None else schema
         if given is None:
-            raise mistake("a table needs columns, or an Arrow schema")
+            raise mistake("a table needs columns, or an Arrow schema", 'give them as in {"id": "int64"}', table=name)
         valid_text(check_table_name, name)
         valid_text(check_source_topic, topic or f"writes.{name}")
         valid_number(replication_factor, "replication_factor=", 1, 7)
@@ -148,8 +148,8 @@ class Cluster:
             return stack.enter_context(TopicMaker(kafka, self._kafka_security))
         if required:
             raise mistake(
-                "no Kafka is known: the masters were started without one. Name it, as in "
-                'connect(..., kafka="localhost:9092") or `--kafka localhost:9092`'
+                "no Kafka is known: the masters were started without one",
+                'name it, as in connect(..., kafka="localhost:9092") or `--kafka localhost:9092`',
             )
         return None
 
@@ -190,7 +190,9 @@ class Cluster:
 def partitions_of_topic(partitions: int) -> None:
     """NotApplied unless a topic may have so many partitions."""
     if not isinstance(partitions, int) or isinstance(partitions, bool) or not 1 <= partitions <= PARTITIONS_MAX:
-        raise mistake(f"a topic has 1 to {PARTITIONS_MAX} partitions", partitions=repr(partitions)[:80])
+        raise mistake(
+            f"a topic has 1 to {PARTITIONS_MAX} partitions", "give a whole number", partitions=repr(partitions)[:80]
+        )
 
 
 def connect(
@@ -209,11 +211,14 @@ def connect(
     """
     if address is None and not (address := os.environ.get("NYALA_MASTERS")):
         raise mistake(
-            'no cluster is named: connect("host:port") takes the masters\' addresses; without them the environment '
-            'variable NYALA_MASTERS names them, which `eval "$(nyala env)"` sets for the local stack'
+            'no cluster is named: connect("host:port") takes the masters\' addresses',
+            "without them the environment variable NYALA_MASTERS names them, which "
+            '`eval "$(nyala env)"` sets for the local stack',
         )
     if not isinstance(address, str) or not address.strip():
-        raise mistake('connect() takes the masters\' addresses, as in "localhost:7051"', got=repr(address)[:80])
+        raise mistake(
+            "connect() takes the masters' addresses", 'give them as in "localhost:7051"', got=repr(address)[:80]
+        )
     try:
         security = KafkaSecurity(tuple(sorted((kafka_properties or {}).items())))
         client = Client(parse_masters(address), options)

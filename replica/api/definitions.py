@@ -51,7 +51,7 @@ def schema_of(columns: Columns, key: str | Sequence[str]) -> TableSchema:
         if name not in names:
             raise unknown("column", name, names)
     if not keys:
-        raise mistake("a table needs a primary key: name its columns in key=", columns=", ".join(names))
+        raise mistake("a table needs a primary key", "name its columns in key=", columns=", ".join(names))
     return _as_mistake(lambda: TableSchema(1, tuple(made), keys))
 
 
@@ -96,7 +96,7 @@ def _pairs(columns: Columns) -> list[tuple[str, Any]]:
         elif isinstance(item, tuple | list) and len(item) == 2:
             pairs.append((item[0], item[1]))
         else:
-            raise mistake('a column is ("name", "type")', got=repr(item)[:80])
+            raise mistake("this is no column", 'give a column as ("name", "type")', got=repr(item)[:80])
     return pairs
 
 
@@ -134,5 +134,5 @@ def _type_of_text(name: str, text: str) -> tuple[ColumnType, int, int, bool]:
         error.values["column"] = name
         raise error
     if word == "decimal" and match.group(2) is None:
-        raise mistake("a decimal needs its precision and scale, as in decimal(9,2)", column=name, type=text)
+        raise mistake("a decimal needs its precision and scale", "give them as in decimal(9,2)", column=name, type=text)
     return ColumnType(word), int(match.group(2) or 0), int(match.group(3) or 0), bool(match.group(4))

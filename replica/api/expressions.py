@@ -36,15 +36,15 @@ class Condition:
 
     def __or__(self, other: object) -> Condition:
         raise mistake(
-            "OR cannot be evaluated at the tablets; use isin(), or scan for each alternative, or filter after"
+            "OR cannot be evaluated at the tablets", "use isin(), or scan for each alternative, or filter after"
         )
 
     def __invert__(self) -> Condition:
-        raise mistake("NOT cannot be evaluated at the tablets; turn the comparison around, or filter after the scan")
+        raise mistake("NOT cannot be evaluated at the tablets", "turn the comparison around, or filter after the scan")
 
     def __bool__(self) -> bool:
         raise mistake(
-            "a condition is neither true nor false: join conditions with &, each in parentheses, not with and"
+            "a condition is neither true nor false", "join conditions with &, each in parentheses, not with and"
         )
 
     def __repr__(self) -> str:
@@ -72,16 +72,16 @@ class Col:
 
     def __init__(self, name: str) -> None:
         if not isinstance(name, str) or not name:
-            raise mistake("col() takes a column's name", got=repr(name))
+            raise mistake("col() takes a column's name", 'give it as in col("price")', got=repr(name))
         self.name = name
 
     def _compare(self, op: str, value: object) -> Condition:
         if value is None:
-            raise mistake("nothing compares with None; use .is_null() or .is_not_null()", column=self.name)
+            raise mistake("nothing compares with None", "use .is_null() or .is_not_null()", column=self.name)
         if _is_nan(value):
-            raise mistake("NaN equals nothing and has no order; leave the comparison out", column=self.name)
+            raise mistake("NaN equals nothing and has no order", "leave the comparison out", column=self.name)
         if isinstance(value, Col):
-            raise mistake("two columns cannot be compared at the tablets; filter after the scan", column=self.name)
+            raise mistake("two columns cannot be compared at the tablets", "filter after the scan", column=self.name)
         return Condition([Predicate(self.name, op, (value,))])
 
     def __eq__(self, value: object) -> Condition:  # type: ignore[override]
@@ -104,14 +104,14 @@ class Col:
 
     def isin(self, values: Iterable[object]) -> Condition:
         """Equal to one of the values. All conditions of one scan have at most 100,000 values, of 7 MiB together."""
-        if isinstance(values, str | bytes):
-            raise mistake("isin() takes a list of values", got=repr(values)[:80])
+        if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+            raise mistake("isin() takes a list of values", "give one, as in isin([1, 2])", got=repr(values)[:80])
         # One more than a scan may have is refused as well as all of them, and they may be without end.
         given = tuple(itertools.islice(values, limits.SCAN_VALUES_MAX + 1))
         if any(map(_is_nan, given)):
-            raise mistake("isin() takes no NaN: it equals nothing", column=self.name)
+            raise mistake("isin() takes no NaN, which equals nothing", "leave it out", column=self.name)
         if any(v is None for v in given):
-            raise mistake("isin() takes no None; use .is_null()", column=self.name)
+            raise mistake("isin() takes no None", "use .is_null()", column=self.name)
         return Condition(_checked([Predicate(self.name, "in", given)]))
 
     def between(self, low: object, high: object) -> Condition:
@@ -148,10 +148,12 @@ def as_condition(where: Where) -> Condition:
     if isinstance(where, str):
         return parse_condition(where)
     if isinstance(where, Col):
-        raise mistake("a column is no condition; compare it with something", column=where.name)
+        raise mistake("a column is no condition", "compare it with something", column=where.name)
     if isinstance(where, list | tuple):
         return Condition(p for part in where for p in as_condition(part).predicates)
-    raise mistake('where= takes a condition such as nyala.col("x") > 3, text, or a list of them', got=repr(where)[:80])
+    raise mistake(
+        "where= takes a condition, text, or a list of them", 'give one such as nyala.col("x") > 3', got=repr(where)[:80]
+    )
 
 
 # ---- text
@@ -189,7 +191,10 @@ class _Reader:
 
     def error(self, what: str, pos: int | None = None) -> Exception:
         where = pos if pos is not None else self.tokens[self.at][2] if self.at < len(self.tokens) else len(self.text)
-        return mistake(f"the condition cannot be read: {what}", at=where + 1, near=repr(self.text[where : where + 20]))
+        todo = "write it as in \"price > 3 AND city IN ('Oslo', 'Rome')\""
+        return mistake(
+            f"the condition cannot be read: {what}", todo, at=where + 1, near=repr(self.text[where : where + 20])
+        )
 
     def is_word(self, *words: str) -> bool:
         """Whether the next token is one of these words; then it is taken."""
@@ -333,6 +338,7 @@ def _as_type(value: Any, column: Column) -> object:
     if converted is None:
         raise mistake(
             "the value cannot be compared with the column",
+            "give one of the column's type",
             column=column.name,
             type=kind.value,
             value=repr(value)[:80],

@@ -11,9 +11,9 @@ from nyala.replica.client import NotApplied
 LISTED_MAX = 30
 
 
-def mistake(what: str, /, **values: object) -> NotApplied:
-    """A wrong argument."""
-    return NotApplied(Code.INVALID_ARGUMENT, what, values)
+def mistake(what: str, todo: str, /, **values: object) -> NotApplied:
+    """A wrong argument: what was wrong, and what to do instead. `values`: what was given."""
+    return NotApplied(Code.INVALID_ARGUMENT, f"{what}; {todo}", values)
 
 
 def unknown(kind: str, name: object, known: Iterable[str], *, code: Code = Code.INVALID_ARGUMENT) -> NotApplied:
@@ -24,6 +24,8 @@ def unknown(kind: str, name: object, known: Iterable[str], *, code: Code = Code.
     what = f"there is no {kind} {name!r}"
     if close:
         what += f"; did you mean {' or '.join(map(repr, close))}?"
+    else:
+        what += "; name one that there is" if names else "; create it first"
     listed = ", ".join(names[:LISTED_MAX]) + (f" and {len(names) - LISTED_MAX} more" if len(names) > LISTED_MAX else "")
     return NotApplied(code, what, **{f"{kind}s": listed or "none yet"})
 
@@ -31,15 +33,15 @@ def unknown(kind: str, name: object, known: Iterable[str], *, code: Code = Code.
 def valid_text(check: Callable[..., str], text: object, *more: object) -> str:
     """`text` if `check(text, *more)` takes it; NotApplied(INVALID_ARGUMENT) that shows it otherwise."""
     if not isinstance(text, str):
-        raise mistake("a name is text", got=repr(text)[:80])
+        raise mistake("a name is text", "give it as a str", got=repr(text)[:80])
     try:
         return check(text, *more)
     except Refused as e:
-        raise NotApplied(e.code, e.what, e.values) from e
+        raise NotApplied(e.code, f"{e.what}; give another one", e.values) from e
 
 
 def valid_number(number: object, what: str, low: float, high: float) -> float:
     """`number` if it is one from `low` to `high`; NotApplied(INVALID_ARGUMENT) otherwise, for NaN too."""
     if isinstance(number, bool) or not isinstance(number, int | float) or not low <= number <= high:
-        raise mistake(f"{what} is a number from {low:g} to {high:g}", got=repr(number)[:80])
+        raise mistake(f"{what} is a number from {low:g} to {high:g}", "give one of these", got=repr(number)[:80])
     return number

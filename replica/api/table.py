@@ -33,24 +33,26 @@ def hybrid_time_of(at: dt.datetime | int | None) -> int:
         return 0
     if isinstance(at, dt.datetime):
         if at.tzinfo is None:
-            raise mistake("at= needs a time zone, as in datetime.now(timezone.utc)", at=at.isoformat())
+            raise mistake("at= needs a time zone", "give one, as in datetime.now(timezone.utc)", at=at.isoformat())
         us = (at - _EPOCH) // dt.timedelta(microseconds=1)
         hybrid = hybrid_from_us(us) | (1 << LOGICAL_BITS) - 1
     elif isinstance(at, int) and not isinstance(at, bool):
         hybrid = at
     else:
-        raise mistake("at= takes a datetime with its zone, or a hybrid time", at=repr(at)[:80])
+        raise mistake("at= takes a datetime with its zone, or a hybrid time", "give one of them", at=repr(at)[:80])
     if not EARLIEST_HYBRID_TIME <= hybrid <= MAX_HYBRID_TIME:
-        raise mistake("at= is no time since the year 2000; hybrid times are microseconds * 4096", at=repr(at)[:80])
+        raise mistake("at= is no time since the year 2000", "hybrid times are microseconds * 4096", at=repr(at)[:80])
     return hybrid
 
 
 def staleness_us_of(staleness: float) -> int:
     """Microseconds of `staleness=` seconds, which are more than servers' clocks may differ."""
     if not isinstance(staleness, int | float) or isinstance(staleness, bool) or math.isnan(staleness):
-        raise mistake("staleness= is a number of seconds", staleness=repr(staleness)[:80])
+        raise mistake(
+            "staleness= is a number of seconds", "give one, as in staleness=0.5", staleness=repr(staleness)[:80]
+        )
     if problem := staleness_problem(staleness * 1e6):
-        raise mistake(problem, staleness=repr(staleness))
+        raise mistake(problem, "give one between them, or leave it out for a strong read", staleness=repr(staleness))
     return int(staleness * 1e6)
 
 
@@ -169,16 +171,20 @@ class Table:
         """
         schema = self._handle.schema
         if isinstance(columns, str):
-            raise mistake("columns= takes a list of names", got=columns)
+            raise mistake("columns= takes a list of names", "put the name into a list", got=columns)
         names = None if columns is None else tuple(column_of(schema, name).name for name in columns)
         if names is not None and (not names or len(set(names)) < len(names)):
-            raise mistake("columns= names at least one column, and each once", got=", ".join(names))
+            raise mistake(
+                "columns= names at least one column, and each once",
+                "leave it out for all columns",
+                got=", ".join(names),
+            )
         if limit is not None and (
             not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= limits.NUMBER_MAX
         ):
-            raise mistake("limit= is a positive whole number", limit=repr(limit)[:80])
+            raise mistake("limit= is a positive whole number", "leave it out for all rows", limit=repr(limit)[:80])
         if at is not None and staleness is not None:
-            raise mistake("at= and staleness= exclude each other", at=str(at), staleness=staleness)
+            raise mistake("at= and staleness= exclude each other", "give one of them", at=str(at), staleness=staleness)
         spec = ScanSpec(
             names,
             bound(as_condition(where), schema),

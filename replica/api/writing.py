@@ -83,7 +83,8 @@ def checked_on_error(on_error: str) -> OnError:
     for known in get_args(OnError):
         if on_error == known:
             return cast(OnError, known)
-    raise mistake('on_error= is "raise" or "return"', on_error=repr(on_error)[:80])
+    wrong = "there is no such on_error="
+    raise mistake(wrong, 'on_error= is "raise" or "return"', on_error=repr(on_error)[:80])
 
 
 def as_table(rows: Any, schema: TableSchema) -> Any:
@@ -95,14 +96,18 @@ def as_table(rows: Any, schema: TableSchema) -> Any:
     if isinstance(rows, Mapping):
         rows = [rows]
     if isinstance(rows, str | bytes):
-        raise mistake("rows are a pyarrow, pandas or polars table, or a list of dicts", got=repr(rows)[:80])
+        raise mistake(
+            "these are no rows", "rows are a pyarrow, pandas or polars table, or a list of dicts", got=repr(rows)[:80]
+        )
     if type(rows).__module__.split(".")[0] == "pandas":
         return pa.Table.from_pandas(rows, preserve_index=False)
     if hasattr(rows, "__arrow_c_stream__"):
         return pa.table(rows)
     if isinstance(rows, Iterable):
         return _table_of_dicts(list(rows), schema)
-    raise mistake("rows are a pyarrow, pandas or polars table, or a list of dicts", got=type(rows).__name__)
+    raise mistake(
+        "these are no rows", "rows are a pyarrow, pandas or polars table, or a list of dicts", got=type(rows).__name__
+    )
 
 
 def _table_of_dicts(rows: list[Any], schema: TableSchema) -> Any:
@@ -110,11 +115,14 @@ def _table_of_dicts(rows: list[Any], schema: TableSchema) -> Any:
         return pa.table({})
     for pos, row in enumerate(rows):
         if not isinstance(row, Mapping):
-            raise mistake("each row is a dict of column names and values", row=pos, got=repr(row)[:80])
+            raise mistake(
+                "each row is a dict of column names and values", 'give it as in {"id": 1}', row=pos, got=repr(row)[:80]
+            )
         if row.keys() != rows[0].keys():
             odd = sorted(map(str, set(row) ^ set(rows[0])))
             raise mistake(
-                "all rows of one call have the same columns; give None where a row has no value",
+                "all rows of one call have the same columns",
+                "give None where a row has no value",
                 row=pos,
                 differs_in=", ".join(odd[:10]),
             )
@@ -137,12 +145,18 @@ def _bad_value(column: Column, values: list[Any]) -> NotApplied:
         except _REFUSALS as e:
             reason = str(e).splitlines()[0][:120]
             return _value_mistake(column, pos, value, reason)
-    return mistake("the column's values do not fit its type", column=column.name, type=str(column.arrow_type))
+    return mistake(
+        "the column's values do not fit its type",
+        "convert them, or recreate the column",
+        column=column.name,
+        type=str(column.arrow_type),
+    )
 
 
 def _value_mistake(column: Column, pos: int, value: object, reason: str) -> NotApplied:
     return mistake(
         "a value does not fit its column",
+        "change it, or recreate the column with a type that holds it",
         column=column.name,
         type=str(column.arrow_type),
         row=pos,
@@ -160,23 +174,27 @@ def conform(table: Any, schema: TableSchema, op: RowOp) -> Any:
             raise unknown("column", name, schema.names)
     repeated = sorted({n for n in names if names.count(n) > 1})
     if repeated:
-        raise mistake("a column comes twice", columns=", ".join(repeated))
+        raise mistake("a column comes twice", "leave one of them out", columns=", ".join(repeated))
     missing = [n for n in schema.key if n not in names]
     if missing:
-        raise mistake("the rows lack key columns", missing=", ".join(missing), key=", ".join(schema.key))
+        raise mistake(
+            "the rows lack key columns", "add them to each row", missing=", ".join(missing), key=", ".join(schema.key)
+        )
     if op in (RowOp.DELETE, RowOp.DELETE_IGNORE):
         names = list(schema.key)
     if op in (RowOp.UPDATE, RowOp.UPDATE_IGNORE) and set(names) <= set(schema.key):
-        raise mistake("an update needs a column besides the key", columns=", ".join(names))
+        raise mistake("an update needs a column besides the key", "add one that is to change", columns=", ".join(names))
     if op in (RowOp.INSERT, RowOp.INSERT_IGNORE):
         lacking = [c.name for c in schema.columns if not c.nullable and c.default is None and c.name not in names]
         if lacking:
-            raise mistake("the rows lack columns that must have a value", missing=", ".join(lacking))
+            raise mistake(
+                "the rows lack columns that must have a value", "add them to each row", missing=", ".join(lacking)
+            )
     arrays = [_cast(table.column(n), schema.column(n)) for n in names]
     for name, array in zip(names, arrays, strict=True):
         if name in schema.key and array.null_count:
             row = array.is_null().to_pylist().index(True)
-            raise mistake("a key column has no value", column=name, row=row)
+            raise mistake("a key column has no value", "give each row its whole key", column=name, row=row)
     return pa.table(arrays, names=names)
 
 
@@ -196,7 +214,12 @@ def _cast(values: Any, column: Column) -> Any:
         reason = str(e).splitlines()[0][:120]
         pos = _first_failure(array, target)
         if pos < 0:
-            raise mistake("the column's values do not fit its type", column=column.name, reason=reason) from e
+            raise mistake(
+                "the column's values do not fit its type",
+                "convert them, or recreate the column",
+                column=column.name,
+                reason=reason,
+            ) from e
         raise _value_mistake(column, pos, array[pos].as_py(), reason) from e
 
 

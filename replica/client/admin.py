@@ -490,7 +490,11 @@ def _seen(info: pb.TabletInfo | None) -> pb.TabletSeen | None:
 
 def _address(server: pb.ServerInfo) -> Address:
     if not server.addresses:
-        raise Refused(Code.UNAVAILABLE, "no address of this server is known", uuid=server.uuid)
+        raise Refused(
+            Code.UNAVAILABLE,
+            "no address of this server is known; it has to send a heartbeat first: `nyala server list`",
+            uuid=server.uuid,
+        )
     return address_from_pb(server.addresses[0])
 
 

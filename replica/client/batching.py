@@ -66,7 +66,8 @@ def _whole_batch(columns: Any, ops: Any, offsets: Any, schema: Any) -> Any:
         column = columns.column(name)
         array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
         if isinstance(array, pa.ChunkedArray):
-            raise Refused(Code.TOO_LARGE, "more than 2 GiB in one column; write in parts", column=name)
+            what = "more than 2 GiB in one column; write in parts"
+            raise Refused(Code.TOO_LARGE, what, column=name, bytes=array.nbytes)
         arrays.append(array if array.type == field.type else array.cast(field.type))
     check(schema.names[-2:] == [OP_COLUMN, OFFSET_COLUMN], "system columns come last", names=schema.names)
     return pa.RecordBatch.from_arrays(
@@ -92,7 +93,7 @@ def cut(pos: int, column_ids: tuple[int, ...], batch: Any, target_bytes: int, ig
                 first = part.column(OFFSET_COLUMN)[0].as_py()
                 raise Refused(
                     Code.TOO_LARGE,
-                    "a row is too large",
+                    "a row is too large; keep its largest value elsewhere, or split the row",
                     row=first,
                     bytes=len(payload),
                     limit_bytes=limits.ROW_SIZE_BYTES_MAX,

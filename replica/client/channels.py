@@ -6,7 +6,7 @@ import os
 import threading
 from typing import Any
 
-from nyala.replica.base import Address
+from nyala.replica.base import Address, Code, Refused
 from nyala.replica.rpc import channel_to, pb_grpc
 
 from .write_links import SmallWrites
@@ -54,7 +54,7 @@ class Channels:
             self._channels, self._stubs, self._writes = {}, {}, {}
         with self._lock:
             if self._closed:
-                raise RuntimeError("this client is closed")
+                raise Refused(Code.ILLEGAL_STATE, "this client is closed; connect anew", server=address)
             stub = self._stubs.get((address, kind))
             if stub is None:
                 channel = self._channels.get(address)

@@ -124,7 +124,8 @@ class Client(Admin):
             request.client_id, request.sequence = meta.client_id, meta.sequence
             request.first_incomplete = meta.first_incomplete
         else:
-            raise Refused(Code.INVALID_ARGUMENT, "a write names its source or its client")
+            what = "a write names its source or its client; set one of them"
+            raise Refused(Code.INVALID_ARGUMENT, what, table=handle.name)
         outcomes: list[WriteOutcome] = []
         window = WriteWindow(self.calls, handle, outcomes.append)
         window.put(request)
@@ -172,7 +173,7 @@ def _address(text: str) -> Address:
     try:
         return Address.parse(text.strip())
     except ValueError as e:
-        raise Refused(Code.INVALID_ARGUMENT, str(e)) from e
+        raise Refused(Code.INVALID_ARGUMENT, f"{e}; write it as in master-1:7051") from e
 
 
 def parse_masters(text: str) -> list[Address]:

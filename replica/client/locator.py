@@ -58,7 +58,11 @@ class Locator:
         with self._lock:
             location = self._tablets.get(tablet_id)
             if location is None or not location.members:
-                raise Refused(Code.NOT_READY, "no replica of this tablet is known yet", tablet_id=tablet_id)
+                raise Refused(
+                    Code.NOT_READY,
+                    "no replica of this tablet is known yet; try again, or see `nyala cluster check`",
+                    tablet_id=tablet_id,
+                )
             uuid = location.leader_uuid
             if uuid not in location.members:
                 uuid = self._next_member(location)
@@ -69,7 +73,11 @@ class Locator:
         the rest in random order. Refused(NOT_READY) if none is known."""
         location = self.location(tablet_id)
         if location is None or not location.members:
-            raise Refused(Code.NOT_READY, "no replica of this tablet is known yet", tablet_id=tablet_id)
+            raise Refused(
+                Code.NOT_READY,
+                "no replica of this tablet is known yet; try again, or see `nyala cluster check`",
+                tablet_id=tablet_id,
+            )
         near = {"localhost", "127.0.0.1", "::1", socket.gethostname()}
         order = sorted(
             (uuid == location.leader_uuid, address.host not in near, rng.random(), uuid)

@@ -50,7 +50,7 @@ class Masters:
 
     def __init__(self, addresses: Sequence[Address], channels: Channels, options: ClientOptions) -> None:
         if not addresses:
-            raise Refused(Code.INVALID_ARGUMENT, "name at least one master: host:port[,host:port]")
+            raise Refused(Code.INVALID_ARGUMENT, "no master is named; name at least one master: host:port[,host:port]")
         self._known = list(dict.fromkeys(addresses))
         self._channels = channels
         self._options = options

@@ -40,5 +40,9 @@ def pages_of(ask: Callable[[_Asked], Any], request: _Asked) -> Iterator[Any]:
         if not reply.next:
             return
         if reply.next == asked.after:
-            raise Refused(Code.CORRUPTION, "a list does not get on: this server has a defect", after=reply.next[:80])
+            raise Refused(
+                Code.CORRUPTION,
+                "a list does not get on, as this server has a defect; upgrade it",
+                after=reply.next[:80],
+            )
         asked.after = reply.next

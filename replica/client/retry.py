@@ -70,6 +70,7 @@ def final(error: Refused, *, unknown: bool, why: str = "", **values: object) -> 
     return kind(error.code, what, {**error.values, **values}, detail=error.detail)
 
 
+NO_ANSWER = "no answer in time; `nyala cluster check` says whether the cluster is well"
 _NEVER_REACHED = frozenset({grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.RESOURCE_EXHAUSTED})
 
 
@@ -79,7 +80,7 @@ def refusal_of_rpc_error(error: grpc.RpcError | grpc.FutureCancelledError, *, mu
     text = (error.details() or status.name) if isinstance(error, grpc.Call) else str(error)
     applied = Applied.UNKNOWN if mutates and status not in _NEVER_REACHED else Applied.NOT_APPLIED
     if status is grpc.StatusCode.DEADLINE_EXCEEDED:
-        return Refused(Code.TIMED_OUT, "no answer in time", applied=applied)
+        return Refused(Code.TIMED_OUT, NO_ANSWER, applied=applied)
     if status in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
         return Refused(Code.UNAVAILABLE, f"the server cannot be reached: {_short(text)}", applied=applied)
     if status is grpc.StatusCode.UNIMPLEMENTED:

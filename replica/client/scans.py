@@ -46,9 +46,11 @@ def check_spec(handle: TableHandle, spec: ScanSpec) -> None:
     for name in (*(spec.columns or ()), *(p.column for p in spec.predicates)):
         handle.schema.column(name)
     if spec.limit < 0 or spec.slice_count < 1 or spec.snapshot_time < 0:
-        raise Refused(Code.INVALID_ARGUMENT, "limit, slices and time are not negative", limit=spec.limit)
+        what = "a scan's limit and time are not negative, and it has a slice at least; correct them"
+        given = {"limit": spec.limit, "slices": spec.slice_count, "time": spec.snapshot_time}
+        raise Refused(Code.INVALID_ARGUMENT, what, given)
     if spec.staleness_us and (problem := staleness_problem(spec.staleness_us)):
-        raise Refused(Code.INVALID_ARGUMENT, problem, staleness_s=spec.staleness_us / 1e6)
+        raise Refused(Code.INVALID_ARGUMENT, f"{problem}; give one between them", staleness_s=spec.staleness_us / 1e6)
 
 
 def tablets_to_ask(handle: TableHandle, spec: ScanSpec) -> list[TabletHandle]:
@@ -246,7 +248,8 @@ class Scans:
         finally:
             stream.cancel()
         if not last:
-            raise Refused(Code.UNAVAILABLE, "a scan ended before its last chunk", tablet_id=tablet.tablet_id)
+            what = "a scan ended before its last chunk; scan again"
+            raise Refused(Code.UNAVAILABLE, what, tablet_id=tablet.tablet_id)
         return TabletPart(tablet.tablet_id, tuple(batches), rows, time_of)
 
 

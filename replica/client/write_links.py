@@ -21,7 +21,7 @@ from google.protobuf.message import DecodeError
 from nyala.replica.base import Address, Applied, Code, Refused, limits
 from nyala.replica.rpc import HEAD_BYTES, body_length, connection_to, frame, pb, raise_if_error, tend
 
-from .retry import refusal_of_rpc_error
+from .retry import NO_ANSWER, refusal_of_rpc_error
 
 _PAYLOAD_BYTES_MAX = 16 << 10
 """Larger writes are calls of their own: they gain nothing and would hold up the small ones."""
@@ -126,7 +126,7 @@ class _Link:
             raise waiting.error
         if waiting.reply is None:
             applied = Applied.UNKNOWN if taken else Applied.NOT_APPLIED
-            raise Refused(Code.TIMED_OUT, "no answer in time", applied=applied)
+            raise Refused(Code.TIMED_OUT, NO_ANSWER, applied=applied)
         return waiting.reply
 
     def forget(self, waiting: _Waiting) -> None:

@@ -376,7 +376,7 @@ class SessionWriter:
     def _request(self, batch: WireBatch) -> pb.WriteRequest:
         identity = self._identity
         if identity is None:
-            raise Refused(Code.ILLEGAL_STATE, "the writer is closed")
+            raise Refused(Code.ILLEGAL_STATE, "the writer is closed; open another one", table=self._handle.name)
         tablet_id = self._handle.tablets[batch.pos].tablet_id
         sequence = identity.next_sequence()
         self._open.append((tablet_id, sequence))

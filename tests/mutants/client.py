@@ -113,7 +113,7 @@ MUTANTS = (
         ),
         file="replica/api/writing.py",
         function="checked_on_error",
-        before='raise mistake(\'on_error= is "raise" or "return"\', on_error=repr(on_error)[:80])',
+        before='raise mistake(wrong, \'on_error= is "raise" or "return"\', on_error=repr(on_error)[:80])',
         after='return "return"',
     ),
     Mutant(
@@ -341,7 +341,8 @@ MUTANTS = (
         function="Scans._collect",
         before="""
 if not last:
-    raise Refused(Code.UNAVAILABLE, "a scan ended before its last chunk", tablet_id=tablet.tablet_id)
+    what = "a scan ended before its last chunk; scan again"
+    raise Refused(Code.UNAVAILABLE, what, tablet_id=tablet.tablet_id)
         """,
         after="",
     ),
@@ -451,5 +452,41 @@ if not last:
             self._raised, self._raised_applied = len(self.row_errors), self.rows_applied
         """,
         after="",
+    ),
+    Mutant(
+        name="mistakes do not say what to do",
+        rows="IN-82",
+        test="tests/unit/api/test_api_refusals.py::test_refusal_has_its_four_parts",
+        file="replica/api/mistakes.py",
+        function="mistake",
+        before="what}; {todo}",
+        after="what}",
+    ),
+    Mutant(
+        name="closed client is a raw error",
+        rows="IN-82",
+        test="tests/unit/api/test_api_refusals.py::test_closed_client_is_refused_as_any_call_is",
+        file="replica/client/channels.py",
+        function="Channels._stub",
+        before='raise Refused(Code.ILLEGAL_STATE, "this client is closed; connect anew", server=address)',
+        after='raise RuntimeError("this client is closed")',
+    ),
+    Mutant(
+        name="list of values that is none is a raw error",
+        rows="IN-82",
+        test="tests/unit/api/test_api_refusals.py::test_refusal_has_its_four_parts",
+        file="replica/api/expressions.py",
+        function="Col.isin",
+        before="if isinstance(values, str | bytes) or not isinstance(values, Iterable):",
+        after="if isinstance(values, str | bytes):",
+    ),
+    Mutant(
+        name="refusal of a writer says no way on",
+        rows="IN-82",
+        test="tests/unit/api/test_api_refusals.py::test_each_mistake_says_what_to_do",
+        file="replica/client/writes.py",
+        before="the writer is closed; open another one",
+        after="the writer is closed",
+        on_disk=True,
     ),
 )

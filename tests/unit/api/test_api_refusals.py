@@ -1,0 +1,133 @@
+"""Refusals of the user's calls have four parts: what was wrong, the value, what was applied, and what to do."""
+
+from __future__ import annotations
+
+import ast
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import nyala
+from nyala.cluster import partitions_of_topic
+from nyala.definitions import partition_of, schema_of
+from nyala.expressions import as_condition, bound, column_of, parse_condition
+from nyala.mistakes import valid_number, valid_text
+from nyala.replica.base import Address, Applied, Code, Refused, check_table_name
+from nyala.replica.client import ScanSpec
+from nyala.replica.client.channels import Channels
+from nyala.replica.client.client import parse_masters
+from nyala.replica.client.locator import Locator
+from nyala.replica.client.scans import check_spec
+from nyala.replica.rows import RowOp
+from nyala.table import hybrid_time_of, staleness_us_of
+from nyala.writing import as_table, checked_on_error, conform
+from tests.harness.rows import SCHEMA
+from tests.unit.client.test_client_row_errors import TABLE
+
+ROOT = Path(__file__).resolve().parents[3]
+C = nyala.col("k")
+
+
+def closed() -> object:
+    channels = Channels()
+    channels.close()
+    return channels.master(Address("h", 1))
+
+
+def rows(op: RowOp = RowOp.INSERT, **columns: list[object]) -> object:
+    return conform(pa.table(columns), SCHEMA, op)
+
+
+WRONG: list[tuple[Callable[[], object], str]] = [
+    (lambda: schema_of([("a", "int64")], ()), "a"),
+    (lambda: schema_of(["a"], "a"), "'a'"),  # type: ignore[list-item]
+    (lambda: schema_of({"a": "decimal"}, "a"), "decimal"),
+    (lambda: schema_of({"a": "int46"}, "a"), "int46"),
+    (lambda: schema_of({"a": "int64"}, "b"), "'b'"),
+    (
+        lambda: partition_of(SCHEMA, hash_buckets=2, hash_columns=["nothing"], range_column="", range_splits=()),
+        "nothing",
+    ),
+    (lambda: partitions_of_topic(0), "0"),
+    (lambda: nyala.connect("  "), "'  '"),
+    (lambda: nyala.connect("nowhere"), "nowhere"),
+    (lambda: nyala.col(7), "7"),  # type: ignore[arg-type]
+    (lambda: C == None, "k"),  # noqa: E711
+    (lambda: float("nan") < C, "k"),
+    (lambda: nyala.col("v") == C, "v"),
+    (lambda: C.isin(7), "7"),  # type: ignore[arg-type]
+    (lambda: C.isin([None]), "k"),
+    (lambda: C.isin([float("nan")]), "k"),
+    (lambda: as_condition(7), "7"),  # type: ignore[arg-type]
+    (lambda: as_condition(C), "k"),  # type: ignore[arg-type]
+    (lambda: parse_condition("k > OR"), "'OR'"),
+    (lambda: bound(C > "seven", SCHEMA), "seven"),
+    (lambda: column_of(SCHEMA, "w"), "'w'"),
+    (lambda: valid_number(9, "replication_factor=", 1, 7), "9"),
+    (lambda: valid_text(check_table_name, 7), "7"),
+    (lambda: valid_text(check_table_name, "a b"), "a b"),
+    (lambda: hybrid_time_of("now"), "now"),  # type: ignore[arg-type]
+    (lambda: hybrid_time_of(1), "1"),
+    (lambda: staleness_us_of("soon"), "soon"),  # type: ignore[arg-type]
+    (lambda: staleness_us_of(-1), "-1"),
+    (lambda: checked_on_error("Raise"), "Raise"),
+    (lambda: as_table(7, SCHEMA), "int"),
+    (lambda: as_table([{"k": 1}, 7], SCHEMA), "7"),
+    (lambda: as_table([{"k": 1}, {"v": "x"}], SCHEMA), "row=1"),
+    (lambda: rows(v=["x"]), "k"),
+    (lambda: rows(k=[1], w=[2]), "'w'"),
+    (lambda: rows(k=[None]), "row=0"),
+    (lambda: rows(k=["seven"]), "seven"),
+    (lambda: rows(RowOp.UPDATE, k=[1]), "k"),
+    (lambda: parse_masters("nowhere"), "nowhere"),
+    (lambda: check_spec(TABLE, ScanSpec(limit=-3)), "-3"),
+    (lambda: check_spec(TABLE, ScanSpec(staleness_us=1)), "1e-06"),
+    (lambda: Locator(lambda name: []).replicas("t7", random.Random(1)), "t7"),
+    (closed, "h:1"),
+]
+
+
+@pytest.mark.parametrize(("call", "value"), WRONG)
+def test_refusal_has_its_four_parts(call: Callable[[], object], value: str) -> None:
+    """IN-82. Goal: whoever errs knows what was wrong, with which value, that nothing was applied, and what to do.
+    Method: each kind of mistake that a caller can make."""
+    with pytest.raises(Refused) as caught:
+        call()
+    error = caught.value
+    assert value in str(error), str(error)
+    assert error.applied is Applied.NOT_APPLIED and str(error).endswith("; nothing was applied")
+    wrong, mark, todo = error.what.partition("; ")
+    assert wrong and mark and todo, f"{error} does not say what to do"
+
+
+def calls(*names: str) -> Iterator[tuple[str, ast.Call]]:
+    """Calls of these names in the user's sources, with their place."""
+    for room in ("replica/api", "replica/client"):
+        for path in sorted((ROOT / room).glob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names:
+                    yield f"{path.relative_to(ROOT)}:{node.lineno}", node
+
+
+def test_each_mistake_says_what_to_do() -> None:
+    """IN-82. Goal: the next message has its parts, too. Method: each mistake in the sources is made of what was wrong
+    and of what to do; each other refusal with a text of its own has both in it."""
+    found = []
+    for place, call in calls("mistake"):
+        if len([a for a in call.args if not isinstance(a, ast.Starred)]) != 2:
+            found.append(place)
+    for place, call in calls("Refused", "NotApplied"):
+        text = call.args[1] if len(call.args) > 1 else None
+        if isinstance(text, ast.Constant) and not any(mark in str(text.value) for mark in ("; ", ": ")):
+            found.append(f"{place} {text.value}")
+    assert found == []
+
+
+def test_closed_client_is_refused_as_any_call_is() -> None:
+    """IN-82. Goal: no raw exception from a client that was closed. Method: ask it for a connection."""
+    with pytest.raises(Refused, match="this client is closed; connect anew") as caught:
+        closed()
+    assert caught.value.code is Code.ILLEGAL_STATE
