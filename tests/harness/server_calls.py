@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from nyala.replica.base import Address, DataState
 from nyala.replica.cmeta import path_of
-from nyala.replica.host import Phase
+from nyala.replica.host import Phase, Replica
 from nyala.replica.peers import PeerServicer
 from nyala.replica.raft import Role
 from nyala.replica.rpc import config_to_pb, member_to_pb, pb
 from nyala.replica.server.gil_watch import GilWatch
+from nyala.replica.server.hosted import HostedTablet
 from nyala.replica.server.lanes import drained
 from nyala.replica.server.memory import MemoryGuard
 from nyala.replica.server.scans import Scans
@@ -171,7 +172,20 @@ class ServerWorld:
                     return False  # its first entry is still on the way
                 if replica.is_leader and replica.commit_index != replica.last_logged.index:
                     return False
-        return True
+        return all(self._followed(hosted.replica) for hosted in self._hosted() if hosted.replica is not None)
+
+    def _hosted(self) -> Iterator[HostedTablet]:
+        for calls in self._calls.values():
+            yield from calls.server.manager.tablets.values()
+
+    def _followed(self, leader: Replica) -> bool:
+        """Whether all that follow it in its term have its log, and know that it is committed."""
+        others = (h.replica for h in self._hosted() if h.running and h.tablet_id == leader.tablet_id)
+        return not leader.is_leader or all(
+            (other.last_logged, other.commit_index) == (leader.last_logged, leader.commit_index)
+            for other in others
+            if other is not None and other.term == leader.term and leader.active_config.member(other.uuid) is not None
+        )
 
 
 def learner(letter: str, port: int = 1) -> Any:
