@@ -263,7 +263,7 @@ TABLETS_PER_SERVER_MAX = 1500
 with so many, all led again 44 s after all were killed; see replica/server/DESIGN.md."""
 
 CLOCK_AHEAD_OF_CALLERS_US_MAX = 10 * 1_000_000
-"""How far a time that a caller has seen may lie above this server's hybrid clock."""
+"""How far a time that a caller has seen may lie above this server's wall clock."""
 CLOCK_AHEAD_OF_PEERS_US_MAX = 30 * 1_000_000
 """The same for times of a leader: more, so that a server which followed a caller to its bound is still followed."""
 

@@ -1,4 +1,4 @@
-"""Empty tablets in the place of lost ones: the last resort, when no replica is left to go on from. Pure.
+"""Empty tablets in the place of lost ones: the last resort, when no replica is left to go on from.
 
 One change of the catalog holds all of it: the lost tablet is known as dropped, so that whatever comes back of it is
 deleted; a new one of the same partition has its replicas placed; and the sources that fed it go back, so that what

@@ -39,6 +39,16 @@ def test_sections_that_are_quoted_stand_on_their_pages() -> None:
     assert [f"{path.relative_to(ROOT)}: {each}" for path, *each in quoted if not has_section(path, *each)] == []
 
 
+def test_messages_of_diagrams_hold_no_semicolon() -> None:
+    """Goal: every sequence diagram is drawn. Method: Mermaid ends a statement at a semicolon, so no message has one."""
+    messages = [
+        f"{page.relative_to(ROOT)}: {line.strip()}"
+        for page in pages()
+        for line in re.findall(r"^\s+\w+-{1,2}(?:>>|x|\))\w+: .*$", page.read_text(), flags=re.MULTILINE)
+    ]
+    assert len(messages) > 100 and [each for each in messages if ";" in each] == []
+
+
 def test_what_runs_a_block_exists_and_has_its_commands() -> None:
     """Goal: no page shows a command that nothing runs. Method: each block of README and `docs/` has a kind; a console,
     and a block that the walk-through leaves out, names a script or test above it. A script has each line; a test's
