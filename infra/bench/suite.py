@@ -15,7 +15,7 @@ from typing import Any
 from nyala.infra import local
 from nyala.infra.jars import cache_folder
 
-from . import copying, failover, idle, loss, masters, pipeline, sides
+from . import checksums, copying, failover, idle, loss, masters, pipeline, sides
 from .failed import BenchFailed
 from .options import BenchOptions
 from .peers import kudu_sides
@@ -88,7 +88,7 @@ def run(name: str, options: BenchOptions, note: Note) -> Outcome:
                 outcome.notes.append(str(missing))
         setting = _Setting(name, options, kudu, stack, note)
         ours, theirs = _BENCHES[name](setting)
-        measures = [(OURS, ours)] + ([("kudu", theirs)] if theirs is not None else [])
+        measures = [(OURS, ours)] + ([(_BESIDE.get(name, "kudu"), theirs)] if theirs is not None else [])
         outcome.results = interleave(options.rounds, measures, lambda text: note(f"{name}, {text}"))
         outcome.notes += elections_told(outcome.results)
     return outcome
@@ -199,6 +199,11 @@ def _witness(s: _Setting) -> tuple[Measure, Measure | None]:
     return loss.Losses(s.target, s.target.client.get_table(s.stack.enter_context(loaded))).round, None
 
 
+def _checksum(s: _Setting) -> tuple[Measure, Measure | None]:
+    sums = checksums.Sums(s.options.mb)
+    return sums.checksum_round, sums.read_round
+
+
 def _masters(s: _Setting) -> tuple[Measure, Measure | None]:
     return lambda n: masters.masters_round(n, s.note), None
 
@@ -213,6 +218,9 @@ _BENCHES: dict[str, Callable[[_Setting], tuple[Measure, Measure | None]]] = {
     "idle": _idle,
     "witness": _witness,
     "masters": _masters,
+    "checksum": _checksum,
 }
-NAMES = tuple(name for name in _BENCHES if name not in ("idle", "witness", "masters"))
-"""What `bench all` runs; the others have no peer to stand beside, and take minutes."""
+_BESIDE = {"checksum": checksums.MEMORY_READ}
+"""What stands beside ours in a benchmark that has another limit than Kudu."""
+NAMES = tuple(name for name in _BENCHES if name not in ("idle", "witness", "masters", "checksum"))
+"""What `bench all` runs; the others do not stand beside Kudu."""

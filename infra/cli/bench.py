@@ -172,6 +172,17 @@ def masters(local: Local = False, rounds: Rounds = 3, as_json: Json = False) -> 
     _measure(["masters"], _options(local, "", rounds, ""), as_json)
 
 
+@app.command()
+def checksum(rounds: Rounds = 5, mb: Annotated[int, typer.Option(min=1, help="MB of values of each kind")] = 64,
+    as_json: Json = False,
+) -> None:  # fmt: skip
+    """Checksums of rows with values of several lengths, beside a plain read of the same bytes from memory.
+
+    It runs in this process and needs no cluster.
+    """
+    _measure(["checksum"], replace(_options(True, "", rounds, ""), mb=mb), as_json)
+
+
 @app.command("all")
 def everything(
     local: Local = False, rounds: Rounds = 5, rows: Rows = sizes.ROWS, writes: Writes = sizes.WRITES,

@@ -159,6 +159,12 @@ SCANS_OPEN_PER_HOST_MAX = 48
 CHECKSUMS_OPEN_MAX = 64
 """Of one server: each reads a whole replica, on threads of their own. Those beyond the threads wait."""
 CHECKSUMS_OPEN_PER_HOST_MAX = 48
+CHECKSUM_WAIT_S = 60.0
+"""For one replica to apply everything up to the time of a comparison, and for its turn."""
+CHECKSUM_BYTES_PER_S_MIN = 20 << 20
+CHECKSUM_CELLS_PER_S_MIN = 1_000_000
+"""Whoever asks for a replica's checksum gives it the time that its bytes and its cells need at these rates. A core sums
+ten times as fast (`nyala bench checksum`); a disk that is read from for the first time may not, nor a busy core."""
 LOOP_THREADS = 8
 """Of a server's event loop, for calls that may block: names that are looked up, its identity's file, a mount."""
 CALLER_STAYS_S_MAX = 24 * 3600.0

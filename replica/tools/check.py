@@ -19,11 +19,6 @@ REPLICAS_DIFFER = "replicas differ"
 LAG_ENTRIES_MAX = 10_000
 """A voter that has applied less than what is committed, by more entries than these, is named."""
 
-CHECKSUM_WAIT_S = 60.0
-"""For one replica to apply everything up to the time of the comparison."""
-CHECKSUM_BYTES_PER_S = 20 << 20
-"""Every processor sums rows up ten times as fast; a disk that is read from for the first time may not."""
-
 
 class Severity(StrEnum):
     """ERROR: data, availability or redundancy is at stake. WARNING: tidiness is."""
@@ -131,16 +126,31 @@ def _add_checksums(client: Client, view: ClusterView) -> None:
         at = client.snapshot_time(table)
         view.checksum_time = max(view.checksum_time, at)
         for tablet in table.tablets:
+            replicas = view.replicas.get(tablet.tablet_id, [])
+            timeout_s = checksum_timeout_s([r.status for r in replicas], len(table.schema.columns))
             view.replicas[tablet.tablet_id] = [
-                _with_checksum(client, servers[r.server_uuid], r, at) for r in view.replicas.get(tablet.tablet_id, [])
+                _with_checksum(client, servers[r.server_uuid], r, at, timeout_s) for r in replicas
             ]
 
 
-def _with_checksum(client: Client, server: pb.ServerInfo, replica: ReplicaView, at: int) -> ReplicaView:
+def checksum_timeout_s(replicas: Iterable[pb.ReplicaStatus], columns: int) -> float:
+    """How long the checksum of each replica of one tablet may take, by what they say that they hold.
+
+    The largest counts for all: one that is behind catches up meanwhile. Rows in memory count like those on disk.
+    """
+    work_s = [
+        (r.bytes_on_disk + r.memory_bytes) / limits.CHECKSUM_BYTES_PER_S_MIN
+        + r.rows * columns / limits.CHECKSUM_CELLS_PER_S_MIN
+        for r in replicas
+    ]
+    return limits.CHECKSUM_WAIT_S + max(work_s, default=0.0)
+
+
+def _with_checksum(
+    client: Client, server: pb.ServerInfo, replica: ReplicaView, at: int, timeout_s: float
+) -> ReplicaView:
     if replica.status.data_state != DataState.READY or replica.status.witness:
         return replica
-    # A replica that holds much is given the time that its bytes take on a slow and busy disk.
-    timeout_s = CHECKSUM_WAIT_S + replica.status.bytes_on_disk / CHECKSUM_BYTES_PER_S
     try:
         found = client.checksum(server, replica.status.tablet_id, at, timeout_s=timeout_s)
         return ReplicaView(replica.server_uuid, replica.status, found)

@@ -6,6 +6,15 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        name="bench of checksums has no bare limit",
+        rows="IN-04",
+        test="tests/unit/infra/test_bench_report.py::test_checksums_are_measured_beside_a_read_of_the_same_bytes",
+        file="infra/bench/suite.py",
+        function="_checksum",
+        before="return sums.checksum_round, sums.read_round",
+        after="return sums.checksum_round, None",
+    ),
+    Mutant(
         name="more idle tablets than a table can hold",
         rows="CN-03",
         test="tests/unit/infra/test_bench_report.py::test_idle_tablets_are_spread_over_tables_that_can_hold_them",

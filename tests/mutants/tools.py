@@ -6,6 +6,42 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        name="checksum has one time for every size",
+        rows="IN-04",
+        test="tests/unit/tools/test_tools_verify.py::test_checksum_may_take_as_long_as_what_its_tablet_holds_needs",
+        file="replica/tools/check.py",
+        function="checksum_timeout_s",
+        before="return limits.CHECKSUM_WAIT_S + max(work_s, default=0.0)",
+        after="return limits.CHECKSUM_WAIT_S",
+    ),
+    Mutant(
+        name="rows in memory take no time",
+        rows="IN-04",
+        test="tests/unit/tools/test_tools_verify.py::test_checksum_may_take_as_long_as_what_its_tablet_holds_needs",
+        file="replica/tools/check.py",
+        function="checksum_timeout_s",
+        before="(r.bytes_on_disk + r.memory_bytes)",
+        after="r.bytes_on_disk",
+    ),
+    Mutant(
+        name="narrow rows take no time",
+        rows="IN-04",
+        test="tests/unit/tools/test_tools_verify.py::test_checksum_may_take_as_long_as_what_its_tablet_holds_needs",
+        file="replica/tools/check.py",
+        function="checksum_timeout_s",
+        before="r.rows * columns /",
+        after="0 * columns /",
+    ),
+    Mutant(
+        name="each replica has its own time",
+        rows="IN-04",
+        test="tests/unit/tools/test_tools_verify.py::test_checksum_may_take_as_long_as_what_its_tablet_holds_needs",
+        file="replica/tools/check.py",
+        function="_add_checksums",
+        before="[r.status for r in replicas]",
+        after="[r.status for r in replicas[:1]]",
+    ),
+    Mutant(
         name="copy goes to who is no member",
         rows="MF-17, MF-18",
         test=(

@@ -11,10 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pyarrow.compute as pc
 import pytest
 from rich.console import Console
 
-from nyala.infra.bench import idle
+from nyala.infra.bench import checksums, idle
 from nyala.infra.bench.client import upserted_rows
 from nyala.infra.bench.copying import ROW_BYTES, TABLETS, rows_for
 from nyala.infra.bench.failed import BenchFailed
@@ -391,3 +392,19 @@ def test_p99_of_a_window_leaves_other_writes_out() -> None:
     assert p99_ms([*writes[1:30], Write(10.295, 0.7)], 10.0, 10.3) == 700.0, "the slowest of few"
     with pytest.raises(BenchFailed, match="too few"):
         p99_ms(writes, 10.0, 10.15)
+
+
+def test_checksums_are_measured_beside_a_read_of_the_same_bytes() -> None:
+    """IN-04. Goal: the cost of a checksum by the length of values is shown beside the bare limit, in one run.
+    Method: one round over little: every kind of values has its figure on both sides with a title and a unit, and
+    the values have the length that they are named by. A peer is no part of it, and no cluster."""
+    outcome = run("checksum", BenchOptions(rounds=1, mb=1), lambda _: None)
+    (ours,), (read,) = outcome.results["nyala"], outcome.results[checksums.MEMORY_READ]
+    wide = {f"checksum_{name}_mb_per_s" for name in ("64b", "1kb", "1mb")}
+    assert set(ours) == set(read) == wide | {"checksum_16b_cells_per_s", "checksum_int64_cells_per_s"}
+    assert all(metric_of(name).unit == ("MB/s" if name in wide else "cells/s") for name in ours)
+    assert min(*ours.values(), *read.values()) > 0 and outcome.notes == []
+    for length in (16, 64, 1 << 10, 1 << 20):
+        values = checksums.values_of(length, 3)
+        assert set(pc.binary_length(values).to_pylist()) == {length} and len(pc.unique(values)) == len(values)
+        assert 2_000_000 < values.buffers()[2].size <= 3_000_000

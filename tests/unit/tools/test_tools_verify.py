@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import Address, Code, DataState, Member, OpId, RaftConfig, Refused
+from nyala.replica.base import Address, Code, DataState, Member, OpId, RaftConfig, Refused, limits
 from nyala.replica.client import TableHandle, TabletHandle
 from nyala.replica.rows import PartitionSpec, RowSum
 from nyala.replica.rpc import config_to_pb, pb
@@ -25,6 +25,7 @@ from nyala.replica.tools import (
     to_read,
     with_sums,
 )
+from nyala.replica.tools.check import checksum_timeout_s
 from tests.harness.stack import SCHEMA
 
 SERVERS = "abc"
@@ -175,3 +176,34 @@ def test_check_looks_again_while_something_is_found_and_time_is_left() -> None:
         checked(Planted("no master", "well"))  # type: ignore[arg-type]
     (differ,) = checked(Planted("well", differing="b"), checksum=True, wait_s=3600)[1]  # type: ignore[arg-type]
     assert "replicas differ" in differ.what
+
+
+def test_checksum_may_take_as_long_as_what_its_tablet_holds_needs() -> None:
+    """IN-04. Goal: the time for a checksum follows what the replicas say that they hold, on disk and in memory, and the
+    cells of narrow rows; the largest replica counts for all, because one that is behind catches up. Method: replicas of
+    one tablet, one of them with 40 GB in wide rows or with 600 million rows of five columns, and what each is given."""
+    second_of_bytes, second_of_rows = limits.CHECKSUM_BYTES_PER_S_MIN, limits.CHECKSUM_CELLS_PER_S_MIN // 5
+    cases = [
+        ([], 0.0),
+        ([{}], 0.0),
+        ([{"bytes_on_disk": 2000 * second_of_bytes}, {}], 2000.0),
+        ([{}, {"bytes_on_disk": 3 * second_of_bytes, "memory_bytes": 4 * second_of_bytes}], 7.0),
+        ([{"bytes_on_disk": 2 * second_of_bytes, "rows": 3000 * second_of_rows}], 3002.0),
+    ]
+    for held, seconds in cases:
+        replicas = [pb.ReplicaStatus(**fields) for fields in held]
+        assert checksum_timeout_s(replicas, 5) == pytest.approx(limits.CHECKSUM_WAIT_S + seconds)
+
+    class Full(Planted):
+        def list_tablets(self, server: pb.ServerInfo) -> list[pb.ReplicaStatus]:
+            (status,) = super().list_tablets(server)
+            status.bytes_on_disk = 100 * second_of_bytes if server.uuid == "b" else 0
+            return [status]
+
+        def checksum(self, server: pb.ServerInfo, _tablet_id: str, _at: int, *, timeout_s: float) -> RowSum:
+            asked[server.uuid] = timeout_s
+            return RowSum(1, 10)
+
+    asked: dict[str, float] = {}
+    checked(Full("well", differing="b"), checksum=True)  # type: ignore[arg-type]
+    assert asked == {"a": limits.CHECKSUM_WAIT_S + 100, "b": limits.CHECKSUM_WAIT_S + 100}
