@@ -76,6 +76,8 @@ class Header:
     length_bytes: int
     states_zeros: bool = False
     """Blocks that may have zero sectors say which; in segments of earlier builds any may have some."""
+    after: OpId | None = None
+    """The entry that was written last before this segment; None in segments of earlier builds."""
 
 
 class EncodedEntry(NamedTuple):
@@ -146,7 +148,7 @@ def _raw_header(data: bytes) -> tuple[dict[str, str], bytes, int]:
     return {key: bytes(text).decode() for key, text in value["meta"].items()}, value["sync"], stream.tell()
 
 
-def encode_header(tablet_id: str, segment: int, first_index: int, marker: bytes) -> bytes:
+def encode_header(tablet_id: str, segment: int, first_index: int, marker: bytes, after: OpId) -> bytes:
     """The first bytes of a segment, so many whatever the marker is: a simulated crash tears the same sectors again."""
     metadata = {
         "nyala.version": str(VERSION),
@@ -155,6 +157,7 @@ def encode_header(tablet_id: str, segment: int, first_index: int, marker: bytes)
         "nyala.first_index": str(first_index),
         "nyala.incompatible_features": "",
         "nyala.zero_sectors": "stated",
+        "nyala.after": str(after),
     }
     whole, _, _ = _raw_header(_container_header(metadata, marker))
     return _container_header(metadata | {"nyala.header_crc": f"{_header_crc(whole, marker):010d}"}, marker)
@@ -183,6 +186,7 @@ def decode_header(data: bytes, name: str) -> Header:
             meta["avro.schema"],
             length,
             meta.get("nyala.zero_sectors") == "stated",
+            OpId(*map(int, meta["nyala.after"].split("."))) if "nyala.after" in meta else None,
         )
     except BAD_AVRO as error:
         raise Corruption("a segment's header does not read back", segment=name, cause=str(error)) from error

@@ -100,7 +100,10 @@ def read_all(
         header = _header(disk, f"{folder}/{name}", name)
         _check_place(header, tablet_id, number, name, out)
         _check_start(header, name, out, broken, mark)
+        before = out.index.terms.last if broken is None else _end(broken[1], out.headers[broken[0].number], out)
         info, damage = _walk(disk, f"{folder}/{name}", header, out, broken)
+        lost = mark or (broken[1].withheld if broken is not None else None)
+        _check_after(header, info, before, out, lost)
         if damage is not None and damage.fatal:
             raise Corruption("a segment is damaged", **_where(info, damage))
         if broken is not None and (damage is not None or info.length_bytes > header.length_bytes):
@@ -148,6 +151,24 @@ def _check_start(
         )
 
 
+def _check_after(header: Header, info: SegmentInfo, before: OpId, out: Recovered, lost: OpId | None) -> None:
+    """Indexes alone do not tell that blocks were cut off which had replaced others: those others would be back.
+
+    A segment without an entry was begun behind what is `lost` now, if anything is.
+    """
+    if header.after in (None, before) or not out.segments or (lost is not None and info.last_index < info.first_index):
+        return
+    what = "entries are missing before a segment"
+    raise Corruption(what, segment=info.name, first=header.first_index, after=header.after, last=before)
+
+
+def _end(damage: Damage, header: Header, out: Recovered) -> OpId:
+    """The log's last whole entry."""
+    if not damage.kept:
+        return out.index.terms.last
+    return decode_entry(io.BytesIO(damage.kept[-1]), header).entry.opid
+
+
 def _walk(
     disk: Disk, path: str, header: Header, out: Recovered, broken: tuple[SegmentInfo, Damage] | None
 ) -> tuple[SegmentInfo, Damage | None]:
@@ -175,13 +196,13 @@ def _walk(
     finally:
         file.close()
     info = SegmentInfo(header.segment, name, first, highest or first - 1, result.content_end, closed=True)
-    return info, _judge_length(out.newest, header, result, out.index.terms.last)
+    return info, _judge_length(header, result, out)
 
 
-def _judge_length(newest: Newest, header: Header, found: Walk, last: OpId) -> Damage | None:
+def _judge_length(header: Header, found: Walk, out: Recovered) -> Damage | None:
     """The damage at a segment's end, given how much of it is known to be durable: what ends before that is no tear, and
-    lost entries that may have been acknowledged. `last` ends the last whole block."""
-    damage = found.damage
+    lost entries that may have been acknowledged."""
+    newest, damage = out.newest, found.damage
     if newest.number != header.segment or found.content_end >= newest.length_bytes:
         return damage
     if damage is None:
@@ -189,11 +210,11 @@ def _judge_length(newest: Newest, header: Header, found: Walk, last: OpId) -> Da
     if damage.fatal:
         return damage
     if damage.kept:
-        last = decode_entry(io.BytesIO(damage.kept[-1]), header).entry.opid
         size = sum(map(len, damage.kept))
         frame_bytes = len(encode_long(len(damage.kept)) + encode_long(size))
         if damage.byte_offset + frame_bytes + size + MARKER_BYTES == newest.length_bytes:
             return replace(damage, withheld=None)  # every entry of the block that is known to be the last
+    last = _end(damage, header, out)
     # An older entry may be left at the same index, or at a higher one: the mark must lie above what is there.
     withheld = OpId(max(last.term, newest.last.term), max(last.index + 1, newest.last.index))
     return replace(damage, withheld=withheld)
@@ -289,8 +310,24 @@ def _settle(disk: Disk, folder: str, out: Recovered) -> None:
         finally:
             file.close()
     disk.sync_dir(folder)
+    stranded = []
+    while _is_stranded(out):
+        stranded.append(out.segments.pop().name)
     if out.segments:
         end = Newest(out.segments[-1].number, out.segments[-1].length_bytes, out.index.terms.last)
         if out.newest != end:  # of an earlier build, of a copy, not closed, or damaged: its mark stands already
             save_newest(disk, folder, end)
             out.newest = end
+    for name in stranded:
+        disk.remove(f"{folder}/{name}")
+        disk.sync_dir(folder)  # the newest first, each on its own: a power cut must not leave a hole
+
+
+def _is_stranded(out: Recovered) -> bool:
+    """Whether the newest segment was begun behind entries that the log lost: the next one would begin before it."""
+    if len(out.segments) < 2:
+        return False
+    info, last = out.segments[-1], out.index.terms.last
+    header = out.headers[info.number]
+    follows = info.first_index <= (last.index or out.segments[0].first_index - 1) + 1
+    return info.last_index < info.first_index and not (follows and header.after in (None, last))

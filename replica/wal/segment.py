@@ -147,7 +147,7 @@ class NextSegment:
         file = self._file
         if file is None:
             raise ValueError("no segment is prepared")
-        data = encode_header(self._tablet_id, number, first_index, new_marker())
+        data = encode_header(self._tablet_id, number, first_index, new_marker(), last)
         try:
             file.pwrite(data, 0)
             file.sync()

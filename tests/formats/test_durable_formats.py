@@ -23,6 +23,8 @@ GOLDEN = Path(__file__).parent / "golden"
 SEGMENT = "wal_segment_v1.avro"
 FLAGGED = "wal_segment_v1_zeros.avro"
 """The same entries, written since blocks state their zero sectors."""
+FOLLOWS = "wal_segment_v1_after.avro"
+"""The same, written since a header names the entry before its segment."""
 NEWEST = "newest_segment_v1.bin"
 """The number of the golden segment."""
 NEWEST_END = "newest_segment_v2.bin"
@@ -225,24 +227,26 @@ def _blocks(name: str, data: bytes) -> bytes:
 
 def test_wal_blocks_are_still_written_as_in_version_1() -> None:
     """Goal: older builds read what this one writes, but for entries with long runs of zeros, which are flagged so that
-    they refuse them. Method: the blocks of a new segment equal the golden ones, and the golden flagged one."""
-    golden, flagged = (_blocks(name, (GOLDEN / name).read_bytes()) for name in (SEGMENT, FLAGGED))
+    they refuse them. Method: the blocks of a new segment equal the golden ones, and the golden flagged one but for its
+    statement, which names the place."""
+    golden, flagged, latest = (_blocks(name, (GOLDEN / name).read_bytes()) for name in (SEGMENT, FLAGGED, FOLLOWS))
     fresh = _blocks("fresh", _write_segment())
-    assert fresh == flagged
+    assert fresh == latest and fresh[:-33] == flagged[:-33] and len(fresh) == len(flagged)
     unflagged = golden.rindex(b"*" * 16, 0, len(golden) - 16) + 16
     assert fresh[:unflagged] == golden[:unflagged]
     assert len(ENTRIES[-1].payload) < len(golden) - unflagged, "all but the last block"
 
 
-def test_wal_segment_with_a_statement_of_zero_sectors_opens() -> None:
+@pytest.mark.parametrize("name", [FLAGGED, FOLLOWS])
+def test_wal_segment_with_a_statement_of_zero_sectors_opens(name: str) -> None:
     """Goal: flagged entries and statements replay for ever. Method: open the golden file; fastavro alone reads it."""
     disk = SimDisk()
     disk.mkdir(FOLDER)
-    disk.poke(f"{FOLDER}/wal-000000001", (GOLDEN / FLAGGED).read_bytes())
+    disk.poke(f"{FOLDER}/wal-000000001", (GOLDEN / name).read_bytes())
     log, replay = Log.open(disk, FOLDER, "golden", threaded=False)
     assert (list(replay.entries), replay.withheld) == (ENTRIES, None)
     log.close()
-    with (GOLDEN / FLAGGED).open("rb") as file:
+    with (GOLDEN / name).open("rb") as file:
         records = list(fastavro.reader(file))
     assert [r["payload"] for r in records] == [e.payload for e in ENTRIES]
     assert [r["flags"] for r in records] == [0, 0, 0, 1]
@@ -288,7 +292,7 @@ def test_framed_file_flipped_or_cut_anywhere_is_refused(name: str) -> None:
 
 def _write_missing() -> None:
     GOLDEN.mkdir(exist_ok=True)
-    files = {FLAGGED: _write_segment(), META: _write_meta(), NEWEST_END: _write_newest()}
+    files = {FOLLOWS: _write_segment(), META: _write_meta(), NEWEST_END: _write_newest()}
     files |= {f"{name}_v1.bin": frame(name, value) for name, value in FRAMED.items()}
     for name, data in files.items():
         if not (GOLDEN / name).exists():

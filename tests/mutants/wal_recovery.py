@@ -498,6 +498,47 @@ MUTANTS = (
         after="return Newest()",
     ),
     Mutant(
+        name="segment that follows a lost replacement is believed",
+        rows="IN-21",
+        test="tests/unit/wal/test_wal_end.py::test_segment_that_lost_a_replacement_before_the_next_one_is_corruption",
+        file="replica/wal/recovery.py",
+        function="_check_after",
+        before="if header.after in (None, before)",
+        after="if before or header.after in (None, before)",
+    ),
+    Mutant(
+        name="header does not name the entry before it",
+        rows="IN-21",
+        test="tests/unit/wal/test_wal_end.py::test_end_of_a_log_is_missed_exactly_if_it_is_missing_under_any_history",
+        file="replica/wal/segment.py",
+        function="NextSegment.take",
+        before="new_marker(), last)",
+        after="new_marker(), OpId(0, 0))",
+    ),
+    Mutant(
+        name="segment begun behind a lost end stays",
+        rows="IN-21",
+        test="tests/unit/wal/test_wal_end.py::test_segment_begun_behind_a_lost_end_is_removed_before_the_end_comes_back",
+        file="replica/wal/recovery.py",
+        function="_is_stranded",
+        before="if len(out.segments) < 2:",
+        after="if out.segments:",
+    ),
+    Mutant(
+        name="segment is removed before the record names an earlier one",
+        rows="IN-21",
+        test="tests/unit/wal/test_wal_end.py::test_segment_begun_behind_a_lost_end_is_removed_before_the_end_comes_back",
+        file="replica/wal/recovery.py",
+        function="_settle",
+        before="""
+            stranded.append(out.segments.pop().name)
+        """,
+        after="""
+            stranded.append(out.segments.pop().name)
+            disk.remove(f"{folder}/{stranded.pop()}")
+        """,
+    ),
+    Mutant(
         name="number of the newest segment comes before its name",
         rows="IN-21",
         test=("tests/unit/wal/test_wal_recovery.py::test_crash_at_every_point_loses_nothing_that_was_acknowledged"),

@@ -187,7 +187,7 @@ def test_end_of_a_log_is_missed_exactly_if_it_is_missing_under_any_history(
     """IN-21, CN-22. Goal: no order of terms and indexes has to be right for it: no history makes a whole log withhold a
     vote, and none lets a cut pass. Method: hypothesis; replacements in later terms, entries that come back in earlier
     ones, truncations, rolls, log GC, restarts; at every end the log is closed, opened whole, and cut at each border of
-    the newest segment."""
+    the newest segment; cut at each border of an older one, it opens only where nothing was lost."""
     rng, disk = random.Random(seed), SimDisk()
     log, _ = open_log(disk)
     held: list[Entry] = []
@@ -227,8 +227,15 @@ def test_end_of_a_log_is_missed_exactly_if_it_is_missing_under_any_history(
     log.close()
     if not segment_paths(disk):
         return
-    whole, path = files_of(disk), segment_paths(disk)[-1]
+    whole, (*closed, path) = files_of(disk), segment_paths(disk)
     assert opened(disk) == (held, None) and files_of(disk) == whole, "nothing is written where nothing was lost"
+    for older in closed:
+        for border in ends(disk, older)[:-1]:
+            hurt = on_disk({**whole, older: whole[older][:border]})
+            try:
+                assert [e.opid for e in open_log(hurt)[1]] == [e.opid for e in held], "what was replaced is back"
+            except Corruption as error:
+                assert "missing" in str(error)
     for border in ends(disk, path)[:-1]:
         hurt = on_disk({**whole, path: whole[path][:border]})
         left, withheld = opened(hurt)
@@ -455,3 +462,72 @@ def test_dump_beside_a_log_at_work_never_finds_its_end_missing() -> None:
         log.close()
     disk.hook = None
     assert found == [] and opened(disk)[1] is None
+
+
+@pytest.mark.parametrize("behind", ["entries", "a header only"])
+def test_segment_that_lost_a_replacement_before_the_next_one_is_corruption(behind: str) -> None:
+    """CN-22, IN-21. Goal: entries that were replaced do not come back unseen. Method: a later leader's shorter end in
+    place of a longer one, then another segment; cut the replacement off, on its border: by their indexes the older
+    entries would fit."""
+    disk = SimDisk()
+    build(disk, lambda log: [append_now(log, entries(1, 9)), append_now(log, entries(4, 5, term=2))])
+    if behind == "entries":
+        build(disk, lambda log: append_now(log, entries(6, 7, term=2)))
+    else:
+        begin_a_segment(disk, entry(6, term=2))
+    first, _ = segment_paths(disk)
+    disk.poke(first, disk.read(first)[: ends(disk, first)[-2]])
+    before = files_of(disk)
+    for look in (open_log, lambda disk: inspect_log(disk, FOLDER, TABLET), lambda disk: glance(disk, FOLDER, TABLET)):
+        with pytest.raises(Corruption, match="entries are missing before a segment"):
+            look(disk)
+    assert files_of(disk) == before
+
+
+def begin_a_segment(disk: SimDisk, refused: Entry) -> None:
+    """A segment without an entry behind the others: its first block found no room."""
+    log, _ = open_log(disk)
+    disk.fail_on("pwrite", f"{FOLDER}/*", "ENOSPC", skip=1)
+    append_now(log, [refused])
+    log.close()
+    disk.heal()
+
+
+@pytest.mark.parametrize("cut", [True, False], ids=["power", "kill"])
+def test_segment_begun_behind_a_lost_end_is_removed_before_the_end_comes_back(cut: bool) -> None:
+    """IN-21, CN-22. Goal: a replica that healed starts again. Method: the last entries are damaged, with a segment
+    without an entry behind; the start dies before each of its calls, another one removes the segment, the leader sends
+    the entries, the mark goes, and the log opens."""
+    disk = SimDisk()
+    build(disk, lambda log: [append_now(log, entries(1, 5)), append_now(log, entries(6, 8))])
+    begin_a_segment(disk, entry(9))
+    first, _ = segment_paths(disk)
+    disk.corrupt(first, disk.read(first).index(b"payload 1.7"))
+    whole, died = files_of(disk), True
+    calls = 0
+    while died:
+        calls += 1
+        hurt, left = on_disk(whole), [calls]
+
+        def hook(operation: str, path: str, left: list[int] = left) -> None:
+            left[0] -= 1
+            if left[0] == 0:
+                raise SimCrash(operation)
+
+        hurt.hook, died = hook, False
+        try:
+            open_log(hurt)
+        except SimCrash:
+            died = True
+        hurt.hook = None
+        if cut:
+            hurt.power_loss(random.Random(calls))
+        else:
+            hurt.restart()
+        assert opened(hurt) == (entries(1, 6), OpId(1, 8)) and segment_paths(hurt) == [first]
+        log, _ = open_log(hurt)
+        append_now(log, entries(7, 9))
+        log.forget_withheld()
+        log.close()
+        assert opened(hurt) == (entries(1, 9), None)
+    assert calls > 10

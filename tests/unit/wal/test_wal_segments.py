@@ -381,9 +381,10 @@ def test_failing_disk_under_the_allocator_stops_the_log() -> None:
 def test_header_is_as_long_and_reads_back_whatever_its_marker_is() -> None:
     """Goal: a simulated crash tears the same sectors in each run of a seed. Method: 100 random markers; one in four
     gives a CRC of fewer than ten digits."""
-    datas = [encode_header(TABLET, 7, 42, new_marker()) for _ in range(100)]
+    datas = [encode_header(TABLET, 7, 42, new_marker(), OpId(3, 41)) for _ in range(100)]
     assert {len(data) for data in datas} == {decode_header(datas[0], "wal-000000007").length_bytes}
     assert {decode_header(data, "wal-000000007").first_index for data in datas} == {42}
+    assert {decode_header(data, "wal-000000007").after for data in datas} == {OpId(3, 41)}
 
 
 def test_segment_is_read_by_the_schema_in_its_header() -> None:

@@ -47,10 +47,10 @@ def len_with(size: int) -> tuple[SimDisk, int, Log]:
 def in_flight(name: str, gap: int) -> tuple[str, bytes, bytes]:
     """(path, the file before, the file after) a group commit that begins `gap` bytes before a sector's bound."""
     length = len_with(600)[1]
-    # The lengths of two fields may grow with the payload.
+    # The lengths of two fields may grow with the payload, and that of its checksum varies.
     disk, _, log = next(
         one
-        for size in range(600 + (-length - gap) % SECTOR_BYTES - 2, 1200)
+        for size in range(600 + (-length - gap) % SECTOR_BYTES - 2, 1700)
         if -(one := len_with(size))[1] % SECTOR_BYTES == gap
     )
     (path,) = segment_paths(disk)
