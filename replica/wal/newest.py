@@ -63,7 +63,7 @@ def read_newest(disk: Disk, folder: str) -> Newest:
             return Newest(number, length_bytes, OpId(term, index))
         if body.startswith(_NUMBER_ONLY) and len(body) == _NUMBER_BODY.size:
             return Newest(_NUMBER_BODY.unpack(body)[1])
-        if body and not body.startswith((_MAGIC, _NUMBER_ONLY)):
+        if len(body) >= len(_MAGIC) and not body.startswith((_MAGIC, _NUMBER_ONLY)):
             return Newest()
     what = (
         "the record of a log's end does not read back, so entries may be missing that were acknowledged; a copy from "
