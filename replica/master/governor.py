@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 
 from nyala.replica.base import Code, Decision, Outcome, Proposal, RaftConfig, Refused, Result, Subject
-from nyala.replica.policy import ClusterView, WishState, decide, renewals, wish_state
+from nyala.replica.policy import ClusterView, Wish, WishState, decide, renewals, wish_state
 
 from . import wishing
 from .belief import newer
@@ -15,7 +15,7 @@ from .decision_book import DecisionBook, Versions
 from .dropped import settle_dropped
 from .state import MasterState
 from .tables import TABLET, WISH, config_to_record, known_config
-from .view import cluster_view, wish_from_record
+from .view import cluster_view, wish_from_record, wish_of
 
 _log = logging.getLogger("nyala.master")
 Say = Callable[[dict[str, Decision | None]], None]
@@ -156,28 +156,28 @@ class Governor:
 
     async def _settle_wishes(self, view: ClusterView) -> bool:
         """Drop the wishes that hold or failed; returns whether there were any."""
-        settled: dict[str, tuple[Record, WishState]] = {}
+        settled: dict[str, tuple[Wish, WishState]] = {}
         by_id = {t.tablet_id: t for t in view.tablets}
         for tablet_id, record in self._state.catalog.items(WISH):
             tablet = by_id.get(tablet_id)
             wish = wish_from_record(record)
             known = self._state.catalog.get(TABLET + tablet_id)
             if known is None or "dropped_us" in known:
-                settled[tablet_id] = (record, WishState.FAILED)
+                settled[tablet_id] = (wish, WishState.FAILED)
             elif tablet is not None and tablet.leader_uuid:
                 outcome = wish_state(tablet, wish, view.now_us)
                 if outcome in (WishState.DONE, WishState.FAILED):
-                    settled[tablet_id] = (record, outcome)
+                    settled[tablet_id] = (wish, outcome)
         if not settled:
             return False
         await self._state.group.change(lambda: ({}, [WISH + t for t in settled], "", None))
-        for tablet_id, (record, outcome) in settled.items():
-            _log.info("T %s wish %s is %s", tablet_id, record["wish_id"], outcome)
-            if record["proposal"]:
+        for tablet_id, (wish, outcome) in settled.items():
+            _log.info("T %s wish %s is %s", tablet_id, wish.wish_id, outcome)
+            if wish.proposal:
                 done = outcome is WishState.DONE
                 code = Code.OK if done else Code.DEADLINE_PASSED
                 message = "the wanted config holds" if done else "given up: deadline passed, or something else happened"
-                ids = tablet_id, record["wish_id"], record["plan_id"]
+                ids = tablet_id, wish.wish_id, wish.plan_id
                 self.on_outcome(self._outcome(*ids, Result(outcome.value), code, message))
         return True
 
@@ -188,9 +188,9 @@ class Governor:
         """
         state = self._state
         await state.lead()
-        known = state.catalog.get(WISH + proposal.tablet_id)
+        known = wish_of(state.catalog, proposal.tablet_id)
         ids = proposal.tablet_id, proposal.proposal_id, proposal.plan_id
-        if known is None or known["wish_id"] != proposal.proposal_id:
+        if known is None or known.wish_id != proposal.proposal_id:
             try:
                 await state.group.change(lambda: wishing.propose(state, proposal))
             except Refused as error:

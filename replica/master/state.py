@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from nyala.replica.base import Address, Clock, RaftConfig, new_uuid
-from nyala.replica.policy import ServerView
+from nyala.replica.policy import ServerView, Wish
 from nyala.replica.rpc import address_to_pb, config_to_pb, pb
 
 from .catalog import Catalog, Record
@@ -19,9 +19,9 @@ from .kafka_link import KafkaLink
 from .options import MasterOptions
 from .registry import Registry
 from .soft_state import LIVE, SoftState
-from .tables import RETIRED, TABLET, WISH, known_config
+from .tables import RETIRED, TABLET, known_config
 from .tablet_servers import TabletServers
-from .view import health_of, leader_of, retired_servers, server_view, server_views, wanted_voters
+from .view import health_of, leader_of, retired_servers, server_view, server_views, wanted_voters, wish_of
 
 _log = logging.getLogger("nyala.master")
 CLUSTER = "cluster/id"
@@ -164,8 +164,7 @@ class MasterState:
                     for m in config.members
                 },
             )
-            wish = self.catalog.get(WISH + tablet_id)
-            if wish is not None:
+            if (wish := wish_of(self.catalog, tablet_id)) is not None:
                 info.wish.CopyFrom(_wish_info(wish))
             if (unproven := self.soft.unproven(tablet_id, self.mono_us)) is not None:
                 info.unproven.CopyFrom(unproven)
@@ -228,14 +227,14 @@ class MasterState:
         info.drain_reason = str(record["reason"])
 
 
-def _wish_info(record: Record) -> pb.WishInfo:
+def _wish_info(wish: Wish) -> pb.WishInfo:
     """A wish of the catalog, for operators."""
     return pb.WishInfo(
-        kind=record["kind"],
-        from_uuid=record["from_uuid"],
-        to_uuid=record["to_uuid"],
-        deadline_us=record["deadline_us"],
-        reason=record["reason"],
-        plan_id=record["plan_id"],
-        cancelled=bool(record.get("cancelled")),
+        kind=wish.kind,
+        from_uuid=wish.from_uuid,
+        to_uuid=wish.to_uuid,
+        deadline_us=wish.deadline_us,
+        reason=wish.reason,
+        plan_id=wish.plan_id,
+        cancelled=wish.cancelled,
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from nyala.replica.base import DataState, RaftConfig, generation_of
 from nyala.replica.policy import ClusterView, Health, ServerView, TabletView, Wish, WishKind
 from nyala.replica.rpc import pb
@@ -24,23 +26,21 @@ def wish_from_record(record: Record) -> Wish:
         plan_id=record["plan_id"],
         deadline_us=record["deadline_us"],
         reason=record["reason"],
+        proposal=record["proposal"],
+        cancelled=record.get("cancelled", False),
     )
 
 
-def wish_to_record(wish: Wish, *, proposal: bool) -> Record:
-    """The catalog's JSON of a wish; `proposal`: whether somebody waits for its outcome on the topic."""
-    return {
-        "kind": wish.kind.value,
-        "wish_id": wish.wish_id,
-        "from_uuid": wish.from_uuid,
-        "to_uuid": wish.to_uuid,
-        "votes": wish.votes,
-        "witness": wish.witness,
-        "plan_id": wish.plan_id,
-        "deadline_us": wish.deadline_us,
-        "reason": wish.reason,
-        "proposal": proposal,
-    }
+def wish_to_record(wish: Wish) -> Record:
+    """The catalog's JSON of a wish."""
+    record = {**asdict(wish), "kind": wish.kind.value}
+    return record if wish.cancelled else {k: v for k, v in record.items() if k != "cancelled"}
+
+
+def wish_of(catalog: Catalog, tablet_id: str) -> Wish | None:
+    """What is wanted of a tablet, if anything."""
+    record = catalog.get(WISH + tablet_id)
+    return None if record is None else wish_from_record(record)
 
 
 def retired_servers(catalog: Catalog) -> frozenset[str]:
@@ -168,7 +168,6 @@ def tablet_view(
     config: RaftConfig = state.config
     leader = leader_of(soft, state, options, mono_us)
     status = state.leader_status
-    wish = catalog.get(WISH + tablet_id)
     return TabletView(
         tablet_id=tablet_id,
         table_id=str(record["table_id"]),
@@ -180,7 +179,7 @@ def tablet_view(
         bytes_on_disk=max(
             (r.bytes_on_disk for m in config.members if (r := soft.replica(m.uuid, tablet_id)) is not None), default=0
         ),
-        wish=wish_from_record(wish) if wish else None,
+        wish=wish_of(catalog, tablet_id),
         damaged=frozenset(m.uuid for m in config.members if is_damaged(soft, m.uuid, tablet_id)),
         unmade=frozenset(m.uuid for m in config.members if _is_unmade(soft, m.uuid, tablet_id)),
         caught_up=frozenset({leader, *(p.uuid for p in status.peers if p.health == "OK")} if status else ()),

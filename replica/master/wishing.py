@@ -3,14 +3,27 @@ deadline passes or somebody cancels it."""
 
 from __future__ import annotations
 
-from nyala.replica.base import Code, Member, Proposal, RaftConfig, Refused, Wanted, limits, new_uuid
-from nyala.replica.policy import Wish, WishKind
-from nyala.replica.rpc import check_fields, opid_from_pb, pb
+from dataclasses import replace
 
-from .catalog import Record
+from nyala.replica.base import (
+    Code,
+    Member,
+    Proposal,
+    RaftConfig,
+    Refused,
+    Wanted,
+    check_id,
+    check_text,
+    check_token,
+    limits,
+    new_uuid,
+)
+from nyala.replica.policy import Wish, WishKind
+from nyala.replica.rpc import opid_from_pb, pb
+
 from .state import MasterState
 from .tables import TABLET, WISH, Change
-from .view import wanted_voters, wish_from_record, wish_to_record
+from .view import wanted_voters, wish_from_record, wish_of, wish_to_record
 
 WISHES_MAX = 10_000
 ADMIN_DEADLINE_US = 30 * 60 * 1_000_000
@@ -55,39 +68,37 @@ def _check_seen(state: MasterState, config: RaftConfig, request: pb.MoveReplicaR
 def _grant(
     state: MasterState,
     config: RaftConfig,
-    request: pb.MoveReplicaRequest | pb.ReplicaRequest,
+    tablet_id: str,
     wish: Wish,
-    *,
-    proposal: bool = False,
+    request: pb.MoveReplicaRequest | pb.ReplicaRequest | None = None,
 ) -> Change:
-    tablet_id = request.tablet_id
-    other = state.catalog.get(WISH + tablet_id)
+    other = wish_of(state.catalog, tablet_id)
     if other is not None:
-        if other.get("cancelled") or wish_from_record(other).expired(state.clock.wall_us()):
+        if other.cancelled or other.expired(state.clock.wall_us()):
             # Never the answer to a new request, even to the same one: nobody will bring it about any more.
             raise Refused(
                 Code.CHANGE_PENDING,
                 "an earlier change of this tablet was cancelled or is past its deadline, and is being taken back",
                 tablet=tablet_id,
-                kind=other["kind"],
+                kind=other.kind,
             )
-        if not proposal and _asks_for(other) == _asks_for(wish_to_record(wish, proposal=False)):
-            return {}, [], "", other["wish_id"]  # asked again after a lost answer
+        if not wish.proposal and _asks_for(other) == _asks_for(wish):
+            return {}, [], "", other.wish_id  # asked again after a lost answer
         raise Refused(
-            Code.CHANGE_PENDING, "another change of this tablet is wanted already", tablet=tablet_id, kind=other["kind"]
+            Code.CHANGE_PENDING, "another change of this tablet is wanted already", tablet=tablet_id, kind=other.kind
         )
-    _check_seen(state, config, request)
+    if request is not None:
+        _check_seen(state, config, request)
     if sum(1 for _ in state.catalog.items(WISH)) >= WISHES_MAX:
         raise Refused(Code.OVERLOADED, "too many wanted changes", max=WISHES_MAX)
     tablet = {**(state.catalog.get(TABLET + tablet_id) or {}), "wishes": _wishes(state, tablet_id) + 1}
-    puts = {TABLET + tablet_id: tablet, WISH + tablet_id: wish_to_record(wish, proposal=proposal)}
+    puts = {TABLET + tablet_id: tablet, WISH + tablet_id: wish_to_record(wish)}
     return puts, [], "", wish.wish_id
 
 
-def _asks_for(record: Record) -> tuple[str, str, str, bool, bool]:
+def _asks_for(wish: Wish) -> tuple[str, str, str, bool, bool]:
     """What makes two requests the same one: not who asked, when, or why."""
-    witness = record.get("witness", False)
-    return record["kind"], record["from_uuid"], record["to_uuid"], record["votes"], witness
+    return wish.kind, wish.from_uuid, wish.to_uuid, wish.votes, wish.witness
 
 
 def _may_join(state: MasterState, uuid: str) -> None:
@@ -119,34 +130,49 @@ def _deadline(state: MasterState, deadline_us: int) -> int:
     return deadline_us or now_us + ADMIN_DEADLINE_US
 
 
-def move(state: MasterState, request: pb.MoveReplicaRequest, *, wish_id: str = "", proposal: bool = False) -> Change:
+def move(state: MasterState, request: pb.MoveReplicaRequest) -> Change:
     """The change that wants a replica moved, or with an empty `from_uuid` the leadership; its result is the wish id."""
     config = _config_of(state, request.tablet_id)
-    deadline_us = _deadline(state, request.deadline_us)
-    if request.from_uuid:
-        _check_move(state, config, request)
-    else:
-        target = config.member(request.to_uuid)
-        if target is None or not target.votes or not target.holds_data:
-            raise Refused(Code.INVALID_ARGUMENT, "only a voter can lead", server=request.to_uuid, config=config.opid)
-    wish = Wish(
-        kind=WishKind.MOVE if request.from_uuid else WishKind.TRANSFER,
-        wish_id=wish_id or new_uuid(),
+    asked = Proposal(
+        proposal_id=new_uuid(),
+        plan_id=request.plan_id,
+        tablet_id=request.tablet_id,
+        wanted=Wanted.MOVE_REPLICA if request.from_uuid else Wanted.TRANSFER_LEADERSHIP,
         from_uuid=request.from_uuid,
         to_uuid=request.to_uuid,
-        plan_id=request.plan_id,
-        deadline_us=deadline_us,
-        reason=request.reason or "move wanted",
+        config_opid=config.opid,
+        deadline_us=request.deadline_us,
+        reason=request.reason,
     )
-    return _grant(state, config, request, wish, proposal=proposal)
+    return _grant(state, config, request.tablet_id, _move(state, config, asked), request)
 
 
-def _check_move(state: MasterState, config: RaftConfig, request: pb.MoveReplicaRequest) -> None:
-    if config.member(request.from_uuid) is None:
-        raise Refused(Code.INVALID_ARGUMENT, "the source is no member", server=request.from_uuid, config=config.opid)
-    if config.member(request.to_uuid) is not None:
-        raise Refused(Code.INVALID_ARGUMENT, "the target is a member already", server=request.to_uuid)
-    _may_join(state, request.to_uuid)
+def _move(state: MasterState, config: RaftConfig, asked: Proposal) -> Wish:
+    deadline_us = _deadline(state, asked.deadline_us)
+    transfer = asked.wanted is Wanted.TRANSFER_LEADERSHIP
+    if not transfer:
+        _check_move(state, config, asked)
+    else:
+        target = config.member(asked.to_uuid)
+        if target is None or not target.votes or not target.holds_data:
+            raise Refused(Code.INVALID_ARGUMENT, "only a voter can lead", server=asked.to_uuid, config=config.opid)
+    return Wish(
+        kind=WishKind.TRANSFER if transfer else WishKind.MOVE,
+        wish_id=asked.proposal_id,
+        from_uuid="" if transfer else asked.from_uuid,
+        to_uuid=asked.to_uuid,
+        plan_id=asked.plan_id,
+        deadline_us=deadline_us,
+        reason=asked.reason or "move wanted",
+    )
+
+
+def _check_move(state: MasterState, config: RaftConfig, asked: Proposal) -> None:
+    if config.member(asked.from_uuid) is None:
+        raise Refused(Code.INVALID_ARGUMENT, "the source is no member", server=asked.from_uuid, config=config.opid)
+    if config.member(asked.to_uuid) is not None:
+        raise Refused(Code.INVALID_ARGUMENT, "the target is a member already", server=asked.to_uuid)
+    _may_join(state, asked.to_uuid)
 
 
 def add(state: MasterState, request: pb.ReplicaRequest) -> Change:
@@ -167,7 +193,7 @@ def add(state: MasterState, request: pb.ReplicaRequest) -> Change:
         deadline_us=_deadline(state, 0),
         reason="replica wanted by an operator",
     )
-    return _grant(state, config, request, wish)
+    return _grant(state, config, request.tablet_id, wish, request)
 
 
 def remove(state: MasterState, request: pb.ReplicaRequest) -> Change:
@@ -183,7 +209,7 @@ def remove(state: MasterState, request: pb.ReplicaRequest) -> Change:
         deadline_us=_deadline(state, 0),
         reason="removal wanted by an operator",
     )
-    return _grant(state, config, request, wish)
+    return _grant(state, config, request.tablet_id, wish, request)
 
 
 def _member(config: RaftConfig, uuid: str) -> Member:
@@ -227,7 +253,7 @@ def change_role(state: MasterState, request: pb.ReplicaRequest) -> Change:
         deadline_us=_deadline(state, 0),
         reason=f"{request.role} wanted by an operator",
     )
-    return _grant(state, config, request, wish)
+    return _grant(state, config, request.tablet_id, wish, request)
 
 
 def cancel(state: MasterState, request: pb.ReplicaRequest) -> Change:
@@ -240,20 +266,22 @@ def cancel(state: MasterState, request: pb.ReplicaRequest) -> Change:
     record = state.catalog.get(WISH + tablet_id)
     if record is None:
         raise Refused(Code.NOT_FOUND, "nothing is wanted of this tablet", tablet=tablet_id)
+    wish = wish_from_record(record)
     if request.HasField("seen") and request.seen.wishes != _wishes(state, tablet_id):
         raise Refused(
             Code.CAS_FAILED,
             "another change is wanted than its caller saw: look again (`nyala tablet list`), then repeat it",
             tablet=tablet_id,
-            kind=record["kind"],
+            kind=wish.kind,
             wishes_seen=request.seen.wishes,
             wishes=_wishes(state, tablet_id),
         )
     known = state.soft.tablets.get(tablet_id)
-    target = known.config.member(record["to_uuid"]) if known is not None and known.config is not None else None
-    if record["kind"] == WishKind.MOVE and target is not None and target.votes:
+    target = known.config.member(wish.to_uuid) if known is not None and known.config is not None else None
+    if wish.kind is WishKind.MOVE and target is not None and target.votes:
         raise Refused(Code.ILLEGAL_STATE, "too late: the new replica votes, and the old one leaves", to=target.uuid)
-    return {WISH + tablet_id: {**record, "deadline_us": 1, "cancelled": True}}, [], "", record["wish_id"]
+    cancelled = wish_to_record(replace(wish, deadline_us=1, cancelled=True))
+    return {WISH + tablet_id: {**record, **cancelled}}, [], "", wish.wish_id
 
 
 def propose(state: MasterState, proposal: Proposal) -> Change:
@@ -266,16 +294,12 @@ def propose(state: MasterState, proposal: Proposal) -> Change:
             seen=proposal.config_opid,
             committed=config.opid,
         )
-    transfer = proposal.wanted is Wanted.TRANSFER_LEADERSHIP
-    if not transfer and not proposal.from_uuid:
+    if proposal.wanted is Wanted.MOVE_REPLICA and not proposal.from_uuid:
         raise Refused(Code.INVALID_ARGUMENT, "a move names its source", proposal=proposal.proposal_id)
-    request = pb.MoveReplicaRequest(
-        tablet_id=proposal.tablet_id,
-        from_uuid="" if transfer else proposal.from_uuid,
-        to_uuid=proposal.to_uuid,
-        plan_id=proposal.plan_id,
-        deadline_us=proposal.deadline_us,
-        reason=proposal.reason,
-    )
-    check_fields(request)
-    return move(state, request, wish_id=proposal.proposal_id, proposal=True)
+    for uuid in filter(None, (proposal.from_uuid, proposal.to_uuid)):
+        check_id(uuid, "a server's uuid")
+    if proposal.plan_id:
+        check_token(proposal.plan_id, "plan_id")
+    check_text(proposal.reason, "reason")
+    wish = replace(_move(state, config, proposal), proposal=True)
+    return _grant(state, config, proposal.tablet_id, wish)

@@ -60,6 +60,9 @@ class Wish:
     deadline_us: int = 0
     """Wall clock; 0 means none."""
     reason: str = ""
+    proposal: bool = False
+    """Whether somebody waits for its outcome on the topic."""
+    cancelled: bool = False
 
     def __post_init__(self) -> None:
         check(bool(self.from_uuid) or self.kind is not WishKind.MOVE, "a move needs a source", wish=self.wish_id)

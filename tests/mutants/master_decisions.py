@@ -692,7 +692,7 @@ MUTANTS = (
         ),
         file="replica/master/wishing.py",
         function="_grant",
-        before='if other.get("cancelled") or wish_from_record(other).expired(state.clock.wall_us()):',
+        before="if other.cancelled or other.expired(state.clock.wall_us()):",
         after="if False:",
     ),
     Mutant(
@@ -704,8 +704,8 @@ MUTANTS = (
         ),
         file="replica/master/wishing.py",
         function="_asks_for",
-        before='return record["kind"], record["from_uuid"], record["to_uuid"], record["votes"], witness',
-        after='return record["kind"], record["from_uuid"], record["to_uuid"], True, witness',
+        before="return wish.kind, wish.from_uuid, wish.to_uuid, wish.votes, wish.witness",
+        after="return wish.kind, wish.from_uuid, wish.to_uuid, True, wish.witness",
     ),
     Mutant(
         name="server nobody knows is added",
@@ -770,6 +770,53 @@ MUTANTS = (
                 _replaceable(state, request.tablet_id, config)
         """,
         after="",
+    ),
+    Mutant(
+        name="proposal is not held to the config that it was made for",
+        rows="TC-79",
+        test=(
+            "tests/unit/master/test_master_desired.py::"
+            "test_proposal_becomes_the_wish_that_a_request_for_the_same_becomes"
+        ),
+        file="replica/master/wishing.py",
+        function="propose",
+        before="if proposal.config_opid != config.opid:",
+        after="if proposal.config_opid.term != config.opid.term:",
+    ),
+    Mutant(
+        name="reason of a proposal is not bounded",
+        rows="TC-79",
+        test=(
+            "tests/unit/master/test_master_desired.py::"
+            "test_proposal_becomes_the_wish_that_a_request_for_the_same_becomes"
+        ),
+        file="replica/master/wishing.py",
+        function="propose",
+        before="""
+            check_text(proposal.reason, "reason")
+        """,
+        after="",
+    ),
+    Mutant(
+        name="job that proposed is told no outcome",
+        rows="TC-79",
+        test=(
+            "tests/unit/master/test_master_desired.py::"
+            "test_proposal_becomes_the_wish_that_a_request_for_the_same_becomes"
+        ),
+        file="replica/master/wishing.py",
+        function="propose",
+        before="proposal=True)",
+        after="proposal=False)",
+    ),
+    Mutant(
+        name="cancel loses what a later build keeps",
+        rows="TC-79",
+        test="tests/unit/master/test_master_desired.py::test_cancelled_wish_is_taken_back_unless_the_new_replica_votes",
+        file="replica/master/wishing.py",
+        function="cancel",
+        before="{**record, **cancelled}",
+        after="cancelled",
     ),
     Mutant(
         name="late cancel ends another wish",

@@ -78,7 +78,7 @@ def test_requests_have_types_and_any_stands_only_where_a_library_forces_it() -> 
     assert not more, f"more signatures name Any than before: {more}; name the type"
 
 
-RECORDS = {"config", "decision", "member", "outcome", "proposal", "report"}
+RECORDS = {"config", "decision", "member", "outcome", "proposal", "report", "wish"}
 """What a record of the masters' topics, or a part of one, is called where it is handed on."""
 UNTYPED = {"Mapping", "dict"}
 
@@ -105,8 +105,8 @@ def untyped_records(place: str, text: str) -> list[str]:
 
 
 def test_decisions_and_configs_are_typed_wherever_they_are_handed_on() -> None:
-    """Goal: no room carries a proposal, decision, outcome, report, config or member as a dict, or writes or reads one
-    by itself. Method: parameters, aliases and calls of the codecs; the check is tried on wrong lines first."""
+    """Goal: no room carries a proposal, decision, outcome, report, wish, config or member as a dict, or writes or reads
+    one by itself. Method: parameters, aliases and calls of the codecs; the check is tried on wrong lines first."""
     sample = """
 Outcome = dict[str, Any]
 def say(decision: Mapping[str, Any], report: Report | None) -> None: encode("outcome", {})

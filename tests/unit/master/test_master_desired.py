@@ -189,9 +189,35 @@ def test_silent_server_is_refused_with_a_code_that_nobody_waits_for() -> None:
         assert refused.value.code is Code.ILLEGAL_STATE and m.box.index == before
 
 
+def test_proposal_becomes_the_wish_that_a_request_for_the_same_becomes() -> None:
+    """Goal: TC-79, a job and an operator are heard alike. Method: the same move as a request and as a proposal; what is
+    kept differs in whose it is. A proposal with a text that no request may have is refused, and so is one that another
+    config was seen for."""
+    m = Masters()
+    proposal = Proposal(
+        proposal_id="p", plan_id="plan", tablet_id=m.tablet, wanted=Wanted.MOVE_REPLICA, from_uuid=S[2], to_uuid=S[3],
+        config_opid=OpId(1, m.index), deadline_us=0, reason="even",
+    )  # fmt: skip
+    request = pb.MoveReplicaRequest(tablet_id=m.tablet, from_uuid=S[2], to_uuid=S[3], plan_id="plan", reason="even")
+    (asked, proposed) = (
+        change[0][WISH + m.tablet] for change in (wishing.move(m.state, request), wishing.propose(m.state, proposal))
+    )
+    assert proposed == {**asked, "wish_id": "p", "proposal": True} and asked["proposal"] is False
+    transfer = replace(proposal, wanted=Wanted.TRANSFER_LEADERSHIP, to_uuid=S[1])
+    kept = wishing.propose(m.state, transfer)[0][WISH + m.tablet]
+    assert (kept["kind"], kept["from_uuid"], kept["to_uuid"]) == ("TRANSFER", "", S[1])
+    wrong = {"to_uuid": "a/b", "from_uuid": "..", "plan_id": "a\0", "reason": "a\0", "config_opid": OpId(1, 99)}
+    for name, value in wrong.items():
+        with pytest.raises(Refused) as refused:
+            wishing.propose(m.state, replace(proposal, **{name: value}))
+        expected = Code.CAS_FAILED if name == "config_opid" else Code.INVALID_ARGUMENT
+        assert refused.value.code is expected, name
+
+
 def test_cancelled_wish_is_taken_back_unless_the_new_replica_votes() -> None:
     """Goal: TC-79, what is wanted can be given up at any time before it is too late, and what it began goes. Method: an
-    added learner whose server is silent; a move whose target votes; nothing wanted at all."""
+    added learner whose server is silent; a move whose target votes; nothing wanted at all. What a later build put into
+    the wish is kept."""
     m = Masters()
     with pytest.raises(Refused, match="nothing is wanted of this tablet"):
         m.want(wishing.cancel, "")
@@ -200,7 +226,10 @@ def test_cancelled_wish_is_taken_back_unless_the_new_replica_votes() -> None:
     m.servers = S[:3]
     m.report()
     assert m.decided() == [], "it waits for the silent one"
+    later = {**(m.box.catalog.get(WISH + m.tablet) or {}), "later": 7}
+    m.box.commit(({WISH + m.tablet: later}, [], "", None))
     m.want(wishing.cancel, "")
+    assert m.box.catalog.get(WISH + m.tablet) == {**later, "deadline_us": 1, "cancelled": True}
     assert m.decided() == ["remove d"]
     (info,) = m.state.tablets_of(str((m.box.catalog.get(TABLET + m.tablet) or {})["table_id"]))
     assert info.wish.cancelled and info.wish.kind == "ADD"
