@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, fields
 from typing import Any
 
-from nyala.replica.base import Corruption, RaftConfig
+from nyala.replica.base import Address, Corruption, Member, RaftConfig
 from nyala.schemas import config_from_avro, config_to_avro, decode, encode
+
+_MEMBER = tuple(field.name for field in fields(Member))
 
 
 def encode_config(config: RaftConfig) -> bytes:
@@ -23,15 +27,16 @@ def decode_config(meta: bytes) -> RaftConfig:
 
 
 def members_json(config: RaftConfig) -> list[dict[str, Any]]:
-    """A config's members as JSON: so the masters' catalog keeps them, and tools print them."""
+    """A config's members as JSON: so the masters' catalog and plans of recovery keep them, and tools print them."""
     return [
-        {
-            "uuid": member.uuid,
-            "addresses": [str(address) for address in member.addresses],
-            "votes": member.votes,
-            "promote": member.promote,
-            "holds_data": member.holds_data,
-            "replace": member.replace,
-        }
-        for member in config.members
+        {**asdict(member), "addresses": [str(address) for address in member.addresses]} for member in config.members
     ]
+
+
+def members_from_json(found: Iterable[Mapping[str, Any]]) -> tuple[Member, ...]:
+    """Inverse of `members_json`; marks that are not there are a whole voter's, and what a later build adds is left out.
+
+    KeyError, TypeError or ValueError for what is none.
+    """
+    known = [{name: each[name] for name in _MEMBER if name in each} for each in found]
+    return tuple(Member(**{**each, "addresses": tuple(map(Address.parse, each["addresses"]))}) for each in known)

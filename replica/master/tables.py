@@ -8,10 +8,8 @@ from typing import Any
 from google.protobuf import json_format
 
 from nyala.replica.base import (
-    Address,
     Code,
     InvariantViolation,
-    Member,
     OpId,
     RaftConfig,
     Refused,
@@ -22,7 +20,7 @@ from nyala.replica.base import (
     limits,
     new_uuid,
 )
-from nyala.replica.cmeta import members_json
+from nyala.replica.cmeta import members_from_json, members_json
 from nyala.replica.policy import ServerView, place_tablets
 from nyala.replica.rpc import config_to_pb, partition_from_pb, pb, schema_from_pb
 
@@ -183,8 +181,7 @@ def drop_table(
 
 def first_config(tablet: Record) -> RaftConfig:
     """The config with which a new tablet begins."""
-    members = tuple(Member(m["uuid"], tuple(Address.parse(a) for a in m["addresses"])) for m in tablet["members"])
-    return RaftConfig(OpId(0, 0), members)
+    return RaftConfig(OpId(0, 0), members_from_json(tablet["members"]))
 
 
 def known_config(tablet: Record) -> RaftConfig:
@@ -192,20 +189,8 @@ def known_config(tablet: Record) -> RaftConfig:
     known = tablet.get("config")
     if known is None:
         return first_config(tablet)
-    members = tuple(
-        Member(
-            m["uuid"],
-            tuple(Address.parse(a) for a in m["addresses"]),
-            votes=m["votes"],
-            promote=m["promote"],
-            holds_data=m["holds_data"],
-            replace=m["replace"],
-        )
-        for m in known["members"]
-    )
-    return RaftConfig(
-        OpId(known["term"], known["index"]), members, (known["decision"][0], known["decision"][1]), known["unsafe"]
-    )
+    opid, decision = OpId(known["term"], known["index"]), (known["decision"][0], known["decision"][1])
+    return RaftConfig(opid, members_from_json(known["members"]), decision, known["unsafe"])
 
 
 def config_to_record(config: RaftConfig) -> Record:

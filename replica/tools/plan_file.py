@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from nyala.replica.base import Address, Code, Corruption, Disk, Member, OpId, RaftConfig, Refused
+from nyala.replica.base import Code, Corruption, Disk, OpId, RaftConfig, Refused
+from nyala.replica.cmeta import members_from_json, members_json
 from nyala.replica.disk import FENCE
 from nyala.replica.rows import SourceKey
 from nyala.schemas import frame, unframe
@@ -58,9 +59,9 @@ def plan_json(plan: RecoveryPlan) -> dict[str, Any]:
                 "last": list(t.last),
                 "time": t.time,
                 "opid": list(t.config.opid),
-                "members": [_member_json(m) for m in t.config.members],
+                "members": members_json(t.config),
                 "decision": list(t.config.decision),
-                "members_before": [_member_json(m) for m in t.before.members],
+                "members_before": members_json(t.before),
                 "opid_before": list(t.before.opid),
                 "given_up": list(t.given_up),
                 "unseen": list(t.unseen),
@@ -91,10 +92,8 @@ def plan_of_json(document: dict[str, Any]) -> RecoveryPlan:
             place=t["place"],
             last=OpId(*t["last"]),
             time=t["time"],
-            config=RaftConfig(
-                OpId(*t["opid"]), tuple(_member(m) for m in t["members"]), tuple(t["decision"]), unsafe=True
-            ),
-            before=RaftConfig(OpId(*t["opid_before"]), tuple(_member(m) for m in t["members_before"])),
+            config=RaftConfig(OpId(*t["opid"]), members_from_json(t["members"]), tuple(t["decision"]), unsafe=True),
+            before=RaftConfig(OpId(*t["opid_before"]), members_from_json(t["members_before"])),
             known=OpId(*t["highest_known"]),
             unseen=tuple(t.get("unseen", ())),
             stuck=t.get("stuck", ""),
@@ -103,18 +102,3 @@ def plan_of_json(document: dict[str, Any]) -> RecoveryPlan:
     )
     lowerings = tuple(SourceLowering(**{**item, "source": SourceKey(*item["source"])}) for item in document["sources"])
     return RecoveryPlan(tablets=tablets, lowerings=lowerings, fingerprint=document["fingerprint"])
-
-
-def _member_json(member: Member) -> dict[str, Any]:
-    return {
-        "uuid": member.uuid,
-        "addresses": [str(a) for a in member.addresses],
-        "votes": member.votes,
-        "promote": member.promote,
-        "holds_data": member.holds_data,
-        "replace": member.replace,
-    }
-
-
-def _member(item: dict[str, Any]) -> Member:
-    return Member(**{**item, "addresses": tuple(Address.parse(a) for a in item["addresses"])})

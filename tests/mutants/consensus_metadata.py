@@ -6,6 +6,18 @@ from tests.mutants.mutant import Edit, Mutant
 
 MUTANTS = (
     Mutant(
+        name="mark of a later build is no member",
+        rows="none",
+        test=(
+            "tests/unit/cmeta/test_cmeta_view.py::"
+            "test_members_as_json_read_back_and_what_a_later_build_adds_is_left_out"
+        ),
+        file="replica/cmeta/config_codec.py",
+        function="members_from_json",
+        before="{name: each[name] for name in _MEMBER if name in each}",
+        after="dict(each)",
+    ),
+    Mutant(
         name="reserved bytes of a config are ignored",
         rows="none",
         test=(

@@ -14,7 +14,7 @@ ANY_IN_SIGNATURES: dict[str, tuple[int, str]] = {
     "replica.api": (28, "values and columns of users: pandas, Arrow, plain Python"),
     "replica.base": (8, "kafka-python has no types; objects made on demand"),
     "replica.client": (30, "Arrow has no types; stubs serve both kinds of gRPC channel"),
-    "replica.cmeta": (3, "Avro data"),
+    "replica.cmeta": (4, "Avro data and JSON"),
     "replica.copywire": (7, "stubs serve both kinds of gRPC channel"),
     "replica.host": (4, "results of a state machine, which differ by its kind"),
     "replica.master": (28, "kafka-python and prometheus-client have no types"),
@@ -24,7 +24,7 @@ ANY_IN_SIGNATURES: dict[str, tuple[int, str]] = {
     "replica.server": (22, "Arrow and prometheus-client have no types; results that a callback brings"),
     "replica.steer": (2, "one walk over the fields of every record"),
     "replica.tablet": (63, "Arrow, numpy and polars have no types"),
-    "replica.tools": (15, "plans and evidence are JSON; stubs serve both kinds of gRPC channel"),
+    "replica.tools": (13, "plans and evidence are JSON; stubs serve both kinds of gRPC channel"),
     "replica.wal": (4, "Avro data"),
     "schemas": (18, "Avro schemas are JSON, and a datum is what its schema says"),
 }

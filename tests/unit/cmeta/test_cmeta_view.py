@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from nyala.replica.base import Address, Code, Corruption, LaterFormat, Member, OpId, RaftConfig, Refused
-from nyala.replica.cmeta import ConsensusMeta, cmeta_json, path_of, read_cmeta
+from nyala.replica.cmeta import ConsensusMeta, cmeta_json, members_from_json, members_json, path_of, read_cmeta
 from nyala.replica.cmeta.view import SCHEMA
 from nyala.replica.disk import lock_root, lock_stopped
 from nyala.schemas import config_from_avro, frame, unframe
@@ -105,3 +106,20 @@ def test_metadata_of_a_later_build_is_told_from_damage_and_is_not_taken_for_lost
     twice = config | {"members": [config["members"][0]] * 2}
     with pytest.raises(Corruption, match="contradicts itself"):
         config_from_avro(twice)
+
+
+def test_members_as_json_read_back_and_what_a_later_build_adds_is_left_out() -> None:
+    """Goal: a catalog and a recovery's plan of any build give the members that were written. Method: one of each kind
+    there and back; one with a mark of a later build, and one as the first build wrote it; what is no member is told."""
+    members = (
+        Member("a", (Address("h", 1), Address("::1", 2))),
+        Member("b", votes=False, promote=True, replace=True),
+        Member("c", holds_data=False),
+    )
+    found = members_json(RaftConfig(OpId(1, 2), members))
+    assert members_from_json(json.loads(json.dumps(found))) == members
+    assert members_from_json([{**found[1], "weight": 3}]) == members[1:2]
+    assert members_from_json([{"uuid": "a", "addresses": ["h:1"]}]) == (Member("a", (Address("h", 1),)),)
+    for wrong in ({"uuid": "a"}, {"addresses": []}, {"uuid": "a", "addresses": ["nowhere"]}):
+        with pytest.raises((KeyError, TypeError, ValueError)):
+            members_from_json([wrong])
