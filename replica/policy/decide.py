@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from nyala.replica.base import Action, ConfigEdit, Decision, EditKind
+from nyala.replica.base import Action, ConfigEdit, Decision, EditKind, Member
 
 from .leaving import seen_leaving
-from .membership import Advice, Need, advise, can_commit, healthy_voters, may_leave, transfer_target
+from .membership import Advice, Need, advise, can_commit, healthy_voters
 from .placement import replacements_for, replica_load
 from .views import Caps, ClusterView, Health, ServerView, TabletView, Wish, WishKind
 from .wishes import WishState, copy_is_under_way, wish_state
@@ -33,7 +33,7 @@ class _Slots:
 
     def _count(self, *uuids: str) -> None:
         self._total += 1
-        self._of.update(u for u in uuids if u)
+        self._of.update(uuids)
 
     def take(self, target: str, source: str = "") -> bool:
         """Reserve a copy to `target` that relieves `source`; False if a cap is reached."""
@@ -52,7 +52,6 @@ class _Round:
         self.term = catalog_term
         self.slots = _Slots(view, caps)
         self.replicas = replica_load(view)
-        self.leaders = Counter(t.leader_uuid for t in view.tablets if t.leader_uuid)
         self.servers = {s.uuid: s for s in view.servers}
         self.draining = frozenset(s.uuid for s in view.servers if s.draining)
 
@@ -63,10 +62,11 @@ class _Round:
         tablet = self._patient(tablet)
         wish = tablet.wish
         state = wish_state(tablet, wish, self.view.now_us) if wish else WishState.DONE
-        wanted = wish if wish and state is WishState.OPEN else None
-        known = wish if wish and state in (WishState.OPEN, WishState.CANCEL) else None
-        keep = frozenset({known.to_uuid} - self.draining if known and known.to_uuid else ())
-        leaving = self.draining | ({wanted.from_uuid} if wanted and wanted.kind is WishKind.DEMOTE else set())
+        wanted = wish if state is WishState.OPEN else None
+        known = wish if state in (WishState.OPEN, WishState.CANCEL) else None
+        keep = frozenset({known.to_uuid} - self.draining if known else ())
+        goes = {wanted.from_uuid} if wanted and wanted.kind in (WishKind.DEMOTE, WishKind.REMOVE) else set()
+        leaving = self.draining | goes
         advice = advise(seen_leaving(tablet, leaving), keep=keep, leaving=leaving, load=self.replicas)
         if advice.need is Need.EVICT:
             return self._evict(tablet, advice, wanted)
@@ -76,8 +76,8 @@ class _Round:
             return self._transfer(tablet, advice.uuid, advice.reason)
         if not can_commit(tablet):
             return None  # whatever is wanted can wait until a change would not only hang at the leader
-        if wish and state is WishState.CANCEL:
-            return self._cancel(tablet, wish)
+        if known and not wanted:
+            return self._cancel(tablet, known)
         if advice.need is Need.ADD:
             return self._heal(tablet, advice, wanted)
         return self._grant(tablet, wanted) if wanted else None
@@ -100,18 +100,15 @@ class _Round:
         return replace(tablet, health={**tablet.health, **dict.fromkeys(failing, Health.UNKNOWN)})
 
     def _evict(self, tablet: TabletView, advice: Advice, wanted: Wish | None) -> Decision:
-        member = tablet.config.member(advice.uuid)
-        if wanted and wanted.kind is WishKind.DEMOTE and member and member.votes and member.uuid == wanted.from_uuid:
+        member = _member(tablet, advice.uuid)
+        if wanted and wanted.kind is WishKind.DEMOTE and member.uuid == wanted.from_uuid:
             demoted = ConfigEdit(EditKind.CHANGE, replace(member, votes=False, promote=False, replace=False))
-            return self._change(tablet, (demoted,), wanted.reason or "demote", wanted.plan_id)
-        edits = tuple(ConfigEdit(EditKind.REMOVE, m) for m in tablet.config.members if m.uuid == advice.uuid)
-        return self._change(tablet, edits, f"evict: {advice.reason}")
+            return self._change(tablet, (demoted,), _reason(wanted))
+        return self._change(tablet, (ConfigEdit(EditKind.REMOVE, member),), f"evict: {advice.reason}")
 
-    def _of_lost(self, tablet: TabletView, advice: Advice) -> Decision | None:
+    def _of_lost(self, tablet: TabletView, advice: Advice) -> Decision:
         """A lost voter is demoted, kept or restored, as its config marks it, not as a retirement has it seen."""
-        member = tablet.config.member(advice.uuid)
-        if member is None:
-            return None
+        member = _member(tablet, advice.uuid)
         if advice.need is Need.DEMOTE:
             return self._change(tablet, (demoted(member),), f"demote: {advice.reason}")
         if advice.need is Need.PARK:
@@ -142,7 +139,7 @@ class _Round:
         if wish.kind is WishKind.TRANSFER:
             if tablet.health_of(wish.to_uuid) is not Health.HEALTHY:
                 return None
-            return self._transfer(tablet, wish.to_uuid, wish.reason, wish.plan_id)
+            return self._transfer(tablet, wish.to_uuid, _reason(wish))
         if wish.kind is WishKind.REMOVE:
             return self._remove(tablet, wish)
         if wish.kind is WishKind.DEMOTE:
@@ -159,45 +156,32 @@ class _Round:
         edits = [_join(server, votes=wish.votes, witness=wish.witness)]
         if source is not None and not source.replace:
             edits.append(ConfigEdit(EditKind.CHANGE, replace(source, replace=True)))
-        return self._change(tablet, tuple(edits), wish.reason or wish.kind.lower(), wish.plan_id)
+        return self._change(tablet, tuple(edits), _reason(wish))
 
     def _remove(self, tablet: TabletView, wish: Wish) -> Decision | None:
-        member = tablet.config.member(wish.from_uuid)
-        if member is None:
-            return None
-        spare = len(tablet.config.voters) > tablet.replication_factor and may_leave(tablet, member)
-        if not member.votes or (spare and member.uuid != tablet.leader_uuid):
-            return self._change(tablet, (ConfigEdit(EditKind.REMOVE, member),), wish.reason or "remove", wish.plan_id)
-        if spare:
-            target = transfer_target(seen_leaving(tablet, self.draining), load=self.leaders)
-            return self._transfer(tablet, target, "the replica to remove leads", wish.plan_id)
-        if member.replace:
-            return None
-        marked = ConfigEdit(EditKind.CHANGE, replace(member, replace=True))
-        return self._change(tablet, (marked,), "to be removed once its replacement votes", wish.plan_id)
+        member = _member(tablet, wish.from_uuid)
+        if member.votes:
+            return None  # the table above does it, once the others suffice
+        return self._change(tablet, (ConfigEdit(EditKind.REMOVE, member),), _reason(wish))
 
     def _promote(self, tablet: TabletView, wish: Wish) -> Decision | None:
-        member = tablet.config.member(wish.to_uuid)
-        if member is None or member.votes or member.promote or tablet.health_of(member.uuid) is not Health.HEALTHY:
+        member = _member(tablet, wish.to_uuid)
+        if member.votes or member.promote or tablet.health_of(member.uuid) is not Health.HEALTHY:
             return None
-        marked = ConfigEdit(EditKind.CHANGE, replace(member, promote=True))
-        return self._change(tablet, (marked,), wish.reason or "promote", wish.plan_id)
+        return self._change(tablet, (ConfigEdit(EditKind.CHANGE, replace(member, promote=True)),), _reason(wish))
 
-    def _cancel(self, tablet: TabletView, wish: Wish) -> Decision | None:
-        """Take back what an expired or cancelled wish began, as long as its target does not vote."""
+    def _cancel(self, tablet: TabletView, wish: Wish) -> Decision:
+        """Take back what an expired or cancelled wish began. Its target does not vote, else there is no way back."""
         edits = []
         target, source = tablet.config.member(wish.to_uuid), tablet.config.member(wish.from_uuid)
-        if target is not None and wish.kind is WishKind.PROMOTE:
-            edits.append(ConfigEdit(EditKind.CHANGE, replace(target, promote=False)))
-        elif target is not None and not target.votes:
-            edits.append(ConfigEdit(EditKind.REMOVE, target))
+        if target is not None:
+            kept = ConfigEdit(EditKind.CHANGE, replace(target, promote=False))
+            edits.append(kept if wish.kind is WishKind.PROMOTE else ConfigEdit(EditKind.REMOVE, target))
         if source is not None and source.replace:
             edits.append(ConfigEdit(EditKind.CHANGE, replace(source, replace=False)))
-        return (
-            self._change(tablet, tuple(edits), "cancelled, or its deadline has passed", wish.plan_id) if edits else None
-        )
+        return self._change(tablet, tuple(edits), "cancelled, or its deadline has passed")
 
-    def _change(self, tablet: TabletView, edits: tuple[ConfigEdit, ...], reason: str, plan_id: str = "") -> Decision:
+    def _change(self, tablet: TabletView, edits: tuple[ConfigEdit, ...], reason: str) -> Decision:
         return Decision(
             tablet_id=tablet.tablet_id,
             table_id=tablet.table_id,
@@ -207,12 +191,10 @@ class _Round:
             leader_uuid=tablet.leader_uuid,
             catalog_term=self.term,
             reason=reason,
-            plan_id=plan_id or (tablet.wish.plan_id if tablet.wish else ""),
+            plan_id=tablet.wish.plan_id if tablet.wish else "",
         )
 
-    def _transfer(self, tablet: TabletView, target: str, reason: str, plan_id: str = "") -> Decision | None:
-        if not target or target == tablet.leader_uuid:
-            return None
+    def _transfer(self, tablet: TabletView, target: str, reason: str) -> Decision:
         return Decision(
             tablet_id=tablet.tablet_id,
             table_id=tablet.table_id,
@@ -221,9 +203,18 @@ class _Round:
             config_opid=tablet.config.opid,
             leader_uuid=tablet.leader_uuid,
             catalog_term=self.term,
-            reason=reason or "transfer",
-            plan_id=plan_id or (tablet.wish.plan_id if tablet.wish else ""),
+            reason=reason,
+            plan_id=tablet.wish.plan_id if tablet.wish else "",
         )
+
+
+def _member(tablet: TabletView, uuid: str) -> Member:
+    """A member that the advice or an open wish names: it is there."""
+    return next(m for m in tablet.config.members if m.uuid == uuid)
+
+
+def _reason(wish: Wish) -> str:
+    return wish.reason or wish.kind.lower()
 
 
 def _join(server: ServerView, *, votes: bool = True, witness: bool = False) -> ConfigEdit:

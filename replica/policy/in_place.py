@@ -46,7 +46,7 @@ def renewals(
     due = []
     for tablet in view.tablets:
         uuid = _damaged_alone(tablet)
-        server = view.server(uuid) if uuid else None
+        server = view.server(uuid)
         if server is None or not server.alive or server.avoided:
             continue
         if any(not s.avoided for s in replacements_for(view, tablet, load)):
@@ -55,7 +55,7 @@ def renewals(
         if RENEW_US <= age_us < RENEW_AGAIN_US:
             under_way[uuid] += 1
         else:
-            due.append((age_us >= RENEW_US, -age_us, tablet.tablet_id, uuid, tablet.config.opid))
+            due.append((age_us >= RENEW_AGAIN_US, -age_us, tablet.tablet_id, uuid, tablet.config.opid))
     found = []
     for *_, tablet_id, uuid, config_opid in sorted(due):
         if under_way[uuid] >= caps.moves_per_server_max or total >= caps.moves_max:

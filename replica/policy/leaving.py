@@ -13,7 +13,7 @@ from .views import TabletView
 
 def seen_leaving(tablet: TabletView, leaving: Set[str]) -> TabletView:
     """`tablet` as it is, but with every member whose uuid is in `leaving` seen as marked for replacement."""
-    if not any(m.uuid in leaving and not m.replace for m in tablet.config.members):
+    if leaving.isdisjoint(m.uuid for m in tablet.config.members):
         return tablet
     members = tuple(replace(m, replace=m.replace or m.uuid in leaving) for m in tablet.config.members)
     return replace(tablet, config=replace(tablet.config, members=members))

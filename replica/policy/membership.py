@@ -66,7 +66,7 @@ def can_commit(tablet: TabletView, without: str = "") -> bool:
     A change holds from its append on, so the removal of a voter is committed by the majority of those who stay.
     """
     voters = [u for u in tablet.config.voters if u != without]
-    return bool(voters) and healthy_voters(tablet, without) >= len(voters) // 2 + 1
+    return healthy_voters(tablet, without) >= len(voters) // 2 + 1
 
 
 def evict_rank(member: Member, health: Health) -> int:
@@ -83,19 +83,12 @@ def evict_rank(member: Member, health: Health) -> int:
     return 5 if health is Health.UNKNOWN else 6
 
 
-def transfer_target(
-    tablet: TabletView, *, avoid: frozenset[str] = frozenset(), load: Mapping[str, int] | None = None
-) -> str:
+def transfer_target(tablet: TabletView, load: Mapping[str, int]) -> str:
     """The healthy voter that should lead next: not marked, least loaded; empty if there is none."""
-    load = load or {}
     fit = [
         (m.replace, load.get(m.uuid, 0), m.uuid)
         for m in tablet.config.members
-        if m.votes
-        and m.holds_data
-        and m.uuid != tablet.leader_uuid
-        and m.uuid not in avoid
-        and tablet.health_of(m.uuid) is Health.HEALTHY
+        if m.votes and m.holds_data and m.uuid != tablet.leader_uuid and tablet.health_of(m.uuid) is Health.HEALTHY
     ]
     return min(fit)[2] if fit else ""
 
@@ -147,12 +140,8 @@ def _evict(tablet: TabletView, keep: frozenset[str], leaving: Set[str], load: Ma
         why = f"{len(tablet.config.voters)} voters of {tablet.replication_factor} wanted; {_mark(tablet, member)}"
         if member.uuid != tablet.leader_uuid:
             return Advice(Need.EVICT, member.uuid, why)
-        if not member.replace:
-            continue
-        target = transfer_target(tablet, load=load)
-        return (
-            Advice(Need.TRANSFER, target, f"the leader {member.uuid} is marked for replacement") if target else _NOTHING
-        )
+        target = transfer_target(tablet, load)
+        return Advice(Need.TRANSFER, target, f"the leader {member.uuid} is to leave: {why}") if target else _NOTHING
     return _NOTHING
 
 
@@ -217,7 +206,8 @@ def _mark(tablet: TabletView, member: Member) -> str:
 
 
 def _why_add(tablet: TabletView) -> str:
-    lost = sum(tablet.health_of(m.uuid).failed for m in tablet.config.members if m.votes)
-    marked = sum(m.replace for m in tablet.config.members if m.votes)
-    voters = len(tablet.config.voters)
-    return f"{tablet.replication_factor} replicas wanted, {voters} voters of which {lost} failed and {marked} marked"
+    voters = [m for m in tablet.config.members if m.votes]
+    lost = sum(tablet.health_of(m.uuid).failed for m in voters)
+    marked = sum(m.replace for m in voters)
+    wanted = tablet.replication_factor
+    return f"{wanted} replicas wanted, {len(voters)} voters of which {lost} failed and {marked} marked"

@@ -38,7 +38,7 @@ def wish_state(tablet: TabletView, wish: Wish, now_us: int) -> WishState:
         return settled
     if not wish.expired(now_us) or (target is not None and target.votes):
         return WishState.OPEN
-    learner = target is not None and not target.votes and (target.promote or wish.kind is not WishKind.PROMOTE)
+    learner = target is not None and (target.promote or wish.kind is not WishKind.PROMOTE)
     return WishState.CANCEL if learner or (source is not None and source.replace) else WishState.FAILED
 
 

@@ -40,8 +40,8 @@ def heals_by_witness(tablet: TabletView) -> bool:
 
 
 def is_lost(tablet: TabletView, member: Member) -> bool:
-    """Whether the member is a voter with data that is lost, that nobody asked to leave and that may come back."""
-    return member.votes and member.holds_data and not member.replace and tablet.health_of(member.uuid) is Health.FAILED
+    """Whether the member, which votes, holds data, is lost, may come back, and nobody asked it to leave."""
+    return member.holds_data and not member.replace and tablet.health_of(member.uuid) is Health.FAILED
 
 
 def wants_witness(tablet: TabletView) -> bool:

@@ -57,10 +57,20 @@ def tablet(
 
 def words_of(view: TabletView) -> str:
     """The config in the words of `tablet`, sorted, without health and leader."""
-    marks = {
-        m.uuid: ("" if m.votes else "p" if m.promote else "n") + ("r" if m.replace else "") for m in view.config.members
-    }
-    return " ".join(f"{u}:{k}" if k else u for u, k in sorted(marks.items()))
+    return " ".join(_word(m) for m in sorted(view.config.members, key=lambda m: m.uuid))
+
+
+def _word(member: Member) -> str:
+    marks = ("" if member.votes else "p" if member.promote else "n") + ("r" if member.replace else "")
+    return f"{member.uuid}:{marks}" if marks else member.uuid
+
+
+def said(decisions: Iterable[Decision]) -> list[str]:
+    """Each decision in words: `lead b`, or its edits such as `add d:p, change c:r`."""
+    return [
+        f"lead {d.target_uuid}" if d.target_uuid else ", ".join(f"{e.kind} {_word(e.member)}" for e in d.edits)
+        for d in decisions
+    ]
 
 
 def edited(members: Mapping[str, Member], decision: Decision, leader: str) -> dict[str, Member]:

@@ -108,11 +108,8 @@ MUTANTS = (
         test="tests/unit/policy/test_policy_desired.py::test_decide_a_cancelled_wish_takes_back_what_it_began",
         file="replica/policy/decide.py",
         function="_Round._cancel",
-        before="""
-            elif target is not None and not target.votes:
-                edits.append(ConfigEdit(EditKind.REMOVE, target))
-        """,
-        after="",
+        before="edits.append(kept if wish.kind is WishKind.PROMOTE else ConfigEdit(EditKind.REMOVE, target))",
+        after="edits += [kept] if wish.kind is WishKind.PROMOTE else []",
     ),
     Mutant(
         name="voter added directly",
@@ -190,8 +187,8 @@ MUTANTS = (
         test="tests/unit/policy/test_policy_in_place.py::test_renewals_that_do_not_help_let_the_others_have_their_turn",
         file="replica/policy/in_place.py",
         function="renewals",
-        before="due.append((age_us >= RENEW_US, -age_us, tablet.tablet_id, uuid, tablet.config.opid))",
-        after="due.append((age_us >= RENEW_US, 0, tablet.tablet_id, uuid, tablet.config.opid))",
+        before="due.append((age_us >= RENEW_AGAIN_US, -age_us, tablet.tablet_id, uuid, tablet.config.opid))",
+        after="due.append((age_us >= RENEW_AGAIN_US, 0, tablet.tablet_id, uuid, tablet.config.opid))",
     ),
     Mutant(
         name="renewals have no cap",
@@ -373,8 +370,8 @@ MUTANTS = (
         test="tests/unit/policy/test_policy_quorum_table.py::test_advise_answers_as_kudu_or_says_why_not",
         file="replica/policy/membership.py",
         function="_evict",
-        before="if not member.replace:",
-        after="if member.votes:",
+        before="target = transfer_target(tablet, load)",
+        after="continue",
     ),
     Mutant(
         name="kept voter not heard leaves",
@@ -474,6 +471,28 @@ MUTANTS = (
         function="_settled",
         before="return WishState.DONE if target.votes and (enough or expired) else None",
         after="return WishState.DONE if target.votes else None",
+    ),
+    Mutant(
+        name="wanted voter beside the only one is evicted",
+        rows="TC-71",
+        test="tests/unit/policy/test_policy_wishes.py::test_wish_for_a_voter_beside_the_only_one_ends",
+        file="replica/policy/membership.py",
+        function="_evict",
+        before="target = transfer_target(tablet, load)",
+        after="""
+            if not member.replace:
+                continue
+            target = transfer_target(tablet, load)
+        """,
+    ),
+    Mutant(
+        name="another surplus voter leaves than the named one",
+        rows="TC-81",
+        test="tests/unit/policy/test_policy_wishes.py::test_wish_to_remove_a_surplus_voter_removes_no_other",
+        file="replica/policy/decide.py",
+        function="_Round.decide",
+        before="wanted.kind in (WishKind.DEMOTE, WishKind.REMOVE)",
+        after="wanted.kind is WishKind.DEMOTE",
     ),
     Mutant(
         name="everybody is healed by witnesses",

@@ -1,0 +1,219 @@
+"""One wish of one tablet: where it stands, and what is decided for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nyala.replica.base import EditKind, Member, OpId, RaftConfig
+from nyala.replica.policy import (
+    Action,
+    ClusterView,
+    TabletView,
+    Wish,
+    WishKind,
+    WishState,
+    decide,
+    wish_state,
+)
+from tests.harness.policy_views import cluster, said, settle, tablet, words_of
+
+LATE_US = 2
+"""After the deadline of a wish that is `late`."""
+
+
+def wish(text: str, **fields: Any) -> Wish:
+    """From words: its kind, whom it names (`c>d`, `c>` or `>d`), then `late` if its deadline has passed, and `n` if the
+    added member shall not vote."""
+    kind, names, *marks = text.split()
+    source, _, target = names.partition(">")
+    return Wish(
+        kind=WishKind(kind), wish_id="w", from_uuid=source, to_uuid=target, votes="n" not in marks,
+        deadline_us=int("late" in marks), **fields,
+    )  # fmt: skip
+
+
+STATES = [
+    ("a b c", "TRANSFER >a", "DONE"),
+    ("a b c", "TRANSFER >b", "OPEN"),
+    ("a b c", "TRANSFER >a late", "DONE"),
+    ("a b c", "TRANSFER >b late", "FAILED"),
+    ("a b:U c", "TRANSFER >b", "OPEN"),
+    ("a b:F c", "TRANSFER >b", "FAILED"),
+    ("a b:n c", "TRANSFER >b", "FAILED"),
+    ("a c", "TRANSFER >b", "FAILED"),
+    ("a b c", "REMOVE c>", "OPEN"),
+    ("a b", "REMOVE c>", "DONE"),
+    ("a b c", "REMOVE c> late", "FAILED"),
+    ("a b c:r", "REMOVE c> late", "CANCEL"),
+    ("a b c", "DEMOTE c>", "OPEN"),
+    ("a b c:n", "DEMOTE c>", "DONE"),
+    ("a b", "DEMOTE c>", "DONE"),
+    ("a b c", "MOVE c>d", "OPEN"),
+    ("a b d", "MOVE c>d", "DONE"),
+    ("a b d:p", "MOVE c>d", "FAILED"),
+    ("a b", "MOVE c>d", "FAILED"),
+    ("a b c d", "MOVE c>d late", "OPEN"),
+    ("a b c", "MOVE c>d late", "FAILED"),
+    ("a b c d:p", "MOVE c>d late", "CANCEL"),
+    ("a b c:r", "MOVE c>d late", "CANCEL"),
+    ("a b c", "ADD >d", "OPEN"),
+    ("a b d", "ADD >d", "DONE"),
+    ("a b d:p", "ADD >d", "OPEN"),
+    ("a b d:n", "ADD >d n", "DONE"),
+    ("a b c d", "ADD >d", "OPEN"),
+    ("a b c d", "ADD >d late", "DONE"),
+    ("a b c", "ADD >d late", "FAILED"),
+    ("a b c d:p", "ADD >d late", "CANCEL"),
+    ("a b c d:n", "ADD >d late", "CANCEL"),
+    ("a b d:n", "PROMOTE >d", "OPEN"),
+    ("a b d", "PROMOTE >d", "DONE"),
+    ("a b c d", "PROMOTE >d", "OPEN"),
+    ("a b c", "PROMOTE >d", "FAILED"),
+    ("a b d:n", "PROMOTE >d late", "FAILED"),
+    ("a b d:p", "PROMOTE >d late", "CANCEL"),
+]
+
+
+@pytest.mark.parametrize(("words", "text", "state"), STATES, ids=[f"{w} {t}" for w, t, _ in STATES])
+def test_wish_stands_where_the_config_says(words: str, text: str, state: str) -> None:
+    """Goal: a wish holds, failed, is open or is taken back by what the committed config of a tablet of three that a
+    leads says, and by its deadline. Method: each kind before, half-way and after, in time and late."""
+    assert wish_state(tablet(words, "a"), wish(text), LATE_US) is WishState(state)
+
+
+def test_wish_is_late_after_its_deadline() -> None:
+    """Goal: what is wanted until a time may still come about at that time. Method: before, at, after; no deadline."""
+    assert [wish("ADD >d late").expired(now) for now in (0, 1, 2)] == [False, False, True]
+    assert not wish("ADD >d").expired(LATE_US)
+
+
+def test_wish_for_a_leader_without_data_failed() -> None:
+    """Goal: a witness never leads, so nobody waits for it. Method: the target votes and holds no data."""
+    members = (Member("a"), Member("b"), Member("w", holds_data=False))
+    t = replace(tablet("a b", "a"), config=RaftConfig(OpId(1, 1), members))
+    assert wish_state(t, wish("TRANSFER >w"), 0) is WishState.FAILED
+
+
+GRANTS = [
+    # leadership goes to who is certainly there
+    ("a b c", "TRANSFER >b", 3, ["lead b"]),
+    ("a b c:U", "TRANSFER >c", 3, []),
+    # a member is added once, without a mark on anybody else, and not while another one is on its way
+    ("a b c", "ADD >d", 3, ["add d:p"]),
+    ("a b c", "ADD >d n", 3, ["add d:n"]),
+    ("a b c", "ADD c>d n", 3, ["add d:n"]),
+    ("a b c", "ADD >z", 3, []),
+    ("a b c e:pU", "ADD >d", 4, []),
+    ("a b c e:n", "ADD >d", 3, ["add d:p"]),
+    # of a move the source is marked, unless it is
+    ("a b c", "MOVE c>d", 3, ["add d:p, change c:r"]),
+    ("a b:U c:r e", "MOVE c>d", 3, ["add d:p"]),
+    # a source that is lost is replaced at the wanted server, if that can be
+    ("a b c:F", "MOVE c>e", 3, ["add e:p"]),
+    ("a b c:F", "MOVE c>z", 3, ["add d:p"]),
+    ("a b c:F", "MOVE b>e", 3, ["add e:p"]),
+    ("a b c:F", "ADD >e n", 3, ["add d:p"]),
+    # who is to go leaves before any other, and not before it is replaced
+    ("a b c e", "REMOVE e>", 3, ["remove e"]),
+    ("a b c", "REMOVE c>", 3, ["add d:p"]),
+    ("a b c", "REMOVE a>", 3, ["add d:p"]),
+    ("a b c e", "REMOVE a>", 3, ["lead b"]),
+    ("a b:U c e", "REMOVE e>", 3, []),
+    ("a b c e:n", "REMOVE e>", 3, ["remove e:n"]),
+    ("a b c:U e:n", "REMOVE e>", 3, ["remove e:n"]),
+    ("a b c e:nr", "REMOVE c>", 3, ["add d:p"]),
+    # a demoted one stays; who is lost goes before it; nobody is added for it
+    ("a b c e", "DEMOTE e>", 3, ["change e:n"]),
+    ("a b:F c e", "DEMOTE e>", 3, ["remove b"]),
+    ("a b:U c e", "DEMOTE e>d", 3, []),
+    # a non-voter is told once, and if it is there
+    ("a b c d:n", "PROMOTE >d", 3, ["change d:p"]),
+    ("a b c d:nU", "PROMOTE >d", 3, []),
+    ("a b c d:p", "PROMOTE >d", 3, []),
+    ("a b:U c:U d e", "PROMOTE >d", 4, []),
+    # what is over is taken back, no more than that
+    ("a b c d:p", "MOVE c>d late", 3, ["remove d:p"]),
+    ("a b c:r d:p", "MOVE c>d late", 4, ["remove d:p, change c"]),
+    ("a b c d:p", "PROMOTE >d late", 4, ["change d:n"]),
+    # past its deadline a wish protects nobody from being the surplus one
+    ("a b c e", "ADD >b late", 3, ["remove b"]),
+    ("a b c e", "ADD >b", 3, ["remove c"]),
+]
+
+
+@pytest.mark.parametrize(("words", "text", "rf", "decided"), GRANTS, ids=[f"{w} {t} rf{r}" for w, t, r, _ in GRANTS])
+def test_wish_is_granted_step_by_step(words: str, text: str, rf: int, decided: list[str]) -> None:
+    """Goal: of a tablet that a leads the next step of each wish is the least one that brings it nearer. Method: a row
+    for each step, with servers a to e."""
+    view = cluster("abcde", tablet(words, "a", rf=rf, wish=wish(text)))
+    assert said(decide(replace(view, now_us=LATE_US), 1)) == decided
+
+
+@pytest.mark.parametrize("text", ["ADD >d", "MOVE c>d", "REMOVE e>", "TRANSFER >b", "PROMOTE >e"])
+def test_wish_waits_for_a_leader_and_for_a_change_under_way(text: str) -> None:
+    """Goal: nothing is wanted of a tablet that nobody could ask, nor beside another change. Method: all members
+    healthy, without a leader, and with a change under way; with a leader and without one the wish is granted."""
+    words = "a b c e:n"
+    for leader, pending, granted in (("", False, False), ("a", True, False), ("a", False, True)):
+        view = cluster("abcde", tablet(words, leader, pending=pending, wish=wish(text)))
+        assert bool(decide(view, 1)) is granted
+
+
+def test_wish_names_itself_in_its_decisions() -> None:
+    """Goal: who reads the history of decisions sees whose they are: the reason is the wish's own, or its kind, and the
+    plan is told. Method: each kind with a reason and without; a tablet without a wish has no plan."""
+    for words, text in (
+        ("a b c", "ADD >d"),
+        ("a b c", "MOVE c>d"),
+        ("a b c", "TRANSFER >b"),
+        ("a b c d:n", "PROMOTE >d"),
+        ("a b c e", "DEMOTE e>"),
+        ("a b c:U e:n", "REMOVE e>"),
+    ):
+        for reason in ("because", ""):
+            view = cluster("abcde", tablet(words, "a", wish=wish(text, reason=reason, plan_id="p")))
+            (decision,) = decide(view, 1)
+            assert (decision.reason, decision.plan_id) == (reason or text.split()[0].lower(), "p")
+    (heal,) = decide(cluster("abcd", tablet("a b", "a")), 1)
+    assert heal.plan_id == ""
+
+
+def test_wish_that_is_one_need_is_so_whatever_its_words_are() -> None:
+    """Goal: a decision that was said before is known again, also when its reason is another one or the leader moved.
+    Method: the same change for two reasons and leaders; another change, and another term, are other needs."""
+
+    def need(view: ClusterView, term: int = 1) -> tuple[object, ...]:
+        (decision,) = decide(view, term)
+        return decision.need
+
+    def wanted(reason: str, leader: str = "a", to: str = "d") -> ClusterView:
+        return cluster("abcde", tablet("a b c", leader, wish=wish(f"ADD >{to}", reason=reason)))
+
+    assert need(wanted("one")) == need(wanted("two", "b"))
+    assert need(wanted("one")) != need(wanted("one", to="e"))
+    assert need(wanted("one")) != need(wanted("one"), 2)
+
+
+@pytest.mark.parametrize(("words", "kind"), [("a", WishKind.ADD), ("a b:n", WishKind.PROMOTE)])
+def test_wish_for_a_voter_beside_the_only_one_ends(words: str, kind: WishKind) -> None:
+    """TC-71. Goal: a tablet of one replica ends on the server that was asked for, and nothing is copied twice. Method:
+    add a voter to a single one that leads, and promote one: it takes the lead, and then the first one leaves."""
+    view, trail, low = settle(cluster("ab", tablet(words, "a", rf=1, wish=Wish(kind=kind, wish_id="w", to_uuid="b"))))
+    assert words_of(view.tablets[0]) == "b" and low["t"] == 1
+    assert [d.action for d in trail][1:] == [Action.TRANSFER_LEADERSHIP, Action.CHANGE_CONFIG]
+
+
+def surplus(leader: str) -> TabletView:
+    return tablet("a b c d", leader, wish=wish("REMOVE d>"))
+
+
+@pytest.mark.parametrize("leader", ["a", "d"])
+def test_wish_to_remove_a_surplus_voter_removes_no_other(leader: str) -> None:
+    """TC-81. Goal: of more voters than wanted that one leaves which was named, and nothing is copied. Method: four of
+    three wanted, the last one named, as a follower and as the leader; obey to the end."""
+    view, trail, _ = settle(cluster("abcde", surplus(leader)))
+    assert words_of(view.tablets[0]) == "a b c"
+    assert [(e.kind, e.member.uuid) for d in trail for e in d.edits] == [(EditKind.REMOVE, "d")]
