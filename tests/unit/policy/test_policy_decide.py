@@ -238,7 +238,13 @@ def test_decide_a_disk_that_is_nearly_full_is_taken_last() -> None:
     have with the tablet's bytes; e is fuller of replicas; who says nothing of its disk is taken for one with room. If
     all are nearly full, loads decide; a server where copies fail comes after a full one."""
     full = [tablet("a b e", "a", name=f"u{n}") for n in range(2)]
-    for free, size, chosen in ((1 << 29, 0, "e"), (3 << 29, 1 << 30, "e"), (3 << 29, 1 << 28, "d"), (None, 1, "d")):
+    for free, size, chosen in (
+        (1 << 29, 0, "e"),
+        (1 << 30, 0, "d"),
+        (3 << 29, 1 << 30, "e"),
+        (3 << 29, 1 << 28, "d"),
+        (None, 1, "d"),
+    ):
         hurt = tablet("a b c:F", "a", bytes_on_disk=size)
         view = cluster("abcde", hurt, *full, dead="c")
         roomy = replace(

@@ -53,6 +53,7 @@ OTHERS_IN_DOUBT = {
     "two of five": damaged("a b:X c:X d e", bad="bc", level="ade", rf=5),
     "nobody leads": damaged(leader=""),
     "it leads": damaged("a b c", leader="c", level="abc"),
+    "it is said to lead, and failed": damaged(leader="c"),
     "a config change is under way": damaged(pending=True),
     "another one is on its way": damaged("a b c:X d:p"),
     "more vote than are wanted": damaged("a b c:X", rf=1),
@@ -65,6 +66,15 @@ OTHERS_IN_DOUBT = {
 def test_renewals_nothing_while_the_others_may_be_in_trouble(view: TabletView) -> None:
     """Goal: TC-63: a replica is given up only for those that have its rows. Method: every reason to wait."""
     assert renewals(cluster((m.uuid for m in view.config.members), view)) == []
+
+
+@pytest.mark.parametrize("holds_data", [True, False])
+def test_renewals_a_learner_that_is_lost_is_nobody_on_the_way(holds_data: bool) -> None:
+    """Goal: TC-63: who will not come holds nothing up. Method: a failed learner, then a failed witness without a vote,
+    beside the damaged one; their server is dead."""
+    view = damaged("a b c:X d:pF")
+    members = tuple(replace(m, holds_data=holds_data or m.uuid != "d") for m in view.config.members)
+    assert renewed(cluster("abcd", replace(view, config=replace(view.config, members=members)), dead="d")) == ["tc"]
 
 
 @pytest.mark.parametrize("witness", ["b", "c"])
@@ -116,6 +126,7 @@ def test_renewals_that_do_not_help_let_the_others_have_their_turn() -> None:
     assert renewed(view, caps) == ["pc", "qc"]
     assert renewed(view, caps, pc=9.9, qc=9.9) == ["pc", "qc"], "they are repeated, and take all places"
     assert renewed(view, caps, pc=10, qc=10) == ["zb"], "in their pause they take none but their server's"
+    assert renewed(view, caps, pc=10) == ["qc", "zb"], "one in its pause takes one place"
     assert renewed(view, caps, pc=119, qc=119, zb=9) == ["zb"]
     assert renewed(view, caps, pc=120, qc=120, zb=119) == ["rc", "sc"], "who was not ordered yet goes first"
     assert renewed(view, caps, pc=130, qc=130, rc=9, sc=9, zb=120) == ["rc", "sc"]
