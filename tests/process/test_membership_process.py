@@ -421,6 +421,24 @@ def test_added_server_that_falls_silent_is_given_up_by_command(town: Town) -> No
     wait_until(lambda: sum(s.alive for s in town.client.list_servers().servers) == 5, "it is back")
 
 
+def test_only_replica_of_a_tablet_moves_and_the_former_one_is_deleted(town: Town) -> None:
+    """IN-42. Goal: the masters believe that one of two voters is left where an operator wants one. Method: a tablet of
+    one replica moves to another server by command: the former replica becomes a tombstone, the rows are there."""
+    town.nyala.create_table("single", {"id": "int64"}, key="id", replication_factor=1)
+    wait_until(lambda: all(t.running for t in town.client.tablet_infos("single")), "it has a leader")
+    (info,) = town.client.tablet_infos("single")
+    table = town.nyala.table("single")
+    table.insert([{"id": n} for n in range(100)])
+    target = next(s for s in town.cluster.servers if s.uuid != info.leader_uuid)
+    town.run(f"tablet change-config move {info.tablet_id} {info.leader_uuid} {target.uuid} --no-wait")
+    left = town.cluster.server(info.leader_uuid)
+    state = lambda: getattr(town.cluster.status(left, info.tablet_id), "data_state", 0)  # noqa: E731
+    wait_until(lambda: state() == DataState.DELETED, "it is a tombstone")
+    assert table.scan().count() == 100
+    assert [m.uuid for m in town.client.tablet_infos("single")[0].config.members] == [target.uuid]
+    town.nyala.drop_table("single")
+
+
 def test_voter_added_directly_that_is_silent_is_taken_back_by_the_leader(town: Town) -> None:
     """Goal: TC-80: a driver that made a frozen server the second voter of one does not stop the tablet: the leader
     takes the change back by itself, says so, and what waited is done. Method: a table of one replica, a direct change,
