@@ -485,7 +485,7 @@ MUTANTS = (
         test="tests/unit/wal/test_wal_end.py::test_record_of_another_build_says_what_it_can_and_is_written_anew",
         file="replica/wal/newest.py",
         function="read_newest",
-        before="if body and not body.startswith((_MAGIC, _NUMBER_ONLY)):",
+        before="if len(body) >= len(_MAGIC) and not body.startswith((_MAGIC, _NUMBER_ONLY)):",
         after='if not body.startswith(b"NYLANW0"):',
     ),
     Mutant(

@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from nyala.replica.base import Address
+from nyala.replica.base import Address, ReplicaReport, Report
 from nyala.replica.policy import Health, view_of_reports
 
-REPLICA = {"uuid": "a", "address": "h:1", "votes": True, "promote": False, "replace": False, "health": "HEALTHY"}
+REPLICA = ReplicaReport(
+    uuid="a", address="h:1", votes=True, promote=False, replace=False, health="HEALTHY", data_state=3, bytes_on_disk=0,
+    rows=0, is_leader=False, location="",
+)  # fmt: skip
 
 
-def record(**fields: Any) -> dict[str, Any]:
+def record(**fields: Any) -> Report:
     """A report of nothing, with the fields that a view is made of."""
-    return {
-        "catalog_term": 1, "at_us": 1, "server_uuid": "", "server_address": "", "alive": True, "location": "",
-        "limits": {}, "tablet_id": "", "table_id": "T", "replication_factor": 3, "leader_uuid": "", "replicas": [],
-        "config_opid": {"term": 1, "index": 1}, "pending_change": False, **fields,
-    }  # fmt: skip
+    return Report(catalog_term=1, at_us=1, **fields)
 
 
 def test_report_of_a_tablet_has_its_members_as_they_are() -> None:
     """Goal: a job knows who votes, who holds data, where and how much. Method: a voter, a learner, a witness that waits
     for its data, one whose health has a newer name and whose address is not known; a tablet without a report of any."""
-    replicas = [
-        {**REPLICA, "bytes_on_disk": 5},
-        {**REPLICA, "uuid": "b", "votes": False, "promote": True, "bytes_on_disk": 9},
-        {**REPLICA, "uuid": "c", "promote": True, "bytes_on_disk": 0},
-        {**REPLICA, "uuid": "d", "address": "", "health": "ODD", "bytes_on_disk": 1},
-    ]
+    replicas = (
+        replace(REPLICA, bytes_on_disk=5),
+        replace(REPLICA, uuid="b", votes=False, promote=True, bytes_on_disk=9),
+        replace(REPLICA, uuid="c", promote=True, bytes_on_disk=0),
+        replace(REPLICA, uuid="d", address="", health="ODD", bytes_on_disk=1),
+    )
     (empty, full) = view_of_reports([record(tablet_id="t", replicas=replicas), record(tablet_id="s")], 0).tablets
     assert [(m.votes, m.promote, m.holds_data) for m in full.config.members] == [
         (True, False, True),

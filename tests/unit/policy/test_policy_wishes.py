@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import EditKind, Member, OpId, RaftConfig
+from nyala.replica.base import Action, EditKind, Member, OpId, RaftConfig
 from nyala.replica.policy import (
-    Action,
     ClusterView,
     TabletView,
     Wish,
