@@ -21,8 +21,8 @@ from nyala.pipeline import (
     spark_session,
 )
 from nyala.pipeline.option_numbers import add_kafka_timeout, add_restart_options, parsed
-from nyala.replica.base import ReplicaError
-from nyala.replica.base.logs import log_to_stderr
+from nyala.replica.types import ReplicaError
+from nyala.replica.types.logs import log_to_stderr
 
 
 def options_parser() -> argparse.ArgumentParser:

@@ -33,8 +33,8 @@ from nyala.pipeline.option_numbers import (
     parsed,
     seconds,
 )
-from nyala.replica.base import ReplicaError
-from nyala.replica.base.logs import log_to_stderr
+from nyala.replica.types import ReplicaError
+from nyala.replica.types.logs import log_to_stderr
 
 
 def options_parser() -> argparse.ArgumentParser:

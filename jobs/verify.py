@@ -14,8 +14,6 @@ from collections.abc import Sequence
 
 from nyala.pipeline import QueryInterrupted, end_in_order, read_checksums, spark_session
 from nyala.pipeline.option_numbers import DAY_S, parsed, seconds
-from nyala.replica.base import Refused, ReplicaError
-from nyala.replica.base.logs import log_to_stderr
 from nyala.replica.client import Client, parse_masters
 from nyala.replica.tools import (
     ClusterView,
@@ -31,6 +29,8 @@ from nyala.replica.tools import (
     to_read,
     with_sums,
 )
+from nyala.replica.types import Refused, ReplicaError
+from nyala.replica.types.logs import log_to_stderr
 
 ROUNDS_MAX = 3
 """A tablet whose replicas could not all be read is looked up and read again: one of them may just have moved."""

@@ -6,10 +6,10 @@ names is first used, so that a look at an error's class or at a schema does not 
 
 from typing import TYPE_CHECKING
 
-from nyala.replica.base import on_demand
+from nyala.replica.types import on_demand
 
 if TYPE_CHECKING:
-    from nyala.replica.base import KafkaSecurity
+    from nyala.replica.types import KafkaSecurity
 
     from .dead_letters import DeadLetter, letter_key
     from .decisions import DecisionsOptions, DecisionsQuery
@@ -88,7 +88,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "nyala.replica.base": "KafkaSecurity",
+    "nyala.replica.types": "KafkaSecurity",
     ".dead_letters": "DeadLetter letter_key",
     ".decisions": "DecisionsOptions DecisionsQuery",
     ".decode": "RowDecoder WriterSchema",

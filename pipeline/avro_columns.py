@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from nyala.replica.base import RowCode
+from nyala.replica.types import RowCode
 
 I64 = npt.NDArray[np.int64]
 _VARINT_BYTES_MAX = 10

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from nyala.replica.base import RowCode
 from nyala.replica.rows import Column, ColumnType
+from nyala.replica.types import RowCode
 
 from .avro_columns import Cursor, Field, Values, gather, unscaled_words
 

@@ -14,7 +14,7 @@ import threading
 from functools import cache
 from pathlib import Path
 
-from nyala.replica.base import CRASH_EXIT_CODE, CrashPoints
+from nyala.replica.types import CRASH_EXIT_CODE, CrashPoints
 
 PAUSE_VARIABLE = "NYALA_PAUSE_POINT"
 PAUSE_S_MAX = 60.0

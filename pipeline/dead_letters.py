@@ -14,8 +14,8 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
 from nyala import schemas
-from nyala.replica.base import PLAINTEXT, KafkaSecurity, RowCode
 from nyala.replica.rows import SourceKey
+from nyala.replica.types import PLAINTEXT, KafkaSecurity, RowCode
 
 from .errors import QueryInterrupted, TaskFailed
 from .patience import CLOSE_TIMEOUT_S, KAFKA_TIMEOUT_S, check_reachable, producer_options

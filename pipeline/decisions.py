@@ -17,9 +17,9 @@ from typing import Any
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
-from nyala.replica.base import Code, Decision, Outcome, Refused, check, kafka_topics
 from nyala.replica.client import Client, parse_masters
-from nyala.replica.steer import Unusable, execute, outcome_of, read_record
+from nyala.replica.decision_executor import Unusable, execute, outcome_of, read_record
+from nyala.replica.types import Code, Decision, Outcome, Refused, check, kafka_topics
 from nyala.schemas import encode_record
 
 from .errors import QueryInterrupted, QueryRefused, of_refusal, of_spark

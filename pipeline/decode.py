@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nyala import schemas
-from nyala.replica.base import RowCode, limits
 from nyala.replica.rows import OFFSET_COLUMN, OP_COLUMN, RowOp, TableSchema, offsets_of, value_bytes
+from nyala.replica.types import RowCode, limits
 
 from .avro_columns import I64, Cursor, Field, UnsupportedSchema, plan, read_field
 from .columns import fits, to_array

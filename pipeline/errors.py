@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from nyala.replica.base import Code, Refused, ReplicaError
+from nyala.replica.types import Code, Refused, ReplicaError
 
 RETRYABLE = frozenset(
     {

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from nyala.replica.base import Refused, check, limits
 from nyala.replica.client import Client, TableHandle, parse_masters
 from nyala.replica.rpc import pb, source_to_pb
+from nyala.replica.types import Refused, check, limits
 
 from .checkpoint import Checkpoint
 from .dead_letters import LETTERS_TOPIC

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from nyala.replica.base import KafkaSecurity, Refused, kafka_security
+from nyala.replica.types import KafkaSecurity, Refused, kafka_security
 
 from .errors import of_refusal
 

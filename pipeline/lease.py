@@ -11,10 +11,10 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from nyala.replica.base import Code, Refused
 from nyala.replica.client import Client, TableHandle
 from nyala.replica.rows import SourceKey
 from nyala.replica.rpc import pb, source_to_pb
+from nyala.replica.types import Code, Refused
 
 from .errors import QueryRefused, of_refusal
 from .owner import is_dead

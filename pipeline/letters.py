@@ -15,8 +15,8 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
 from nyala import schemas
-from nyala.replica.base import KAFKA_AWAY, PLAINTEXT, KafkaSecurity, ReplicaError
 from nyala.replica.rows import SourceKey
+from nyala.replica.types import KAFKA_AWAY, PLAINTEXT, KafkaSecurity, ReplicaError
 
 from .dead_letters import LETTER_BYTES_MAX, letter_key
 from .errors import QueryInterrupted

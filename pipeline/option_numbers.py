@@ -9,7 +9,7 @@ import argparse
 import math
 from collections.abc import Callable, Sequence
 
-from nyala.replica.base import Code, Refused, limits, shown
+from nyala.replica.types import Code, Refused, limits, shown
 
 DAY_S = 86_400.0
 LEASE_S_MAX = 3_600.0

@@ -13,7 +13,7 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
-from nyala.replica.base import new_uuid
+from nyala.replica.types import new_uuid
 
 _FORM = re.compile(r"(?P<host>[^/]*)/(?P<pid>\d+)/(?P<start>\d+)-(?P<machine>[0-9a-f]+)-(?P<random>[0-9a-f]+)")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nyala.replica.base import Code, Refused, check, reach_kafka
+from nyala.replica.types import Code, Refused, check, reach_kafka
 
 from .errors import QueryInterrupted, QueryRefused
 

@@ -14,8 +14,8 @@ from typing import Any
 import fastavro
 
 from nyala import schemas
-from nyala.replica.base import PLAINTEXT, Code, KafkaSecurity, Refused, ReplicaError
 from nyala.replica.rows import RowOp, TableSchema
+from nyala.replica.types import PLAINTEXT, Code, KafkaSecurity, Refused, ReplicaError
 
 from .framing import Framing, wrap
 from .row_schema import OP_FIELD, OP_HEADER, key_schema_json, row_schema_json

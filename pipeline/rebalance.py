@@ -16,7 +16,7 @@ import pyarrow as pa
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
-from nyala.replica.base import Outcome, Proposal, Report, Subject, Wanted, check, kafka_topics, new_uuid
+from nyala.replica.decision_executor import Unusable, read_record
 from nyala.replica.policy import (
     Caps,
     ClusterView,
@@ -29,7 +29,7 @@ from nyala.replica.policy import (
     skew,
     view_of_reports,
 )
-from nyala.replica.steer import Unusable, read_record
+from nyala.replica.types import Outcome, Proposal, Report, Subject, Wanted, check, kafka_topics, new_uuid
 from nyala.schemas import encode_record
 
 from .errors import QueryInterrupted, QueryRefused, of_spark

@@ -13,9 +13,9 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from nyala.replica.base import Refused, limits
 from nyala.replica.client import TableHandle, WireBatch, cut
 from nyala.replica.rows import OFFSET_COLUMN, OP_COLUMN, RowError, TableSchema, route
+from nyala.replica.types import Refused, limits
 
 from .errors import RETRYABLE, TaskFailed
 

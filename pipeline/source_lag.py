@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
-from nyala.replica.base import KAFKA_AWAY, PLAINTEXT, KafkaSecurity
+from nyala.replica.types import KAFKA_AWAY, PLAINTEXT, KafkaSecurity
 
 from .errors import QueryInterrupted
 from .patience import check_reachable, client_options

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from nyala.replica.base import check
+from nyala.replica.types import check
 
 from .errors import QueryInterrupted, QueryRefused
 

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from nyala.replica.base import PLAINTEXT, KafkaSecurity, RowCode, limits
 from nyala.replica.client import TableHandle
 from nyala.replica.rows import RowError, SourceKey
+from nyala.replica.types import PLAINTEXT, KafkaSecurity, RowCode, limits
 
 from . import crash, worker
 from .dead_letters import DeadLetter, DeadLetterSink, Origin

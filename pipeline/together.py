@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from nyala.replica.base import Outcome
+from nyala.replica.types import Outcome
 
 from .decisions import DecisionsOptions, DecisionsQuery
 from .ingest import IngestOptions, IngestQuery

@@ -17,7 +17,7 @@ from kafka.errors import (
     for_code,
 )
 
-from nyala.replica.base import KAFKA_AWAY, PLAINTEXT, KafkaSecurity
+from nyala.replica.types import KAFKA_AWAY, PLAINTEXT, KafkaSecurity
 
 from .errors import QueryInterrupted, QueryRefused
 from .patience import KAFKA_TIMEOUT_S, check_reachable, client_options

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from nyala.replica.base import Refused
 from nyala.replica.rows import CHECKSUM_DEFINITION, RowSum
 from nyala.replica.rpc import pb
+from nyala.replica.types import Refused
 
 from . import worker
 from .errors import QueryInterrupted

@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 from functools import lru_cache
 
-from nyala.replica.base import PLAINTEXT, KafkaSecurity
 from nyala.replica.client import Client, ClientOptions, parse_masters
+from nyala.replica.types import PLAINTEXT, KafkaSecurity
 
 from .dead_letters import DeadLetterSink
 from .patience import KAFKA_TIMEOUT_S

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 
-from nyala.replica.base import (
+from nyala.replica.types import (
     Action,
     Address,
     ConfigEdit,

@@ -7,9 +7,9 @@ import time
 from dataclasses import dataclass
 
 from nyala.replica import tools
-from nyala.replica.base import limits
 from nyala.replica.client import TableHandle
 from nyala.replica.rpc import pb
+from nyala.replica.types import limits
 
 from .failed import BenchFailed
 from .foreground import Foreground, p99_ms

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from nyala.replica import tools
-from nyala.replica.base import DataState
 from nyala.replica.client import ScanSpec, TableHandle, wire_batches
 from nyala.replica.rows import RowOp
+from nyala.replica.types import DataState
 
 from .client import rows_of
 from .failed import BenchFailed

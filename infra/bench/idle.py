@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from nyala.replica.base import Refused
 from nyala.replica.rows import PartitionSpec
 from nyala.replica.rpc import pb
+from nyala.replica.types import Refused
 
 from . import work
 from .failed import BenchFailed

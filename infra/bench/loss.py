@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from nyala.replica import tools
-from nyala.replica.base import Refused
 from nyala.replica.client import TableHandle
 from nyala.replica.rpc import pb
+from nyala.replica.types import Refused
 
 from .copying import ROW_BYTES
 from .failed import BenchFailed

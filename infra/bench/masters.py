@@ -14,8 +14,8 @@ from pathlib import Path
 from nyala.infra.local import Supervisor
 from nyala.infra.local.children import python_module
 from nyala.replica import tools
-from nyala.replica.base import Code, Refused, ReplicaError
 from nyala.replica.client import Client, ScanSpec, parse_masters
+from nyala.replica.types import Code, Refused, ReplicaError
 
 from . import work
 from .failed import BenchFailed

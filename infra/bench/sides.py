@@ -6,9 +6,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from nyala.replica.base import Refused
 from nyala.replica.client import ScanSpec, TableHandle
 from nyala.replica.rpc import pb
+from nyala.replica.types import Refused
 
 from . import work
 from .failed import BenchFailed

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from nyala.infra.local import StackOptions, Supervisor
-from nyala.replica.base import DataState
 from nyala.replica.client import Client, TableHandle, parse_masters
 from nyala.replica.rpc import pb
+from nyala.replica.types import DataState
 
 from .failed import BenchFailed
 

@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from nyala.infra.local import ChildState, Supervisor
-from nyala.replica.base import Applied, OpId, Refused
 from nyala.replica.client import Client, ClientOptions, TableHandle
 from nyala.replica.rpc import pb
+from nyala.replica.types import Applied, OpId, Refused
 
 from .disks import Rotten, flip_block
 from .refusals import explains

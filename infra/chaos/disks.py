@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nyala.replica import tools
-from nyala.replica.base import DataState
-from nyala.replica.copy import wal_folder
-from nyala.replica.disk import RealDisk
+from nyala.replica.fs import RealDisk
 from nyala.replica.tablet import Superblock, Tablet
+from nyala.replica.tablet_copy import wal_folder
+from nyala.replica.types import DataState
 from nyala.replica.wal import dump_segment, glance
 
 from .book import Rows

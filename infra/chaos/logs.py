@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from nyala.replica.base import OpId
+from nyala.replica.types import OpId
 
 SHOWN_MAX = 5
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from nyala.infra.local import ChildState, StackError, StackOptions, Supervisor
-from nyala.replica.base import Refused
 from nyala.replica.client import Client, ScanSpec
+from nyala.replica.types import Refused
 
 from .cluster import MASTER, Patient
 from .schedule import QUICK_S, USUAL_DEMANDS, Event, Kind, Pace, aim, draw, pace_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from nyala.replica.base import DataState, RaftConfig
 from nyala.replica.rpc import config_from_pb, pb
+from nyala.replica.types import DataState, RaftConfig
 
 
 @dataclass(frozen=True)

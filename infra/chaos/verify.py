@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nyala.replica import tools
-from nyala.replica.base import Corruption, Refused
+from nyala.replica.types import Corruption, Refused
 
 from .book import Book, Rows
 from .cluster import Patient

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from nyala.replica.base import Code, Refused
 from nyala.replica.client import Client, ScanSpec, SessionWriter, TableHandle, wire_batches
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, RowOp, TableSchema
+from nyala.replica.types import Code, Refused
 
 from .book import FRESH, KEYS_MAX, TOGGLES, Book, Rows, Versions, compare, dangling, link_of, text_of
 

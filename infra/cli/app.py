@@ -16,7 +16,7 @@ from typer.main import get_command, get_group
 
 from nyala.infra.jars import JarsMissing
 from nyala.infra.local import StackError, text_of
-from nyala.replica.base import ReplicaError, __version__
+from nyala.replica.types import ReplicaError, __version__
 
 from .arguments import check_arguments
 

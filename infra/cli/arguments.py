@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from nyala.replica.base import limits
+from nyala.replica.types import limits
 
 
 def problem_of(value: object) -> str:

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 from .context import console
 
 if TYPE_CHECKING:
-    from nyala.replica.copy import CopyProgress
+    from nyala.replica.tablet_copy import CopyProgress
 
 REDRAW_S = 0.2
 
@@ -44,7 +44,7 @@ def copy_bar(*, quiet: bool = False) -> Iterator[Callable[[CopyState], None]]:
 @contextmanager
 def shown_copy(*, quiet: bool) -> Iterator[CopyProgress]:
     """A copy's progress, drawn while the context lasts."""
-    from nyala.replica.copy import CopyProgress
+    from nyala.replica.tablet_copy import CopyProgress
 
     progress, over = CopyProgress(), threading.Event()
     with copy_bar(quiet=quiet) as draw:

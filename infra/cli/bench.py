@@ -17,7 +17,7 @@ from nyala.infra.bench.failed import BenchFailed
 from nyala.infra.bench.machine import machine, machine_line
 from nyala.infra.bench.report import show
 from nyala.infra.jars import JarsMissing
-from nyala.replica.base import ReplicaError
+from nyala.replica.types import ReplicaError
 
 from .context import Json, Masters, console, masters_of, print_json
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nyala.replica import tools
-from nyala.replica.base import Code, RaftConfig, Refused
+from nyala.replica.types import Code, RaftConfig, Refused
 
 from . import completion
 from .completion import ServerUuid, TableName, TabletId

@@ -8,7 +8,7 @@ import typer
 
 from nyala import pipeline
 from nyala.replica import tools
-from nyala.replica.base import DataState, read_number
+from nyala.replica.types import DataState, read_number
 
 from . import completion
 from .completion import TabletId

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from nyala.replica import tools
-from nyala.replica.base import Address, Member, is_uuid
+from nyala.replica.types import Address, Member, is_uuid
 
 from .context import Json, ask, print_json, print_table
 from .offline import Root, Tablet, Yes, changeable
@@ -107,7 +107,7 @@ def _goes_ahead(planned: tools.Rewritten, question: str, *, dry_run: bool, yes: 
 
 def _show(done: tools.Rewritten, as_json: bool, *, changed: bool) -> None:
     if as_json:
-        from nyala.replica.cmeta import cmeta_json
+        from nyala.replica.consensus_metadata import cmeta_json
 
         document: dict[str, Any] = {
             "changed": changed,

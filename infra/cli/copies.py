@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nyala.replica import tools
-from nyala.replica.base import Code, DataState, Refused, read_number
+from nyala.replica.types import Code, DataState, Refused, read_number
 
 from . import completion
 from .bars import copy_bar

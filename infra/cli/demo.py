@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from nyala.infra.jars import JarsMissing
 from nyala.infra.local import StackError, StackOptions, prepare, text_of
-from nyala.replica.base import ReplicaError
+from nyala.replica.types import ReplicaError
 
 from .context import Json, console, print_json
 

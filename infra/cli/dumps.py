@@ -25,7 +25,7 @@ def dump_wal(
 
     Also beside a running server: what is collected meanwhile is named, and no failure.
     """
-    from nyala.replica.disk import RealDisk
+    from nyala.replica.fs import RealDisk
     from nyala.replica.wal import dump_log, dump_settled
 
     disk = RealDisk(path.parent)
@@ -67,7 +67,7 @@ def dump_cmeta(
 ) -> None:
     """Print term, vote and committed config of one file; exit status 1 and what is wrong where, if it is damaged."""
     from nyala.replica import tools
-    from nyala.replica.cmeta import cmeta_json, read_cmeta
+    from nyala.replica.consensus_metadata import cmeta_json, read_cmeta
 
     view = read_cmeta(tools.read_file(path), str(path))
     if as_json:
@@ -95,8 +95,8 @@ def print_cmeta(
 ) -> None:
     """Print a line for each tablet of a server, running or not; exit status 1 if a file is damaged."""
     from nyala.replica import tools
-    from nyala.replica.cmeta import FOLDER, cmeta_json
-    from nyala.replica.disk import RealDisk
+    from nyala.replica.consensus_metadata import FOLDER, cmeta_json
+    from nyala.replica.fs import RealDisk
 
     promises = tools.read_promises(RealDisk(root), tablet)
     found, damaged = promises.found, promises.damaged
@@ -129,7 +129,7 @@ def dump_superblock(
     --json prints the record as it is stored.
     """
     from nyala.replica import tools
-    from nyala.replica.copy import parse_superblock
+    from nyala.replica.tablet_copy import parse_superblock
 
     superblock = parse_superblock(tools.read_file(path), str(path))
     if as_json:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from nyala import pipeline
-from nyala.replica.base import shown
+from nyala.replica.types import shown
 
 from .completion import TableName
 from .context import Json, Masters, cluster, local_kafka, print_json, print_table

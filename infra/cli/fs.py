@@ -24,7 +24,7 @@ def format_directory(
     as_json: Json = False,
 ) -> None:
     """Give an empty directory its identity. A server that starts on an empty directory does so itself."""
-    from nyala.replica.disk import LOCK_NAME, lock_root
+    from nyala.replica.fs import LOCK_NAME, lock_root
 
     if kind not in tools.KINDS:
         raise typer.BadParameter(f"--kind is one of {', '.join(tools.KINDS)}, not {kind!r}")
@@ -43,7 +43,7 @@ def format_directory(
 @app.command("uuid")
 def print_uuid(root: Root, as_json: Json = False) -> None:
     """Print whose directory it is. Reads one file that never changes: also while a server runs."""
-    from nyala.replica.disk import RealDisk
+    from nyala.replica.fs import RealDisk
 
     if not root.is_dir():
         raise typer.BadParameter(f"there is no directory {root}")

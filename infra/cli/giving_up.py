@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from nyala.replica.base import Code, Refused
+from nyala.replica.types import Code, Refused
 
 
 @dataclass(frozen=True)

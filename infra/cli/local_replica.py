@@ -8,7 +8,7 @@ import typer
 from rich.markup import escape
 
 from nyala.replica import tools
-from nyala.replica.base import DataState, Disk
+from nyala.replica.types import DataState, Disk
 
 from .bars import shown_copy
 from .context import Json, ask, console, print_json, print_table, size_text
@@ -134,7 +134,7 @@ def copy_from(
     Damaged consensus metadata are replaced, too, but from the leader only: this server then abstains from every term up
     to the leader's, in which it may have voted.
     """
-    from nyala.replica.disk import MASTER
+    from nyala.replica.fs import MASTER
     from nyala.replica.tablet import Superblock
 
     address = address_of(source)

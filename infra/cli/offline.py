@@ -12,12 +12,12 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn
 
 from nyala.replica import tools
-from nyala.replica.base import Address
+from nyala.replica.types import Address
 
 from .context import console, size_text
 
 if TYPE_CHECKING:
-    from nyala.replica.disk import RealDisk
+    from nyala.replica.fs import RealDisk
 
 Root = Annotated[Path, typer.Argument(help="directory of a stopped server, e.g. .nyala/server-1")]
 
@@ -45,7 +45,7 @@ _COLOURS = {"ERROR": "red", "WARNING": "yellow"}
 @contextmanager
 def stopped(root: Path) -> Iterator[RealDisk]:
     """The files of a server that does not run, locked as long as the context lasts."""
-    from nyala.replica.disk import RealDisk, lock_stopped
+    from nyala.replica.fs import RealDisk, lock_stopped
 
     tools.need_server_directory(root)
     with lock_stopped(root):
@@ -55,7 +55,7 @@ def stopped(root: Path) -> Iterator[RealDisk]:
 @contextmanager
 def changeable(root: Path) -> Iterator[RealDisk]:
     """The same, to change replicas one by one: refused while an unsafe recovery of the directory is not finished."""
-    from nyala.replica.disk import refuse_fenced
+    from nyala.replica.fs import refuse_fenced
 
     with stopped(root) as disk:
         refuse_fenced(disk)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from nyala.replica.base import DataState, read_number
+from nyala.replica.types import DataState, read_number
 
 from . import completion
 from .completion import TabletId

@@ -9,7 +9,7 @@ import typer
 
 from nyala import pipeline
 from nyala.replica import tools
-from nyala.replica.base import Code, Refused
+from nyala.replica.types import Code, Refused
 
 from .context import (
     Confirmed,

@@ -147,8 +147,8 @@ def _kafka_lines(state: dict[str, Any]) -> Iterator[str]:
     if not state.get("kafka"):
         return
     from nyala.replica import tools
-    from nyala.replica.base import Address, Refused
     from nyala.replica.client import Client
+    from nyala.replica.types import Address, Refused
 
     for child in state["children"]:
         if not child["name"].startswith("master") or child["state"] != "READY":

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nyala.replica import tools
-from nyala.replica.base import Address, Code, Corruption, DiskFailure, RaftConfig, Refused, us_of_hybrid
+from nyala.replica.types import Address, Code, Corruption, DiskFailure, RaftConfig, Refused, us_of_hybrid
 
 from .context import Confirmed, Json, Masters, Tablets, ask, client, console, not_yet, print_json, print_table
 from .offline import Yes, reading, stopped
 
 if TYPE_CHECKING:
     from nyala.replica.client import Client
-    from nyala.replica.disk import RealDisk
+    from nyala.replica.fs import RealDisk
 
 app = typer.Typer(help="after a catastrophe: no promise holds any more", no_args_is_help=True)
 WARNING = (
@@ -122,7 +122,7 @@ def _abandon(paths: Sequence[Path], fingerprint: str, *, as_json: bool) -> None:
 
 def _open_all(held: ExitStack, paths: Sequence[Path]) -> dict[str, _Root]:
     """The directories by server uuid, each locked once; Refused if they are no tablet servers' of one cluster."""
-    from nyala.replica.disk import TABLET_SERVER
+    from nyala.replica.fs import TABLET_SERVER
 
     roots: dict[str, _Root] = {}
     for path in dict.fromkeys(p.resolve() for p in paths):

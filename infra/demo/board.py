@@ -23,7 +23,7 @@ from nyala.infra.local import StackOptions, Supervisor
 from nyala.infra.local.jobs import JobProcess
 from nyala.pipeline import Topics, writes_topic
 from nyala.replica import tools
-from nyala.replica.base import Code, DataState, Refused
+from nyala.replica.types import Code, DataState, Refused
 
 from . import flights
 

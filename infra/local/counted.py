@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection
 
-from nyala.replica.base import Refused
 from nyala.replica.client import Client, ClientOptions, parse_masters
+from nyala.replica.types import Refused
 
 PAUSE_S = 0.05
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceReader
 from pyspark.sql.types import StructType
 
-from nyala.replica.base import Code, Refused
 from nyala.replica.client import TableHandle, shared_client
+from nyala.replica.types import Code, Refused
 
 from .reader import PushingReader, Reader, ReadOptions
 from .types import spark_schema

@@ -22,7 +22,9 @@ from pyspark.sql.datasource import (
     Not,
 )
 
-from nyala.replica.base import (
+from nyala.replica.client import Client, ScanSpec, TableHandle, check_spec, shared_client, tablets_to_ask
+from nyala.replica.rows import ColumnType, Predicate, conditions_size
+from nyala.replica.types import (
     MAX_HYBRID_TIME,
     Code,
     Refused,
@@ -32,8 +34,6 @@ from nyala.replica.base import (
     staleness_problem,
     us_of_hybrid,
 )
-from nyala.replica.client import Client, ScanSpec, TableHandle, check_spec, shared_client, tablets_to_ask
-from nyala.replica.rows import ColumnType, Predicate, conditions_size
 
 from .seen import observed
 from .where import parse_where

@@ -9,8 +9,8 @@ import json
 import re
 from typing import Any
 
-from nyala.replica.base import Code, Refused, shown
 from nyala.replica.rows import Column, ColumnType, Predicate, TableSchema, value_from_json
+from nyala.replica.types import Code, Refused, shown
 
 _TOKEN = re.compile(
     r"""\s*(?:

@@ -13,9 +13,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from nyala.pipeline import crash
-from nyala.replica.base import Code, Refused
 from nyala.replica.client import RowErrors, RowFailure, SessionWriter, TableHandle, shared_client, wire_batches
 from nyala.replica.rows import RowOp, key_hash
+from nyala.replica.types import Code, Refused
 
 from .seen import observed
 

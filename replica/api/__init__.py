@@ -20,8 +20,8 @@ if __name__ != "nyala":
     raise ImportError(f"import this package as `nyala`, not as `{__name__}`")
 
 if TYPE_CHECKING:
-    from nyala.replica.base import Code, Refused, ReplicaError, RowCode
     from nyala.replica.client import ClientOptions, NotApplied, OutcomeUnknown, RowErrors, RowFailure
+    from nyala.replica.types import Code, Refused, ReplicaError, RowCode
 
     from .cluster import Cluster, connect
     from .expressions import Col, Condition, col, parse_condition
@@ -45,11 +45,11 @@ _HOMES = {
     "NotApplied": ".replica.client",
     "OutcomeUnknown": ".replica.client",
     "RowErrors": ".replica.client",
-    "Code": ".replica.base",
-    "Refused": ".replica.base",
-    "ReplicaError": ".replica.base",
-    "RowCode": ".replica.base",
-    "__version__": ".replica.base",
+    "Code": ".replica.types",
+    "Refused": ".replica.types",
+    "ReplicaError": ".replica.types",
+    "RowCode": ".replica.types",
+    "__version__": ".replica.types",
 }
 """Public name -> module that defines it."""
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from nyala.replica.base import (
+from nyala.replica.client import Client, ClientOptions, NotApplied, SourceFormat, parse_masters
+from nyala.replica.types import (
     PLAINTEXT,
     Code,
     KafkaSecurity,
@@ -18,7 +19,6 @@ from nyala.replica.base import (
     check_token,
     limits,
 )
-from nyala.replica.client import Client, ClientOptions, NotApplied, SourceFormat, parse_masters
 
 from .definitions import Columns, partition_of, schema_of
 from .mistakes import mistake, unknown, valid_number, valid_text

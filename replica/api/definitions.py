@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from nyala.replica.base import Refused
 from nyala.replica.client import NotApplied
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, TableSchema, type_of_arrow
+from nyala.replica.types import Refused
 
 from .mistakes import mistake, unknown
 

@@ -18,9 +18,9 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from nyala.replica.base import Refused, limits
 from nyala.replica.client import NotApplied
 from nyala.replica.rows import Column, ColumnType, Predicate, TableSchema, conditions_size
+from nyala.replica.types import Refused, limits
 
 from .mistakes import mistake, unknown
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable
 
-from nyala.replica.base import Code, Refused
 from nyala.replica.client import NotApplied
+from nyala.replica.types import Code, Refused
 
 LISTED_MAX = 30
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from nyala.replica.base import LOGICAL_BITS, MAX_HYBRID_TIME, hybrid_from_us, limits, staleness_problem
 from nyala.replica.client import Client, OnError, ScanSpec, TableHandle, result_schema
 from nyala.replica.rows import RowOp
+from nyala.replica.types import LOGICAL_BITS, MAX_HYBRID_TIME, hybrid_from_us, limits, staleness_problem
 
 from .expressions import Where, as_condition, bound, column_of
 from .mistakes import mistake

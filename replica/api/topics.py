@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any
 
-from nyala.replica.base import KAFKA_AWAY, Applied, Code, KafkaSecurity, Refused, kafka_topics, reach_kafka
 from nyala.replica.client import NotApplied
+from nyala.replica.types import KAFKA_AWAY, Applied, Code, KafkaSecurity, Refused, kafka_topics, reach_kafka
 
 PARTITIONS = 4
 """Of a new topic, unless its maker says otherwise."""

@@ -11,7 +11,6 @@ from typing import Any, cast, get_args
 import numpy as np
 import pyarrow as pa
 
-from nyala.replica.base import Applied, Refused, RowCode, limits
 from nyala.replica.client import (
     Client,
     NotApplied,
@@ -23,6 +22,7 @@ from nyala.replica.client import (
     wire_batches,
 )
 from nyala.replica.rows import Column, RowOp, TableSchema, key_hash
+from nyala.replica.types import Applied, Refused, RowCode, limits
 
 from .expressions import column_of
 from .mistakes import mistake, unknown

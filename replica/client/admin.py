@@ -9,7 +9,6 @@ from typing import Any
 import grpc
 from google.protobuf.message import Message
 
-from nyala.replica.base import Address, Applied, Code, DataState, Member, OpId, RaftConfig, Refused, new_uuid
 from nyala.replica.rows import CHECKSUM_DEFINITION, PartitionSpec, RowSum, SourceKey, TableSchema
 from nyala.replica.rpc import (
     NamedRequest,
@@ -25,6 +24,7 @@ from nyala.replica.rpc import (
     schema_to_pb,
     source_to_pb,
 )
+from nyala.replica.types import Address, Applied, Code, DataState, Member, OpId, RaftConfig, Refused, new_uuid
 
 from .calls import TabletCalls
 from .masters import Masters

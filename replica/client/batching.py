@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from nyala.replica.base import Code, Refused, check, limits
 from nyala.replica.rows import OFFSET_COLUMN, OP_COLUMN, RowOp, crc32c, encode_batch, route
+from nyala.replica.types import Code, Refused, check, limits
 
 from .tables import TableHandle
 

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 import grpc
 
-from nyala.replica.base import Address, Code, Refused
 from nyala.replica.rpc import NamedRequest, raise_if_error
+from nyala.replica.types import Address, Code, Refused
 
 from .channels import Channels
 from .locator import Locator

@@ -6,8 +6,8 @@ import os
 import threading
 from typing import Any
 
-from nyala.replica.base import Address, Code, Refused
 from nyala.replica.rpc import channel_to, pb_grpc
+from nyala.replica.types import Address, Code, Refused
 
 from .write_links import SmallWrites
 

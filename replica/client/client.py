@@ -7,9 +7,9 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from nyala.replica.base import Address, Code, Refused
 from nyala.replica.rows import ScanSpec, SourceKey, WriteMeta
 from nyala.replica.rpc import pb, source_to_pb
+from nyala.replica.types import Address, Code, Refused
 
 from .admin import Admin
 from .batching import WireBatch

@@ -6,7 +6,7 @@ import os
 import threading
 from dataclasses import dataclass
 
-from nyala.replica.base import new_uuid
+from nyala.replica.types import new_uuid
 
 
 @dataclass

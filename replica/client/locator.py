@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 
-from nyala.replica.base import Address, Code, Refused, Rng
+from nyala.replica.types import Address, Code, Refused, Rng
 
 from .masters import leader_hint
 from .tables import Location

@@ -11,8 +11,8 @@ from typing import Any
 import grpc
 from google.protobuf.message import Message
 
-from nyala.replica.base import Address, Code, Refused
 from nyala.replica.rpc import error_from_pb, pb
+from nyala.replica.types import Address, Code, Refused
 
 from .channels import Channels
 from .options import ClientOptions

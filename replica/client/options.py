@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from nyala.replica.base import check, check_number, limits
+from nyala.replica.types import check, check_number, limits
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol, TypeVar
 
-from nyala.replica.base import Code, Refused, limits
 from nyala.replica.rpc import NamedRequest
+from nyala.replica.types import Code, Refused, limits
 
 
 class PagedRequest(Protocol):

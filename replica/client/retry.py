@@ -8,7 +8,7 @@ from enum import Enum
 
 import grpc
 
-from nyala.replica.base import Applied, Code, Refused, Rng
+from nyala.replica.types import Applied, Code, Refused, Rng
 
 from .options import ClientOptions
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from nyala.replica.base import Applied, Code, Refused, RowCode
 from nyala.replica.rows import RowError
+from nyala.replica.types import Applied, Code, Refused, RowCode
 
 OnError = Literal["raise", "return"]
 SHOWN_MAX = 5

@@ -16,9 +16,9 @@ from typing import Any
 import grpc
 import pyarrow as pa
 
-from nyala.replica.base import Code, Refused, hybrid_from_us, limits, staleness_problem
 from nyala.replica.rows import ScanSpec, conditions_size
 from nyala.replica.rpc import pb, predicate_to_pb, raise_if_error
+from nyala.replica.types import Code, Refused, hybrid_from_us, limits, staleness_problem
 
 from . import pruning
 from .calls import TabletCalls

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from nyala.replica.base import Address
 from nyala.replica.rows import PartitionSpec, TableSchema
 from nyala.replica.rpc import addresses_from_pb, partition_from_pb, pb, schema_from_pb
+from nyala.replica.types import Address
 
 
 @dataclass(frozen=True)

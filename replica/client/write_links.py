@@ -18,8 +18,8 @@ from typing import Any
 import grpc
 from google.protobuf.message import DecodeError
 
-from nyala.replica.base import Address, Applied, Code, Refused, limits
 from nyala.replica.rpc import HEAD_BYTES, body_length, connection_to, frame, pb, raise_if_error, tend
+from nyala.replica.types import Address, Applied, Code, Refused, limits
 
 from .retry import NO_ANSWER, refusal_of_rpc_error
 

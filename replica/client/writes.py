@@ -14,9 +14,9 @@ from typing import Any
 
 import grpc
 
-from nyala.replica.base import Address, Code, Refused
 from nyala.replica.rows import RowError, SourceKey
 from nyala.replica.rpc import pb, raise_if_error, row_errors_from_pb, source_to_pb
+from nyala.replica.types import Address, Code, Refused
 
 from .batching import WireBatch
 from .calls import TabletCalls

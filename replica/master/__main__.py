@@ -8,10 +8,10 @@ import logging
 import os
 import sys
 
-from nyala.replica.base import Address, KafkaSecurity, ReplicaError, kafka_security
-from nyala.replica.base.logs import log_to_stderr
-from nyala.replica.disk import raise_open_files_limit
+from nyala.replica.fs import raise_open_files_limit
 from nyala.replica.policy import Caps
+from nyala.replica.types import Address, KafkaSecurity, ReplicaError, kafka_security
+from nyala.replica.types.logs import log_to_stderr
 
 from .options import MasterOptions
 from .process import serve

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from nyala.replica.base import Address, Code, Refused, is_uuid, limits
-from nyala.replica.disk import TABLET_SERVER
+from nyala.replica.fs import TABLET_SERVER
 from nyala.replica.rpc import addresses_from_pb, pb
+from nyala.replica.types import Address, Code, Refused, is_uuid, limits
 
 _HOST = re.compile(r"[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]")
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from nyala.replica.base import Code, OpId, RaftConfig, Refused, limits
 from nyala.replica.rpc import config_from_pb, pb
+from nyala.replica.types import Code, OpId, RaftConfig, Refused, limits
 
 _NUMBERS = ("memory_bytes", "disk_bytes_free", "tablets_max", "loop_lag_ms_max", "gil_hold_ms_max", "sequence")
 _RESOURCES = ("open_files", "memory_maps")

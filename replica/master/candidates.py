@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nyala.replica.base import Address, Code, Refused, limits
+from nyala.replica.types import Address, Code, Refused, limits
 
 PAUSE_US_FIRST = 500_000
 PAUSE_US_MAX = 30_000_000

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from nyala.replica.base import Corruption, DataState, Disk, Entry, EntryKind, OpId, check
-from nyala.replica.copy import settle_at_startup
 from nyala.replica.tablet import ApplyResult, Superblock
+from nyala.replica.tablet_copy import settle_at_startup
+from nyala.replica.types import Corruption, DataState, Disk, Entry, EntryKind, OpId, check
 from nyala.schemas import decode, encode
 
 CATALOG_ID = "0" * 32

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nyala.replica.base import Code, Refused, limits
 from nyala.replica.rpc import config_from_pb, pb
+from nyala.replica.types import Code, Refused, limits
 
 from .belief import newer
 from .catalog import Catalog

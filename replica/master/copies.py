@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from nyala.replica.base import Clock, Code, Corruption, Disk, Refused
-from nyala.replica.copy import CopyWanted, SourceSessions
-from nyala.replica.copywire import CopyRate, SourceReplica, SourceServicer
-from nyala.replica.peers import Taker
+from nyala.replica.tablet_copy import CopyWanted, SourceSessions
+from nyala.replica.tablet_copy.wire import CopyRate, SourceReplica, SourceServicer
+from nyala.replica.transport import Taker
+from nyala.replica.types import Clock, Code, Corruption, Disk, Refused
 
 from .catalog import CATALOG_ID
 from .group import CatalogGroup

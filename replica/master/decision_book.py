@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from nyala.replica.base import Decision
+from nyala.replica.types import Decision
 
 from .options import MasterOptions
 

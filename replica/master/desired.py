@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from nyala.replica.base import Code, Refused
 from nyala.replica.policy import ServerView, room_left
 from nyala.replica.rpc import pb
+from nyala.replica.types import Code, Refused
 
 from .catalog import Catalog, Record
 from .draining import tablets_on

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nyala.replica.base import RaftConfig
+from nyala.replica.types import RaftConfig
 
 from .catalog import Catalog, Record
 from .soft_state import LIVE, SoftState

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 
 from google.protobuf import json_format
 
-from nyala.replica.base import Corruption, Entry, EntryKind, ReplicaError, is_uuid, limits, parse_json
 from nyala.replica.policy import WishKind
+from nyala.replica.types import Corruption, Entry, EntryKind, ReplicaError, is_uuid, limits, parse_json
 from nyala.schemas import decode
 
 from .catalog import Record, decode_change

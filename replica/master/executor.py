@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from nyala.replica.base import Decision, Outcome, ReplicaError
+from nyala.replica.types import Decision, Outcome, ReplicaError
 
 _log = logging.getLogger("nyala.master")
 WORKERS = 3

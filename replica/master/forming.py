@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import grpc.aio
 
-from nyala.replica.base import Address, Code, Member, OpId, RaftConfig, Refused, is_uuid
-from nyala.replica.disk import MASTER
+from nyala.replica.fs import MASTER
 from nyala.replica.rpc import ONCE_CHANNEL_OPTIONS, async_channel_to, pb, pb_grpc
+from nyala.replica.types import Address, Code, Member, OpId, RaftConfig, Refused, is_uuid
 
 _log = logging.getLogger("nyala.master")
 ASK_TIMEOUT_S = 2.0

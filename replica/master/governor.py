@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from nyala.replica.base import Code, Decision, Outcome, Proposal, RaftConfig, Refused, Result, Subject
 from nyala.replica.policy import ClusterView, Wish, WishState, decide, renewals, wish_state
+from nyala.replica.types import Code, Decision, Outcome, Proposal, RaftConfig, Refused, Result, Subject
 
 from . import wishing
 from .belief import newer

@@ -9,7 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from nyala.replica.base import (
+from nyala.replica.consensus_metadata import ConsensusMeta
+from nyala.replica.raft import CopyNeeded, RaftOptions
+from nyala.replica.raft_driver import Doors, Files, Phase, Replica
+from nyala.replica.tablet import Superblock
+from nyala.replica.types import (
     Clock,
     Code,
     Corruption,
@@ -21,10 +25,6 @@ from nyala.replica.base import (
     Refused,
     ResourcesExhausted,
 )
-from nyala.replica.cmeta import ConsensusMeta
-from nyala.replica.host import Doors, Files, Phase, Replica
-from nyala.replica.raft import CopyNeeded, RaftOptions
-from nyala.replica.tablet import Superblock
 from nyala.replica.wal import Log, WalOptions
 
 from .catalog import CATALOG_ID, Catalog, Record, encode_change

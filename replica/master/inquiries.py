@@ -7,8 +7,8 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from nyala.replica.base import Clock, RaftConfig, Refused, limits
 from nyala.replica.rpc import pb
+from nyala.replica.types import Clock, RaftConfig, Refused, limits
 
 from .catalog import Catalog
 from .proof import Proof, prove

@@ -18,7 +18,8 @@ from kafka.admin import NewTopic
 from kafka.errors import KafkaError, TopicAlreadyExistsError
 from kafka.structs import OffsetAndMetadata
 
-from nyala.replica.base import (
+from nyala.replica.decision_executor import TOPICS, Fault, Unusable, read_record
+from nyala.replica.types import (
     KAFKA_AWAY,
     PLAINTEXT,
     Clock,
@@ -29,7 +30,6 @@ from nyala.replica.base import (
     SystemClock,
     kafka_topics,
 )
-from nyala.replica.steer import TOPICS, Fault, Unusable, read_record
 from nyala.schemas import encode_record
 
 from .kafka_reading import poll

@@ -6,8 +6,8 @@ import threading
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from nyala.replica.base import Clock, kafka_topics
-from nyala.replica.steer import Fault
+from nyala.replica.decision_executor import Fault
+from nyala.replica.types import Clock, kafka_topics
 
 REASON_CHARS_MAX = 300
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from nyala.replica.base import Code, Refused, __version__
 from nyala.replica.rpc import address_to_pb, page_bytes, page_of, pb
+from nyala.replica.types import Code, Refused, __version__
 
 from . import desired, sources, tables
 from .state import MasterState

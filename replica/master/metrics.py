@@ -7,9 +7,9 @@ from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from nyala.replica.base import limits
-from nyala.replica.peers import Exporter, call_families
 from nyala.replica.rpc import CallsUnderWay
+from nyala.replica.transport import Exporter, call_families
+from nyala.replica.types import limits
 
 from .kafka_link import KafkaLink
 from .kafka_state import Link

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from nyala.replica.base import PLAINTEXT, Address, KafkaSecurity, check
 from nyala.replica.policy import Caps
+from nyala.replica.types import PLAINTEXT, Address, KafkaSecurity, check
 
 ABANDONED_COPY_GRACE_MS_MAX = 24 * 3600 * 1000
 

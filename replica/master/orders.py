@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from nyala.replica.base import OpId
 from nyala.replica.rpc import opid_from_pb, opid_to_pb, pb
+from nyala.replica.types import OpId
 
 from .belief import newer
 from .catalog import Catalog, Record

@@ -8,10 +8,10 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
-from nyala.replica.base import Decision, Outcome, Proposal, Refused, kafka_topics
 from nyala.replica.client import Client
+from nyala.replica.decision_executor import execute
 from nyala.replica.policy import ClusterView
-from nyala.replica.steer import execute
+from nyala.replica.types import Decision, Outcome, Proposal, Refused, kafka_topics
 
 from .executor import LocalExecutor
 from .governor import Governor

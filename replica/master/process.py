@@ -7,7 +7,20 @@ import logging
 import signal
 from typing import Any
 
-from nyala.replica.base import (
+from nyala.replica.consensus_metadata import ConsensusMeta
+from nyala.replica.fs import (
+    MASTER,
+    Instance,
+    RealDisk,
+    join_cluster,
+    lock_root,
+    open_or_format,
+    say_ready,
+    when_parent_ends,
+)
+from nyala.replica.rpc import RequestChecks, listen_on, new_server, pb_grpc
+from nyala.replica.transport import PeerNetwork, PeerServicer
+from nyala.replica.types import (
     Address,
     InvariantViolation,
     Member,
@@ -19,19 +32,6 @@ from nyala.replica.base import (
     limits,
     started_pool,
 )
-from nyala.replica.cmeta import ConsensusMeta
-from nyala.replica.disk import (
-    MASTER,
-    Instance,
-    RealDisk,
-    join_cluster,
-    lock_root,
-    open_or_format,
-    say_ready,
-    when_parent_ends,
-)
-from nyala.replica.peers import PeerNetwork, PeerServicer
-from nyala.replica.rpc import RequestChecks, listen_on, new_server, pb_grpc
 
 from .catalog import CATALOG_ID
 from .copies import CatalogCopies

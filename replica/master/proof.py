@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 
-from nyala.replica.base import ZERO_OPID, DataState, OpId, RaftConfig, generation_of
 from nyala.replica.rpc import pb
+from nyala.replica.types import ZERO_OPID, DataState, OpId, RaftConfig, generation_of
 
 from .belief import config_told, newer, same
 

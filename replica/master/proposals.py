@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from nyala.replica.base import Code, Outcome, Proposal, Result, Subject, kafka_topics
-from nyala.replica.steer import Fault, Unusable, read_record
+from nyala.replica.decision_executor import Fault, Unusable, read_record
+from nyala.replica.types import Code, Outcome, Proposal, Result, Subject, kafka_topics
 
 from .kafka_state import KafkaState
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 
-from nyala.replica.base import limits
 from nyala.replica.rpc import pb
+from nyala.replica.types import limits
 
 ORDERS_MAX = 200
 """In one reply; the rest follows with the next heartbeat."""

@@ -6,8 +6,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
-from nyala.replica.base import Address, Clock, Code, Refused, limits
 from nyala.replica.rpc import address_to_pb, pb
+from nyala.replica.types import Address, Clock, Code, Refused, limits
 
 from .admission import addresses_told, why_not
 from .candidates import PAUSE_US_MAX, Candidate, Candidates

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nyala.replica.base import Code, DataState, Refused, limits, new_uuid
 from nyala.replica.policy import place_tablets
 from nyala.replica.rpc import pb
+from nyala.replica.types import Code, DataState, Refused, limits, new_uuid
 
 from .catalog import Catalog, Record
 from .dropped import holders_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nyala.replica.base import Code, Refused, limits
 from nyala.replica.rpc import pb
+from nyala.replica.types import Code, Refused, limits
 
 
 @dataclass

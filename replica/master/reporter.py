@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nyala.replica.base import DataState, Member, ReplicaReport, Report
 from nyala.replica.policy import ClusterView, TabletView
+from nyala.replica.types import DataState, Member, ReplicaReport, Report
 
 from .state import MasterState
 from .tables import TABLE, TABLET

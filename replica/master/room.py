@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nyala.replica.base import Code, Refused, limits
 from nyala.replica.rpc import pb
+from nyala.replica.types import Code, Refused, limits
 
 from .catalog import Catalog, Record, size_of
 

@@ -8,8 +8,7 @@ from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import TypeVar
 
-from nyala.replica.base import Applied, Code, DataState, RaftConfig, Refused, ReplicaError, __version__
-from nyala.replica.disk import MASTER
+from nyala.replica.fs import MASTER
 from nyala.replica.raft import Message
 from nyala.replica.rpc import (
     Context,
@@ -22,6 +21,7 @@ from nyala.replica.rpc import (
     pb_grpc,
     place_to_pb,
 )
+from nyala.replica.types import Applied, Code, DataState, RaftConfig, Refused, ReplicaError, __version__
 
 from . import desired, lists, replacing, sources, tables, wishing
 from .catalog import CATALOG_ID, Record

@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
-from nyala.replica.base import Address, Code, DataState, Member, OpId, RaftConfig, Refused, ResourceUse, limits
 from nyala.replica.policy import RENEW_AGAIN_US, RENEW_US
 from nyala.replica.rpc import addresses_from_pb, config_to_pb, opid_to_pb, pb, place_to_pb
+from nyala.replica.types import Address, Code, DataState, Member, OpId, RaftConfig, Refused, ResourceUse, limits
 
 from .belief import believed, check_report, config_told, doubt, may_lead, newer
 from .report_room import ReportRoom, StatusRate, kept

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from nyala.replica.base import Code, Refused
 from nyala.replica.rpc import pb
+from nyala.replica.types import Code, Refused
 
 from .catalog import Catalog, Record
 from .room import check_sources

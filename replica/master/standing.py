@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nyala.replica.base import Address, Code, DataState, Disk, Member, RaftConfig, Refused
-from nyala.replica.disk import Instance
+from nyala.replica.fs import Instance
 from nyala.replica.tablet import Superblock
+from nyala.replica.types import Address, Code, DataState, Disk, Member, RaftConfig, Refused
 
 from .catalog import CATALOG_ID
 

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-from nyala.replica.base import Address, Clock, RaftConfig, new_uuid
 from nyala.replica.policy import ServerView, Wish
 from nyala.replica.rpc import address_to_pb, config_to_pb, pb
+from nyala.replica.types import Address, Clock, RaftConfig, new_uuid
 
 from .catalog import Catalog, Record
 from .draining import drain_of

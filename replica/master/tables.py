@@ -7,7 +7,10 @@ from typing import Any
 
 from google.protobuf import json_format
 
-from nyala.replica.base import (
+from nyala.replica.consensus_metadata import members_from_json, members_json
+from nyala.replica.policy import ServerView, place_tablets
+from nyala.replica.rpc import config_to_pb, partition_from_pb, pb, schema_from_pb
+from nyala.replica.types import (
     Code,
     InvariantViolation,
     OpId,
@@ -20,9 +23,6 @@ from nyala.replica.base import (
     limits,
     new_uuid,
 )
-from nyala.replica.cmeta import members_from_json, members_json
-from nyala.replica.policy import ServerView, place_tablets
-from nyala.replica.rpc import config_to_pb, partition_from_pb, pb, schema_from_pb
 
 from .catalog import Catalog, Record
 from .room import check_description, check_room

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 import grpc
 import grpc.aio
 
-from nyala.replica.base import Address, Code, Refused
 from nyala.replica.rpc import ONCE_CHANNEL_OPTIONS, async_channel_to, pb, pb_grpc, raise_if_error
+from nyala.replica.types import Address, Code, Refused
 
 ASK_TIMEOUT_S = 1.5
 """Half of what a server waits for the reply to its heartbeat."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from json import loads
 
-from nyala.replica.base import Code, Disk, EntryKind, RaftConfig, Refused
-from nyala.replica.disk import Instance
+from nyala.replica.fs import Instance
+from nyala.replica.types import Code, Disk, EntryKind, RaftConfig, Refused
 from nyala.replica.wal import glance
 from nyala.schemas import decode
 

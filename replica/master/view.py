@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from nyala.replica.base import DataState, RaftConfig, generation_of
 from nyala.replica.policy import ClusterView, Health, ServerView, TabletView, Wish, WishKind
 from nyala.replica.rpc import pb
+from nyala.replica.types import DataState, RaftConfig, generation_of
 
 from .catalog import Catalog, Record
 from .options import MasterOptions

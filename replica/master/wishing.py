@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nyala.replica.base import (
+from nyala.replica.policy import Wish, WishKind
+from nyala.replica.rpc import opid_from_pb, pb
+from nyala.replica.types import (
     Code,
     Member,
     Proposal,
@@ -18,8 +20,6 @@ from nyala.replica.base import (
     limits,
     new_uuid,
 )
-from nyala.replica.policy import Wish, WishKind
-from nyala.replica.rpc import opid_from_pb, pb
 
 from .state import MasterState
 from .tables import TABLET, WISH, Change

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from nyala.replica.base import Action, ConfigEdit, Decision, EditKind, Member
+from nyala.replica.types import Action, ConfigEdit, Decision, EditKind, Member
 
 from .leaving import seen_leaving
 from .membership import Advice, Need, advise, can_commit, healthy_voters

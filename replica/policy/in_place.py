@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from nyala.replica.base import OpId
+from nyala.replica.types import OpId
 
 from .placement import replacements_for, replica_load
 from .views import Caps, ClusterView, Health, TabletView

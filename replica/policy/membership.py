@@ -10,7 +10,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from enum import StrEnum
 
-from nyala.replica.base import Member
+from nyala.replica.types import Member
 
 from .views import Health, TabletView
 from .witnesses import heals_by_witness, is_lost, is_parked, stand_in, stands_in

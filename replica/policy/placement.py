@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from nyala.replica.base import Code, Refused
+from nyala.replica.types import Code, Refused
 
 from .views import ClusterView, ServerView, TabletView
 

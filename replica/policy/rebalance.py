@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
-from nyala.replica.base import OpId
+from nyala.replica.types import OpId
 
 from .placement import replica_load
 from .views import Caps, ClusterView, Health, Move, MoveKind, ServerView, TabletView

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nyala.replica.base import Address, Member, RaftConfig, Report
+from nyala.replica.types import Address, Member, RaftConfig, Report
 
 from .views import ClusterView, Health, ServerView, TabletView
 

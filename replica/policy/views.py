@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
-from nyala.replica.base import Member, OpId, RaftConfig, check
+from nyala.replica.types import Member, OpId, RaftConfig, check
 
 DISK_BYTES_SPARE = 1 << 30
 """A server with less than this left, once a new replica is there, is nearly full: others are preferred. A server's logs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from nyala.replica.base import Member
+from nyala.replica.types import Member
 
 from .views import TabletView, Wish, WishKind
 

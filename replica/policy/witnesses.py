@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nyala.replica.base import ConfigEdit, EditKind, Member
+from nyala.replica.types import ConfigEdit, EditKind, Member
 
 from .views import Health, TabletView
 

@@ -8,7 +8,7 @@ whatever was committed under either. No entry is truncated, no term is forced, n
 
 from __future__ import annotations
 
-from nyala.replica.base import Code, OpId, RaftConfig, Refused
+from nyala.replica.types import Code, OpId, RaftConfig, Refused
 
 from .hard import Hard
 from .membership import append_config

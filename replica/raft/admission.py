@@ -7,13 +7,13 @@ Two questions, each a pure function that answers with the reason, or with an emp
   its term, its own log if it leads, what is committed here, its configs?
 
 A message that passes may still be a lie (a vote that was never given, a position that is not durable there): Raft
-trusts its members for that. It cannot break an invariant of this replica. `replica/peers/DESIGN.md` has the table of
-every field; the tests go through it row by row.
+trusts its members for that. It cannot break an invariant of this replica. `replica/transport/DESIGN.md` has the table
+of every field; the tests go through it row by row.
 """
 
 from __future__ import annotations
 
-from nyala.replica.base import (
+from nyala.replica.types import (
     MAX_HYBRID_TIME,
     Code,
     DataState,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nyala.replica.base import check
+from nyala.replica.types import check
 
 from .quorum import reached
 from .ready import Role

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from nyala.replica.base import Code, ConfigEdit, EntryKind, OpId, RaftConfig, Rng, check, generation_of
+from nyala.replica.types import Code, ConfigEdit, EntryKind, OpId, RaftConfig, Rng, check, generation_of
 
 from . import aborting, admission, election, following, lease, membership, quiet, reads, replication, transfer
 from .commitment import advance_commit

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nyala.replica.base import Code, EntryKind
+from nyala.replica.types import Code, EntryKind
 
 from .commitment import advance_commit
 from .messages import TimeoutNow, VoteReply, VoteRequest

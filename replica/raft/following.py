@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nyala.replica.base import EntryKind, OpId, check
+from nyala.replica.types import EntryKind, OpId, check
 
 from .commitment import commit_to
 from .membership import adopt_config

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nyala.replica.base import OpId, RaftConfig, check
+from nyala.replica.types import OpId, RaftConfig, check
 
 from .ready import HardState
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from nyala.replica.base import OpId
+from nyala.replica.types import OpId
 
 from .progress import Progress
 

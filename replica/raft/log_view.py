@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from nyala.replica.base import ZERO_OPID, Entry, OpId, check
+from nyala.replica.types import ZERO_OPID, Entry, OpId, check
 
 
 class EntriesUnavailable(Exception):

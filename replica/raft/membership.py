@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from nyala.replica.base import (
+from nyala.replica.types import (
     Code,
     ConfigEdit,
     DataState,

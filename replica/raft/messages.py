@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nyala.replica.base import ZERO_OPID, Code, DataState, Entry, OpId
+from nyala.replica.types import ZERO_OPID, Code, DataState, Entry, OpId
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nyala.replica.base import check, limits
+from nyala.replica.types import check, limits
 
 CLOCK_DRIFT_PERCENT = 10
 """By how much the monotonic clocks of two servers may differ in speed. Real ones differ by less than 0.1 %."""

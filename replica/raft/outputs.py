@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from nyala.replica.base import Code, Entry, RaftConfig, check
+from nyala.replica.types import Code, Entry, RaftConfig, check
 
 from .messages import Message
 from .ready import CopyNeeded, EntriesNeeded, HardState, Ready, Role

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from enum import StrEnum
 
-from nyala.replica.base import ZERO_OPID, Code, DataState, OpId
+from nyala.replica.types import ZERO_OPID, Code, DataState, OpId
 
 from .options import RaftOptions
 

@@ -19,7 +19,7 @@ quiet leader drops its lease. It is live because a replica is quiet only while s
 
 from __future__ import annotations
 
-from nyala.replica.base import ZERO_OPID
+from nyala.replica.types import ZERO_OPID
 
 from .messages import AppendEntries, AppendReply, Message, VoteRequest
 from .progress import Progress, ProgressState

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nyala.replica.base import Code
+from nyala.replica.types import Code
 
 from . import lease
 from .ready import Role

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from nyala.replica.base import Code, DataState, Entry, OpId, RaftConfig
+from nyala.replica.types import Code, DataState, Entry, OpId, RaftConfig
 
 from .messages import Message
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nyala.replica.base import ZERO_OPID, Code, DataState, Entry, OpId, check
+from nyala.replica.types import ZERO_OPID, Code, DataState, Entry, OpId, check
 
 from .aborting import abort_instead_of_stepping_down, abort_when_overdue
 from .commitment import advance_commit

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nyala.replica.base import ZERO_OPID, Entry, EntryKind, OpId, RaftConfig, Rng, check
+from nyala.replica.types import ZERO_OPID, Entry, EntryKind, OpId, RaftConfig, Rng, check
 
 from .hard import Hard
 from .leading import Leading

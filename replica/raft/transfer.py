@@ -6,7 +6,7 @@ A transfer waits while a change of voters is uncommitted. Only the leader that m
 
 from __future__ import annotations
 
-from nyala.replica.base import Code, Refused
+from nyala.replica.types import Code, Refused
 
 from . import lease
 from .messages import TimeoutNow

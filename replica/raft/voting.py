@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from nyala.replica.base import Rng
+from nyala.replica.types import Rng
 
 from .options import RaftOptions
 

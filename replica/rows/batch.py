@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from nyala.replica.base import Code, Refused, limits
+from nyala.replica.types import Code, Refused, limits
 
 from .message import MalformedMessage, message_head_bytes, read_header
 from .schema import OFFSET_COLUMN, OP_COLUMN

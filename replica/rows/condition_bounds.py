@@ -9,7 +9,7 @@ import decimal
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from nyala.replica.base import Code, Refused, limits
+from nyala.replica.types import Code, Refused, limits
 
 from .predicate import Predicate
 

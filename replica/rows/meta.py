@@ -8,7 +8,7 @@ from typing import NamedTuple
 import google_crc32c
 
 from nyala import schemas
-from nyala.replica.base import Corruption, RowCode
+from nyala.replica.types import Corruption, RowCode
 
 _IGNORE_NULL = b"\x01"
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nyala.replica.base import check
+from nyala.replica.types import check
 
 from .hashing import HASH_VERSION, U64, key_hash
 from .schema import TableSchema

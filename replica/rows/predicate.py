@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nyala.replica.base import limits
+from nyala.replica.types import limits
 
 from .listed import NOT_COMPARABLE, Listed
 from .types import invalid

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from nyala.replica.base import limits
+from nyala.replica.types import limits
 
 from .types import KEY_TYPES, Column, ColumnType, invalid, value_from_json, value_to_json
 

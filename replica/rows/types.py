@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from nyala.replica.base import Code, Refused, limits, shown
+from nyala.replica.types import Code, Refused, limits, shown
 
 RESERVED_PREFIX = "__"
 """Names of the system's own columns begin so: `__op`, `__offset`, `__ts`."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from nyala.replica.base import limits
+from nyala.replica.types import limits
 
 from .batch import buffer_sizes
 from .message import (

@@ -7,7 +7,7 @@ from functools import cache
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
 
-from nyala.replica.base import limits
+from nyala.replica.types import limits
 
 from .paging import page_bytes
 from .request_bounds import may_repeat

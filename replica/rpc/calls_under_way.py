@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from nyala.replica.base import Applied, Code, Refused, limits
+from nyala.replica.types import Applied, Code, Refused, limits
 
 
 class CallBounds(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from typing import Any
 
-from nyala.replica.base import limits
+from nyala.replica.types import limits
 
 _SIZES: tuple[tuple[str, int], ...] = (
     ("grpc.max_send_message_length", limits.GRPC_MESSAGE_BYTES_MAX),
@@ -50,7 +50,7 @@ SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_ping_strikes", 0),
     # What gRPC can bound of connections. It knows no address and no share for other servers: these have connections of
-    # their own for their messages (`replica/peers`), and call only to open one.
+    # their own for their messages (`replica/transport`), and call only to open one.
     ("grpc.max_allowed_incoming_connections", limits.GRPC_CONNECTIONS_MAX),
     ("grpc.max_concurrent_streams", limits.GRPC_STREAMS_PER_CONNECTION_MAX),
     ("grpc.server_handshake_timeout_ms", limits.GRPC_HANDSHAKE_MS_MAX),

@@ -17,7 +17,7 @@ from google.protobuf import message_factory
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError
 
-from nyala.replica.base import Applied, Code, Refused, limits, started_pool
+from nyala.replica.types import Applied, Code, Refused, limits, started_pool
 
 from . import nyala_pb2 as pb
 from .call_costs import arrival_cost, fields_cost, reply_cost, request_cost

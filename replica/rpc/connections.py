@@ -13,7 +13,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from nyala.replica.base import Address, Code, Refused
+from nyala.replica.types import Address, Code, Refused
 
 from .channel import CHANNEL_OPTIONS
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nyala.replica.base import Applied, Code, Refused, ReplicaError
+from nyala.replica.types import Applied, Code, Refused, ReplicaError
 
 from . import nyala_pb2 as pb
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nyala.replica.base import Code, DataState, Refused
 from nyala.replica.raft import AppendEntries, AppendReply, Message, TimeoutNow, VoteReply, VoteRequest
 from nyala.replica.rows import crc32c
+from nyala.replica.types import Code, DataState, Refused
 
 from . import nyala_pb2 as pb
 from .values import entry_from_pb, entry_to_pb, opid_from_pb, opid_to_pb

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable
 from typing import Protocol, TypeVar
 
-from nyala.replica.base import limits
+from nyala.replica.types import limits
 
 TURN_S = 0.01
 """Work on one page goes on for so long; then everything else that waits gets its turn."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from nyala.replica.base import Code, Corruption, Refused, ReplicaError, check_id
+from nyala.replica.types import Code, Corruption, Refused, ReplicaError, check_id
 
 
 class NamedRequest(Protocol):

@@ -7,8 +7,8 @@ from typing import Any
 
 from google.protobuf.descriptor import Descriptor
 
-from nyala.replica.base import Code, Refused, limits
-from nyala.replica.base.names import refused
+from nyala.replica.types import Code, Refused, limits
+from nyala.replica.types.names import refused
 
 from .wire_fields import wire_fields
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 from functools import cache, lru_cache, partial
 from typing import Any, NamedTuple
 
-from nyala.replica.base import check_id, check_text, check_token, check_topic, limits, parse_json
-from nyala.replica.base.names import check_length, refused
+from nyala.replica.types import check_id, check_text, check_token, check_topic, limits, parse_json
+from nyala.replica.types.names import check_length, refused
 
 Rule = Callable[[Any, str], object]
 """(value, what to call it): Refused(INVALID_ARGUMENT) unless it may be so."""

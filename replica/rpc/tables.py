@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from nyala.replica.base import Code, Refused, RowCode, parse_json, read_number, shown
 from nyala.replica.rows import (
     Column,
     ColumnType,
@@ -26,6 +25,7 @@ from nyala.replica.rows import (
     value_from_json,
     value_to_json,
 )
+from nyala.replica.types import Code, Refused, RowCode, parse_json, read_number, shown
 
 from . import nyala_pb2 as pb
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nyala.replica.base import (
+from nyala.replica.types import (
     Action,
     Address,
     Code,

@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from nyala.replica.base import Address, InvariantViolation
+from nyala.replica.types import Address, InvariantViolation
 
 from .options import ServerOptions
 from .process import main

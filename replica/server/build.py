@@ -7,7 +7,7 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
-from nyala.replica.base import __version__
+from nyala.replica.types import __version__
 
 LIBRARIES = ("pyarrow", "numpy", "polars")
 """What entries are applied with, besides our own code."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nyala.replica.base import Code, Refused, SystemClock, limits
 from nyala.replica.rpc import Context, host_of_peer
+from nyala.replica.types import Code, Refused, SystemClock, limits
 
 _monotonic_us = SystemClock().monotonic_us
 

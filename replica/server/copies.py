@@ -11,7 +11,22 @@ from contextlib import contextmanager, suppress
 import grpc
 import grpc.aio
 
-from nyala.replica.base import (
+from nyala.replica.consensus_metadata import ConsensusMeta
+from nyala.replica.fs import want
+from nyala.replica.raft import CopyNeeded
+from nyala.replica.rpc import address_to_pb, error_from_pb, opid_to_pb, pb, pb_grpc
+from nyala.replica.tablet import Superblock
+from nyala.replica.tablet_copy import (
+    CopyAttempt,
+    CopyRequest,
+    CopySource,
+    FollowerCopy,
+    LocalReplica,
+    copy_cancelled,
+    start_tablet_copy_checks,
+    was_here,
+)
+from nyala.replica.types import (
     Address,
     Code,
     Corruption,
@@ -24,21 +39,6 @@ from nyala.replica.base import (
     ReplicaError,
     started_pool,
 )
-from nyala.replica.cmeta import ConsensusMeta
-from nyala.replica.copy import (
-    CopyAttempt,
-    CopyRequest,
-    CopySource,
-    FollowerCopy,
-    LocalReplica,
-    copy_cancelled,
-    start_tablet_copy_checks,
-    was_here,
-)
-from nyala.replica.disk import want
-from nyala.replica.raft import CopyNeeded
-from nyala.replica.rpc import address_to_pb, error_from_pb, opid_to_pb, pb, pb_grpc
-from nyala.replica.tablet import Superblock
 
 from .channels import Channels
 from .hosted import CopyJob, HostedTablet

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Container
 from dataclasses import dataclass
 
-from nyala.replica.base import Corruption, Refused, limits, may_pass
-from nyala.replica.copy import DamagedFile
+from nyala.replica.tablet_copy import DamagedFile
+from nyala.replica.types import Corruption, Refused, limits, may_pass
 
 FORGET_S = 60.0
 """After this long without another attempt nothing follows from the last ones; a leader waits for 10 s at most."""

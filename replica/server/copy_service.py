@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nyala.replica.base import Code, Corruption, DataState, InvariantViolation, Refused, ReplicaError
-from nyala.replica.copy import CopyRequest, CopyWanted
-from nyala.replica.copywire import SourceReplica, SourceServicer
-from nyala.replica.peers import Taker
 from nyala.replica.raft import too_far
 from nyala.replica.rpc import (
     Context,
@@ -20,6 +16,10 @@ from nyala.replica.rpc import (
     opid_to_pb,
     pb,
 )
+from nyala.replica.tablet_copy import CopyRequest, CopyWanted
+from nyala.replica.tablet_copy.wire import SourceReplica, SourceServicer
+from nyala.replica.transport import Taker
+from nyala.replica.types import Code, Corruption, DataState, InvariantViolation, Refused, ReplicaError
 
 from .copies import CopyJobs
 from .hosted import CopyJob

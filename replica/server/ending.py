@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from nyala.replica.base import ZERO_OPID, Code, Corruption, DataState, Disk, LaterFormat, OpId, Refused
-from nyala.replica.copy import LastLogged, SourceSessions, bury_lost, delete_replica, last_of_unopened
 from nyala.replica.tablet import Superblock
+from nyala.replica.tablet_copy import LastLogged, SourceSessions, bury_lost, delete_replica, last_of_unopened
+from nyala.replica.types import ZERO_OPID, Code, Corruption, DataState, Disk, LaterFormat, OpId, Refused
 
 from .hosted import HostedTablet
 from .lanes import drained

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 
-from nyala.replica.base import ZERO_OPID, OpId, limits
+from nyala.replica.types import ZERO_OPID, OpId, limits
 
 AGE_S = 120.0
 """What waited for so long is flushed if it is worth a block, or if nothing has come since for as long."""

@@ -10,7 +10,7 @@ difference, only a leader answers, by a barrier.
 
 from __future__ import annotations
 
-from nyala.replica.base import Code, Refused, hybrid_from_us, limits, staleness_problem, us_of_hybrid
+from nyala.replica.types import Code, Refused, hybrid_from_us, limits, staleness_problem, us_of_hybrid
 
 
 def lag_us(now: int, safe_time: int) -> int:

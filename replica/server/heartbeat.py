@@ -13,7 +13,6 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from nyala.replica.base import Address, Code, Refused, ReplicaError, __version__, limits
 from nyala.replica.rpc import (
     address_to_pb,
     addresses_from_pb,
@@ -23,6 +22,7 @@ from nyala.replica.rpc import (
     pb,
     pb_grpc,
 )
+from nyala.replica.types import Address, Code, Refused, ReplicaError, __version__, limits
 
 from .channels import Channels
 from .gil_watch import GilWatch

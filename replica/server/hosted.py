@@ -9,11 +9,11 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from nyala.replica.base import ZERO_OPID, Applied, Code, DataState, Disk, OpId, Refused
-from nyala.replica.cmeta import ConsensusMeta
-from nyala.replica.copy import CopyProgress, CopySource, LastLogged
-from nyala.replica.host import Phase, Replica
+from nyala.replica.consensus_metadata import ConsensusMeta
+from nyala.replica.raft_driver import Phase, Replica
 from nyala.replica.tablet import Superblock, Tablet
+from nyala.replica.tablet_copy import CopyProgress, CopySource, LastLogged
+from nyala.replica.types import ZERO_OPID, Applied, Code, DataState, Disk, OpId, Refused
 from nyala.replica.wal import Log
 
 from .arrivals import Arrivals

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from nyala.replica.base import Disk
-from nyala.replica.disk import Instance, join_cluster, keep_instance
+from nyala.replica.fs import Instance, join_cluster, keep_instance
+from nyala.replica.types import Disk
 
 
 class Identity:

@@ -12,9 +12,9 @@ import logging
 import time
 from collections.abc import Callable
 
-from nyala.replica.base import Address, Code, DataState, DiskFailure, InvariantViolation, Member, OpId, Refused
-from nyala.replica.copy import WitnessJoin, copy_cancelled
 from nyala.replica.tablet import Superblock
+from nyala.replica.tablet_copy import WitnessJoin, copy_cancelled
+from nyala.replica.types import Address, Code, DataState, DiskFailure, InvariantViolation, Member, OpId, Refused
 
 from .copies import BACKOFF_FIRST_S, BACKOFF_MAX_S, CopyJobs
 from .hosted import CopyJob, HostedTablet

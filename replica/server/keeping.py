@@ -6,10 +6,10 @@ import logging
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from nyala.replica.base import Corruption, DataState, Disk, DiskFailure, Refused, may_pass
-from nyala.replica.cmeta import path_of
-from nyala.replica.copy import wal_folder
+from nyala.replica.consensus_metadata import path_of
 from nyala.replica.tablet import superblock_path
+from nyala.replica.tablet_copy import wal_folder
+from nyala.replica.types import Corruption, DataState, Disk, DiskFailure, Refused, may_pass
 
 from .hosted import HostedTablet
 from .manager import TabletManager

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from nyala.replica.peers import Turn
+from nyala.replica.transport import Turn
 
 T = TypeVar("T")
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import grpc
 
-from nyala.replica.base import Address, Code, Member, RaftConfig, Refused
-from nyala.replica.host import Replica
+from nyala.replica.raft_driver import Replica
 from nyala.replica.rpc import error_from_pb, pb, pb_grpc
+from nyala.replica.types import Address, Code, Member, RaftConfig, Refused
 
 from .channels import Channels
 

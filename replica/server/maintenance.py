@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from nyala.replica.base import Corruption, DiskFailure, InvariantViolation, Refused, may_pass, started_pool
-from nyala.replica.disk import want
+from nyala.replica.fs import want
+from nyala.replica.types import Corruption, DiskFailure, InvariantViolation, Refused, may_pass, started_pool
 
 from .allocator import give_back_free_memory
 from .flush_rule import Watch, urgency

@@ -11,7 +11,14 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from nyala.replica.base import (
+from nyala.replica.consensus_metadata import ConsensusMeta
+from nyala.replica.fs import want
+from nyala.replica.raft import AppendEntries, Message, RaftOptions
+from nyala.replica.raft_driver import Phase, Replica
+from nyala.replica.tablet import Superblock
+from nyala.replica.tablet_copy import SourceSessions, settle_at_startup
+from nyala.replica.tablet_copy.wire import CopyRate
+from nyala.replica.types import (
     ZERO_OPID,
     Clock,
     Code,
@@ -30,13 +37,6 @@ from nyala.replica.base import (
     may_pass,
     started_pool,
 )
-from nyala.replica.cmeta import ConsensusMeta
-from nyala.replica.copy import SourceSessions, settle_at_startup
-from nyala.replica.copywire import CopyRate
-from nyala.replica.disk import want
-from nyala.replica.host import Phase, Replica
-from nyala.replica.raft import AppendEntries, Message, RaftOptions
-from nyala.replica.tablet import Superblock
 
 from .build import running_build
 from .copy_failures import CopyFailures

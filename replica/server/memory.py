@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from nyala.replica.base import Code, Refused
+from nyala.replica.types import Code, Refused
 
 ANONYMOUS_MARGIN_BYTES = 160 << 20
 """What an idle server needs by itself: interpreter, libraries, thread stacks."""

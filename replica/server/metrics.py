@@ -6,8 +6,8 @@ from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from nyala.replica.peers import Exporter, PeerServicer, call_families
 from nyala.replica.rpc import CallsUnderWay
+from nyala.replica.transport import Exporter, PeerServicer, call_families
 
 from .copies import CopyJobs
 from .gil_watch import GilWatch

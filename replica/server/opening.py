@@ -7,7 +7,12 @@ import random
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from nyala.replica.base import (
+from nyala.replica.consensus_metadata import ConsensusMeta
+from nyala.replica.raft import Message, RaftOptions
+from nyala.replica.raft_driver import Doors, Files, HostOptions, Replica
+from nyala.replica.tablet import Superblock, Tablet, Witness, data_trouble, sweep_orphans, unfit_entry
+from nyala.replica.tablet_copy import lost_tablets, named_blocks, settle_at_startup, spared_blocks, wal_folder
+from nyala.replica.types import (
     ZERO_OPID,
     Clock,
     Code,
@@ -19,11 +24,6 @@ from nyala.replica.base import (
     Timer,
     may_pass,
 )
-from nyala.replica.cmeta import ConsensusMeta
-from nyala.replica.copy import lost_tablets, named_blocks, settle_at_startup, spared_blocks, wal_folder
-from nyala.replica.host import Doors, Files, HostOptions, Replica
-from nyala.replica.raft import Message, RaftOptions
-from nyala.replica.tablet import Superblock, Tablet, Witness, data_trouble, sweep_orphans, unfit_entry
 from nyala.replica.wal import Log, WalOptions
 
 from .hosted import HostedTablet

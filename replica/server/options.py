@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nyala.replica.base import Address, check, limits
+from nyala.replica.types import Address, check, limits
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import islice
 
-from nyala.replica.base import Address, limits
+from nyala.replica.types import Address, limits
 
 
 def unheard_of(listed: Sequence[tuple[str, Sequence[Address]]], known: Mapping[Address, str]) -> dict[Address, str]:

@@ -11,20 +11,7 @@ import sys
 from collections.abc import Awaitable
 from typing import Any
 
-from nyala.replica.base import (
-    Address,
-    Corruption,
-    DiskFailure,
-    HybridClock,
-    Refused,
-    ReplicaError,
-    SystemClock,
-    limits,
-    started_pool,
-)
-from nyala.replica.base.logs import log_to_stderr
-from nyala.replica.copywire import RemoteCopySource
-from nyala.replica.disk import (
+from nyala.replica.fs import (
     PROMISES,
     FolderWatch,
     Instance,
@@ -36,9 +23,22 @@ from nyala.replica.disk import (
     say_ready,
     when_parent_ends,
 )
-from nyala.replica.host import Replica
-from nyala.replica.peers import PeerNetwork, PeerServicer
+from nyala.replica.raft_driver import Replica
 from nyala.replica.rpc import RequestChecks, listen_on, new_server, pb_grpc
+from nyala.replica.tablet_copy.wire import RemoteCopySource
+from nyala.replica.transport import PeerNetwork, PeerServicer
+from nyala.replica.types import (
+    Address,
+    Corruption,
+    DiskFailure,
+    HybridClock,
+    Refused,
+    ReplicaError,
+    SystemClock,
+    limits,
+    started_pool,
+)
+from nyala.replica.types.logs import log_to_stderr
 
 from .allocator import keep_memory_low
 from .channels import Channels

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from nyala.replica.base import Corruption, DataState, Disk
-from nyala.replica.disk import Instance, lost_promises
+from nyala.replica.fs import Instance, lost_promises
 from nyala.replica.tablet import Superblock
+from nyala.replica.types import Corruption, DataState, Disk
 
 
 def need_promises(disk: Disk, instance: Instance) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from nyala.replica.base import Code, Refused
-from nyala.replica.copy import list_quarantine, purge_quarantine
 from nyala.replica.rpc import page_of, pb
+from nyala.replica.tablet_copy import list_quarantine, purge_quarantine
+from nyala.replica.types import Code, Refused
 
 from .manager import TabletManager
 

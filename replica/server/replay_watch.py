@@ -24,8 +24,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nyala.replica.base import Corruption, Disk, Entry, OpId, Refused
-from nyala.replica.host import StateMachine
+from nyala.replica.raft_driver import StateMachine
+from nyala.replica.types import Corruption, Disk, Entry, OpId, Refused
 from nyala.schemas import frame, unframe
 
 _log = logging.getLogger("nyala.server")

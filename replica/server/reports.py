@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from nyala.replica.base import limits
 from nyala.replica.rpc import pb
+from nyala.replica.types import limits
 
 
 @dataclass(frozen=True)

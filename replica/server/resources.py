@@ -8,7 +8,7 @@ import resource
 from collections.abc import Callable
 from pathlib import Path
 
-from nyala.replica.base import MEMORY_MAPS, OPEN_FILES, ResourceUse
+from nyala.replica.types import MEMORY_MAPS, OPEN_FILES, ResourceUse
 
 _log = logging.getLogger("nyala.server")
 

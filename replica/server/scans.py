@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from nyala.replica.base import Code, Corruption, HybridClock, Refused, limits, started_pool
-from nyala.replica.disk import want
-from nyala.replica.host import Replica
+from nyala.replica.fs import want
+from nyala.replica.raft_driver import Replica
 from nyala.replica.rows import CHECKSUM_DEFINITION
 from nyala.replica.rpc import CallBounds, CallsUnderWay, pb, predicates_from_pb
 from nyala.replica.tablet import Tablet
+from nyala.replica.types import Code, Corruption, HybridClock, Refused, limits, started_pool
 
 from .caller import Caller
 from .freshness import time_needed, too_old

@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from typing import NamedTuple
 
-from nyala.replica.base import Corruption, Refused, started_pool
-from nyala.replica.copy import wal_folder
-from nyala.replica.copywire import CopyRate
 from nyala.replica.tablet import BlockInfo, Tablet, verify_pieces
+from nyala.replica.tablet_copy import wal_folder
+from nyala.replica.tablet_copy.wire import CopyRate
+from nyala.replica.types import Corruption, Refused, started_pool
 from nyala.replica.wal import Log, SegmentInfo, verify_segment
 
 from .hosted import HostedTablet

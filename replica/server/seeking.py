@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nyala.replica.base import limits
+from nyala.replica.types import limits
 
 PAUSE_FIRST_S = 0.5
 PAUSE_MAX_S = 8.0

@@ -8,17 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import Any, TypeVar
 
-from nyala.replica.base import (
-    Code,
-    DataState,
-    HybridClock,
-    OpId,
-    Refused,
-    ReplicaError,
-    __version__,
-)
-from nyala.replica.disk import TABLET_SERVER
-from nyala.replica.peers import Taker, Turn
+from nyala.replica.fs import TABLET_SERVER
 from nyala.replica.rpc import (
     Context,
     NamedRequest,
@@ -39,6 +29,16 @@ from nyala.replica.rpc import (
     source_to_pb,
 )
 from nyala.replica.tablet import SourceState, Superblock
+from nyala.replica.transport import Taker, Turn
+from nyala.replica.types import (
+    Code,
+    DataState,
+    HybridClock,
+    OpId,
+    Refused,
+    ReplicaError,
+    __version__,
+)
 
 from .caller import Caller
 from .gil_watch import GilWatch

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nyala.replica.base import DataState
 from nyala.replica.rpc import config_to_pb, opid_to_pb, pb
+from nyala.replica.types import DataState
 
 from .hosted import HostedTablet
 

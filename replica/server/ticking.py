@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from nyala.replica.peers import LinkChange, Links
+from nyala.replica.transport import LinkChange, Links
 
 from .hosted import HostedTablet
 from .longest import Longest

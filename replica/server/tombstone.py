@@ -10,10 +10,10 @@ from __future__ import annotations
 import logging
 from typing import Protocol
 
-from nyala.replica.base import ZERO_OPID, Code, DataState, OpId, generation_of
-from nyala.replica.cmeta import ConsensusMeta
-from nyala.replica.host import absent_reply
+from nyala.replica.consensus_metadata import ConsensusMeta
 from nyala.replica.raft import Message, VoteReply, VoteRequest, impossible, too_far
+from nyala.replica.raft_driver import absent_reply
+from nyala.replica.types import ZERO_OPID, Code, DataState, OpId, generation_of
 
 from .hosted import HostedTablet
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from nyala.replica.base import Refused, limits
-from nyala.replica.peers import CLIENTS, Arrivals, FrameReader, Share, Taker, Turn, address_of
 from nyala.replica.rpc import count_fields, frame_parts, pb, tend
+from nyala.replica.transport import CLIENTS, Arrivals, FrameReader, Share, Taker, Turn, address_of
+from nyala.replica.types import Refused, limits
 
 _log = logging.getLogger("nyala.server")
 _SILENCE_MS = 15_000

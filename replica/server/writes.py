@@ -8,7 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 from typing import Any
 
-from nyala.replica.base import (
+from nyala.replica.raft_driver import Replica
+from nyala.replica.rows import SourceKey, TableSchema, WriteMeta
+from nyala.replica.rpc import error_to_pb, pb, row_errors_to_pb
+from nyala.replica.tablet import ApplyResult
+from nyala.replica.types import (
     Code,
     EntryKind,
     RaftConfig,
@@ -19,10 +23,6 @@ from nyala.replica.base import (
     generation_of,
     limits,
 )
-from nyala.replica.host import Replica
-from nyala.replica.rows import SourceKey, TableSchema, WriteMeta
-from nyala.replica.rpc import error_to_pb, pb, row_errors_to_pb
-from nyala.replica.tablet import ApplyResult
 
 from .arrivals import Arrival, Arrivals
 from .hosted import HostedTablet

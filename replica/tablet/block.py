@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from nyala.replica.base import Corruption, Disk, check
-from nyala.replica.disk import want
+from nyala.replica.fs import want
 from nyala.replica.rows import TableSchema
+from nyala.replica.types import Corruption, Disk, check
 
 from .block_file import SUPERSEDED_COLUMN, TS_COLUMN, checked_pages, mapped_pages, read_sidecar, verify_file
 from .columns import equal_rows, key_arrays, take

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from nyala.replica.base import MAX_HYBRID_TIME, Corruption, Disk, DiskFailure, Refused, new_uuid
-from nyala.replica.disk import want
+from nyala.replica.fs import want
 from nyala.replica.rows import TableSchema
+from nyala.replica.types import MAX_HYBRID_TIME, Corruption, Disk, DiskFailure, Refused, new_uuid
 
 from .page_crcs import PageCrcs
 from .superblock import BlockInfo

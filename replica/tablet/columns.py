@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nyala.replica.base import check
 from nyala.replica.rows import Column, TableSchema, fixed_width_values, offsets_of
+from nyala.replica.types import check
 
 I64 = npt.NDArray[np.int64]
 

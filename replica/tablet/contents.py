@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nyala.replica.base import MAX_HYBRID_TIME, Code, Disk, OpId, Refused, hybrid_from_us, us_of_hybrid
 from nyala.replica.rows import TableSchema
+from nyala.replica.types import MAX_HYBRID_TIME, Code, Disk, OpId, Refused, hybrid_from_us, us_of_hybrid
 
 from .block import Block, Kills
 from .ledger import Ledger

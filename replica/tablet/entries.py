@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 
 from nyala import schemas
-from nyala.replica.base import Corruption, Entry, EntryKind, Refused, limits
 from nyala.replica.rows import SourceKey, TableSchema, WriteMeta
+from nyala.replica.types import Corruption, Entry, EntryKind, Refused, limits
 
 _UNDECODABLE = (
     EOFError,

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from nyala.replica.base import RowCode
 from nyala.replica.rows import RowError
+from nyala.replica.types import RowCode
 
 I64 = npt.NDArray[np.int64]
 Run = tuple[int, int, int, str]

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from nyala.replica.base import Entry, EntryKind, Refused
 from nyala.replica.rows import RowError, WriteMeta
+from nyala.replica.types import Entry, EntryKind, Refused
 
 from .hash_index import I64
 from .ledger import Ledger

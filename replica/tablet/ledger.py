@@ -10,8 +10,8 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from nyala.replica.base import Code, InvariantViolation, Refused, limits, us_of_hybrid
 from nyala.replica.rows import RowError, SourceKey, WriteMeta
+from nyala.replica.types import Code, InvariantViolation, Refused, limits, us_of_hybrid
 
 from .error_runs import I64, NO_ERRORS, ErrorRuns, PackedErrors
 

@@ -13,8 +13,8 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from nyala.replica.base import MAX_HYBRID_TIME, DiskFailure, Refused
 from nyala.replica.rows import TableSchema
+from nyala.replica.types import MAX_HYBRID_TIME, DiskFailure, Refused
 
 from .block import Block, Kills, kills_between
 from .block_file import FOLDER, Written, verify_file, write_block

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from nyala.replica.base import MAX_HYBRID_TIME
 from nyala.replica.rows import INTEGER_LIKE, TableSchema
+from nyala.replica.types import MAX_HYBRID_TIME
 
 from .columns import conform, equal_rows, key_arrays, take
 from .hash_index import I64, U64, Bools, HashIndex

@@ -10,8 +10,8 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
-from nyala.replica.base import MAX_HYBRID_TIME
 from nyala.replica.rows import TableSchema, key_hash
+from nyala.replica.types import MAX_HYBRID_TIME
 
 from .block import bloom_bits
 from .block_file import BlockContent

@@ -13,8 +13,8 @@ import google_crc32c
 import numpy as np
 import pyarrow as pa
 
-from nyala.replica.base import Corruption
 from nyala.replica.rows import offsets_of
+from nyala.replica.types import Corruption
 
 PAGE_BYTES = 1 << 16
 

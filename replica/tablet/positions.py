@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nyala.replica.base import Entry, EntryKind, Refused
 from nyala.replica.rows import OFFSET_COLUMN, WriteMeta, decode_batch
+from nyala.replica.types import Entry, EntryKind, Refused
 
 from .entries import schema_of_entry, source_of_entry
 from .ledger import Ledger, SourceState

@@ -15,8 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nyala.replica.base import RowCode, limits
 from nyala.replica.rows import OFFSET_COLUMN, OP_COLUMN, Column, RowError, RowOp, TableSchema, offsets_of
+from nyala.replica.types import RowCode, limits
 
 from .block import Needles, needles_of
 from .columns import equal_rows, filled, take

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nyala.replica.base import OpId, Refused
 from nyala.replica.rows import RowError
+from nyala.replica.types import OpId, Refused
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nyala.replica.base import limits
 from nyala.replica.rows import Conditions, Listed, Predicate, ScanSpec, TableSchema, go_on, key_hash, slice_of
+from nyala.replica.types import limits
 
 from .block import Block, Kills
 from .columns import key_arrays, select

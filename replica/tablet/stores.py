@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from nyala.replica.base import MAX_HYBRID_TIME
 from nyala.replica.rows import TableSchema
+from nyala.replica.types import MAX_HYBRID_TIME
 
 from .block import Block, Needles, bloom_bits, bloom_bits_one, needles_of
 from .columns import conform, take, take_batch

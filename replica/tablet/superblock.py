@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from nyala import schemas
-from nyala.replica.base import (
+from nyala.replica.rows import PartitionSpec, TableSchema
+from nyala.replica.types import (
     ZERO_OPID,
     Code,
     Corruption,
@@ -24,7 +25,6 @@ from nyala.replica.base import (
     Refused,
     check,
 )
-from nyala.replica.rows import PartitionSpec, TableSchema
 
 FOLDER = "tablet-meta"
 LAST_LOGGED_UNKNOWN = "last-logged-unknown"

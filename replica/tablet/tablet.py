@@ -12,20 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from nyala.replica.base import (
-    Code,
-    Corruption,
-    Disk,
-    Entry,
-    EntryKind,
-    InvariantViolation,
-    OpId,
-    Refused,
-    ResourcesExhausted,
-    check,
-    limits,
-    utc_text,
-)
 from nyala.replica.rows import (
     NO_ROWS,
     BatchDecoder,
@@ -40,6 +26,20 @@ from nyala.replica.rows import (
     key_hash,
     route,
     sum_of_rows,
+)
+from nyala.replica.types import (
+    Code,
+    Corruption,
+    Disk,
+    Entry,
+    EntryKind,
+    InvariantViolation,
+    OpId,
+    Refused,
+    ResourcesExhausted,
+    check,
+    limits,
+    utc_text,
 )
 
 from .block import Block

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from nyala.replica.base import Entry, OpId, check
+from nyala.replica.types import Entry, OpId, check
 
 from .superblock import Superblock
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from nyala.replica.base import on_demand
+from nyala.replica.types import on_demand
 
 if TYPE_CHECKING:
     from nyala.replica.master import CATALOG_ID, has_catalog

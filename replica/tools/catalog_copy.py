@@ -14,12 +14,12 @@ from typing import Any
 
 import grpc
 
-from nyala.replica.base import Address, Code, Disk, Member, RaftConfig, Refused
-from nyala.replica.copy import CopyProgress
-from nyala.replica.disk import MASTER, Instance, take_over
+from nyala.replica.fs import MASTER, Instance, take_over
 from nyala.replica.master import CATALOG_ID, has_catalog, promised_elsewhere
 from nyala.replica.rpc import ONCE_CHANNEL_OPTIONS, channel_to, config_from_pb, pb, pb_grpc, raise_if_error
 from nyala.replica.tablet import Superblock
+from nyala.replica.tablet_copy import CopyProgress
+from nyala.replica.types import Address, Code, Disk, Member, RaftConfig, Refused
 
 from .local_replica import CONNECT_TIMEOUT_S, copy_replica, open_source
 

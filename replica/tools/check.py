@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from nyala.replica.base import MEMORY_MAPS, OPEN_FILES, Code, DataState, Refused, ResourceUse, limits, read_number
 from nyala.replica.client import Client, TableHandle
 from nyala.replica.rows import RowSum
 from nyala.replica.rpc import address_from_pb, config_from_pb, opid_from_pb, pb
+from nyala.replica.types import MEMORY_MAPS, OPEN_FILES, Code, DataState, Refused, ResourceUse, limits, read_number
 
 from .check_kafka import kafka_problems
 from .wanted import wish_json

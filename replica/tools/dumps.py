@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nyala.replica.base import Code, Corruption, Disk, Refused
-from nyala.replica.cmeta import FOLDER, CmetaView, path_of, read_cmeta
+from nyala.replica.consensus_metadata import FOLDER, CmetaView, path_of, read_cmeta
+from nyala.replica.types import Code, Corruption, Disk, Refused
 
 
 @dataclass(kw_only=True)

@@ -8,7 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from nyala.replica.base import (
+from nyala.replica.client import Client
+from nyala.replica.consensus_metadata import decode_config, path_of, read_cmeta
+from nyala.replica.rows import SourceKey
+from nyala.replica.rpc import config_from_pb, opid_from_pb, pb
+from nyala.replica.tablet import Superblock, source_positions, verify_file
+from nyala.replica.tablet_copy import wal_folder
+from nyala.replica.types import (
     ZERO_OPID,
     Corruption,
     DataState,
@@ -20,12 +26,6 @@ from nyala.replica.base import (
     Refused,
     read_number,
 )
-from nyala.replica.client import Client
-from nyala.replica.cmeta import decode_config, path_of, read_cmeta
-from nyala.replica.copy import wal_folder
-from nyala.replica.rows import SourceKey
-from nyala.replica.rpc import config_from_pb, opid_from_pb, pb
-from nyala.replica.tablet import Superblock, source_positions, verify_file
 from nyala.replica.wal import glance
 
 

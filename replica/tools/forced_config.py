@@ -8,7 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from nyala.replica.base import (
+from nyala.replica.consensus_metadata import CmetaView, ConsensusMeta, decode_config, encode_config, path_of, read_cmeta
+from nyala.replica.master import CATALOG_ID
+from nyala.replica.tablet import Superblock
+from nyala.replica.tablet_copy import wal_folder
+from nyala.replica.types import (
     Code,
     DataState,
     Disk,
@@ -22,10 +26,6 @@ from nyala.replica.base import (
     next_generation,
     offset_in_generation,
 )
-from nyala.replica.cmeta import CmetaView, ConsensusMeta, decode_config, encode_config, path_of, read_cmeta
-from nyala.replica.copy import wal_folder
-from nyala.replica.master import CATALOG_ID
-from nyala.replica.tablet import Superblock
 from nyala.replica.wal import Log, glance
 
 UNDO = "undo"

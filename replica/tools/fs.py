@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nyala.replica.base import Code, Corruption, Disk, Refused, SystemClock, is_uuid
-from nyala.replica.disk import (
+from nyala.replica.fs import (
     FENCE,
     FOLDERS,
     INSTANCE,
@@ -19,6 +18,7 @@ from nyala.replica.disk import (
     format_directory,
     read_instance,
 )
+from nyala.replica.types import Code, Corruption, Disk, Refused, SystemClock, is_uuid
 
 from .forced_config import UNDO
 

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from nyala.replica.base import Code, Corruption, Disk, DiskFailure, Refused
-from nyala.replica.cmeta import FOLDER as CMETA
-from nyala.replica.cmeta import cmeta_json
-from nyala.replica.copy import list_quarantine, named_blocks, spared_blocks, wal_folder
-from nyala.replica.disk import FENCE, FOLDERS, INSTANCE, PROMISES, Instance, read_instance
+from nyala.replica.consensus_metadata import FOLDER as CMETA
+from nyala.replica.consensus_metadata import cmeta_json
+from nyala.replica.fs import FENCE, FOLDERS, INSTANCE, PROMISES, Instance, read_instance
 from nyala.replica.tablet import Superblock, sweep_orphans
+from nyala.replica.tablet_copy import list_quarantine, named_blocks, spared_blocks, wal_folder
+from nyala.replica.types import Code, Corruption, Disk, DiskFailure, Refused
 
 from .check import Severity
 from .forced_config import UNDO

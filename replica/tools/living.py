@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nyala.replica.base import OpId, RaftConfig, generation_of
+from nyala.replica.types import OpId, RaftConfig, generation_of
 
 from .evidence import ReplicaEvidence
 

@@ -10,18 +10,11 @@ from collections.abc import Callable
 
 import grpc
 
-from nyala.replica.base import (
-    ZERO_OPID,
-    Address,
-    Code,
-    Corruption,
-    DataState,
-    Disk,
-    OpId,
-    Refused,
-)
-from nyala.replica.cmeta import ConsensusMeta, path_of
-from nyala.replica.copy import (
+from nyala.replica.consensus_metadata import ConsensusMeta, path_of
+from nyala.replica.rpc import ONCE_CHANNEL_OPTIONS, channel_to, pb, pb_grpc
+from nyala.replica.server import ReplayWatch
+from nyala.replica.tablet import Superblock, block_names, superblock_path
+from nyala.replica.tablet_copy import (
     CopyAttempt,
     CopyProgress,
     CopySource,
@@ -35,10 +28,17 @@ from nyala.replica.copy import (
     wal_folder,
     was_here,
 )
-from nyala.replica.copywire import RemoteCopySource
-from nyala.replica.rpc import ONCE_CHANNEL_OPTIONS, channel_to, pb, pb_grpc
-from nyala.replica.server import ReplayWatch
-from nyala.replica.tablet import Superblock, block_names, superblock_path
+from nyala.replica.tablet_copy.wire import RemoteCopySource
+from nyala.replica.types import (
+    ZERO_OPID,
+    Address,
+    Code,
+    Corruption,
+    DataState,
+    Disk,
+    OpId,
+    Refused,
+)
 from nyala.replica.wal import Log
 
 CONNECT_TIMEOUT_S = 5.0

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from nyala.replica.base import Code, DataState, Refused, read_number
 from nyala.replica.client import Client
 from nyala.replica.rpc import config_from_pb, pb
+from nyala.replica.types import Code, DataState, Refused, read_number
 
 
 def has_moved(client: Client, tablet_id: str, from_uuid: str, to_uuid: str) -> bool:

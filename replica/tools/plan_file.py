@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from nyala.replica.base import Code, Corruption, Disk, OpId, RaftConfig, Refused
-from nyala.replica.cmeta import members_from_json, members_json
-from nyala.replica.disk import FENCE
+from nyala.replica.consensus_metadata import members_from_json, members_json
+from nyala.replica.fs import FENCE
 from nyala.replica.rows import SourceKey
+from nyala.replica.types import Code, Corruption, Disk, OpId, RaftConfig, Refused
 from nyala.schemas import frame, unframe
 
 from .recovery_plan import RecoveryPlan, SourceLowering, TabletPlan

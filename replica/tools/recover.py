@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from nyala.replica.base import Code, Corruption, Disk, RaftConfig, Refused, SystemClock
-from nyala.replica.cmeta import ConsensusMeta, path_of
-from nyala.replica.copy import (
+from nyala.replica.consensus_metadata import ConsensusMeta, path_of
+from nyala.replica.fs import FENCE
+from nyala.replica.tablet import Superblock
+from nyala.replica.tablet_copy import (
     CopySourceSession,
     CopyWanted,
     LocalCopySource,
@@ -20,8 +21,7 @@ from nyala.replica.copy import (
     capture_session,
     wal_folder,
 )
-from nyala.replica.disk import FENCE
-from nyala.replica.tablet import Superblock
+from nyala.replica.types import Code, Corruption, Disk, RaftConfig, Refused, SystemClock
 from nyala.replica.wal import Log, glance
 
 from .evidence import ReplicaEvidence, of_directory

@@ -12,7 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from nyala.replica.base import (
+from nyala.replica.rows import SourceKey
+from nyala.replica.rpc import pb
+from nyala.replica.types import (
     ZERO_OPID,
     Address,
     Code,
@@ -24,8 +26,6 @@ from nyala.replica.base import (
     is_uuid,
     next_generation,
 )
-from nyala.replica.rows import SourceKey
-from nyala.replica.rpc import pb
 
 from .evidence import ReplicaEvidence, SourceMark
 from .living import LivingMajority, living_majority

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nyala.replica.base import DataState
 from nyala.replica.rows import SourceKey
 from nyala.replica.rpc import pb
+from nyala.replica.types import DataState
 
 from .evidence import ReplicaEvidence
 from .recovery_plan import LeftAlone, SourceLowering, Why

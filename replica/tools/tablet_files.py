@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from nyala.replica.base import ZERO_OPID, Corruption, DataState, Disk, DiskFailure, OpId, Refused
-from nyala.replica.cmeta import CmetaView, path_of, read_cmeta
-from nyala.replica.copy import wal_folder
+from nyala.replica.consensus_metadata import CmetaView, path_of, read_cmeta
 from nyala.replica.server import ReplayMarker, marker_path
 from nyala.replica.tablet import Superblock, superblock_path, verify_file
+from nyala.replica.tablet_copy import wal_folder
+from nyala.replica.types import ZERO_OPID, Corruption, DataState, Disk, DiskFailure, OpId, Refused
 from nyala.replica.wal import LogView, inspect_log
 
 from .check import Severity

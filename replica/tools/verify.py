@@ -8,10 +8,10 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from nyala.replica.base import Code, DataState, Refused, read_number, us_of_hybrid
 from nyala.replica.client import Client
 from nyala.replica.rows import RowSum
 from nyala.replica.rpc import config_from_pb, pb
+from nyala.replica.types import Code, DataState, Refused, read_number, us_of_hybrid
 
 from .check import REPLICAS_DIFFER, ClusterView, Finding, ReplicaView, Severity, gather, judge
 

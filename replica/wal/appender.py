@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import google_crc32c
 
-from nyala.replica.base import Code, Disk, InvariantViolation, OpId, Refused, may_pass
-from nyala.replica.disk import want
+from nyala.replica.fs import want
+from nyala.replica.types import Code, Disk, InvariantViolation, OpId, Refused, may_pass
 
 from .format import Header, encode_tail
 from .newest import Newest, save_newest

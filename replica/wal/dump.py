@@ -7,7 +7,7 @@ from typing import Any
 
 import google_crc32c
 
-from nyala.replica.base import ZERO_OPID, Corruption, Disk, Entry
+from nyala.replica.types import ZERO_OPID, Corruption, Disk, Entry
 
 from .format import HEADER_BYTES_MAX, decode_header
 from .index import Written

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import fastavro
 import google_crc32c
 
-from nyala.replica.base import Corruption, Entry, EntryKind, LaterFormat, OpId, check, new_uuid
+from nyala.replica.types import Corruption, Entry, EntryKind, LaterFormat, OpId, check, new_uuid
 from nyala.schemas import parse_json, record
 
 from . import zeros

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 
-from nyala.replica.base import Disk, Entry, check
+from nyala.replica.types import Disk, Entry, check
 
 from .format import decode_entry
 from .reader import Survivors, read_entries

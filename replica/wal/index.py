@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import NamedTuple
 
-from nyala.replica.base import ZERO_OPID, OpId
+from nyala.replica.types import ZERO_OPID, OpId
 
 SPAN_BYTES = 128 << 10
 """A read starts at most this far before the entry that it wants, or at the entry."""

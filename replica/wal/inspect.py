@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nyala.replica.base import Disk, OpId
+from nyala.replica.types import Disk, OpId
 
 from .index import TermRuns
 from .records import SegmentInfo

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nyala.replica.base import DiskFile
+from nyala.replica.types import DiskFile
 
 from .format import MARKER_BYTES, Header
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from nyala.replica.base import Corruption, Disk, OpId
+from nyala.replica.types import Corruption, Disk, OpId
 
 from .dump import dump_segment
 from .inspect import LogView, inspect_log

@@ -7,7 +7,8 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 
-from nyala.replica.base import (
+from nyala.replica.fs import want
+from nyala.replica.types import (
     Code,
     Disk,
     Entry,
@@ -18,7 +19,6 @@ from nyala.replica.base import (
     check,
     may_pass,
 )
-from nyala.replica.disk import want
 
 from .appender import Appender, Written, closed_error
 from .format import EncodedEntry, encode_entry

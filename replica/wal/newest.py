@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import google_crc32c
 
-from nyala.replica.base import ZERO_OPID, Corruption, Disk, OpId
+from nyala.replica.types import ZERO_OPID, Corruption, Disk, OpId
 
 NEWEST_NAME = ".newest-segment"
 """Never listed: who counts or copies segments has nothing to do with it. A log of an earlier build has none."""

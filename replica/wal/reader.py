@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from nyala.replica.base import Corruption, Disk, DiskFile, Entry
+from nyala.replica.types import Corruption, Disk, DiskFile, Entry
 
 from .format import BAD_AVRO, Header, decode_entry
 from .index import Span, TermRuns

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import TracebackType
 
-from nyala.replica.base import Entry, OpId
+from nyala.replica.types import Entry, OpId
 
 
 @dataclass(frozen=True)

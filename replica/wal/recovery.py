@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import google_crc32c
 
-from nyala.replica.base import Corruption, Disk, Entry, OpId
+from nyala.replica.types import Corruption, Disk, Entry, OpId
 
 from .format import HEADER_BYTES_MAX, MARKER_BYTES, Header, decode_entry, decode_header, encode_block, encode_long
 from .index import LogIndex, Written

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from enum import Enum
 
-from nyala.replica.base import Entry, OpId
+from nyala.replica.types import Entry, OpId
 
 from .format import EncodedEntry
 

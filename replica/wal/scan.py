@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from nyala.replica.base import DiskFile, Entry, OpId
+from nyala.replica.types import DiskFile, Entry, OpId
 
 from . import zeros
 from .format import BAD_AVRO, MARKER_BYTES, Decoded, Header, decode_entry, decode_long, encode_long

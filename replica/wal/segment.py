@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from nyala.replica.base import Disk, DiskFile, OpId, Refused
-from nyala.replica.disk import want
+from nyala.replica.fs import want
+from nyala.replica.types import Disk, DiskFile, OpId, Refused
 
 from .format import Header, decode_header, encode_block, encode_header, new_marker
 from .newest import Newest, save_newest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from nyala.replica.base import Corruption, Disk, DiskFailure, DiskFile
+from nyala.replica.types import Corruption, Disk, DiskFailure, DiskFile
 
 from .format import HEADER_BYTES_MAX, decode_header
 from .index import Written

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from nyala.infra.cli.app import app
 from nyala.pipeline import QueryRefused, replay_letters, row_schema_json
-from nyala.replica.base import RowCode
 from nyala.replica.rows import RowOp
+from nyala.replica.types import RowCode
 from tests.harness.road import SCHEMA, Lane, Road, event, key_of, row, writer_info
 
 pytestmark = pytest.mark.e2e

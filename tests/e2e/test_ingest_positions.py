@@ -14,9 +14,9 @@ from kafka.admin import KafkaAdminClient
 from nyala.infra.cli.app import app
 from nyala.pipeline import QueryRefused, Topics
 from nyala.pipeline.checkpoint import Checkpoint
-from nyala.replica.base import Code, Refused
 from nyala.replica.client import wire_batches
 from nyala.replica.rows import RowOp
+from nyala.replica.types import Code, Refused
 from tests.harness.cluster import wait_until
 from tests.harness.road import Lane, Road, row
 

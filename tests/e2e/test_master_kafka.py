@@ -16,11 +16,11 @@ import pytest
 
 from nyala.infra.local.kafka import KafkaBroker
 from nyala.pipeline.decisions import newest
-from nyala.replica.base import Code, ConfigEdit, Decision, EditKind, Result, kafka_topics
 from nyala.replica.client import Client
+from nyala.replica.decision_executor import TOPICS, Unusable, execute, read_record
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, TableSchema
 from nyala.replica.rpc import opid_from_pb, pb, pb_grpc
-from nyala.replica.steer import TOPICS, Unusable, execute, read_record
+from nyala.replica.types import Code, ConfigEdit, Decision, EditKind, Result, kafka_topics
 from nyala.schemas import encode, encode_record
 from tests.harness.catalogs import table_info
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 
 from nyala.pipeline.source import read, register
-from nyala.replica.base import us_of_hybrid
 from nyala.replica.client import ScanSpec, wire_batches
 from nyala.replica.rows import KEY_TYPES, Column, ColumnType, PartitionSpec, RowOp, TableSchema
+from nyala.replica.types import us_of_hybrid
 from tests.harness.every_type import KINDS, ROW_COUNTS, values
 from tests.harness.road import Lane, Road, row
 

@@ -12,8 +12,8 @@ import fastavro
 import google_crc32c
 import pytest
 
-from nyala.replica.base import Address, Entry, EntryKind, Member, OpId, RaftConfig
-from nyala.replica.cmeta import ConsensusMeta, path_of
+from nyala.replica.consensus_metadata import ConsensusMeta, path_of
+from nyala.replica.types import Address, Entry, EntryKind, Member, OpId, RaftConfig
 from nyala.replica.wal import Log, dump_segment
 from nyala.replica.wal.newest import NEWEST_NAME, Newest, read_newest
 from nyala.schemas import frame, unframe

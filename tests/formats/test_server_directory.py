@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from nyala.replica.base import Code, Corruption, DataState, OpId, Refused
-from nyala.replica.cmeta import ConsensusMeta, path_of
-from nyala.replica.copy import delete_replica
-from nyala.replica.disk import INSTANCE, RealDisk, format_directory, open_or_format
+from nyala.replica.consensus_metadata import ConsensusMeta, path_of
+from nyala.replica.fs import INSTANCE, RealDisk, format_directory, open_or_format
 from nyala.replica.server import need_promises
 from nyala.replica.tablet import Superblock, superblock_path
+from nyala.replica.tablet_copy import delete_replica
 from nyala.replica.tools import check_directory
+from nyala.replica.types import Code, Corruption, DataState, OpId, Refused
 from nyala.schemas import frame, loader, unframe
 from tests.harness.copies import CONFIG, TABLET, TARGET_UUID, RestingReplica, TestClock, new_disk, superblock
 from tests.harness.managers import new_manager

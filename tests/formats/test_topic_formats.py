@@ -25,7 +25,9 @@ from nyala.pipeline.framing import Framing, wrap
 from nyala.pipeline.letters import letter_of
 from nyala.pipeline.rebalance import proposal_of
 from nyala.pipeline.row_schema import encode_key, row_schema_json
-from nyala.replica.base import (
+from nyala.replica.policy import Health, Move, MoveKind, view_of_reports
+from nyala.replica.rows import Column, ColumnType, RowOp, SourceKey, TableSchema
+from nyala.replica.types import (
     Action,
     Address,
     Code,
@@ -39,8 +41,6 @@ from nyala.replica.base import (
     Result,
     RowCode,
 )
-from nyala.replica.policy import Health, Move, MoveKind, view_of_reports
-from nyala.replica.rows import Column, ColumnType, RowOp, SourceKey, TableSchema
 
 GOLDEN = Path(__file__).parent / "golden" / "topics_v1"
 TABLET, TABLE, PLAN = "golden", "t" * 32, "p" * 32

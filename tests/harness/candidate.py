@@ -10,10 +10,10 @@ from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, Self
 
-from nyala.replica.base import Address, Code, OpId, new_uuid
-from nyala.replica.peers import PeerNetwork, PeerServicer
 from nyala.replica.raft import AppendEntries, AppendReply, Message, VoteReply, VoteRequest
 from nyala.replica.rpc import address_to_pb, new_server, pb, pb_grpc
+from nyala.replica.transport import PeerNetwork, PeerServicer
+from nyala.replica.types import Address, Code, OpId, new_uuid
 from tests.harness.cluster import ServerProcess, wait_until
 
 WAIT_S = 30

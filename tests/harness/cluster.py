@@ -20,8 +20,8 @@ from typing import Any, TypeVar
 import grpc
 
 from nyala.infra.local.ports import Ports
-from nyala.replica.base import Refused, limits
 from nyala.replica.rpc import pb, pb_grpc
+from nyala.replica.types import Refused, limits
 from tests.harness.forked import ForkedProcess, fork, forkable
 
 T = TypeVar("T")

@@ -7,21 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from nyala.replica.base import (
-    ZERO_OPID,
-    Address,
-    Code,
-    DataState,
-    Disk,
-    Entry,
-    EntryKind,
-    Member,
-    OpId,
-    RaftConfig,
-    Refused,
-)
-from nyala.replica.cmeta import ConsensusMeta, path_of
-from nyala.replica.copy import (
+from nyala.replica.consensus_metadata import ConsensusMeta, path_of
+from nyala.replica.rows import WriteMeta, crc32c, encode_batch
+from nyala.replica.tablet import Superblock, Tablet, sweep_orphans
+from nyala.replica.tablet_copy import (
     CopyAttempt,
     CopyFile,
     CopySourceSession,
@@ -36,8 +25,19 @@ from nyala.replica.copy import (
     spared_blocks,
     wal_folder,
 )
-from nyala.replica.rows import WriteMeta, crc32c, encode_batch
-from nyala.replica.tablet import Superblock, Tablet, sweep_orphans
+from nyala.replica.types import (
+    ZERO_OPID,
+    Address,
+    Code,
+    DataState,
+    Disk,
+    Entry,
+    EntryKind,
+    Member,
+    OpId,
+    RaftConfig,
+    Refused,
+)
 from nyala.replica.wal import Log, WalOptions
 from tests.harness.rows import PARTITION, SCHEMA, batch
 from tests.harness.sim_disk import SimDisk

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from nyala.replica.base import ZERO_OPID, DataState, Disk, OpId
-from nyala.replica.cmeta import ConsensusMeta
-from nyala.replica.copy import delete_replica
-from nyala.replica.disk import format_directory
+from nyala.replica.consensus_metadata import ConsensusMeta
+from nyala.replica.fs import format_directory
 from nyala.replica.tablet import Superblock
+from nyala.replica.tablet_copy import delete_replica
 from nyala.replica.tools import check_directory
+from nyala.replica.types import ZERO_OPID, DataState, Disk, OpId
 from tests.harness.copies import (
     SOURCE_UUID,
     TABLET,

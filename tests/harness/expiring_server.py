@@ -12,9 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from nyala.replica.copy import CopySourceSession, SourceSessions
 from nyala.replica.server.__main__ import parse
 from nyala.replica.server.process import main
+from nyala.replica.tablet_copy import CopySourceSession, SourceSessions
 
 TOKEN = "expire"
 

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from nyala.replica.base import Code
+from nyala.replica.types import Code
 from tests.harness.cluster import LocalCluster, local_cluster, wait_until
 from tests.harness.one_tablet import TABLET, create, lead, wait_equal, write
 from tests.harness.rows import batch, write_request

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import grpc
 import grpc.aio
 
-from nyala.replica.base import Code
 from nyala.replica.rpc import CHANNEL_OPTIONS, RequestChecks, new_server, pb, pb_grpc
+from nyala.replica.types import Code
 from tests.harness.request_table import Row
 
 LONG = "x" * 300

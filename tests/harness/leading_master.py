@@ -5,7 +5,6 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from nyala.replica.base import Address, DataState, Member, OpId, RaftConfig
 from nyala.replica.master import Catalog, MasterOptions, desired
 from nyala.replica.master.governor import marked
 from nyala.replica.master.orders import orders_for
@@ -14,6 +13,7 @@ from nyala.replica.master.tables import TABLET, create_table
 from nyala.replica.master.view import cluster_view
 from nyala.replica.policy import ServerView, decide
 from nyala.replica.rpc import config_to_pb, pb
+from nyala.replica.types import Address, DataState, Member, OpId, RaftConfig
 from tests.harness.catalogs import AppliedCatalog, table_info
 from tests.harness.reachable import AskedAtOnce, ReachableServers
 

@@ -6,8 +6,8 @@ from dataclasses import fields, replace
 from random import Random
 from typing import Any
 
-from nyala.replica.base import Code, DataState, Entry, EntryKind, OpId
 from nyala.replica.raft import AppendEntries, AppendReply, Message, TimeoutNow, VoteReply, VoteRequest
+from nyala.replica.types import Code, DataState, Entry, EntryKind, OpId
 
 NUMBERS = (-(2**63), -1, 0, 1, 2, 3, 2**24, 2**31, 2**32 - 1, 2**32, 2**62, 2**63 - 1)
 

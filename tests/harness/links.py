@@ -6,8 +6,8 @@ import socket
 from contextlib import suppress
 from typing import Any
 
-from nyala.replica.base import Address
 from nyala.replica.rpc import HEAD_BYTES, address_to_pb, body_length, frame, pb, pb_grpc
+from nyala.replica.types import Address
 
 WAIT_S = 60
 

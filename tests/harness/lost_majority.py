@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from nyala.replica.base import Address, DataState, Member, OpId, RaftConfig
-from nyala.replica.cmeta import ConsensusMeta
-from nyala.replica.copy.blocks import superblock_bytes
+from nyala.replica.consensus_metadata import ConsensusMeta
 from nyala.replica.tablet import Superblock
+from nyala.replica.tablet_copy.blocks import superblock_bytes
 from nyala.replica.tools import RecoveryPlan, ReplicaEvidence, Target, by_tablet, make_plan, of_directory
+from nyala.replica.types import Address, DataState, Member, OpId, RaftConfig
 from tests.harness.copies import TABLET, RestingReplica, new_disk
 from tests.harness.sim_disk import SimDisk
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from random import Random
 
-from nyala.replica.base import RaftConfig
+from nyala.replica.types import RaftConfig
 
 ODDS = 0.25
 """Of a history to have this half."""

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from nyala.replica.base import Clock, Disk, HybridClock
 from nyala.replica.raft import Message
 from nyala.replica.server.lanes import LoopPost
 from nyala.replica.server.manager import TabletManager
 from nyala.replica.server.options import ServerOptions
+from nyala.replica.types import Clock, Disk, HybridClock
 from tests.harness.copies import TARGET_UUID, TestClock
 
 

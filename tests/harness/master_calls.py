@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from nyala.replica.base import Address, DataState, Member, OpId, RaftConfig
-from nyala.replica.cmeta import path_of
-from nyala.replica.host import Phase
+from nyala.replica.consensus_metadata import path_of
 from nyala.replica.master import MasterOptions
 from nyala.replica.master.catalog import CATALOG_ID
 from nyala.replica.master.group import CatalogGroup
 from nyala.replica.master.service import MasterService
 from nyala.replica.master.state import MasterState
 from nyala.replica.master.tables import TABLET, WISH
-from nyala.replica.peers import PeerServicer
+from nyala.replica.raft_driver import Phase
 from nyala.replica.rpc import address_to_pb, config_to_pb, pb
+from nyala.replica.transport import PeerServicer
+from nyala.replica.types import Address, DataState, Member, OpId, RaftConfig
 from tests.harness.catalogs import table_info
 from tests.harness.leading_master import FixedClock
 from tests.harness.reachable import ReachableServers

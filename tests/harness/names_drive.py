@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import nyala
-from nyala.replica.base import DataState
 from nyala.replica.rpc import pb
+from nyala.replica.types import DataState
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
 
 HEALS = ("--server-dead-ms=2000", "--policy-ms=100", "--execute-decisions=master")

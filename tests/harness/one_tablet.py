@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from nyala.replica.base import Code, DataState, OpId, Refused
-from nyala.replica.base.crash_points import CRASH_VARIABLE
 from nyala.replica.client.admin import row_sum_from_pb
 from nyala.replica.rows import CHECKSUM_DEFINITION, RowSum
 from nyala.replica.rpc import opid_to_pb, pb, raise_if_error
+from nyala.replica.types import Code, DataState, OpId, Refused
+from nyala.replica.types.crash_points import CRASH_VARIABLE
 from tests.harness.cluster import LocalCluster, ServerProcess, wait_until
 from tests.harness.rows import batch, read_rows, table_info, write_request
 

@@ -14,9 +14,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from nyala.replica.base import Code, Refused
 from nyala.replica.client import Client, ScanSpec, wire_batches
 from nyala.replica.rows import RowOp
+from nyala.replica.types import Code, Refused
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
 from tests.harness.netns import HUB, Network
 from tests.harness.register_load import ONE_TABLET, SCHEMA, RegisterLoad, strong_read, values_of

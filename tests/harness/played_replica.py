@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from nyala.replica.base import Address, Entry, EntryKind, Member, OpId, RaftConfig, hybrid_from_us
-from nyala.replica.cmeta import path_of
-from nyala.replica.peers import PeerServicer
+from nyala.replica.consensus_metadata import path_of
 from nyala.replica.raft import AppendEntries, AppendReply, Message, TimeoutNow, VoteReply, VoteRequest
 from nyala.replica.rpc import pb
 from nyala.replica.server.lanes import drained
 from nyala.replica.server.manager import TabletManager
 from nyala.replica.tablet import superblock_path
+from nyala.replica.transport import PeerServicer
+from nyala.replica.types import Address, Entry, EntryKind, Member, OpId, RaftConfig, hybrid_from_us
 from tests.harness.copies import TABLET, TARGET_UUID, new_disk, superblock
 from tests.harness.managers import new_manager
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from nyala.replica.base import Code, Refused, hybrid_from_us, limits
 from nyala.replica.client import ClientOptions, TableHandle, TabletHandle
 from nyala.replica.client.calls import TabletCalls
 from nyala.replica.client.channels import Channels
@@ -22,6 +21,7 @@ from nyala.replica.client.scans import Scans
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, TableSchema
 from nyala.replica.rpc import pb
 from nyala.replica.server.freshness import time_needed, too_old
+from nyala.replica.types import Code, Refused, hybrid_from_us, limits
 
 SCHEMA = TableSchema(
     1,

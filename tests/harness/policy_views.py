@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from nyala.replica.base import Address, Decision, EditKind, Member, OpId, RaftConfig
 from nyala.replica.policy import ClusterView, Health, ServerView, TabletView, WishState, decide, wish_state
+from nyala.replica.types import Address, Decision, EditKind, Member, OpId, RaftConfig
 
 _HEALTH = {
     "H": Health.HEALTHY,

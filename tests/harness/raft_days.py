@@ -14,8 +14,8 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
-from nyala.replica.base import ConfigEdit, EditKind, Refused
 from nyala.replica.raft import RaftOptions, Role
+from nyala.replica.types import ConfigEdit, EditKind, Refused
 from tests.harness.raft_net import OPTIONS, Node
 
 if TYPE_CHECKING:

@@ -11,17 +11,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from nyala.replica.base import (
-    ZERO_OPID,
-    Code,
-    DataState,
-    Entry,
-    EntryKind,
-    Member,
-    OpId,
-    RaftConfig,
-    Refused,
-)
 from nyala.replica.raft import (
     AppendEntries,
     AppendReply,
@@ -32,6 +21,17 @@ from nyala.replica.raft import (
     RaftOptions,
     Ready,
     Role,
+)
+from nyala.replica.types import (
+    ZERO_OPID,
+    Code,
+    DataState,
+    Entry,
+    EntryKind,
+    Member,
+    OpId,
+    RaftConfig,
+    Refused,
 )
 from tests.harness.raft_verify import Verifiers
 

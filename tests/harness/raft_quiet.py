@@ -6,8 +6,8 @@ import heapq
 from collections.abc import Callable
 from typing import NamedTuple
 
-from nyala.replica.peers import Links
 from nyala.replica.raft import Message, RaftCore, Role
+from nyala.replica.transport import Links
 from tests.harness.raft_net import Node
 from tests.harness.raft_sim import SimNet
 

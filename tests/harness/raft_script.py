@@ -10,8 +10,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from nyala.replica.base import ConfigEdit, EditKind, Member, OpId, Refused
 from nyala.replica.raft import AppendEntries, AppendReply, Message, TimeoutNow, VoteReply, VoteRequest
+from nyala.replica.types import ConfigEdit, EditKind, Member, OpId, Refused
 from tests.harness.raft_net import OPTIONS, Net, config_of
 
 MARK = "----"

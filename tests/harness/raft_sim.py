@@ -16,9 +16,9 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
-from nyala.replica.base import ConfigEdit, DataState, EditKind, Member, OpId, Refused, ReplicaError
 from nyala.replica.raft import RaftCore, Role, lease
 from nyala.replica.raft.options import CLOCK_DRIFT_PERCENT
+from nyala.replica.types import ConfigEdit, DataState, EditKind, Member, OpId, Refused, ReplicaError
 from tests.harness import majority
 from tests.harness.raft_days import bad_day
 from tests.harness.raft_net import OPTIONS, Net, Node, config_of
@@ -410,7 +410,7 @@ class SimNet(Net):
 
     def _join(self) -> None:
         """A leader's flush is brought to a witness, which has that position as committed in its log, and starts with
-        it: what follows there is replayed (`replica/copy/DESIGN.md`)."""
+        it: what follows there is replayed (`replica/tablet_copy/DESIGN.md`)."""
         leader = self.leader()
         waiting = [n for n in self._up() if n.durable.no_data]
         if leader is None or not waiting:

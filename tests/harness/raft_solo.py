@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 
-from nyala.replica.base import Entry, EntryKind, OpId, RaftConfig
 from nyala.replica.raft import (
     AppendEntries,
     AppendReply,
@@ -17,6 +16,7 @@ from nyala.replica.raft import (
     Role,
     VoteReply,
 )
+from nyala.replica.types import Entry, EntryKind, OpId, RaftConfig
 from tests.harness.raft_net import OPTIONS, config_of, decode_config, encode_config
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from nyala.replica.base import Entry, EntryKind, OpId, RaftConfig
 from nyala.replica.raft import AppendEntries, HardState, Message
+from nyala.replica.types import Entry, EntryKind, OpId, RaftConfig
 
 
 class Violation(AssertionError):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from nyala.replica.base import Address, Code, DataState, RaftConfig, Refused
-from nyala.replica.disk import TABLET_SERVER
+from nyala.replica.fs import TABLET_SERVER
 from nyala.replica.master.belief import config_told
 from nyala.replica.master.proof import Proof, prove
 from nyala.replica.rpc import pb
+from nyala.replica.types import Address, Code, DataState, RaftConfig, Refused
 
 
 class ReachableServers:

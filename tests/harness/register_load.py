@@ -11,10 +11,10 @@ from typing import Any
 import grpc
 import pyarrow as pa
 
-from nyala.replica.base import Applied, Refused
 from nyala.replica.client import Client, ClientOptions, ScanSpec, TableHandle, wire_batches
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, RowOp, TableSchema
 from nyala.replica.rpc import error_from_pb, pb
+from nyala.replica.types import Applied, Refused
 from tests.harness.cluster import ServerProcess, wait_until
 from tests.harness.history import History
 

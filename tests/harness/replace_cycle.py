@@ -22,9 +22,9 @@ from nyala.infra.chaos.verify import LogReadings, Looked, at_rest, load_verdicts
 from nyala.infra.chaos.watch import Watcher
 from nyala.infra.chaos.workload import PARTITION, Workload
 from nyala.replica import tools
-from nyala.replica.base import Refused
 from nyala.replica.client import Client, ClientOptions
 from nyala.replica.rpc import pb
+from nyala.replica.types import Refused
 from tests.harness.cluster import LocalCluster, ServerProcess, wait_until
 from tests.harness.expiring_server import expire_next, expires_next
 

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from nyala.replica.base import Code, new_uuid
 from nyala.replica.rpc import pb
+from nyala.replica.types import Code, new_uuid
 
 State = dict[str, Any]
 

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from nyala.replica.base import DataState
 from nyala.replica.client import TableHandle
+from nyala.replica.types import DataState
 
 from .cluster import wait_until
 from .stack import Stack

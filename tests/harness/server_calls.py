@@ -7,11 +7,9 @@ from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from nyala.replica.base import Address, DataState
-from nyala.replica.cmeta import path_of
-from nyala.replica.host import Phase, Replica
-from nyala.replica.peers import PeerServicer
+from nyala.replica.consensus_metadata import path_of
 from nyala.replica.raft import Role
+from nyala.replica.raft_driver import Phase, Replica
 from nyala.replica.rpc import config_to_pb, member_to_pb, pb
 from nyala.replica.server.gil_watch import GilWatch
 from nyala.replica.server.hosted import HostedTablet
@@ -21,6 +19,8 @@ from nyala.replica.server.scans import Scans
 from nyala.replica.server.service import TabletServicer
 from nyala.replica.server.writes import Writes
 from nyala.replica.tablet import superblock_path
+from nyala.replica.transport import PeerServicer
+from nyala.replica.types import Address, DataState
 from tests.harness.copies import TABLET, TestClock
 from tests.harness.request_table import State
 from tests.harness.rows import batch, table_info, write_request

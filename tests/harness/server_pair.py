@@ -10,25 +10,8 @@ from typing import Any, NamedTuple
 
 import grpc.aio
 
-from nyala.replica.base import (
-    Address,
-    Clock,
-    ConfigEdit,
-    EditKind,
-    EntryKind,
-    HybridClock,
-    Member,
-    OpId,
-    RaftConfig,
-    Refused,
-    SystemClock,
-)
-from nyala.replica.copy import SessionFile
-from nyala.replica.copywire.fetch_serving import FetchServing
-from nyala.replica.copywire.remote_source import RemoteCopySource
-from nyala.replica.host import Phase
-from nyala.replica.peers import Listener, PeerOptions, Taker
 from nyala.replica.raft import AppendEntries, Message, RaftOptions
+from nyala.replica.raft_driver import Phase
 from nyala.replica.rows import WriteMeta, crc32c, encode_batch
 from nyala.replica.rpc import RequestChecks, frame, new_server, pb_grpc
 from nyala.replica.server.channels import Channels
@@ -41,6 +24,23 @@ from nyala.replica.server.maintenance import Maintenance
 from nyala.replica.server.manager import TabletManager
 from nyala.replica.server.memory import MemoryGuard
 from nyala.replica.server.options import ServerOptions
+from nyala.replica.tablet_copy import SessionFile
+from nyala.replica.tablet_copy.wire.fetch_serving import FetchServing
+from nyala.replica.tablet_copy.wire.remote_source import RemoteCopySource
+from nyala.replica.transport import Listener, PeerOptions, Taker
+from nyala.replica.types import (
+    Address,
+    Clock,
+    ConfigEdit,
+    EditKind,
+    EntryKind,
+    HybridClock,
+    Member,
+    OpId,
+    RaftConfig,
+    Refused,
+    SystemClock,
+)
 from tests.harness.copies import SOURCE_UUID, TABLET, TARGET_UUID, new_disk, superblock
 from tests.harness.rows import batch
 from tests.harness.sim_disk import SimDisk

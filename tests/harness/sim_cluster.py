@@ -12,7 +12,11 @@ from contextlib import suppress
 from random import Random
 from typing import Any
 
-from nyala.replica.base import (
+from nyala.replica.consensus_metadata import ConsensusMeta
+from nyala.replica.raft import AppendEntries, Message, RaftOptions, lease
+from nyala.replica.raft_driver import Doors, Files, HostOptions, Phase, Replica, absent_reply
+from nyala.replica.server.opening import load_cmeta
+from nyala.replica.types import (
     ZERO_OPID,
     Address,
     Code,
@@ -26,10 +30,6 @@ from nyala.replica.base import (
     RaftConfig,
     Refused,
 )
-from nyala.replica.cmeta import ConsensusMeta
-from nyala.replica.host import Doors, Files, HostOptions, Phase, Replica, absent_reply
-from nyala.replica.raft import AppendEntries, Message, RaftOptions, lease
-from nyala.replica.server.opening import load_cmeta
 from nyala.replica.wal import Log, WalOptions, recovery
 from tests.harness.sim_copy import SimCopies
 from tests.harness.sim_disk import SimCrash, SimDisk

@@ -11,10 +11,10 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from nyala.replica.base import ZERO_OPID, Corruption, DataState, OpId, Refused
-from nyala.replica.cmeta import ConsensusMeta, term_of
-from nyala.replica.copy import CopyRequest, LocalReplica, source_refusal, start_tablet_copy_checks
+from nyala.replica.consensus_metadata import ConsensusMeta, term_of
 from nyala.replica.raft import CopyNeeded
+from nyala.replica.tablet_copy import CopyRequest, LocalReplica, source_refusal, start_tablet_copy_checks
+from nyala.replica.types import ZERO_OPID, Corruption, DataState, OpId, Refused
 from tests.harness.sim_machine import install
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from nyala.replica.base import Code, DiskFailure, Refused, Rng
-from nyala.replica.disk import trouble
+from nyala.replica.fs import trouble
+from nyala.replica.types import Code, DiskFailure, Refused, Rng
 
 SECTOR_BYTES = 512
 

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from nyala.replica.base import Code, EntryKind, Refused, RowCode
-from nyala.replica.host import Replica
+from nyala.replica.raft_driver import Replica
 from nyala.replica.rows import RowOp, SourceKey, WriteMeta, crc32c, encode_batch
+from nyala.replica.types import Code, EntryKind, Refused, RowCode
 from tests.harness.sim_cluster import SimCluster
 from tests.harness.sim_tablet import SCHEMA
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from nyala.replica.copy import wal_folder
-from nyala.replica.copy.blocks import named_blocks
 from nyala.replica.tablet import Superblock
+from nyala.replica.tablet_copy import wal_folder
+from nyala.replica.tablet_copy.blocks import named_blocks
 from nyala.replica.wal.newest import NEWEST_NAME
 from tests.harness.sim_disk import SimDisk
 

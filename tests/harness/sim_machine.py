@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from nyala.replica.base import ZERO_OPID, Corruption, Disk, Entry, OpId
+from nyala.replica.types import ZERO_OPID, Corruption, Disk, Entry, OpId
 
 
 class Counted(NamedTuple):

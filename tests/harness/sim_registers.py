@@ -12,9 +12,9 @@ from typing import Any
 
 from google_crc32c import value as crc
 
-from nyala.replica.base import Applied, Code, EntryKind, Refused, limits
-from nyala.replica.host import Replica
+from nyala.replica.raft_driver import Replica
 from nyala.replica.server.freshness import time_needed
+from nyala.replica.types import Applied, Code, EntryKind, Refused, limits
 from tests.harness.history import ABSENT, Call, History
 from tests.harness.sim_cluster import SimCluster, SimNode
 

@@ -5,9 +5,9 @@ It goes on in the liveness phase: that a group with a sound majority heals is wh
 
 from __future__ import annotations
 
-from nyala.replica.base import ConfigEdit, EditKind, Refused
-from nyala.replica.host import Phase, Replica
 from nyala.replica.policy import Advice, Health, Need, TabletView, advise
+from nyala.replica.raft_driver import Phase, Replica
+from nyala.replica.types import ConfigEdit, EditKind, Refused
 from tests.harness.sim_cluster import TABLET, SimCluster, SimNode, member
 from tests.harness.sim_media import sound
 

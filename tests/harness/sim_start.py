@@ -7,8 +7,8 @@ from typing import Any
 
 from google_crc32c import value as crc
 
-from nyala.replica.base import EntryKind
-from nyala.replica.host import Replica
+from nyala.replica.raft_driver import Replica
+from nyala.replica.types import EntryKind
 from tests.harness.sim_cluster import SimCluster, SimNode
 
 

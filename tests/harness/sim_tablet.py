@@ -6,9 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from nyala.replica.base import ZERO_OPID, Code, Corruption, DataState, DiskFailure, Entry, OpId, RaftConfig, Refused
-from nyala.replica.cmeta import ConsensusMeta
-from nyala.replica.copy import (
+from nyala.replica.consensus_metadata import ConsensusMeta
+from nyala.replica.raft import CopyNeeded, Message, VoteRequest
+from nyala.replica.raft_driver import absent_reply
+from nyala.replica.rows import Column, ColumnType, TableSchema
+from nyala.replica.server.opening import create_files
+from nyala.replica.server.tombstone import vote_reply
+from nyala.replica.tablet import Superblock, Tablet, sweep_orphans
+from nyala.replica.tablet_copy import (
     WHOLE,
     CopyAttempt,
     CopyFile,
@@ -27,13 +32,8 @@ from nyala.replica.copy import (
     settle_at_startup,
     start_tablet_copy_checks,
 )
-from nyala.replica.copy.blocks import named_blocks, spared_blocks
-from nyala.replica.host import absent_reply
-from nyala.replica.raft import CopyNeeded, Message, VoteRequest
-from nyala.replica.rows import Column, ColumnType, TableSchema
-from nyala.replica.server.opening import create_files
-from nyala.replica.server.tombstone import vote_reply
-from nyala.replica.tablet import Superblock, Tablet, sweep_orphans
+from nyala.replica.tablet_copy.blocks import named_blocks, spared_blocks
+from nyala.replica.types import ZERO_OPID, Code, Corruption, DataState, DiskFailure, Entry, OpId, RaftConfig, Refused
 from tests.harness import sim_leaks
 from tests.harness.sim_cluster import TABLET, TICK_US, Flushed, SimCluster, SimNode
 from tests.harness.sim_side import Side

@@ -5,9 +5,9 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from nyala.replica.base import Corruption, EntryKind, Refused, RowCode
-from nyala.replica.host import Replica
+from nyala.replica.raft_driver import Replica
 from nyala.replica.rows import RowError, RowOp, WriteMeta, crc32c
+from nyala.replica.types import Corruption, EntryKind, Refused, RowCode
 from tests.harness.sim_cluster import SimCluster
 from tests.harness.sim_ingest import COLUMNS, Ingest, Record, payload_of
 from tests.harness.sim_workload import Swarm, Workload

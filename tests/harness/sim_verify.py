@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from nyala.replica.base import ZERO_OPID, Applied, Entry, EntryKind, OpId, RaftConfig, Refused
-from nyala.replica.cmeta import ConsensusMeta, decode_config
-from nyala.replica.host import Replica
+from nyala.replica.consensus_metadata import ConsensusMeta, decode_config
 from nyala.replica.raft import AppendEntries, AppendReply, VoteReply, VoteRequest
+from nyala.replica.raft_driver import Replica
+from nyala.replica.types import ZERO_OPID, Applied, Entry, EntryKind, OpId, RaftConfig, Refused
 
 
 class Verifiers:

@@ -9,9 +9,9 @@ from typing import Any
 
 from google_crc32c import value as crc
 
-from nyala.replica.base import Applied, ConfigEdit, EditKind, EntryKind, Refused
-from nyala.replica.cmeta import decode_config
-from nyala.replica.host import Phase, Replica
+from nyala.replica.consensus_metadata import decode_config
+from nyala.replica.raft_driver import Phase, Replica
+from nyala.replica.types import Applied, ConfigEdit, EditKind, EntryKind, Refused
 from nyala.replica.wal.reader import Survivors
 from tests.harness import majority, sim_leaks
 from tests.harness.sim_cluster import TABLET, WAL_FOLDER, SimCluster, SimNode, member

@@ -15,13 +15,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from nyala.replica.disk.real import RealFile
-from nyala.replica.peers import PeerNetwork
+from nyala.replica.fs.real import RealFile
 from nyala.replica.raft import Message, VoteReply, VoteRequest
 from nyala.replica.server.__main__ import parse
 from nyala.replica.server.hosted import HostedTablet
 from nyala.replica.server.opening import Opened, Opener
 from nyala.replica.server.process import main
+from nyala.replica.transport import PeerNetwork
 from tests.harness.told import told
 
 TICK_VARIABLE = "NYALA_TEST_TICK_MS"

@@ -7,10 +7,10 @@ import threading
 import numpy as np
 import pyarrow as pa
 
-from nyala.replica.base import Refused
 from nyala.replica.client import Client, ScanSpec, TableHandle, wire_batches
 from nyala.replica.rows import RowOp, SourceKey
 from nyala.replica.rpc import pb, source_to_pb
+from nyala.replica.types import Refused
 from tests.harness.cluster import PATIENCE_S, wait_until
 
 ROWS = 50

@@ -15,11 +15,11 @@ import pyarrow as pa
 
 from nyala.infra.local import StackOptions, Supervisor
 from nyala.infra.local.children import ChildState
-from nyala.replica.base import DataState, Refused
 from nyala.replica.client import Client, ScanSpec, TableHandle, wire_batches
-from nyala.replica.disk import RealDisk
+from nyala.replica.fs import RealDisk
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, RowOp, TableSchema
 from nyala.replica.tools import ClusterView, Severity, gather, judge
+from nyala.replica.types import DataState, Refused
 from nyala.replica.wal import Log
 from tests.harness.cluster import wait_until
 

@@ -12,7 +12,6 @@ from typing import Any
 import pyarrow as pa
 
 from nyala import schemas
-from nyala.replica.base import Code, Entry, EntryKind, OpId, RowCode
 from nyala.replica.rows import (
     OFFSET_COLUMN,
     OP_COLUMN,
@@ -28,6 +27,7 @@ from nyala.replica.rows import (
     key_hash_one,
 )
 from nyala.replica.tablet import Superblock
+from nyala.replica.types import Code, Entry, EntryKind, OpId, RowCode
 
 SOURCE = SourceKey("c" * 8, "t" * 8, 0)
 

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from nyala.replica.base import Code, Refused
-from nyala.replica.base.crash_points import CRASH_VARIABLE
 from nyala.replica.client import Client, ClientOptions
-from nyala.replica.disk import RealDisk
+from nyala.replica.fs import RealDisk
 from nyala.replica.master.catalog import Catalog, Record
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, TableSchema
 from nyala.replica.rpc import pb, pb_grpc
+from nyala.replica.types import Code, Refused
+from nyala.replica.types.crash_points import CRASH_VARIABLE
 from tests.harness.cluster import LocalCluster, ServerProcess, wait_until
 
 MASTER = "nyala.replica.master"

@@ -11,7 +11,7 @@ from random import Random
 import fastavro
 import google_crc32c
 
-from nyala.replica.base import Disk, Entry, EntryKind, OpId
+from nyala.replica.types import Disk, Entry, EntryKind, OpId
 from nyala.replica.wal import Log, WalOptions
 from nyala.replica.wal.format import (
     _HEADER_SCHEMA,

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import Entry, hybrid_from_us, limits
 from nyala.replica.rows import RowOp, TableSchema
 from nyala.replica.tablet import Tablet
+from nyala.replica.types import Entry, hybrid_from_us, limits
 from tests.harness.seeds import few_then_deep
 from tests.harness.sim_disk import SimDisk
 from tests.harness.tablet_twin import (

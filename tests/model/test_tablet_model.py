@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import Code, Refused
 from nyala.replica.rows import RowOp, TableSchema
 from nyala.replica.tablet import Superblock, Tablet
+from nyala.replica.types import Code, Refused
 from tests.harness.seeds import few_then_deep
 from tests.harness.sim_disk import SimDisk
 from tests.harness.tablet_twin import (

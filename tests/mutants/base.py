@@ -9,7 +9,7 @@ MUTANTS = (
         name="fields of an error stay behind",
         rows="IN-11",
         test="tests/unit/api/test_api_errors.py::test_errors_are_the_same_in_another_process",
-        file="replica/base/errors.py",
+        file="replica/types/errors.py",
         function="ReplicaError.__reduce__",
         before="return _made_again, (type(self), self.args), self.__dict__",
         after="return _made_again, (type(self), self.args)",
@@ -18,7 +18,7 @@ MUTANTS = (
         name="error is made of its text",
         rows="IN-11",
         test="tests/unit/api/test_api_errors.py::test_errors_are_the_same_in_another_process",
-        file="replica/base/errors.py",
+        file="replica/types/errors.py",
         function="_made_again",
         before="return kind.__new__(kind, *args)",
         after="return kind(*args)",
@@ -27,7 +27,7 @@ MUTANTS = (
         name="what a later build wrote is copied over",
         rows="TC-63",
         test="tests/unit/server/test_server_renewal.py::test_only_damage_that_a_copy_heals_is_told",
-        file="replica/base/errors.py",
+        file="replica/types/errors.py",
         function="LaterFormat",
         before="copy_heals = False",
         after="copy_heals = True",
@@ -39,7 +39,7 @@ MUTANTS = (
             "tests/unit/master/test_master_hostile_requests.py::"
             "test_hostile_field_of_any_call_is_refused_and_leaves_everything_as_it_was"
         ),
-        file="replica/base/limits.py",
+        file="replica/types/limits.py",
         before="NUMBER_MAX = 1 << 62",
         after="NUMBER_MAX = 1 << 63",
     ),
@@ -47,7 +47,7 @@ MUTANTS = (
         name="call without a row",
         rows="IN-60",
         test="tests/tidy/test_request_bounds.py::test_every_call_states_what_a_request_may_cost",
-        file="replica/base/limits.py",
+        file="replica/types/limits.py",
         before="""
             "TabletService.Lateness": RequestBound(1 * _KIB),
         """,
@@ -57,7 +57,7 @@ MUTANTS = (
         name="writer schemas request is ten times as large",
         rows="IN-60",
         test="tests/unit/rpc/test_rpc_names.py::test_writer_schema_has_a_request_that_is_little_larger_than_itself",
-        file="replica/base/limits.py",
+        file="replica/types/limits.py",
         before="WRITER_SCHEMA_BYTES_MAX + 64 * _KIB",
         after="2 * _MIB",
     ),
@@ -65,7 +65,7 @@ MUTANTS = (
         name="cost of a write is understated",
         rows="IN-60",
         test="tests/unit/rpc/test_rpc_request_costs.py::test_requests_of_tablet_servers_cost_no_more_than_is_stated",
-        file="replica/base/limits.py",
+        file="replica/types/limits.py",
         before="item_bytes=400,",
         after="item_bytes=40,",
     ),
@@ -73,7 +73,7 @@ MUTANTS = (
         name="cost of a position is understated",
         rows="IN-60",
         test="tests/unit/rpc/test_rpc_request_costs.py::test_requests_of_masters_cost_no_more_than_is_stated",
-        file="replica/base/limits.py",
+        file="replica/types/limits.py",
         before="4 * _MIB, 10_100, field_bytes=4096,",
         after="4 * _MIB, 10_100, field_bytes=512,",
     ),
@@ -81,7 +81,7 @@ MUTANTS = (
         name="call so costly that it never fits",
         rows="IN-60",
         test="tests/tidy/test_request_bounds.py::test_every_call_states_what_its_reply_may_be",
-        file="replica/base/limits.py",
+        file="replica/types/limits.py",
         before="CALLS_MEMORY_PER_HOST_BYTES_MAX = 512 << 20",
         after="CALLS_MEMORY_PER_HOST_BYTES_MAX = 256 << 20",
     ),
@@ -89,7 +89,7 @@ MUTANTS = (
         name="large call is not measured",
         rows="IN-60",
         test="tests/unit/rpc/test_rpc_request_costs.py::test_every_call_that_takes_many_bytes_has_a_row",
-        file="replica/base/limits.py",
+        file="replica/types/limits.py",
         before='"CopyService.OpenFetch": RequestBound(1 * _KIB)',
         after='"CopyService.OpenFetch": RequestBound(1 * _MIB)',
     ),
@@ -97,7 +97,7 @@ MUTANTS = (
         name="list without a bound",
         rows="IN-60",
         test="tests/tidy/test_request_bounds.py::test_every_repeated_field_of_a_request_states_how_often",
-        file="replica/base/limits.py",
+        file="replica/types/limits.py",
         before="""
             "RaftConfig.members": 64,
         """,
@@ -107,7 +107,7 @@ MUTANTS = (
         name="logs without day",
         rows="IN-71",
         test="tests/unit/rows/test_log_lines.py::test_log_lines_have_day_and_time_in_utc",
-        file="replica/base/logs.py",
+        file="replica/types/logs.py",
         before='DAY_AND_TIME = "%Y-%m-%dT%H:%M:%S"',
         after='DAY_AND_TIME = "%H:%M:%S"',
         on_disk=True,
@@ -116,7 +116,7 @@ MUTANTS = (
         name="logs in local time",
         rows="IN-71",
         test="tests/unit/rows/test_log_lines.py::test_log_lines_have_day_and_time_in_utc",
-        file="replica/base/logs.py",
+        file="replica/types/logs.py",
         function="UtcFormatter",
         before="converter = staticmethod(time.gmtime)",
         after="converter = staticmethod(time.localtime)",
@@ -126,7 +126,7 @@ MUTANTS = (
         name="escapes end texts",
         rows="IN-82",
         test="tests/unit/rpc/test_rpc_names.py::test_depth_of_a_json_text_is_that_of_its_value",
-        file="replica/base/names.py",
+        file="replica/types/names.py",
         before="_JSON_PART = re.compile(r'\\\\.|[\"\\[{\\]}]', re.DOTALL)",
         after="_JSON_PART = re.compile(r'[\"\\[{\\]}]', re.DOTALL)",
     ),
@@ -137,7 +137,7 @@ MUTANTS = (
             "tests/unit/rpc/test_rpc_names.py::"
             "test_no_part_that_the_depth_of_a_json_text_is_told_from_has_more_than_two_characters"
         ),
-        file="replica/base/names.py",
+        file="replica/types/names.py",
         before="_JSON_PART = re.compile(r'\\\\.|[\"\\[{\\]}]', re.DOTALL)",
         after='_JSON_PART = re.compile(r\'"(?:[^"\\\\]|\\\\.)*"|\\\\.|["\\[{\\]}]\', re.DOTALL)',
     ),
@@ -145,7 +145,7 @@ MUTANTS = (
         name="value is shown as it is",
         rows="IN-82",
         test="tests/unit/rpc/test_rpc_names.py::test_what_is_shown_is_short_printable_and_says_how_long_it_was",
-        file="replica/base/names.py",
+        file="replica/types/names.py",
         function="shown",
         before=r'cut = _CONTROL.sub(lambda m: f"\\u{ord(m[0]):04x}", text[: _SHOWN_CHARS + 1])',
         after="cut = text[: _SHOWN_CHARS + 1]",
@@ -157,7 +157,7 @@ MUTANTS = (
             "tests/unit/server/test_server_hostile_requests.py::"
             "test_hostile_field_of_any_call_is_refused_and_leaves_everything_as_it_was"
         ),
-        file="replica/base/names.py",
+        file="replica/types/names.py",
         function="check_id",
         before="if not _ID.fullmatch(text) or len(text) > length_max:",
         after="if not text or len(text) > length_max:",
@@ -169,7 +169,7 @@ MUTANTS = (
             "tests/unit/server/test_server_hostile_requests.py::"
             "test_hostile_field_of_any_call_is_refused_and_leaves_everything_as_it_was"
         ),
-        file="replica/base/names.py",
+        file="replica/types/names.py",
         function="check_id",
         before="if not _ID.fullmatch(text) or len(text) > length_max:",
         after="if not _ID.fullmatch(text) or len(text) > 4096:",
@@ -181,7 +181,7 @@ MUTANTS = (
             "tests/unit/rpc/test_rpc_names.py::"
             "test_json_may_nest_as_deep_as_is_stated_and_brackets_in_texts_do_not_count"
         ),
-        file="replica/base/names.py",
+        file="replica/types/names.py",
         function="nests_deeper",
         before=r'elif not quoted and first != "\\":',
         after=r'elif first != "\\":',
@@ -190,7 +190,7 @@ MUTANTS = (
         name="json without depth",
         rows="IN-82",
         test="tests/unit/rpc/test_rpc_names.py::test_name_or_number_that_cannot_be_is_refused_and_shown",
-        file="replica/base/names.py",
+        file="replica/types/names.py",
         function="nests_deeper",
         before="if depth > depth_max:",
         after="if depth > 10 * depth_max:",
@@ -198,8 +198,8 @@ MUTANTS = (
     Mutant(
         name="time follows its wall back",
         rows="CN-24",
-        test="tests/unit/host/test_host_times.py::test_time_does_not_go_back_within_a_process_whose_clock_jumps_back",
-        file="replica/base/time.py",
+        test="tests/unit/raft_driver/test_host_times.py::test_time_does_not_go_back_within_a_process_whose_clock_jumps_back",
+        file="replica/types/time.py",
         function="HybridClock.now",
         before="self._last = max(self._last + 1, hybrid_from_us(self._clock.wall_us()))",
         after="self._last = hybrid_from_us(self._clock.wall_us())",
@@ -207,8 +207,8 @@ MUTANTS = (
     Mutant(
         name="clocks set back make the log the future",
         rows="CN-24",
-        test="tests/unit/host/test_host_times.py::test_times_go_on_after_a_restart_with_clocks_an_hour_back",
-        file="replica/base/time.py",
+        test="tests/unit/raft_driver/test_host_times.py::test_times_go_on_after_a_restart_with_clocks_an_hour_back",
+        file="replica/types/time.py",
         function="HybridClock.ahead_us",
         before="return us_of_hybrid(hybrid_time) - max(self._clock.wall_us(), us_of_hybrid(self._last))",
         after="return us_of_hybrid(hybrid_time) - self._clock.wall_us()",
@@ -217,9 +217,9 @@ MUTANTS = (
         name="pool starts its threads late",
         rows="IN-30",
         test=(
-            "tests/unit/disk/test_disk_want.py::test_pool_has_all_its_threads_before_it_is_given_work_or_does_not_begin"
+            "tests/unit/fs/test_disk_want.py::test_pool_has_all_its_threads_before_it_is_given_work_or_does_not_begin"
         ),
-        file="replica/base/workers.py",
+        file="replica/types/workers.py",
         function="started_pool",
         before="""
             for _ in range(threads):

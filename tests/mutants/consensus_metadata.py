@@ -9,10 +9,10 @@ MUTANTS = (
         name="mark of a later build is no member",
         rows="none",
         test=(
-            "tests/unit/cmeta/test_cmeta_view.py::"
+            "tests/unit/consensus_metadata/test_cmeta_view.py::"
             "test_members_as_json_read_back_and_what_a_later_build_adds_is_left_out"
         ),
-        file="replica/cmeta/config_codec.py",
+        file="replica/consensus_metadata/config_codec.py",
         function="members_from_json",
         before="{name: each[name] for name in _MEMBER if name in each}",
         after="dict(each)",
@@ -21,7 +21,7 @@ MUTANTS = (
         name="reserved bytes of a config are ignored",
         rows="none",
         test=(
-            "tests/unit/cmeta/test_cmeta_view.py::"
+            "tests/unit/consensus_metadata/test_cmeta_view.py::"
             "test_metadata_of_a_later_build_is_told_from_damage_and_is_not_taken_for_lost"
         ),
         file="schemas/records.py",
@@ -33,9 +33,9 @@ MUTANTS = (
         name="hint replaces the config",
         rows="CN-35",
         test=(
-            "tests/unit/cmeta/test_consensus_meta.py::test_config_given_at_creation_is_a_hint_for_a_server_without_one"
+            "tests/unit/consensus_metadata/test_consensus_meta.py::test_config_given_at_creation_is_a_hint_for_a_server_without_one"
         ),
-        file="replica/cmeta/consensus_meta.py",
+        file="replica/consensus_metadata/consensus_meta.py",
         function="ConsensusMeta._create",
         before="tablet_id):",
         after="tablet_id) and cls.load(disk, tablet_id).committed_config == content.config:",
@@ -44,10 +44,10 @@ MUTANTS = (
         name="metadata of a killed process is not synced",
         rows="TC-14, I1",
         test=(
-            "tests/unit/cmeta/test_consensus_meta.py::"
+            "tests/unit/consensus_metadata/test_consensus_meta.py::"
             "test_metadata_that_a_killed_process_left_unsynced_is_durable_once_it_is_loaded"
         ),
-        file="replica/cmeta/consensus_meta.py",
+        file="replica/consensus_metadata/consensus_meta.py",
         function="ConsensusMeta.load",
         before="""
             disk.sync_dir(FOLDER)
@@ -61,7 +61,7 @@ MUTANTS = (
             "tests/unit/server/test_server_files.py::"
             "test_tablet_without_a_superblock_does_not_exist_but_its_promises_count"
         ),
-        file="replica/cmeta/consensus_meta.py",
+        file="replica/consensus_metadata/consensus_meta.py",
         function="ConsensusMeta.adopt",
         before="""
             meta.merge(remote)
@@ -74,8 +74,8 @@ MUTANTS = (
     Mutant(
         name="lost metadata votes again",
         rows="TC-14, TC-55",
-        test="tests/unit/cmeta/test_consensus_meta.py::test_metadata_that_were_lost_are_adopted_with_a_vote_floor",
-        file="replica/cmeta/consensus_meta.py",
+        test="tests/unit/consensus_metadata/test_consensus_meta.py::test_metadata_that_were_lost_are_adopted_with_a_vote_floor",
+        file="replica/consensus_metadata/consensus_meta.py",
         function="ConsensusMeta.adopt",
         before="floor = source.term if lost else 0",
         after="floor = 0",
@@ -84,7 +84,7 @@ MUTANTS = (
         name="offline copy over lost metadata has no floor",
         rows="TC-55",
         test="tests/unit/tools/test_tools_offline.py::test_replica_without_its_promises_is_replaced_and_abstains",
-        file="replica/cmeta/consensus_meta.py",
+        file="replica/consensus_metadata/consensus_meta.py",
         function="ConsensusMeta.adopt",
         before="floor = source.term if lost else 0",
         after="floor = source.term if lost and not cls.exists(disk, tablet_id) else 0",
@@ -92,8 +92,8 @@ MUTANTS = (
     Mutant(
         name="damaged metadata are never replaced",
         rows="TC-55",
-        test="tests/unit/cmeta/test_consensus_meta.py::test_metadata_that_were_lost_are_adopted_with_a_vote_floor",
-        file="replica/cmeta/consensus_meta.py",
+        test="tests/unit/consensus_metadata/test_consensus_meta.py::test_metadata_that_were_lost_are_adopted_with_a_vote_floor",
+        file="replica/consensus_metadata/consensus_meta.py",
         function="ConsensusMeta.kept",
         before="if not or_lost or isinstance(error, LaterFormat):",
         after="if True:",
@@ -102,7 +102,7 @@ MUTANTS = (
         name="later promises are taken for lost",
         rows="TC-55",
         test="tests/unit/tools/test_tools_offline.py::test_promises_that_a_later_build_wrote_are_not_taken_for_lost",
-        file="replica/cmeta/consensus_meta.py",
+        file="replica/consensus_metadata/consensus_meta.py",
         function="ConsensusMeta.kept",
         before="if not or_lost or isinstance(error, LaterFormat):",
         after="if not or_lost:",
@@ -110,8 +110,8 @@ MUTANTS = (
     Mutant(
         name="vote changed within a term",
         rows="TC-14",
-        test="tests/unit/cmeta/test_consensus_meta.py::test_promises_are_never_taken_back",
-        file="replica/cmeta/consensus_meta.py",
+        test="tests/unit/consensus_metadata/test_consensus_meta.py::test_promises_are_never_taken_back",
+        file="replica/consensus_metadata/consensus_meta.py",
         function="ConsensusMeta.save_hard_state",
         before="old.voted_for in (None, voted_for),",
         after="True or old.voted_for in (None, voted_for),",
@@ -123,7 +123,7 @@ MUTANTS = (
             "tests/unit/server/test_server_vote_race.py::"
             "test_vote_request_that_meets_the_merge_of_a_copy_is_answered_once_per_term"
         ),
-        file="replica/cmeta/consensus_meta.py",
+        file="replica/consensus_metadata/consensus_meta.py",
         function="ConsensusMeta.merge",
         before="with self._lock:",
         after="if True:",
@@ -139,8 +139,8 @@ MUTANTS = (
     Mutant(
         name="vote and merge overlap",
         rows="TC-57",
-        test="tests/unit/cmeta/test_consensus_meta.py::test_vote_in_the_midst_of_a_merge_waits_for_it_and_stays",
-        file="replica/cmeta/consensus_meta.py",
+        test="tests/unit/consensus_metadata/test_consensus_meta.py::test_vote_in_the_midst_of_a_merge_waits_for_it_and_stays",
+        file="replica/consensus_metadata/consensus_meta.py",
         function="ConsensusMeta.merge",
         before="with self._lock:",
         after="if True:",
@@ -148,8 +148,8 @@ MUTANTS = (
     Mutant(
         name="merge forgets the own vote",
         rows="TC-54",
-        test="tests/unit/cmeta/test_consensus_meta.py::test_merge_follows_the_rules",
-        file="replica/cmeta/consensus_meta.py",
+        test="tests/unit/consensus_metadata/test_consensus_meta.py::test_merge_follows_the_rules",
+        file="replica/consensus_metadata/consensus_meta.py",
         function="ConsensusMeta.merge",
         before="vote = own.voted_for if source.term <= own.term else None",
         after="vote = own.voted_for if source.term < own.term else None",
@@ -157,8 +157,8 @@ MUTANTS = (
     Mutant(
         name="merge takes the sources vote",
         rows="TC-55",
-        test="tests/unit/cmeta/test_consensus_meta.py::test_merge_follows_the_rules",
-        file="replica/cmeta/consensus_meta.py",
+        test="tests/unit/consensus_metadata/test_consensus_meta.py::test_merge_follows_the_rules",
+        file="replica/consensus_metadata/consensus_meta.py",
         function="ConsensusMeta.merge",
         before="vote = own.voted_for if source.term <= own.term else None",
         after="vote = own.voted_for if source.term <= own.term else source.voted_for",
@@ -166,8 +166,8 @@ MUTANTS = (
     Mutant(
         name="merge takes the sources term",
         rows="TC-53",
-        test="tests/unit/cmeta/test_consensus_meta.py::test_merge_follows_the_rules",
-        file="replica/cmeta/consensus_meta.py",
+        test="tests/unit/consensus_metadata/test_consensus_meta.py::test_merge_follows_the_rules",
+        file="replica/consensus_metadata/consensus_meta.py",
         function="ConsensusMeta.merge",
         before="term = max(own.term, source.term)",
         after="term = source.term",
@@ -175,8 +175,8 @@ MUTANTS = (
     Mutant(
         name="merge keeps the local config",
         rows="TC-56",
-        test="tests/unit/cmeta/test_consensus_meta.py::test_merge_follows_the_rules",
-        file="replica/cmeta/consensus_meta.py",
+        test="tests/unit/consensus_metadata/test_consensus_meta.py::test_merge_follows_the_rules",
+        file="replica/consensus_metadata/consensus_meta.py",
         function="ConsensusMeta.merge",
         before="self._save(replace(own, term=term, voted_for=vote, config=source.config))",
         after="self._save(replace(own, term=term, voted_for=vote, config=own.config))",
@@ -188,7 +188,7 @@ MUTANTS = (
             "tests/unit/server/test_server_keeping.py::"
             "test_folder_that_is_lost_under_a_running_server_is_not_made_anew_with_one_file"
         ),
-        file="replica/cmeta/consensus_meta.py",
+        file="replica/consensus_metadata/consensus_meta.py",
         function="ConsensusMeta.keep",
         before="""
             if not self._disk.exists(FOLDER):
@@ -201,8 +201,8 @@ MUTANTS = (
     Mutant(
         name="memory changes before the flush",
         rows="TC-57",
-        test="tests/unit/cmeta/test_consensus_meta.py::test_failed_flush_changes_nothing_in_memory",
-        file="replica/cmeta/consensus_meta.py",
+        test="tests/unit/consensus_metadata/test_consensus_meta.py::test_failed_flush_changes_nothing_in_memory",
+        file="replica/consensus_metadata/consensus_meta.py",
         function="ConsensusMeta._save",
         before="""
             self._flush(content)
@@ -217,7 +217,7 @@ MUTANTS = (
         name="term without a vote is not saved",
         rows="TC-14",
         test="tests/process/test_wal_kill.py::test_process_killed_at_a_crash_point_forgets_no_vote[cmeta.before_flush]",
-        file="replica/cmeta/consensus_meta.py",
+        file="replica/consensus_metadata/consensus_meta.py",
         function="ConsensusMeta._save",
         before="""
             self._flush(content)

@@ -8,8 +8,8 @@ MUTANTS = (
     Mutant(
         name="progress is not counted",
         rows="TC-10",
-        test="tests/unit/copy/test_copy_promises.py::test_copy_progress_tells_phase_and_bytes",
-        file="replica/copy/attempt.py",
+        test="tests/unit/tablet_copy/test_copy_promises.py::test_copy_progress_tells_phase_and_bytes",
+        file="replica/tablet_copy/attempt.py",
         function="CopyProgress.add",
         before="self.bytes_done += length_bytes",
         after="self.bytes_done = length_bytes",
@@ -18,7 +18,7 @@ MUTANTS = (
         name="copy begins two sessions",
         rows="TC-27",
         test="tests/unit/server/test_server_one_copy.py::test_fifty_requests_at_once_leave_what_one_leaves",
-        file="replica/copy/attempt.py",
+        file="replica/tablet_copy/attempt.py",
         function="CopyAttempt.session",
         before="""
             manifest = self._source.begin(self.tablet_id, self.uuid, allow_leaderless, wanted)
@@ -35,7 +35,7 @@ MUTANTS = (
             "tests/process/test_master_replacement_process.py::"
             "test_lost_master_is_replaced_by_a_copy_while_nobody_else_is_restarted"
         ),
-        file="replica/copy/attempt.py",
+        file="replica/tablet_copy/attempt.py",
         function="CopyAttempt.bring_log",
         before="segments = [f for f in manifest.files if f.kind is FileKind.WAL_SEGMENT]",
         after="segments: list[CopyFile] = []",
@@ -43,8 +43,8 @@ MUTANTS = (
     Mutant(
         name="ready copy keeps the last opid",
         rows="TC-50",
-        test="tests/unit/copy/test_copy_follower.py::test_copy_ends_ready_and_equal_to_its_source",
-        file="replica/copy/attempt.py",
+        test="tests/unit/tablet_copy/test_copy_follower.py::test_copy_ends_ready_and_equal_to_its_source",
+        file="replica/tablet_copy/attempt.py",
         function="CopyAttempt.bring_blocks",
         before="last_logged=None,",
         after="last_logged=local.last_logged,",
@@ -55,7 +55,7 @@ MUTANTS = (
         test=(
             "tests/unit/server/test_server_vivify.py::test_blank_server_gets_all_rows_though_the_first_segment_is_gone"
         ),
-        file="replica/copy/attempt.py",
+        file="replica/tablet_copy/attempt.py",
         function="CopyAttempt.bring_blocks",
         before="blocks=renamed.blocks,",
         after="blocks=(),",
@@ -67,7 +67,7 @@ MUTANTS = (
             "tests/unit/server/test_server_copy_faults.py::"
             "test_copy_whose_bytes_do_not_arrive_ends_as_a_tombstone_and_is_retried"
         ),
-        file="replica/copy/attempt.py",
+        file="replica/tablet_copy/attempt.py",
         function="CopyAttempt.remove_blocks",
         before="self.disk.remove(path)",
         after="self.disk.exists(path)",
@@ -76,9 +76,9 @@ MUTANTS = (
         name="block that stays keeps the tombstone away",
         rows="TC-12",
         test=(
-            "tests/unit/copy/test_copy_follower.py::test_copy_whose_blocks_cannot_be_removed_ends_deleted_all_the_same"
+            "tests/unit/tablet_copy/test_copy_follower.py::test_copy_whose_blocks_cannot_be_removed_ends_deleted_all_the_same"
         ),
-        file="replica/copy/attempt.py",
+        file="replica/tablet_copy/attempt.py",
         function="CopyAttempt.remove_blocks",
         before="""
             _log.warning("T %s P %s a copied block stays for now: %s", self.tablet_id, self.uuid, error)
@@ -92,7 +92,7 @@ MUTANTS = (
         name="log stands elsewhere",
         rows="TC-33",
         test="tests/unit/server/test_server_files.py::test_created_tablet_has_its_files_where_they_are_documented",
-        file="replica/copy/deletion.py",
+        file="replica/tablet_copy/deletion.py",
         function="wal_folder",
         before='return f"wals/{tablet_id}"',
         after='return f"wals/log-{tablet_id}"',
@@ -100,8 +100,8 @@ MUTANTS = (
     Mutant(
         name="quarantined superblock is not synced",
         rows="TC-44",
-        test="tests/unit/copy/test_copy_promises.py::test_quarantine_is_durable_before_the_deletion_commits",
-        file="replica/copy/deletion.py",
+        test="tests/unit/tablet_copy/test_copy_promises.py::test_quarantine_is_durable_before_the_deletion_commits",
+        file="replica/tablet_copy/deletion.py",
         function="delete_replica",
         before="""
             disk.replace(f"{quarantine}/superblock", disk.read(superblock_path(tablet_id)))
@@ -115,8 +115,8 @@ MUTANTS = (
     Mutant(
         name="deletion commits a step early",
         rows="TC-39",
-        test="tests/unit/copy/test_copy_deletion.py::test_deletion_cut_off_at_any_step_goes_one_way",
-        file="replica/copy/deletion.py",
+        test="tests/unit/tablet_copy/test_copy_deletion.py::test_deletion_cut_off_at_any_step_goes_one_way",
+        file="replica/tablet_copy/deletion.py",
         function="delete_replica",
         before="""
             disk.crash_point("delete.3")
@@ -132,8 +132,8 @@ MUTANTS = (
     Mutant(
         name="refused deletion keeps naming live blocks",
         rows="TC-46",
-        test="tests/unit/copy/test_copy_deletion.py::test_deletion_that_did_not_happen_puts_nothing_aside",
-        file="replica/copy/deletion.py",
+        test="tests/unit/tablet_copy/test_copy_deletion.py::test_deletion_that_did_not_happen_puts_nothing_aside",
+        file="replica/tablet_copy/deletion.py",
         function="delete_replica",
         before="disk.remove_tree(quarantine)  # it",
         after="# it",
@@ -141,8 +141,8 @@ MUTANTS = (
     Mutant(
         name="deletion forgets the last opid",
         rows="TC-36",
-        test="tests/unit/copy/test_copy_promises.py::test_deletion_keeps_term_vote_and_last_opid_over_restarts",
-        file="replica/copy/deletion.py",
+        test="tests/unit/tablet_copy/test_copy_promises.py::test_deletion_keeps_term_vote_and_last_opid_over_restarts",
+        file="replica/tablet_copy/deletion.py",
         function="as_tombstone",
         before="last_logged=last_opid,",
         after="last_logged=ZERO_OPID,",
@@ -150,8 +150,8 @@ MUTANTS = (
     Mutant(
         name="tombstone keeps the flush index only",
         rows="TC-40",
-        test="tests/unit/copy/test_copy_deletion.py::test_deletion_cut_off_at_any_step_goes_one_way",
-        file="replica/copy/deletion.py",
+        test="tests/unit/tablet_copy/test_copy_deletion.py::test_deletion_cut_off_at_any_step_goes_one_way",
+        file="replica/tablet_copy/deletion.py",
         function="as_tombstone",
         before="last_logged=last_opid,",
         after="last_logged=superblock.flush_opid,",
@@ -160,10 +160,10 @@ MUTANTS = (
         name="tombstone without its quarantine",
         rows="TC-37",
         test=(
-            "tests/unit/copy/test_copy_promises.py::"
+            "tests/unit/tablet_copy/test_copy_promises.py::"
             "test_superblock_of_a_tombstone_names_its_state_last_opid_and_quarantine"
         ),
-        file="replica/copy/deletion.py",
+        file="replica/tablet_copy/deletion.py",
         function="as_tombstone",
         before="quarantine=quarantine,",
         after='quarantine="",',
@@ -171,8 +171,8 @@ MUTANTS = (
     Mutant(
         name="metadata is moved not copied",
         rows="TC-41",
-        test="tests/unit/copy/test_copy_deletion.py::test_deletion_cut_off_at_any_step_goes_one_way",
-        file="replica/copy/deletion.py",
+        test="tests/unit/tablet_copy/test_copy_deletion.py::test_deletion_cut_off_at_any_step_goes_one_way",
+        file="replica/tablet_copy/deletion.py",
         function="redo_deletion",
         before='disk.replace(f"{quarantine}/cmeta", disk.read(path_of(tablet_id)))',
         after='disk.rename(path_of(tablet_id), f"{quarantine}/cmeta")',
@@ -180,8 +180,8 @@ MUTANTS = (
     Mutant(
         name="log is copied not moved",
         rows="TC-42",
-        test="tests/unit/copy/test_copy_deletion.py::test_deletion_cut_off_at_any_step_goes_one_way",
-        file="replica/copy/deletion.py",
+        test="tests/unit/tablet_copy/test_copy_deletion.py::test_deletion_cut_off_at_any_step_goes_one_way",
+        file="replica/tablet_copy/deletion.py",
         function="redo_deletion",
         before="""
             disk.rename(wal_folder(tablet_id), f"{quarantine}/wal")
@@ -195,8 +195,8 @@ MUTANTS = (
     Mutant(
         name="log is destroyed",
         rows="TC-38",
-        test="tests/unit/copy/test_copy_deletion.py::test_quarantine_rebuilds_every_row_offline",
-        file="replica/copy/deletion.py",
+        test="tests/unit/tablet_copy/test_copy_deletion.py::test_quarantine_rebuilds_every_row_offline",
+        file="replica/tablet_copy/deletion.py",
         function="redo_deletion",
         before="""
             disk.rename(wal_folder(tablet_id), f"{quarantine}/wal")
@@ -210,10 +210,10 @@ MUTANTS = (
         name="unknown acknowledgements are forgotten",
         rows="CC-47",
         test=(
-            "tests/unit/copy/test_copy_witness.py::"
+            "tests/unit/tablet_copy/test_copy_witness.py::"
             "test_witness_of_who_cannot_tell_its_acknowledgements_gets_the_log_too"
         ),
-        file="replica/copy/follower.py",
+        file="replica/tablet_copy/follower.py",
         function="FollowerCopy.__init__",
         before="self._want(kept_last_opid if kept_known else ANYTHING)",
         after="self._want(kept_last_opid)",
@@ -221,8 +221,8 @@ MUTANTS = (
     Mutant(
         name="failed copy stays copying",
         rows="TC-12",
-        test="tests/unit/copy/test_copy_follower.py::test_copy_cancelled_at_any_moment_ends_as_before_or_deleted",
-        file="replica/copy/follower.py",
+        test="tests/unit/tablet_copy/test_copy_follower.py::test_copy_cancelled_at_any_moment_ends_as_before_or_deleted",
+        file="replica/tablet_copy/follower.py",
         function="FollowerCopy.run",
         before="""
             self._back_to_deleted(error)
@@ -232,8 +232,8 @@ MUTANTS = (
     Mutant(
         name="copy forgets the last opid",
         rows="TC-47",
-        test="tests/unit/copy/test_copy_follower.py::test_copy_cut_off_at_any_step",
-        file="replica/copy/follower.py",
+        test="tests/unit/tablet_copy/test_copy_follower.py::test_copy_cut_off_at_any_step",
+        file="replica/tablet_copy/follower.py",
         function="FollowerCopy._mark_copying",
         before="last_logged=(local.last_logged if local else None) or ZERO_OPID,",
         after="last_logged=ZERO_OPID,",
@@ -241,8 +241,8 @@ MUTANTS = (
     Mutant(
         name="failed copy takes a bound for the end",
         rows="TC-36, TC-61",
-        test="tests/unit/copy/test_copy_promises.py::test_copy_that_fails_leaves_a_tombstone_as_ignorant_as_it_was",
-        file="replica/copy/follower.py",
+        test="tests/unit/tablet_copy/test_copy_promises.py::test_copy_that_fails_leaves_a_tombstone_as_ignorant_as_it_was",
+        file="replica/tablet_copy/follower.py",
         function="FollowerCopy._mark_copying",
         before="last_logged_known=local is None or local.last_logged_known,",
         after="last_logged_known=True,",
@@ -250,8 +250,8 @@ MUTANTS = (
     Mutant(
         name="copy begins without its mark",
         rows="TC-30",
-        test="tests/unit/copy/test_copy_follower.py::test_copy_cut_off_at_any_step",
-        file="replica/copy/follower.py",
+        test="tests/unit/tablet_copy/test_copy_follower.py::test_copy_cut_off_at_any_step",
+        file="replica/tablet_copy/follower.py",
         function="FollowerCopy._mark_copying",
         before="""
             copying.save(disk)
@@ -261,8 +261,8 @@ MUTANTS = (
     Mutant(
         name="metadata comes after the log",
         rows="TC-48",
-        test="tests/unit/copy/test_copy_promises.py::test_death_right_after_the_merge_finds_the_merged_promises",
-        file="replica/copy/follower.py",
+        test="tests/unit/tablet_copy/test_copy_promises.py::test_death_right_after_the_merge_finds_the_merged_promises",
+        file="replica/tablet_copy/follower.py",
         function="FollowerCopy._copy",
         before="""
             self._merge(manifest.cmeta)
@@ -276,8 +276,8 @@ MUTANTS = (
     Mutant(
         name="ready before the log",
         rows="TC-49",
-        test="tests/unit/copy/test_copy_follower.py::test_copy_cut_off_within_a_file_is_never_ready",
-        file="replica/copy/follower.py",
+        test="tests/unit/tablet_copy/test_copy_follower.py::test_copy_cut_off_within_a_file_is_never_ready",
+        file="replica/tablet_copy/follower.py",
         function="FollowerCopy._copy",
         before="""
             self._attempt.bring_log(manifest)
@@ -290,8 +290,8 @@ MUTANTS = (
     Mutant(
         name="ready before the blocks",
         rows="TC-49",
-        test="tests/unit/copy/test_copy_follower.py::test_copy_cut_off_within_a_file_is_never_ready",
-        file="replica/copy/follower.py",
+        test="tests/unit/tablet_copy/test_copy_follower.py::test_copy_cut_off_within_a_file_is_never_ready",
+        file="replica/tablet_copy/follower.py",
         function="FollowerCopy._copy",
         before="""
             ready = self._attempt.bring_blocks(manifest, remote, copying)
@@ -305,10 +305,10 @@ MUTANTS = (
         name="blocks of a failed copy leave no room for its tombstone",
         rows="TC-12",
         test=(
-            "tests/unit/copy/test_copy_follower.py::"
+            "tests/unit/tablet_copy/test_copy_follower.py::"
             "test_copy_that_fills_the_disk_with_blocks_makes_room_for_its_own_tombstone"
         ),
-        file="replica/copy/follower.py",
+        file="replica/tablet_copy/follower.py",
         function="FollowerCopy._back_to_deleted",
         before="""
             self._attempt.remove_blocks()
@@ -322,8 +322,8 @@ MUTANTS = (
     Mutant(
         name="what was fetched stays",
         rows="CC-09",
-        test="tests/unit/copy/test_copy_follower.py::test_copy_whose_source_dies_starts_again_from_the_beginning",
-        file="replica/copy/follower.py",
+        test="tests/unit/tablet_copy/test_copy_follower.py::test_copy_whose_source_dies_starts_again_from_the_beginning",
+        file="replica/tablet_copy/follower.py",
         function="FollowerCopy._back_to_deleted",
         before="""
             self._attempt.remove_blocks()
@@ -333,8 +333,8 @@ MUTANTS = (
     Mutant(
         name="rewrite before the blocks",
         rows="CC-53",
-        test="tests/unit/copy/test_copy_witness.py::test_join_cut_off_at_any_step_leaves_a_witness_or_a_whole_replica",
-        file="replica/copy/joining.py",
+        test="tests/unit/tablet_copy/test_copy_witness.py::test_join_cut_off_at_any_step_leaves_a_witness_or_a_whole_replica",
+        file="replica/tablet_copy/joining.py",
         function="WitnessJoin._join",
         before="""
             disk.crash_point("join.2")
@@ -347,8 +347,8 @@ MUTANTS = (
     Mutant(
         name="rewrite does not wait for the log",
         rows="CC-55",
-        test="tests/unit/copy/test_copy_witness.py::test_join_waits_for_blocks_that_reach_the_witness_log",
-        file="replica/copy/joining.py",
+        test="tests/unit/tablet_copy/test_copy_witness.py::test_join_waits_for_blocks_that_reach_the_witness_log",
+        file="replica/tablet_copy/joining.py",
         function="WitnessJoin._join",
         before="""
             self._await_log(whole.flush_opid)
@@ -358,8 +358,8 @@ MUTANTS = (
     Mutant(
         name="gap between blocks and log",
         rows="CC-55",
-        test="tests/unit/copy/test_copy_witness.py::test_join_waits_for_blocks_that_reach_the_witness_log",
-        file="replica/copy/joining.py",
+        test="tests/unit/tablet_copy/test_copy_witness.py::test_join_waits_for_blocks_that_reach_the_witness_log",
+        file="replica/tablet_copy/joining.py",
         function="WitnessJoin._accept",
         before="if remote.flush_opid < base:",
         after="if remote.flush_opid.term < base.term:",
@@ -367,8 +367,8 @@ MUTANTS = (
     Mutant(
         name="vanished quarantine ends the look",
         rows="TC-45",
-        test="tests/unit/copy/test_copy_quarantine.py::test_quarantine_that_goes_away_meanwhile_is_left_out",
-        file="replica/copy/quarantine.py",
+        test="tests/unit/tablet_copy/test_copy_quarantine.py::test_quarantine_that_goes_away_meanwhile_is_left_out",
+        file="replica/tablet_copy/quarantine.py",
         function="_size",
         before="return 0",
         after="raise",
@@ -380,7 +380,7 @@ MUTANTS = (
             "tests/process/test_tablet_copy_process.py::"
             "test_voter_that_died_in_its_copy_elects_with_the_others_when_the_leader_is_gone"
         ),
-        file="replica/copy/quarantine.py",
+        file="replica/tablet_copy/quarantine.py",
         function="end_unfinished_copy",
         before="copying.last_logged or ZERO_OPID, stop=lambda: None)",
         after="copying.last_logged or ZERO_OPID, stop=lambda: None, known=False)",
@@ -388,8 +388,8 @@ MUTANTS = (
     Mutant(
         name="start forgets the kept last opid",
         rows="TC-61",
-        test="tests/unit/copy/test_copy_deletion.py::test_deletion_of_an_unfinished_copy_refuses_another_last_opid",
-        file="replica/copy/quarantine.py",
+        test="tests/unit/tablet_copy/test_copy_deletion.py::test_deletion_of_an_unfinished_copy_refuses_another_last_opid",
+        file="replica/tablet_copy/quarantine.py",
         function="end_unfinished_copy",
         before="copying.last_logged or ZERO_OPID",
         after="ZERO_OPID",
@@ -398,10 +398,10 @@ MUTANTS = (
         name="log of a failed copy leaves no room for its tombstone",
         rows="TC-12",
         test=(
-            "tests/unit/copy/test_copy_follower.py::"
+            "tests/unit/tablet_copy/test_copy_follower.py::"
             "test_copy_that_fills_the_disk_with_its_log_makes_room_for_its_own_tombstone"
         ),
-        file="replica/copy/quarantine.py",
+        file="replica/tablet_copy/quarantine.py",
         function="end_unfinished_copy",
         before="if error.code is not Code.NO_SPACE or not disk.exists(wal_folder(tablet_id)):",
         after="if error.code is not None:",
@@ -409,8 +409,8 @@ MUTANTS = (
     Mutant(
         name="deleted replica leaves quarantine with a failed copy",
         rows="TC-64, TC-38",
-        test="tests/unit/copy/test_copy_follower.py::test_copies_that_never_end_take_the_room_of_one",
-        file="replica/copy/quarantine.py",
+        test="tests/unit/tablet_copy/test_copy_follower.py::test_copies_that_never_end_take_the_room_of_one",
+        file="replica/tablet_copy/quarantine.py",
         function="_drop_unfinished_copies",
         before="if kept is not None and kept.data_state is DataState.COPYING:",
         after="if kept is not None:",
@@ -418,8 +418,8 @@ MUTANTS = (
     Mutant(
         name="every unfinished copy stays in quarantine",
         rows="TC-64",
-        test="tests/unit/copy/test_copy_follower.py::test_copies_that_never_end_take_the_room_of_one",
-        file="replica/copy/quarantine.py",
+        test="tests/unit/tablet_copy/test_copy_follower.py::test_copies_that_never_end_take_the_room_of_one",
+        file="replica/tablet_copy/quarantine.py",
         function="_drop_unfinished_copies",
         before="if kept is not None and kept.data_state is DataState.COPYING:",
         after="if kept is not None and kept.data_state is DataState.DOES_NOT_EXIST:",
@@ -427,8 +427,8 @@ MUTANTS = (
     Mutant(
         name="start drops an earlier deletion",
         rows="TC-46",
-        test="tests/unit/copy/test_copy_deletion.py::test_deletion_that_did_not_happen_puts_nothing_aside",
-        file="replica/copy/quarantine.py",
+        test="tests/unit/tablet_copy/test_copy_deletion.py::test_deletion_that_did_not_happen_puts_nothing_aside",
+        file="replica/tablet_copy/quarantine.py",
         function="drop_undone_deletions",
         before="(kept.data_state, kept.wal_generation) == (DataState.READY, ready.wal_generation)",
         after="kept.data_state is DataState.READY",
@@ -436,8 +436,8 @@ MUTANTS = (
     Mutant(
         name="purge takes live blocks",
         rows="TC-45",
-        test="tests/unit/copy/test_copy_deletion.py::test_purge_removes_only_what_the_quarantine_alone_names",
-        file="replica/copy/quarantine.py",
+        test="tests/unit/tablet_copy/test_copy_deletion.py::test_purge_removes_only_what_the_quarantine_alone_names",
+        file="replica/tablet_copy/quarantine.py",
         function="purge_quarantine",
         before="for block in sorted(names - kept):",
         after='for block in sorted(f"data/{n}" for n in disk.listdir("data")):',
@@ -445,8 +445,8 @@ MUTANTS = (
     Mutant(
         name="purge tells live blocks as freed",
         rows="TC-45",
-        test="tests/unit/copy/test_copy_quarantine.py::test_purge_tells_only_the_room_that_it_gave",
-        file="replica/copy/quarantine.py",
+        test="tests/unit/tablet_copy/test_copy_quarantine.py::test_purge_tells_only_the_room_that_it_gave",
+        file="replica/tablet_copy/quarantine.py",
         function="purge_quarantine",
         before="size = _wal_size(disk, path)",
         after="size = _wal_size(disk, path) + _look_at(disk, path, tablet_id).block_bytes",
@@ -454,8 +454,8 @@ MUTANTS = (
     Mutant(
         name="restart forgets a tombstones vote",
         rows="TC-13",
-        test="tests/unit/copy/test_copy_promises.py::test_deletion_keeps_term_vote_and_last_opid_over_restarts",
-        file="replica/copy/startup.py",
+        test="tests/unit/tablet_copy/test_copy_promises.py::test_deletion_keeps_term_vote_and_last_opid_over_restarts",
+        file="replica/tablet_copy/startup.py",
         function="settle_at_startup",
         before="""
             return redo_deletion(disk, superblock)
@@ -468,8 +468,8 @@ MUTANTS = (
     Mutant(
         name="start writes a finished tombstone again",
         rows="TC-59",
-        test="tests/unit/copy/test_copy_deletion.py::test_tombstone_deleted_again_keeps_its_last_opid",
-        file="replica/copy/startup.py",
+        test="tests/unit/tablet_copy/test_copy_deletion.py::test_tombstone_deleted_again_keeps_its_last_opid",
+        file="replica/tablet_copy/startup.py",
         function="settle_at_startup",
         before="""
             return redo_deletion(disk, superblock)
@@ -482,8 +482,8 @@ MUTANTS = (
     Mutant(
         name="start leaves a deletion half done",
         rows="TC-59, TC-41, TC-42",
-        test="tests/unit/copy/test_copy_deletion.py::test_deletion_cut_off_at_any_step_goes_one_way",
-        file="replica/copy/startup.py",
+        test="tests/unit/tablet_copy/test_copy_deletion.py::test_deletion_cut_off_at_any_step_goes_one_way",
+        file="replica/tablet_copy/startup.py",
         function="settle_at_startup",
         before="return redo_deletion(disk, superblock)",
         after="return superblock",
@@ -491,8 +491,8 @@ MUTANTS = (
     Mutant(
         name="half made witness is kept",
         rows="CC-47",
-        test="tests/unit/copy/test_copy_witness.py::test_making_of_a_witness_cut_off_at_any_step",
-        file="replica/copy/startup.py",
+        test="tests/unit/tablet_copy/test_copy_witness.py::test_making_of_a_witness_cut_off_at_any_step",
+        file="replica/tablet_copy/startup.py",
         function="settle_at_startup",
         before="if superblock.data_state is DataState.COPYING:",
         after="if superblock.data_state is DataState.COPYING and not superblock.witness:",
@@ -500,8 +500,8 @@ MUTANTS = (
     Mutant(
         name="unfinished copy stays copying",
         rows="TC-60",
-        test="tests/unit/copy/test_copy_follower.py::test_copy_cut_off_at_any_step",
-        file="replica/copy/startup.py",
+        test="tests/unit/tablet_copy/test_copy_follower.py::test_copy_cut_off_at_any_step",
+        file="replica/tablet_copy/startup.py",
         function="settle_at_startup",
         before="if superblock.data_state is DataState.COPYING:",
         after="if superblock.data_state is DataState.DOES_NOT_EXIST:",
@@ -509,8 +509,8 @@ MUTANTS = (
     Mutant(
         name="deletion cut off keeps naming live blocks",
         rows="TC-46",
-        test="tests/unit/copy/test_copy_deletion.py::test_deletion_that_did_not_happen_puts_nothing_aside",
-        file="replica/copy/startup.py",
+        test="tests/unit/tablet_copy/test_copy_deletion.py::test_deletion_that_did_not_happen_puts_nothing_aside",
+        file="replica/tablet_copy/startup.py",
         function="settle_at_startup",
         before="""
             drop_undone_deletions(disk, superblock)

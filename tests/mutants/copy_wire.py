@@ -9,7 +9,7 @@ MUTANTS = (
         name="copies do not yield",
         rows="TC-11",
         test="tests/unit/server/test_server_copy_rate.py::test_copies_yield_to_writes_and_come_back_a_second_later",
-        file="replica/copywire/copy_rate.py",
+        file="replica/tablet_copy/wire/copy_rate.py",
         function="rate_allowed",
         before="writing = quiet_us is not None and quiet_us < QUIET_US",
         after="writing = quiet_us is not None and quiet_us < 0",
@@ -18,7 +18,7 @@ MUTANTS = (
         name="each stream has the rate",
         rows="TC-11",
         test="tests/unit/server/test_server_copy_rate.py::test_cap_holds_within_ten_percent",
-        file="replica/copywire/copy_rate.py",
+        file="replica/tablet_copy/wire/copy_rate.py",
         function="CopyRate.ticket",
         before="self._drawn += length_bytes",
         after="self._drawn += length_bytes // 2",
@@ -27,7 +27,7 @@ MUTANTS = (
         name="late sleepers lose their share",
         rows="TC-11",
         test="tests/unit/server/test_server_copy_rate.py::test_cap_holds_within_ten_percent",
-        file="replica/copywire/copy_rate.py",
+        file="replica/tablet_copy/wire/copy_rate.py",
         function="CopyRate._pay",
         before="self._paid = min(self._paid + earned, self._drawn + rate * BURST_S)",
         after="self._paid = min(self._paid + earned, self._drawn)",
@@ -36,7 +36,7 @@ MUTANTS = (
         name="unused rate is kept for ever",
         rows="TC-11",
         test="tests/unit/server/test_server_copy_rate.py::test_copy_that_comes_after_a_rest_does_not_make_up_for_it",
-        file="replica/copywire/copy_rate.py",
+        file="replica/tablet_copy/wire/copy_rate.py",
         function="CopyRate._pay",
         before="self._paid = min(self._paid + earned, self._drawn + rate * BURST_S)",
         after="self._paid = self._paid + earned",
@@ -48,7 +48,7 @@ MUTANTS = (
             "tests/unit/server/test_server_fetch.py::"
             "test_request_that_is_not_for_this_session_here_is_refused_and_the_connection_goes_on"
         ),
-        file="replica/copywire/fetch_serving.py",
+        file="replica/tablet_copy/wire/fetch_serving.py",
         function="FetchServing._answer",
         before="""
             check_name(request.dest_uuid, self._host.uuid)
@@ -62,7 +62,7 @@ MUTANTS = (
             "tests/unit/server/test_server_copy_faults.py::"
             "test_block_that_cannot_be_read_for_a_copy_is_told_and_fails_the_replica"
         ),
-        file="replica/copywire/fetch_serving.py",
+        file="replica/tablet_copy/wire/fetch_serving.py",
         function="FetchServing._answer",
         before="if isinstance(error, Corruption):",
         after="if False:",
@@ -71,7 +71,7 @@ MUTANTS = (
         name="source ignores the rate",
         rows="TC-11",
         test="tests/unit/server/test_server_copy_pace.py::test_copy_waits_for_the_rate_of_either_side",
-        file="replica/copywire/fetch_serving.py",
+        file="replica/tablet_copy/wire/fetch_serving.py",
         function="FetchServing._wait_for_turn",
         before="ticket = host.copy_rate.ticket(length_bytes)",
         after="ticket = 0",
@@ -80,7 +80,7 @@ MUTANTS = (
         name="waiting source shows no life",
         rows="TC-11",
         test="tests/unit/server/test_server_fetch.py::test_source_that_waits_for_its_rate_is_not_taken_for_silent",
-        file="replica/copywire/fetch_serving.py",
+        file="replica/tablet_copy/wire/fetch_serving.py",
         function="FetchServing._wait_for_turn",
         before="""
             send_message(sock, pb.FetchPart())
@@ -94,7 +94,7 @@ MUTANTS = (
             "tests/process/test_crash_matrix_server.py::"
             "test_server_that_dies_in_any_cell_of_the_matrix_ends_as_the_matrix_says"
         ),
-        file="replica/copywire/remote_source.py",
+        file="replica/tablet_copy/wire/remote_source.py",
         function="RemoteCopySource.begin",
         before="""
             requestor_run=_run_of(os.getpid()),
@@ -105,7 +105,7 @@ MUTANTS = (
         name="clock set back begins nothing",
         rows="TC-28",
         test="tests/unit/server/test_server_fetch.py::test_target_whose_clock_was_set_back_begins_all_the_same",
-        file="replica/copywire/remote_source.py",
+        file="replica/tablet_copy/wire/remote_source.py",
         function="RemoteCopySource.begin",
         before="if error.code is not Code.CAS_FAILED:",
         after="if error:",
@@ -117,7 +117,7 @@ MUTANTS = (
             "tests/unit/server/test_server_copy_faults.py::"
             "test_copy_whose_bytes_do_not_arrive_ends_as_a_tombstone_and_is_retried"
         ),
-        file="replica/copywire/remote_source.py",
+        file="replica/tablet_copy/wire/remote_source.py",
         function="RemoteCopySource._piece",
         before="if part.byte_offset != at or not 0 < part.length_bytes <= end - at:",
         after="if part.byte_offset != at or not 0 < part.length_bytes:",
@@ -129,7 +129,7 @@ MUTANTS = (
             "tests/unit/server/test_server_copy_faults.py::"
             "test_copy_whose_bytes_do_not_arrive_ends_as_a_tombstone_and_is_retried"
         ),
-        file="replica/copywire/remote_source.py",
+        file="replica/tablet_copy/wire/remote_source.py",
         function="RemoteCopySource._piece",
         before="if part.byte_offset != at or not 0 < part.length_bytes <= end - at:",
         after="if not 0 < part.length_bytes <= end - at:",
@@ -138,7 +138,7 @@ MUTANTS = (
         name="silent source is waited for",
         rows="TC-12",
         test="tests/unit/server/test_server_fetch.py::test_source_that_says_nothing_is_given_up",
-        file="replica/copywire/remote_source.py",
+        file="replica/tablet_copy/wire/remote_source.py",
         function="RemoteCopySource._connect",
         before="be_patient(sock, self.SILENCE_S)",
         after="be_patient(sock, 3600)",
@@ -147,7 +147,7 @@ MUTANTS = (
         name="abort waits for a silent source",
         rows="TC-12",
         test="tests/unit/server/test_server_fetch.py::test_source_that_says_nothing_is_given_up",
-        file="replica/copywire/remote_source.py",
+        file="replica/tablet_copy/wire/remote_source.py",
         function="RemoteCopySource.abort",
         before="""
             for sock in self._connections:
@@ -162,7 +162,7 @@ MUTANTS = (
             "tests/process/test_master_migration_process.py::"
             "test_copies_of_a_leaderless_first_master_are_equal_and_made_at_once"
         ),
-        file="replica/copywire/source_service.py",
+        file="replica/tablet_copy/wire/source_service.py",
         function="SourceServicer.BeginCopy",
         before="if not is_leader and not request.allow_leaderless:",
         after="if not is_leader:",
@@ -171,7 +171,7 @@ MUTANTS = (
         name="every target is a member",
         rows="IN-51",
         test="tests/unit/server/test_server_fetch.py::test_connections_are_bounded_and_their_places_are_given_back",
-        file="replica/copywire/source_service.py",
+        file="replica/tablet_copy/wire/source_service.py",
         function="SourceServicer.BeginCopy",
         before="any(member.uuid == request.requestor_uuid for member in members)",
         after="True",
@@ -180,7 +180,7 @@ MUTANTS = (
         name="one copy session takes every connection",
         rows="IN-51",
         test="tests/unit/server/test_server_fetch.py::test_connections_are_bounded_and_their_places_are_given_back",
-        file="replica/copywire/fetch_serving.py",
+        file="replica/tablet_copy/wire/fetch_serving.py",
         function="FetchServing.taken",
         before="count < limits.COPY_FETCHES_PER_SESSION_MAX and ",
         after="",
@@ -189,7 +189,7 @@ MUTANTS = (
         name="connections of ended copy sessions stay",
         rows="IN-51",
         test="tests/unit/server/test_server_fetch.py::test_connections_are_bounded_and_their_places_are_given_back",
-        file="replica/copywire/fetch_serving.py",
+        file="replica/tablet_copy/wire/fetch_serving.py",
         function="FetchServing.taken",
         before="if its_session not in alive:",
         after="if False:",
@@ -198,7 +198,7 @@ MUTANTS = (
         name="copys session outlives its caller",
         rows="IN-62",
         test="tests/unit/server/test_server_callers.py::test_session_of_a_copy_whose_caller_left_is_ended",
-        file="replica/copywire/source_service.py",
+        file="replica/tablet_copy/wire/source_service.py",
         function="SourceServicer.BeginCopy",
         before="""
             opening.add_done_callback(self._left)  # the caller has gone, and will never end it
@@ -212,7 +212,7 @@ MUTANTS = (
             "tests/unit/server/test_server_copy_faults.py::"
             "test_block_that_went_bad_at_the_source_fails_the_replica_there"
         ),
-        file="replica/copywire/source_service.py",
+        file="replica/tablet_copy/wire/source_service.py",
         function="SourceServicer._end",
         before="if request.doubted:",
         after="if request.doubted and False:",

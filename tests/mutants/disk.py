@@ -8,8 +8,8 @@ MUTANTS = (
     Mutant(
         name="lost folder is not noticed",
         rows="TC-72",
-        test="tests/unit/disk/test_disk_trouble.py::test_folder_that_was_taken_away_is_noticed",
-        file="replica/disk/folder_watch.py",
+        test="tests/unit/fs/test_disk_trouble.py::test_folder_that_was_taken_away_is_noticed",
+        file="replica/fs/folder_watch.py",
         function="FolderWatch.look",
         before="if self._identity(folder) != known:",
         after="if self._identity(folder) is None:",
@@ -21,7 +21,7 @@ MUTANTS = (
             "tests/process/test_formats_process.py::"
             "test_server_serves_the_directory_of_an_earlier_build_and_refuses_what_a_later_one_wrote"
         ),
-        file="replica/disk/instance.py",
+        file="replica/fs/instance.py",
         function="read_instance",
         before="except NewerFormat as error:",
         after="except UnicodeError as error:",
@@ -30,7 +30,7 @@ MUTANTS = (
         name="formatted directory is formatted",
         rows="MF-24",
         test="tests/unit/server/test_server_instance.py::test_directory_is_formatted_once_and_keeps_its_uuid",
-        file="replica/disk/instance.py",
+        file="replica/fs/instance.py",
         function="format_directory",
         before="if disk.exists(INSTANCE):",
         after="if False:",
@@ -39,7 +39,7 @@ MUTANTS = (
         name="masters lost folder is made anew",
         rows="TC-72",
         test="tests/unit/master/test_master_group.py::test_master_that_lost_a_folder_of_promises_does_not_start",
-        file="replica/disk/instance.py",
+        file="replica/fs/instance.py",
         function="open_or_format",
         before="lost = [folder for folder in PROMISES if not disk.exists(folder)]",
         after="lost = [folder for folder in PROMISES if kind != MASTER and not disk.exists(folder)]",
@@ -51,7 +51,7 @@ MUTANTS = (
             "tests/unit/server/test_server_keeping.py::"
             "test_instance_file_is_written_again_by_a_running_server_and_refuses_a_start_with_the_command"
         ),
-        file="replica/disk/instance.py",
+        file="replica/fs/instance.py",
         function="keep_instance",
         before="pass",
         after="return False",
@@ -59,8 +59,8 @@ MUTANTS = (
     Mutant(
         name="short write is the end",
         rows="none",
-        test="tests/unit/disk/test_disk_trouble.py::test_log_is_whole_though_each_call_writes_and_reads_a_few_bytes",
-        file="replica/disk/real.py",
+        test="tests/unit/fs/test_disk_trouble.py::test_log_is_whole_though_each_call_writes_and_reads_a_few_bytes",
+        file="replica/fs/real.py",
         function="RealFile.pwritev",
         before="if done < length:",
         after="if done < length < 0:",
@@ -68,8 +68,8 @@ MUTANTS = (
     Mutant(
         name="short write begins again",
         rows="none",
-        test="tests/unit/disk/test_disk_trouble.py::test_log_is_whole_though_each_call_writes_and_reads_a_few_bytes",
-        file="replica/disk/real.py",
+        test="tests/unit/fs/test_disk_trouble.py::test_log_is_whole_though_each_call_writes_and_reads_a_few_bytes",
+        file="replica/fs/real.py",
         function="RealFile._write_rest",
         before="step = os.pwrite(self._fd, view[done:], byte_offset + done)",
         after="step = os.pwrite(self._fd, view, byte_offset + done)",
@@ -77,8 +77,8 @@ MUTANTS = (
     Mutant(
         name="short read is the end",
         rows="none",
-        test="tests/unit/disk/test_disk_trouble.py::test_log_is_whole_though_each_call_writes_and_reads_a_few_bytes",
-        file="replica/disk/real.py",
+        test="tests/unit/fs/test_disk_trouble.py::test_log_is_whole_though_each_call_writes_and_reads_a_few_bytes",
+        file="replica/fs/real.py",
         function="RealFile.pread",
         before="if len(data) in (0, length_bytes):",
         after="if len(data) <= length_bytes:",
@@ -90,7 +90,7 @@ MUTANTS = (
             "tests/unit/wal/test_wal_segments.py::"
             "test_each_new_segment_has_its_whole_length_on_the_disk_when_it_is_created"
         ),
-        file="replica/disk/real.py",
+        file="replica/fs/real.py",
         function="RealFile.preallocate",
         before="os.posix_fallocate(self._fd, 0, length_bytes)",
         after="os.ftruncate(self._fd, max(size, length_bytes))",
@@ -98,8 +98,8 @@ MUTANTS = (
     Mutant(
         name="failed preallocation keeps the disk",
         rows="CN-17",
-        test="tests/unit/disk/test_disk_trouble.py::test_preallocation_without_room_gives_back_what_it_took",
-        file="replica/disk/real.py",
+        test="tests/unit/fs/test_disk_trouble.py::test_preallocation_without_room_gives_back_what_it_took",
+        file="replica/fs/real.py",
         function="RealFile.preallocate",
         before="""
             os.ftruncate(self._fd, size)
@@ -109,8 +109,8 @@ MUTANTS = (
     Mutant(
         name="file is not there for want of memory",
         rows="IN-30",
-        test="tests/unit/disk/test_disk_want.py::test_real_disk_tells_a_want_as_one_in_every_call_and_changes_nothing",
-        file="replica/disk/real.py",
+        test="tests/unit/fs/test_disk_want.py::test_real_disk_tells_a_want_as_one_in_every_call_and_changes_nothing",
+        file="replica/fs/real.py",
         function="RealDisk.exists",
         before="except (FileNotFoundError, NotADirectoryError):",
         after="except OSError:",
@@ -118,8 +118,8 @@ MUTANTS = (
     Mutant(
         name="folder is not synced after a replacement",
         rows="TC-14",
-        test="tests/unit/disk/test_disk_want.py::test_real_disk_syncs_what_it_says_is_durable_and_in_that_order",
-        file="replica/disk/real.py",
+        test="tests/unit/fs/test_disk_want.py::test_real_disk_syncs_what_it_says_is_durable_and_in_that_order",
+        file="replica/fs/real.py",
         function="RealDisk.replace",
         before="""
             _sync(folder, full.parent)
@@ -130,15 +130,15 @@ MUTANTS = (
         name="lock lies in the open",
         rows="TC-33",
         test="tests/process/test_server_process.py::test_created_tablet_is_all_that_ls_shows",
-        file="replica/disk/root_lock.py",
+        file="replica/fs/root_lock.py",
         before='LOCK_NAME = ".lock"',
         after='LOCK_NAME = "lock"',
     ),
     Mutant(
         name="want is a failing disk",
         rows="IN-30",
-        test="tests/unit/disk/test_disk_want.py::test_errno_is_told_as_what_it_is",
-        file="replica/disk/trouble.py",
+        test="tests/unit/fs/test_disk_want.py::test_errno_is_told_as_what_it_is",
+        file="replica/fs/trouble.py",
         function="trouble",
         before="""
             if wanted is not None:

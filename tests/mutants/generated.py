@@ -27,24 +27,24 @@ from tests.mutants.mutant import ROOT, source_of
 from tests.mutants.operators import Change, changes_of
 
 NEAR: Mapping[str, tuple[str, ...]] = {
-    "replica/cmeta/": (
-        "unit/cmeta",
-        "unit/copy",
+    "replica/consensus_metadata/": (
+        "unit/consensus_metadata",
+        "unit/tablet_copy",
         "unit/server/test_server_keeping.py",
         "unit/tools/test_forced_config.py",
         "unit/tools/test_recover_offline.py",
         "unit/raft/test_raft_forced_config.py",
     ),
     "replica/policy/": ("unit/policy",),
-    "replica/raft/": ("unit/raft", "paper", "raft_scripts", "unit/host"),
-    "replica/wal/": ("unit/wal", "unit/host", "formats"),
-    "replica/copy/": ("unit/copy", "unit/server"),
-    "replica/tablet/": ("unit/tablet", "unit/host", "formats"),
+    "replica/raft/": ("unit/raft", "paper", "raft_scripts", "unit/raft_driver"),
+    "replica/wal/": ("unit/wal", "unit/raft_driver", "formats"),
+    "replica/tablet_copy/": ("unit/tablet_copy", "unit/server"),
+    "replica/tablet/": ("unit/tablet", "unit/raft_driver", "formats"),
     "pipeline/": ("unit/pipeline", "unit/client", "formats"),
 }
 """Where the tests of a room are, below `tests/`."""
 FINISHED: tuple[str, ...] = (
-    "replica/cmeta",
+    "replica/consensus_metadata",
     "replica/policy/decide.py",
     "replica/policy/in_place.py",
     "replica/policy/leaving.py",

@@ -8,8 +8,8 @@ MUTANTS = (
     Mutant(
         name="blank server says not ready",
         rows="TC-23",
-        test="tests/unit/host/test_host_parts.py::test_absent_reply_checks_name_then_term_then_state",
-        file="replica/host/absent.py",
+        test="tests/unit/raft_driver/test_host_parts.py::test_absent_reply_checks_name_then_term_then_state",
+        file="replica/raft_driver/absent.py",
         before="DataState.DOES_NOT_EXIST: Code.TABLET_NOT_FOUND,",
         after="DataState.DOES_NOT_EXIST: Code.NOT_READY,",
     ),
@@ -17,7 +17,7 @@ MUTANTS = (
         name="wiped server answers in the old name",
         rows="TC-74",
         test="tests/unit/server/test_server_amnesia.py::test_outdated_server_and_a_wiped_one_found_no_group",
-        file="replica/host/absent.py",
+        file="replica/raft_driver/absent.py",
         function="absent_reply",
         before="""
             if message.to_uuid != uuid:
@@ -31,8 +31,8 @@ MUTANTS = (
     Mutant(
         name="state checked before the term",
         rows="TC-22, TC-24",
-        test="tests/unit/host/test_host_parts.py::test_absent_reply_checks_name_then_term_then_state",
-        file="replica/host/absent.py",
+        test="tests/unit/raft_driver/test_host_parts.py::test_absent_reply_checks_name_then_term_then_state",
+        file="replica/raft_driver/absent.py",
         function="absent_reply",
         before="elif message.term < kept_term:",
         after="elif message.term < kept_term and data_state is not DataState.DELETED:",
@@ -40,14 +40,14 @@ MUTANTS = (
     Mutant(
         name="replaying server votes",
         rows="CN-40",
-        test="tests/unit/host/test_host_life.py::test_majority_that_is_still_replaying_is_no_majority",
-        file="replica/host/absent.py",
+        test="tests/unit/raft_driver/test_host_life.py::test_majority_that_is_still_replaying_is_no_majority",
+        file="replica/raft_driver/absent.py",
         function="absent_reply",
         before="if isinstance(message, VoteRequest) and message.to_uuid != uuid:",
         after="if isinstance(message, VoteRequest):",
         more=(
             Edit(
-                file="replica/host/absent.py",
+                file="replica/raft_driver/absent.py",
                 function="absent_reply",
                 before="granted=False,",
                 after="granted=message.to_uuid == uuid,",
@@ -57,8 +57,8 @@ MUTANTS = (
     Mutant(
         name="config of the log is not read back",
         rows="CC-19, CC-24",
-        test="tests/unit/host/test_host_configs.py::test_committed_config_survives_the_death_of_everybody_at_once",
-        file="replica/host/bootstrap.py",
+        test="tests/unit/raft_driver/test_host_configs.py::test_committed_config_survives_the_death_of_everybody_at_once",
+        file="replica/raft_driver/bootstrap.py",
         function="recover",
         before="configs.append(decode_config(entry.meta).with_opid(entry.opid))",
         after="pass",
@@ -74,8 +74,8 @@ MUTANTS = (
     Mutant(
         name="config that was taken back counts as committed",
         rows="CN-34, TC-81",
-        test="tests/unit/host/test_host_parts.py::test_recover_takes_no_config_for_committed_that_was_taken_back",
-        file="replica/host/bootstrap.py",
+        test="tests/unit/raft_driver/test_host_parts.py::test_recover_takes_no_config_for_committed_that_was_taken_back",
+        file="replica/raft_driver/bootstrap.py",
         function="_settle",
         before="taken_back = len(newer) > 1 and chain[-3].members == chain[-1].members",
         after="taken_back = False",
@@ -83,8 +83,8 @@ MUTANTS = (
     Mutant(
         name="pending config taken for committed",
         rows="CN-34",
-        test="tests/unit/host/test_host_parts.py::test_recover_settles_configs_by_what_follows_them",
-        file="replica/host/bootstrap.py",
+        test="tests/unit/raft_driver/test_host_parts.py::test_recover_settles_configs_by_what_follows_them",
+        file="replica/raft_driver/bootstrap.py",
         function="_settle",
         before="return chain[-3 if taken_back else -2], chain[-1]",
         after="return chain[-1], None",
@@ -92,8 +92,8 @@ MUTANTS = (
     Mutant(
         name="log gc passes an unsaved config",
         rows="CC-22",
-        test="tests/unit/host/test_host_parts.py::test_keep_from_honours_each_need_up_to_its_bound",
-        file="replica/host/collector.py",
+        test="tests/unit/raft_driver/test_host_parts.py::test_keep_from_honours_each_need_up_to_its_bound",
+        file="replica/raft_driver/collector.py",
         function="keep_from",
         before="must = min(must, config_committed_index)",
         after="pass",
@@ -101,8 +101,8 @@ MUTANTS = (
     Mutant(
         name="read does not wait until applied",
         rows="CN-24",
-        test="tests/sim/test_host_sim.py tests/unit/host/test_host_reads.py",
-        file="replica/host/reads.py",
+        test="tests/sim/test_host_sim.py tests/unit/raft_driver/test_host_reads.py",
+        file="replica/raft_driver/reads.py",
         function="Reads.confirmed",
         before="""
             if applied_index >= index:
@@ -117,8 +117,8 @@ MUTANTS = (
     Mutant(
         name="waiting snapshots never end",
         rows="CN-24",
-        test="tests/unit/host/test_host_times.py::test_snapshot_without_a_quorum_times_out_and_leaves_nothing_behind",
-        file="replica/host/reads.py",
+        test="tests/unit/raft_driver/test_host_times.py::test_snapshot_without_a_quorum_times_out_and_leaves_nothing_behind",
+        file="replica/raft_driver/reads.py",
         function="Reads.expire",
         before="""
             self.by_time.expire(tick)
@@ -128,8 +128,8 @@ MUTANTS = (
     Mutant(
         name="log from the future is opened silently",
         rows="D-30",
-        test="tests/unit/host/test_host_times.py::test_log_far_ahead_of_the_wall_is_told_when_it_is_opened",
-        file="replica/host/times.py",
+        test="tests/unit/raft_driver/test_host_times.py::test_log_far_ahead_of_the_wall_is_told_when_it_is_opened",
+        file="replica/raft_driver/times.py",
         function="Times.recovered",
         before="if logged and ahead_us > limits.CLOCK_AHEAD_OF_PEERS_US_MAX:",
         after="if False:",
@@ -137,8 +137,8 @@ MUTANTS = (
     Mutant(
         name="restart forgets the logs time",
         rows="CN-24",
-        test="tests/unit/host/test_host_times.py::test_times_go_on_after_a_restart_with_clocks_an_hour_back",
-        file="replica/host/times.py",
+        test="tests/unit/raft_driver/test_host_times.py::test_times_go_on_after_a_restart_with_clocks_an_hour_back",
+        file="replica/raft_driver/times.py",
         function="Times.recovered",
         before="""
             self._clock.observe(logged)
@@ -148,8 +148,8 @@ MUTANTS = (
     Mutant(
         name="only the hinted one may lead",
         rows="CN-37, CN-41",
-        test="tests/unit/host/test_host_life.py::test_hinted_leader_that_is_dead_loses_to_another",
-        file="replica/host/replica.py",
+        test="tests/unit/raft_driver/test_host_life.py::test_hinted_leader_that_is_dead_loses_to_another",
+        file="replica/raft_driver/replica.py",
         function="Replica.start",
         before="withheld=replay.withheld,",
         after="withheld=replay.withheld if campaign or term > 0 else OpId(1, 1),",
@@ -157,8 +157,8 @@ MUTANTS = (
     Mutant(
         name="hint is not heeded",
         rows="CN-37",
-        test="tests/unit/host/test_host_life.py::test_phases_of_a_group_come_in_order_on_every_member",
-        file="replica/host/replica.py",
+        test="tests/unit/raft_driver/test_host_life.py::test_phases_of_a_group_come_in_order_on_every_member",
+        file="replica/raft_driver/replica.py",
         function="Replica.start",
         before="""
             if campaign:
@@ -169,8 +169,8 @@ MUTANTS = (
     Mutant(
         name="replayed log taken for committed",
         rows="CN-02",
-        test="tests/unit/host/test_host_life.py::test_restart_applies_nothing_before_the_commit_index_is_learned_again",
-        file="replica/host/replica.py",
+        test="tests/unit/raft_driver/test_host_life.py::test_restart_applies_nothing_before_the_commit_index_is_learned_again",
+        file="replica/raft_driver/replica.py",
         function="Replica.start",
         before="""
             carrier.pump()
@@ -183,8 +183,8 @@ MUTANTS = (
     Mutant(
         name="waiting reader is slept over",
         rows="CN-24",
-        test="tests/unit/host/test_host_quiet.py::test_replica_that_somebody_waits_at_does_not_rest",
-        file="replica/host/carrier.py",
+        test="tests/unit/raft_driver/test_host_quiet.py::test_replica_that_somebody_waits_at_does_not_rest",
+        file="replica/raft_driver/carrier.py",
         function="Carrier.resting",
         before="waits = len(self.writer) or self.callers.waiting",
         after="waits = len(self.writer) or self.callers.waiting - self.callers.reads.waiting",
@@ -192,8 +192,8 @@ MUTANTS = (
     Mutant(
         name="silent while it replays",
         rows="CN-33",
-        test="tests/unit/host/test_host_life.py::test_append_during_replay_is_answered_not_ready_and_by_term_first",
-        file="replica/host/replica.py",
+        test="tests/unit/raft_driver/test_host_life.py::test_append_during_replay_is_answered_not_ready_and_by_term_first",
+        file="replica/raft_driver/replica.py",
         function="Replica.step",
         before="return self._answer_absent(message)",
         after='return ""',
@@ -202,10 +202,10 @@ MUTANTS = (
         name="entry of a write does not decode",
         rows="IN-50",
         test=(
-            "tests/unit/peers/test_peer_forged_messages.py::"
+            "tests/unit/transport/test_peer_forged_messages.py::"
             "test_forged_field_is_refused_with_a_reason_and_nothing_changes"
         ),
-        file="replica/host/carrier.py",
+        file="replica/raft_driver/carrier.py",
         function="Carrier.step",
         before="if refusal := self._unfit_entry(message) or self._times.from_the_future(message):",
         after="if refusal := self._times.from_the_future(message):",
@@ -213,8 +213,8 @@ MUTANTS = (
     Mutant(
         name="large write overtakes small ones",
         rows="CN-14",
-        test="tests/unit/host/test_host_writes.py::test_large_write_does_not_wait_and_does_not_overtake",
-        file="replica/host/writer.py",
+        test="tests/unit/raft_driver/test_host_writes.py::test_large_write_does_not_wait_and_does_not_overtake",
+        file="replica/raft_driver/writer.py",
         function="Writer.write",
         before="self._propose([*self._gathering.take(), write])",
         after="self._propose([write, *self._gathering.take()])",
@@ -223,10 +223,10 @@ MUTANTS = (
         name="snapshot by the clock alone",
         rows="CN-24",
         test=(
-            "tests/unit/host/test_host_reads.py::"
+            "tests/unit/raft_driver/test_host_reads.py::"
             "test_snapshot_served_by_a_leader_is_the_same_after_failover_to_a_slow_clock"
         ),
-        file="replica/host/replica.py",
+        file="replica/raft_driver/replica.py",
         function="Replica.wait_safe",
         before="running.callers.reads.wait_time(hybrid_time, running.callers.tick, self.applied_time, done)",
         after=(
@@ -241,7 +241,7 @@ MUTANTS = (
             "tests/unit/server/test_server_vivify.py::"
             "test_members_own_progress_takes_the_log_over_from_its_copys_session_without_a_gap"
         ),
-        file="replica/host/collector.py",
+        file="replica/raft_driver/collector.py",
         function="Collector.collect",
         before="peers_match=[peer.match_index for peer in self._core.peer_status() if not peer.needs_copy],",
         after="peers_match=[],",
@@ -249,8 +249,8 @@ MUTANTS = (
     Mutant(
         name="leader is changed though all disks hang",
         rows="CN-26",
-        test="tests/unit/host/test_host_hung_disk.py::test_all_logs_that_hang_move_no_leader",
-        file="replica/host/carrier.py",
+        test="tests/unit/raft_driver/test_host_hung_disk.py::test_all_logs_that_hang_move_no_leader",
+        file="replica/raft_driver/carrier.py",
         function="Carrier._disk_still_stands",
         before="None and (self.persister.full or core.commit_index > core.persisted_index)",
         after="None",
@@ -259,10 +259,10 @@ MUTANTS = (
         name="quiet leader tells of no absence",
         rows="CN-24",
         test=(
-            "tests/unit/host/test_host_quiet.py::"
+            "tests/unit/raft_driver/test_host_quiet.py::"
             "test_member_that_was_away_when_its_leader_went_quiet_grows_ever_longer_out_of_touch"
         ),
-        file="replica/host/status.py",
+        file="replica/raft_driver/status.py",
         function="peer_status",
         before="contact_ticks = peer.contact_ticks + (rested_ticks if peer.absent else 0)",
         after="contact_ticks = peer.contact_ticks + 0",
@@ -270,8 +270,8 @@ MUTANTS = (
     Mutant(
         name="step down waits for who cannot come",
         rows="IN-35",
-        test="tests/unit/host/test_host_frozen.py::test_step_down_whose_target_is_frozen_is_answered_within_the_bound",
-        file="replica/host/transfer.py",
+        test="tests/unit/raft_driver/test_host_frozen.py::test_step_down_whose_target_is_frozen_is_answered_within_the_bound",
+        file="replica/raft_driver/transfer.py",
         function="Transfer.look",
         before="elif core.role is not Role.LEADER and core.term == self._term:",
         after="elif False:",

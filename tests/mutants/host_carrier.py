@@ -9,16 +9,16 @@ MUTANTS = (
         name="host judges leases by its own ticks",
         rows="CN-24",
         test=(
-            "tests/unit/host/test_host_reads.py::"
+            "tests/unit/raft_driver/test_host_reads.py::"
             "test_read_barrier_at_a_leader_that_was_stopped_is_not_served_by_its_lease"
         ),
-        file="replica/host/callers.py",
+        file="replica/raft_driver/callers.py",
         function="Callers.read_barrier",
         before="self._core.read_index(token, self._doors.ticks_now())",
         after="self._core.read_index(token, self.tick)",
         more=(
             Edit(
-                file="replica/host/carrier.py",
+                file="replica/raft_driver/carrier.py",
                 function="Carrier.tick",
                 before="self.core.tick(self._doors.ticks_now())",
                 after="self.core.tick(self.callers.tick)",
@@ -29,7 +29,7 @@ MUTANTS = (
         name="write does not wake the timer",
         rows="CN-24",
         test="tests/unit/server/test_server_ticking.py::test_quiet_tablet_is_not_ticked_until_something_reaches_it",
-        file="replica/host/carrier.py",
+        file="replica/raft_driver/carrier.py",
         function="Carrier.stir",
         before="self._doors.on_awake(self.tablet_id)",
         after="pass",
@@ -37,14 +37,14 @@ MUTANTS = (
     Mutant(
         name="follower does not learn its leaders time",
         rows="CN-24",
-        test="tests/unit/host/test_host_times.py::test_times_go_on_at_a_successor_whose_clock_is_behind",
-        file="replica/host/carrier.py",
+        test="tests/unit/raft_driver/test_host_times.py::test_times_go_on_at_a_successor_whose_clock_is_behind",
+        file="replica/raft_driver/carrier.py",
         function="Carrier._carry_out",
         before="self._doors.hybrid_clock.observe(ready.safe_time[1])",
         after="pass",
         more=(
             Edit(
-                file="replica/host/times.py",
+                file="replica/raft_driver/times.py",
                 function="Times.observe",
                 before="self._clock.observe(time)",
                 after="pass",
@@ -54,8 +54,8 @@ MUTANTS = (
     Mutant(
         name="committed config is not written",
         rows="CC-21",
-        test="tests/unit/host/test_host_configs.py::test_config_is_written_at_commit_and_not_on_receipt",
-        file="replica/host/carrier.py",
+        test="tests/unit/raft_driver/test_host_configs.py::test_config_is_written_at_commit_and_not_on_receipt",
+        file="replica/raft_driver/carrier.py",
         function="Carrier._carry_out",
         before="""
             self.persister.save_config(ready.config_committed)
@@ -66,7 +66,7 @@ MUTANTS = (
         name="applied ahead of the own log",
         rows="CN-02",
         test="tests/sim/test_host_sim.py::test_host_under_random_faults_keeps_every_promise",
-        file="replica/host/carrier.py",
+        file="replica/raft_driver/carrier.py",
         function="Carrier.apply_committed",
         before="""
             if self.applier.applied_index < self._committed:
@@ -79,8 +79,8 @@ MUTANTS = (
     Mutant(
         name="wait for company has no end",
         rows="CN-14",
-        test="tests/unit/host/test_host_gathering.py::test_writes_that_wait_for_company_leave_when_nobody_else_comes",
-        file="replica/host/writer.py",
+        test="tests/unit/raft_driver/test_host_gathering.py::test_writes_that_wait_for_company_leave_when_nobody_else_comes",
+        file="replica/raft_driver/writer.py",
         function="Writer._waited_for_company",
         before="if self._gathering.waited(number):",
         after="if self._gathering.waited(-number):",
@@ -88,8 +88,8 @@ MUTANTS = (
     Mutant(
         name="entries not read fail the leader",
         rows="IN-30",
-        test="tests/unit/host/test_host_want.py::test_entries_that_cannot_be_read_back_just_now_are_read_later",
-        file="replica/host/loader.py",
+        test="tests/unit/raft_driver/test_host_want.py::test_entries_that_cannot_be_read_back_just_now_are_read_later",
+        file="replica/raft_driver/loader.py",
         function="Loader.load.loaded",
         before="if isinstance(result, BaseException) and want(result) is not None:",
         after="if result is None:",
@@ -97,8 +97,8 @@ MUTANTS = (
     Mutant(
         name="config written on receipt",
         rows="CC-20",
-        test="tests/unit/host/test_host_configs.py::test_config_is_written_at_commit_and_not_on_receipt",
-        file="replica/host/carrier.py",
+        test="tests/unit/raft_driver/test_host_configs.py::test_config_is_written_at_commit_and_not_on_receipt",
+        file="replica/raft_driver/carrier.py",
         function="Carrier._look",
         before="""
             if core.role is Role.LEADER:
@@ -112,8 +112,8 @@ MUTANTS = (
     Mutant(
         name="running before the first commit",
         rows="CN-42, CN-41",
-        test="tests/unit/host/test_host_life.py::test_phases_of_a_group_come_in_order_on_every_member",
-        file="replica/host/carrier.py",
+        test="tests/unit/raft_driver/test_host_life.py::test_phases_of_a_group_come_in_order_on_every_member",
+        file="replica/raft_driver/carrier.py",
         function="Carrier._look",
         before="running = core.term_committed",
         after="running = True",
@@ -121,8 +121,8 @@ MUTANTS = (
     Mutant(
         name="alone it is running",
         rows="CN-36",
-        test="tests/unit/host/test_host_life.py::test_group_with_one_of_three_up_waits_and_runs_with_the_second",
-        file="replica/host/carrier.py",
+        test="tests/unit/raft_driver/test_host_life.py::test_group_with_one_of_three_up_waits_and_runs_with_the_second",
+        file="replica/raft_driver/carrier.py",
         function="Carrier._look",
         before="self._life.enter(Phase.RUNNING if running else Phase.CONFIGURING)",
         after="self._life.enter(Phase.RUNNING)",
@@ -130,8 +130,8 @@ MUTANTS = (
     Mutant(
         name="mark of a lost end stays",
         rows="CN-22",
-        test="tests/unit/host/test_host_life.py::test_mark_of_a_lost_end_goes_when_the_loss_is_made_up_for",
-        file="replica/host/carrier.py",
+        test="tests/unit/raft_driver/test_host_life.py::test_mark_of_a_lost_end_goes_when_the_loss_is_made_up_for",
+        file="replica/raft_driver/carrier.py",
         function="Carrier._look",
         before="self._doors.run_heavy(self._files.log.forget_withheld, self._forgotten)",
         after="pass",
@@ -139,8 +139,8 @@ MUTANTS = (
     Mutant(
         name="gathered writes are forgotten",
         rows="CN-26",
-        test="tests/unit/host/test_host_writes.py::test_gathered_writes_that_got_no_index_are_told_so",
-        file="replica/host/writer.py",
+        test="tests/unit/raft_driver/test_host_writes.py::test_gathered_writes_that_got_no_index_are_told_so",
+        file="replica/raft_driver/writer.py",
         function="Writer.leadership_lost",
         before="for write in self._gathering.abandon():",
         after="for write in self._gathering.abandon()[:1]:",
@@ -149,10 +149,10 @@ MUTANTS = (
         name="writer at a full leader waits for room",
         rows="CN-26",
         test=(
-            "tests/unit/host/test_host_full_disk.py::"
+            "tests/unit/raft_driver/test_host_full_disk.py::"
             "test_writer_at_a_leader_without_room_is_answered_though_the_others_committed_its_row"
         ),
-        file="replica/host/carrier.py",
+        file="replica/raft_driver/carrier.py",
         function="Carrier._leadership_lost",
         before="told_later = min(told_later, self.core.persisted_index)",
         after="pass",
@@ -164,7 +164,7 @@ MUTANTS = (
             "tests/unit/server/test_server_want.py::"
             "test_replica_that_runs_out_of_memory_as_it_applies_starts_again_and_has_lost_nothing"
         ),
-        file="replica/host/life.py",
+        file="replica/raft_driver/life.py",
         function="Life.fail",
         before="wanted = None if _is_fatal(error) else want(error)",
         after="wanted = None",
@@ -176,7 +176,7 @@ MUTANTS = (
             "tests/process/test_defect_process.py::"
             "test_tablet_whose_replicas_failed_at_a_defect_is_back_with_a_build_without_it"
         ),
-        file="replica/host/life.py",
+        file="replica/raft_driver/life.py",
         function="Life.fail",
         before="self.damaged = isinstance(error, Corruption) and error.copy_heals",
         after="self.damaged = not isinstance(error, Corruption) or error.copy_heals",
@@ -184,8 +184,8 @@ MUTANTS = (
     Mutant(
         name="failed leader rests on",
         rows="CN-28",
-        test="tests/unit/host/test_host_quiet.py::test_leader_that_fails_at_rest_is_replaced_though_its_server_lives",
-        file="replica/host/carrier.py",
+        test="tests/unit/raft_driver/test_host_quiet.py::test_leader_that_fails_at_rest_is_replaced_though_its_server_lives",
+        file="replica/raft_driver/carrier.py",
         function="Carrier.fall_silent",
         before="self._say_goodbye(phase)",
         after="pass",
@@ -194,10 +194,10 @@ MUTANTS = (
         name="writes that wait for company are forgotten",
         rows="CN-26",
         test=(
-            "tests/unit/host/test_host_gathering.py::"
+            "tests/unit/raft_driver/test_host_gathering.py::"
             "test_writes_that_wait_for_company_are_answered_whatever_happens_to_the_leader"
         ),
-        file="replica/host/writer.py",
+        file="replica/raft_driver/writer.py",
         function="Writer.fail_all",
         before="for write in self._gathering.abandon():",
         after="for write in ():",
@@ -205,8 +205,8 @@ MUTANTS = (
     Mutant(
         name="no hint for writes at followers",
         rows="CN-25",
-        test="tests/unit/host/test_host_writes.py::test_write_to_a_follower_is_refused_with_the_leaders_address",
-        file="replica/host/status.py",
+        test="tests/unit/raft_driver/test_host_writes.py::test_write_to_a_follower_is_refused_with_the_leaders_address",
+        file="replica/raft_driver/status.py",
         function="with_hint",
         before="error.detail = leader_hint(core)",
         after='error.detail = ""',
@@ -214,8 +214,8 @@ MUTANTS = (
     Mutant(
         name="single writer waits for itself",
         rows="CN-14",
-        test="tests/unit/host/test_host_gathering.py::test_single_writer_is_never_held_back",
-        file="replica/host/gathering.py",
+        test="tests/unit/raft_driver/test_host_gathering.py::test_single_writer_is_never_held_back",
+        file="replica/raft_driver/gathering.py",
         before="_WRITERS_MIN = 2",
         after="_WRITERS_MIN = 1",
     ),
@@ -223,10 +223,10 @@ MUTANTS = (
         name="small writes wait for nobody",
         rows="CN-14",
         test=(
-            "tests/unit/host/test_host_writes.py::"
+            "tests/unit/raft_driver/test_host_writes.py::"
             "test_small_writes_wait_for_the_round_that_is_under_way_and_leave_together"
         ),
-        file="replica/host/gathering.py",
+        file="replica/raft_driver/gathering.py",
         function="Gathering.holds_back",
         before="if not (self._left or self._expected) or write.size_bytes > WRITE_BYTES_MAX:",
         after="if write.size_bytes > 0:",
@@ -235,10 +235,10 @@ MUTANTS = (
         name="writers miss one another",
         rows="CN-06",
         test=(
-            "tests/unit/host/test_host_gathering.py::"
+            "tests/unit/raft_driver/test_host_gathering.py::"
             "test_syncs_a_write_fall_with_the_number_of_writers_and_a_write_takes_hardly_longer"
         ),
-        file="replica/host/gathering.py",
+        file="replica/raft_driver/gathering.py",
         function="Gathering.holds_back",
         before="if not (self._left or self._expected) or write.size_bytes > WRITE_BYTES_MAX:",
         after="if write.size_bytes >= 0 or write.size_bytes > WRITE_BYTES_MAX:",
@@ -247,9 +247,9 @@ MUTANTS = (
         name="wait that all came to counts as lonely",
         rows="CN-14",
         test=(
-            "tests/unit/host/test_host_gathering.py::test_wait_that_everybody_ends_counts_as_one_in_which_somebody_came"
+            "tests/unit/raft_driver/test_host_gathering.py::test_wait_that_everybody_ends_counts_as_one_in_which_somebody_came"
         ),
-        file="replica/host/gathering.py",
+        file="replica/raft_driver/gathering.py",
         function="Gathering.holds_back",
         before="self._somebody_came, self._lonely = True, 0",
         after="self._somebody_came = True",
@@ -257,8 +257,8 @@ MUTANTS = (
     Mutant(
         name="round takes without end",
         rows="CN-14",
-        test="tests/unit/host/test_host_writes.py::test_round_takes_no_more_writes_than_are_applied_in_one_step",
-        file="replica/host/gathering.py",
+        test="tests/unit/raft_driver/test_host_writes.py::test_round_takes_no_more_writes_than_are_applied_in_one_step",
+        file="replica/raft_driver/gathering.py",
         function="Gathering.holds_back",
         before="len(self._writes) >= ROUND_WRITES_MAX or self.bytes",
         after="self.bytes",
@@ -266,8 +266,8 @@ MUTANTS = (
     Mutant(
         name="full round waits for more",
         rows="CN-14",
-        test="tests/unit/host/test_host_gathering.py::test_round_never_waits_for_more_writers_than_fit_into_it",
-        file="replica/host/gathering.py",
+        test="tests/unit/raft_driver/test_host_gathering.py::test_round_never_waits_for_more_writers_than_fit_into_it",
+        file="replica/raft_driver/gathering.py",
         function="Gathering.holds_back",
         before="if full or 0 < self._expected <= len(self._writes) + 1:",
         after="if 0 < self._expected <= len(self._writes) + 1:",
@@ -275,8 +275,8 @@ MUTANTS = (
     Mutant(
         name="writer is counted twice",
         rows="CN-14",
-        test="tests/unit/host/test_host_gathering.py::test_round_that_goes_on_with_others_counts_nobody_twice",
-        file="replica/host/gathering.py",
+        test="tests/unit/raft_driver/test_host_gathering.py::test_round_that_goes_on_with_others_counts_nobody_twice",
+        file="replica/raft_driver/gathering.py",
         function="Gathering.proposed",
         before="self._round_writes = 0",
         after="pass",
@@ -284,8 +284,8 @@ MUTANTS = (
     Mutant(
         name="joined writes are not counted",
         rows="CN-14",
-        test="tests/unit/host/test_host_gathering.py::test_round_waits_for_those_whom_the_last_one_answered",
-        file="replica/host/gathering.py",
+        test="tests/unit/raft_driver/test_host_gathering.py::test_round_waits_for_those_whom_the_last_one_answered",
+        file="replica/raft_driver/gathering.py",
         function="Gathering.proposed",
         before="self._round_writes += 1",
         after="self._round_writes = 1",
@@ -293,8 +293,8 @@ MUTANTS = (
     Mutant(
         name="round leaves without those it answered",
         rows="CN-14",
-        test="tests/unit/host/test_host_gathering.py::test_round_waits_for_those_whom_the_last_one_answered",
-        file="replica/host/gathering.py",
+        test="tests/unit/raft_driver/test_host_gathering.py::test_round_waits_for_those_whom_the_last_one_answered",
+        file="replica/raft_driver/gathering.py",
         function="Gathering.end",
         before="if now_us is None or seen < _WRITERS_MIN:",
         after="if now_us is None or seen > 0:",
@@ -303,10 +303,10 @@ MUTANTS = (
         name="wait outlasts the round",
         rows="CN-14",
         test=(
-            "tests/unit/host/test_host_gathering.py::"
+            "tests/unit/raft_driver/test_host_gathering.py::"
             "test_wait_for_company_is_no_longer_than_half_the_round_was_and_ten_milliseconds"
         ),
-        file="replica/host/gathering.py",
+        file="replica/raft_driver/gathering.py",
         function="Gathering.end",
         before="return Wait(self._wait_number, min(took_us // 2, _WAIT_US_MAX))",
         after="return Wait(self._wait_number, _WAIT_US_MAX)",
@@ -315,10 +315,10 @@ MUTANTS = (
         name="old wait ends a new one",
         rows="CN-14",
         test=(
-            "tests/unit/host/test_host_gathering.py::"
+            "tests/unit/raft_driver/test_host_gathering.py::"
             "test_wait_for_company_ends_with_the_last_writer_that_is_expected_or_with_its_time"
         ),
-        file="replica/host/gathering.py",
+        file="replica/raft_driver/gathering.py",
         function="Gathering.waited",
         before="if not self._expected or number != self._wait_number:",
         after="if not self._expected:",
@@ -326,8 +326,8 @@ MUTANTS = (
     Mutant(
         name="lonely rounds wait on",
         rows="CN-14",
-        test="tests/unit/host/test_host_gathering.py::test_rounds_stop_waiting_where_nobody_comes_again",
-        file="replica/host/gathering.py",
+        test="tests/unit/raft_driver/test_host_gathering.py::test_rounds_stop_waiting_where_nobody_comes_again",
+        file="replica/raft_driver/gathering.py",
         function="Gathering.waited",
         before="self._lonely_left = self._lonely",
         after="self._lonely_left = 0",
@@ -336,7 +336,7 @@ MUTANTS = (
         name="stopped replica keeps entries",
         rows="TC-39",
         test="tests/unit/server/test_server_memory.py::test_stopped_replica_holds_neither_rows_nor_entries",
-        file="replica/host/log_cache.py",
+        file="replica/raft_driver/log_cache.py",
         function="LogCache.clear",
         before="""
             self.evict_below(self.last.index + 1)
@@ -347,10 +347,10 @@ MUTANTS = (
         name="lost writes count as not applied",
         rows="IN-35",
         test=(
-            "tests/unit/host/test_host_frozen.py::"
+            "tests/unit/raft_driver/test_host_frozen.py::"
             "test_writes_at_a_leader_whose_followers_are_frozen_are_given_up_within_the_bound"
         ),
-        file="replica/host/pending.py",
+        file="replica/raft_driver/pending.py",
         function="PendingEntries.leadership_lost",
         before="applied=Applied.UNKNOWN,",
         after="applied=Applied.NOT_APPLIED,",
@@ -359,10 +359,10 @@ MUTANTS = (
         name="unknown outcome called not applied",
         rows="CN-26",
         test=(
-            "tests/unit/host/test_host_writes.py::"
+            "tests/unit/raft_driver/test_host_writes.py::"
             "test_write_without_a_quorum_is_not_acknowledged_and_told_the_truth_later"
         ),
-        file="replica/host/pending.py",
+        file="replica/raft_driver/pending.py",
         function="PendingEntries.leadership_lost",
         before="applied=Applied.UNKNOWN,",
         after="applied=Applied.NOT_APPLIED,",
@@ -371,10 +371,10 @@ MUTANTS = (
         name="leader whose log hangs leads on",
         rows="CN-26",
         test=(
-            "tests/unit/host/test_host_hung_disk.py::"
+            "tests/unit/raft_driver/test_host_hung_disk.py::"
             "test_leader_whose_log_hangs_lets_another_lead_and_tells_its_writers[1]"
         ),
-        file="replica/host/persister.py",
+        file="replica/raft_driver/persister.py",
         function="Persister.hangs",
         before="return self._ticks_without_end >= self._hang_ticks",
         after="return False",
@@ -386,7 +386,7 @@ MUTANTS = (
             "tests/process/test_crashed_promises_process.py::"
             "test_rows_are_exact_and_no_promise_is_broken_though_servers_die_where_promises_are_made"
         ),
-        file="replica/host/persister.py",
+        file="replica/raft_driver/persister.py",
         function="Persister.submit",
         before="""
             self._save_next()
@@ -394,7 +394,7 @@ MUTANTS = (
         after="",
         more=(
             Edit(
-                file="replica/host/persister.py",
+                file="replica/raft_driver/persister.py",
                 function="Persister.tick",
                 before="""
                     self._ticks_without_end = self._ticks_without_end + 1 if self._items else 0
@@ -405,7 +405,7 @@ MUTANTS = (
                 """,
             ),
             Edit(
-                file="replica/host/persister.py",
+                file="replica/raft_driver/persister.py",
                 function="Persister._complete",
                 before=".hard_state_left and not self._items[0].entries_left",
                 after=".entries_left",
@@ -416,10 +416,10 @@ MUTANTS = (
         name="promise without room counts as saved",
         rows="TC-14, I1",
         test=(
-            "tests/unit/host/test_host_full_disk.py::"
+            "tests/unit/raft_driver/test_host_full_disk.py::"
             "test_follower_without_room_for_a_new_term_promises_nothing_and_votes_once_there_is_room"
         ),
-        file="replica/host/persister.py",
+        file="replica/raft_driver/persister.py",
         function="Persister._settled",
         before="""
                 return False
@@ -433,8 +433,8 @@ MUTANTS = (
     Mutant(
         name="entries are logged beside their term",
         rows="TC-14",
-        test="tests/unit/host/test_host_full_disk.py::test_terms_that_found_no_room_are_saved_in_order",
-        file="replica/host/persister.py",
+        test="tests/unit/raft_driver/test_host_full_disk.py::test_terms_that_found_no_room_are_saved_in_order",
+        file="replica/raft_driver/persister.py",
         function="Persister._append_held",
         before="""
             if self._unsaved and _number(self._unsaved[0]) <= _number(first):
@@ -446,10 +446,10 @@ MUTANTS = (
         name="full queue blocks the owners thread",
         rows="CN-10",
         test=(
-            "tests/unit/host/test_host_hung_disk.py::"
+            "tests/unit/raft_driver/test_host_hung_disk.py::"
             "test_appends_that_come_at_once_to_a_full_queue_wait_and_block_nobody"
         ),
-        file="replica/host/persister.py",
+        file="replica/raft_driver/persister.py",
         function="Persister._append_held",
         before="not self._log.has_room(sum(entry.size_bytes for entry in first.ready.entries))",
         after="False",
@@ -458,10 +458,10 @@ MUTANTS = (
         name="change at a full queue blocks its leader",
         rows="CN-10, CN-26",
         test=(
-            "tests/unit/host/test_host_hung_disk.py::"
+            "tests/unit/raft_driver/test_host_hung_disk.py::"
             "test_change_at_a_leader_whose_queue_is_full_waits_and_blocks_nobody"
         ),
-        file="replica/host/persister.py",
+        file="replica/raft_driver/persister.py",
         function="Persister._append_held",
         before="""
             if self._crowded:
@@ -473,10 +473,10 @@ MUTANTS = (
         name="what waited for the queue is forgotten",
         rows="CN-10",
         test=(
-            "tests/unit/host/test_host_hung_disk.py::"
+            "tests/unit/raft_driver/test_host_hung_disk.py::"
             "test_appends_that_come_at_once_to_a_full_queue_wait_and_block_nobody"
         ),
-        file="replica/host/persister.py",
+        file="replica/raft_driver/persister.py",
         function="Persister._appended",
         before="""
             self._append_held()
@@ -486,8 +486,8 @@ MUTANTS = (
     Mutant(
         name="promises leave before the disk",
         rows="TC-14, I1",
-        test="tests/unit/host/test_host_life.py::test_vote_leaves_only_after_it_is_durable",
-        file="replica/host/persister.py",
+        test="tests/unit/raft_driver/test_host_life.py::test_vote_leaves_only_after_it_is_durable",
+        file="replica/raft_driver/persister.py",
         function="Persister._complete",
         before=".hard_state_left and not self._items[0].entries_left",
         after=".entries_left",

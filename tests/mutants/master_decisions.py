@@ -833,10 +833,10 @@ MUTANTS = (
         name="decision holds in the config it was made for",
         rows="CC-28",
         test=(
-            "tests/unit/steer/test_steer_outcome.py::"
+            "tests/unit/decision_executor/test_steer_outcome.py::"
             "test_decision_holds_already_only_in_a_config_after_the_one_it_was_made_for"
         ),
-        file="replica/steer/execute.py",
+        file="replica/decision_executor/execute.py",
         function="_holds",
         before="if committed.opid.index <= decision.config_opid.index:",
         after="if committed.opid.index < decision.config_opid.index:",
@@ -844,8 +844,8 @@ MUTANTS = (
     Mutant(
         name="stepping down is final",
         rows="CC-28",
-        test="tests/unit/steer/test_steer_outcome.py::test_outcome_of_each_refusal_is_stale_or_failed",
-        file="replica/base/decisions.py",
+        test="tests/unit/decision_executor/test_steer_outcome.py::test_outcome_of_each_refusal_is_stale_or_failed",
+        file="replica/types/decisions.py",
         before="""
             Code.STEPPING_DOWN,
         """,
@@ -855,7 +855,7 @@ MUTANTS = (
         name="null proposal jams the thread",
         rows="IN-90",
         test="tests/unit/master/test_master_topics.py::test_record_that_is_no_proposal_is_refused_and_counted",
-        file="replica/steer/records.py",
+        file="replica/decision_executor/records.py",
         function="read_record",
         before="""
             if value is None:
@@ -867,10 +867,10 @@ MUTANTS = (
         name="record under another key is taken",
         rows="IN-90",
         test=(
-            "tests/unit/steer/test_topic_records.py::"
+            "tests/unit/decision_executor/test_topic_records.py::"
             "test_value_that_no_honest_sender_writes_is_refused_with_what_is_wrong"
         ),
-        file="replica/steer/records.py",
+        file="replica/decision_executor/records.py",
         function="_key_problem",
         before="== own.encode()",
         after="is not None",
@@ -879,10 +879,10 @@ MUTANTS = (
         name="record names a server twice",
         rows="IN-90",
         test=(
-            "tests/unit/steer/test_topic_records.py::"
+            "tests/unit/decision_executor/test_topic_records.py::"
             "test_value_that_no_honest_sender_writes_is_refused_with_what_is_wrong"
         ),
-        file="replica/steer/records.py",
+        file="replica/decision_executor/records.py",
         function="_value_problems",
         before="len(set(uuids)) != len(uuids)",
         after="len(set(uuids)) > len(uuids)",
@@ -891,10 +891,10 @@ MUTANTS = (
         name="members of a decision are not looked into",
         rows="IN-90",
         test=(
-            "tests/unit/steer/test_topic_records.py::"
+            "tests/unit/decision_executor/test_topic_records.py::"
             "test_value_that_no_honest_sender_writes_is_refused_with_what_is_wrong"
         ),
-        file="replica/steer/records.py",
+        file="replica/decision_executor/records.py",
         function="_value_problems",
         before="case _ if is_dataclass(value):",
         after="case _ if value is None:",
@@ -903,10 +903,10 @@ MUTANTS = (
         name="impossible member ends the reader",
         rows="IN-90",
         test=(
-            "tests/unit/steer/test_topic_records.py::"
+            "tests/unit/decision_executor/test_topic_records.py::"
             "test_value_that_no_honest_sender_writes_is_refused_with_what_is_wrong"
         ),
-        file="replica/steer/records.py",
+        file="replica/decision_executor/records.py",
         function="read_record",
         before="except InvariantViolation as error:",
         after="except KeyError as error:",

@@ -9,10 +9,10 @@ MUTANTS = (
         name="pulses are not sent",
         rows="CN-28",
         test=(
-            "tests/unit/peers/test_peer_streams.py::"
+            "tests/unit/transport/test_peer_streams.py::"
             "test_pulse_is_an_empty_batch_that_names_the_process_and_only_where_nothing_else_went"
         ),
-        file="replica/peers/channel.py",
+        file="replica/transport/channel.py",
         function="PeerChannel.pulse",
         before="""
             if self._pulse_due:
@@ -23,8 +23,8 @@ MUTANTS = (
     Mutant(
         name="closed connection waits for the collector",
         rows="IN-51",
-        test="tests/unit/peers/test_peer_connections.py::test_closed_link_is_free_at_once",
-        file="replica/peers/frame_reader.py",
+        test="tests/unit/transport/test_peer_connections.py::test_closed_link_is_free_at_once",
+        file="replica/transport/frame_reader.py",
         function="FrameReader.__init__",
         before="""
             self.frame_bytes_max = frame_bytes_max
@@ -38,10 +38,10 @@ MUTANTS = (
         name="buffer as long as was announced",
         rows="IN-51",
         test=(
-            "tests/unit/peers/test_peer_connections.py::"
+            "tests/unit/transport/test_peer_connections.py::"
             "test_idle_link_holds_no_buffer_and_a_long_frame_only_what_has_come"
         ),
-        file="replica/peers/frame_reader.py",
+        file="replica/transport/frame_reader.py",
         function="FrameReader._keep",
         before="self._begun = bytearray(min(needed, max(_BEGUN_BYTES, 2 * rest)))",
         after="self._begun = bytearray(needed)",
@@ -50,7 +50,7 @@ MUTANTS = (
         name="name is looked up once",
         rows="MF-11, MF-12",
         test="tests/process/test_names_process.py::test_master_is_replaced_by_its_name_and_nobody_is_told",
-        file="replica/peers/link.py",
+        file="replica/transport/link.py",
         function="open_link",
         before="""
             async with asyncio.timeout(options.connect_timeout_ms / 1000):
@@ -66,8 +66,8 @@ MUTANTS = (
     Mutant(
         name="lost for a watch that ended",
         rows="CN-28",
-        test="tests/unit/peers/test_peer_links.py::test_links_forget_servers_that_are_not_watched_any_more",
-        file="replica/peers/links.py",
+        test="tests/unit/transport/test_peer_links.py::test_links_forget_servers_that_are_not_watched_any_more",
+        file="replica/transport/links.py",
         function="Links.watch",
         before="self._now, told=False",
         after="self._now",
@@ -75,8 +75,8 @@ MUTANTS = (
     Mutant(
         name="another process is no news",
         rows="CN-28",
-        test="tests/unit/peers/test_peer_links.py::test_link_to_another_process_is_news_without_any_silence",
-        file="replica/peers/links.py",
+        test="tests/unit/transport/test_peer_links.py::test_link_to_another_process_is_news_without_any_silence",
+        file="replica/transport/links.py",
         function="Links.heard",
         before="""
             link.told = link.told and link.process == 0
@@ -86,8 +86,8 @@ MUTANTS = (
     Mutant(
         name="silent connection stays",
         rows="IN-51",
-        test="tests/unit/peers/test_peer_connections.py::test_connection_that_shows_no_ticket_in_time_ends",
-        file="replica/peers/listener.py",
+        test="tests/unit/transport/test_peer_connections.py::test_connection_that_shows_no_ticket_in_time_ends",
+        file="replica/transport/listener.py",
         function="Listener._look",
         before="for incoming in [i for i, until_s in self._unproven_until.items() if until_s <= now_s]:",
         after="for incoming in list[_Incoming]():",
@@ -95,8 +95,8 @@ MUTANTS = (
     Mutant(
         name="unproven connections without bound",
         rows="IN-51",
-        test="tests/unit/peers/test_peer_connections.py::test_flood_of_silent_connections_keeps_no_server_out",
-        file="replica/peers/listener.py",
+        test="tests/unit/transport/test_peer_connections.py::test_flood_of_silent_connections_keeps_no_server_out",
+        file="replica/transport/listener.py",
         function="Listener.accepted",
         before="self.unproven.add(incoming, address)",
         after="incoming.share = None",
@@ -105,7 +105,7 @@ MUTANTS = (
         name="a ticket is good twice",
         rows="TC-73",
         test="tests/process/test_server_hostile.py::test_link_for_another_uuid_is_refused_before_anything_is_read",
-        file="replica/peers/listener.py",
+        file="replica/transport/listener.py",
         function="Listener.prove",
         before="use, until_s = self._tickets.pop(ticket, (None, 0.0))",
         after="use, until_s = self._tickets.get(ticket, (None, 0.0))",
@@ -113,8 +113,8 @@ MUTANTS = (
     Mutant(
         name="strangers take the servers share",
         rows="IN-51",
-        test="tests/unit/peers/test_peer_connections.py::test_flood_of_silent_connections_keeps_no_server_out",
-        file="replica/peers/listener.py",
+        test="tests/unit/transport/test_peer_connections.py::test_flood_of_silent_connections_keeps_no_server_out",
+        file="replica/transport/listener.py",
         function="Listener.prove",
         before="incoming.share = self.servers if self._knows(use) else self.strangers",
         after="incoming.share = self.servers",
@@ -123,10 +123,10 @@ MUTANTS = (
         name="listed addresses are not tried",
         rows="CN-34",
         test=(
-            "tests/unit/peers/test_peer_streams.py::"
+            "tests/unit/transport/test_peer_streams.py::"
             "test_server_that_is_nowhere_where_it_is_known_is_found_where_the_masters_say"
         ),
-        file="replica/peers/network.py",
+        file="replica/transport/network.py",
         function="PeerNetwork.addresses",
         before="books = (self._told, self._listed, self._configured)",
         after="books = (self._told, self._configured)",
@@ -134,8 +134,8 @@ MUTANTS = (
     Mutant(
         name="made up servers pile up",
         rows="IN-51",
-        test="tests/unit/peers/test_peer_connections.py::test_made_up_servers_leave_bounded_addresses_and_streams",
-        file="replica/peers/network.py",
+        test="tests/unit/transport/test_peer_connections.py::test_made_up_servers_leave_bounded_addresses_and_streams",
+        file="replica/transport/network.py",
         function="PeerNetwork._open",
         before="if not self.knows(uuid):",
         after="if False:",
@@ -143,8 +143,8 @@ MUTANTS = (
     Mutant(
         name="refusals fill the log",
         rows="IN-50",
-        test="tests/unit/peers/test_peer_forged_messages.py::test_peer_that_goes_on_forging_fills_no_log",
-        file="replica/peers/refusals.py",
+        test="tests/unit/transport/test_peer_forged_messages.py::test_peer_that_goes_on_forging_fills_no_log",
+        file="replica/transport/refusals.py",
         function="Refusals.note",
         before="if told_s is not None and now - told_s < TELL_AGAIN_S:",
         after="if told_s is not None and now - told_s < 0:",
@@ -153,10 +153,10 @@ MUTANTS = (
         name="link for another uuid is granted",
         rows="TC-22",
         test=(
-            "tests/unit/peers/test_peer_streams.py::"
+            "tests/unit/transport/test_peer_streams.py::"
             "test_stream_meant_for_another_uuid_delivers_nothing_and_tells_the_sender"
         ),
-        file="replica/peers/servicer.py",
+        file="replica/transport/servicer.py",
         function="PeerServicer.OpenLink",
         before="if request.dest_uuid != self._uuid:",
         after="if not request.dest_uuid:",
@@ -165,10 +165,10 @@ MUTANTS = (
         name="new links are not judged",
         rows="MF-10",
         test=(
-            "tests/unit/peers/test_peer_streams.py::"
+            "tests/unit/transport/test_peer_streams.py::"
             "test_whoever_must_not_be_heard_any_more_is_not_heard_on_a_link_that_stands"
         ),
-        file="replica/peers/servicer.py",
+        file="replica/transport/servicer.py",
         function="PeerServicer.OpenLink",
         before="self._check_caller(request.from_uuid, request.takeover)",
         after="pass",
@@ -177,10 +177,10 @@ MUTANTS = (
         name="parts are counted after they are made",
         rows="IN-50",
         test=(
-            "tests/unit/peers/test_peer_forged_messages.py::"
+            "tests/unit/transport/test_peer_forged_messages.py::"
             "test_batch_that_no_sender_makes_ends_its_link_and_delivers_nothing"
         ),
-        file="replica/peers/servicer.py",
+        file="replica/transport/servicer.py",
         function="PeerServicer._take",
         before="if why := too_many_parts(body):",
         after="if why := too_many_parts(body[:0]):",
@@ -189,7 +189,7 @@ MUTANTS = (
         name="peer batch without a name is taken",
         rows="TC-73",
         test="tests/process/test_server_hostile.py::test_link_for_another_uuid_is_refused_before_anything_is_read",
-        file="replica/peers/servicer.py",
+        file="replica/transport/servicer.py",
         function="PeerServicer._take",
         before="if batch.dest_uuid != self._uuid or batch.from_uuid != sender:",
         after="if batch.dest_uuid and batch.dest_uuid != self._uuid or batch.from_uuid != sender:",
@@ -198,10 +198,10 @@ MUTANTS = (
         name="batches are not judged",
         rows="MF-10",
         test=(
-            "tests/unit/peers/test_peer_streams.py::"
+            "tests/unit/transport/test_peer_streams.py::"
             "test_whoever_must_not_be_heard_any_more_is_not_heard_on_a_link_that_stands"
         ),
-        file="replica/peers/servicer.py",
+        file="replica/transport/servicer.py",
         function="PeerServicer._take",
         before="self._check_caller(sender, batch.takeover)",
         after="pass",
@@ -210,10 +210,10 @@ MUTANTS = (
         name="batch of any length",
         rows="IN-50",
         test=(
-            "tests/unit/peers/test_peer_forged_messages.py::"
+            "tests/unit/transport/test_peer_forged_messages.py::"
             "test_batch_that_no_sender_makes_ends_its_link_and_delivers_nothing"
         ),
-        file="replica/peers/servicer.py",
+        file="replica/transport/servicer.py",
         function="PeerServicer._take",
         before="if len(batch.messages) > limits.PEER_BATCH_MESSAGES_MAX:",
         after="if False:",
@@ -221,8 +221,8 @@ MUTANTS = (
     Mutant(
         name="batch speaks for its first tablet",
         rows="CN-03, CN-24",
-        test="tests/unit/peers/test_peer_streams.py::test_stream_messages_of_two_tablets_arrive_in_order_as_they_were",
-        file="replica/peers/servicer.py",
+        test="tests/unit/transport/test_peer_streams.py::test_stream_messages_of_two_tablets_arrive_in_order_as_they_were",
+        file="replica/transport/servicer.py",
         function="PeerServicer._take",
         before="""
             if why := self._deliver_one(sender, wire):
@@ -236,9 +236,9 @@ MUTANTS = (
         name="one address takes all",
         rows="IN-51",
         test=(
-            "tests/unit/peers/test_peer_connections.py::test_one_connection_too_many_ends_the_one_that_was_idle_longest"
+            "tests/unit/transport/test_peer_connections.py::test_one_connection_too_many_ends_the_one_that_was_idle_longest"
         ),
-        file="replica/peers/share.py",
+        file="replica/transport/share.py",
         function="Share.add",
         before="if len(of_address.connections) > self._bounds.connections_per_address_max:",
         after="if False:",
@@ -246,8 +246,8 @@ MUTANTS = (
     Mutant(
         name="bytes of one address without bound",
         rows="IN-51",
-        test="tests/unit/peers/test_peer_connections.py::test_begun_frames_are_bounded_in_bytes_and_in_time",
-        file="replica/peers/share.py",
+        test="tests/unit/transport/test_peer_connections.py::test_begun_frames_are_bounded_in_bytes_and_in_time",
+        file="replica/transport/share.py",
         function="Share.hold",
         before="if more > 0 and of_address.bytes + more > self._bounds.bytes_per_address_max:",
         after="if False:",
@@ -255,8 +255,8 @@ MUTANTS = (
     Mutant(
         name="sums forget what a closed one held",
         rows="IN-51",
-        test="tests/unit/peers/test_peer_connections.py::test_share_is_never_over_its_bounds_whatever_happens",
-        file="replica/peers/share.py",
+        test="tests/unit/transport/test_peer_connections.py::test_share_is_never_over_its_bounds_whatever_happens",
+        file="replica/transport/share.py",
         function="Share.remove",
         before="self.bytes -= held.bytes",
         after="self.bytes -= 0",
@@ -264,8 +264,8 @@ MUTANTS = (
     Mutant(
         name="half frames wait for ever",
         rows="IN-51",
-        test="tests/unit/peers/test_peer_connections.py::test_begun_frames_are_bounded_in_bytes_and_in_time",
-        file="replica/peers/share.py",
+        test="tests/unit/transport/test_peer_connections.py::test_begun_frames_are_bounded_in_bytes_and_in_time",
+        file="replica/transport/share.py",
         function="Share.look",
         before="for connection in [c for c in self._begun if self._held[c].due_s <= now_s]:",
         after="for connection in []:",
@@ -274,9 +274,9 @@ MUTANTS = (
         name="busy links go first",
         rows="IN-51",
         test=(
-            "tests/unit/peers/test_peer_connections.py::test_one_connection_too_many_ends_the_one_that_was_idle_longest"
+            "tests/unit/transport/test_peer_connections.py::test_one_connection_too_many_ends_the_one_that_was_idle_longest"
         ),
-        file="replica/peers/share.py",
+        file="replica/transport/share.py",
         function="_oldest",
         before="return next((c for c in others if c.idle), others[0] if others else newest)",
         after="return others[0] if others else newest",

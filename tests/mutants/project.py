@@ -86,7 +86,7 @@ MUTANTS = (
     Mutant(
         name="text length is believed",
         rows="IN-90",
-        test="tests/unit/steer/test_topic_records.py::test_every_key_and_value_is_answered",
+        test="tests/unit/decision_executor/test_topic_records.py::test_every_key_and_value_is_answered",
         file="schemas/bounded.py",
         function="_Cursor.blob",
         before="if not 0 <= size <= min(self.left, self.text_bytes_max):",
@@ -95,7 +95,7 @@ MUTANTS = (
     Mutant(
         name="array count is believed",
         rows="IN-90",
-        test="tests/unit/steer/test_topic_records.py::test_arrays_of_many_items_are_refused_before_they_are_read",
+        test="tests/unit/decision_executor/test_topic_records.py::test_arrays_of_many_items_are_refused_before_they_are_read",
         file="schemas/bounded.py",
         function="_Cursor.blocks",
         before="if total > self.items_max:",
@@ -147,7 +147,7 @@ MUTANTS = (
         name="link is opened beside the place for connections",
         rows="none",
         test="tests/tidy/test_connections.py::test_connections_are_made_in_one_place",
-        file="replica/peers/link.py",
+        file="replica/transport/link.py",
         function="open_link",
         before="await async_connection_to(target, reply.port, link)",
         after="await asyncio.get_running_loop().create_connection(lambda: link, target.host, reply.port)",

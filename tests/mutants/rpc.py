@@ -108,7 +108,7 @@ MUTANTS = (
     Mutant(
         name="small replies wait for one another",
         rows="none",
-        test="tests/unit/peers/test_peer_streams.py::test_small_answers_on_a_connection_do_not_wait_for_one_another",
+        test="tests/unit/transport/test_peer_streams.py::test_small_answers_on_a_connection_do_not_wait_for_one_another",
         file="replica/rpc/channel.py",
         function="tend",
         before="""
@@ -498,7 +498,7 @@ MUTANTS = (
         name="unknown number is taken for the first known one",
         rows="IN-82",
         test="tests/unit/tools/test_newer_servers.py::test_unknown_number_equals_nothing_that_is_known",
-        file="replica/base/errors.py",
+        file="replica/types/errors.py",
         function="read_number",
         before="newer = int.__new__(kind, number)",
         after="newer = next(iter(kind))",

@@ -469,7 +469,7 @@ MUTANTS = (
         test=(
             "tests/unit/server/test_server_resources.py::test_use_is_told_once_from_four_fifths_on_and_again_after_it_fell"
         ),
-        file="replica/base/resource_use.py",
+        file="replica/types/resource_use.py",
         before="NEAR_FROM = 0.8",
         after="NEAR_FROM = 1.0",
     ),

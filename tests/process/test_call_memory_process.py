@@ -10,9 +10,9 @@ from pathlib import Path
 import grpc
 import pytest
 
-from nyala.replica.base import Code, limits
 from nyala.replica.rows import RowOp
 from nyala.replica.rpc import CHANNEL_OPTIONS, pb, pb_grpc
+from nyala.replica.types import Code, limits
 from tests.harness.cluster import LocalCluster, local_cluster
 from tests.harness.one_tablet import TABLET, create
 from tests.harness.raw_http2 import RawCaller

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from nyala.replica.base import limits
 from nyala.replica.rows import CHECKSUM_DEFINITION
 from nyala.replica.rpc import pb
 from nyala.replica.tools.check import checksum_timeout_s
+from nyala.replica.types import limits
 from tests.harness.cluster import LocalCluster, local_cluster
 from tests.harness.one_tablet import TABLET, create, flush, write
 

@@ -10,8 +10,8 @@ from typing import Any
 import grpc
 import pytest
 
-from nyala.replica.base import RowCode
 from nyala.replica.rows import RowOp
+from nyala.replica.types import RowCode
 from tests.harness.cluster import LocalCluster, local_cluster, wait_until
 from tests.harness.one_tablet import TABLET, create, leaders_by_term, scan_leader, wait_equal, write
 from tests.harness.rows import batch, write_request

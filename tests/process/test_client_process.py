@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from nyala.replica.base import Address, Code, RowCode
 from nyala.replica.client import Client, ClientOptions, NotApplied, ScanSpec, TableHandle, wire_batches
 from nyala.replica.client.writes import write_request
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, RowOp, SourceKey, TableSchema, WriteMeta
+from nyala.replica.types import Address, Code, RowCode
 from tests.harness.cluster import LocalCluster, local_cluster, wait_until
 
 pytestmark = pytest.mark.process

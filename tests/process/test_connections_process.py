@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import limits
 from nyala.replica.rpc import frame, pb
+from nyala.replica.types import limits
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
 from tests.harness.one_tablet import TABLET, create, write
 

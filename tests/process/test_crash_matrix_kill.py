@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 RUNNER = """
 import os, signal, sys
 from pathlib import Path
-from nyala.replica.disk import CrashPoints, RealDisk
+from nyala.replica.fs import CrashPoints, RealDisk
 from tests.harness.copies import close_disks
 from tests.harness.copies import start
 from tests.harness.crash_matrix import CELLS, act, judge, make_source, prepare

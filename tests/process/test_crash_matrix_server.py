@@ -12,14 +12,14 @@ from typing import Any
 import grpc
 import pytest
 
-from nyala.replica.base import CRASH_EXIT_CODE, Code, DataState
-from nyala.replica.base.crash_points import CRASH_VARIABLE
-from nyala.replica.cmeta import ConsensusMeta
-from nyala.replica.copy import list_quarantine, named_blocks
-from nyala.replica.disk import RealDisk
+from nyala.replica.consensus_metadata import ConsensusMeta
+from nyala.replica.fs import RealDisk
 from nyala.replica.rpc import pb
 from nyala.replica.tablet import Superblock
+from nyala.replica.tablet_copy import list_quarantine, named_blocks
 from nyala.replica.tools import check_directory
+from nyala.replica.types import CRASH_EXIT_CODE, Code, DataState
+from nyala.replica.types.crash_points import CRASH_VARIABLE
 from tests.harness.cluster import STEADY, LocalCluster, ServerProcess, local_cluster, wait_until
 from tests.harness.crash_matrix import BLANK, COPY, DELETION, READY, SERVER_CELLS, TOMBSTONE, Cell, Promises
 from tests.harness.one_tablet import change, copies, create, flush, lead, rows_of, start_copy, write

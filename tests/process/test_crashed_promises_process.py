@@ -15,14 +15,14 @@ import grpc
 import pyarrow as pa
 import pytest
 
-from nyala.replica.base import CRASH_EXIT_CODE
-from nyala.replica.base.crash_points import CRASH_VARIABLE
 from nyala.replica.client import Client, ClientOptions, ScanSpec, TableHandle, wire_batches
-from nyala.replica.cmeta import CmetaView, path_of, read_cmeta
-from nyala.replica.disk import RealDisk
+from nyala.replica.consensus_metadata import CmetaView, path_of, read_cmeta
+from nyala.replica.fs import RealDisk
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, RowOp, TableSchema
 from nyala.replica.rpc import pb
 from nyala.replica.tools import check_directory
+from nyala.replica.types import CRASH_EXIT_CODE
+from nyala.replica.types.crash_points import CRASH_VARIABLE
 from tests.harness.cluster import CALL_TIMEOUT_S, PATIENCE_S, LocalCluster, ServerProcess, local_cluster, wait_until
 from tests.harness.one_tablet import leaders_by_term, wait_equal
 

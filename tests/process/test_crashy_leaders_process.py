@@ -8,8 +8,8 @@ from typing import Any
 import grpc
 import pytest
 
-from nyala.replica.base import CRASH_EXIT_CODE, RowCode
 from nyala.replica.rows import RowOp
+from nyala.replica.types import CRASH_EXIT_CODE, RowCode
 from tests.harness.cluster import local_cluster, wait_until
 from tests.harness.one_tablet import TABLET, create_under_doomed, flush, scan_leader, wait_equal, write
 from tests.harness.rows import batch, write_request

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from nyala.replica.base import DataState
-from nyala.replica.disk import RealDisk
+from nyala.replica.fs import RealDisk
 from nyala.replica.rpc import pb
 from nyala.replica.tools import Severity, check_directory
+from nyala.replica.types import DataState
 from tests.harness.cluster import SERVER, LocalCluster, local_cluster, wait_until
 from tests.harness.defective_server import POISON
 from tests.harness.one_tablet import TABLET, scan_leader, wait_equal

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import Code, DataState, new_uuid
 from nyala.replica.rpc import pb
+from nyala.replica.types import Code, DataState, new_uuid
 from tests.harness.cluster import STEADY, LocalCluster, ServerProcess, local_cluster, wait_until
 from tests.harness.one_tablet import TABLET, copies, create, flush, lead, start_copy, write
 from tests.harness.rows import batch, read_rows, write_request

@@ -20,7 +20,7 @@ from kafka.admin import NewTopic
 import nyala
 from nyala.infra.local import read_state, stop
 from nyala.infra.local.ports import PORT_MIN, first_given_port
-from nyala.replica.base import Refused
+from nyala.replica.types import Refused
 from tests.harness.cluster import wait_until
 from tests.harness.processes import is_gone, kill
 

@@ -16,11 +16,11 @@ from typer.testing import CliRunner
 
 import nyala
 from nyala.infra.cli.app import app
-from nyala.replica.base import DataState, Refused
 from nyala.replica.client import ScanSpec, TableHandle, wire_batches
-from nyala.replica.disk import RealDisk
+from nyala.replica.fs import RealDisk
 from nyala.replica.rows import RowOp
 from nyala.replica.tablet import Superblock
+from nyala.replica.types import DataState, Refused
 from tests.harness.cluster import wait_until
 from tests.harness.rooms import Room, a_follower, all_run, copied_from, failed_copies, flush_all, voters
 from tests.harness.rot import flip

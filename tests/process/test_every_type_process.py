@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 
 from nyala import Table
 from nyala.infra.cli.app import app
-from nyala.replica.base import Address, Member
 from nyala.replica.client import TableHandle, wire_batches
 from nyala.replica.rows import ColumnType, PartitionSpec, RowOp, RowSum, TableSchema
+from nyala.replica.types import Address, Member
 from tests.harness.cluster import wait_until
 from tests.harness.every_type import KEYS, KINDS, ROW_COUNTS, Kind, same_values, values
 from tests.harness.stack import Stack

@@ -13,9 +13,9 @@ from typing import Any
 import grpc
 import pytest
 
-from nyala.replica.base import CRASH_EXIT_CODE, Code, RowCode
 from nyala.replica.rows import RowOp, crc32c
 from nyala.replica.rpc import pb, pb_grpc
+from nyala.replica.types import CRASH_EXIT_CODE, Code, RowCode
 from tests.harness.cluster import PATIENCE_S, LocalCluster, ServerProcess, local_cluster, wait_until
 from tests.harness.one_tablet import (
     TABLET,

@@ -8,11 +8,11 @@ from typing import Any
 import grpc
 import pytest
 
-from nyala.replica.base import Code, DataState
 from nyala.replica.client import Client
-from nyala.replica.disk import TABLET_SERVER
+from nyala.replica.fs import TABLET_SERVER
 from nyala.replica.rpc import pb, pb_grpc
 from nyala.replica.tools import gather, judge
+from nyala.replica.types import Code, DataState
 from tests.harness.cluster import local_cluster, wait_until
 from tests.process.test_master_process import Stack
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import Address, DataState, Member
-from nyala.replica.cmeta import path_of
-from nyala.replica.disk import INSTANCE, RealDisk
+from nyala.replica.consensus_metadata import path_of
+from nyala.replica.fs import INSTANCE, RealDisk
 from nyala.replica.tablet import superblock_path
 from nyala.replica.tools import rewrite_config
+from nyala.replica.types import Address, DataState, Member
 from tests.formats.test_server_directory import GOLDEN, KEPT, LAST, ROWS, TOMBSTONE, later_version
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
 from tests.harness.copies import TARGET_UUID

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import nyala
-from nyala.replica.base import limits
 from nyala.replica.tools import gather
+from nyala.replica.types import limits
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
 
 pytestmark = pytest.mark.process

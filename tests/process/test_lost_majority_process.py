@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from nyala.replica.base import Code, DataState, Refused, generation_of
 from nyala.replica.client import TableHandle, wire_batches
-from nyala.replica.disk import FENCE
+from nyala.replica.fs import FENCE
 from nyala.replica.rows import RowOp
 from nyala.replica.tools import gather, judge
+from nyala.replica.types import Code, DataState, Refused, generation_of
 from tests.harness.cluster import wait_until
 from tests.harness.source_load import SourceLoad
 from tests.harness.stack import InsertLoad, Stack, running_stack

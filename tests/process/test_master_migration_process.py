@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import RaftConfig
-from nyala.replica.cmeta import ConsensusMeta
-from nyala.replica.disk import RealDisk
+from nyala.replica.consensus_metadata import ConsensusMeta
+from nyala.replica.fs import RealDisk
 from nyala.replica.master import CATALOG_ID
+from nyala.replica.types import RaftConfig
 from tests.harness.cluster import ServerProcess, local_cluster, wait_until
 from tests.harness.three_masters import Masters, done, nyala, refused
 

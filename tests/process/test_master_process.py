@@ -11,7 +11,14 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import (
+from nyala.replica.client import Client, ClientOptions
+from nyala.replica.decision_executor import execute
+from nyala.replica.fs import RealDisk
+from nyala.replica.rows import Column, ColumnType, PartitionSpec, TableSchema
+from nyala.replica.rpc import opid_from_pb, pb, pb_grpc
+from nyala.replica.tablet import Superblock
+from nyala.replica.tools import Finding, Severity, gather, judge
+from nyala.replica.types import (
     Action,
     Address,
     Code,
@@ -24,13 +31,6 @@ from nyala.replica.base import (
     Refused,
     Result,
 )
-from nyala.replica.client import Client, ClientOptions
-from nyala.replica.disk import RealDisk
-from nyala.replica.rows import Column, ColumnType, PartitionSpec, TableSchema
-from nyala.replica.rpc import opid_from_pb, pb, pb_grpc
-from nyala.replica.steer import execute
-from nyala.replica.tablet import Superblock
-from nyala.replica.tools import Finding, Severity, gather, judge
 from tests.harness.catalogs import table_info
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
 from tests.harness.one_tablet import change, copies, lead, start_copy

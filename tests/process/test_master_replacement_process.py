@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from nyala.replica.base import Code, Refused
 from nyala.replica.client import Client, ClientOptions
-from nyala.replica.cmeta import ConsensusMeta
-from nyala.replica.disk import RealDisk
+from nyala.replica.consensus_metadata import ConsensusMeta
+from nyala.replica.fs import RealDisk
 from nyala.replica.master import CATALOG_ID
+from nyala.replica.types import Code, Refused
 from tests.harness.cluster import ServerProcess, local_cluster, wait_until
 from tests.harness.three_masters import SCHEMA, SPEC, Masters, done, nyala, refused
 

@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 import nyala
 from nyala.infra.cli.app import app
 from nyala.infra.cli.context import console
-from nyala.replica.base import Address, Code, DataState, Member, OpId, Refused, ReplicaError, limits
 from nyala.replica.rpc import pb
 from nyala.replica.tools import Severity, gather, judge
+from nyala.replica.types import Address, Code, DataState, Member, OpId, Refused, ReplicaError, limits
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
 from tests.harness.one_tablet import copies
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from nyala.infra.cli.app import main
-from nyala.replica.base import DataState
 from nyala.replica.rpc import pb
+from nyala.replica.types import DataState
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
 from tests.harness.one_tablet import TABLET, create, flush, rows_of, wait_equal, write
 

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 import nyala
-from nyala.replica.base import Code, DataState
 from nyala.replica.rpc import pb
 from nyala.replica.tools import COPY_OVER, Severity, gather, judge
+from nyala.replica.types import Code, DataState
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
 from tests.harness.one_tablet import collect
 from tests.harness.told import tell

@@ -11,11 +11,11 @@ from typing import Any
 import grpc
 import pytest
 
-from nyala.replica.base import CRASH_EXIT_CODE, Code, OpId
-from nyala.replica.base.crash_points import CRASH_VARIABLE
-from nyala.replica.disk import RealDisk
+from nyala.replica.fs import RealDisk
 from nyala.replica.rows import Column, ColumnType, RowOp, TableSchema
 from nyala.replica.rpc import pb
+from nyala.replica.types import CRASH_EXIT_CODE, Code, OpId
+from nyala.replica.types.crash_points import CRASH_VARIABLE
 from nyala.replica.wal import Log
 from tests.harness.cluster import STEADY, LocalCluster, ServerProcess, local_cluster, wait_until
 from tests.harness.one_tablet import create, lead, scan_leader, wait_equal, write

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from nyala.replica.base import Code, DataState, new_uuid
 from nyala.replica.rpc import pb, pb_grpc
+from nyala.replica.types import Code, DataState, new_uuid
 from tests.harness.cluster import STEADY, LocalCluster, ServerProcess, local_cluster, wait_until
 from tests.harness.links import HandMadeLink
 from tests.harness.rows import batch, table_info, write_request

@@ -9,10 +9,10 @@ from typing import Any
 import grpc
 import pytest
 
-from nyala.replica.base import Code, Entry, EntryKind, OpId, hybrid_from_us, limits, new_uuid
 from nyala.replica.raft import AppendEntries, Message, VoteRequest
 from nyala.replica.rows import CHECKSUM_DEFINITION, WriteMeta, crc32c, encode_batch
 from nyala.replica.rpc import message_to_pb, pb
+from nyala.replica.types import Code, Entry, EntryKind, OpId, hybrid_from_us, limits, new_uuid
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
 from tests.harness.hostile import Payload, good, mutations, other_messages, poisoned_offsets
 from tests.harness.links import HandMadeLink, ask_for_link

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import Code, new_uuid
 from nyala.replica.rpc import pb
+from nyala.replica.types import Code, new_uuid
 from tests.harness.cluster import STEADY, STOP_TIMEOUT_S, ServerProcess, local_cluster, wait_until
 from tests.harness.one_tablet import TABLET, create, wait_equal, write
 from tests.harness.rows import batch, write_request

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import Code, DataState
 from nyala.replica.rpc import pb
+from nyala.replica.types import Code, DataState
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
 from tests.harness.one_tablet import change, scan_leader, wait_equal
 from tests.harness.rows import batch, read_rows, table_info, write_request

@@ -11,10 +11,10 @@ from time import monotonic
 import grpc.aio
 import pytest
 
-from nyala.replica.base import Address, OpId, new_uuid
-from nyala.replica.peers import PeerNetwork, PeerServicer
 from nyala.replica.raft import Message, VoteReply, VoteRequest
 from nyala.replica.rpc import SERVER_OPTIONS, pb_grpc
+from nyala.replica.transport import PeerNetwork, PeerServicer
+from nyala.replica.types import Address, OpId, new_uuid
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
 from tests.harness.one_tablet import create, leaders_by_term, wait_equal, write
 from tests.harness.slow_server import TICK_VARIABLE

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nyala.infra.local import ChildState, StackOptions, Supervisor, read_state
-from nyala.replica.base import Refused
+from nyala.replica.types import Refused
 from tests.harness.cluster import wait_until
 from tests.harness.stack import ROWS, InsertLoad, Stack
 

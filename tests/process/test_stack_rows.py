@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from nyala.replica.base import Code, RowCode, limits
 from nyala.replica.client import NotApplied, ScanSpec, SourceWriter, TableHandle, wire_batches
 from nyala.replica.rows import RowError, RowOp, SourceKey
+from nyala.replica.types import Code, RowCode, limits
 from tests.harness.stack import Stack
 
 pytestmark = pytest.mark.process

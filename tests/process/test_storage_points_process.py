@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 import grpc
 import pytest
 
-from nyala.replica.base import CRASH_EXIT_CODE, Code
-from nyala.replica.base.crash_points import CRASH_VARIABLE
-from nyala.replica.copy import named_blocks, wal_folder
-from nyala.replica.disk import RealDisk
+from nyala.replica.fs import RealDisk
 from nyala.replica.rows import RowOp
 from nyala.replica.rpc import pb, pb_grpc
 from nyala.replica.tablet import Superblock
+from nyala.replica.tablet_copy import named_blocks, wal_folder
 from nyala.replica.tools import check_directory
+from nyala.replica.types import CRASH_EXIT_CODE, Code
+from nyala.replica.types.crash_points import CRASH_VARIABLE
 from tests.harness.cluster import CALL_TIMEOUT_S, LocalCluster, ServerProcess, local_cluster, wait_until
 from tests.harness.one_tablet import TABLET, create, rows_of, scan_leader
 from tests.harness.rows import batch, write_request

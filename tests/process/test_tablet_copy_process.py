@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import CRASH_EXIT_CODE, Code, DataState
-from nyala.replica.base.crash_points import CRASH_VARIABLE
-from nyala.replica.copywire.remote_source import RemoteCopySource
 from nyala.replica.rpc import pb
+from nyala.replica.tablet_copy.wire.remote_source import RemoteCopySource
+from nyala.replica.types import CRASH_EXIT_CODE, Code, DataState
+from nyala.replica.types.crash_points import CRASH_VARIABLE
 from tests.harness.cluster import STEADY, LocalCluster, ServerProcess, local_cluster, wait_until
 from tests.harness.one_tablet import (
     TABLET,

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import Code, hybrid_from_us, us_of_hybrid
 from nyala.replica.rows import CHECKSUM_DEFINITION
 from nyala.replica.rpc import pb
+from nyala.replica.types import Code, hybrid_from_us, us_of_hybrid
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
 from tests.harness.one_tablet import create, lead, rows_of, scan_leader, write
 from tests.harness.rows import batch, read_rows, table_info, write_request

@@ -9,12 +9,12 @@ from contextlib import suppress
 import grpc
 import pytest
 
-from nyala.replica.base import CRASH_EXIT_CODE, Code, DataState, OpId
-from nyala.replica.base.crash_points import CRASH_VARIABLE
-from nyala.replica.cmeta import ConsensusMeta
-from nyala.replica.disk import RealDisk
+from nyala.replica.consensus_metadata import ConsensusMeta
+from nyala.replica.fs import RealDisk
 from nyala.replica.raft import VoteReply
 from nyala.replica.rpc import pb
+from nyala.replica.types import CRASH_EXIT_CODE, Code, DataState, OpId
+from nyala.replica.types.crash_points import CRASH_VARIABLE
 from tests.harness.candidate import Candidate
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
 from tests.harness.one_tablet import change, copies, create, flush, lead, rows_of, start_copy, write

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import Code
 from nyala.replica.rpc import pb
+from nyala.replica.types import Code
 from tests.harness.candidate import Ear, Voter
 from tests.harness.cluster import STEADY, LocalCluster, ServerProcess, local_cluster, wait_until
 from tests.harness.links import ask_for_link

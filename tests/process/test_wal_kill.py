@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nyala.replica.cmeta import ConsensusMeta
-from nyala.replica.disk import CRASH_EXIT_CODE, RealDisk
+from nyala.replica.consensus_metadata import ConsensusMeta
+from nyala.replica.fs import CRASH_EXIT_CODE, RealDisk
 from nyala.replica.wal import Log
 from tests.harness.wal_entries import FOLDER, SMALL, TABLET, append_now, entry
 
@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 WRITER = """
 import sys
-from nyala.replica.disk import RealDisk
+from nyala.replica.fs import RealDisk
 from nyala.replica.wal import Log
 from tests.harness.wal_entries import FOLDER, SMALL, TABLET, Outcomes, entry
 
@@ -37,9 +37,9 @@ log.drain()
 
 VOTER = """
 import sys
-from nyala.replica.base import ZERO_OPID, Member, RaftConfig
-from nyala.replica.cmeta import ConsensusMeta
-from nyala.replica.disk import RealDisk
+from nyala.replica.types import ZERO_OPID, Member, RaftConfig
+from nyala.replica.consensus_metadata import ConsensusMeta
+from nyala.replica.fs import RealDisk
 
 disk, group = RealDisk(sys.argv[1]), RaftConfig(ZERO_OPID, tuple(Member(uuid) for uuid in "abc"))
 known = ConsensusMeta.exists(disk, "t")

@@ -9,10 +9,10 @@ import pytest
 
 import nyala
 from nyala import schemas
-from nyala.replica.base import DataState
-from nyala.replica.base.crash_points import CRASH_EXIT_CODE, CRASH_VARIABLE
 from nyala.replica.rpc import pb
 from nyala.replica.tools import gather, judge
+from nyala.replica.types import DataState
+from nyala.replica.types.crash_points import CRASH_EXIT_CODE, CRASH_VARIABLE
 from tests.harness.cluster import LocalCluster, ServerProcess, local_cluster, wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.deep]

@@ -149,7 +149,7 @@ PLANTED = (
     ),
     Planted(
         "promises leave before the metadata is written",
-        one("host.persister:Persister._complete", "not self._items[0].hard_state_left and ", ""),
+        one("raft_driver.persister:Persister._complete", "not self._items[0].hard_state_left and ", ""),
         "host",
         tuned=PROMISES,
         says=FORGOT,
@@ -157,7 +157,7 @@ PLANTED = (
     ),
     Planted(
         "metadata loaded unsynced",
-        one("cmeta.consensus_meta:ConsensusMeta.load", "disk.sync_dir", "(lambda folder: None)"),
+        one("consensus_metadata.consensus_meta:ConsensusMeta.load", "disk.sync_dir", "(lambda folder: None)"),
         "host",
         tuned={"crash_period_us": 60_000, "crash_point": "disk.before_rename_sync"},
         says=FORGOT,
@@ -407,7 +407,7 @@ PLANTED = (
     Planted(
         "leader whose log hangs leads on",
         one(
-            "host.carrier:Carrier._disk_still_stands",
+            "raft_driver.carrier:Carrier._disk_still_stands",
             "self.persister.full or core.commit_index > core.persisted_index",
             "self.persister.full",
         ),
@@ -420,7 +420,7 @@ PLANTED = (
     Planted(
         "a vote that waits counts as written with the one before it",
         one(
-            "host.persister:Persister._hard_state_saved",
+            "raft_driver.persister:Persister._hard_state_saved",
             "self._unsaved.popleft().hard_state_left = False",
             "[setattr(self._unsaved.popleft(), 'hard_state_left', False) for _ in range(len(self._unsaved))]",
         ),
@@ -433,7 +433,7 @@ PLANTED = (
     Planted(
         "an append is acknowledged that found no room",
         one(
-            "host.carrier:Carrier.step",
+            "raft_driver.carrier:Carrier.step",
             'return ""  # the leader sends it again; blocking here would stop every tablet of this server',
             "from nyala.replica.raft import AppendReply as Reply; "
             "to, last = message.from_uuid, message.entries[-1].opid; "
@@ -478,7 +478,11 @@ PLANTED = (
     ),
     Planted(
         "a copy mixes two superblocks",
-        one("copy.follower:FollowerCopy._copy", "ready.save(disk)", "replace(ready, ledger=copying.ledger).save(disk)"),
+        one(
+            "tablet_copy.follower:FollowerCopy._copy",
+            "ready.save(disk)",
+            "replace(ready, ledger=copying.ledger).save(disk)",
+        ),
         "tablet",
         tuned=COPIES,
         says=DIFFER,
@@ -521,9 +525,9 @@ PLANTED = (
     ),
     Planted(
         "tombstone forgets its last OpId",
-        one("copy.deletion:as_tombstone", "last_logged=last_opid", "last_logged=ZERO_OPID"),
+        one("tablet_copy.deletion:as_tombstone", "last_logged=last_opid", "last_logged=ZERO_OPID"),
         "tablet",
-        story="tests.unit.copy.test_copy_promises:test_deletion_keeps_term_vote_and_last_opid_over_restarts",
+        story="tests.unit.tablet_copy.test_copy_promises:test_deletion_keeps_term_vote_and_last_opid_over_restarts",
         says=TOLD,
         plain_says=KEPT_LESS,
         plain=40,

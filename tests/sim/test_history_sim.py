@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from nyala.replica.base import limits
-from nyala.replica.host import Replica
-from nyala.replica.host.pending import Done
 from nyala.replica.raft import lease, reads
 from nyala.replica.raft.ready import Role
 from nyala.replica.raft.state import State
+from nyala.replica.raft_driver import Replica
+from nyala.replica.raft_driver.pending import Done
+from nyala.replica.types import limits
 from tests.harness import sim_registers
 from tests.harness.history import NotLinearizable
 from tests.harness.sim_cluster import SimCluster

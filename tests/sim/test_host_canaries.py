@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import Code, Refused
-from nyala.replica.cmeta import ConsensusMeta
-from nyala.replica.host.carrier import Carrier
-from nyala.replica.host.persister import Persister
+from nyala.replica.consensus_metadata import ConsensusMeta
+from nyala.replica.raft_driver.carrier import Carrier
+from nyala.replica.raft_driver.persister import Persister
+from nyala.replica.types import Code, Refused
 from tests.harness import sim_copy
 from tests.harness.sim_cluster import SimCluster
 from tests.harness.sim_stranded import stranded

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import ZERO_OPID, Entry, EntryKind, Member, OpId, RaftConfig, ReplicaError
 from nyala.replica.raft import HardState, commitment, election, lease, reads, replication
 from nyala.replica.raft.quorum import VoteResult
 from nyala.replica.raft.state import State
+from nyala.replica.types import ZERO_OPID, Entry, EntryKind, Member, OpId, RaftConfig, ReplicaError
 from tests.harness.raft_net import Net, Node
 from tests.harness.raft_sim import SimNet, run_seed
 from tests.harness.raft_verify import Verifiers, Violation

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from nyala.replica.base import HybridClock, limits
+from nyala.replica.types import HybridClock, limits
 from tests.harness import sim_times
 from tests.harness.sim_cluster import SimCluster
 from tests.harness.sim_registers import RegisterClients

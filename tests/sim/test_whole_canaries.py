@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from nyala.replica.base import Entry, EntryKind, OpId
 from nyala.replica.raft import AppendEntries
+from nyala.replica.types import Entry, EntryKind, OpId
 from tests.harness import sim_leaks
 from tests.harness.sim_cluster import TABLET, SimCluster
 from tests.harness.sim_disk import SimDisk

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from nyala.replica.base import limits
 from nyala.replica.rpc import pb
 from nyala.replica.rpc.call_costs import arrival_cost
 from nyala.replica.rpc.request_fields import RULES, rule_of
+from nyala.replica.types import limits
 
 FRAMES = ("WriteBundle", "FetchRequest")
 """Requests that come on connections of our own."""
@@ -36,7 +36,7 @@ def _fields() -> Iterator[Any]:
 def test_every_call_states_what_a_request_may_cost() -> None:
     """IN-60. Goal: a new call cannot come without a bound on its memory and time. Method: the descriptors of all
     services against the table, both ways; a row that allows nothing, or more than gRPC takes, is a mistake."""
-    assert sorted(limits.REQUESTS) == sorted(_methods()), "state the bounds of the new call in replica/base/limits.py"
+    assert sorted(limits.REQUESTS) == sorted(_methods()), "state the bounds of the new call in replica/types/limits.py"
     for method, bound in limits.REQUESTS.items():
         assert 0 < bound.bytes_max <= limits.GRPC_MESSAGE_BYTES_MAX, method
         assert bound.fields_max > 0 and bound.memory_factor >= 2 and 0 <= bound.wait_s <= 600, method
@@ -76,7 +76,7 @@ def test_every_call_states_what_its_reply_may_be() -> None:
 def test_every_repeated_field_of_a_request_states_how_often() -> None:
     """IN-60. Goal: no list without a bound. Method: the descriptors, at any depth, against the table, both ways."""
     repeated = sorted(f"{f.containing_type.name}.{f.name}" for f in _fields() if f.is_repeated)
-    assert sorted(limits.REPEATED) == repeated, "state the most items of the new field in replica/base/limits.py"
+    assert sorted(limits.REPEATED) == repeated, "state the most items of the new field in replica/types/limits.py"
 
 
 def test_every_field_of_a_request_says_what_it_may_be() -> None:

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import nyala
 from nyala.expressions import as_condition, bound
-from nyala.replica.base import limits
 from nyala.replica.rows import Column, ColumnType, Predicate, TableSchema
+from nyala.replica.types import limits
 
 SCHEMA = TableSchema(
     1,

@@ -16,9 +16,9 @@ import pytest
 
 import nyala
 from nyala.definitions import partition_of, schema_of
-from nyala.replica.base import hybrid_from_us
 from nyala.replica.client import ScanSpec
 from nyala.replica.rows import Column, ColumnType, RowOp, TableSchema
+from nyala.replica.types import hybrid_from_us
 from nyala.table import Scan, hybrid_time_of, staleness_us_of
 from nyala.writing import as_table, conform
 

@@ -14,7 +14,12 @@ import pytest
 import nyala
 from nyala import pipeline
 from nyala.pipeline.errors import TaskFailed
-from nyala.replica.base import (
+from nyala.replica.client import NotApplied, OutcomeUnknown, RowErrors, RowFailure
+from nyala.replica.rows import RowError
+from nyala.replica.server.replay_watch import DeadlyEntry
+from nyala.replica.tablet_copy.downloads import DamagedFile
+from nyala.replica.tablet_copy.manifest import CopyFile, FileKind
+from nyala.replica.types import (
     Address,
     Applied,
     Code,
@@ -27,11 +32,6 @@ from nyala.replica.base import (
     ResourcesExhausted,
     RowCode,
 )
-from nyala.replica.client import NotApplied, OutcomeUnknown, RowErrors, RowFailure
-from nyala.replica.copy.downloads import DamagedFile
-from nyala.replica.copy.manifest import CopyFile, FileKind
-from nyala.replica.rows import RowError
-from nyala.replica.server.replay_watch import DeadlyEntry
 
 FAILURE = RowFailure(3, RowCode.ALREADY_PRESENT, "", {"k": 3, "at": None})
 ROWS = pa.table({"k": [3], "v": ["x"]})

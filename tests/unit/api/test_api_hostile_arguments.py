@@ -10,9 +10,9 @@ import pytest
 import nyala
 from nyala.pipeline.source.reader import ReadOptions
 from nyala.pipeline.source.where import parse_where
-from nyala.replica.base import Code, Refused
 from nyala.replica.client import Client, ClientOptions, parse_masters
 from nyala.replica.rows import Column, ColumnType, TableSchema
+from nyala.replica.types import Code, Refused
 
 NAN, INF = float("nan"), float("inf")
 SCHEMA = TableSchema(1, (Column(id=1, name="k", type=ColumnType.INT64, nullable=False),), ("k",))

@@ -15,13 +15,13 @@ from nyala.cluster import partitions_of_topic
 from nyala.definitions import partition_of, schema_of
 from nyala.expressions import as_condition, bound, column_of, parse_condition
 from nyala.mistakes import valid_number, valid_text
-from nyala.replica.base import Address, Applied, Code, Refused, check_table_name
 from nyala.replica.client import ScanSpec
 from nyala.replica.client.channels import Channels
 from nyala.replica.client.client import parse_masters
 from nyala.replica.client.locator import Locator
 from nyala.replica.client.scans import check_spec
 from nyala.replica.rows import RowOp
+from nyala.replica.types import Address, Applied, Code, Refused, check_table_name
 from nyala.table import hybrid_time_of, staleness_us_of
 from nyala.writing import as_table, checked_on_error, conform
 from tests.harness.rows import SCHEMA

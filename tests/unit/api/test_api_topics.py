@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 import nyala
 from nyala.infra.cli import context, feeds
 from nyala.infra.cli.app import app
-from nyala.replica.base import Applied, Code, KafkaSecurity, kafka_topics
 from nyala.replica.client import NotApplied, SourceFormat, TableHandle, TabletHandle
 from nyala.replica.rows import PartitionSpec
+from nyala.replica.types import Applied, Code, KafkaSecurity, kafka_topics
 from nyala.topics import PARTITIONS, TopicMaker
 from tests.harness.rows import SCHEMA
 

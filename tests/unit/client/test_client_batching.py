@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from nyala.replica.base import Code, Refused, limits
 from nyala.replica.client import TableHandle, TabletHandle, positions, wire_batches
 from nyala.replica.rows import (
     Column,
@@ -22,6 +21,7 @@ from nyala.replica.rows import (
     predicate_mask,
     route,
 )
+from nyala.replica.types import Code, Refused, limits
 
 SCHEMA = TableSchema(
     1,

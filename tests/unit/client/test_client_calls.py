@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import Address, Applied, Code, Refused
 from nyala.replica.client import ClientOptions, NotApplied
 from nyala.replica.client.calls import TabletCalls
 from nyala.replica.client.channels import Channels
@@ -15,6 +14,7 @@ from nyala.replica.client.locator import Locator
 from nyala.replica.client.retry import Deadline
 from nyala.replica.client.tables import Location
 from nyala.replica.rpc import pb
+from nyala.replica.types import Address, Applied, Code, Refused
 
 MEMBERS = {name: Address("h", port) for port, name in enumerate("abc", 1)}
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from nyala.replica.base import Code, Refused
 from nyala.replica.client.admin import row_sum_from_pb
 from nyala.replica.rows import CHECKSUM_DEFINITION, RowSum
 from nyala.replica.rpc import pb
+from nyala.replica.types import Code, Refused
 
 
 def test_sum_of_another_definition_is_refused_and_named() -> None:

@@ -8,9 +8,9 @@ from random import Random
 
 import pytest
 
-from nyala.replica.base import Address, Code, Refused
 from nyala.replica.client.locator import Locator
 from nyala.replica.client.tables import Location
+from nyala.replica.types import Address, Code, Refused
 
 A, B, C = (Address("h", n) for n in (1, 2, 3))
 MEMBERS = {"a": A, "b": B, "c": C}

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import Applied, Code, InvariantViolation, Refused
 from nyala.replica.client import REACTIONS, ClientOptions, NotApplied, OutcomeUnknown, Reaction, reaction_to
 from nyala.replica.client.retry import Attempts, Deadline
+from nyala.replica.types import Applied, Code, InvariantViolation, Refused
 
 OPTIONS = ClientOptions()
 

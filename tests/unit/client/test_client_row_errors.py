@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 
 import nyala
-from nyala.replica.base import Address, Applied, Code, RowCode
 from nyala.replica.client import ClientOptions, RowErrors, SessionWriter, TableHandle, TabletHandle, wire_batches
 from nyala.replica.client.calls import TabletCalls
 from nyala.replica.client.channels import Channels
@@ -20,6 +19,7 @@ from nyala.replica.client.locator import Locator
 from nyala.replica.client.tables import Location
 from nyala.replica.rows import OFFSET_COLUMN, PartitionSpec, RowError, RowOp, decode_batch
 from nyala.replica.rpc import pb, pb_grpc, row_errors_to_pb
+from nyala.replica.types import Address, Applied, Code, RowCode
 from tests.harness.rows import SCHEMA
 
 TABLETS = tuple(TabletHandle(f"t{n}", n, n, 0) for n in range(2))

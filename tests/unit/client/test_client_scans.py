@@ -12,7 +12,6 @@ import grpc
 import pyarrow as pa
 import pytest
 
-from nyala.replica.base import Address, Code, Refused
 from nyala.replica.client import ClientOptions, ScanSpec, TableHandle, TabletHandle
 from nyala.replica.client.calls import TabletCalls
 from nyala.replica.client.channels import Channels
@@ -21,6 +20,7 @@ from nyala.replica.client.scans import Scans
 from nyala.replica.client.tables import Location
 from nyala.replica.rows import PartitionSpec
 from nyala.replica.rpc import error_to_pb, pb, pb_grpc
+from nyala.replica.types import Address, Code, Refused
 from tests.harness.rows import SCHEMA
 
 HANDLES = tuple(TabletHandle(f"t{n}", n, n, 0) for n in range(4))

@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from nyala.replica.base import Code, Refused, hybrid_from_us
 from nyala.replica.client import NotApplied, ScanSpec, TableHandle
 from nyala.replica.client.scans import Scans
+from nyala.replica.types import Code, Refused, hybrid_from_us
 from tests.harness.history import History, NotLinearizable
 from tests.harness.played_tablets import PlayedCalls, PlayedClient, PlayedTablets, table_of
 

@@ -17,11 +17,11 @@ from typing import Any
 import grpc
 import pytest
 
-from nyala.replica.base import Address, Applied, Code, Refused
 from nyala.replica.client import ClientOptions, write_links
 from nyala.replica.client.write_links import SmallWrites
 from nyala.replica.client.writes import WriteWindow
 from nyala.replica.rpc import HEAD_BYTES, body_length, frame, pb
+from nyala.replica.types import Address, Applied, Code, Refused
 from tests.harness.cluster import wait_until
 
 LONG_S = 30.0

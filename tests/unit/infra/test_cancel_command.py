@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from nyala.infra.cli.giving_up import GivenUp, give_up
-from nyala.replica.base import Code, Refused
+from nyala.replica.types import Code, Refused
 
 NONE = Refused(Code.NOT_FOUND, "there is none")
 

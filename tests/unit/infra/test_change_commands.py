@@ -11,9 +11,9 @@ import pytest
 
 from nyala.infra.cli import changes
 from nyala.infra.cli.context import client
-from nyala.replica.base import Code, Refused
 from nyala.replica.client import Client
 from nyala.replica.rpc import pb, pb_grpc
+from nyala.replica.types import Code, Refused
 from tests.harness.master_calls import MasterWorld, S
 
 Say = Callable[[str, str], None]

@@ -11,12 +11,12 @@ from nyala.infra.chaos.book import TOGGLES, Book, link_of, text_of
 from nyala.infra.chaos.disks import Rotten, blocks_in_use, flip_block, judge_rot, read_log, read_rows
 from nyala.infra.chaos.verify import judge_disks, verify_rot
 from nyala.infra.chaos.workload import SCHEMA
-from nyala.replica.base import Corruption, Entry
-from nyala.replica.copy import wal_folder
-from nyala.replica.disk import RealDisk
+from nyala.replica.fs import RealDisk
 from nyala.replica.rows import RowOp
 from nyala.replica.tablet import Tablet
+from nyala.replica.tablet_copy import wal_folder
 from nyala.replica.tools import KINDS, format_root
+from nyala.replica.types import Corruption, Entry
 from nyala.replica.wal import Log
 from tests.harness.tablet_twin import superblock, write_entry
 

@@ -35,10 +35,10 @@ from nyala.infra.chaos.verify import (
 )
 from nyala.infra.chaos.watch import Witness
 from nyala.infra.chaos.workload import PARTITION, SCHEMA, Reader, Writer
-from nyala.replica.base import Applied, Code, DataState, OpId, Refused
 from nyala.replica.client import TableHandle, TabletHandle
 from nyala.replica.rpc import pb
 from nyala.replica.tools import KINDS, format_root
+from nyala.replica.types import Applied, Code, DataState, OpId, Refused
 
 NAMES = ("server-1", "server-2", "server-3", "server-4", "server-5")
 

@@ -11,9 +11,9 @@ import grpc
 import pytest
 
 from nyala.infra.local.counted import wait_until_counted
-from nyala.replica.base import Address, Code, Refused
 from nyala.replica.master.tables import create_table
 from nyala.replica.rpc import pb, pb_grpc
+from nyala.replica.types import Address, Code, Refused
 from tests.harness.catalogs import AppliedCatalog, table_info
 from tests.harness.leading_master import Masters, S
 

@@ -12,8 +12,8 @@ from rich.console import Console
 
 from nyala.infra.demo import flights
 from nyala.infra.demo.board import Demo, command_folder, micro_batch_events, unevenness
-from nyala.replica.base import Code, Refused
 from nyala.replica.rpc import pb
+from nyala.replica.types import Code, Refused
 
 
 @pytest.mark.parametrize("code", [Code.NOT_FOUND, Code.UNAVAILABLE, Code.CORRUPTION])

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from nyala.infra.cli.app import main
-from nyala.replica.disk import RealDisk
+from nyala.replica.fs import RealDisk
 from nyala.replica.wal import Log
 from tests.harness.wal_entries import FOLDER, SMALL, TABLET, append_now, entries, entry
 

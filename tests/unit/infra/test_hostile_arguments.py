@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from nyala.infra.cli.app import COMMANDS, _command, app
 from nyala.infra.cli.arguments import problem_of
-from nyala.replica.base import limits
+from nyala.replica.types import limits
 
 FIRST = {float: float("nan"), int: 2**70, str: "\udcff", list: ["a", "\udc00"]}
 NOWHERE = ["--masters", "127.0.0.1:1"]

@@ -31,7 +31,7 @@ EGG_INFO = Path(".package") / "nyala.egg-info"
 
 LOOK = """
 import pkgutil, nyala
-from nyala.replica.base import __version__
+from nyala.replica.types import __version__
 spark = [found.name for found in pkgutil.iter_modules() if found.name.startswith("pyspark_")]
 print(nyala.connect.__name__, nyala.__version__ == __version__, *spark)
 """
@@ -142,8 +142,8 @@ def test_installed_package_is_found_beside_a_folder_of_its_name(
 @pytest.mark.deep
 def test_clone_shows_a_new_module_without_installing_again(clone: Path, of_the_clone: Path) -> None:
     """IN-70. Goal: after `git pull` a clone runs what it holds. Method: install it, then add a module to a room."""
-    (clone / "replica" / "base" / "added_later.py").write_text("VALUE = 7\n")
-    command = [of_the_clone / "bin" / "python", "-c", "from nyala.replica.base.added_later import VALUE; print(VALUE)"]
+    (clone / "replica" / "types" / "added_later.py").write_text("VALUE = 7\n")
+    command = [of_the_clone / "bin" / "python", "-c", "from nyala.replica.types.added_later import VALUE; print(VALUE)"]
     ended = subprocess.run(command, cwd=os.sep, env=clean(), capture_output=True, text=True, timeout=120, check=False)
     assert ended.stdout.strip() == "7", ended.stderr
 

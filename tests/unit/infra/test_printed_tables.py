@@ -12,7 +12,7 @@ from rich.console import Console
 
 from nyala.infra.cli import cluster, context, local_replica, quarantine, stack, unsafe
 from nyala.replica import tools
-from nyala.replica.base import Member, OpId, RaftConfig, hybrid_from_us
+from nyala.replica.types import Member, OpId, RaftConfig, hybrid_from_us
 
 UUIDS = [letter * 32 for letter in "abc"]
 ADDRESS = "server-17.example:7051"

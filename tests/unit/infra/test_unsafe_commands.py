@@ -18,9 +18,9 @@ from typer.main import get_command
 from nyala.infra.cli import offline
 from nyala.infra.cli.app import app, main
 from nyala.infra.cli.context import console, size_text
-from nyala.replica.base import SystemClock, generation_of
-from nyala.replica.cmeta import ConsensusMeta
-from nyala.replica.disk import FENCE, RealDisk, format_directory, lock_root
+from nyala.replica.consensus_metadata import ConsensusMeta
+from nyala.replica.fs import FENCE, RealDisk, format_directory, lock_root
+from nyala.replica.types import SystemClock, generation_of
 from tests.harness.copies import TABLET, close_disks
 from tests.harness.lost_majority import UUIDS, stopped_server
 

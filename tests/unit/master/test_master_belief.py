@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import Address, Code, DataState, Member, OpId, RaftConfig, Refused, limits
 from nyala.replica.master.belief import believed, check_report, config_told
 from nyala.replica.master.soft_state import DOUBT_US
 from nyala.replica.rpc import config_to_pb, pb
+from nyala.replica.types import Address, Code, DataState, Member, OpId, RaftConfig, Refused, limits
 from tests.harness.leading_master import Masters, S
 
 A, B, C, D, E, L = S

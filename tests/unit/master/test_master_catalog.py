@@ -6,12 +6,12 @@ from collections import Counter
 
 import pytest
 
-from nyala.replica.base import Address, Code, Corruption, Entry, EntryKind, Member, OpId, Refused
 from nyala.replica.master import CATALOG_ID, Catalog
 from nyala.replica.master.tables import TABLET, add_writer_schema, create_order, create_table, drop_table, find_table
 from nyala.replica.policy import ServerView
 from nyala.replica.rpc import pb
 from nyala.replica.tablet import Superblock
+from nyala.replica.types import Address, Code, Corruption, Entry, EntryKind, Member, OpId, Refused
 from tests.harness.catalogs import AppliedCatalog, table_info
 from tests.harness.sim_disk import SimDisk
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from nyala.replica.base import Action, ConfigEdit, Decision, EditKind, Member, OpId
 from nyala.replica.master import DecisionBook, MasterOptions, Versions
 from nyala.replica.master.outbox import EVENTS_MAX, Item, Outbox
+from nyala.replica.types import Action, ConfigEdit, Decision, EditKind, Member, OpId
 from nyala.schemas import decode, encode_record, from_avro
 
 SECOND = 1_000_000

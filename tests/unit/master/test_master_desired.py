@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from nyala import schemas
-from nyala.replica.base import Address, Code, Member, OpId, Proposal, Refused, Wanted
 from nyala.replica.master import Catalog, desired, wishing
 from nyala.replica.master.draining import drain_of
 from nyala.replica.master.reporter import Reporter
@@ -16,6 +15,7 @@ from nyala.replica.master.tables import TABLET, create_table
 from nyala.replica.master.view import RETIRED, WISH, cluster_view, wanted_voters
 from nyala.replica.policy import ServerView, decide
 from nyala.replica.rpc import pb
+from nyala.replica.types import Address, Code, Member, OpId, Proposal, Refused, Wanted
 from tests.harness.catalogs import table_info
 from tests.harness.leading_master import OPTIONS, Masters, S
 

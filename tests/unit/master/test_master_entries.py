@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import ZERO_OPID, Address, Entry, EntryKind, Member, OpId, RaftConfig, SystemClock, new_uuid
-from nyala.replica.disk import MASTER, RealDisk, open_or_format
+from nyala.replica.fs import MASTER, RealDisk, open_or_format
 from nyala.replica.master.entries import unfit_entry, unfit_record
 from nyala.replica.master.group import CatalogGroup
 from nyala.replica.master.sources import open_sources, reset_source, to_pb
@@ -28,6 +27,7 @@ from nyala.replica.master.view import wish_from_record
 from nyala.replica.master.wishing import add, cancel
 from nyala.replica.raft import AppendEntries
 from nyala.replica.rpc import pb
+from nyala.replica.types import ZERO_OPID, Address, Entry, EntryKind, Member, OpId, RaftConfig, SystemClock, new_uuid
 from nyala.schemas import encode
 from tests.harness.catalogs import table_info
 from tests.harness.leading_master import Masters, S

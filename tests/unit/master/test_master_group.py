@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 
 import pytest
 
-from nyala.replica.base import Address, Code, Corruption, Member, OpId, RaftConfig, Refused, SystemClock
-from nyala.replica.disk import MASTER, PROMISES, RealDisk, open_or_format
+from nyala.replica.fs import MASTER, PROMISES, RealDisk, open_or_format
 from nyala.replica.master import group as group_module
 from nyala.replica.master.group import CatalogGroup
+from nyala.replica.types import Address, Code, Corruption, Member, OpId, RaftConfig, Refused, SystemClock
 from tests.harness.server_pair import until
 
 T = TypeVar("T")

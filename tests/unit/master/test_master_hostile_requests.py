@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from nyala.replica.base import Code
 from nyala.replica.rpc import pb
+from nyala.replica.types import Code
 from tests.harness.hostile_fields import Served, play
 from tests.harness.master_calls import MasterWorld
 from tests.harness.request_table import Row

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from kafka.errors import KafkaTimeoutError
 
-from nyala.replica.base import InvariantViolation
 from nyala.replica.master import kafka_link
 from nyala.replica.master.kafka_link import KafkaLink
 from nyala.replica.master.outbox import Item
+from nyala.replica.types import InvariantViolation
 
 
 @pytest.mark.parametrize("error", [InvariantViolation("broken"), KeyError("x"), OSError("away"), IndexError("x")])

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nyala.replica.base import Address, DataState, Member, OpId, RaftConfig
 from nyala.replica.master.confirming import confirm_config
 from nyala.replica.master.governor import is_later, marked
 from nyala.replica.master.orders import orders_for
@@ -15,6 +14,7 @@ from nyala.replica.master.tables import TABLET, create_table
 from nyala.replica.master.view import wanted_voters
 from nyala.replica.policy import ServerView
 from nyala.replica.rpc import config_to_pb, opid_from_pb, pb
+from nyala.replica.types import Address, DataState, Member, OpId, RaftConfig
 from tests.harness.catalogs import AppliedCatalog, table_info
 from tests.harness.reachable import AskedAtOnce
 

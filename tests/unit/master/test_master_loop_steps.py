@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import OpId, Refused
 from nyala.replica.raft import AppendEntries
 from nyala.replica.rpc import pb
+from nyala.replica.types import OpId, Refused
 from tests.harness.master_calls import MASTER, SECOND_MASTER, MasterWorld
 from tests.harness.server_pair import until
 

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nyala.replica.base import Address, Code, Refused, limits
-from nyala.replica.disk import MASTER, TABLET_SERVER
+from nyala.replica.fs import MASTER, TABLET_SERVER
 from nyala.replica.master.admission import addresses_told, why_not
 from nyala.replica.master.candidates import FORGET_US, PAUSE_US_FIRST
 from nyala.replica.master.registry import Registry
 from nyala.replica.master.soft_state import SERVER_SILENT_US, ServerState, SoftState
 from nyala.replica.rpc import address_to_pb, pb
+from nyala.replica.types import Address, Code, Refused, limits
 from tests.harness.leading_master import FixedClock
 from tests.harness.reachable import ReachableServers
 

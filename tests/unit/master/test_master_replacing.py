@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import Address, Code, Member, Refused
 from nyala.replica.master import wishing
 from nyala.replica.master.orders import orders_for
 from nyala.replica.master.replacing import replace_tablets
@@ -15,6 +14,7 @@ from nyala.replica.master.tables import TABLET, WISH, create_table, drop_table
 from nyala.replica.master.view import wanted_voters
 from nyala.replica.policy import ServerView
 from nyala.replica.rpc import pb
+from nyala.replica.types import Address, Code, Member, Refused
 from tests.harness.catalogs import table_info
 from tests.harness.leading_master import OPTIONS, Masters, S
 

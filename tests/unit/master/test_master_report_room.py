@@ -8,10 +8,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from nyala.replica.base import Address, Code, DataState, Member, OpId, RaftConfig, Refused, limits
 from nyala.replica.master.report_room import StatusRate, kept, kept_bytes
 from nyala.replica.master.soft_state import SoftState
 from nyala.replica.rpc import config_to_pb, pb
+from nyala.replica.types import Address, Code, DataState, Member, OpId, RaftConfig, Refused, limits
 
 MEMBERS = [f"{n:032x}" for n in range(1, 8)]
 STRANGERS = ["e" * 32, "f" * 32]

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import Code
 from nyala.replica.rpc import pb
+from nyala.replica.types import Code
 from tests.harness.catalogs import table_info
 from tests.harness.master_calls import MASTER, PROCESS, SECOND_MASTER, MasterWorld, S
 from tests.harness.request_table import (

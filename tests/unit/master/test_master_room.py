@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nyala.replica.base import Address, Code, Member, Refused, limits
 from nyala.replica.master import sources
 from nyala.replica.master.tables import (
     TABLET,
@@ -22,6 +21,7 @@ from nyala.replica.master.tables import (
 )
 from nyala.replica.policy import ServerView
 from nyala.replica.rpc import pb
+from nyala.replica.types import Address, Code, Member, Refused, limits
 from tests.harness.catalogs import AppliedCatalog, table_info
 
 SERVERS = [ServerView(uuid=letter * 32, member=Member(letter * 32, (Address("h", 1),))) for letter in "abc"]

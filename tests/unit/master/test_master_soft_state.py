@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import Address, DataState, InvariantViolation, Member, OpId, RaftConfig, limits, next_generation
 from nyala.replica.master import MasterOptions
 from nyala.replica.master.confirming import confirm_config
 from nyala.replica.master.orders import copy_is_abandoned, orders_for
@@ -15,6 +14,16 @@ from nyala.replica.master.tables import TABLET, create_table, drop_table
 from nyala.replica.master.view import cluster_view, health_of
 from nyala.replica.policy import Health, ServerView, decide, renewals
 from nyala.replica.rpc import config_to_pb, pb
+from nyala.replica.types import (
+    Address,
+    DataState,
+    InvariantViolation,
+    Member,
+    OpId,
+    RaftConfig,
+    limits,
+    next_generation,
+)
 from tests.harness.catalogs import AppliedCatalog, table_info
 from tests.harness.reachable import AskedAtOnce
 

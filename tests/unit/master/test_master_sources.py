@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import Address, Code, Member, Refused
 from nyala.replica.master.sources import advance_sources, lower_source, open_sources, reset_source, source_positions
 from nyala.replica.master.tables import create_table, drop_table
 from nyala.replica.policy import ServerView
 from nyala.replica.rpc import pb
+from nyala.replica.types import Address, Code, Member, Refused
 from tests.harness.catalogs import AppliedCatalog, table_info
 
 SECOND = 1_000_000

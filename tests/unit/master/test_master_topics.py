@@ -11,7 +11,7 @@ import pytest
 from kafka import TopicPartition
 from kafka.errors import CorruptRecordError, KafkaConnectionError, UnsupportedCodecError
 
-from nyala.replica.base import Code, InvariantViolation, Outcome, Proposal, Refused, Result, Subject, limits
+from nyala.replica.decision_executor import Fault, read_record
 from nyala.replica.master import wishing
 from nyala.replica.master.kafka_link import KafkaLink
 from nyala.replica.master.kafka_reading import poll
@@ -20,9 +20,9 @@ from nyala.replica.master.kafka_status import kafka_status
 from nyala.replica.master.metrics import Metrics, kafka_families
 from nyala.replica.master.proposals import UNDECIDED_MAX, Proposals
 from nyala.replica.rpc import CallsUnderWay, pb
-from nyala.replica.steer import Fault, read_record
 from nyala.replica.tools.check import ClusterView, MasterView, Severity, judge
 from nyala.replica.tools.check_kafka import kafka_line, kafka_problems
+from nyala.replica.types import Code, InvariantViolation, Outcome, Proposal, Refused, Result, Subject, limits
 from nyala.schemas import encode, encode_record
 from tests.harness.leading_master import FixedClock, Masters
 

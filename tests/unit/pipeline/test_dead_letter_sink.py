@@ -12,8 +12,8 @@ from kafka.errors import KafkaError
 from nyala.pipeline import KafkaSecurity, dead_letters, worker
 from nyala.pipeline.dead_letters import DeadLetter, Origin
 from nyala.pipeline.errors import TaskFailed
-from nyala.replica.base import RowCode
 from nyala.replica.rows import SourceKey
+from nyala.replica.types import RowCode
 
 ORIGIN = Origin("t", "id", "writes.t", SourceKey("c", "x", 0), 1)
 LETTER = DeadLetter(7, RowCode.NULL_KEY, "", None, b"v")

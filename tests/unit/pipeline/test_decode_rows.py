@@ -13,8 +13,8 @@ from nyala import schemas
 from nyala.pipeline.decode import Decoded, RowDecoder, WriterSchema
 from nyala.pipeline.framing import Framing, wrap
 from nyala.pipeline.row_schema import encode_key, row_schema_json
-from nyala.replica.base import RowCode, limits
 from nyala.replica.rows import Column, ColumnType, RowOp, TableSchema
+from nyala.replica.types import RowCode, limits
 
 SCHEMA = TableSchema(
     1,

@@ -16,7 +16,6 @@ from nyala.pipeline.framing import Framing, wrap
 from nyala.pipeline.row_schema import encode_key, row_schema_json
 from nyala.pipeline.task import Position, Task, TaskPlan
 from nyala.pipeline.topics import TopicIdentity
-from nyala.replica.base import Address, Entry, EntryKind, Member, OpId
 from nyala.replica.client import ClientOptions, SourceWriter, TableHandle, TabletHandle
 from nyala.replica.master.sources import advance_sources, open_sources
 from nyala.replica.master.tables import create_table
@@ -24,6 +23,7 @@ from nyala.replica.policy import ServerView
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, SourceKey, TableSchema, WriteMeta, route
 from nyala.replica.rpc import error_to_pb, pb, row_errors_to_pb, source_from_pb, source_to_pb
 from nyala.replica.tablet import Superblock, Tablet
+from nyala.replica.types import Address, Entry, EntryKind, Member, OpId
 from tests.harness.catalogs import AppliedCatalog, table_info
 from tests.harness.sim_disk import SimDisk
 from tests.harness.tablet_twin import rows_of

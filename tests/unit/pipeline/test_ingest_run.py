@@ -15,8 +15,8 @@ from nyala.pipeline.lease import SourceLease, release_run
 from nyala.pipeline.owner import ProcessPlace, new_owner_run, this_process
 from nyala.pipeline.task import TaskPlan
 from nyala.pipeline.topics import TopicIdentity
-from nyala.replica.base import Code, Refused
 from nyala.replica.rpc import pb, source_to_pb
+from nyala.replica.types import Code, Refused
 from tests.harness.cluster import wait_until
 from tests.harness.spark_alone import TOPIC, World, totals
 

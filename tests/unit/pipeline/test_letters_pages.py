@@ -14,9 +14,9 @@ from nyala.infra.cli import cluster
 from nyala.pipeline import letters
 from nyala.pipeline.dead_letters import DeadLetter, Origin, encode_letter, letter_key
 from nyala.pipeline.letters import FOREIGN, letter_of
-from nyala.replica.base import RowCode
 from nyala.replica.rows import SourceKey
 from nyala.replica.tools import Severity
+from nyala.replica.types import RowCode
 
 ORIGIN = Origin("t", "id", "writes.t", SourceKey("c", "x", 0), 1)
 

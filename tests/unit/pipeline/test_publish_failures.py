@@ -6,8 +6,8 @@ import pytest
 
 from nyala.pipeline import Framing, PublishFailed, QueryInterrupted, RowMisfit, RowPublisher
 from nyala.pipeline.publish import RowEncoder, _Failures
-from nyala.replica.base import ReplicaError
 from nyala.replica.rows import Column, ColumnType, RowOp, TableSchema
+from nyala.replica.types import ReplicaError
 
 SCHEMA = TableSchema(
     schema_id=1,

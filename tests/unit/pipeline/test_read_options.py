@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nyala.pipeline.source.reader import ReadOptions
-from nyala.replica.base import Code, Refused
+from nyala.replica.types import Code, Refused
 
 BASE = {"masters": "m:1", "table": "t"}
 

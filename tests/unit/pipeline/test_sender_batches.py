@@ -10,9 +10,9 @@ import pytest
 
 from nyala.pipeline.errors import QueryInterrupted, QueryRefused, TaskFailed, of_spark
 from nyala.pipeline.sender import Sender
-from nyala.replica.base import Code, Refused, RowCode, limits
 from nyala.replica.client import TableHandle, TabletHandle, WireBatch
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, RowError, TableSchema, decode_batch, route
+from nyala.replica.types import Code, Refused, RowCode, limits
 
 SCHEMA = TableSchema(
     1,

@@ -29,9 +29,9 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 
 from nyala.pipeline.source import NyalaSource, PushingSource, data_source, reader
 from nyala.pipeline.source.reader import PushingReader, Reader, ReadOptions, predicate_of
-from nyala.replica.base import Code, Refused, limits
 from nyala.replica.client import TableHandle, TabletHandle
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, Predicate, TableSchema
+from nyala.replica.types import Code, Refused, limits
 
 SCHEMA = TableSchema(
     1,

@@ -14,7 +14,7 @@ from nyala.pipeline.source import reader as source_reader
 from nyala.pipeline.source.reader import Reader, ReadOptions
 from nyala.pipeline.source.seen import observed
 from nyala.pipeline.source.writer import WriteOptions, Writer, Written
-from nyala.replica.base import hybrid_from_us
+from nyala.replica.types import hybrid_from_us
 from tests.harness.played_tablets import PlayedClient, PlayedTablets, table_of
 
 MASTERS = "m:1,m:2"

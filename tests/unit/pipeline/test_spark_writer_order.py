@@ -11,9 +11,9 @@ import pytest
 
 from nyala.pipeline.source import writer as source_writer
 from nyala.pipeline.source.writer import KeysUnderWay, Sending, WriteOptions, Writer, Written
-from nyala.replica.base import Applied, Refused, RowCode
 from nyala.replica.client import RowErrors, TableHandle, TabletHandle, WireBatch
 from nyala.replica.rows import OFFSET_COLUMN, Column, ColumnType, PartitionSpec, RowError, TableSchema, decode_batch
+from nyala.replica.types import Applied, Refused, RowCode
 
 SCHEMA = TableSchema(
     1,

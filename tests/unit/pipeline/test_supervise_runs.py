@@ -18,8 +18,8 @@ from nyala.pipeline.rebalance import named, newest_reports
 from nyala.pipeline.session import interrupted_in_order
 from nyala.pipeline.submit import JOBS, job_script, submit_environment
 from nyala.pipeline.supervise import Pulse, RestartOptions, restart_options, run_with_restarts
-from nyala.replica.base import Decision, OpId, Refused, Result, limits
 from nyala.replica.policy import Move, MoveKind
+from nyala.replica.types import Decision, OpId, Refused, Result, limits
 
 HOUR = 3600.0
 

@@ -17,9 +17,9 @@ from nyala.pipeline.framing import Framing, wrap
 from nyala.pipeline.row_schema import encode_key, row_schema_json
 from nyala.pipeline.task import Position, Task, TaskPlan, run_task
 from nyala.pipeline.topics import TopicIdentity
-from nyala.replica.base import RowCode
 from nyala.replica.client import TableHandle, TabletHandle, WireBatch, WriterSchemaInfo
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, RowError, TableSchema
+from nyala.replica.types import RowCode
 
 SCHEMA = TableSchema(
     1,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nyala.replica.base import Action, EditKind, OpId, RaftConfig
 from nyala.replica.policy import Caps, ClusterView, Health, Wish, WishKind, WishState, decide, wish_state
+from nyala.replica.types import Action, EditKind, OpId, RaftConfig
 from tests.harness.policy_views import cluster, obey, server, settle, tablet
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nyala.replica.base import Action, EditKind
 from nyala.replica.policy import Caps, TabletView, Wish, WishKind, decide
+from nyala.replica.types import Action, EditKind
 from tests.harness.policy_views import cluster, obey, settle, tablet, words_of
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nyala.replica.base import OpId
 from nyala.replica.policy import Caps, ClusterView, Health, ServerView, TabletView, decide, renewals
+from nyala.replica.types import OpId
 from tests.harness.policy_views import cluster, server, tablet
 
 

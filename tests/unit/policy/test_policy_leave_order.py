@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
-from nyala.replica.base import EditKind, Member, OpId, RaftConfig
 from nyala.replica.policy import (
     Advice,
     Health,
@@ -17,6 +16,7 @@ from nyala.replica.policy import (
     evict_rank,
     transfer_target,
 )
+from nyala.replica.types import EditKind, Member, OpId, RaftConfig
 from tests.harness.policy_views import cluster, said, tablet
 
 H, U, F, X = Health.HEALTHY, Health.UNKNOWN, Health.FAILED, Health.FAILED_UNRECOVERABLE

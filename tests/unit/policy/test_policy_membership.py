@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nyala.replica.base import Member, OpId, RaftConfig
 from nyala.replica.policy import Health, Need, advise, can_commit
+from nyala.replica.types import Member, OpId, RaftConfig
 from tests.harness.policy_views import tablet
 
 H, U, F, X = Health.HEALTHY, Health.UNKNOWN, Health.FAILED, Health.FAILED_UNRECOVERABLE

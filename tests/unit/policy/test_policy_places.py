@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from nyala.replica.base import Refused
 from nyala.replica.policy import pick_server, place_tablets, replacements_for, room_left
+from nyala.replica.types import Refused
 from tests.harness.policy_views import cluster, server, tablet
 
 

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from nyala import schemas
 from nyala.pipeline import QueryRefused
 from nyala.pipeline.rebalance import Plan, check_room, describe
-from nyala.replica.base import Address, OpId, Refused, ReplicaReport, Report
 from nyala.replica.policy import (
     Caps,
     ClusterView,
@@ -33,6 +32,7 @@ from nyala.replica.policy import (
     skew,
     view_of_reports,
 )
+from nyala.replica.types import Address, OpId, Refused, ReplicaReport, Report
 from tests.harness.policy_views import server, tablet
 
 WIDE = Caps(moves_max=10_000, moves_per_server_max=10_000)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import Address, ReplicaReport, Report
 from nyala.replica.policy import Health, view_of_reports
+from nyala.replica.types import Address, ReplicaReport, Report
 
 REPLICA = ReplicaReport(
     uuid="a", address="h:1", votes=True, promote=False, replace=False, health="HEALTHY", data_state=3, bytes_on_disk=0,

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import Action, EditKind, Member, OpId, RaftConfig
 from nyala.replica.policy import (
     ClusterView,
     TabletView,
@@ -17,6 +16,7 @@ from nyala.replica.policy import (
     decide,
     wish_state,
 )
+from nyala.replica.types import Action, EditKind, Member, OpId, RaftConfig
 from tests.harness.policy_views import cluster, said, settle, tablet, words_of
 
 LATE_US = 2

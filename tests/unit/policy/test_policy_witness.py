@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from nyala.replica.base import Decision, EditKind, Member, OpId, RaftConfig
 from nyala.replica.policy import Caps, ClusterView, Health, TabletView, Wish, WishKind, decide
+from nyala.replica.types import Decision, EditKind, Member, OpId, RaftConfig
 from tests.harness.policy_views import edited, server
 
 NAMES = "abcde"

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from nyala.replica.base import Code, ConfigEdit, EditKind, Member, OpId, Refused
 from nyala.replica.raft import AppendReply, RaftCore, RaftOptions, Role
+from nyala.replica.types import Code, ConfigEdit, EditKind, Member, OpId, Refused
 from tests.harness.raft_net import OPTIONS, Net, config_of, refused
 from tests.harness.raft_sim import NAMES, SimNet, run_seed
 from tests.harness.raft_solo import Solo

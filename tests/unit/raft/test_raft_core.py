@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from nyala.replica.base import Code, EntryKind, InvariantViolation, OpId, Refused
 from nyala.replica.raft import (
     AppendEntries,
     AppendReply,
@@ -16,6 +15,7 @@ from nyala.replica.raft import (
     VoteReply,
     VoteRequest,
 )
+from nyala.replica.types import Code, EntryKind, InvariantViolation, OpId, Refused
 from tests.harness.raft_net import OPTIONS, config_of
 from tests.harness.raft_solo import Solo, entry
 

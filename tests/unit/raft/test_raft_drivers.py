@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from nyala.replica.base import Code, ConfigEdit, EditKind, Member, OpId
+from nyala.replica.types import Code, ConfigEdit, EditKind, Member, OpId
 from tests.harness.raft_net import Net, config_of, refused
 
 KINDS = {

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nyala.replica.base import (
+from nyala.replica.raft import HardState, Role
+from nyala.replica.types import (
     ConfigEdit,
     EditKind,
     Entry,
@@ -15,7 +16,6 @@ from nyala.replica.base import (
     generation_of,
     next_generation,
 )
-from nyala.replica.raft import HardState, Role
 from tests.harness.raft_net import Durable, Net, config_of, encode_config
 from tests.harness.raft_verify import Verifiers
 

@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from nyala.replica.base import Code, OpId
 from nyala.replica.raft import AppendEntries, AppendReply, Message, RaftOptions, Role, TimeoutNow
 from nyala.replica.raft.options import CLOCK_DRIFT_PERCENT
+from nyala.replica.types import Code, OpId
 from tests.harness.raft_net import OPTIONS, Net, config_of
 from tests.harness.raft_solo import Solo, entry
 

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from nyala.replica.base import Entry, EntryKind, InvariantViolation, OpId
 from nyala.replica.raft import EntriesUnavailable, MemoryLogView
+from nyala.replica.types import Entry, EntryKind, InvariantViolation, OpId
 
 
 def entry(term: int, index: int, size: int = 1) -> Entry:

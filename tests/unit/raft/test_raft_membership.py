@@ -7,9 +7,20 @@ from functools import partial
 
 import pytest
 
-from nyala.replica.base import Address, Code, ConfigEdit, EditKind, EntryKind, Member, OpId, RaftConfig, Refused, limits
 from nyala.replica.raft import AppendEntries, AppendReply, Role, impossible_config
 from nyala.replica.raft.membership import adopt_config, edited_members
+from nyala.replica.types import (
+    Address,
+    Code,
+    ConfigEdit,
+    EditKind,
+    EntryKind,
+    Member,
+    OpId,
+    RaftConfig,
+    Refused,
+    limits,
+)
 from tests.harness.raft_net import Net, config_of, encode_config, refused
 from tests.harness.raft_solo import Solo, entry
 

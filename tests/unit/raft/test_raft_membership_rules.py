@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from nyala.replica.base import Code, ConfigEdit, EditKind, Member, OpId
 from nyala.replica.raft import Message, RaftOptions, Role, VoteReply, VoteRequest
+from nyala.replica.types import Code, ConfigEdit, EditKind, Member, OpId
 from tests.harness.raft_net import OPTIONS, Net, config_of, refused
 from tests.harness.raft_solo import Solo, entry
 

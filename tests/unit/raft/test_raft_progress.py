@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from nyala.replica.base import Code, OpId
 from nyala.replica.raft import AppendReply
 from nyala.replica.raft.progress import ProgressState
+from nyala.replica.types import Code, OpId
 from tests.harness.raft_solo import Solo, entry
 
 PROBE, REPLICATE, COPY = ProgressState.PROBE, ProgressState.REPLICATE, ProgressState.COPY

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nyala.replica.base import EntryKind, OpId
 from nyala.replica.raft import AppendEntries, AppendReply, Message, Role
+from nyala.replica.types import EntryKind, OpId
 from tests.harness.raft_net import OPTIONS
 from tests.harness.raft_solo import Solo, entry
 

@@ -7,9 +7,9 @@ from collections import Counter, deque
 
 import pytest
 
-from nyala.replica.base import EntryKind, InvariantViolation, OpId
 from nyala.replica.raft import AppendEntries, AppendReply, RaftOptions, Role, VoteReply, VoteRequest
 from nyala.replica.raft.moves import LEGAL_MOVES
+from nyala.replica.types import EntryKind, InvariantViolation, OpId
 from tests.harness.raft_net import OPTIONS, Net, config_of, encode_config
 from tests.harness.raft_sim import run_seed
 from tests.harness.raft_solo import Solo, entry

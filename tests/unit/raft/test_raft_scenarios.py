@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from nyala.replica.base import Code, ConfigEdit, EditKind, EntryKind, Member, OpId, RaftConfig, Refused
 from nyala.replica.raft import AppendEntries, AppendReply, Message, Role, VoteRequest
+from nyala.replica.types import Code, ConfigEdit, EditKind, EntryKind, Member, OpId, RaftConfig, Refused
 from tests.harness.raft_net import OPTIONS, Net, Node, config_of
 from tests.harness.raft_solo import Solo, entry
 

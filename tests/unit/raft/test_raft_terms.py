@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nyala.replica.base import OpId, limits, next_generation
 from nyala.replica.raft import VoteRequest, too_far
+from nyala.replica.types import OpId, limits, next_generation
 from tests.harness.raft_solo import Solo, entry
 
 HALF = limits.RAFT_TERMS_HONEST_MAX

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from nyala.replica.base import ZERO_OPID, Code, ConfigEdit, EditKind, EntryKind, Member, OpId, RaftConfig
 from nyala.replica.raft import AppendEntries, AppendReply, Message, Role, TimeoutNow, VoteRequest
+from nyala.replica.types import ZERO_OPID, Code, ConfigEdit, EditKind, EntryKind, Member, OpId, RaftConfig
 from tests.harness.raft_net import OPTIONS, Net, config_of, refused
 from tests.harness.raft_solo import Solo, entry
 

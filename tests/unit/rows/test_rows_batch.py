@@ -14,9 +14,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from nyala.replica.base import Code, Refused, limits
 from nyala.replica.rows import BatchDecoder, Column, ColumnType, TableSchema, decode_batch, encode_batch
 from nyala.replica.rows import batch as batch_module
+from nyala.replica.types import Code, Refused, limits
 
 SCHEMA = TableSchema(
     1,

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nyala.replica.base import Refused
 from nyala.replica.rows import ColumnType as T
 from nyala.replica.rows import key_hash, key_hash_one
+from nyala.replica.types import Refused
 
 GOLDEN = [
     ([T.INT64], [0], 0xE220A8397B1DCDAF),

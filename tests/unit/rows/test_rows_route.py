@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from nyala.replica.base import Refused
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, TableSchema, bucket_of, key_hash, route, slice_of
+from nyala.replica.types import Refused
 
 SCHEMA = TableSchema(
     1,

@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from nyala.replica.base import Code, Corruption, Refused
 from nyala.replica.rows import (
     Column,
     ColumnType,
@@ -20,6 +19,7 @@ from nyala.replica.rows import (
     predicate_mask,
     type_of_arrow,
 )
+from nyala.replica.types import Code, Corruption, Refused
 
 KEY = Column(id=1, name="k", type=ColumnType.INT64, nullable=False)
 

@@ -14,7 +14,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from nyala.replica.base import Code, Refused, limits
 from nyala.replica.rows import (
     BatchDecoder,
     Conditions,
@@ -25,6 +24,7 @@ from nyala.replica.rows import (
     read_values,
 )
 from nyala.replica.rpc import pb, predicate_from_pb, predicate_to_pb, predicates_from_pb
+from nyala.replica.types import Code, Refused, limits
 from tests.harness.rows import SCHEMA, batch
 from tests.harness.spent import peak_bytes
 

@@ -10,9 +10,9 @@ import grpc
 import grpc.aio
 import pytest
 
-from nyala.replica.base import Applied, Code, Refused, limits
 from nyala.replica.rpc import SERVER_OPTIONS, CallBounds, CallsUnderWay, RequestChecks, error_from_pb, pb, pb_grpc
 from nyala.replica.rpc.call_costs import arrival_cost, reply_bytes, request_cost
+from nyala.replica.types import Applied, Code, Refused, limits
 from tests.harness.hostile_fields import Served
 from tests.harness.raw_http2 import RawCaller
 from tests.harness.server_pair import until

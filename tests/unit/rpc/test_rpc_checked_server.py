@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nyala.replica.base import Applied, Code, Refused, ResourcesExhausted, limits
 from nyala.replica.rpc import (
     Call,
     CallBounds,
@@ -23,6 +22,7 @@ from nyala.replica.rpc import (
     pb,
     pb_grpc,
 )
+from nyala.replica.types import Applied, Code, Refused, ResourcesExhausted, limits
 from tests.harness.hostile_fields import Served
 from tests.harness.server_pair import until
 

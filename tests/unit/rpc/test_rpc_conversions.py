@@ -9,23 +9,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from nyala.replica.base import (
-    Action,
-    Address,
-    Applied,
-    Code,
-    ConfigEdit,
-    DataState,
-    Decision,
-    EditKind,
-    Entry,
-    EntryKind,
-    Member,
-    OpId,
-    RaftConfig,
-    Refused,
-    RowCode,
-)
 from nyala.replica.raft import AppendEntries, AppendReply, TimeoutNow, VoteReply, VoteRequest
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, Predicate, RowError, SourceKey, TableSchema
 from nyala.replica.rpc import (
@@ -54,6 +37,23 @@ from nyala.replica.rpc import (
     schema_to_pb,
     source_from_pb,
     source_to_pb,
+)
+from nyala.replica.types import (
+    Action,
+    Address,
+    Applied,
+    Code,
+    ConfigEdit,
+    DataState,
+    Decision,
+    EditKind,
+    Entry,
+    EntryKind,
+    Member,
+    OpId,
+    RaftConfig,
+    Refused,
+    RowCode,
 )
 
 ENTRY = Entry(OpId(3, 9), EntryKind.WRITE, 77, 2, b"meta", b"payload", 0xF4E36970)

@@ -11,7 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nyala.replica.base import (
+from nyala.replica.master.tables import checked_table
+from nyala.replica.rows import ColumnType, PartitionSpec, value_from_json
+from nyala.replica.rpc import partition_from_pb, pb, schema_from_pb
+from nyala.replica.types import (
     CONTROL_TOPICS,
     Code,
     Refused,
@@ -30,9 +33,6 @@ from nyala.replica.base import (
     parse_json,
     shown,
 )
-from nyala.replica.master.tables import checked_table
-from nyala.replica.rows import ColumnType, PartitionSpec, value_from_json
-from nyala.replica.rpc import partition_from_pb, pb, schema_from_pb
 from tests.harness.catalogs import table_info
 
 NAN, INF = float("nan"), float("inf")

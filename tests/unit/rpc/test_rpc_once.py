@@ -12,11 +12,11 @@ from typing import Any
 import grpc
 import pytest
 
-from nyala.replica.base import Address, Code, Refused
 from nyala.replica.client import Client
 from nyala.replica.master.tablet_servers import GrpcTabletServers
 from nyala.replica.rpc import pb, pb_grpc
 from nyala.replica.tools import catalog_copy
+from nyala.replica.types import Address, Code, Refused
 
 BUSY_S = 0.4
 """For the first bytes of a connection, as on a loaded machine or over 200 ms of network."""

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from google.protobuf import message_factory
 
-from nyala.replica.base import Code, Refused, limits
 from nyala.replica.rpc import check_fields, checked_request, count_fields, pb
 from nyala.replica.rpc.request_bounds import check_size, many_fields
+from nyala.replica.types import Code, Refused, limits
 
 
 def message_of(method: str) -> Any:

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import pandas  # noqa: F401 - pyarrow imports it when it is first asked for an array, which is no cost of a request
 import pyarrow as pa
 
-from nyala.replica.base import limits
 from nyala.replica.rows import Predicate, RowOp
 from nyala.replica.rpc import checked_request, count_fields, pb, predicate_to_pb
 from nyala.replica.rpc.call_costs import arrival_cost, fields_cost, reply_bytes, reply_cost, request_cost
+from nyala.replica.types import limits
 from tests.harness.catalogs import table_info
 from tests.harness.copies import TABLET
 from tests.harness.master_calls import MasterWorld, S

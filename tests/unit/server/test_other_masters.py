@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nyala.replica.base import Address, limits
 from nyala.replica.server.other_masters import unheard_of
+from nyala.replica.types import Address, limits
 
 A, B, C = (Address("m.example", n) for n in (1, 2, 3))
 ALIAS = Address("127.0.0.1", 1)

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import Code, Corruption, Refused, limits
-from nyala.replica.copy import SourceSessions
 from nyala.replica.rows import CHECKSUM_DEFINITION, Predicate
 from nyala.replica.rpc import pb, predicate_to_pb
 from nyala.replica.server.caller import Caller
 from nyala.replica.server.hosted import HostedTablet
 from nyala.replica.server.scans import Scans
+from nyala.replica.tablet_copy import SourceSessions
+from nyala.replica.types import Code, Corruption, Refused, limits
 from tests.harness.copies import TABLET
 from tests.harness.rows import SCHEMA
 from tests.harness.server_pair import Pair, run_pair, until

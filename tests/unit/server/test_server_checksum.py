@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from nyala.replica.base import Code, Refused
 from nyala.replica.rows import CHECKSUM_DEFINITION
 from nyala.replica.rpc import pb
 from nyala.replica.server.scans import Scans
+from nyala.replica.types import Code, Refused
 
 
 def scans() -> Scans:

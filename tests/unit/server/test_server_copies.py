@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import ZERO_OPID, Address, Code, DataState, EntryKind, Member, OpId, RaftConfig, Refused
-from nyala.replica.copy import WHOLE, CopyFile, CopyManifest, CopyRequest, CopyWanted
-from nyala.replica.host import Phase
 from nyala.replica.raft import VoteRequest
+from nyala.replica.raft_driver import Phase
 from nyala.replica.rows import WriteMeta, crc32c, encode_batch
 from nyala.replica.server import manager as manager_module
 from nyala.replica.server.copies import CopyJobs
 from nyala.replica.server.hosted import HostedTablet
 from nyala.replica.tablet import Superblock
+from nyala.replica.tablet_copy import WHOLE, CopyFile, CopyManifest, CopyRequest, CopyWanted
+from nyala.replica.types import ZERO_OPID, Address, Code, DataState, EntryKind, Member, OpId, RaftConfig, Refused
 from tests.harness.copies import (
     SOURCE_UUID,
     TABLET,

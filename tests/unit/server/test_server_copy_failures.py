@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from nyala.replica.base import Applied, Code, Corruption, Refused
-from nyala.replica.copy import CopyFile, DamagedFile, FileKind
 from nyala.replica.server.copy_failures import FORGET_S, REASON_CHARS_MAX, REPORTED_MAX, CopyFailures
+from nyala.replica.tablet_copy import CopyFile, DamagedFile, FileKind
+from nyala.replica.types import Applied, Code, Corruption, Refused
 
 FULL = Refused(Code.NO_SPACE, "the disk is full")
 

@@ -9,7 +9,13 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import (
+from nyala.replica.raft_driver import Phase
+from nyala.replica.rows import WriteMeta, crc32c, encode_batch
+from nyala.replica.rpc import pb
+from nyala.replica.server import manager as manager_module
+from nyala.replica.tablet import Superblock
+from nyala.replica.tablet_copy import CopyRequest, named_blocks
+from nyala.replica.types import (
     ZERO_OPID,
     Address,
     Code,
@@ -21,12 +27,6 @@ from nyala.replica.base import (
     RaftConfig,
     Refused,
 )
-from nyala.replica.copy import CopyRequest, named_blocks
-from nyala.replica.host import Phase
-from nyala.replica.rows import WriteMeta, crc32c, encode_batch
-from nyala.replica.rpc import pb
-from nyala.replica.server import manager as manager_module
-from nyala.replica.tablet import Superblock
 from tests.harness.copies import TABLET, superblock
 from tests.harness.rows import batch
 from tests.harness.server_pair import TIMEOUT_S, Pair, Part, as_it_is, run_pair, until

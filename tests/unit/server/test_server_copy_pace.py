@@ -8,14 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from nyala.replica.base import DataState, EntryKind, OpId, RaftConfig
-from nyala.replica.copy import CopyRequest
-from nyala.replica.copywire.copy_rate import BURST_S, CopyRate
-from nyala.replica.host import Phase
+from nyala.replica.raft_driver import Phase
 from nyala.replica.rows import WriteMeta, crc32c, encode_batch
 from nyala.replica.rpc import pb, pb_grpc
 from nyala.replica.server.memory import MemoryGuard
 from nyala.replica.server.writes import Writes
+from nyala.replica.tablet_copy import CopyRequest
+from nyala.replica.tablet_copy.wire.copy_rate import BURST_S, CopyRate
+from nyala.replica.types import DataState, EntryKind, OpId, RaftConfig
 from tests.harness.copies import TestClock, superblock
 from tests.harness.rows import batch, write_request
 from tests.harness.server_pair import Pair, run_pair, until

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from nyala.replica.copywire.copy_rate import PAUSE_S_MAX, QUIET_US, CopyRate, rate_allowed
+from nyala.replica.tablet_copy.wire.copy_rate import PAUSE_S_MAX, QUIET_US, CopyRate, rate_allowed
 from tests.harness.copies import TestClock
 
 CHUNK = 1 << 20

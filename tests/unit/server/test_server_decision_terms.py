@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nyala.replica.base import Address, Code
 from nyala.replica.rpc import pb
+from nyala.replica.types import Address, Code
 from tests.harness.copies import TABLET
 from tests.harness.server_calls import ServerWorld, learner, run_server
 

@@ -15,12 +15,18 @@ import google_crc32c
 import grpc
 import pytest
 
-from nyala.replica.base import Code, Refused, limits, new_uuid
-from nyala.replica.copy import CopyFile, CopyManifest
-from nyala.replica.copywire import fetch_serving
-from nyala.replica.copywire.fetch_wire import MESSAGE_BYTES_MAX, be_patient, receive, receive_message, send_message
-from nyala.replica.copywire.remote_source import ATTEMPTS, RemoteCopySource
 from nyala.replica.rpc import frame, pb, pb_grpc
+from nyala.replica.tablet_copy import CopyFile, CopyManifest
+from nyala.replica.tablet_copy.wire import fetch_serving
+from nyala.replica.tablet_copy.wire.fetch_wire import (
+    MESSAGE_BYTES_MAX,
+    be_patient,
+    receive,
+    receive_message,
+    send_message,
+)
+from nyala.replica.tablet_copy.wire.remote_source import ATTEMPTS, RemoteCopySource
+from nyala.replica.types import Code, Refused, limits, new_uuid
 from tests.harness.copies import TABLET, TestClock
 from tests.harness.server_pair import Pair, run_pair
 from tests.unit.server.test_server_copy_pace import Held

@@ -8,11 +8,11 @@ from collections.abc import Callable, Coroutine
 
 import pytest
 
-from nyala.replica.base import Code, DataState, EditKind, OpId
-from nyala.replica.cmeta import ConsensusMeta
-from nyala.replica.disk import open_or_format
+from nyala.replica.consensus_metadata import ConsensusMeta
+from nyala.replica.fs import open_or_format
 from nyala.replica.raft import AppendEntries, AppendReply
 from nyala.replica.tablet import Superblock
+from nyala.replica.types import Code, DataState, EditKind, OpId
 from tests.harness.copies import SOURCE_UUID, TABLET, TestClock, data_files, new_disk
 from tests.harness.server_pair import Pair, PairedServer, run_pair
 from tests.harness.sim_disk import SimDisk

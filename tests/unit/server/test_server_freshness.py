@@ -8,7 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from nyala.replica.base import (
+from nyala.replica.rpc import pb
+from nyala.replica.server.freshness import lag_us, time_needed, too_old
+from nyala.replica.server.hosted import HostedTablet
+from nyala.replica.server.scans import Scans
+from nyala.replica.types import (
     Applied,
     Code,
     Corruption,
@@ -19,10 +23,6 @@ from nyala.replica.base import (
     staleness_problem,
     us_of_hybrid,
 )
-from nyala.replica.rpc import pb
-from nyala.replica.server.freshness import lag_us, time_needed, too_old
-from nyala.replica.server.hosted import HostedTablet
-from nyala.replica.server.scans import Scans
 from tests.harness.copies import TABLET
 from tests.harness.server_pair import Pair, PairedServer, run_pair, until
 

@@ -13,7 +13,6 @@ import grpc.aio
 import pytest
 
 from nyala.infra.local.ports import Ports
-from nyala.replica.base import Address, Code, Member, OpId, RaftConfig, Refused, ResourceUse
 from nyala.replica.rpc import pb, pb_grpc, place_to_pb
 from nyala.replica.server import heartbeat as heartbeat_module
 from nyala.replica.server.channels import Channels
@@ -23,6 +22,7 @@ from nyala.replica.server.manager import TabletManager
 from nyala.replica.server.memory import MemoryGuard
 from nyala.replica.server.options import ServerOptions
 from nyala.replica.server.resources import ResourceWatch
+from nyala.replica.types import Address, Code, Member, OpId, RaftConfig, Refused, ResourceUse
 from tests.harness.copies import TABLET, TARGET_UUID, new_disk, superblock
 from tests.harness.managers import new_manager
 from tests.harness.rows import table_info

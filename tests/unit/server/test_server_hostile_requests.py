@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from nyala.replica.base import Code, limits
 from nyala.replica.rows import Predicate
 from nyala.replica.rpc import pb, pb_grpc, predicate_to_pb
+from nyala.replica.types import Code, limits
 from tests.harness.copies import TABLET
 from tests.harness.hostile_fields import Must, Served, cases, play
 from tests.harness.request_table import Row

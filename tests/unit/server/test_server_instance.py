@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import pytest
 
-from nyala.replica.base import Code, Corruption, InvariantViolation, Refused, is_uuid
-from nyala.replica.cmeta import ConsensusMeta
-from nyala.replica.disk import FOLDERS, PROMISES, format_directory, join_cluster, open_or_format
+from nyala.replica.consensus_metadata import ConsensusMeta
+from nyala.replica.fs import FOLDERS, PROMISES, format_directory, join_cluster, open_or_format
 from nyala.replica.server import ServerOptions, need_promises
 from nyala.replica.server.__main__ import parse
 from nyala.replica.server.identity import Identity
+from nyala.replica.types import Code, Corruption, InvariantViolation, Refused, is_uuid
 from tests.harness.copies import CONFIG, SOURCE_UUID, RestingReplica, TestClock, new_disk
 from tests.harness.sim_disk import SimDisk
 

@@ -10,14 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from nyala.replica.base import Code, Corruption, DataState, DiskFailure, Refused
-from nyala.replica.cmeta import ConsensusMeta, path_of
-from nyala.replica.copy import CopyRequest, lost_tablets
-from nyala.replica.disk import INSTANCE, keep_instance, open_or_format, read_instance
-from nyala.replica.host import Phase
+from nyala.replica.consensus_metadata import ConsensusMeta, path_of
+from nyala.replica.fs import INSTANCE, keep_instance, open_or_format, read_instance
 from nyala.replica.master import MasterOptions
 from nyala.replica.master.tablet_servers import ASK_TIMEOUT_S
 from nyala.replica.policy.in_place import RENEW_AGAIN_US
+from nyala.replica.raft_driver import Phase
 from nyala.replica.server import ServerOptions, need_promises
 from nyala.replica.server.copies import CopyJobs
 from nyala.replica.server.keeping import KEEP_EVERY_S, Keeper
@@ -25,7 +23,9 @@ from nyala.replica.server.maintenance import Maintenance
 from nyala.replica.server.manager import TabletManager
 from nyala.replica.server.memory import MemoryGuard
 from nyala.replica.tablet import Superblock, superblock_path
+from nyala.replica.tablet_copy import CopyRequest, lost_tablets
 from nyala.replica.tools.fs_check import remove_orphans
+from nyala.replica.types import Code, Corruption, DataState, DiskFailure, Refused
 from tests.harness.copies import SOURCE_UUID, TABLET, TARGET_UUID, NoBytes, TestClock, leading_source, new_disk
 from tests.harness.server_pair import Pair, run_pair, until
 from tests.harness.sim_disk import SimDisk

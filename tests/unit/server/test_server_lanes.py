@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from nyala.replica.base import Code, Refused
-from nyala.replica.peers import Turn
 from nyala.replica.server.lanes import Lane, LoopPost, LoopTimer, drained
 from nyala.replica.server.memory import MemoryGuard
+from nyala.replica.transport import Turn
+from nyala.replica.types import Code, Refused
 
 
 def never(error: BaseException) -> None:

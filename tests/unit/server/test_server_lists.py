@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from nyala.replica.base import limits
 from nyala.replica.client.paging import pages_of
 from nyala.replica.rpc import pb
+from nyala.replica.types import limits
 from tests.harness.copies import TABLET
 from tests.harness.rows import batch, read_rows, write_request
 from tests.harness.server_calls import ServerWorld, run_server

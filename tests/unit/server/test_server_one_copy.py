@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import Code, DataState
 from nyala.replica.rpc import address_to_pb, pb
 from nyala.replica.server.copies import BACKOFF_FIRST_S
+from nyala.replica.types import Code, DataState
 from tests.harness import server_pair
 from tests.harness.copies import TABLET, TestClock
 from tests.harness.server_pair import TIMEOUT_S, Pair, run_pair, until

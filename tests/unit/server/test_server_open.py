@@ -10,20 +10,8 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import (
-    Address,
-    Code,
-    DataState,
-    EntryKind,
-    InvariantViolation,
-    Member,
-    OpId,
-    RaftConfig,
-    Refused,
-)
-from nyala.replica.copy import CopyRequest
-from nyala.replica.host import Replica
 from nyala.replica.raft import AppendEntries
+from nyala.replica.raft_driver import Replica
 from nyala.replica.rpc import pb
 from nyala.replica.server import manager as manager_module
 from nyala.replica.server.channels import Channels
@@ -34,6 +22,18 @@ from nyala.replica.server.manager import TabletManager
 from nyala.replica.server.memory import MemoryGuard
 from nyala.replica.server.resources import ResourceWatch
 from nyala.replica.tablet import Superblock
+from nyala.replica.tablet_copy import CopyRequest
+from nyala.replica.types import (
+    Address,
+    Code,
+    DataState,
+    EntryKind,
+    InvariantViolation,
+    Member,
+    OpId,
+    RaftConfig,
+    Refused,
+)
 from nyala.replica.wal import Log
 from tests.harness.copies import TABLET, TARGET_UUID, new_disk, superblock, write_entry
 from tests.harness.managers import new_manager

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import Code, DataState, Refused, limits
-from nyala.replica.cmeta import ConsensusMeta, path_of
+from nyala.replica.consensus_metadata import ConsensusMeta, path_of
 from nyala.replica.raft import Message, VoteRequest
 from nyala.replica.server.__main__ import parse
 from nyala.replica.server.manager import TabletManager
 from nyala.replica.server.options import ServerOptions
 from nyala.replica.tablet import superblock_path
+from nyala.replica.types import Code, DataState, Refused, limits
 from tests.harness.copies import TABLET, TARGET_UUID, new_disk, superblock, write_entry
 from tests.harness.managers import new_manager
 from tests.harness.sim_disk import SimDisk

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import Code, DataState, hybrid_from_us
 from nyala.replica.rows import CHECKSUM_DEFINITION
 from nyala.replica.rpc import address_to_pb, pb
+from nyala.replica.types import Code, DataState, hybrid_from_us
 from tests.harness.copies import TABLET
 from tests.harness.request_table import Late, Row, Stale, case_id, check_table, late_cases, play, play_late
 from tests.harness.rows import batch, write_request

@@ -14,23 +14,9 @@ from urllib.request import urlopen
 
 import pytest
 
-from nyala.replica.base import (
-    Address,
-    Clock,
-    Code,
-    DiskFailure,
-    EntryKind,
-    Member,
-    OpId,
-    RaftConfig,
-    Refused,
-    SystemClock,
-)
-from nyala.replica.copywire.remote_source import RemoteCopySource
-from nyala.replica.disk import RealDisk
-from nyala.replica.disk.real import RealFile
-from nyala.replica.host import Phase
-from nyala.replica.peers import PeerServicer
+from nyala.replica.fs import RealDisk
+from nyala.replica.fs.real import RealFile
+from nyala.replica.raft_driver import Phase
 from nyala.replica.rows import WriteMeta, crc32c, encode_batch
 from nyala.replica.rpc import CallsUnderWay
 from nyala.replica.server.copies import CopyJobs
@@ -44,6 +30,20 @@ from nyala.replica.server.options import ServerOptions
 from nyala.replica.server.scrub import PIECE_BYTES, Scrub
 from nyala.replica.server.scrub_rule import CPU_SHARE
 from nyala.replica.server.writes import Writes
+from nyala.replica.tablet_copy.wire.remote_source import RemoteCopySource
+from nyala.replica.transport import PeerServicer
+from nyala.replica.types import (
+    Address,
+    Clock,
+    Code,
+    DiskFailure,
+    EntryKind,
+    Member,
+    OpId,
+    RaftConfig,
+    Refused,
+    SystemClock,
+)
 from nyala.replica.wal import SegmentInfo
 from nyala.replica.wal.verify import STEP_BYTES
 from tests.harness.copies import TABLET, TARGET_UUID, TestClock, superblock

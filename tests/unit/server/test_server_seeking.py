@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nyala.replica.base import limits
 from nyala.replica.server.seeking import PAUSE_MAX_S, Seeker
+from nyala.replica.types import limits
 
 
 def test_reached_servers_are_not_asked_for_and_a_lost_one_ever_more_rarely() -> None:

@@ -10,11 +10,11 @@ from dataclasses import replace
 import google_crc32c
 import pytest
 
-from nyala.replica.base import Address, EntryKind, Member, OpId, RaftConfig
 from nyala.replica.raft import AppendEntries, AppendReply, Message, VoteRequest
 from nyala.replica.server import ticking
 from nyala.replica.server.manager import TabletManager
 from nyala.replica.server.ticking import CHECK_TICKS, Ticker
+from nyala.replica.types import Address, EntryKind, Member, OpId, RaftConfig
 from tests.harness.copies import TARGET_UUID, new_disk, superblock
 from tests.harness.managers import new_manager
 

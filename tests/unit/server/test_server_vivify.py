@@ -11,9 +11,7 @@ import grpc
 import pytest
 
 from nyala.infra.cli.copies import idle_text
-from nyala.replica.base import ZERO_OPID, Code, DataState, EditKind, Entry, EntryKind, OpId, RaftConfig, Refused, limits
-from nyala.replica.cmeta import encode_config
-from nyala.replica.copy import parse_superblock
+from nyala.replica.consensus_metadata import encode_config
 from nyala.replica.raft import AppendEntries, TimeoutNow
 from nyala.replica.rpc import member_to_pb, opid_to_pb, pb, pb_grpc
 from nyala.replica.server.maintenance import GC_EVERY_S, Maintenance
@@ -21,6 +19,19 @@ from nyala.replica.server.memory import MemoryGuard
 from nyala.replica.server.service import create_tablet, delete_tablet
 from nyala.replica.server.status import replica_status
 from nyala.replica.tablet import Superblock
+from nyala.replica.tablet_copy import parse_superblock
+from nyala.replica.types import (
+    ZERO_OPID,
+    Code,
+    DataState,
+    EditKind,
+    Entry,
+    EntryKind,
+    OpId,
+    RaftConfig,
+    Refused,
+    limits,
+)
 from tests.harness.copies import TABLET
 from tests.harness.rows import table_info
 from tests.harness.server_calls import NOBODY

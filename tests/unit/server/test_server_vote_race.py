@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from nyala.replica.base import Address, DataState, OpId
-from nyala.replica.cmeta import ConsensusMeta, path_of
-from nyala.replica.copy import CopyRequest
+from nyala.replica.consensus_metadata import ConsensusMeta, path_of
 from nyala.replica.raft import Message, VoteReply, VoteRequest
 from nyala.replica.server.copies import CopyJobs
 from nyala.replica.server.options import ServerOptions
+from nyala.replica.tablet_copy import CopyRequest
+from nyala.replica.types import Address, DataState, OpId
 from tests.harness.copies import SOURCE_UUID, TABLET, TARGET_UUID, NoBytes, leading_source, new_disk, tombstone
 from tests.harness.managers import new_manager
 from tests.harness.server_pair import TIMEOUT_S

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import Code, DataState, OpId, Refused, next_generation
-from nyala.replica.cmeta import ConsensusMeta
-from nyala.replica.copy import CopyRequest, LocalCopySource
+from nyala.replica.consensus_metadata import ConsensusMeta
 from nyala.replica.raft import AppendEntries, Message, VoteReply, VoteRequest
 from nyala.replica.server.copies import CopyJobs
 from nyala.replica.server.hosted import CopyJob
 from nyala.replica.server.manager import TabletManager
 from nyala.replica.server.tombstone import answer_without_replica
 from nyala.replica.tablet import Superblock, superblock_path
+from nyala.replica.tablet_copy import CopyRequest, LocalCopySource
+from nyala.replica.types import Code, DataState, OpId, Refused, next_generation
 from tests.harness.copies import (
     SOURCE_UUID,
     TABLET,

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import Code, DataState, EditKind, Member, Refused
-from nyala.replica.copy import FileKind
 from nyala.replica.raft import Role
 from nyala.replica.tablet import Superblock
+from nyala.replica.tablet_copy import FileKind
+from nyala.replica.types import Code, DataState, EditKind, Member, Refused
 from tests.harness.copies import TABLET
 from tests.harness.server_pair import TIMEOUT_S, Pair, Part, run_pair, until
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.peers import Taker, Turn
 from nyala.replica.rpc import HEAD_BYTES, body_length, frame, pb
 from nyala.replica.server.write_links import WriteLinks
+from nyala.replica.transport import Taker, Turn
 from tests.harness.server_pair import until
 
 LONG_S = 60.0

@@ -9,11 +9,21 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import Applied, Code, OpId, RaftConfig, Refused, RowCode, generation_of, limits, next_generation
 from nyala.replica.rows import RowOp
 from nyala.replica.rpc import pb
 from nyala.replica.server.memory import MemoryGuard
 from nyala.replica.server.writes import INLINE_BYTES_MAX, ROW_ERROR_BYTES, Writes, need_same_generation
+from nyala.replica.types import (
+    Applied,
+    Code,
+    OpId,
+    RaftConfig,
+    Refused,
+    RowCode,
+    generation_of,
+    limits,
+    next_generation,
+)
 from tests.harness.rows import batch, write_request
 from tests.harness.server_pair import Pair, run_pair
 

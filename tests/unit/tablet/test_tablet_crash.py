@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import Code, Corruption, Refused
 from nyala.replica.rows import RowOp
 from nyala.replica.tablet import Superblock, Tablet, block_names, sweep_orphans, verify_pieces
+from nyala.replica.types import Code, Corruption, Refused
 from tests.harness.sim_disk import SimCrash, SimDisk
 from tests.harness.tablet_twin import INT_SCHEMA, Twin, rows_of, superblock, write_entry
 

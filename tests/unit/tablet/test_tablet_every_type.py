@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from nyala.replica.base import Entry, EntryKind, OpId
 from nyala.replica.rows import (
     PartitionSpec,
     Predicate,
@@ -22,6 +21,7 @@ from nyala.replica.rows import (
     route,
 )
 from nyala.replica.tablet import Superblock, Tablet
+from nyala.replica.types import Entry, EntryKind, OpId
 from tests.harness.every_type import KEYS, KINDS, ROW_COUNTS, Kind, same_values, table_schema, values
 from tests.harness.sim_disk import SimDisk
 from tests.harness.tablet_twin import superblock

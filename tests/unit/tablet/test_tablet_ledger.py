@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nyala.replica.base import Code, RowCode, hybrid_from_us, limits
 from nyala.replica.rows import RowError, RowOp
 from nyala.replica.tablet import Superblock, Tablet
 from nyala.replica.tablet.error_runs import ErrorRuns, PackedErrors
+from nyala.replica.types import Code, RowCode, hybrid_from_us, limits
 from tests.harness.sim_disk import SimDisk
 from tests.harness.tablet_twin import INT_SCHEMA, SOURCE, ledger_entry, noop_entry, rows_of, superblock, write_entry
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import Entry
 from nyala.replica.rows import RowOp
 from nyala.replica.tablet import Superblock, Tablet, source_positions
+from nyala.replica.types import Entry
 from tests.harness.sim_disk import SimDisk
 from tests.harness.tablet_twin import INT_SCHEMA, SOURCE, ledger_entry, noop_entry, superblock, write_entry
 

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from nyala.replica.base import Corruption
-from nyala.replica.disk import RealDisk
+from nyala.replica.fs import RealDisk
 from nyala.replica.rows import Predicate, crc32c
 from nyala.replica.tablet import Superblock, Tablet
 from nyala.replica.tablet.page_crcs import PAGE_BYTES, PageCrcs
+from nyala.replica.types import Corruption
 from tests.harness.rot import flip
 from tests.harness.tablet_twin import INT_SCHEMA, superblock, write_entry
 

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from nyala.replica.base import Code, Refused, RowCode, hybrid_from_us
 from nyala.replica.rows import Column, ColumnType, Listed, PartitionSpec, Predicate, RowOp, TableSchema, crc32c, route
 from nyala.replica.tablet import Superblock, Tablet
+from nyala.replica.types import Code, Refused, RowCode, hybrid_from_us
 from tests.harness.sim_disk import SimDisk
 from tests.harness.tablet_twin import (
     INT_SCHEMA,

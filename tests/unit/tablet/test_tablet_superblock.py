@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from nyala.replica.base import Code, Corruption, DataState, InvariantViolation, OpId, Refused
-from nyala.replica.copy import settle_at_startup
 from nyala.replica.rows import PartitionSpec
 from nyala.replica.tablet import Superblock, Tablet, block_names, superblock_path, sweep_orphans
+from nyala.replica.tablet_copy import settle_at_startup
+from nyala.replica.types import Code, Corruption, DataState, InvariantViolation, OpId, Refused
 from tests.harness.sim_disk import SimCrash, SimDisk
 from tests.harness.tablet_twin import INT_SCHEMA, superblock, write_entry
 

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from nyala.replica.base import Corruption
-from nyala.replica.copy import parse_superblock
 from nyala.replica.tablet import Superblock, Tablet, superblock_path, verify_file
+from nyala.replica.tablet_copy import parse_superblock
+from nyala.replica.types import Corruption
 from tests.harness.sim_disk import SimDisk
 from tests.harness.tablet_twin import INT_SCHEMA, superblock, write_entry
 

@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from nyala.replica.base import Code, Corruption, OpId, Refused, ReplicaError, ResourcesExhausted
-from nyala.replica.disk import want
+from nyala.replica.fs import want
 from nyala.replica.rows import RowOp
 from nyala.replica.tablet import Superblock, Tablet, resolve, verify_pieces
+from nyala.replica.types import Code, Corruption, OpId, Refused, ReplicaError, ResourcesExhausted
 from tests.harness.sim_disk import SimDisk
 from tests.harness.tablet_twin import INT_SCHEMA, noop_entry, schema_entry, superblock, write_entry
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from nyala.replica.base import Code, EntryKind, Member, OpId, RaftConfig, Refused, next_generation
-from nyala.replica.cmeta import ConsensusMeta, decode_config, encode_config, path_of
-from nyala.replica.copy import delete_replica, wal_folder
-from nyala.replica.host.bootstrap import recover
+from nyala.replica.consensus_metadata import ConsensusMeta, decode_config, encode_config, path_of
 from nyala.replica.raft import RaftCore, RaftOptions, Role
+from nyala.replica.raft_driver.bootstrap import recover
 from nyala.replica.tablet import Superblock
+from nyala.replica.tablet_copy import delete_replica, wal_folder
 from nyala.replica.tools.forced_config import Rewritten, force_config, raise_term, rewrite_config
+from nyala.replica.types import Code, EntryKind, Member, OpId, RaftConfig, Refused, next_generation
 from nyala.replica.wal import Log, glance
 from tests.harness.copies import SOURCE_UUID, TABLET, RestingReplica, close_disks, new_disk
 from tests.harness.lost_majority import make_witness

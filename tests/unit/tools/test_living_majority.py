@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from nyala.replica.base import Address, Member, OpId, RaftConfig, next_generation
 from nyala.replica.tools import LeftAlone, RecoveryPlan, ReplicaEvidence, TabletPlan, Target, Why, make_plan
 from nyala.replica.tools.living import LivingMajority, living_majority
 from nyala.replica.tools.plan_file import plan_json, plan_of_json
+from nyala.replica.types import Address, Member, OpId, RaftConfig, next_generation
 from tests.harness.copies import TABLET
 from tests.harness.lost_majority import UUIDS, seen
 

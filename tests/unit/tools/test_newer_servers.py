@@ -16,11 +16,11 @@ from nyala.infra.cli import cluster, copies, quarantine
 from nyala.infra.cli.app import app
 from nyala.pipeline.dead_letters import DeadLetter, Origin, encode_letter
 from nyala.replica import tools
-from nyala.replica.base import Address, Code, DataState, Member, OpId, RaftConfig, Refused, RowCode, read_number
 from nyala.replica.client import TableHandle, TabletHandle
 from nyala.replica.rows import PartitionSpec, RowOp, SourceKey
 from nyala.replica.rpc import column_from_pb, config_to_pb, entry_from_pb, error_from_pb, pb, row_errors_from_pb
 from nyala.replica.tools.evidence import _of_status
+from nyala.replica.types import Address, Code, DataState, Member, OpId, RaftConfig, Refused, RowCode, read_number
 from nyala.writing import advice
 from tests.harness.stack import SCHEMA
 

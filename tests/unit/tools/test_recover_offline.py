@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pytest
 
-from nyala.replica.base import Code, Corruption, OpId, RaftConfig, Refused
-from nyala.replica.cmeta import ConsensusMeta
-from nyala.replica.copy import wal_folder
-from nyala.replica.disk import FENCE, refuse_fenced
+from nyala.replica.consensus_metadata import ConsensusMeta
+from nyala.replica.fs import FENCE, refuse_fenced
 from nyala.replica.rows import SourceKey
 from nyala.replica.rpc import pb
 from nyala.replica.tablet import Superblock
+from nyala.replica.tablet_copy import wal_folder
 from nyala.replica.tools import (
     Recovery,
     RecoveryPlan,
@@ -23,6 +22,7 @@ from nyala.replica.tools import (
     of_directory,
     plans_agree,
 )
+from nyala.replica.types import Code, Corruption, OpId, RaftConfig, Refused
 from nyala.replica.wal import glance
 from nyala.replica.wal.newest import NEWEST_NAME
 from tests.harness.copies import TABLET, RestingReplica, close_disks

@@ -6,12 +6,11 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from nyala.replica.base import Address, DataState, Member, OpId, RaftConfig, Refused, generation_of, next_generation
-from nyala.replica.cmeta import path_of
-from nyala.replica.copy import delete_replica, wal_folder
+from nyala.replica.consensus_metadata import path_of
 from nyala.replica.rows import SourceKey
 from nyala.replica.rpc import pb
 from nyala.replica.tablet import Superblock
+from nyala.replica.tablet_copy import delete_replica, wal_folder
 from nyala.replica.tools import (
     LeftAlone,
     RecoveryPlan,
@@ -26,6 +25,7 @@ from nyala.replica.tools import (
     of_directory,
 )
 from nyala.replica.tools.plan_file import plan_json, plan_of_json
+from nyala.replica.types import Address, DataState, Member, OpId, RaftConfig, Refused, generation_of, next_generation
 from tests.harness.copies import TABLET, close_disks
 from tests.harness.lost_majority import UUIDS, config, plan_for, seen, stopped_server
 from tests.harness.sim_disk import SimDisk

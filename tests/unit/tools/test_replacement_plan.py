@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from nyala.replica.base import DataState
 from nyala.replica.rows import SourceKey
 from nyala.replica.rpc import config_to_pb, pb
 from nyala.replica.tools import ReplacementPlan, ReplicaEvidence, Why, plan_replacement, replacement_json
+from nyala.replica.types import DataState
 from tests.harness.copies import TABLET
 from tests.harness.lost_majority import UUIDS, config, seen
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import Address, DataState, Member, OpId, RaftConfig
 from nyala.replica.client import TableHandle, TabletHandle
 from nyala.replica.master.confirming import confirm_config
 from nyala.replica.master.tables import TABLET, config_to_record
@@ -15,6 +14,7 @@ from nyala.replica.rows import PartitionSpec
 from nyala.replica.rpc import config_to_pb, pb
 from nyala.replica.tools import ClusterView, MasterView, ReplicaView, Severity, as_json, judge
 from nyala.replica.tools.check import LAG_ENTRIES_MAX
+from nyala.replica.types import Address, DataState, Member, OpId, RaftConfig
 from tests.harness.leading_master import Masters, S
 from tests.harness.stack import SCHEMA
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from nyala.replica.base import Code, Refused
-from nyala.replica.cmeta import FOLDER
+from nyala.replica.consensus_metadata import FOLDER
 from nyala.replica.tools import read_file, read_promises
+from nyala.replica.types import Code, Refused
 from tests.harness.copies import SOURCE_UUID, RestingReplica, cmeta_bytes, new_disk
 from tests.harness.sim_disk import SimDisk
 

@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from nyala.replica.base import Code, Corruption, DataState, LaterFormat, OpId, Refused
-from nyala.replica.cmeta import ConsensusMeta, path_of
-from nyala.replica.copy import delete_replica, wal_folder
-from nyala.replica.disk import FOLDERS, INSTANCE, RealDisk, format_directory, open_or_format, read_instance
+from nyala.replica.consensus_metadata import ConsensusMeta, path_of
+from nyala.replica.fs import FOLDERS, INSTANCE, RealDisk, format_directory, open_or_format, read_instance
 from nyala.replica.server import ReplayMarker, marker_path
 from nyala.replica.tablet import Superblock
+from nyala.replica.tablet_copy import delete_replica, wal_folder
 from nyala.replica.tools import (
     DirectoryView,
     Severity,
@@ -29,6 +28,7 @@ from nyala.replica.tools import (
     remove_orphans,
     wipe,
 )
+from nyala.replica.types import Code, Corruption, DataState, LaterFormat, OpId, Refused
 from nyala.schemas import frame, unframe
 from tests.harness.copies import (
     SOURCE_UUID,

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import Address, Code, DataState, Member, OpId, RaftConfig, Refused, limits
 from nyala.replica.client import TableHandle, TabletHandle
 from nyala.replica.rows import PartitionSpec, RowSum
 from nyala.replica.rpc import config_to_pb, pb
@@ -26,6 +25,7 @@ from nyala.replica.tools import (
     with_sums,
 )
 from nyala.replica.tools.check import checksum_timeout_s
+from nyala.replica.types import Address, Code, DataState, Member, OpId, RaftConfig, Refused, limits
 from tests.harness.stack import SCHEMA
 
 SERVERS = "abc"

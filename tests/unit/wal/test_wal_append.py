@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from nyala.replica.base import DiskFailure, Entry, InvariantViolation, OpId, Refused
+from nyala.replica.types import DiskFailure, Entry, InvariantViolation, OpId, Refused
 from nyala.replica.wal import Log, WalOptions
 from nyala.replica.wal.format import EncodedEntry, encode_entry
 from tests.harness.sim_disk import SimDisk

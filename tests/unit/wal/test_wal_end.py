@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nyala.replica.base import Code, Corruption, DiskFailure, Entry, OpId, Refused
+from nyala.replica.types import Code, Corruption, DiskFailure, Entry, OpId, Refused
 from nyala.replica.wal import Log, dump_log, dump_segment, glance, inspect_log
 from nyala.replica.wal.newest import NEWEST_NAME, Newest, read_newest
 from tests.harness.sim_disk import SimCrash, SimDisk

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import Corruption
+from nyala.replica.types import Corruption
 from nyala.replica.wal import Log, dump_segment
 from tests.harness.sim_disk import SimDisk
 from tests.harness.wal_entries import FOLDER, append_now, build, entries, of_a_later_build, open_log, segment_paths

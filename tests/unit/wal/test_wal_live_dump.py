@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nyala.replica.base import OpId
+from nyala.replica.types import OpId
 from nyala.replica.wal import Log, dump_log, dump_settled
 from tests.harness.sim_disk import SimDisk
 from tests.harness.wal_entries import FOLDER, append_now, build, entries, entry, open_log, segment_paths

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from nyala.replica.base import Corruption, Entry, OpId
+from nyala.replica.types import Corruption, Entry, OpId
 from nyala.replica.wal import Log, SegmentInfo, dump_segment, glance, inspect_log, verify_segment
 from nyala.replica.wal.recovery import worse
 from tests.harness.sim_disk import SECTOR_BYTES, SimDisk

@@ -7,7 +7,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nyala.replica.base import Entry, OpId
+from nyala.replica.types import Entry, OpId
 from nyala.replica.wal import Log
 from tests.harness.sim_disk import SimDisk
 from tests.harness.wal_entries import FOLDER, SMALL, TABLET, append_now, entry

@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 
-from nyala.replica.base import Code, Corruption, DiskFailure, Entry, OpId, Refused
+from nyala.replica.types import Code, Corruption, DiskFailure, Entry, OpId, Refused
 from nyala.replica.wal import Log, dump_segment, glance, inspect_log
 from nyala.replica.wal.newest import NEWEST_NAME, read_newest
 from tests.harness.sim_disk import SECTOR_BYTES, SimCrash, SimDisk

@@ -10,8 +10,8 @@ from pathlib import Path
 import fastavro
 import pytest
 
-from nyala.replica.base import Code, DiskFailure, DiskFile, OpId, Refused
-from nyala.replica.disk import RealDisk
+from nyala.replica.fs import RealDisk
+from nyala.replica.types import Code, DiskFailure, DiskFile, OpId, Refused
 from nyala.replica.wal import Log, Reservation, dump_segment
 from nyala.replica.wal.appender import _gather
 from nyala.replica.wal.format import decode_header, encode_entry, encode_header, new_marker

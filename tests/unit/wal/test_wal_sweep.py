@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from nyala.replica.base import Corruption, Entry, OpId
+from nyala.replica.types import Corruption, Entry, OpId
 from nyala.replica.wal import Log, dump_segment, inspect_log
 from nyala.replica.wal.newest import NEWEST_NAME
 from tests.harness.sim_disk import SimDisk

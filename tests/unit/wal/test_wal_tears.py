@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from nyala.replica.base import Corruption, Entry, OpId
+from nyala.replica.types import Corruption, Entry, OpId
 from nyala.replica.wal import Log, dump_segment
 from nyala.replica.wal.zeros import SECTOR_BYTES, census, has_run
 from tests.harness.sim_disk import SimCrash, SimDisk

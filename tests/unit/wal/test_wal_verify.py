@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nyala.replica.base import Corruption, Entry
+from nyala.replica.types import Corruption, Entry
 from nyala.replica.wal import Log, SegmentInfo, WalOptions, verify_segment
 from nyala.replica.wal.verify import STEP_BYTES
 from tests.harness.sim_disk import SimDisk

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import google_crc32c
 import pytest
 
-from nyala.replica.base import DiskFailure, OpId, Refused, ResourcesExhausted
-from nyala.replica.disk import want
+from nyala.replica.fs import want
+from nyala.replica.types import DiskFailure, OpId, Refused, ResourcesExhausted
 from nyala.replica.wal import Log, inspect_log, verify_segment
 from nyala.replica.wal.recovery import TEMP_NAME
 from tests.harness.sim_disk import SimDisk

@@ -1,0 +1,42 @@
+"""RaftConfig as the `meta` of a CONFIG entry, and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, fields
+from typing import Any
+
+from nyala.replica.types import Address, Corruption, Member, RaftConfig
+from nyala.schemas import config_from_avro, config_to_avro, decode, encode
+
+_MEMBER = tuple(field.name for field in fields(Member))
+
+
+def encode_config(config: RaftConfig) -> bytes:
+    """`meta` of a CONFIG entry: Avro `ConfigChange`."""
+    return encode("config_change", {"config": config_to_avro(config)})
+
+
+def decode_config(meta: bytes) -> RaftConfig:
+    """The config of a CONFIG entry's `meta`; Corruption if it is no such datum."""
+    try:
+        value = decode("config_change", meta)
+    except ValueError as error:
+        raise Corruption("a CONFIG entry does not decode", cause=repr(error), length_bytes=len(meta)) from error
+    return config_from_avro(value["config"])
+
+
+def members_json(config: RaftConfig) -> list[dict[str, Any]]:
+    """A config's members as JSON: so the masters' catalog and plans of recovery keep them, and tools print them."""
+    return [
+        {**asdict(member), "addresses": [str(address) for address in member.addresses]} for member in config.members
+    ]
+
+
+def members_from_json(found: Iterable[Mapping[str, Any]]) -> tuple[Member, ...]:
+    """Inverse of `members_json`; marks that are not there are a whole voter's, and what a later build adds is left out.
+
+    KeyError, TypeError or ValueError for what is none.
+    """
+    known = [{name: each[name] for name in _MEMBER if name in each} for each in found]
+    return tuple(Member(**{**each, "addresses": tuple(map(Address.parse, each["addresses"]))}) for each in known)

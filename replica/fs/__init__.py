@@ -1,0 +1,57 @@
+"""The only door to files: durable replace, rename and sync, an exclusive lock on a root, crash points."""
+
+from nyala.replica.types import CRASH_EXIT_CODE, CrashPoints
+
+from .descriptors import raise_open_files_limit
+from .fence import FENCE, refuse_fenced
+from .folder_watch import FolderWatch
+from .instance import (
+    FOLDERS,
+    INSTANCE,
+    MASTER,
+    PROMISES,
+    TABLET_SERVER,
+    Instance,
+    format_directory,
+    join_cluster,
+    keep_instance,
+    lost_promises,
+    open_or_format,
+    read_instance,
+    take_over,
+)
+from .real import RealDisk
+from .root_lock import LOCK_NAME, RootLock, lock_root, lock_stopped
+from .supervised import say_ready, when_parent_ends
+from .trouble import trouble, want
+
+__all__ = [
+    "CRASH_EXIT_CODE",
+    "FENCE",
+    "FOLDERS",
+    "INSTANCE",
+    "LOCK_NAME",
+    "MASTER",
+    "PROMISES",
+    "TABLET_SERVER",
+    "CrashPoints",
+    "FolderWatch",
+    "Instance",
+    "RealDisk",
+    "RootLock",
+    "format_directory",
+    "join_cluster",
+    "keep_instance",
+    "lock_root",
+    "lock_stopped",
+    "lost_promises",
+    "open_or_format",
+    "raise_open_files_limit",
+    "read_instance",
+    "refuse_fenced",
+    "say_ready",
+    "take_over",
+    "trouble",
+    "want",
+    "when_parent_ends",
+]

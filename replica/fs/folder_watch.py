@@ -1,0 +1,36 @@
+"""Are the folders still those that the process began with? Writes to a file that is open in a lost one go on well."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from nyala.replica.types import DiskFailure
+
+from .real import RealDisk
+from .trouble import want
+
+
+class FolderWatch:
+    """Remembers folders by device and inode. Concurrency: any thread."""
+
+    def __init__(self, disk: RealDisk, folders: Sequence[str]) -> None:
+        """`folders` exist."""
+        self._disk = disk
+        self._known: dict[str, tuple[int, int] | None] = {}
+        self._known = {folder: self._identity(folder) for folder in folders}
+
+    def look(self) -> None:
+        """DiskFailure if one of them is gone, or another folder is in its place."""
+        for folder, known in self._known.items():
+            if self._identity(folder) != known:
+                raise DiskFailure("a folder was taken away under the server", path=self._disk.real_path(folder))
+
+    def _identity(self, folder: str) -> tuple[int, int] | None:
+        try:
+            found = os.stat(self._disk.real_path(folder))
+        except OSError as error:
+            if want(error) is not None:
+                return self._known.get(folder)  # nobody can tell just now
+            return None
+        return found.st_dev, found.st_ino

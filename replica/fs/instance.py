@@ -1,0 +1,156 @@
+"""A server's identity and directory, a master's too: written once, at the first start, and never changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from nyala.replica.types import Clock, Code, Corruption, Disk, DiskFailure, Refused, new_uuid
+from nyala.schemas import NewerFormat, frame, unframe
+
+INSTANCE = "instance"
+TABLET_SERVER, MASTER = "TABLET_SERVER", "MASTER"
+PROMISES = ("tablet-meta", "consensus-meta", "wals")
+"""Folders without which a server does not know what it has promised."""
+FOLDERS = (*PROMISES, "data", "quarantine", "replay")
+
+
+@dataclass(frozen=True)
+class Instance:
+    """Who this directory belongs to."""
+
+    uuid: str
+    kind: str
+    cluster_id: str
+    created_us: int
+    inherited: bool = False
+    """The uuid was another directory's before, and so were promises that are not here."""
+    takeover: int = 0
+    """The number under which the group heard of that; 0 of a uuid's first directory, and until it has."""
+
+
+_INHERITED = "inherited-uuid"
+"""Feature of the file: who does not know it would take such a directory for one that has promised nothing."""
+
+
+def read_instance(disk: Disk) -> Instance | None:
+    """The identity in a directory, None if it has none; Corruption if it is damaged.
+
+    Refused ILLEGAL_STATE if a later build wrote it: nothing is broken then, and nothing may be guessed.
+    """
+    if not disk.exists(INSTANCE):
+        return None
+    try:
+        value = unframe("instance", disk.read(INSTANCE))
+    except NewerFormat as error:
+        what = "the directory is of a later format than this build reads: start the build that wrote it, or a newer one"
+        raise Refused(Code.ILLEGAL_STATE, what, path=disk.real_path(INSTANCE), why=str(error)) from error
+    except ValueError as error:
+        what = (
+            "the instance file is damaged: put it back from a backup, or end this server's identity with "
+            "`nyala fs wipe` and let the others heal its tablets"
+        )
+        raise Corruption(what, path=disk.real_path(INSTANCE), error=str(error)) from error
+    inherited = _INHERITED in value["incompatible_features"]
+    number = int.from_bytes(value["reserved"], "little") if inherited else 0
+    return Instance(value["uuid"], value["kind"], value["cluster_id"], value["created_us"], inherited, number)
+
+
+def format_directory(
+    disk: Disk, clock: Clock, *, kind: str = TABLET_SERVER, uuid: str = "", inherited: bool = False
+) -> Instance:
+    """Give an empty directory its identity, a fresh uuid unless one is given, and its folders.
+
+    `inherited`: the uuid was another directory's, whose promises have to be copied here before this one makes any.
+    Refused ALREADY_EXISTS if it has one; Corruption if the identity is missing beside data: it is never guessed,
+    because a server that forgot its votes must not answer under its old name
+    [kudu raft-tablet-copy, "Other Failure Recovery"].
+    """
+    if disk.exists(INSTANCE):
+        raise Refused(Code.ALREADY_EXISTS, "the directory has an identity already", path=disk.real_path(INSTANCE))
+    left = [f"{folder}/{name}" for folder in FOLDERS for name in disk.listdir(folder)][:1]
+    if left:
+        what = (
+            "the instance file is missing beside data: put it back from a backup, or wipe the whole directory with "
+            "`nyala fs wipe`"
+        )
+        raise Corruption(what, found=left[0])
+    for folder in FOLDERS:
+        disk.mkdir(folder)
+    instance = Instance(uuid or new_uuid(), kind, "", clock.wall_us(), inherited)
+    _save(disk, instance)
+    return instance
+
+
+def open_or_format(disk: Disk, clock: Clock, *, kind: str = TABLET_SERVER, uuid: str = "") -> Instance:
+    """The identity of the directory; an empty directory gets a fresh one.
+
+    Corruption if the file is damaged, of another kind, missing beside tablets, or if the folder of the metadata or of
+    the logs is missing: a disk is lost then, and with it promises [kudu raft-tablet-copy, "Other Failure Recovery"].
+    """
+    instance = read_instance(disk)
+    if instance is None:
+        return format_directory(disk, clock, kind=kind, uuid=uuid)
+    if instance.kind != kind:
+        raise Corruption("the directory belongs to a server of another kind", kind=instance.kind, wanted=kind)
+    lost = [folder for folder in PROMISES if not disk.exists(folder)]
+    if lost:
+        raise lost_promises(instance, lost)
+    for folder in FOLDERS:
+        disk.mkdir(folder)
+    return instance
+
+
+def lost_promises(instance: Instance, folders: list[str]) -> Corruption:
+    """What to say of a server whose folders of promises are gone or empty."""
+    return Corruption(
+        "a folder that held promises is gone or empty: mount its disk again, or end this server's identity with "
+        "`nyala fs wipe`",
+        lost=", ".join(folders),
+        uuid=instance.uuid,
+    )
+
+
+def join_cluster(disk: Disk, instance: Instance, cluster_id: str) -> Instance:
+    """The identity with the cluster it belongs to, durably; Refused WRONG_CLUSTER if it already belongs to another."""
+    if instance.cluster_id == cluster_id:
+        return instance
+    if instance.cluster_id:
+        raise Refused(
+            Code.WRONG_CLUSTER, "this server belongs to another cluster", own=instance.cluster_id, offered=cluster_id
+        )
+    joined = replace(instance, cluster_id=cluster_id)
+    _save(disk, joined)
+    return joined
+
+
+def take_over(disk: Disk, instance: Instance, number: int) -> Instance:
+    """The identity as the `number`-th directory of its uuid, durably: what the one before promised, it stands for."""
+    taken = replace(instance, inherited=True, takeover=number)
+    _save(disk, taken)
+    return taken
+
+
+def keep_instance(disk: Disk, instance: Instance) -> bool:
+    """Write a running server's identity again if its file is gone or damaged; whether that was so."""
+    try:
+        if read_instance(disk) is not None:
+            return False
+    except Refused:
+        return False  # of a later build, or not to be read just now
+    except (Corruption, DiskFailure, FileNotFoundError):
+        pass
+    _save(disk, instance)
+    return True
+
+
+def _save(disk: Disk, instance: Instance) -> None:
+    value = {
+        "uuid": instance.uuid,
+        "kind": instance.kind,
+        "cluster_id": instance.cluster_id,
+        "created_us": instance.created_us,
+        "version": 1,
+        "incompatible_features": [_INHERITED] if instance.inherited else [],
+        "reserved": instance.takeover.to_bytes(4, "little") if instance.inherited else b"",
+    }
+    disk.replace(INSTANCE, frame("instance", value))

@@ -1,0 +1,282 @@
+"""Files of the host's file system, behind the `Disk` protocol."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePosixPath
+
+from nyala.replica.types import CrashPoints, DiskFailure, Refused, check
+
+from .trouble import trouble, want
+
+_UNREADABLE = {errno.EIO, errno.EUCLEAN, errno.EBADMSG}
+"""What a file's own trouble looks like where a socket may have its own; a TCP socket has none of these."""
+_PARTS_MAX = 1024
+"""IOV_MAX of Linux: more parts need another system call."""
+
+
+@contextmanager
+def _translated(action: str, path: str) -> Iterator[None]:
+    """Turn an OSError into the project's families; FileNotFoundError and FileExistsError stay what they are."""
+    try:
+        yield
+    except (FileNotFoundError, FileExistsError):
+        raise
+    except (OSError, MemoryError) as error:
+        raise trouble(error, action, path) from error
+
+
+@contextmanager
+def _creating(action: str, path: str) -> Iterator[None]:
+    """As `_translated`, for calls that make the file: what is not there then is its folder, and with it a disk."""
+    try:
+        with _translated(action, path):
+            yield
+    except FileNotFoundError as error:
+        raise DiskFailure("a file's folder is gone", action=action, path=path, cause=str(error)) from error
+
+
+@contextmanager
+def _sync_translated(action: str, path: str) -> Iterator[None]:
+    """A failed sync is a DiskFailure whatever its cause: the kernel may have dropped the dirty pages already."""
+    try:
+        yield
+    except OSError as error:
+        raise DiskFailure("a sync failed", action=action, path=path, cause=str(error)) from error
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[int]:
+    """A folder to be synced: opened before anything in it changes, so that no change is left half done."""
+    with _translated("open folder", str(folder)):
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _sync(fd: int, folder: Path) -> None:
+    with _sync_translated("sync folder", str(folder)):
+        os.fsync(fd)
+
+
+class RealFile:
+    """One open file descriptor.
+
+    Concurrency: pread, pwrite and datasync may overlap; close must not overlap with them.
+    """
+
+    def __init__(self, fd: int, path: str) -> None:
+        self._fd = fd
+        self._path = path
+
+    def pwrite(self, data: bytes, byte_offset: int) -> None:
+        """All of `data`; Refused(NO_SPACE) or DiskFailure, and then any part of it may be on disk."""
+        self.pwritev((data,), byte_offset)
+
+    def pwritev(self, parts: Sequence[bytes], byte_offset: int) -> None:
+        """All parts, gathered by the kernel: none is copied here unless a write came back short."""
+        with _translated("write", self._path):
+            for start in range(0, len(parts), _PARTS_MAX):
+                group = parts[start : start + _PARTS_MAX]
+                length = sum(map(len, group))
+                done = os.pwritev(self._fd, group, byte_offset)
+                if done < length:
+                    self._write_rest(b"".join(group), done, byte_offset)
+                byte_offset += length
+
+    def _write_rest(self, data: bytes, done: int, byte_offset: int) -> None:
+        view = memoryview(data)
+        while done < len(data):
+            step = os.pwrite(self._fd, view[done:], byte_offset + done)
+            if step == 0:
+                raise OSError(errno.EIO, "a write made no progress")
+            done += step
+
+    def pread(self, length_bytes: int, byte_offset: int) -> bytes:
+        """Up to `length_bytes`; fewer only at the end of the file."""
+        with _translated("read", self._path):
+            data = os.pread(self._fd, length_bytes, byte_offset)
+            if len(data) in (0, length_bytes):
+                return data
+            parts = [data]
+            got = len(data)
+            while got < length_bytes and (more := os.pread(self._fd, length_bytes - got, byte_offset + got)):
+                parts.append(more)
+                got += len(more)
+            return b"".join(parts)
+
+    def send_to(self, fd: int, byte_offset: int, length_bytes: int) -> int:
+        """Through the page cache, without a copy in this process."""
+        try:
+            return os.sendfile(fd, self._fd, byte_offset, length_bytes)
+        except OSError as error:
+            if want(error) is not None and error.errno not in (errno.EAGAIN, errno.ENOBUFS):
+                raise trouble(error, "send", self._path) from error
+            if error.errno in _UNREADABLE:
+                raise DiskFailure("the disk failed", action="send", path=self._path, cause=str(error)) from error
+            raise
+
+    def datasync(self) -> None:
+        with _sync_translated("datasync", self._path):
+            os.fdatasync(self._fd)
+
+    def sync(self) -> None:
+        with _sync_translated("sync", self._path):
+            os.fsync(self._fd)
+
+    def uncache(self) -> None:
+        """The page cache gives back the pages of this file that are clean."""
+        with _translated("uncache", self._path):
+            os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def truncate(self, length_bytes: int) -> None:
+        with _translated("truncate", self._path):
+            os.ftruncate(self._fd, length_bytes)
+
+    def preallocate(self, length_bytes: int) -> None:
+        """Reserve blocks up to `length_bytes`; the file's size becomes at least that, new bytes read as zeros.
+
+        Refused(NO_SPACE) leaves the size as it was, and gives back what was reserved: ext4 keeps all that it found, and
+        the disk would have no room for anything else.
+        """
+        with _translated("preallocate", self._path):
+            size = os.fstat(self._fd).st_size
+            try:
+                os.posix_fallocate(self._fd, 0, length_bytes)
+            except OSError:
+                os.ftruncate(self._fd, size)
+                raise
+
+    def size(self) -> int:
+        with _translated("stat", self._path):
+            return os.fstat(self._fd).st_size
+
+    def close(self) -> None:
+        """Harmless when called twice."""
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            with _translated("close", self._path):
+                os.close(fd)
+
+
+class RealDisk:
+    """The files below one root directory.
+
+    Durability: `replace`, `rename` and `mkdir` are durable on return. A created or removed name is durable after
+    `sync_dir` of its folder.
+    Names that begin with a dot are this class's own (temp files, the root's lock) and are never listed.
+    Concurrency: any thread; two calls of `replace` on one path must not overlap.
+    """
+
+    def __init__(self, root: str | os.PathLike[str], *, crash_points: CrashPoints | None = None) -> None:
+        self._root = Path(root).absolute()
+        self._root.mkdir(parents=True, exist_ok=True)
+        self._crash_points = crash_points or CrashPoints()
+
+    @property
+    def root(self) -> Path:
+        """The directory that all paths are relative to."""
+        return self._root
+
+    def _full(self, path: str) -> Path:
+        pure = PurePosixPath(path)
+        check(not pure.is_absolute() and ".." not in pure.parts, "a path stays below its root", path=path)
+        return self._root / pure
+
+    def open(self, path: str, *, create: bool = False) -> RealFile:
+        """FileNotFoundError unless it exists or `create`; DiskFailure if the folder to create it in is gone."""
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        with _creating("open", path) if create else _translated("open", path):
+            return RealFile(os.open(self._full(path), flags, 0o644), path)
+
+    def exists(self, path: str) -> bool:
+        """Whether there is one; what cannot be told is an error, for a file that is not there means a lot."""
+        with _translated("stat", path):
+            try:
+                os.stat(self._full(path))
+            except (FileNotFoundError, NotADirectoryError):
+                return False
+            return True
+
+    def listdir(self, path: str) -> list[str]:
+        """Sorted names, without those that begin with a dot; empty if the folder does not exist."""
+        with _translated("list", path):
+            try:
+                return sorted(name for name in os.listdir(self._full(path)) if not name.startswith("."))
+            except FileNotFoundError:
+                return []
+
+    def mkdir(self, path: str) -> None:
+        full = self._full(path)
+        with _translated("stat", path):
+            missing = [p for p in (full, *full.parents) if p.is_relative_to(self._root) and not p.exists()]
+        for folder in reversed(missing):
+            with _opened(folder.parent) as parent:
+                with _translated("mkdir", path):
+                    folder.mkdir(exist_ok=True)
+                _sync(parent, folder.parent)
+
+    def read(self, path: str) -> bytes:
+        with _translated("read", path):
+            return self._full(path).read_bytes()
+
+    def replace(self, path: str, data: bytes) -> None:
+        full = self._full(path)
+        temp = full.with_name(f".{full.name}.tmp")
+        try:
+            with _creating("write", path):
+                fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+            file = RealFile(fd, path)
+            try:
+                file.pwrite(data, 0)
+                with _translated("write", path):  # no space found out now: nobody relies on this file yet
+                    os.fsync(fd)
+            finally:
+                file.close()
+            with _opened(full.parent) as folder:
+                with _translated("rename", path):
+                    os.replace(temp, full)
+                _sync(folder, full.parent)
+        except Refused:
+            with suppress(OSError):
+                temp.unlink()
+            raise
+
+    def rename(self, source: str, target: str) -> None:
+        full_source, full_target = self._full(source), self._full(target)
+        with _opened(full_source.parent) as left, _opened(full_target.parent) as entered:
+            with _translated("rename", source):
+                os.replace(full_source, full_target)
+            _sync(entered, full_target.parent)
+            if full_source.parent != full_target.parent:
+                _sync(left, full_source.parent)
+
+    def remove(self, path: str) -> None:
+        with _translated("remove", path):
+            self._full(path).unlink()
+
+    def remove_tree(self, path: str) -> None:
+        """With everything below; nothing if it does not exist."""
+        with _translated("remove", path), suppress(FileNotFoundError):
+            shutil.rmtree(self._full(path))
+
+    def sync_dir(self, path: str) -> None:
+        folder = self._full(path)
+        with _opened(folder) as fd:
+            _sync(fd, folder)
+
+    def size(self, path: str) -> int:
+        with _translated("stat", path):
+            return self._full(path).stat().st_size
+
+    def real_path(self, path: str) -> str:
+        return str(self._full(path))
+
+    def crash_point(self, name: str) -> None:
+        self._crash_points.reach(name)

@@ -1,0 +1,52 @@
+"""What the host's refusals mean: the one place that looks at an errno."""
+
+from __future__ import annotations
+
+import errno
+
+from nyala.replica.types import Code, DiskFailure, Refused, ReplicaError, ResourcesExhausted
+
+NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+WANTS = {
+    errno.EMFILE: "too many files are open in this process: raise its limit (ulimit -n)",
+    errno.ENFILE: "too many files are open on this host: raise fs.file-max",
+    errno.ENOMEM: "the host has no memory or no memory map left: give it more memory, or raise vm.max_map_count",
+    errno.EAGAIN: "the host refuses this just now: look at its limits of memory, threads and locks",
+    errno.ENOBUFS: "the host has no buffers left: give it more memory",
+}
+"""What says that a resource of the host is exhausted, and the remedy."""
+NOT_ALLOWED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_NO_MEMORY = "there is no memory left: give the host more, or this server less (--memory-soft-bytes)"
+_NO_THREAD = "no thread can be started: raise the limits of processes and threads (ulimit -u, pids.max)"
+
+
+def want(error: BaseException) -> ResourcesExhausted | None:
+    """Which resource is exhausted, if that is all that `error` says; None if something else is wrong.
+
+    A MemoryError is one, Arrow's too, and so is a thread that cannot be started.
+    """
+    if isinstance(error, ResourcesExhausted):
+        return error
+    if isinstance(error, OSError) and error.errno in WANTS:
+        return ResourcesExhausted(WANTS[error.errno], cause=str(error))
+    if isinstance(error, MemoryError):
+        return ResourcesExhausted(_NO_MEMORY, cause=str(error) or "MemoryError")
+    if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
+        return ResourcesExhausted(_NO_THREAD, cause=str(error))
+    if isinstance(error, DiskFailure) and error.__cause__ is not None:
+        return want(error.__cause__)
+    return None
+
+
+def trouble(error: OSError | MemoryError, action: str, path: str) -> ReplicaError:
+    """The project's word for what a call to the host raised, other than a file that is not there, or is."""
+    wanted = want(error)
+    if wanted is not None:
+        return ResourcesExhausted(wanted.what, action=action, path=path, cause=str(error))
+    number = error.errno if isinstance(error, OSError) else None
+    if number in NO_SPACE:
+        return Refused(Code.NO_SPACE, "the disk is full", action=action, path=path)
+    if number in NOT_ALLOWED:
+        what = "the file may not be used: check its owner, its permissions, and whether the disk is mounted writable"
+        return DiskFailure(what, action=action, path=path, cause=str(error))
+    return DiskFailure("the disk failed", action=action, path=path, cause=str(error))

@@ -1,0 +1,58 @@
+"""Answers for a tablet that has no running replica here: none, a tombstone, one that is copying, starting or failed."""
+
+from __future__ import annotations
+
+from nyala.replica.raft import AppendEntries, AppendReply, Message, VoteReply, VoteRequest
+from nyala.replica.types import ZERO_OPID, Code, DataState, OpId
+
+_CODE_OF_STATE = {
+    DataState.DOES_NOT_EXIST: Code.TABLET_NOT_FOUND,
+    DataState.DELETED: Code.TABLET_DELETED,
+    DataState.COPYING: Code.NOT_READY,
+    DataState.READY: Code.NOT_READY,
+}
+
+
+def absent_reply(
+    message: Message,
+    *,
+    uuid: str,
+    data_state: DataState,
+    kept_term: int = 0,
+    last_logged: OpId = ZERO_OPID,
+    failed: bool = False,
+) -> Message | None:
+    """What server `uuid` answers to `message`, or None if silence is right. Changes nothing, creates nothing.
+
+    AppendEntries is checked in this order: name, then the kept term of a tombstone (or of a replica that is copying,
+    starting or `failed`), which deposes a stale leader rather than be revived by it, then the state
+    [kudu raft-tablet-copy, "Auto-vivifying Tablet Copy protocol"]. READY means a replica that is still bootstrapping.
+    Vote requests for other names are refused; a vote itself is neither given nor refused here.
+    """
+    if isinstance(message, AppendEntries):
+        if message.to_uuid != uuid:
+            code = Code.INVALID_NAME
+        elif message.term < kept_term:
+            code = Code.INVALID_TERM
+        else:
+            code = Code.TABLET_FAILED if failed else _CODE_OF_STATE[data_state]
+        return AppendReply(
+            to_uuid=message.from_uuid,
+            from_uuid=uuid,
+            term=max(kept_term, message.term) if code is not Code.INVALID_TERM else kept_term,
+            code=code,
+            last=last_logged,
+            round=message.round,
+            data_state=data_state,
+        )
+    if isinstance(message, VoteRequest) and message.to_uuid != uuid:
+        return VoteReply(
+            to_uuid=message.from_uuid,
+            from_uuid=uuid,
+            term=message.term,
+            granted=False,
+            pre_vote=message.pre_vote,
+            code=Code.INVALID_NAME,
+            reason="this server has another uuid",
+        )
+    return None

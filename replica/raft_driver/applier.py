@@ -1,0 +1,119 @@
+"""Committed entries into the state machine: in order, one call at a time, off the owner's thread."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from nyala.replica.raft import EntriesUnavailable
+from nyala.replica.types import Corruption, Entry, ResourcesExhausted, check
+from nyala.replica.wal import Log
+
+from .log_cache import LogCache
+from .state_machine import RunHeavy, StateMachine
+
+_log = logging.getLogger("nyala.host")
+
+_Applied = tuple[Sequence[Entry], list[Any]]
+_INLINE_ENTRIES_MAX = 32
+_COMPANY_ENTRIES_MAX = 16
+"""So many entries are applied at once: they would gain nothing by waiting for more."""
+
+
+class Applier:
+    """Feeds the state machine.
+
+    Invariants: entries are applied in index order, each once, none above the commit index, and none that this
+    replica's own log does not hold durably, so that a flush never runs ahead of the log that a restart finds.
+    Concurrency: the owner's thread; `apply` itself runs in the heavy lane.
+    """
+
+    def __init__(
+        self,
+        *,
+        state_machine: StateMachine,
+        cache: LogCache,
+        log: Log,
+        run_heavy: RunHeavy,
+        bytes_max: int,
+        inline_bytes_max: int,
+        on_applied: Callable[[Sequence[Entry], list[Any]], None],
+        on_error: Callable[[BaseException], None],
+    ) -> None:
+        self._state_machine = state_machine
+        self._cache = cache
+        self._log = log
+        self._run_heavy = run_heavy
+        self._bytes_max = bytes_max
+        self._inline_bytes_max = inline_bytes_max
+        self._on_applied = on_applied
+        self._on_error = on_error
+        self.applied_index = state_machine.applied_opid.index
+        self._busy = False
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Apply nothing more; a call that is under way ends unheard."""
+        self._stopped = True
+
+    def advance(self, through_index: int) -> None:
+        """Entries up to `through_index` are committed and durable here: apply them."""
+        while not self._busy and not self._stopped and self.applied_index < through_index:
+            lo, hi = self.applied_index + 1, through_index + 1
+            try:
+                entries: Sequence[Entry] | None = self._cache.entries(lo, hi, self._bytes_max)
+            except EntriesUnavailable:
+                entries = None
+            self._busy = True
+            if entries is not None and self._is_small(entries):
+                self._applied(self._attempt(entries))
+            else:
+                self._run_heavy(lambda entries=entries, lo=lo, hi=hi: self._work(entries, lo, hi), self._applied)  # type: ignore[misc]
+
+    def is_little(self, through_index: int) -> bool:
+        """Whether what is not applied yet up to `through_index` is so little that it costs less together with more."""
+        lo, hi = self.applied_index + 1, through_index + 1
+        if hi - lo >= _COMPANY_ENTRIES_MAX or lo < self._cache.cached_from:
+            return False
+        return lo >= hi or self._is_small(self._cache.entries(lo, hi, self._bytes_max))
+
+    def _is_small(self, entries: Sequence[Entry]) -> bool:
+        return (
+            len(entries) <= _INLINE_ENTRIES_MAX and sum(entry.size_bytes for entry in entries) <= self._inline_bytes_max
+        )
+
+    def _work(self, entries: Sequence[Entry] | None, lo: int, hi: int) -> _Applied | None:
+        """None if a resource is exhausted that reading needs: nothing was applied, it is tried again."""
+        if entries is None:
+            try:
+                entries = self._log.read(lo, hi, self._bytes_max)
+            except (ResourcesExhausted, MemoryError) as error:
+                _log.warning("entries %d to %d wait to be applied: %s", lo, hi - 1, error)
+                return None
+            if not entries or entries[0].opid.index != lo:
+                raise Corruption("the log does not hold an entry that was committed", index=lo)
+        return self._apply(entries)
+
+    def _attempt(self, entries: Sequence[Entry]) -> _Applied | BaseException:
+        try:
+            return self._apply(entries)
+        except Exception as error:  # noqa: BLE001 - the owner decides, as for errors of the lane
+            return error
+
+    def _apply(self, entries: Sequence[Entry]) -> _Applied:
+        results = self._state_machine.apply(entries)
+        check(len(results) == len(entries), "one result for each entry", entries=len(entries), results=len(results))
+        return entries, results
+
+    def _applied(self, outcome: _Applied | BaseException | None) -> None:
+        self._busy = False
+        if self._stopped or outcome is None:
+            return
+        if isinstance(outcome, BaseException):
+            self._on_error(outcome)
+            return
+        entries, results = outcome
+        check(entries[0].opid.index == self.applied_index + 1, "entries are applied in order", first=entries[0].opid)
+        self.applied_index = entries[-1].opid.index
+        self._on_applied(entries, results)

@@ -1,0 +1,88 @@
+"""What a restart finds: the log in memory, and which configs it settles [kudu consensus, "Assembling/Rebooting"].
+
+There are no commit records. Entries above the flush index come back as received, not as committed: they are applied
+when the commit index is learned from the group again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nyala.replica.consensus_metadata import ConsensusMeta, decode_config
+from nyala.replica.types import Corruption, EntryKind, OpId, RaftConfig
+from nyala.replica.wal import Replay
+
+from .log_cache import LogCache
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """State to start the core from. `last_time`: highest hybrid time in the retained log or flushed."""
+
+    cache: LogCache
+    committed_config: RaftConfig
+    pending_config: RaftConfig | None
+    last_time: int
+
+
+def recover(
+    replay: Replay, *, flush_opid: OpId, flush_time: int, cmeta: ConsensusMeta, cache_bytes_max: int
+) -> Recovered:
+    """Read the log once. Raises Corruption if it cannot continue from `flush_opid`."""
+    cache: LogCache | None = None
+    configs: list[RaftConfig] = []
+    last_time = flush_time
+    for entry in replay.entries:
+        last_time = max(last_time, entry.hybrid_time)
+        if entry.kind is EntryKind.CONFIG:
+            configs.append(decode_config(entry.meta).with_opid(entry.opid))
+        if cache is None:
+            boundary = _boundary(entry.opid, flush_opid)
+            cache = LogCache(boundary=boundary, bytes_max=cache_bytes_max)
+            if boundary == entry.opid:
+                continue
+        cache.append((entry,))
+        # All of this is durable, and what follows the flush is applied from the log just as well.
+        if entry.opid.index <= flush_opid.index:
+            cache.evict_below(entry.opid.index + 1)
+        elif cache.cached_bytes > cache_bytes_max * 5 // 4:  # many at once: each turn copies what stays
+            cache.trim(entry.opid.index)
+    if cache is None:
+        cache = LogCache(boundary=flush_opid, bytes_max=cache_bytes_max)
+    if cache.last.index < flush_opid.index:
+        raise Corruption("the log ends below what is flushed", last=cache.last, flushed=flush_opid)
+    if flush_opid.index >= cache.first_index - 1 and cache.term_at(flush_opid.index) != flush_opid.term:
+        term = cache.term_at(flush_opid.index)
+        raise Corruption("the log holds another entry at the flushed index", flushed=flush_opid, term=term)
+    committed, pending = _settle(cmeta.committed_config, configs, flush_opid)
+    return Recovered(cache, committed, pending, last_time)
+
+
+def _boundary(first: OpId, flush_opid: OpId) -> OpId:
+    """The position that the log in memory follows, of known term: right before `first`, or `first` itself.
+
+    The term below the oldest retained entry is gone with its segment, unless that is where the flush ended; the oldest
+    entry, which is flushed, then serves as the boundary.
+    """
+    if first.index > flush_opid.index + 1:
+        raise Corruption("the log begins above what is flushed", first=first, flushed=flush_opid)
+    if first.index == flush_opid.index + 1:
+        return flush_opid
+    return first if first.index > 1 else OpId(0, 0)
+
+
+def _settle(stored: RaftConfig, in_log: list[RaftConfig], flush_opid: OpId) -> tuple[RaftConfig, RaftConfig | None]:
+    """(committed, pending) config.
+
+    A config in the log is committed if it is stored as such, if it is flushed, or if another config follows it: a
+    leader proposes a change only when the one before is committed. The exception is a change that is taken back
+    (D-19): it is followed by the config before it, said again, and neither need be committed.
+    """
+    newer = [config for config in in_log if config.opid.index > stored.opid.index]
+    if not newer:
+        return stored, None
+    if newer[-1].opid.index <= flush_opid.index:
+        return newer[-1], None
+    chain = [stored, *newer]
+    taken_back = len(newer) > 1 and chain[-3].members == chain[-1].members
+    return chain[-3 if taken_back else -2], chain[-1]

@@ -1,0 +1,153 @@
+"""Callers that change the members, transfer leadership, read, or wait: each gets one answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from nyala.replica.raft import RaftCore, Role
+from nyala.replica.types import Code, ConfigEdit, EntryKind, OpId, RaftConfig, Refused
+
+from .doors import Doors
+from .options import HostOptions
+from .pending import Done, PendingEntries
+from .persister import Persister
+from .reads import Reads
+from .status import with_hint
+from .times import Times
+from .transfer import Transfer
+
+
+class Callers:
+    """All callers that wait for an answer, except writers.
+
+    Invariant: each `done` is called once; a change's or a transfer's never before the call returns.
+    Concurrency: the owner's thread.
+    """
+
+    def __init__(
+        self,
+        *,
+        core: RaftCore,
+        persister: Persister,
+        times: Times,
+        doors: Doors,
+        options: HostOptions,
+        transfer_ticks_max: int,
+        pump_soon: Callable[[], None],
+    ) -> None:
+        self._core = core
+        self._persister = persister
+        self._times = times
+        self._doors = doors
+        self._options = options
+        self._pump_soon = pump_soon
+        self._changes = PendingEntries()
+        self._transfer = Transfer(wait_ticks_max=transfer_ticks_max)
+        self.reads = Reads(waiters_max=options.waiters_max, wait_ticks_max=options.wait_ticks_max)
+        self.tick = 0
+        """Ticks so far, which waits are measured in."""
+
+    @property
+    def waiting(self) -> int:
+        """Callers that are not answered yet."""
+        return len(self._changes) + self.reads.waiting + self._transfer.waiting
+
+    @property
+    def any_waits_to_be_applied(self) -> bool:
+        return bool(len(self.reads.by_index) or len(self.reads.by_time))
+
+    # ------------------------------------------------------------------------------------------------------ calls
+
+    def change_config(
+        self, edits: Sequence[ConfigEdit], cas: OpId | None, decision: tuple[int, int], done: Done
+    ) -> None:
+        """See `Replica.change_config`."""
+        self._change(lambda: self._core.propose_config(edits, cas, decision), done)
+
+    def abort_change(self, pending: OpId | None, done: Done) -> None:
+        """See `Replica.abort_change`."""
+        self._change(lambda: self._core.abort_config(pending), done)
+
+    def _change(self, propose: Callable[[], OpId], done: Done) -> None:
+        try:
+            opid = propose()
+        except Refused as error:
+            self._refuse(done, error)
+        else:
+            self._changes.add(opid, 0, done)
+        self._pump_soon()
+
+    def transfer(self, target: str | None, done: Done, cas: OpId | None, decision: tuple[int, int]) -> None:
+        """See `Replica.transfer`."""
+        try:
+            self._check_decision(cas, decision)
+            self._core.transfer_leadership(target)
+        except Refused as error:
+            self._refuse(done, error)
+            return
+        self._transfer.begin(self.tick, self._core.term, target, done)
+        self._pump_soon()
+
+    def read_barrier(self, done: Done) -> None:
+        """See `Replica.read_barrier`."""
+        self.reads.barrier(lambda token: self._core.read_index(token, self._doors.ticks_now()), self.tick, done)
+        self._pump_soon()
+
+    def refuse_snapshot(self, hybrid_time: int) -> Refused | None:
+        """Make a snapshot at `hybrid_time` safe: a leader with nothing newer replicates an empty entry.
+
+        Returns why it cannot, or None.
+        """
+        times, clock = self._times, self._doors.hybrid_clock
+        if max(times.applied, times.last) >= hybrid_time or self._core.role is not Role.LEADER:
+            return None
+        if hybrid_time > clock.now() + self._options.future_time_max:
+            return Refused(Code.INVALID_ARGUMENT, "the time lies in the future", hybrid_time=hybrid_time)
+        if self._persister.full:
+            return self._persister.refusal
+        clock.observe(hybrid_time)
+        time = clock.now()
+        try:
+            self._core.propose(EntryKind.NOOP, time, 0, b"", b"", 0)
+        except Refused as error:
+            return with_hint(error, self._core)
+        times.last = time
+        self._pump_soon()
+        return None
+
+    def _refuse(self, done: Done, error: Refused) -> None:
+        refusal = with_hint(error, self._core)
+        self._doors.own_thread(lambda: done(refusal))
+
+    def _check_decision(self, cas: OpId | None, decision: tuple[int, int]) -> None:
+        config = self._core.committed_config
+        if cas is not None and cas != config.opid:
+            raise Refused(Code.CAS_FAILED, "another config is in force", detail=str(config.opid), expected=cas)
+        if decision != (0, 0) and decision < config.decision:
+            raise Refused(Code.STALE_DECISION, "a later decision was carried out", decision=config.decision)
+
+    # ---------------------------------------------------------------------------------------------------- answers
+
+    def expire(self) -> None:
+        """Answer the callers that have waited too long."""
+        if late := self.reads.expire(self.tick):
+            self._core.drop_reads(late)
+
+    def look(self) -> None:
+        """Answer the callers of a transfer whose outcome is known."""
+        self._transfer.look(self._core, self.tick)
+
+    def config_committed(self, config: RaftConfig) -> None:
+        """Answer the callers that wait for this config, or for the change that it took back."""
+        self._changes.finish(config.opid, config)
+        self._changes.finish_below(config.opid, config, self._core.aborted)
+
+    def settle(self, told_later: int, term_at: Callable[[int], int | None], hint: str) -> None:
+        """Leadership is lost; see `PendingEntries.leadership_lost`."""
+        self._changes.leadership_lost(told_later, term_at, hint)
+
+    def fail_all(self, code: Code, what: str) -> None:
+        """The replica falls silent."""
+        self._changes.fail_all(code, what)
+        self.reads.fail_all(code, what)
+        self._transfer.fail(code, what)

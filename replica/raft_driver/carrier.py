@@ -1,0 +1,375 @@
+"""The ready executor: carries out what the core wants, in order, and takes the completions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from nyala.replica.raft import AppendEntries, AppendReply, Message, RaftCore, RaftOptions, Ready, Role
+from nyala.replica.types import Code, Entry, OpId, Refused, may_pass
+
+from .applier import Applier
+from .callers import Callers
+from .doors import Doors, Files
+from .life import Life
+from .loader import Loader
+from .log_cache import LogCache
+from .options import HostOptions
+from .persister import Persister
+from .status import Phase, leader_hint
+from .times import Times
+from .writer import Writer
+
+_RETRY_TICKS = 20
+"""How often a disk that is full or hangs is tried again, and leadership offered meanwhile."""
+_COMPANY_TICKS = 4
+"""How often a follower applies a few small writes that wait for more."""
+
+
+class Carrier:
+    """Carries out what the core wants, in the order that `Ready` prescribes, and takes the completions.
+
+    Invariants: messages that promise something leave only when it is durable here; entries are applied in order, each
+    once, only when committed; after a failure nothing is sent, applied or answered again.
+    Concurrency: the owner's thread; completions arrive through `post`.
+    """
+
+    def __init__(
+        self,
+        *,
+        tablet_id: str,
+        core: RaftCore,
+        cache: LogCache,
+        files: Files,
+        doors: Doors,
+        life: Life,
+        times: Times,
+        raft_options: RaftOptions,
+        options: HostOptions,
+    ) -> None:
+        self.tablet_id = tablet_id
+        self.core = core
+        self.cache = cache
+        self._files = files
+        self._doors = doors
+        self._life = life
+        self._times = times
+        self._options = options
+        self._ticked = True
+        """Whether the owner ticks this replica."""
+        self._resting_since: int | None = None
+        """Since when the owner does not tick it, if the host has a clock."""
+        self._pump_scheduled = False
+        self._carrying = False
+        """Whether bundles are being carried out: what asks for a pump meanwhile is looked at when that ends."""
+        self._committed = 0
+        """Highest index that the core has handed out to be applied. The core's commit index may be above it: what the
+        others committed before the log here holds it durably must wait, or a flush would run ahead of the log."""
+        self._seen: tuple[object, ...] = ()
+        self._marked = core.withheld is not None
+        """Whether the log bears the mark of a lost end."""
+        self.persister = Persister(
+            cmeta=files.cmeta,
+            log=files.log,
+            run_meta=doors.meta_lane,
+            post=doors.post,
+            on_entries=self._entries_durable,
+            on_durable=self._ready_durable,
+            on_error=life.fail,
+            hang_ticks=2 * raft_options.election_ticks_max,
+        )
+        self.applier = Applier(
+            state_machine=files.state_machine,
+            cache=cache,
+            log=files.log,
+            run_heavy=doors.run_heavy,
+            bytes_max=options.apply_bytes_max,
+            inline_bytes_max=options.apply_inline_bytes_max,
+            on_applied=self._applied,
+            on_error=lambda error: life.fail_at_entry(files.state_machine.applied_opid.index + 1, error),
+        )
+        self.loader = Loader(
+            log=files.log,
+            cache=cache,
+            life=life,
+            run_heavy=doors.run_heavy,
+            bytes_max=options.load_bytes_max,
+            on_loaded=self._loaded,
+        )
+        self.writer = Writer(
+            core=core,
+            persister=self.persister,
+            log=files.log,
+            times=times,
+            doors=doors,
+            options=options,
+            pump_soon=self.pump_soon,
+        )
+        self.callers = Callers(
+            core=core,
+            persister=self.persister,
+            times=times,
+            doors=doors,
+            options=options,
+            transfer_ticks_max=2 * raft_options.election_ticks_max,
+            pump_soon=self.pump_soon,
+        )
+
+    # --------------------------------------------------------------------------------------------------- carrying
+
+    def stir(self) -> None:
+        """Something arrived: the owner must tick this replica again."""
+        if not self._ticked:
+            self._ticked = True
+            self._doors.on_awake(self.tablet_id)
+
+    def pump_soon(self) -> None:
+        """At the end of this turn, carry out what the core wants by then."""
+        self.stir()
+        if not self._pump_scheduled and not self._carrying:
+            self._pump_scheduled = True
+            self._doors.own_thread(self._pump_scheduled_now)
+
+    def _pump_scheduled_now(self) -> None:
+        self._pump_scheduled = False
+        self.pump()
+
+    def pump(self) -> None:
+        """Carry out everything that the core wants now."""
+        self.stir()
+        if not self._life.serving:
+            return
+        news = not self._seen
+        self._carrying = True
+        try:
+            while self._life.serving and (ready := self.core.ready()) is not None:
+                news = True
+                self._carry_out(ready)
+        finally:
+            self._carrying = False
+        self.writer.round_left()
+        if self._life.serving:
+            self.callers.look()
+            if news:
+                self._look()
+
+    def _carry_out(self, ready: Ready) -> None:
+        """In the order that `Ready` prescribes: what may leave now, what must be durable first, what is committed."""
+        if ready.entries:
+            self._times.observe(ready.entries)
+        if ready.safe_time is not None:
+            self._doors.hybrid_clock.observe(ready.safe_time[1])
+        self._send(ready.messages_now)
+        self.persister.submit(ready)
+        if ready.role_change is not None and ready.role_change[0] is Role.LEADER:
+            self._leadership_lost()
+        if ready.config_committed is not None:
+            self.persister.save_config(ready.config_committed)
+            self.callers.config_committed(ready.config_committed)
+        if ready.committed is not None:
+            self._committed = ready.committed[1] - 1
+            if not self._may_wait():
+                self.apply_committed()
+        for token, index in ready.read_states:
+            self.callers.reads.confirmed(token, index, self.callers.tick, self.applier.applied_index)
+        for token, code in ready.read_failures:
+            self.callers.reads.refused(token, code, leader_hint(self.core))
+        for need in ready.copies_needed:
+            self._doors.on_copy_needed(self.tablet_id, need)
+        for missing in ready.entries_needed:
+            self.loader.load(missing.lo)
+
+    def _send(self, messages: Sequence[Message]) -> None:
+        if messages:
+            self._doors.send([(self.tablet_id, message) for message in messages])
+
+    def apply_committed(self) -> None:
+        """Apply what is committed, even if it might wait for more."""
+        if self.applier.applied_index < self._committed:
+            self.applier.advance(self._committed)
+
+    def _may_wait(self) -> bool:
+        """Whether what is committed may wait some ticks for more.
+
+        On a follower nobody waits for a small write to be applied, and many cost little more than one.
+        """
+        if self.core.role is Role.LEADER or self.writer.indexed or self.callers.any_waits_to_be_applied:
+            return False
+        return self.applier.is_little(self._committed)
+
+    def _look(self) -> None:
+        """Enter the phase that holds now, and tell the server if something changed."""
+        core = self.core
+        if core.role is Role.LEADER:
+            running = core.term_committed
+        else:
+            running = core.leader_uuid is not None and self.cache.term_at(core.commit_index) == core.term
+        self._life.enter(Phase.RUNNING if running else Phase.CONFIGURING)
+        phase = self._life.phase
+        seen = (phase, core.role, core.term, core.leader_uuid, core.committed_config.opid, core.pending_config)
+        if seen != self._seen:
+            self._seen = seen
+            self._doors.on_change(self.tablet_id)
+        if self._marked and core.withheld is None:
+            self._marked = False
+            self._doors.run_heavy(self._files.log.forget_withheld, self._forgotten)
+
+    # ------------------------------------------------------------------------------------------------ completions
+
+    def _entries_durable(self, opid: OpId) -> None:
+        self.core.persisted(opid)
+        # What waits to be applied is bounded too: a follower takes entries as fast as it logs, not as it applies.
+        unapplied_bytes_max = self._options.log_cache_bytes_max + self._options.write_bytes_pending_max
+        self.cache.trim(self.core.persisted_index, unapplied_bytes_max)
+
+    def _ready_durable(self, ready: Ready) -> None:
+        self._send(ready.messages_after_persist)
+        self.core.advance(ready)
+        self.pump_soon()
+
+    def _applied(self, entries: Sequence[Entry], results: list[Any]) -> None:
+        index = self.core.applied_index = entries[-1].opid.index
+        self._times.applied = max(self._times.applied, max(entry.hybrid_time for entry in entries))
+        self.writer.finish(entries, results)
+        self.cache.trim(index)
+        self.callers.reads.applied(index, self._times.applied)
+        if self._life.serving:
+            self.writer.applied(index)
+            self.apply_committed()
+
+    def _loaded(self) -> None:
+        self.core.entries_loaded()
+        self.pump()
+
+    def _forgotten(self, result: BaseException | None) -> None:
+        if may_pass(result):
+            self._marked = True
+            return
+        if isinstance(result, BaseException):
+            self._life.fail(result)
+
+    # ------------------------------------------------------------------------------------------------------- time
+
+    def tick(self) -> None:
+        """One tick of the host's monotonic clock."""
+        self.callers.tick += 1
+        seldom = self.callers.tick % _RETRY_TICKS == 0
+        if self.callers.tick % _COMPANY_TICKS == 0 or not self._may_wait():
+            self.apply_committed()
+        if not self._held_up():
+            self.core.tick(self._doors.ticks_now())
+        self.callers.expire()
+        self.persister.tick()
+        if self._disk_stands and seldom:
+            self._disk_still_stands()
+        if self.loader.missed and seldom:
+            self.loader.missed = False
+            self.core.entries_loaded()
+        self.pump()
+
+    @property
+    def resting(self) -> bool:
+        """Whether the replica needs no ticks: its group is quiet, and no caller waits."""
+        behind = self.persister.waiting or self.applier.applied_index < self._committed
+        waits = len(self.writer) or self.callers.waiting
+        soon = self._pump_scheduled or self.persister.full or self.loader.missed
+        return self.core.quiet and not behind and not waits and not soon
+
+    def rest(self) -> None:
+        """The owner stops ticking."""
+        self._ticked = False
+        self._resting_since = self._doors.ticks_now()
+
+    @property
+    def rested_ticks(self) -> int:
+        """How many ticks of the host's clock were not counted here."""
+        now = self._doors.ticks_now()
+        return 0 if self._ticked or now is None or self._resting_since is None else now - self._resting_since
+
+    def pump_if_awake(self) -> None:
+        if not self.core.quiet:
+            self.pump_soon()
+
+    # --------------------------------------------------------------------------------------------------- messages
+
+    def step(self, message: Message) -> str:
+        """One message of a peer; see `Replica.step`."""
+        if self._held_up():
+            return ""  # a promise would wait for room anyway; the sender tries again
+        if refusal := self.core.refusal(message):
+            return refusal
+        if type(message) is AppendEntries and message.to_uuid == self.core.uuid:
+            if message.entries and not self.persister.has_room(sum(entry.size_bytes for entry in message.entries)):
+                return ""  # the leader sends it again; blocking here would stop every tablet of this server
+            if refusal := self._unfit_entry(message) or self._times.from_the_future(message):
+                return refusal
+            if message.entries:
+                self._times.observe(message.entries)
+        self.core.step(message)
+        self.pump_soon()
+        return ""
+
+    def _unfit_entry(self, message: AppendEntries) -> str:
+        """Why an entry that is new here could not be applied; empty if all can."""
+        for entry in message.entries:
+            if self.cache.term_at(entry.opid.index) != entry.opid.term and (why := self._files.unfit(entry)):
+                return f"{entry.kind.name} entry {entry.opid}: {why}"
+        return ""
+
+    # ---------------------------------------------------------------------------------------------------- trouble
+
+    @property
+    def _disk_stands(self) -> bool:
+        """Whether the disk makes no progress: it has no room, or it hangs."""
+        return self.persister.full or self.persister.hangs
+
+    def _held_up(self) -> bool:
+        """Whether the disk holds up so much that this replica must be silent: bundles behind it take memory."""
+        return self._disk_stands and self.persister.waiting >= self._options.held_bundles_max
+
+    def _disk_still_stands(self) -> None:
+        """Offer leadership, because writers would wait here in vain, and try the disk again.
+
+        If the disk hangs, leadership is offered only if the others are ahead: perhaps all disks are slow.
+        """
+        core = self.core
+        if core.role is not Role.LEADER:
+            self._leadership_lost()  # it may have been lost before the disk was known to stand
+        elif core.transfer_target is None and (self.persister.full or core.commit_index > core.persisted_index):
+            with suppress(Refused):
+                core.transfer_leadership(None)
+        self.persister.retry()
+
+    def _leadership_lost(self) -> None:
+        hint = leader_hint(self.core)
+        self.writer.leadership_lost(hint)
+        told_later = self.core.commit_index
+        if self._disk_stands:
+            # What only the others hold durably is applied here when the disk goes on: too late for the callers.
+            told_later = min(told_later, self.core.persisted_index)
+        for callers in (self.writer, self.callers):
+            callers.settle(told_later, self.cache.term_at, hint)
+
+    def fall_silent(self, phase: Phase, served: bool, code: Code, what: str) -> None:
+        """Nothing is sent, applied or answered after this; callers are told `code` and `what`."""
+        if served:
+            self._say_goodbye(phase)
+        self.persister.stop()
+        self.applier.stop()
+        self.writer.fail_all(code, what)
+        self.callers.fail_all(code, what)
+
+    def _say_goodbye(self, phase: Phase) -> None:
+        """Tell the members that this replica ends: a quiet group does not notice it while the server lives on.
+
+        Any message would do, because it wakes its receiver; replicas that are awake ignore this one. A leader tells it
+        even if it is not quiet, because its followers may be, one echo earlier. The leader misses a follower soon.
+        """
+        core = self.core
+        if core.role is not Role.LEADER and not (core.quiet and phase is Phase.FAILED):
+            return
+        others = [member.uuid for member in core.active_config.members if member.uuid != core.uuid]
+        self._send(
+            [AppendReply(to_uuid=o, from_uuid=core.uuid, term=core.term, code=Code.TABLET_FAILED) for o in others]
+        )

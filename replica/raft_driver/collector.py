@@ -1,0 +1,90 @@
+"""How much log to keep, by a pure function whose reasons can each be tested alone; and deleting the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nyala.replica.raft import RaftCore
+from nyala.replica.types import may_pass
+from nyala.replica.wal import SegmentInfo
+
+from .doors import Files
+from .life import Life
+from .log_cache import LogCache
+from .options import HostOptions
+from .pending import Done
+from .state_machine import RunHeavy
+
+
+def keep_from(
+    *,
+    flush_index: int,
+    config_saved_index: int,
+    config_committed_index: int,
+    peers_match: Sequence[int],
+    segments: Sequence[SegmentInfo],
+    retain_entries: int,
+    retain_bytes_max: int,
+) -> int:
+    """First index that must stay. Holds of copy sessions are the log's own business.
+
+    Unflushed entries and a config whose record is not durable yet stay whatever it costs. Below them, what the slowest
+    peer still needs and a tail of `retain_entries` stay as long as closed segments together take `retain_bytes_max`.
+    """
+    must = flush_index + 1
+    if config_saved_index < config_committed_index:
+        must = min(must, config_committed_index)
+    wanted = min([must - retain_entries, *(match + 1 for match in peers_match)])
+    total = 0
+    affordable = 1
+    for segment in reversed(segments):
+        total += segment.length_bytes
+        if total > retain_bytes_max:
+            affordable = segment.last_index + 1
+            break
+    return max(min(must, max(wanted, affordable)), 1)
+
+
+class Collector:
+    """Log GC of one running replica. Invariant: one call is under way at most. Concurrency: owner's thread."""
+
+    def __init__(
+        self, *, files: Files, core: RaftCore, cache: LogCache, life: Life, run_heavy: RunHeavy, options: HostOptions
+    ) -> None:
+        self._files = files
+        self._core = core
+        self._cache = cache
+        self._life = life
+        self._run_heavy = run_heavy
+        self._options = options
+        self.running = False
+
+    def collect(self, done: Done) -> None:
+        """Delete log that nobody needs, off-thread; `done(bytes freed | Refused)`."""
+        if self.running:
+            done(0)
+            return
+        log = self._files.log
+        index = keep_from(
+            flush_index=self._files.state_machine.flush_opid.index,
+            config_saved_index=self._files.cmeta.committed_config.opid.index,
+            config_committed_index=self._core.committed_config.opid.index,
+            peers_match=[peer.match_index for peer in self._core.peer_status() if not peer.needs_copy],
+            segments=log.segments(),
+            retain_entries=self._options.log_retain_entries,
+            retain_bytes_max=self._options.log_retain_bytes_max,
+        )
+        self.running = True
+
+        def collected(result: int | BaseException) -> None:
+            self.running = False
+            if may_pass(result):
+                result = 0  # the next call goes on
+            if isinstance(result, BaseException):
+                self._life.fail(result)
+                return
+            if self._life.serving and log.first_index:
+                self._cache.collected(log.first_index)
+            done(result)
+
+        self._run_heavy(lambda: log.gc(index), collected)

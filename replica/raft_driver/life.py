@@ -1,0 +1,92 @@
+"""The phases of one replica, and how it ends: stopped, failed, or with the process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nyala.replica.fs import want
+from nyala.replica.types import Code, Corruption, DiskFailure, InvariantViolation, Refused, check
+
+from .status import PHASE_MOVES, Phase
+
+
+class Life:
+    """Which phase a replica is in, and why it is over.
+
+    Invariant: what has failed or stopped never serves again. Concurrency: the owner's thread.
+    """
+
+    def __init__(self, on_change: Callable[[], None], on_fatal: Callable[[BaseException], None]) -> None:
+        self._on_change = on_change
+        self._on_fatal = on_fatal
+        self.silence: Callable[[Phase, bool, Code, str], None] | None = None
+        """Set by the part that serves, to end it: (phase, whether it served so far, code and text for its callers)."""
+        self.phase = Phase.BOOTSTRAPPING
+        self.error = ""
+        self.why_failed = ""
+        """The error that was raised, without advice."""
+        self.damaged = False
+        """Whether it failed because its files are damaged."""
+        self.failed_index = 0
+        """The first entry that could not be applied, if that is why the replica failed: its files are whole."""
+        self.starved = False
+        """Whether it stopped because a resource was exhausted: its files are whole, and its owner opens it again."""
+
+    @property
+    def serving(self) -> bool:
+        return self.phase is Phase.CONFIGURING or self.phase is Phase.RUNNING
+
+    def enter(self, phase: Phase) -> None:
+        if phase is not self.phase:
+            check(phase in PHASE_MOVES[self.phase], "a legal move of phases", old=self.phase, new=phase)
+            self.phase = phase
+
+    def refusal(self) -> Refused:
+        """What a caller is told while nothing is served."""
+        code = Code.TABLET_FAILED if self.phase is Phase.FAILED else Code.NOT_READY
+        return Refused(code, self.error or "the replica does not run", phase=self.phase.value)
+
+    def fail(self, error: BaseException) -> None:
+        """Corruption and what cannot be applied or written end this replica; our bugs and bad disks end the process.
+
+        If a resource was exhausted in the middle of something, this replica stops: its files are whole, and its owner
+        opens it again (`starved`).
+        """
+        if self.phase is Phase.STOPPED or self.phase is Phase.FAILED:
+            return
+        wanted = None if _is_fatal(error) else want(error)
+        if wanted is not None:
+            self.error, self.starved = str(wanted), True
+            self.end(Phase.STOPPED, Code.NOT_READY, self.error)
+            self._on_change()
+        elif not _is_fatal(error):
+            self.why_failed = self.error = f"{type(error).__name__}: {error}"
+            if self.failed_index:
+                self.error = (
+                    f"entry {self.failed_index} of the log could not be applied: {self.error}. Every acknowledged row "
+                    "is kept. Start a build without the defect: it applies the entry again"
+                )
+            self.damaged = isinstance(error, Corruption) and error.copy_heals
+            self.end(Phase.FAILED, Code.TABLET_FAILED, self.error)
+            self._on_change()
+        else:
+            self.end(Phase.STOPPED, Code.UNAVAILABLE, "the server is stopping")
+            self._on_fatal(error)
+
+    def fail_at_entry(self, index: int, error: BaseException) -> None:
+        """Applying an entry raised: a defect, which every replica has, unless the error says damage or trouble here."""
+        other = isinstance(error, Corruption) or _is_fatal(error) or want(error) is not None
+        if self.phase is not Phase.STOPPED and not other:
+            self.failed_index = index
+        self.fail(error)
+
+    def end(self, phase: Phase, code: Code, what: str) -> None:
+        """Enter `phase` and fall silent."""
+        served = self.serving
+        self.enter(phase)
+        if self.silence is not None:
+            self.silence(phase, served, code, what)
+
+
+def _is_fatal(error: BaseException) -> bool:
+    return isinstance(error, InvariantViolation | DiskFailure) or not isinstance(error, Exception)

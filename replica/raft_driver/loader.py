@@ -1,0 +1,61 @@
+"""Entries that left memory, read back from the log for a peer that lags."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nyala.replica.fs import want
+from nyala.replica.types import Code, Entry, Refused
+from nyala.replica.wal import Log
+
+from .life import Life
+from .log_cache import LogCache
+from .state_machine import RunHeavy
+
+
+class Loader:
+    """Reads entries off-thread. Invariant: no two reads from one index are under way. Concurrency: owner's thread."""
+
+    def __init__(
+        self,
+        *,
+        log: Log,
+        cache: LogCache,
+        life: Life,
+        run_heavy: RunHeavy,
+        bytes_max: int,
+        on_loaded: Callable[[], None],
+    ) -> None:
+        self._log = log
+        self._cache = cache
+        self._life = life
+        self._run_heavy = run_heavy
+        self._bytes_max = bytes_max
+        self._on_loaded = on_loaded
+        self.reading: set[int] = set()
+        self.missed = False
+        """Entries for a peer could not be read just now."""
+
+    def load(self, lo: int) -> None:
+        """Read what is from `lo` on and not in memory."""
+        if lo in self.reading:
+            return
+        self.reading.add(lo)
+        hi = self._cache.cached_from
+
+        def loaded(result: list[Entry] | BaseException) -> None:
+            self.reading.discard(lo)
+            if not self._life.serving:
+                return
+            if isinstance(result, Refused) and result.code is Code.NOT_FOUND:
+                result = []  # log GC was faster: the core will see it and ask for a copy
+            if isinstance(result, BaseException) and want(result) is not None:
+                self.missed = True  # the executor lets the core ask for them again
+                return
+            if isinstance(result, BaseException):
+                self._life.fail(result)
+                return
+            self._cache.load(result)
+            self._on_loaded()
+
+        self._run_heavy(lambda: self._log.read(lo, hi, self._bytes_max), loaded)

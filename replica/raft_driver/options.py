@@ -1,0 +1,51 @@
+"""What an operator may set on one replica. Sizes in bytes or entries, as the name's end says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nyala.replica.types import check, hybrid_from_us, limits
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostOptions:
+    """Bounds of one replica; validated at construction. All experimental."""
+
+    writes_pending_max: int = limits.TABLET_WRITES_PENDING_MAX
+    write_bytes_pending_max: int = limits.TABLET_WRITE_BYTES_PENDING_MAX
+    """Writes that hold an index and are not applied yet; one more is refused OVERLOADED before it gets an index."""
+    log_cache_bytes_max: int = 8 << 20
+    """Entries kept in memory once they are durable and applied, and at the start what the log holds above the flush.
+    What is durable and not applied may take `write_bytes_pending_max` more; it is else read back from the log."""
+    log_retain_entries: int = 1000
+    """Entries below the flush index that are kept so that a follower which blinked needs no copy."""
+    log_retain_bytes_max: int = 64 << 20
+    """Log kept for followers that lag; one that needs more is copied anew."""
+    apply_bytes_max: int = 8 << 20
+    """Entries handed to one call of `apply`."""
+    load_bytes_max: int = limits.APPEND_BATCH_BYTES_MAX
+    """Evicted entries read back from the log at once, for one peer."""
+    apply_inline_bytes_max: int = 0
+    """Committed entries up to this size in sum are applied on the owner's thread when nothing else is being applied;
+    0: always off-thread."""
+    held_bundles_max: int = 256
+    """Bundles that a disk which is full or hangs may hold up; then the replica is silent, as a stopped process is."""
+    wait_ticks_max: int = 600
+    """How long a caller waits for an index, a time or a read barrier before it is told TIMED_OUT."""
+    future_time_max: int = hybrid_from_us(limits.CLOCK_AHEAD_OF_CALLERS_US_MAX)
+    """How far above this server's clock a snapshot time may lie, in hybrid time."""
+    waiters_max: int = 4096
+    """Callers that wait for an index, a time or a read barrier."""
+
+    def __post_init__(self) -> None:
+        for name in (
+            "writes_pending_max",
+            "write_bytes_pending_max",
+            "apply_bytes_max",
+            "load_bytes_max",
+            "waiters_max",
+            "held_bundles_max",
+        ):
+            check(getattr(self, name) > 0, "a bound leaves room for one", option=name)
+        for name in ("log_cache_bytes_max", "log_retain_entries", "log_retain_bytes_max", "apply_inline_bytes_max"):
+            check(getattr(self, name) >= 0, "a size is not negative", option=name)

@@ -1,0 +1,145 @@
+"""Callers that wait: for the fate of their entry, or for an index or a time to be applied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Any, NamedTuple
+
+from nyala.replica.types import Applied, Code, OpId, Refused
+
+Done = Callable[[Any], None]
+
+
+class PendingEntry(NamedTuple):
+    """A proposal of this leader whose caller has no answer yet."""
+
+    opid: OpId
+    size_bytes: int
+    done: Done
+
+
+class PendingEntries:
+    """Proposals by index. Invariant: `bytes` is the sum over what waits; each `done` is called exactly once."""
+
+    def __init__(self) -> None:
+        self._by_index: dict[int, PendingEntry] = {}
+        self.bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._by_index)
+
+    def add(self, opid: OpId, size_bytes: int, done: Done) -> None:
+        """`done` waits for the entry at `opid`; one that waited for an entry overwritten there is told UNKNOWN."""
+        old = self._by_index.pop(opid.index, None)
+        if old is not None:
+            self.bytes -= old.size_bytes
+            old.done(_overwritten(old.opid))
+        self._by_index[opid.index] = PendingEntry(opid, size_bytes, done)
+        self.bytes += size_bytes
+
+    def finish(self, opid: OpId, result: object) -> None:
+        """The entry at `opid` is committed and took effect with `result`; another at that index never will."""
+        entry = self._by_index.pop(opid.index, None)
+        if entry is None:
+            return
+        self.bytes -= entry.size_bytes
+        entry.done(result if entry.opid == opid else _replaced(entry.opid))
+
+    def finish_below(self, opid: OpId, result: object, aborted: OpId | None) -> None:
+        """What waits below `opid` is committed with it, and counts as `result`; but `aborted` was taken back by it.
+
+        That is CAS_FAILED, for another config is committed now: clients do not repeat it, masters decide anew.
+        """
+        for index in sorted(i for i in self._by_index if i < opid.index):
+            taken_back = Refused(
+                Code.CAS_FAILED, "not committed in time, and taken back", opid=self._by_index[index].opid
+            )
+            entry = self._by_index.pop(index)
+            self.bytes -= entry.size_bytes
+            entry.done(taken_back if entry.opid == aborted else result)
+
+    def leadership_lost(self, told_later: int, term_at: Callable[[int], int | None], leader_hint: str) -> None:
+        """Tell each caller the state of its entry: gone from the log, or unknown. Committed ones go on waiting.
+
+        `told_later`: up to this index everything is committed and will be applied here soon.
+        """
+        for index in sorted(self._by_index):
+            entry = self._by_index[index]
+            if index <= told_later:
+                if term_at(index) == entry.opid.term:
+                    continue
+                answer = _replaced(entry.opid)
+            elif term_at(index) != entry.opid.term:
+                answer = _overwritten(entry.opid)
+            else:
+                answer = Refused(
+                    Code.NOT_LEADER,
+                    "leadership was lost before the entry took effect here",
+                    applied=Applied.UNKNOWN,
+                    detail=leader_hint,
+                    opid=entry.opid,
+                )
+            del self._by_index[index]
+            self.bytes -= entry.size_bytes
+            entry.done(answer)
+
+    def fail_all(self, code: Code, what: str) -> None:
+        """Answer everyone with an unknown outcome."""
+        entries, self._by_index, self.bytes = self._by_index, {}, 0
+        for index in sorted(entries):
+            entries[index].done(Refused(code, what, applied=Applied.UNKNOWN, opid=entries[index].opid))
+
+
+def _replaced(opid: OpId) -> Refused:
+    return Refused(Code.NOT_LEADER, "another leader's entry was committed in the place of this one", opid=opid)
+
+
+def _overwritten(opid: OpId) -> Refused:
+    """Gone from this log, but what replaced it is not committed: a replica that still has it may lead next."""
+    what = "another leader's entry took the place of this one here"
+    return Refused(Code.NOT_LEADER, what, applied=Applied.UNKNOWN, opid=opid)
+
+
+class Waiters:
+    """Callers that wait until a rising number reaches theirs, or until their tick comes.
+
+    Invariant: at most `count_max` wait; each `done` is called exactly once.
+    """
+
+    def __init__(self, count_max: int) -> None:
+        self._count_max = count_max
+        self._heap: list[tuple[int, int, int, Done]] = []
+        self._serial = 0
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def add(self, target: int, deadline_tick: int, done: Done) -> None:
+        """`done(target)` once the number is at least `target`, or done(Refused): OVERLOADED now, TIMED_OUT later."""
+        if len(self._heap) >= self._count_max:
+            done(Refused(Code.OVERLOADED, "too many callers wait", waiting=len(self._heap)))
+            return
+        self._serial += 1
+        heappush(self._heap, (target, self._serial, deadline_tick, done))
+
+    def reached(self, value: int) -> None:
+        """The number is `value` now."""
+        while self._heap and self._heap[0][0] <= value:
+            target, _, _, done = heappop(self._heap)
+            done(target)
+
+    def expire(self, tick: int) -> None:
+        """Answer those whose tick has come."""
+        late = [waiter for waiter in self._heap if waiter[2] <= tick]
+        if not late:
+            return
+        self._heap = sorted(waiter for waiter in self._heap if waiter[2] > tick)  # a sorted list is a heap
+        for target, _, _, done in late:
+            done(Refused(Code.TIMED_OUT, "not applied here in time", waited_for=target))
+
+    def fail_all(self, code: Code, what: str) -> None:
+        """Answer everyone with a refusal; nothing of theirs was applied, they only waited."""
+        waiting, self._heap = self._heap, []
+        for _, _, _, done in sorted(waiting):
+            done(Refused(code, what))

@@ -1,0 +1,252 @@
+"""Makes terms, votes and entries of each Ready durable, and reports in order what is: promises wait for it."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from nyala.replica.consensus_metadata import ConsensusMeta
+from nyala.replica.raft import Ready
+from nyala.replica.types import (
+    Code,
+    InvariantViolation,
+    OpId,
+    Post,
+    RaftConfig,
+    Refused,
+    ReplicaError,
+    ResourcesExhausted,
+    may_pass,
+)
+from nyala.replica.wal import Log
+
+from .state_machine import RunHeavy
+
+
+class _Item:
+    """One Ready on its way to disk."""
+
+    __slots__ = ("entries_left", "hard_state_left", "ready")
+
+    def __init__(self, ready: Ready) -> None:
+        self.ready = ready
+        self.hard_state_left = ready.hard_state is not None
+        self.entries_left = bool(ready.entries)
+
+
+class Persister:
+    """Writes hard states to consensus metadata and entries to the log, and says when each Ready is durable.
+
+    Invariants: `on_durable(ready)` is called once for each Ready that was submitted, in that order, and only when its
+    own and all earlier hard states and entries are on disk; entries of a term go to the log only after that term is
+    in the metadata, so a log never knows a term which a restart would forget. A full disk, or a server with an
+    exhausted resource, is no end, neither for the log nor for metadata: what found no room waits, in order, until
+    `retry` finds some; `full` says so meanwhile.
+    Nor is one that neither ends nor refuses what it was given, of which `hangs` tells. What the log's queue has no room
+    for waits here too, of which `has_room` tells: the log would let the owner's thread wait, and every tablet with it.
+    Metadata is written one piece at a time, so that a term that has to wait is never overtaken by a later one.
+    Concurrency: the owner's thread; the log's appender thread only posts.
+    """
+
+    def __init__(
+        self,
+        *,
+        cmeta: ConsensusMeta,
+        log: Log,
+        run_meta: RunHeavy,
+        post: Post,
+        on_entries: Callable[[OpId], None],
+        on_durable: Callable[[Ready], None],
+        on_error: Callable[[BaseException], None],
+        hang_ticks: int,
+    ) -> None:
+        """`hang_ticks`: a disk on which nothing ends for so long hangs."""
+        self._cmeta = cmeta
+        self._log = log
+        self._run_meta = run_meta
+        self._post = post
+        self._on_entries = on_entries
+        self._on_durable = on_durable
+        self._on_error = on_error
+        self._items: deque[_Item] = deque()
+        self._unsaved: deque[_Item] = deque()
+        """Whose hard state is not durable yet, in order; only the first is being written."""
+        self._unsaved_config: RaftConfig | None = None
+        """The latest committed config that is not durable yet; what came before it need not be."""
+        self._saving = self._saving_config = False
+        self._held: list[_Item] = []
+        """Whose entries were not given to the log yet, in order."""
+        self._stopped = False
+        self._log_full = self._meta_full = False
+        self._refusal = Refused(Code.NO_SPACE, "the disk is full")
+        self._crowded = False
+        self._hang_ticks = hang_ticks
+        self._ticks_without_end = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether something waits because the disk has no room."""
+        return self._log_full or self._meta_full
+
+    @property
+    def refusal(self) -> Refused:
+        """What a caller is told while `full`."""
+        return self._refusal
+
+    def has_room(self, size_bytes: int) -> bool:
+        """Whether the log's queue takes so much now, and nothing waits for it to."""
+        return not self._crowded and self._log.has_room(size_bytes)
+
+    @property
+    def hangs(self) -> bool:
+        """Whether the disk has something to do, and ended nothing for a long time."""
+        return self._ticks_without_end >= self._hang_ticks
+
+    @property
+    def waiting(self) -> int:
+        """Bundles that are not durable yet, or that follow one which is not."""
+        return len(self._items)
+
+    def submit(self, ready: Ready) -> None:
+        """Begin to make `ready` durable."""
+        item = _Item(ready)
+        self._items.append(item)
+        if item.hard_state_left:
+            self._unsaved.append(item)
+            self._save_next()
+        if item.entries_left:
+            self._held.append(item)
+            self._append_held()
+        self._complete()
+
+    def save_config(self, config: RaftConfig) -> None:
+        """Begin to make a committed config durable. Nothing waits for it but log GC, which looks at the metadata."""
+        self._unsaved_config = config
+        self._save_next_config()
+
+    def tick(self) -> None:
+        """One tick of the host's clock."""
+        self._ticks_without_end = self._ticks_without_end + 1 if self._items else 0
+
+    def retry(self) -> None:
+        """The disk was full; perhaps it is not any more."""
+        if self.full and not self._stopped:
+            self._log_full = self._meta_full = False
+            self._save_next()
+            self._save_next_config()
+            self._append_held()
+
+    def stop(self) -> None:
+        """Completions that are still under way are ignored."""
+        self._stopped = True
+        self._items.clear()
+        self._held.clear()
+
+    def _save_next(self) -> None:
+        if self._saving or self._meta_full or not self._unsaved:
+            return
+        hard_state = self._unsaved[0].ready.hard_state
+        if hard_state is None:
+            return
+        self._saving = True
+        term, voted_for = hard_state.term, hard_state.voted_for
+        self._run_meta(lambda: self._cmeta.save_hard_state(term, voted_for), self._hard_state_saved)
+
+    def _hard_state_saved(self, result: BaseException | None) -> None:
+        self._saving = False
+        if self._settled(result):
+            self._unsaved.popleft().hard_state_left = False
+            self._save_next()
+            self._append_held()
+            self._complete()
+
+    def _save_next_config(self) -> None:
+        config = self._unsaved_config
+        if self._saving_config or self._meta_full or config is None:
+            return
+        self._saving_config = True
+        self._run_meta(lambda: self._cmeta.save_config(config), lambda result: self._config_saved(config, result))
+
+    def _config_saved(self, config: RaftConfig, result: BaseException | None) -> None:
+        self._saving_config = False
+        if self._settled(result):
+            if self._unsaved_config is config:
+                self._unsaved_config = None
+            self._save_next_config()
+
+    def _settled(self, result: BaseException | None) -> bool:
+        """Whether metadata was written. If only room was missing, it is tried again."""
+        self._ticks_without_end = 0
+        if self._stopped:
+            return False
+        if isinstance(result, Refused) and may_pass(result):
+            self._meta_full, self._refusal = True, result
+            return False
+        if isinstance(result, BaseException):
+            self._on_error(result)
+            return False
+        return True
+
+    def _append_held(self) -> None:
+        """Hand over what waits, in order, up to what has no room and to the first hard state that is not durable."""
+        self._crowded = False
+        while self._held and not self._log_full:
+            first = self._held[0]
+            if self._unsaved and _number(self._unsaved[0]) <= _number(first):
+                return
+            self._crowded = not self._log.has_room(sum(entry.size_bytes for entry in first.ready.entries))
+            if self._crowded:
+                return  # what is queued ends, and then this goes on
+            self._append(self._held.pop(0))
+
+    def _hold(self, item: _Item, refusal: Refused | None = None) -> None:
+        """The disk is full, or a resource exhausted, for the entries of `item`."""
+        self._log_full = True
+        self._refusal = refusal or self._refusal
+        insort(self._held, item, key=_number)
+
+    def _append(self, item: _Item) -> None:
+        ready = item.ready
+        if ready.truncate_from is not None:
+            self._log.truncate_after(ready.truncate_from - 1)
+
+        def durable(result: Any) -> None:  # on the appender thread
+            self._post(lambda: self._appended(item, result))
+
+        try:
+            self._log.append(ready.entries, durable)
+        except InvariantViolation:
+            # The appender thread may just have given up on entries before these, as the disk was full: the log then
+            # ends earlier than we think, and the news is on its way to us.
+            if self._log.last_reserved.index >= ready.entries[0].opid.index - 1:
+                raise
+            self._hold(item)
+        except ResourcesExhausted as error:  # no thread for the log's appender: nothing was reserved
+            self._hold(item, error)
+        except (ReplicaError, MemoryError) as error:  # the log has stopped: why, is what it raised
+            self._on_error(error)
+
+    def _appended(self, item: _Item, result: OpId | BaseException) -> None:
+        self._ticks_without_end = 0
+        if self._stopped:
+            return
+        if isinstance(result, Refused) and may_pass(result):
+            self._hold(item, result)
+            return
+        if isinstance(result, BaseException):
+            self._on_error(result)
+            return
+        item.entries_left = False
+        self._on_entries(item.ready.entries[-1].opid)
+        self._complete()
+        self._append_held()
+
+    def _complete(self) -> None:
+        while self._items and not self._items[0].hard_state_left and not self._items[0].entries_left:
+            self._on_durable(self._items.popleft().ready)
+
+
+def _number(item: _Item) -> int:
+    return item.ready.number

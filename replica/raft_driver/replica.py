@@ -1,0 +1,441 @@
+"""`Replica`, the public face of one replica: its lifecycle, its inputs, its status."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nyala.replica.consensus_metadata import decode_config, encode_config
+from nyala.replica.raft import Message, RaftCore, RaftOptions, Role, impossible
+from nyala.replica.types import (
+    ZERO_OPID,
+    Code,
+    ConfigEdit,
+    DataState,
+    EntryKind,
+    InvariantViolation,
+    OpId,
+    RaftConfig,
+    generation_of,
+)
+from nyala.replica.wal import Anchor, Replay
+
+from .absent import absent_reply
+from .bootstrap import Recovered, recover
+from .carrier import Carrier
+from .collector import Collector
+from .doors import Doors, Files
+from .life import Life
+from .options import HostOptions
+from .pending import Done
+from .status import Phase, ReplicaStatus, leader_hint, peer_status
+from .times import Times
+
+
+class Replica:
+    """One member of one tablet's Raft group on one server.
+
+    Invariants: nothing is promised (vote, acknowledgement, reply) before what backs it is durable here; entries are
+    applied in order, each once, only when committed; every caller is answered exactly once, and an answer of
+    NOT_APPLIED is never given for an entry that may yet be applied.
+    Durability: terms, votes and configs through consensus metadata; entries through the log; all else is rebuilt.
+    Concurrency: the owner's thread for everything except `bootstrap`; completions arrive through `post`.
+    """
+
+    def __init__(
+        self,
+        *,
+        tablet_id: str,
+        uuid: str,
+        files: Files,
+        replay: Replay,
+        doors: Doors,
+        raft_options: RaftOptions,
+        options: HostOptions | None = None,
+    ) -> None:
+        self.tablet_id = tablet_id
+        self.uuid = uuid
+        self.options = options or HostOptions()
+        self._files = files
+        self._doors = doors
+        self._raft_options = raft_options
+        self._replay: Replay | None = replay
+        self._recovered: Recovered | None = None
+        self._life = Life(lambda: doors.on_change(tablet_id), doors.on_fatal)
+        self._times = Times(tablet_id, uuid, doors.hybrid_clock)
+        self._carrier: Carrier | None = None
+        """From `start` on, also after the end."""
+        self._collector: Collector | None = None
+
+    # ------------------------------------------------------------------------------------------------------- life
+
+    def bootstrap(self) -> None:
+        """Read the log into memory. Heavy: call it in a thread, once, before `start`. Raises Corruption."""
+        replay, machine = self._replay, self._files.state_machine
+        if self.phase is not Phase.BOOTSTRAPPING or replay is None:
+            raise InvariantViolation("a replica is bootstrapped once")
+        self._recovered = recover(
+            replay,
+            flush_opid=machine.applied_opid,
+            flush_time=machine.applied_time,
+            cmeta=self._files.cmeta,
+            cache_bytes_max=self.options.log_cache_bytes_max,
+        )
+        self._times.recovered(self._recovered.last_time)
+
+    def start(self, *, campaign: bool = False) -> None:
+        """Join the group, to be ticked from now on. `campaign`: the hinted leader of a new tablet does not wait for a
+        timeout, but must win."""
+        recovered, replay = self._recovered, self._replay
+        if recovered is None or replay is None:
+            raise InvariantViolation("a replica starts after its bootstrap")
+        self._replay = self._recovered = None
+        files, cache = self._files, recovered.cache
+        self._times.applied, self._times.last = files.state_machine.applied_time, recovered.last_time
+        term, voted_for = self._promises()
+        core = RaftCore(
+            uuid=self.uuid,
+            term=term,
+            voted_for=voted_for,
+            committed_config=recovered.committed_config,
+            pending_config=recovered.pending_config,
+            log=cache,
+            commit_index=files.state_machine.applied_opid.index,
+            options=self._raft_options,
+            rng=self._doors.rng,
+            encode_config=encode_config,
+            decode_config=decode_config,
+            hybrid_now=self._doors.hybrid_clock.now,
+            withhold_votes=term > 0 or cache.last.index > 0,
+            withheld=replay.withheld,
+            no_data=files.no_data,
+        )
+        core.applied_index = files.state_machine.applied_opid.index
+        self._carrier = carrier = Carrier(
+            tablet_id=self.tablet_id,
+            core=core,
+            cache=cache,
+            files=files,
+            doors=self._doors,
+            life=self._life,
+            times=self._times,
+            raft_options=self._raft_options,
+            options=self.options,
+        )
+        run_heavy, life = self._doors.run_heavy, self._life
+        self._collector = Collector(
+            files=files, core=core, cache=cache, life=life, run_heavy=run_heavy, options=self.options
+        )
+        life.silence = carrier.fall_silent
+        life.enter(Phase.CONFIGURING)
+        if recovered.committed_config != files.cmeta.committed_config:
+            carrier.persister.save_config(recovered.committed_config)
+        if campaign:
+            core.campaign()
+        carrier.pump()
+
+    def stop(self) -> None:
+        """Answer all callers and go silent. The caller of `stop` owns the log and the state machine."""
+        if self.phase is not Phase.STOPPED:
+            self._life.end(Phase.STOPPED, Code.NOT_READY, "the replica is stopping")
+            if self._carrier is not None:
+                self._carrier.cache.clear()  # this object may be in memory for long: others of the replica refer to it
+
+    def fail(self, error: BaseException) -> None:
+        """Something outside found this replica's data unusable: a block, a folder, a bootstrap that raised."""
+        self._life.fail(error)
+
+    def _promises(self) -> tuple[int, str | None]:
+        """Term and vote to start with. Up to the vote floor the vote counts as given, to no candidate that asks."""
+        cmeta = self._files.cmeta
+        term, voted_for, floor = cmeta.term, cmeta.voted_for, cmeta.vote_floor_term
+        if floor > term:
+            return floor, self.uuid
+        return term, voted_for or (self.uuid if floor == term > 0 else None)
+
+    @property
+    def _running(self) -> Carrier | None:
+        """What carries out its part in the group, while it has one."""
+        return self._carrier if self._life.serving else None
+
+    # ----------------------------------------------------------------------------------------------------- inputs
+
+    def tick(self) -> None:
+        """One tick of the host's monotonic clock."""
+        if (running := self._running) is not None:
+            running.tick()
+
+    @property
+    def resting(self) -> bool:
+        """Whether the replica needs no ticks: its group is quiet, and no caller waits."""
+        return (running := self._running) is None or running.resting
+
+    def rest(self) -> bool:
+        """Whether the owner may stop ticking, until `on_awake`."""
+        if not self.resting:
+            return False
+        if self._carrier is not None:
+            self._carrier.rest()
+        return True
+
+    def link_lost(self, uuid: str, silent_ticks: int, delay_ticks: int = 0) -> None:
+        """Nothing came from the server `uuid` for so many ticks; see `RaftCore.link_lost`."""
+        if (running := self._running) is not None:
+            running.core.link_lost(uuid, silent_ticks, delay_ticks)
+            running.pump_if_awake()
+
+    def link_found(self, uuid: str) -> None:
+        """The server `uuid` is heard again, or is another process."""
+        if (running := self._running) is not None:
+            running.core.link_found(uuid)
+            running.pump_if_awake()
+
+    def check(self) -> None:
+        """Make sure that a quiet group still has its leader; called now and then, see `RaftCore.check`."""
+        if (running := self._running) is not None:
+            running.core.check()
+            running.pump_if_awake()
+
+    def step(self, message: Message) -> str:
+        """One message of a peer. While there is no running core, AppendEntries are answered with the reason.
+
+        Returns why the message was refused, as one that no honest peer sends: it has changed nothing then. Empty if it
+        was taken, or dropped because there was no room.
+        """
+        if (running := self._running) is None:
+            return self._answer_absent(message)
+        return running.step(message)
+
+    def _answer_absent(self, message: Message) -> str:
+        if refusal := impossible(message):
+            return refusal
+        kept_term = self._files.cmeta.term
+        if self.phase is Phase.STOPPED or generation_of(message.term) < generation_of(kept_term):
+            return ""  # a lost member that was given up must not learn the term (D-17)
+        failed = self.phase is Phase.FAILED
+        reply = absent_reply(message, uuid=self.uuid, data_state=DataState.READY, kept_term=kept_term, failed=failed)
+        if reply is not None:
+            self._doors.send([(self.tablet_id, reply)])
+        return ""
+
+    # ---------------------------------------------------------------------------------------------------- callers
+
+    def write(self, kind: EntryKind, schema_id: int, meta: bytes, payload: bytes, payload_crc: int, done: Done) -> None:
+        """Replicate and apply one entry; `done(apply's result | Refused)`, once, never before this returns.
+
+        A Refused with UNKNOWN may yet be applied: only a request that the state machine's ledger knows may be repeated.
+        """
+        if (running := self._running_or_refuse(done)) is not None:
+            running.writer.write(kind, schema_id, meta, payload, payload_crc, done)
+
+    def change_config(
+        self, edits: Sequence[ConfigEdit], cas: OpId | None, decision: tuple[int, int], done: Done
+    ) -> None:
+        """Change the members; `done(RaftConfig | Refused)` once committed. `cas`: OpId of the committed config seen."""
+        if (running := self._running_or_refuse(done)) is not None:
+            running.callers.change_config(edits, cas, decision, done)
+
+    def abort_change(self, pending: OpId | None, done: Done) -> None:
+        """Take back a config change that is not committed; `done(RaftConfig | Refused)` once the old one holds again.
+
+        `pending`: OpId of the change that is meant; None: whichever is under way.
+        """
+        if (running := self._running_or_refuse(done)) is not None:
+            running.callers.abort_change(pending, done)
+
+    def transfer(
+        self, target: str | None, done: Done, *, cas: OpId | None = None, decision: tuple[int, int] = (0, 0)
+    ) -> None:
+        """Hand leadership to `target`, or to the most up-to-date voter; `done(new leader's uuid | Refused)`."""
+        if (running := self._running_or_refuse(done)) is not None:
+            running.callers.transfer(target, done, cas, decision)
+
+    def read_barrier(self, done: Done) -> None:
+        """`done(index | Refused)`: this is the leader, and everything committed before the call is applied."""
+        if (running := self._running_or_refuse(done)) is not None:
+            running.callers.read_barrier(done)
+
+    def wait_applied(self, index: int, done: Done) -> None:
+        """`done(index | Refused)` once the entry at `index` is applied here, whoever leads."""
+        if (running := self._running) is None:
+            done(self._life.refusal())
+            return
+        running.stir()
+        running.apply_committed()
+        running.callers.reads.wait_index(index, running.callers.tick, self.applied_index, done)
+
+    def wait_safe(self, hybrid_time: int, done: Done) -> None:
+        """`done(hybrid_time | Refused)`: a snapshot at that time is complete here, and stays so after any failover.
+
+        The safe time is the time of the last applied entry, because every later leader has that entry and writes above
+        it. A leader with nothing newer in its log replicates an empty entry; a follower waits for one.
+        """
+        if (running := self._running) is None:
+            done(self._life.refusal())
+            return
+        if refusal := running.callers.refuse_snapshot(hybrid_time):
+            done(refusal)
+            return
+        running.stir()
+        running.apply_committed()
+        running.callers.reads.wait_time(hybrid_time, running.callers.tick, self.applied_time, done)
+
+    def _running_or_refuse(self, done: Done) -> Carrier | None:
+        """What takes the call; None if nothing does: then `done` gets a refusal soon."""
+        if not self._life.serving:
+            refusal = self._life.refusal()
+            self._doors.own_thread(lambda: done(refusal))
+        return self._running
+
+    # -------------------------------------------------------------------------------------------------------- log
+
+    def anchor(self, index: int) -> Anchor:
+        """Keep the log from `index` on until the anchor is released."""
+        return self._files.log.anchor(index)
+
+    def release(self, anchor: Anchor) -> None:
+        """Let go of an anchor; twice is harmless."""
+        anchor.release()
+
+    def gc(self, done: Done | None = None) -> None:
+        """Delete log that nobody needs, off-thread; `done(bytes freed | Refused)`."""
+        answer = done or (lambda _: None)
+        if self._collector is None or not self._life.serving:
+            answer(0)
+        else:
+            self._collector.collect(answer)
+
+    def shrink_cache(self) -> None:
+        """Memory is short: keep nothing in memory that is applied and can be read back from the log."""
+        if self._carrier is not None:
+            self._carrier.cache.trim(self.applied_index, 0)
+
+    # ----------------------------------------------------------------------------------------------- what it tells
+
+    def status(self) -> ReplicaStatus:
+        """One consistent view."""
+        carrier, log = self._carrier, self._files.log
+        peers = () if carrier is None else carrier.core.peer_status()
+        rested_ticks = 0 if carrier is None else carrier.rested_ticks
+        return ReplicaStatus(
+            tablet_id=self.tablet_id,
+            uuid=self.uuid,
+            phase=self.phase,
+            role=self.role,
+            term=self.term,
+            leader_uuid=self.leader_uuid or "",
+            last_logged=self.last_logged,
+            commit_index=self.commit_index,
+            commit_opid=self.commit_opid,
+            applied_index=self.applied_index,
+            applied_time=self.applied_time,
+            flush_index=self._files.state_machine.flush_opid.index,
+            first_index=log.first_index if carrier is None else carrier.cache.first_index,
+            committed_config=self.committed_config,
+            pending_config=None if carrier is None else carrier.core.pending_config,
+            wal_bytes=log.size_bytes,
+            cache_bytes=self.cache_bytes,
+            writes_pending=0 if carrier is None else len(carrier.writer),
+            error=self.error,
+            quiet=self._life.serving and self.resting,
+            peers=tuple(peer_status(peers, self._raft_options, rested_ticks)),
+        )
+
+    @property
+    def phase(self) -> Phase:
+        return self._life.phase
+
+    @property
+    def error(self) -> str:
+        """Why it is over, with what an operator does about it; empty if it is not."""
+        return self._life.error
+
+    @property
+    def why_failed(self) -> str:
+        """What was raised, alone."""
+        return self._life.why_failed
+
+    @property
+    def damaged(self) -> bool:
+        """It has failed because its files are not what was written."""
+        return self._life.damaged
+
+    @property
+    def failed_index(self) -> int:
+        """The first entry that could not be applied, if that is why the replica failed: its files are whole."""
+        return self._life.failed_index
+
+    @property
+    def starved(self) -> bool:
+        """It stopped in the middle of something because a resource was exhausted, and is to be opened again."""
+        return self._life.starved
+
+    @property
+    def role(self) -> Role:
+        """NON_PARTICIPANT until started, and after failure."""
+        return Role.NON_PARTICIPANT if (running := self._running) is None else running.core.role
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this replica leads as far as it knows; only a read barrier confirms it."""
+        return self.role is Role.LEADER
+
+    @property
+    def leader_uuid(self) -> str | None:
+        return None if (running := self._running) is None else running.core.leader_uuid
+
+    @property
+    def leader_hint(self) -> str:
+        """`uuid@host:port` of the leader as far as known; empty if not."""
+        return "" if (running := self._running) is None else leader_hint(running.core)
+
+    @property
+    def term(self) -> int:
+        return self._files.cmeta.term if self._carrier is None else self._carrier.core.term
+
+    @property
+    def committed_config(self) -> RaftConfig:
+        return self._files.cmeta.committed_config if self._carrier is None else self._carrier.core.committed_config
+
+    @property
+    def active_config(self) -> RaftConfig:
+        """The pending config if there is one, otherwise the committed one."""
+        return self._files.cmeta.committed_config if self._carrier is None else self._carrier.core.active_config
+
+    @property
+    def commit_opid(self) -> OpId:
+        """The last entry known to be committed; ZERO_OPID while its term is not at hand."""
+        index = self.commit_index
+        term = None if self._carrier is None else self._carrier.cache.term_at(index)
+        return ZERO_OPID if term is None else OpId(term, index)
+
+    @property
+    def commit_index(self) -> int:
+        machine = self._files.state_machine
+        return machine.applied_opid.index if self._carrier is None else self._carrier.core.commit_index
+
+    @property
+    def applied_index(self) -> int:
+        machine = self._files.state_machine
+        return machine.applied_opid.index if self._carrier is None else self._carrier.applier.applied_index
+
+    @property
+    def applied_time(self) -> int:
+        """Hybrid time of the last applied entry: the safe time."""
+        return self._times.applied
+
+    @property
+    def withheld(self) -> OpId | None:
+        """The damaged end of its log, while nobody brought it back: it may have been acknowledged."""
+        if self._carrier is not None:
+            return self._carrier.core.withheld
+        return self._replay.withheld if self._replay is not None else None
+
+    @property
+    def last_logged(self) -> OpId:
+        """Last entry received, durable or not."""
+        return self._files.log.last if self._carrier is None else self._carrier.cache.last
+
+    @property
+    def cache_bytes(self) -> int:
+        """Bytes of the entries that are in memory."""
+        return 0 if self._carrier is None else self._carrier.cache.cached_bytes

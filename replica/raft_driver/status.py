@@ -1,0 +1,112 @@
+"""What a replica tells about itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+
+from nyala.replica.raft import PeerStatus as CorePeerStatus
+from nyala.replica.raft import RaftCore, RaftOptions
+from nyala.replica.types import Code, DataState, OpId, RaftConfig, Refused
+
+
+class Phase(StrEnum):
+    """Life of one replica object [kudu consensus, "Peer states"]. Moves down only, except CONFIGURING <-> RUNNING."""
+
+    BOOTSTRAPPING = "BOOTSTRAPPING"
+    """Replaying the log; the group does not know this member."""
+    CONFIGURING = "CONFIGURING"
+    """Takes part in consensus; no leader has committed an entry of its own term here yet."""
+    RUNNING = "RUNNING"
+    FAILED = "FAILED"
+    """Corruption, or an entry that could not be applied: this replica only; it says TABLET_FAILED, does not vote."""
+    STOPPED = "STOPPED"
+
+
+PHASE_MOVES: Mapping[Phase, tuple[Phase, ...]] = MappingProxyType(
+    {
+        Phase.BOOTSTRAPPING: (Phase.CONFIGURING, Phase.FAILED, Phase.STOPPED),
+        Phase.CONFIGURING: (Phase.RUNNING, Phase.FAILED, Phase.STOPPED),
+        Phase.RUNNING: (Phase.CONFIGURING, Phase.FAILED, Phase.STOPPED),
+        Phase.FAILED: (Phase.STOPPED,),
+        Phase.STOPPED: (),
+    }
+)
+"""Which phase may follow which: what has failed or stopped never takes part again; another object may."""
+
+
+@dataclass(frozen=True)
+class PeerStatus:
+    """How a leader sees one member. `health` is OK, LAGGING, UNREACHABLE or NEEDS_COPY; ticks as the host is ticked."""
+
+    uuid: str
+    health: str
+    match_index: int
+    last_contact_ticks: int
+    data_state: DataState = DataState.READY
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplicaStatus:
+    """One consistent view of a replica, taken on its owner's thread."""
+
+    tablet_id: str
+    uuid: str
+    phase: Phase
+    role: str
+    term: int
+    leader_uuid: str
+    """Empty if unknown."""
+    last_logged: OpId
+    commit_index: int
+    commit_opid: OpId
+    """At `commit_index`, up to which `committed_config` is the last config; ZERO_OPID if its term is not at hand."""
+    applied_index: int
+    applied_time: int
+    """Hybrid time of the last applied entry: snapshots at or below are complete here."""
+    flush_index: int
+    first_index: int
+    """First entry that the log still holds."""
+    committed_config: RaftConfig
+    pending_config: RaftConfig | None
+    wal_bytes: int
+    cache_bytes: int
+    writes_pending: int
+    error: str = ""
+    quiet: bool = False
+    """The replica needs no ticks until something arrives."""
+    peers: tuple[PeerStatus, ...] = ()
+
+
+def peer_status(peers: Sequence[CorePeerStatus], options: RaftOptions, rested_ticks: int = 0) -> Iterator[PeerStatus]:
+    """What the core knows of each peer, in the words of operators.
+
+    A quiet leader hears nothing and has counted no ticks for `rested_ticks`. A peer that was away then still is.
+    """
+    for peer in peers:
+        contact_ticks = peer.contact_ticks + (rested_ticks if peer.absent else 0)
+        if peer.needs_copy:
+            health = "NEEDS_COPY"
+        elif contact_ticks > options.election_ticks_max:
+            health = "UNREACHABLE"
+        else:
+            health = "OK" if peer.caught_up else "LAGGING"
+        yield PeerStatus(peer.uuid, health, peer.match_index, contact_ticks, peer.data_state)
+
+
+def leader_hint(core: RaftCore) -> str:
+    """`uuid@host:port` of the leader as far as known; empty if not, or if this replica is it."""
+    leader = core.leader_uuid
+    if not leader or leader == core.uuid:
+        return ""
+    member = core.active_config.member(leader)
+    return f"{leader}@{member.addresses[0]}" if member is not None and member.addresses else leader
+
+
+def with_hint(error: Refused, core: RaftCore) -> Refused:
+    """`error`; NOT_LEADER gets the leader's uuid and address as its detail."""
+    if error.code is Code.NOT_LEADER:
+        error.detail = leader_hint(core)
+    return error

@@ -1,0 +1,70 @@
+"""Hybrid times of one replica: which ones its log has shown to the clock, and which lie too far ahead."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from nyala.replica.raft import AppendEntries
+from nyala.replica.types import Entry, HybridClock, limits, us_of_hybrid
+
+_log = logging.getLogger("nyala.host")
+
+
+class Times:
+    """Invariant: every entry of the log is shown to the clock before the clock issues another time."""
+
+    def __init__(self, tablet_id: str, uuid: str, clock: HybridClock) -> None:
+        self._tablet_id = tablet_id
+        self._uuid = uuid
+        self._clock = clock
+        self._told_future = False
+        self.last = 0
+        """Of the last entry in the log."""
+        self.applied = 0
+        """Of the last applied entry: the safe time."""
+
+    def observe(self, entries: Sequence[Entry]) -> None:
+        """Entries that other leaders wrote."""
+        time = max(entry.hybrid_time for entry in entries)
+        self.last = max(self.last, time)
+        self._clock.observe(time)
+
+    def recovered(self, logged: int) -> None:
+        """The log's last time. Says if it is further ahead of this server's wall than a leader's may be. D-30."""
+        ahead_us = self._clock.ahead_of_wall_us(logged)
+        if logged and ahead_us > limits.CLOCK_AHEAD_OF_PEERS_US_MAX:
+            _log.warning(
+                "T %s P %s the log's times reach %s, %.1f s ahead of the wall here, more than %.0f s; later writes get "
+                "times above them; set this server's clock right if it is behind",
+                self._tablet_id,
+                self._uuid,
+                datetime.fromtimestamp(us_of_hybrid(logged) / 1e6, UTC).isoformat(timespec="seconds"),
+                ahead_us / 1e6,
+                limits.CLOCK_AHEAD_OF_PEERS_US_MAX / 1e6,
+            )
+        self._clock.observe(logged)
+
+    def from_the_future(self, message: AppendEntries) -> str:
+        """Why taking the message would push this server's clock too far, which is logged once; empty if it would not.
+
+        Its leader may be honest, with a wrong clock.
+        """
+        latest = max((entry.hybrid_time for entry in message.entries), default=0)
+        ahead_us = self._clock.ahead_us(max(latest, message.safe_time))
+        if ahead_us <= limits.CLOCK_AHEAD_OF_PEERS_US_MAX:
+            self._told_future = False
+            return ""
+        if not self._told_future:
+            self._told_future = True
+            _log.warning(
+                "T %s P %s dropped an append of %s: its time is %.1f s ahead of the clock here, more than %.0f s; "
+                "compare the clocks of both servers",
+                self._tablet_id,
+                self._uuid,
+                message.from_uuid,
+                ahead_us / 1e6,
+                limits.CLOCK_AHEAD_OF_PEERS_US_MAX / 1e6,
+            )
+        return f"its time is {ahead_us / 1e6:.1f} s ahead of the clock here"

@@ -1,0 +1,146 @@
+"""Writes of callers: bounded, batched into rounds, given an index and a time in order, each answered once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from nyala.replica.raft import RaftCore
+from nyala.replica.types import Code, Entry, EntryKind, Refused
+from nyala.replica.wal import Log
+
+from .doors import Doors
+from .gathering import WRITE_BYTES_MAX, Gathering, Write
+from .options import HostOptions
+from .pending import Done, PendingEntries
+from .persister import Persister
+from .status import with_hint
+from .times import Times
+
+
+class Writer:
+    """Invariants: writes get their indexes in the order in which they came; what waits, with an index or without one,
+    is bounded; each `done` is called once, never before `write` returns. Concurrency: the owner's thread."""
+
+    def __init__(
+        self,
+        *,
+        core: RaftCore,
+        persister: Persister,
+        log: Log,
+        times: Times,
+        doors: Doors,
+        options: HostOptions,
+        pump_soon: Callable[[], None],
+    ) -> None:
+        self._core = core
+        self._persister = persister
+        self._log = log
+        self._times = times
+        self._doors = doors
+        self._options = options
+        self._pump_soon = pump_soon
+        self._writes = PendingEntries()
+        self._gathering = Gathering()
+
+    def __len__(self) -> int:
+        """Writes that are not answered yet."""
+        return len(self._writes) + len(self._gathering)
+
+    @property
+    def indexed(self) -> int:
+        """Those of them that have an index."""
+        return len(self._writes)
+
+    def write(self, kind: EntryKind, schema_id: int, meta: bytes, payload: bytes, payload_crc: int, done: Done) -> None:
+        """Propose one entry, or let it wait for the round under way; see `Replica.write`."""
+        size = len(meta) + len(payload) + 64
+        refusal = self._admit(size)
+        if refusal is not None:
+            self._doors.own_thread(lambda: done(refusal))
+            return
+        write = Write(kind, schema_id, meta, payload, payload_crc, size, done)
+        if not self._gathering.holds_back(write):
+            self._propose([*self._gathering.take(), write])
+
+    def round_left(self) -> None:
+        """What was proposed is on its way."""
+        self._gathering.leave()
+
+    def finish(self, entries: Sequence[Entry], results: Sequence[object]) -> None:
+        """Entries are applied: answer the writers that wait for them."""
+        for entry, result in zip(entries, results, strict=True):
+            self._writes.finish(entry.opid, result)
+
+    def applied(self, index: int) -> None:
+        """If a round ends with that, propose what waits: now, or after a wait for the writers just answered."""
+        if not self._gathering.applied(index):
+            return
+        timer = self._doors.timer
+        wait = self._gathering.end(timer.now_us() if timer is not None else None)
+        if wait is None or timer is None:
+            self._propose_gathered()
+        else:
+            timer.after(wait.limit_us, lambda: self._waited_for_company(wait.number))
+
+    def leadership_lost(self, hint: str) -> None:
+        """Writes without an index are told that they never get one."""
+        for write in self._gathering.abandon():
+            write.done(Refused(Code.NOT_LEADER, "leadership was lost before the write got an index", detail=hint))
+
+    def settle(self, told_later: int, term_at: Callable[[int], int | None], hint: str) -> None:
+        """Answer writes with an index by what is known now; see `PendingEntries.leadership_lost`."""
+        self._writes.leadership_lost(told_later, term_at, hint)
+
+    def fail_all(self, code: Code, what: str) -> None:
+        """The replica falls silent: nothing was applied of what has no index, and the rest is unknown."""
+        for write in self._gathering.abandon():
+            write.done(Refused(code, what))
+        self._writes.fail_all(code, what)
+
+    def _waited_for_company(self, number: int) -> None:
+        if self._gathering.waited(number):
+            self._propose_gathered()
+
+    def _propose_gathered(self) -> None:
+        if gathered := self._gathering.take():
+            self._propose(gathered)
+
+    def _propose(self, writes: Sequence[Write]) -> None:
+        """Give each write its index and time, in order; what gets none is answered soon. They leave together."""
+        timer = self._doors.timer
+        for write in writes:
+            refusal = self._no_room(write.size_bytes)
+            if refusal is None:
+                try:
+                    time = self._doors.hybrid_clock.now()
+                    opid = self._core.propose(
+                        write.kind, time, write.schema_id, write.meta, write.payload, write.payload_crc
+                    )
+                except Refused as error:
+                    refusal = with_hint(error, self._core)
+                else:
+                    self._times.last = time
+                    self._writes.add(opid, write.size_bytes, write.done)
+                    if write.size_bytes <= WRITE_BYTES_MAX:
+                        self._gathering.proposed(opid.index, timer.now_us() if timer else 0)
+                    continue
+            self._doors.own_thread(lambda done=write.done, refusal=refusal: done(refusal))  # type: ignore[misc]
+        self._pump_soon()
+
+    def _admit(self, size_bytes: int) -> Refused | None:
+        """Why a write gets no index now, or None."""
+        options = self._options
+        size = self._writes.bytes + self._gathering.bytes
+        if len(self) >= options.writes_pending_max or (
+            size + size_bytes > options.write_bytes_pending_max and len(self)
+        ):
+            return Refused(Code.OVERLOADED, "too many writes wait", writes=len(self), bytes=size)
+        return self._no_room(size_bytes)
+
+    def _no_room(self, size_bytes: int) -> Refused | None:
+        """Why the log takes no more now, or None."""
+        if self._persister.full:
+            return self._persister.refusal
+        if not self._persister.has_room(size_bytes):
+            return Refused(Code.OVERLOADED, "the log's queue is full", queued_bytes=self._log.queued_bytes)
+        return None

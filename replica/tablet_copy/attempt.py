@@ -1,0 +1,163 @@
+"""One attempt to bring a tablet's files here: what a copy and a join have in common.
+
+How to reach the source, how fast to go, how far it is, whether it is to end; a session at the source for as long as it
+takes; files brought durably, blocks under names of their own.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from nyala.replica.tablet import Superblock, data_trouble
+from nyala.replica.types import Code, Disk, DiskFailure, Refused
+
+from .blocks import rename_blocks
+from .deletion import wal_folder
+from .downloads import DamagedFile, Downloads
+from .manifest import WHOLE, CopyFile, CopyManifest, CopySource, CopyWanted, FileKind
+
+_log = logging.getLogger(__name__)
+
+
+class CopyProgress:
+    """What an operator sees of a running copy. Concurrency: any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.phase = "WAITING"
+        self.bytes_done = 0
+        self.bytes_total = 0
+
+    def add(self, length_bytes: int) -> None:
+        """So many more bytes are here."""
+        with self._lock:
+            self.bytes_done += length_bytes
+
+
+def copy_cancelled(tablet_id: str) -> Refused:
+    """How a cancelled copy ends."""
+    return Refused(Code.ILLEGAL_STATE, "the copy was cancelled", tablet=tablet_id)
+
+
+class CopyAttempt:
+    """One attempt of the server `uuid` to bring files of one tablet from `source` to `disk`.
+
+    `streams` files at once. `pace(bytes)` may block to hold a rate; `cancelled()` true ends the attempt at the next
+    chunk, or at the next step that calls `check_cancelled`.
+    Concurrency: one thread; `pace` and `cancelled` are called from any stream.
+    """
+
+    def __init__(
+        self,
+        *,
+        disk: Disk,
+        tablet_id: str,
+        uuid: str,
+        source: CopySource,
+        streams: int = 1,
+        pace: Callable[[int], None] = lambda length_bytes: None,
+        cancelled: Callable[[], bool] = lambda: False,
+        progress: CopyProgress | None = None,
+    ) -> None:
+        self.disk = disk
+        self.tablet_id = tablet_id
+        self.uuid = uuid
+        self.progress = progress or CopyProgress()
+        self._source = source
+        self._streams = streams
+        self._pace = pace
+        self._cancelled = cancelled
+        self._block_paths: list[str] = []
+
+    def check_cancelled(self) -> None:
+        """Refused if nobody wants it any more."""
+        if self._cancelled():
+            raise copy_cancelled(self.tablet_id)
+
+    @contextmanager
+    def session(self, wanted: CopyWanted = WHOLE, *, allow_leaderless: bool = False) -> Iterator[CopyManifest]:
+        """A session at the source, which is told in the end whether the body succeeded. Raises what `begin` does."""
+        self.check_cancelled()
+        manifest = self._source.begin(self.tablet_id, self.uuid, allow_leaderless, wanted)
+        success, doubted = False, ""
+        try:
+            yield manifest
+            success = True
+        except DamagedFile as error:
+            doubted = error.file.name if error.file.kind is FileKind.BLOCK else ""
+            raise
+        finally:
+            self._end(manifest.session_id, success, doubted)
+
+    def bring_log(self, manifest: CopyManifest) -> None:
+        """The session's WAL segments, durable in the tablet's folder, which is made."""
+        segments = [f for f in manifest.files if f.kind is FileKind.WAL_SEGMENT]
+        self._bring(manifest, segments, wal_folder(self.tablet_id), {f.name: f.name for f in segments})
+
+    def bring_blocks(self, manifest: CopyManifest, remote: Superblock, local: Superblock) -> Superblock:
+        """The blocks that the source's superblock names, durable under numbers that no superblock here names.
+
+        Returns the superblock of the replica that they make together with the log of `local`: to be saved. Until then
+        nothing names the files. Refused or Corruption if they are not all here, some of them perhaps.
+        """
+        with data_trouble("data"):
+            present = self.disk.listdir("data")
+        renamed = rename_blocks(remote.blocks, self.tablet_id, local.next_block, present)
+        files = [f for f in manifest.files if f.kind is FileKind.BLOCK and f.name in renamed.names]
+        missing = sorted(renamed.names.keys() - {f.name for f in files})
+        if missing:
+            raise Refused(Code.CORRUPTION, "the source does not offer a block its superblock names", missing=missing)
+        self._block_paths = [f"data/{name}" for name in sorted(renamed.names.values())]
+        with data_trouble("data"):
+            self._bring(manifest, files, "data", renamed.names)
+        return replace(
+            remote,
+            last_logged=None,
+            last_logged_known=True,
+            quarantine="",
+            blocks=renamed.blocks,
+            next_block=renamed.next_block,
+            wal_generation=local.wal_generation,
+        )
+
+    def remove_blocks(self) -> None:
+        """Remove what `bring_blocks` brought. The caller knows that no superblock names it.
+
+        What the disk does not let go stays, for the next start to sweep: the copy ends as a tombstone all the same.
+        """
+        for path in self._block_paths:
+            try:
+                self.disk.remove(path)
+            except FileNotFoundError:
+                continue
+            except DiskFailure as error:
+                _log.warning("T %s P %s a copied block stays for now: %s", self.tablet_id, self.uuid, error)
+
+    def _bring(self, manifest: CopyManifest, files: Sequence[CopyFile], folder: str, names: dict[str, str]) -> None:
+        """`files` into `folder`, each under the name that `names` has for its name at the source."""
+        downloads = Downloads(
+            disk=self.disk,
+            source=self._source,
+            session_id=manifest.session_id,
+            streams=self._streams,
+            arrived=self._arrived,
+        )
+        self.disk.mkdir(folder)
+        downloads.run(files, {f.name: f"{folder}/{names[f.name]}" for f in files})
+        self.disk.sync_dir(folder)
+
+    def _arrived(self, length_bytes: int) -> None:
+        self.check_cancelled()
+        self._pace(length_bytes)
+        self.progress.add(length_bytes)
+
+    def _end(self, session_id: str, success: bool, doubted: str) -> None:
+        try:
+            self._source.end(session_id, success, doubted)
+        except Refused as error:
+            # The session ends by itself when its time to live is over.
+            _log.info("T %s P %s could not end copy session: %s", self.tablet_id, self.uuid, error)

@@ -1,0 +1,118 @@
+"""Names of a copy's blocks: new numbers here, because the source's may be taken by blocks that a quarantine names."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from nyala import schemas
+from nyala.replica.tablet import BlockInfo, Superblock, block_names
+from nyala.replica.types import Code, Corruption, Disk, Refused
+
+from .deletion import QUARANTINE
+
+_NUMBERED = re.compile(r"^(?P<tablet>.+)-(?P<number>[0-9]{1,20})(?P<suffix>\.[a-z]+)$")
+DATA = "data/"
+
+
+def base_name(path: str) -> str:
+    """The file's name inside `data/`."""
+    return path.removeprefix(DATA)
+
+
+def block_numbers(tablet_id: str, names: Iterable[str]) -> dict[str, int]:
+    """The number of each of the files `names` in `data/` that is a block's of this tablet, or its sidecar."""
+    return {m.string: int(m["number"]) for m in map(_NUMBERED.match, names) if m and m["tablet"] == tablet_id}
+
+
+@dataclass(frozen=True)
+class Renamed:
+    """The blocks under their new names, which old name became which, and the first number that is free."""
+
+    blocks: tuple[BlockInfo, ...]
+    names: dict[str, str]
+    """Source's name inside `data/` -> name here."""
+    next_block: int
+
+
+def rename_blocks(blocks: Sequence[BlockInfo], tablet_id: str, next_block: int, present: Iterable[str] = ()) -> Renamed:
+    """Give every block a number from `next_block` on, above all numbers of this tablet among the files `present`."""
+    number = max([next_block, *(n + 1 for n in block_numbers(tablet_id, present).values())])
+    renamed: list[BlockInfo] = []
+    names: dict[str, str] = {}
+    for block in blocks:
+        paths: list[str] = []
+        for old in (block.name, block.sidecar_name):
+            match = _NUMBERED.match(base_name(old))
+            if match is None:
+                raise Refused(Code.CORRUPTION, "a block's name has no number", name=old)
+            width = len(match["number"])
+            new = f"{tablet_id}-{number:0{width}d}{match['suffix']}"
+            names[base_name(old)] = new
+            paths.append(DATA + new if old.startswith(DATA) else new)
+        renamed.append(block._replace(name=paths[0], sidecar_name=paths[1]))
+        number += 1
+    if len(set(names.values())) != 2 * len(blocks):
+        raise Refused(Code.CORRUPTION, "the source's superblock names a file twice", tablet=tablet_id, files=len(names))
+    return Renamed(tuple(renamed), names, number)
+
+
+def parse_superblock(data: bytes, where: str) -> Superblock:
+    """The superblock of framed bytes; Corruption says what is wrong with them."""
+    try:
+        return Superblock.from_avro(schemas.unframe("superblock", data))
+    except (ValueError, KeyError, EOFError, IndexError, TypeError) as error:
+        raise Corruption("a superblock cannot be read", where=where, reason=str(error)) from error
+
+
+def superblock_bytes(superblock: Superblock) -> bytes:
+    """The framed bytes that `parse_superblock` reads."""
+    return schemas.frame("superblock", superblock.to_avro())
+
+
+def quarantined_superblocks(disk: Disk) -> dict[str, Superblock]:
+    """Quarantine path -> the superblock kept there. Corruption if one cannot be read: then nothing may be removed.
+
+    One that goes away meanwhile names nothing any more: who removes a quarantine has removed its blocks before.
+    """
+    found: dict[str, Superblock] = {}
+    for name in disk.listdir(QUARANTINE):
+        path = f"{QUARANTINE}/{name}/superblock"
+        with suppress(FileNotFoundError):
+            found[f"{QUARANTINE}/{name}"] = parse_superblock(disk.read(path), path)
+    return found
+
+
+def named_blocks(disk: Disk) -> frozenset[str]:
+    """Paths of every block that a live or a quarantined superblock names.
+
+    Corruption if any of them cannot be read: an unknown superblock may name anything.
+    """
+    names: set[str] = set()
+    for tablet_id in Superblock.list_tablets(disk):
+        names |= block_names(Superblock.load(disk, tablet_id))
+    for superblock in quarantined_superblocks(disk).values():
+        names |= block_names(superblock)
+    return frozenset(names)
+
+
+def spared_blocks(disk: Disk, present: Iterable[str]) -> frozenset[str]:
+    """Paths of those of the files `present` in `data/` that a superblock which is lost may have named.
+
+    A tablet that has a log folder or consensus metadata and no superblock was here, or began to be. Its superblock may
+    come back from a backup, and names these blocks then. A tombstone that does not know what its replica acknowledged
+    may stand in the place of such a superblock: what was here before it stays until a copy is complete, or until its
+    quarantine is purged; of an unfinished copy's blocks, which have later numbers, nothing stays.
+    """
+    known = set(Superblock.list_tablets(disk))
+    left = {*disk.listdir("wals"), *disk.listdir("consensus-meta")} - known
+    below: dict[str, float] = dict.fromkeys(left, math.inf)
+    for tablet_id in known:
+        superblock = Superblock.load(disk, tablet_id)
+        if not superblock.last_logged_known:
+            below[tablet_id] = superblock.next_block
+    found = (m for m in map(_NUMBERED.match, present) if m)
+    return frozenset(DATA + m.string for m in found if int(m["number"]) < below.get(m["tablet"], 0))

@@ -1,0 +1,113 @@
+"""May a leader's StartTabletCopy go ahead? One pure function, run before anything is changed.
+
+The source text deletes and creates first and checks the term afterwards; a stale leader could then wipe a healthy
+replica, and a failed check would leave COPYING with no job. So every check comes first, in this order: name, copy in
+progress, term, data state, last OpId [kudu raft-tablet-copy, "Auto-vivifying Tablet Copy protocol"].
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nyala.replica.types import ZERO_OPID, Code, DataState, OpId, Refused
+
+
+@dataclass(frozen=True, kw_only=True)
+class CopyRequest:
+    """What the caller of StartTabletCopy believes; `last_opid` only if it wants that compared too."""
+
+    dest_uuid: str
+    from_uuid: str
+    tablet_id: str
+    term: int
+    current_state: DataState
+    last_opid: OpId | None = None
+    log_only: bool = False
+    """The replica is to become a witness."""
+    config: OpId = ZERO_OPID
+    """By which the caller wants the copy, committed or not; 0.0 if it does not say."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalReplica:
+    """What this server has of the tablet, read under the tablet's transition lock."""
+
+    uuid: str
+    data_state: DataState
+    copying: bool = False
+    """A copy job exists, whatever the data state says at this instant."""
+    term: int = 0
+    last_opid: OpId = ZERO_OPID
+    """READY: last entry of the log. DELETED or COPYING: the last logged OpId that was kept. DOES_NOT_EXIST: 0.0."""
+
+
+def start_tablet_copy_checks(request: CopyRequest, local: LocalReplica) -> Refused | None:
+    """Why `request` is refused at a server whose replica is `local`; None: it goes ahead. Changes nothing.
+
+    `Refused.detail` is machine-readable: the own term with BAD_TERM, STATE or OPID with ILLEGAL_STATE.
+    """
+    if request.dest_uuid != local.uuid:
+        return Refused(Code.INVALID_NAME, "this server has another uuid", meant=request.dest_uuid, own=local.uuid)
+    if local.copying or local.data_state is DataState.COPYING:
+        return Refused(Code.ALREADY_INPROGRESS, "a copy of this tablet is under way", tablet=request.tablet_id)
+    if request.term < local.term:
+        return Refused(
+            Code.BAD_TERM,
+            "the caller's term is below this replica's",
+            detail=str(local.term),
+            caller=request.term,
+            own=local.term,
+        )
+    if request.current_state is not local.data_state:
+        return Refused(
+            Code.ILLEGAL_STATE,
+            "the replica is in another data state than the caller believes",
+            detail="STATE",
+            believed=request.current_state.name,
+            actual=local.data_state.name,
+        )
+    if request.last_opid is not None and request.last_opid != local.last_opid:
+        return Refused(
+            Code.ILLEGAL_STATE,
+            "the replica's last OpId is another than the caller believes",
+            detail="OPID",
+            believed=request.last_opid,
+            actual=local.last_opid,
+        )
+    return None
+
+
+def source_refusal(
+    *,
+    source_last_opid: OpId,
+    source_term: int,
+    source_is_leader: bool,
+    kept_last_opid: OpId,
+    own_term: int,
+    allow_leaderless: bool = False,
+) -> Refused | None:
+    """Why a copy from this source would lose acknowledged entries, or None.
+
+    A source that lags behind what this server has acknowledged, compared by (term, index), would make it forget. So
+    might one that leads in an earlier term than this server knows: a later leader may have our acknowledgement of
+    entries that we cannot name any more, because our own log is what is broken.
+    """
+    if source_last_opid < kept_last_opid:
+        return Refused(
+            Code.ILLEGAL_STATE,
+            "the source's log ends below what this server has acknowledged",
+            detail="OPID",
+            source=source_last_opid,
+            kept=kept_last_opid,
+        )
+    if source_term < own_term and not allow_leaderless:
+        return Refused(
+            Code.BAD_TERM,
+            "the source leads in an earlier term than this server knows",
+            detail=str(own_term),
+            source=source_term,
+            own=own_term,
+        )
+    if not source_is_leader and not allow_leaderless:
+        return Refused(Code.NOT_LEADER, "the source of a tablet copy must be the tablet's leader")
+    return None

@@ -1,0 +1,135 @@
+"""Deletion of a replica: six steps, the fourth of which commits; afterwards only forward.
+
+A deleted replica is a tombstone: term, vote and last logged OpId stay for ever, so that it can neither forget a promise
+nor be revived by a stale leader. Data goes to a quarantine, not away [kudu raft-tablet-copy, "Tablet deletion"].
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+from nyala.replica.consensus_metadata import ConsensusMeta, path_of
+from nyala.replica.tablet import Superblock, superblock_path
+from nyala.replica.types import ZERO_OPID, DataState, Disk, OpId, Refused, check
+
+_log = logging.getLogger(__name__)
+
+QUARANTINE = "quarantine"
+
+
+def wal_folder(tablet_id: str) -> str:
+    """Where a tablet's WAL segments are."""
+    return f"wals/{tablet_id}"
+
+
+def fresh_quarantine(disk: Disk, tablet_id: str) -> str:
+    """A quarantine path of this tablet that is not taken. Numbers go up; after a purge they begin anew, so a path names
+    what is there now, and nothing that was."""
+    prefix = f"{tablet_id}-"
+    numbers = [
+        int(name[len(prefix) :])
+        for name in disk.listdir(QUARANTINE)
+        if name.startswith(prefix) and name[len(prefix) :].isdigit()
+    ]
+    return f"{QUARANTINE}/{prefix}{max(numbers, default=0) + 1:06d}"
+
+
+class LastLogged(NamedTuple):
+    """What a tombstone keeps of the log. Not `known`: the log, or its end, could not be read, and `opid` is a lower
+    bound of what the replica acknowledged."""
+
+    opid: OpId
+    known: bool = True
+
+
+def delete_replica(
+    disk: Disk, superblock: Superblock, last_opid: OpId, stop: Callable[[], None], *, known: bool = True
+) -> Superblock:
+    """Turn a READY or COPYING replica into a tombstone; returns the tombstone's superblock.
+
+    `last_opid` is the last entry of the stopped replica's log, or, not `known`, a lower bound: such a tombstone does
+    not vote. A COPYING replica passes what its superblock kept, never what a partial WAL would say. A tombstone is
+    returned as it is. Crash points `delete.1` to `delete.6` follow the steps of their numbers. DiskFailure and NO_SPACE
+    pass through; a second call carries on.
+    """
+    if superblock.data_state is DataState.DELETED:
+        stop()
+        return redo_deletion(disk, superblock)
+    tablet_id = superblock.tablet_id
+    if superblock.data_state is DataState.COPYING:
+        kept = superblock.last_logged or ZERO_OPID
+        check(last_opid == kept, "an unfinished copy keeps its last logged OpId", kept=kept, offered=last_opid)
+    stop()
+    disk.crash_point("delete.1")
+    quarantine = fresh_quarantine(disk, tablet_id)
+    try:
+        disk.mkdir(quarantine)
+        disk.crash_point("delete.2")
+        disk.replace(f"{quarantine}/superblock", disk.read(superblock_path(tablet_id)))
+        disk.crash_point("delete.3")
+        tombstone = as_tombstone(superblock, last_opid, quarantine, known=known)
+        tombstone.save(disk)
+    except Refused:
+        disk.remove_tree(quarantine)  # it did not happen; a death leaves that to `drop_undone_deletions`
+        raise
+    disk.crash_point("delete.4")
+    _log.info("T %s deleted: last logged OpId %s, data in %s", tablet_id, last_opid, quarantine)
+    return redo_deletion(disk, tombstone)
+
+
+def last_of_unopened(superblock: Superblock, cmeta: ConsensusMeta | None) -> LastLogged:
+    """What to keep of a READY replica whose log cannot be read; raises its vote floor.
+
+    The flush and the committed config are lower bounds. What the replica acknowledged above them, it has forgotten: its
+    tombstone gives no vote until a copy has brought it back, and none in its present term even then.
+    """
+    if cmeta is None:
+        return LastLogged(superblock.flush_opid, known=False)
+    cmeta.raise_vote_floor(cmeta.term)
+    return LastLogged(max(superblock.flush_opid, cmeta.committed_config.opid), known=False)
+
+
+def as_tombstone(superblock: Superblock, last_opid: OpId, quarantine: str, *, known: bool = True) -> Superblock:
+    """The superblock of the tombstone: no blocks (the quarantined superblock names them), no ledger, no state.
+
+    The number of the next block stays, so that a later copy never reuses the name of a quarantined block.
+    """
+    empty = Superblock(tablet_id=superblock.tablet_id, table_id=superblock.table_id, data_state=DataState.DELETED)
+    return replace(
+        superblock,
+        data_state=DataState.DELETED,
+        last_logged=last_opid,
+        last_logged_known=known and superblock.last_logged_known,
+        quarantine=quarantine,
+        flush_opid=ZERO_OPID,
+        flush_time=0,
+        blocks=empty.blocks,
+        ledger=empty.ledger,
+        state=empty.state,
+        witness=False,
+    )
+
+
+def redo_deletion(disk: Disk, tombstone: Superblock) -> Superblock:
+    """Steps 5 and 6 of a deletion that is committed; does nothing where they are done. Returns the superblock."""
+    check(tombstone.data_state is DataState.DELETED, "only a committed deletion is rolled forward")
+    tablet_id = tombstone.tablet_id
+    if not disk.exists(wal_folder(tablet_id)):
+        return tombstone
+    quarantine = tombstone.quarantine
+    if not quarantine or disk.exists(f"{quarantine}/wal"):
+        # The recorded place is taken by an earlier deletion: never mix two logs.
+        quarantine = fresh_quarantine(disk, tablet_id)
+        tombstone = replace(tombstone, quarantine=quarantine)
+        disk.mkdir(quarantine)
+        tombstone.save(disk)
+    disk.mkdir(quarantine)
+    if disk.exists(path_of(tablet_id)):
+        disk.replace(f"{quarantine}/cmeta", disk.read(path_of(tablet_id)))
+    disk.crash_point("delete.5")
+    disk.rename(wal_folder(tablet_id), f"{quarantine}/wal")
+    disk.crash_point("delete.6")
+    return tombstone

@@ -1,0 +1,208 @@
+"""The follower's side of a tablet copy: six steps, the fifth of which commits.
+
+Until the READY superblock is durable the replica is COPYING, keeps its last logged OpId and goes back to a tombstone
+whatever happens; everything the READY superblock names is checked and synced before it is written
+[kudu raft-tablet-copy, "Follower Tablet Copy"].
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+
+from nyala.replica.consensus_metadata import ConsensusMeta, term_of
+from nyala.replica.tablet import Superblock
+from nyala.replica.types import ZERO_OPID, Code, DataState, DiskFailure, OpId, Refused, check
+
+from .attempt import CopyAttempt
+from .checks import source_refusal
+from .deletion import fresh_quarantine, wal_folder
+from .lost import blocks_that_stayed, bury_lost, was_here
+from .manifest import ANYTHING, WHOLE, CopyManifest, CopyWanted
+from .offer import accept_offer
+from .quarantine import end_unfinished_copy
+
+_log = logging.getLogger(__name__)
+
+
+class FollowerCopy:
+    """One run of COPY.1 to COPY.5; the caller starts the replica (COPY.6).
+
+    `kept_last_opid` and `kept_term` are what this server has promised, as far as the caller knows at the start.
+    `clear(admit)` is called once the source has been accepted and before anything here changes: it stops the replica
+    if there is one, calls `admit(last OpId, term)` with what nobody can add to any more, deletes a READY one, and
+    returns the superblock in force (None: the tablet never was here). `admit` raises Refused if the stopped replica
+    has promised more than the source offers; nothing is lost then, and the caller starts it again.
+    `merge(remote)` merges the source's consensus metadata into the local one, under the lock that this server's votes
+    for the tablet take too; without it the file is merged directly.
+    `log_only`: the replica becomes a witness, which has no rows; see DESIGN.md, "Witnesses". `kept_known`: whether
+    `kept_last_opid` is the last OpId that was acknowledged, not only one below it.
+    `promised()`: the consensus metadata, if this server has them in memory; else they are read. They are asked for if
+    the superblock is lost (`lost.py`): the copy starts over a tombstone that does not know what it acknowledged.
+    Cancelled before COPY.1 it leaves everything as it was, later a tombstone; after COPY.5 it is too late.
+
+    Durability: `run` returns only when the READY superblock and all it names are durable.
+    """
+
+    def __init__(
+        self,
+        attempt: CopyAttempt,
+        *,
+        kept_last_opid: OpId,
+        kept_term: int = 0,
+        clear: Callable[[Callable[[OpId, int], None]], Superblock | None],
+        allow_leaderless: bool = False,
+        log_only: bool = False,
+        kept_known: bool = True,
+        merge: Callable[[bytes], None] | None = None,
+        promised: Callable[[], ConsensusMeta | None] = lambda: None,
+    ) -> None:
+        self._attempt = attempt
+        self._disk = attempt.disk
+        self._tablet_id = attempt.tablet_id
+        self._uuid = attempt.uuid
+        self._progress = attempt.progress
+        self._kept = kept_last_opid, kept_term
+        self._clear = clear
+        self._allow_leaderless = allow_leaderless
+        self._log_only = log_only
+        self._wanted = self._want(kept_last_opid if kept_known else ANYTHING)
+        self._merge = merge or self._merge_on_disk
+        self._promised = promised
+        self._was_here = False
+
+    def run(self) -> Superblock:
+        """The READY superblock. Refused or Corruption if the copy failed; the replica then is a tombstone again."""
+        self._progress.phase = "BEGIN"
+        disk, tablet_id = self._disk, self._tablet_id
+        lost = not Superblock.exists(disk, tablet_id) and was_here(disk, tablet_id)
+        promised = (self._promised() or ConsensusMeta.kept(disk, tablet_id, or_lost=True)) if lost else None
+        if promised is not None:
+            last, term = self._kept
+            self._kept = max(last, promised.committed_config.opid), max(term, promised.term)
+        if lost:
+            self._wanted = self._want(ANYTHING)
+        with self._attempt.session(self._wanted, allow_leaderless=self._allow_leaderless) as manifest:
+            remote = self._accept(manifest)
+            self._progress.bytes_total = manifest.size_bytes
+            self._attempt.check_cancelled()
+            local = self._clear(lambda last, term: self._admit(manifest, last, term))
+            if local is None and lost:
+                local = bury_lost(disk, tablet_id, promised)
+            self._was_here = local is not None
+            if local is not None:
+                self._check_base(manifest, remote, local)
+            try:
+                copying = self._mark_copying(remote, local)
+                return self._copy(manifest, remote, copying)
+            except Exception as error:
+                self._back_to_deleted(error)
+                raise
+
+    def _want(self, acknowledged: OpId) -> CopyWanted:
+        return CopyWanted(log_only=True, acknowledged=acknowledged) if self._log_only else WHOLE
+
+    def _accept(self, manifest: CopyManifest) -> Superblock:
+        """The source's superblock, if this server may copy from it; nothing has been changed yet."""
+        remote = accept_offer(manifest, self._tablet_id, self._kept[1])
+        if remote.data_state is not DataState.READY:
+            raise Refused(Code.ILLEGAL_STATE, "the source's replica is not READY", state=remote.data_state.name)
+        if remote.witness and not self._wanted.log_only:
+            raise Refused(Code.ILLEGAL_STATE, "the source offers a log without rows", tablet=self._tablet_id)
+        self._admit(manifest, *self._kept)
+        return remote
+
+    def _admit(self, manifest: CopyManifest, last_opid: OpId, term: int) -> None:
+        """Refused if the source does not have, for certain, all that this server has acknowledged."""
+        refusal = source_refusal(
+            source_last_opid=manifest.last_opid,
+            source_term=term_of(self._tablet_id, manifest.cmeta),
+            source_is_leader=manifest.is_leader,
+            kept_last_opid=last_opid,
+            own_term=term,
+            allow_leaderless=self._allow_leaderless,
+        )
+        if refusal is not None:
+            raise refusal
+
+    def _check_base(self, manifest: CopyManifest, remote: Superblock, local: Superblock) -> None:
+        """A witness without a log is refused to who turned out not to know what it acknowledged: it asks anew."""
+        if (
+            remote.witness
+            and not manifest.files
+            and not local.last_logged_known
+            and self._wanted.acknowledged != ANYTHING
+        ):
+            what = "what was acknowledged here cannot be told: the log of the source is needed too"
+            raise Refused(Code.ILLEGAL_STATE, what, detail="OPID", tablet=self._tablet_id)
+
+    def _mark_copying(self, remote: Superblock, local: Superblock | None) -> Superblock:
+        """COPY.1: the quarantine path is cleared, the last logged OpId is kept."""
+        self._progress.phase = "COPY.1"
+        disk, tablet_id = self._disk, self._tablet_id
+        check(local is None or local.data_state is DataState.DELETED, "a copy starts over a tombstone or over nothing")
+        copying = replace(
+            remote,
+            data_state=DataState.COPYING,
+            last_logged=(local.last_logged if local else None) or ZERO_OPID,
+            last_logged_known=local is None or local.last_logged_known,
+            quarantine="",
+            flush_opid=ZERO_OPID,
+            flush_time=0,
+            blocks=(),
+            ledger=Superblock(tablet_id=tablet_id, table_id=remote.table_id, data_state=DataState.COPYING).ledger,
+            next_block=local.next_block if local else 0,
+            wal_generation=(local.wal_generation if local else 0) + 1,
+            state=b"",
+        )
+        copying.save(disk)
+        disk.crash_point("copy.1")
+        if disk.exists(wal_folder(tablet_id)):
+            # No superblock named this log; it may hold promises, so it is kept aside, not overwritten.
+            quarantine = fresh_quarantine(disk, tablet_id)
+            disk.mkdir(quarantine)
+            disk.rename(wal_folder(tablet_id), f"{quarantine}/wal")
+        return copying
+
+    def _copy(self, manifest: CopyManifest, remote: Superblock, copying: Superblock) -> Superblock:
+        disk = self._disk
+        self._progress.phase = "COPY.2"
+        self._merge(manifest.cmeta)
+        disk.crash_point("copy.2")
+
+        self._progress.phase = "COPY.3"
+        self._attempt.bring_log(manifest)
+        disk.crash_point("copy.3")
+
+        self._progress.phase = "COPY.4"
+        ready = self._attempt.bring_blocks(manifest, remote, copying)
+        disk.crash_point("copy.4")
+
+        self._attempt.check_cancelled()
+        self._progress.phase = "COPY.5"
+        stayed = frozenset[str]() if copying.last_logged_known else blocks_that_stayed(disk, self._tablet_id)
+        ready.save(disk)
+        disk.crash_point("copy.5")
+        for path in sorted(stayed):
+            with suppress(FileNotFoundError, DiskFailure, Refused):  # the next start sweeps it
+                disk.remove(path)
+        return ready
+
+    def _merge_on_disk(self, remote: bytes) -> None:
+        ConsensusMeta.adopt(self._disk, self._tablet_id, self._uuid, remote, lost=self._was_here)
+
+    def _back_to_deleted(self, error: Exception) -> None:
+        """A copy that failed ends as a tombstone with the last logged OpId it had; its blocks are named by nobody.
+
+        They go first: where they have filled the disk, the tombstone has no other room.
+        """
+        _log.warning("T %s P %s copy failed in %s: %s", self._tablet_id, self._uuid, self._progress.phase, error)
+        if not Superblock.exists(self._disk, self._tablet_id):
+            return
+        current = Superblock.load(self._disk, self._tablet_id)
+        if current.data_state is not DataState.COPYING:
+            return
+        self._attempt.remove_blocks()
+        end_unfinished_copy(self._disk, current)

@@ -1,0 +1,46 @@
+"""How much of a copy is in this process's memory at once: a budget that each stream draws on before it fetches."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from nyala.replica.types import check
+
+
+class InFlight:
+    """Bytes of one session that were fetched, or are about to be, and are not written yet.
+
+    Invariants: never more than the budget. Who holds room never waits for more, so a wait always ends.
+    Concurrency: any thread.
+    """
+
+    def __init__(self, budget_bytes: int) -> None:
+        self._budget_bytes = budget_bytes
+        self._free = threading.Condition()
+        self._held_bytes = 0
+        self._waiting = 0
+
+    @property
+    def waiting(self) -> int:
+        """How many threads wait for room."""
+        return self._waiting
+
+    @contextmanager
+    def room(self, length_bytes: int) -> Iterator[None]:
+        """Room for so many bytes, from before they are fetched until they are written; waits for it."""
+        check(0 < length_bytes <= self._budget_bytes, "a chunk fits the budget", bytes=length_bytes)
+        with self._free:
+            self._waiting += 1
+            try:
+                self._free.wait_for(lambda: self._held_bytes + length_bytes <= self._budget_bytes)
+            finally:
+                self._waiting -= 1
+            self._held_bytes += length_bytes
+        try:
+            yield
+        finally:
+            with self._free:
+                self._held_bytes -= length_bytes
+                self._free.notify_all()

@@ -1,0 +1,95 @@
+"""The data of a witness joins its log: blocks come while it votes and logs; one rewrite of the superblock names them.
+
+Until then nothing here names the files, so a death leaves the witness as it was, and the next start sweeps them. After
+it the replica is whole: its own log continues what the blocks hold, because it kept every entry behind its base, the
+source's flush position is not below that base, and the rewrite waits until the log holds that position as committed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from nyala.replica.tablet import Superblock
+from nyala.replica.types import Code, DataState, OpId, Refused
+
+from .attempt import CopyAttempt
+from .blocks import parse_superblock
+from .manifest import CopyManifest, CopyWanted, FileKind
+
+_log = logging.getLogger(__name__)
+
+
+class WitnessJoin:
+    """One run of JOIN.1 to JOIN.4.
+
+    `witness` is the superblock in force. `await_log(flushed)` returns once the running witness holds that OpId as
+    committed and durable; Refused if it does not come. `swap(superblock)` stops the witness, makes that superblock
+    durable by one atomic rewrite and starts the replica; or raises Refused and leaves the witness running.
+
+    Nothing that the witness promised is touched: term, vote and log stay where they are and go on.
+    """
+
+    def __init__(
+        self,
+        attempt: CopyAttempt,
+        *,
+        witness: Superblock,
+        await_log: Callable[[OpId], None],
+        swap: Callable[[Superblock], None],
+    ) -> None:
+        self._attempt = attempt
+        self._disk = attempt.disk
+        self._progress = attempt.progress
+        self._witness = witness
+        self._await_log = await_log
+        self._swap = swap
+
+    def run(self) -> Superblock:
+        """The superblock of the whole replica. Refused or Corruption if it failed; the witness goes on as it was."""
+        self._progress.phase = "JOIN.1"
+        with self._attempt.session(CopyWanted(flushed=self._witness.flush_opid)) as manifest:
+            try:
+                return self._join(manifest)
+            except Exception as error:
+                _log.warning(
+                    "T %s P %s the data could not join in %s: %s",
+                    self._attempt.tablet_id, self._attempt.uuid, self._progress.phase, error,
+                )  # fmt: skip
+                self._forget_files()
+                raise
+
+    def _join(self, manifest: CopyManifest) -> Superblock:
+        remote, disk = self._accept(manifest), self._disk
+        self._progress.bytes_total = sum(f.length_bytes for f in manifest.files if f.kind is FileKind.BLOCK)
+        self._progress.phase = "JOIN.2"
+        disk.crash_point("join.1")
+        whole = self._attempt.bring_blocks(manifest, remote, self._witness)
+        disk.crash_point("join.2")
+
+        self._progress.phase = "JOIN.3"
+        self._await_log(whole.flush_opid)
+        disk.crash_point("join.3")
+
+        self._attempt.check_cancelled()
+        self._progress.phase = "JOIN.4"
+        self._swap(whole)
+        disk.crash_point("join.4")
+        return whole
+
+    def _accept(self, manifest: CopyManifest) -> Superblock:
+        """The source's superblock, if its rows continue into this witness's log."""
+        remote, base = parse_superblock(manifest.superblock, "copy session"), self._witness.flush_opid
+        if remote.tablet_id != self._witness.tablet_id or remote.data_state is not DataState.READY or remote.witness:
+            raise Refused(Code.ILLEGAL_STATE, "the source has no rows of this tablet", state=remote.data_state.name)
+        if remote.flush_opid < base:
+            what = "the source's blocks end below the log that is kept here: entries in between would be missing"
+            raise Refused(Code.NOT_READY, what, flushed=remote.flush_opid, base=base)
+        return remote
+
+    def _forget_files(self) -> None:
+        """What was brought is named by nobody, unless the rewrite was done and only its end is not known."""
+        tablet_id = self._witness.tablet_id
+        if Superblock.exists(self._disk, tablet_id) and Superblock.load(self._disk, tablet_id).blocks:
+            return
+        self._attempt.remove_blocks()

@@ -1,0 +1,76 @@
+"""A superblock that is gone, or does not read back, beside what else the tablet has left here.
+
+Nobody can tell any more what it named, nor where the log ended that it went with. A tombstone takes its place, which
+gives no vote until a copy is complete. What a backup of the superblock would need stays until then.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from nyala.replica.consensus_metadata import FOLDER as CMETA
+from nyala.replica.consensus_metadata import ConsensusMeta, path_of
+from nyala.replica.tablet import Superblock, data_trouble, superblock_path
+from nyala.replica.types import Corruption, DataState, Disk, DiskFailure, Refused
+
+from .blocks import block_numbers, named_blocks, spared_blocks
+from .deletion import fresh_quarantine, last_of_unopened, redo_deletion, wal_folder
+
+_log = logging.getLogger(__name__)
+
+
+def was_here(disk: Disk, tablet_id: str) -> bool:
+    """Whether a tablet without a superblock may have promised something here: then its superblock is lost.
+
+    A creation that was cut off leaves metadata of term 0 and an empty log. What voted or acknowledged has a term.
+    """
+    if not disk.exists(path_of(tablet_id)):
+        return disk.exists(wal_folder(tablet_id))  # the metadata are made before the log, so they are lost too
+    if disk.listdir(wal_folder(tablet_id)):
+        return True
+    try:
+        return ConsensusMeta.load(disk, tablet_id).term > 0
+    except Corruption:
+        return True
+
+
+def lost_tablets(disk: Disk) -> list[str]:
+    """Ids of the tablets of which the superblock is lost, sorted."""
+    known = set(Superblock.list_tablets(disk))
+    left = {*disk.listdir("wals"), *disk.listdir(CMETA)} - known
+    return [tablet_id for tablet_id in sorted(left) if was_here(disk, tablet_id)]
+
+
+def bury_lost(disk: Disk, tablet_id: str, cmeta: ConsensusMeta | None) -> Superblock:
+    """A tombstone in the place of a superblock that is lost; returns its record.
+
+    The log goes to a quarantine, as by a deletion. The blocks stay in `data/` (`spared_blocks`), and no later one gets
+    one of their names. Crash points: `delete.4` to `delete.6`, as of a deletion. DiskFailure if the folder of
+    superblocks is gone, Corruption if the folder of blocks cannot be read; nothing has changed then.
+    """
+    last = last_of_unopened(Superblock(tablet_id=tablet_id, table_id=""), cmeta)
+    with data_trouble("data"):
+        numbers = block_numbers(tablet_id, disk.listdir("data")).values()
+    quarantine = fresh_quarantine(disk, tablet_id)
+    tombstone = Superblock(
+        tablet_id=tablet_id,
+        table_id="",
+        data_state=DataState.DELETED,
+        last_logged=last.opid,
+        last_logged_known=False,
+        quarantine=quarantine,
+        next_block=max(numbers, default=-1) + 1,
+    )
+    if not tombstone.keep(disk):
+        raise DiskFailure("the record of a tablet cannot be written again", path=superblock_path(tablet_id))
+    disk.crash_point("delete.4")
+    _log.warning("T %s its superblock was lost: a tombstone that does not vote, log in %s", tablet_id, quarantine)
+    return redo_deletion(disk, tombstone)
+
+
+def blocks_that_stayed(disk: Disk, tablet_id: str) -> frozenset[str]:
+    """Paths of the tablet's blocks that stayed for a lost superblock; none if that cannot be told now."""
+    try:
+        return spared_blocks(disk, block_numbers(tablet_id, disk.listdir("data"))) - named_blocks(disk)
+    except (Corruption, DiskFailure, Refused):
+        return frozenset()

@@ -1,0 +1,204 @@
+"""What deletions and copies have put aside: seen, purged by an operator [kudu raft-tablet-copy, "Tablet deletion"], and
+how a copy that did not end puts aside its own: it goes back to a tombstone, and what earlier ones left is removed.
+
+Quarantines of other tablets come and go meanwhile: what is gone when it is looked at is left out.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from nyala.replica.tablet import Superblock, block_names, superblock_path
+from nyala.replica.types import ZERO_OPID, Code, Corruption, DataState, Disk, DiskFailure, Refused, check
+
+from .blocks import block_numbers, parse_superblock, quarantined_superblocks, spared_blocks
+from .deletion import QUARANTINE, delete_replica, wal_folder
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quarantined:
+    """One quarantine. `data_state` of the superblock kept there; None if there is none, or none that can be read."""
+
+    path: str
+    tablet_id: str
+    table_name: str = ""
+    data_state: DataState | None = None
+    wal_bytes: int = 0
+    block_bytes: int = 0
+    """Of the blocks that its superblock names and that are there."""
+    error: str = ""
+
+
+def list_quarantine(disk: Disk, tablet_id: str = "") -> list[Quarantined]:
+    """The quarantines of one tablet, or all, sorted by path; one that cannot be read says so."""
+    found = []
+    for name in disk.listdir(QUARANTINE):
+        path = f"{QUARANTINE}/{name}"
+        item = _look_at(disk, path, _tablet_of(name))
+        if tablet_id in ("", item.tablet_id) and disk.exists(path):
+            found.append(item)
+    return found
+
+
+def _size(disk: Disk, path: str) -> int:
+    """Bytes of a file; none if it is gone."""
+    try:
+        return disk.size(path)
+    except FileNotFoundError:
+        return 0
+
+
+def _block_size(disk: Disk, path: str) -> int:
+    """Bytes of a block; none where a bad data folder does not tell: that is no reason to end the server."""
+    try:
+        return _size(disk, path)
+    except DiskFailure:
+        return 0
+
+
+def _spared(disk: Disk, tablet_id: str) -> frozenset[str]:
+    """The tablet's blocks that stay for a superblock which is lost; none where a bad data folder does not tell."""
+    try:
+        return spared_blocks(disk, block_numbers(tablet_id, disk.listdir("data")))
+    except DiskFailure:
+        return frozenset()
+
+
+def _wal_size(disk: Disk, path: str) -> int:
+    """Bytes of the log in a quarantine."""
+    return sum(_size(disk, f"{path}/wal/{segment}") for segment in disk.listdir(f"{path}/wal"))
+
+
+def _kept_superblock(disk: Disk, path: str) -> Superblock | None:
+    """The superblock in a quarantine; None if there is none. Corruption if it cannot be read."""
+    where = f"{path}/superblock"
+    try:
+        return parse_superblock(disk.read(where), where)
+    except FileNotFoundError:
+        return None
+
+
+def _look_at(disk: Disk, path: str, tablet_id: str) -> Quarantined:
+    wal_bytes = _wal_size(disk, path)
+    try:
+        kept = _kept_superblock(disk, path)
+    except Corruption as error:
+        return Quarantined(path=path, tablet_id=tablet_id, wal_bytes=wal_bytes, error=str(error))
+    if kept is None:
+        return Quarantined(path=path, tablet_id=tablet_id, wal_bytes=wal_bytes)
+    return Quarantined(
+        path=path,
+        tablet_id=kept.tablet_id,
+        table_name=kept.table_name,
+        data_state=kept.data_state,
+        wal_bytes=wal_bytes,
+        block_bytes=sum(_block_size(disk, b) for b in block_names(kept)),
+    )
+
+
+def _tablet_of(name: str) -> str:
+    """The tablet that a quarantine's name tells, as `fresh_quarantine` made it."""
+    tablet_id, dash, number = name.rpartition("-")
+    return tablet_id if dash and number.isdigit() else ""
+
+
+def end_unfinished_copy(disk: Disk, copying: Superblock) -> Superblock:
+    """Back to a tombstone, with the last logged OpId that the COPYING superblock kept; returns the tombstone's.
+
+    Its log goes to a new quarantine; where it has filled the disk, so that the tombstone has no other room, it goes for
+    good: it promises nothing. NO_SPACE if there is still none.
+    """
+    tablet_id = copying.tablet_id
+    try:
+        tombstone = delete_replica(disk, copying, copying.last_logged or ZERO_OPID, stop=lambda: None)
+    except Refused as error:
+        if error.code is not Code.NO_SPACE or not disk.exists(wal_folder(tablet_id)):
+            raise
+        disk.remove_tree(wal_folder(tablet_id))
+        current = Superblock.load(disk, tablet_id)
+        tombstone = delete_replica(disk, current, current.last_logged or ZERO_OPID, stop=lambda: None)
+    _drop_unfinished_copies(disk, tombstone)
+    return tombstone
+
+
+def _drop_unfinished_copies(disk: Disk, tombstone: Superblock) -> None:
+    """Remove what earlier copies of the tablet that did not end left in quarantine, but for the tombstone's own.
+
+    It is the source's log as far as it came, and promises nothing. Each attempt leaves one, so a copy that fails again
+    and again would fill the disk. They name no block. What cannot be read stays, and so does every deleted replica.
+    """
+    for name in disk.listdir(QUARANTINE):
+        path = f"{QUARANTINE}/{name}"
+        if _tablet_of(name) != tombstone.tablet_id or path == tombstone.quarantine:
+            continue
+        with suppress(Corruption):
+            kept = _kept_superblock(disk, path)
+            if kept is not None and kept.data_state is DataState.COPYING:
+                disk.remove_tree(path)
+
+
+def drop_undone_deletions(disk: Disk, ready: Superblock) -> None:
+    """Remove what deletions of this READY replica that never reached their commit point have put aside.
+
+    It names the replica's own blocks, which compaction goes on to remove. Such a quarantine holds a superblock at most,
+    of the same `wal_generation`: behind the commit point, only a copy makes the replica READY again, as a later one.
+    What cannot be read stays, and so does every deleted replica. Durable on return: no power loss brings it back when
+    its blocks are gone.
+    """
+    dropped = False
+    for name in disk.listdir(QUARANTINE):
+        path = f"{QUARANTINE}/{name}"
+        if _tablet_of(name) != ready.tablet_id or disk.listdir(path) not in ([], ["superblock"]):
+            continue
+        with suppress(Corruption):
+            kept = _kept_superblock(disk, path)
+            if kept is None or (kept.data_state, kept.wal_generation) == (DataState.READY, ready.wal_generation):
+                disk.remove_tree(path)
+                dropped = True
+    if dropped:
+        disk.sync_dir(QUARANTINE)
+
+
+class Purged(NamedTuple):
+    """What a purge has removed: paths, sorted, and how much room that gave."""
+
+    removed: list[str]
+    bytes_freed: int
+
+
+def purge_quarantine(disk: Disk, tablet_id: str) -> Purged:
+    """Remove the quarantines of one tablet, the blocks only they name, and those that a lost superblock may have named.
+
+    The tombstone's superblock and consensus metadata stay: a purge forgets data, never a promise.
+    """
+    check(disk.exists(superblock_path(tablet_id)), "only a known tablet's quarantine is purged", tablet=tablet_id)
+    quarantined = quarantined_superblocks(disk)
+    mine = sorted(path for path, superblock in quarantined.items() if superblock.tablet_id == tablet_id)
+    bare = [
+        f"{QUARANTINE}/{n}"
+        for n in disk.listdir(QUARANTINE)
+        if _tablet_of(n) == tablet_id and f"{QUARANTINE}/{n}" not in quarantined
+    ]
+    kept: set[str] = set()
+    for other in Superblock.list_tablets(disk):
+        kept |= block_names(Superblock.load(disk, other))
+    for path, superblock in quarantined.items():
+        if path not in mine:
+            kept |= block_names(superblock)
+    removed: list[str] = []
+    freed = 0
+    names = _spared(disk, tablet_id).union(*(block_names(quarantined[path]) for path in mine))
+    for block in sorted(names - kept):
+        with suppress(FileNotFoundError):
+            size = _block_size(disk, block)
+            disk.remove(block)
+            removed.append(block)
+            freed += size
+    for path in (*mine, *bare):
+        size = _wal_size(disk, path)
+        disk.remove_tree(path)
+        removed.append(path)
+        freed += size
+    return Purged(sorted(removed), freed)

@@ -1,0 +1,32 @@
+"""What a server does with each superblock it finds, before anything runs [kudu raft-tablet-copy, "Tablet startup"]."""
+
+from __future__ import annotations
+
+import logging
+
+from nyala.replica.tablet import Superblock
+from nyala.replica.types import DataState, Disk
+
+from .deletion import redo_deletion
+from .quarantine import drop_undone_deletions, end_unfinished_copy
+
+_log = logging.getLogger(__name__)
+
+
+def settle_at_startup(disk: Disk, superblock: Superblock) -> Superblock:
+    """Bring one tablet's files to a state that may go on; returns the superblock in force.
+
+    DELETED: finish the deletion if its WAL is still in place. COPYING: back to DELETED; the last logged OpId is the one
+    the superblock kept (0.0 if the tablet never was here), whatever the half-copied WAL holds, and that WAL goes to a
+    new quarantine. READY: what a deletion that did not happen has put aside goes. Idempotent: a crash anywhere in here
+    runs the same rule again.
+    The superblock is durable on return, whatever the last life left unsynced: log GC relies on what it says.
+    """
+    disk.sync_dir(superblock.path.rpartition("/")[0])
+    if superblock.data_state is DataState.DELETED:
+        return redo_deletion(disk, superblock)
+    if superblock.data_state is DataState.COPYING:
+        _log.warning("T %s a copy was cut off: back to DELETED", superblock.tablet_id)
+        return end_unfinished_copy(disk, superblock)
+    drop_undone_deletions(disk, superblock)
+    return superblock

@@ -1,0 +1,80 @@
+"""How fast tablet copies may be on one server: one token bucket for all of them, slower while clients write here.
+
+Bytes that come in and bytes that go out count alike, so source and target each hold the copy to what they can bear: the
+source leads and sees its clients' writes, the target sees those that other leaders replicate to it.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from nyala.replica.types import Clock
+
+QUIET_US = 1_000_000
+"""Clients are taken to be writing for so long after a write."""
+BURST_S = 0.05
+"""What a copy did not use is kept for so long; it makes up for waits that last longer than asked."""
+PAUSE_S_MAX = 0.1
+"""Nobody waits longer before looking again: the rate may have changed."""
+
+
+def rate_allowed(rate_bytes_per_s: int, busy_rate_bytes_per_s: int, quiet_us: int | None) -> int:
+    """Bytes per second for copies, `quiet_us` after the latest write (None: none yet); 0 means as fast as it goes."""
+    writing = quiet_us is not None and quiet_us < QUIET_US
+    if not writing or not busy_rate_bytes_per_s:
+        return rate_bytes_per_s
+    return min(rate_bytes_per_s, busy_rate_bytes_per_s) if rate_bytes_per_s else busy_rate_bytes_per_s
+
+
+class CopyRate:
+    """The bucket: `ticket` for what was moved, then wait while `pause_s` says so.
+
+    Tickets are paid for in the order in which they were drawn, so that many files at once move evenly. The scrub has a
+    bucket of its own (`scrub.py`).
+    Concurrency: any thread.
+    """
+
+    def __init__(self, clock: Clock, rate_bytes_per_s: int, busy_rate_bytes_per_s: int) -> None:
+        """Rates in bytes per second, 0 for none: the server's bound, and its bound while clients write."""
+        self._clock = clock
+        self._rates = rate_bytes_per_s, busy_rate_bytes_per_s
+        self._lock = threading.Lock()
+        self._written_us: int | None = None
+        self._drawn = 0
+        self._paid = 0.0
+        self._looked_us = clock.monotonic_us()
+
+    def written(self) -> None:
+        """A client's write came to this server, or was replicated to it."""
+        self._written_us = self._clock.monotonic_us()
+
+    @property
+    def bytes_per_s(self) -> int:
+        """What is allowed now; 0: no bound."""
+        written_us = self._written_us
+        quiet_us = None if written_us is None else self._clock.monotonic_us() - written_us
+        return rate_allowed(*self._rates, quiet_us)
+
+    def ticket(self, length_bytes: int) -> int:
+        """A ticket for so many bytes that were moved."""
+        with self._lock:
+            self._pay()
+            self._drawn += length_bytes
+            return self._drawn
+
+    def pause_s(self, ticket: int) -> float:
+        """Seconds to wait before asking again; 0.0: the ticket is paid for, go on."""
+        with self._lock:
+            rate = self._pay()
+            owed = ticket - self._paid
+            return min(owed / rate, PAUSE_S_MAX) if rate and owed > 0 else 0.0
+
+    def _pay(self) -> int:
+        now, rate = self._clock.monotonic_us(), self.bytes_per_s
+        if rate:
+            earned = rate * (now - self._looked_us) / 1_000_000
+            self._paid = min(self._paid + earned, self._drawn + rate * BURST_S)
+        else:
+            self._paid = self._drawn
+        self._looked_us = now
+        return rate

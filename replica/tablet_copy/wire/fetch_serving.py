@@ -1,0 +1,139 @@
+"""The source's end of the connections on which copies are fetched."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Callable
+
+from nyala.replica.rpc import as_refusal, check_fields, check_name, error_to_pb, pb
+from nyala.replica.tablet_copy import SessionFile
+from nyala.replica.types import Code, Corruption, Refused, ReplicaError, limits, started_pool
+
+from .fetch_wire import be_patient, receive_message, send_message
+from .hosting import CopyHost
+
+_log = logging.getLogger("nyala.copywire")
+
+PATIENCE_S = limits.COPY_SESSION_TTL_US // 1_000_000
+"""A target that takes nothing, or asks for nothing, for as long as a session lives unasked for, is gone."""
+SIGN_OF_LIFE_S = 5.0
+"""A target that must wait for this server's rate hears so often that it is not forgotten."""
+
+
+class FetchServing:
+    """Answers requests for ranges of files: the bytes go from the file to the socket within the kernel.
+
+    Invariants: each request names this server and a session that is alive, and that is checked before anything is read.
+    What is refused is told where a part would begin; within a part the connection ends. Bounded: each session has at
+    most COPY_FETCHES_PER_SESSION_MAX connections, all have COPY_FETCHES_MAX threads; what the network does not take
+    stays in the file.
+    Concurrency: `taken` from the loop's thread, `close` from any.
+    """
+
+    def __init__(self, host: CopyHost, on_lost: Callable[[str, Corruption], None]) -> None:
+        """`on_lost(session id, why)`: a block cannot be read; called on the connection's thread."""
+        self._host = host
+        self._on_lost = on_lost
+        self._pool = started_pool(limits.COPY_FETCHES_MAX, "copy-serve")
+        self._lock = threading.Lock()
+        self._connections: dict[socket.socket, str] = {}
+        """Each with the session whose ticket it showed."""
+        self._closing = threading.Event()
+
+    def check_room(self, session_id: str) -> None:
+        """Refused OVERLOADED if one more connection of this session would be ended at once."""
+        with self._lock:
+            count = list(self._connections.values()).count(session_id)
+        if count >= limits.COPY_FETCHES_PER_SESSION_MAX:
+            what = "too many connections of this copy session: close one, or try again when one has ended"
+            raise Refused(Code.OVERLOADED, what, limit=limits.COPY_FETCHES_PER_SESSION_MAX)
+
+    def taken(self, session_id: str, sock: socket.socket) -> None:
+        """A connection whose ticket was for a copy of this session. Those of sessions that are over make room."""
+        alive = {session.manifest.session_id for session in self._host.sessions.sessions()}
+        with self._lock:
+            for other, its_session in self._connections.items():
+                if its_session not in alive:
+                    hang_up(other)
+            count = list(self._connections.values()).count(session_id)
+            room = session_id in alive and count < limits.COPY_FETCHES_PER_SESSION_MAX and not self._closing.is_set()
+            if room:
+                self._connections[sock] = session_id
+                self._pool.submit(self._serve, sock)
+        if not room:
+            sock.close()
+
+    def close(self) -> None:
+        """End all connections, now and later."""
+        with self._lock:
+            self._closing.set()
+            for sock in self._connections:
+                hang_up(sock)
+        self._pool.shutdown(wait=False)
+
+    def _serve(self, sock: socket.socket) -> None:
+        try:
+            be_patient(sock, PATIENCE_S)
+            send_message(sock, pb.FetchPart())
+            while (request := receive_message(sock, pb.FetchRequest)) is not None:
+                self._answer(sock, request)
+        except (OSError, MemoryError, ReplicaError) as error:
+            _log.info("P %s a connection of a copy has ended: %s", self._host.uuid, error)
+        except Exception as error:  # noqa: BLE001 - the root of the connection's thread
+            self._host.on_fatal(error)
+        finally:
+            with self._lock:
+                del self._connections[sock]
+                sock.close()
+
+    def _answer(self, sock: socket.socket, request: pb.FetchRequest) -> None:
+        between_parts = True
+        try:
+            check_fields(request)
+            check_name(request.dest_uuid, self._host.uuid)
+            at, end = request.byte_offset, request.byte_offset + request.length_bytes
+            session = self._host.sessions.get(request.session_id)
+            with session.opened(request.kind, request.name, at, request.length_bytes) as file:
+                while at < end:
+                    part = pb.FetchPart(byte_offset=at, length_bytes=min(limits.COPY_CHUNK_BYTES, end - at))
+                    self._wait_for_turn(sock, request.session_id, part.length_bytes)
+                    file.check_length(at + part.length_bytes)
+                    between_parts = False
+                    self._send(sock, request, file, part)
+                    between_parts = True
+                    at += part.length_bytes
+        except ReplicaError as error:
+            if isinstance(error, Corruption):
+                self._on_lost(request.session_id, error)
+            refusal = as_refusal(error, self._host.on_fatal)
+            if not between_parts:
+                raise refusal from error
+            send_message(sock, pb.FetchPart(error=error_to_pb(refusal)))
+
+    def _send(self, sock: socket.socket, request: pb.FetchRequest, file: SessionFile, part: pb.FetchPart) -> None:
+        send_message(sock, part, bytes_follow=True)
+        file.send(sock.fileno(), part.byte_offset, part.length_bytes)
+
+    def _wait_for_turn(self, sock: socket.socket, session_id: str, length_bytes: int) -> None:
+        """Until the rate allows so many bytes; a long download keeps its session."""
+        host, waited_s = self._host, 0.0
+        host.sessions.get(session_id)
+        ticket = host.copy_rate.ticket(length_bytes)
+        while pause_s := host.copy_rate.pause_s(ticket):
+            if self._closing.wait(pause_s):
+                raise ConnectionAbortedError("the server stops")
+            waited_s += pause_s
+            if waited_s >= SIGN_OF_LIFE_S:
+                waited_s = 0.0
+                host.sessions.get(session_id)
+                send_message(sock, pb.FetchPart())
+
+
+def hang_up(sock: socket.socket) -> None:
+    """End a connection under whoever reads or writes it; its owner closes it."""
+    try:
+        sock.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        return  # it has ended already

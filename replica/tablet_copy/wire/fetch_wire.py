@@ -1,0 +1,62 @@
+"""What goes over the connection of a copy: framed messages, and behind some of them bytes of a file, as they are.
+
+Both ends are threads with blocking sockets. The source's kernel moves file to socket, the target's socket to one block
+of memory: no message is built around the bytes, and no loop of Python sees them.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from nyala.replica.rpc import HEAD_BYTES, body_length, frame, tend
+from nyala.replica.types import Code, Refused, limits
+
+MESSAGE_BYTES_MAX = limits.REQUESTS["FetchRequest"].bytes_max
+"""Nothing longer is taken for a message: requests name a file, and an error's text is bounded."""
+_MORE = getattr(socket, "MSG_MORE", 0)
+"""More follows at once: no packet for a few bytes."""
+
+
+def be_patient(sock: socket.socket, patience_s: int) -> None:
+    """A read or a write that gets nowhere for so long raises BlockingIOError; a dead other end another OSError."""
+    limit = struct.pack("@ll", patience_s, 0)
+    for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+        sock.setsockopt(socket.SOL_SOCKET, option, limit)
+    tend(sock, 1000 * patience_s)
+
+
+def send_message(sock: socket.socket, message: Any, *, bytes_follow: bool = False) -> None:
+    """One message; `bytes_follow`: the bytes that it announces are sent next."""
+    sock.sendall(frame(message.SerializeToString()), _MORE if bytes_follow else 0)
+
+
+def receive_message(sock: socket.socket, kind: Any) -> Any:
+    """The next message of that kind; None if the other end closed the connection before it.
+
+    Refused CORRUPTION if it is none, OSError as `receive`.
+    """
+    head = sock.recv(HEAD_BYTES, socket.MSG_WAITALL)
+    if not head:
+        return None
+    length = body_length(head + receive(sock, HEAD_BYTES - len(head)))
+    if length > MESSAGE_BYTES_MAX:
+        raise Refused(Code.CORRUPTION, "a message of a copy is too long", bytes=length, limit=MESSAGE_BYTES_MAX)
+    try:
+        return kind.FromString(receive(sock, length))
+    except DecodeError as error:
+        raise Refused(Code.CORRUPTION, "a message of a copy cannot be read", bytes=length, reason=str(error)) from error
+
+
+def receive(sock: socket.socket, length_bytes: int) -> bytes:
+    """Exactly so many bytes. BlockingIOError if none came for too long, ConnectionError if no more will."""
+    data = sock.recv(length_bytes, socket.MSG_WAITALL) if length_bytes else b""
+    while len(data) < length_bytes:  # the wait was cut short, or the connection ended
+        more = sock.recv(length_bytes - len(data), socket.MSG_WAITALL)
+        if not more:
+            raise ConnectionError("the other end closed the connection")
+        data += more
+    return data

@@ -1,0 +1,33 @@
+"""What serving copies needs of the process that does it: a tablet server, or a master."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from nyala.replica.consensus_metadata import ConsensusMeta
+from nyala.replica.raft_driver import Replica
+from nyala.replica.tablet_copy import HeldState, SourceSessions
+from nyala.replica.types import Disk
+from nyala.replica.wal import Log
+
+from .copy_rate import CopyRate
+
+
+class CopyHost(Protocol):
+    """A process that serves copies. Concurrency: all of it may be used from any thread."""
+
+    uuid: str
+    disk: Disk
+    sessions: SourceSessions
+    copy_rate: CopyRate
+    on_fatal: Callable[[BaseException], None]
+
+
+class SourceReplica(NamedTuple):
+    """A running replica that may be copied from, as its process has it right now."""
+
+    replica: Replica
+    state: HeldState
+    cmeta: ConsensusMeta
+    log: Log

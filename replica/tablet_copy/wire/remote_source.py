@@ -1,0 +1,294 @@
+"""The follower's door to the CopyService of another server, and the connections on which it fetches files."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+import grpc
+
+from nyala.replica.rpc import (
+    COPY_CHANNEL_OPTIONS,
+    channel_to,
+    connection_to,
+    frame,
+    opid_from_pb,
+    opid_to_pb,
+    pb,
+    pb_grpc,
+    raise_if_error,
+)
+from nyala.replica.tablet_copy import WHOLE, CopyFile, CopyManifest, CopyWanted, FileKind
+from nyala.replica.types import Address, Applied, Code, Refused, limits, new_uuid
+
+from .fetch_serving import hang_up
+from .fetch_wire import be_patient, receive, receive_message, send_message
+
+
+@cache
+def _run_of(_pid: int) -> str:
+    """Names a process to sources: what another process of the same server had begun there, it will not go on with."""
+    return new_uuid()
+
+
+class Attempts:
+    """Numbers of this server's attempts, each above all before, of its earlier processes too.
+
+    Those are told by the wall clock; where it was set back, by the source, which says what it heard last.
+    Concurrency: any thread.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._last = 0
+
+    def next(self, *, above: int = 0) -> int:
+        """The next one, which is above this one too."""
+        with self._lock:
+            self._last = max(self._last + 1, above + 1, time.time_ns() // 1000)
+            return self._last
+
+
+ATTEMPTS = Attempts()
+
+
+class RemoteCopySource:
+    """A `CopySource` over another server's CopyService; blocking calls, for threads of a copy job."""
+
+    BEGIN_TIMEOUT_S = 120.0
+    """The source reads its WAL segments once to begin."""
+    OPEN_TIMEOUT_S = 10.0
+    """To be granted a connection, and again to make it."""
+    SILENCE_S = 30
+    """A source that must wait for its rate shows every few seconds that it lives."""
+    IDLE_S = 10.0
+    """A connection that was not used for so long is not used again: the source may be about to give it up."""
+
+    def __init__(self, uuid: str, addresses: list[Address]) -> None:
+        self._uuid = uuid
+        self._channel = channel_to(addresses[0], COPY_CHANNEL_OPTIONS)
+        self._stub = pb_grpc.CopyServiceStub(self._channel)
+        self._address = addresses[0]
+        self._lock = threading.Lock()
+        self._calls: set[Any] = set()
+        self._connections: set[socket.socket] = set()
+        self._idle: list[tuple[socket.socket, float]] = []
+        """Those of them that nobody uses, and since when by the monotonic clock; the latest is the last."""
+        self._aborted = False
+
+    def wait_connected(self, timeout_s: float) -> None:
+        """Until the connection stands; Refused UNAVAILABLE if it does not in time. For who calls once, not again."""
+        try:
+            grpc.channel_ready_future(self._channel).result(timeout_s)
+        except grpc.FutureTimeoutError as error:
+            raise _lost(error) from error
+
+    def begin(
+        self, tablet_id: str, requestor_uuid: str, allow_leaderless: bool, wanted: CopyWanted = WHOLE
+    ) -> CopyManifest:
+        """Open a session there."""
+        request = pb.BeginCopyRequest(
+            dest_uuid=self._uuid,
+            requestor_uuid=requestor_uuid,
+            tablet_id=tablet_id,
+            allow_leaderless=allow_leaderless,
+            log_only=wanted.log_only,
+            acknowledged=opid_to_pb(wanted.acknowledged),
+            flushed=opid_to_pb(wanted.flushed),
+            requestor_run=_run_of(os.getpid()),
+            attempt=ATTEMPTS.next(),
+        )
+        try:
+            return self._begin(request)
+        except Refused as error:
+            if error.code is not Code.CAS_FAILED:
+                raise
+            # Whoever waits for the answer is the latest: an earlier process of this server had a clock that was ahead.
+            request.attempt = ATTEMPTS.next(above=int(error.detail))
+            return self._begin(request)
+
+    def _begin(self, request: pb.BeginCopyRequest) -> CopyManifest:
+        call = self._abortable(lambda: self._stub.BeginCopy.future(request, timeout=self.BEGIN_TIMEOUT_S))
+        try:
+            reply = _answered(call.result)
+        finally:
+            self._over(call)
+        raise_if_error(reply.error)
+        return CopyManifest(
+            session_id=reply.session_id,
+            superblock=reply.superblock,
+            cmeta=reply.cmeta,
+            files=tuple(_file(f) for f in reply.files),
+            last_opid=opid_from_pb(reply.last_opid),
+            first_retained_index=reply.first_retained_index,
+            is_leader=reply.is_leader,
+            ttl_us=reply.ttl_us,
+        )
+
+    def fetch(self, session_id: str, file: CopyFile, byte_offset: int, length_bytes: int) -> Iterator[bytes]:
+        """The bytes of one file in order; asked for in bounded pieces, one after the other on one connection."""
+        end = byte_offset + length_bytes
+        sock, whole = self._connection(session_id), False
+        try:
+            for start in range(byte_offset, end, limits.COPY_FETCH_BYTES):
+                length = min(limits.COPY_FETCH_BYTES, end - start)
+                yield from self._piece(sock, session_id, file, start, length)
+            whole = True
+        except OSError as error:
+            raise _lost(error) from error
+        finally:
+            self._give_back(sock, whole)
+
+    def _piece(
+        self, sock: socket.socket, session_id: str, file: CopyFile, byte_offset: int, length_bytes: int
+    ) -> Iterator[bytes]:
+        request = pb.FetchRequest(
+            dest_uuid=self._uuid,
+            session_id=session_id,
+            kind=int(file.kind),
+            name=file.name,
+            byte_offset=byte_offset,
+            length_bytes=length_bytes,
+        )
+        send_message(sock, request)
+        at, end = byte_offset, byte_offset + length_bytes
+        while at < end:
+            part = receive_message(sock, pb.FetchPart)
+            if part is None:
+                raise ConnectionError("the source closed the connection")
+            raise_if_error(part.error)
+            if not part.length_bytes:
+                continue  # it lives, and waits for its rate
+            if part.byte_offset != at or not 0 < part.length_bytes <= end - at:
+                what = "the source sent other bytes than it was asked for"
+                sent = f"{part.length_bytes} from {part.byte_offset}"
+                raise Refused(Code.CORRUPTION, what, name=file.name, wanted_offset=at, sent=sent)
+            part_end = at + part.length_bytes
+            while at < part_end:
+                data = receive(sock, min(limits.COPY_READ_BYTES, part_end - at))
+                at += len(data)
+                yield data
+
+    def _connection(self, session_id: str) -> socket.socket:
+        """One that is free, or a new one."""
+        oldest = time.monotonic() - self.IDLE_S
+        with self._lock:
+            stale = [sock for sock, since in self._idle if since < oldest]
+            self._idle = [(sock, since) for sock, since in self._idle if since >= oldest]
+            free = self._idle.pop()[0] if self._idle else None
+        for sock in stale:
+            self._drop(sock)
+        return free or self._connect(session_id)
+
+    def _connect(self, session_id: str) -> socket.socket:
+        request = pb.OpenFetchRequest(dest_uuid=self._uuid, session_id=session_id)
+        call = self._abortable(lambda: self._stub.OpenFetch.future(request, timeout=self.OPEN_TIMEOUT_S))
+        try:
+            granted = _answered(call.result)
+        finally:
+            self._over(call)
+        raise_if_error(granted.error)
+        if not 0 < granted.port < 65536:
+            raise Refused(Code.CORRUPTION, "the source names no port to fetch from", port=granted.port)
+        try:
+            sock = connection_to(self._address, granted.port, self.OPEN_TIMEOUT_S)
+        except OSError as error:
+            raise _lost(error) from error
+        with self._lock:
+            self._connections.add(sock)
+            aborted = self._aborted
+        try:
+            if aborted:
+                raise _cancelled()
+            sock.settimeout(None)
+            be_patient(sock, self.SILENCE_S)
+            sock.sendall(frame(granted.ticket))
+            if receive_message(sock, pb.FetchPart) is None:
+                raise ConnectionError("the source did not let the connection in")
+        except BaseException as error:
+            self._drop(sock)
+            if isinstance(error, OSError):
+                raise _lost(error) from error
+            raise
+        return sock
+
+    def _give_back(self, sock: socket.socket, usable: bool) -> None:
+        if usable:
+            with self._lock:
+                self._idle.append((sock, time.monotonic()))
+        else:
+            self._drop(sock)
+
+    def _drop(self, sock: socket.socket) -> None:
+        with self._lock:
+            self._connections.discard(sock)
+            sock.close()
+
+    def end(self, session_id: str, success: bool, doubted: str = "") -> None:
+        """Close the session there, which then looks at the block `doubted`."""
+        timeout_s = 2.0 if self._aborted else 10.0
+        request = pb.EndCopyRequest(dest_uuid=self._uuid, session_id=session_id, success=success, doubted=doubted)
+        raise_if_error(_answered(lambda: self._stub.EndCopy(request, timeout=timeout_s)).error)
+
+    def abort(self) -> None:
+        """End calls that wait for the source, now and later; `end` still reaches it. Any thread."""
+        with self._lock:
+            self._aborted = True
+            calls = list(self._calls)
+            for sock in self._connections:
+                hang_up(sock)
+        for call in calls:
+            call.cancel()
+
+    def _abortable(self, start: Callable[[], Any]) -> Any:
+        with self._lock:
+            if self._aborted:
+                raise _cancelled()
+            call = start()
+            self._calls.add(call)
+            return call
+
+    def _over(self, call: Any) -> None:
+        with self._lock:
+            self._calls.discard(call)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._channel.close()
+        for sock in list(self._connections):
+            self._drop(sock)
+
+
+def _file(message: Any) -> CopyFile:
+    try:
+        kind = FileKind(message.kind)
+    except ValueError:
+        raise Refused(Code.INVALID_ARGUMENT, "the source offers a file of unknown kind", kind=message.kind) from None
+    name = message.name
+    if not name or "/" in name or name.startswith("."):
+        raise Refused(Code.INVALID_ARGUMENT, "the source offers a file outside of its folder", name=name)
+    return CopyFile(kind, name, message.length_bytes, message.crc)
+
+
+def _answered(call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except (grpc.RpcError, grpc.FutureCancelledError) as error:
+        raise _lost(error) from error
+
+
+def _cancelled() -> Refused:
+    return Refused(Code.UNAVAILABLE, "the copy was cancelled")
+
+
+def _lost(error: Any) -> Refused:
+    status = error.code().name if hasattr(error, "code") and error.code() else str(error) or type(error).__name__
+    if isinstance(error, BlockingIOError):
+        status = f"silent for {RemoteCopySource.SILENCE_S} s"
+    what = "the copy source does not answer"
+    return Refused(Code.UNAVAILABLE, what, applied=Applied.NOT_APPLIED, status=status)

@@ -1,0 +1,208 @@
+"""The source's side of the CopyService, equal for tablets and for the masters' catalog."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from nyala.replica.rpc import (
+    Context,
+    as_refusal,
+    check_name,
+    error_to_pb,
+    host_of_peer,
+    opid_from_pb,
+    opid_to_pb,
+    pb,
+    pb_grpc,
+)
+from nyala.replica.tablet_copy import Asker, CopySourceSession, CopyWanted, capture_session
+from nyala.replica.transport import Taker
+from nyala.replica.types import Code, Corruption, Refused, ReplicaError, limits, started_pool
+
+from .fetch_serving import FetchServing
+from .hosting import CopyHost, SourceReplica
+
+_log = logging.getLogger("nyala.copywire")
+
+
+class SourceServicer(pb_grpc.CopyServiceServicer):
+    """Serves copies of replicas that lead here, and with the caller's leave of others.
+
+    Concurrency: handlers on the loop; sessions begin and end, and files are read, in threads of its own.
+    """
+
+    def __init__(
+        self,
+        host: CopyHost,
+        admit: Callable[[Taker], tuple[int, bytes]],
+        find: Callable[[str, CopyWanted], Awaitable[SourceReplica]],
+        on_lost: Callable[[str, Corruption], None],
+    ) -> None:
+        """`admit(taker)`: port and ticket for one connection that is handed to `taker`.
+
+        `find(tablet id, wanted)`: the replica, made ready to be copied from, or Refused. `on_lost(tablet id, why)`: a
+        block of it cannot be read; called on any thread.
+        """
+        self._host = host
+        self._admit = admit
+        self._find = find
+        self._on_lost = on_lost
+        self._pool = started_pool(limits.COPY_SESSIONS_MAX, "copy-begin")
+        self.fetches = FetchServing(host, self._lost)
+
+    def close(self) -> None:
+        """End what is being served."""
+        self.fetches.close()
+        self._pool.shutdown(wait=False)
+
+    async def BeginCopy(self, request: pb.BeginCopyRequest, context: Context) -> pb.BeginCopyReply:
+        """Open a session on a replica here: its leader, unless the caller may copy without one."""
+        host, tablet_id = self._host, request.tablet_id
+        try:
+            check_name(request.dest_uuid, host.uuid)
+            if not 0 < len(request.requestor_uuid) <= limits.NAME_LENGTH_MAX or len(request.requestor_run) > 64:
+                raise Refused(Code.INVALID_ARGUMENT, "a copy names its target, and its process in short")
+            wanted = CopyWanted(
+                log_only=request.log_only,
+                acknowledged=opid_from_pb(request.acknowledged),
+                flushed=opid_from_pb(request.flushed),
+            )
+            replica, state, cmeta, log = await self._find(tablet_id, wanted)
+            members = (*replica.active_config.members, *replica.committed_config.members)
+            asker = Asker(
+                host_of_peer(context.peer()) if context is not None else "",
+                any(member.uuid == request.requestor_uuid for member in members),
+            )
+            is_leader, config_index = replica.is_leader, replica.committed_config.opid.index
+            term, commit_index, committed = replica.term, replica.commit_index, replica.commit_opid
+            if not is_leader and not request.allow_leaderless:
+                raise Refused(Code.NOT_LEADER, "copies are served by the leader", detail=replica.leader_uuid or "")
+
+            def capture(session_id: str, ttl_us: int) -> CopySourceSession:
+                return capture_session(
+                    disk=host.disk,
+                    tablet_id=tablet_id,
+                    requestor_uuid=request.requestor_uuid,
+                    session_id=session_id,
+                    ttl_us=ttl_us,
+                    state=state,
+                    cmeta=cmeta,
+                    log=log,
+                    is_leader=is_leader,
+                    config_index=config_index,
+                    commit_index=commit_index,
+                    term=term,
+                    committed=committed,
+                    wanted=wanted,
+                )
+
+            loop = asyncio.get_running_loop()
+            opening = loop.run_in_executor(
+                self._pool,
+                lambda: host.sessions.open(
+                    tablet_id,
+                    request.requestor_uuid,
+                    capture,
+                    run=request.requestor_run,
+                    attempt=request.attempt,
+                    asker=asker,
+                ),
+            )
+            try:
+                session = await asyncio.shield(opening)
+            except asyncio.CancelledError:
+                opening.add_done_callback(self._left)  # the caller has gone, and will never end it
+                raise
+            if is_leader and not (replica.is_leader and replica.term == term):
+                # The metadata in the session may name a term that another leads, and vouch for a log that ends early.
+                await loop.run_in_executor(self._pool, lambda: host.sessions.end(session.manifest.session_id, False))
+                raise Refused(Code.NOT_LEADER, "leadership was lost meanwhile", detail=replica.leader_uuid or "")
+        except ReplicaError as error:
+            return pb.BeginCopyReply(error=error_to_pb(as_refusal(error, host.on_fatal)))
+        m = session.manifest
+        _log.info(
+            "T %s P %s copy session %s for %s: %d bytes, log to %s",
+            tablet_id,
+            host.uuid,
+            m.session_id,
+            request.requestor_uuid,
+            m.size_bytes,
+            m.last_opid,
+        )
+        return pb.BeginCopyReply(
+            session_id=m.session_id,
+            superblock=m.superblock,
+            cmeta=m.cmeta,
+            files=[pb.CopyFile(kind=int(f.kind), name=f.name, length_bytes=f.length_bytes, crc=f.crc) for f in m.files],
+            last_opid=opid_to_pb(m.last_opid),
+            first_retained_index=m.first_retained_index,
+            is_leader=m.is_leader,
+            ttl_us=m.ttl_us,
+        )
+
+    def _left(self, opening: asyncio.Future[CopySourceSession]) -> None:
+        """End a session that was opened for a caller who did not wait for it."""
+        if not opening.cancelled() and opening.exception() is None:
+            session_id = opening.result().manifest.session_id
+            self._pool.submit(self._host.sessions.end, session_id, False)
+
+    async def OpenFetch(self, request: pb.OpenFetchRequest, context: Context) -> pb.OpenFetchReply:
+        """A ticket for one connection on which a session's files are fetched."""
+        try:
+            check_name(request.dest_uuid, self._host.uuid)
+            # A look at the sessions may close some that have expired, which writes to the disk.
+            look = asyncio.get_running_loop().run_in_executor
+            await look(self._pool, self._host.sessions.get, request.session_id)
+            self.fetches.check_room(request.session_id)
+        except ReplicaError as error:
+            return pb.OpenFetchReply(error=error_to_pb(as_refusal(error, self._host.on_fatal)))
+        port, ticket = self._admit(partial(self.fetches.taken, request.session_id))
+        return pb.OpenFetchReply(port=port, ticket=ticket)
+
+    async def EndCopy(self, request: pb.EndCopyRequest, context: Context) -> pb.EndCopyReply:
+        """Close a session. A block of it that the target doubts is read here: if it is lost, so is this replica."""
+        try:
+            check_name(request.dest_uuid, self._host.uuid)
+            await asyncio.get_running_loop().run_in_executor(self._pool, lambda: self._end(request))
+        except ReplicaError as error:
+            return pb.EndCopyReply(error=error_to_pb(as_refusal(error, self._host.on_fatal)))
+        return pb.EndCopyReply()
+
+    def _end(self, request: pb.EndCopyRequest) -> None:
+        """In a thread: it reads a whole block, and the target may not wait for that."""
+        sessions = self._host.sessions
+        try:
+            if request.doubted:
+                session = sessions.get(request.session_id)
+                tablet_id = session.tablet_id
+                session.verify_block(request.doubted)
+        except Corruption as error:
+            self._on_lost(tablet_id, error)
+        finally:
+            sessions.end(request.session_id, request.success)
+
+    def _lost(self, session_id: str, error: Corruption) -> None:
+        """A block that cannot be read for a copy is lost here: this replica ends, another leads and serves."""
+        for session in self._host.sessions.sessions():
+            if session.manifest.session_id == session_id:
+                self._on_lost(session.tablet_id, error)
+
+    def serving(self) -> list[pb.CopyJob]:
+        """What is being served, as operators see it."""
+        return [
+            pb.CopyJob(
+                tablet_id=s.tablet_id,
+                source_uuid=self._host.uuid,
+                target_uuid=s.requestor_uuid,
+                phase="SERVING",
+                bytes_done=s.bytes_served,
+                bytes_total=s.manifest.size_bytes,
+                started_us=started_us,
+                idle_us=idle_us,
+                ttl_us=s.manifest.ttl_us,
+            )
+            for s, started_us, idle_us in self._host.sessions.served()
+        ]

@@ -1,0 +1,288 @@
+"""What goes to one server: a bounded queue, the link that takes it, and reconnection with capped back-off."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import grpc.aio
+
+from nyala.replica.raft import AppendEntries, Message
+from nyala.replica.rpc import pb
+from nyala.replica.types import Address, Post, Refused, limits
+
+from .encode import add_message
+from .link import Link, open_link
+from .options import PeerOptions
+
+_log = logging.getLogger("nyala.peers")
+_FIXED_BYTES = 64
+
+
+@dataclass(frozen=True)
+class PeerChannelStatus:
+    """State of one outgoing link. `error` is what ended the last connection, empty if none did."""
+
+    uuid: str
+    address: str
+    connected: bool
+    queued_messages: int
+    queued_bytes: int
+    sent_batches: int
+    sent_messages: int
+    dropped_messages: int
+    error: str
+
+
+class PeerChannel:
+    """The link to one server.
+
+    Invariants: at most `queue_bytes_max` of entries wait; over it, appends are dropped and votes, heartbeats and
+    replies are kept. What waits when a connection breaks is dropped: it is stale by the time of the next one.
+    Concurrency: the loop's thread only; one task, owned here, from the first message to `close`.
+    """
+
+    def __init__(
+        self,
+        uuid: str,
+        address: Address,
+        dest_uuid: str,
+        addresses: tuple[Address, ...],
+        options: PeerOptions,
+        on_state: Callable[[PeerChannelStatus], None],
+        process: int = 0,
+        soon: Post | None = None,
+        takeover: int = 0,
+    ) -> None:
+        self._uuid = uuid
+        self._address = address
+        self._dest_uuid = dest_uuid
+        self._addresses = addresses
+        self._options = options
+        self._on_state = on_state
+        self._process = process
+        self._takeover = takeover
+        self._soon = soon or asyncio.get_running_loop().call_soon
+        self._pulse_due = False
+        self._batches_at_pulse = -1
+        self._queue: list[tuple[str, Message]] = []
+        self._bytes = 0
+        self._wake: asyncio.Future[None] | None = None
+        self._moved = False
+        self._link: Link | None = None
+        """Where the queue goes; None while there is no connection."""
+        self._pumping = False
+        """Whether the end of this turn, or the next, writes out what waits."""
+        self._failures = 0
+        self._error = ""
+        self._batches = 0
+        self._messages = 0
+        self._dropped = 0
+        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"peer {dest_uuid}")
+
+    def put(self, tablet_id: str, message: Message) -> None:
+        """Queue one message, or drop it."""
+        size = _FIXED_BYTES
+        if type(message) is AppendEntries and message.entries:
+            for entry in message.entries:
+                size += entry.size_bytes
+            if self._bytes + size > self._options.queue_bytes_max and self._queue:
+                self._dropped += 1
+                return
+        if len(self._queue) >= self._options.queue_messages_max:
+            self._dropped += 1
+            return
+        self._queue.append((tablet_id, message))
+        self._bytes += size
+        self._send_soon()
+
+    def pulse(self) -> None:
+        """Show that this server lives, unless something else did since the last call."""
+        self._pulse_due = self._batches == self._batches_at_pulse
+        self._batches_at_pulse = self._batches
+        if self._pulse_due:
+            self._send_soon()
+
+    def _send_soon(self) -> None:
+        if self._link is None:
+            self._wake_up()
+        elif not self._pumping and self._link.writable:
+            # At the end of the turn, so that what it has to say leaves as one batch.
+            self._pumping = True
+            self._soon(self._pump)
+
+    def move(self, addresses: tuple[Address, ...]) -> None:
+        """Other addresses are known now: connect to the first, unless that is where the stream goes already."""
+        same = bool(self._addresses) and self._link is not None and self._target() == addresses[0]
+        self._addresses = addresses
+        if not same:
+            self._moved = True
+            self._failures = 0
+            self._wake_up()
+
+    def relink(self) -> None:
+        """Connect anew, at the same addresses: another process answers there now."""
+        self._moved = True
+        self._wake_up()
+
+    @property
+    def linked_to(self) -> Address | None:
+        """Where the link goes, if there is one."""
+        return self._target() if self._link is not None else None
+
+    @property
+    def lost(self) -> bool:
+        """Whether there is something to say to that server and no known address at which it was found."""
+        return self._link is None and (bool(self._error) or not self._addresses)
+
+    def status(self) -> PeerChannelStatus:
+        """What this stream did and what waits."""
+        return PeerChannelStatus(
+            uuid=self._dest_uuid,
+            address=str(self._target()) if self._addresses else "",
+            connected=self._link is not None,
+            queued_messages=len(self._queue),
+            queued_bytes=self._bytes,
+            sent_batches=self._batches,
+            sent_messages=self._messages,
+            dropped_messages=self._dropped,
+            error=self._error,
+        )
+
+    def end(self) -> None:
+        """End the stream soon; nobody waits for it."""
+        self._task.cancel()
+
+    async def close(self) -> None:
+        """End the stream and its task."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    def _target(self) -> Address:
+        return self._addresses[self._failures % len(self._addresses)]
+
+    def _wake_up(self, *_: object) -> None:
+        wake = self._wake
+        if wake is not None and not wake.done():
+            wake.set_result(None)
+
+    async def _sleep_until_woken(self) -> None:
+        self._wake = asyncio.get_running_loop().create_future()
+        try:
+            await self._wake
+        finally:
+            self._wake = None
+
+    async def _run(self) -> None:
+        while True:
+            while not (self._queue or self._pulse_due) or not self._addresses:
+                if self._queue and not self._addresses:
+                    self._drop_queue()  # nobody knows where that server is; Raft will ask again
+                await self._sleep_until_woken()
+            self._moved = False
+            try:
+                await self._session()
+                continue  # moved
+            except grpc.aio.AioRpcError as error:
+                self._note(f"{error.code().name}: {error.details()}")
+            except (Refused, OSError) as error:
+                self._note(str(error) or type(error).__name__)
+            except asyncio.CancelledError:
+                raise
+            except Exception:  # noqa: BLE001 - task root
+                _log.exception("P %s stream to %s at %s ended", self._uuid, self._dest_uuid, self._target())
+                self._note("internal error")
+            self._drop_queue()
+            self._failures += 1
+            self._on_state(self.status())
+            await self._back_off()
+
+    def _note(self, text: str) -> None:
+        if text != self._error:
+            _log.info("P %s stream to %s at %s ended: %s", self._uuid, self._dest_uuid, self._target(), text)
+        self._error = text
+
+    def _drop_queue(self) -> None:
+        self._pulse_due = False
+        self._dropped += len(self._queue)
+        self._queue.clear()
+        self._bytes = 0
+
+    async def _back_off(self) -> None:
+        doubled = self._options.backoff_first_ms << min(self._failures - 1, 16)
+        delay_s = min(doubled, self._options.backoff_max_ms) / 1000
+        loop = asyncio.get_running_loop()
+        end = loop.time() + delay_s
+        while not self._moved and (left := end - loop.time()) > 0:
+            try:
+                async with asyncio.timeout(left):
+                    await self._sleep_until_woken()
+            except TimeoutError:
+                return
+
+    async def _session(self) -> None:
+        """One connection, until it breaks (raises) or the server's address changes (returns)."""
+        loop, linked_at = asyncio.get_running_loop(), math.inf
+        link = Link(self._options, self._pump)
+        try:
+            target, number = self._target(), self._takeover
+            await open_link(target, self._uuid, self._address, self._dest_uuid, self._options, link, number)
+            self._link, linked_at = link, loop.time()
+            self._error = ""
+            self._on_state(self.status())
+            link.ended.add_done_callback(self._wake_up)
+            self._pump()
+            while not self._moved:
+                if link.ended.done():
+                    link.ended.result()
+                await self._sleep_until_woken()
+        finally:
+            if loop.time() - linked_at >= self._options.backoff_max_ms / 1000:
+                self._failures = 0  # a link that the other end drops at once was no success
+            self._link = None
+            link.close()
+
+    def _pump(self) -> None:
+        """Write out what waits, as far as the link takes it."""
+        self._pumping = False
+        link = self._link
+        while link is not None and link.writable and (self._queue or self._pulse_due):
+            link.send(self._take().SerializeToString())
+
+    def _take(self) -> pb.PeerBatch:
+        """Everything that waits, up to one batch's bound; at least one message, or none at all for a pulse."""
+        self._pulse_due = False
+        queue = self._queue
+        bound = self._options.batch_bytes_max
+        if self._bytes <= bound and len(queue) <= limits.PEER_BATCH_MESSAGES_MAX:
+            taken, self._queue, self._bytes = queue, [], 0
+        else:
+            total = count = 0
+            for _, message in queue:
+                size = _size(message)
+                if (count and total + size > bound) or count == limits.PEER_BATCH_MESSAGES_MAX:
+                    break
+                total += size
+                count += 1
+            taken = queue[:count]
+            del queue[:count]
+            self._bytes -= total
+        self._batches += 1
+        self._messages += len(taken)
+        batch = pb.PeerBatch(
+            from_uuid=self._uuid, dest_uuid=self._dest_uuid, process=self._process, takeover=self._takeover
+        )
+        for tablet_id, message in taken:
+            add_message(batch, tablet_id, message)
+        return batch
+
+
+def _size(message: Message) -> int:
+    size = _FIXED_BYTES
+    if type(message) is AppendEntries:
+        for entry in message.entries:
+            size += entry.size_bytes
+    return size

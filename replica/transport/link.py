@@ -1,0 +1,110 @@
+"""The sending end of a link: asked for by gRPC, then a TCP connection of its own that carries nothing but frames."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from nyala.replica.rpc import (
+    address_to_pb,
+    async_channel_to,
+    async_connection_to,
+    error_from_pb,
+    frame_parts,
+    pb,
+    pb_grpc,
+    tend,
+)
+from nyala.replica.types import Address, Code, Refused
+
+from .options import PeerOptions
+
+
+class Link(asyncio.Protocol):
+    """An open link.
+
+    Invariants: frames arrive in the order of `send`, each at most once. Memory: `writable` is False while more than
+    `link_buffer_bytes` wait for the network; the caller then holds back until `on_writable`. Concurrency: the loop's
+    thread.
+    """
+
+    def __init__(self, options: PeerOptions, on_writable: Callable[[], None]) -> None:
+        self._options = options
+        self._on_writable = on_writable
+        self._transport: asyncio.Transport | None = None
+        self.writable = False
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when the connection is gone; ConnectionError says why."""
+        self.ended.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+
+    def send(self, body: bytes) -> None:
+        """Write one frame; what the network does not take at once waits in memory."""
+        if self._transport is not None:
+            for part in frame_parts(body):
+                self._transport.write(part)
+
+    def close(self) -> None:
+        """End the connection; what waits is lost."""
+        self.writable = False
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """[asyncio] Ready to write."""
+        self._transport = transport  # type: ignore[assignment]
+        transport.set_write_buffer_limits(high=self._options.link_buffer_bytes)  # type: ignore[attr-defined]
+        tend(transport.get_extra_info("socket"), self._options.silence_ms)
+        self.writable = True
+
+    def data_received(self, data: bytes) -> None:
+        """[asyncio] Nothing comes back on a link: whoever answers is not a server of ours."""
+        self.close()
+
+    def pause_writing(self) -> None:
+        """[asyncio] The network is slower than we."""
+        self.writable = False
+
+    def resume_writing(self) -> None:
+        """[asyncio] There is room again."""
+        self.writable = True
+        self._on_writable()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """[asyncio] The other end closed, or the network did."""
+        self.writable = False
+        if not self.ended.done():
+            self.ended.set_exception(ConnectionError(str(exc or "the server closed the link")))
+
+
+async def open_link(
+    target: Address,
+    own_uuid: str,
+    own_address: Address,
+    dest_uuid: str,
+    options: PeerOptions,
+    link: Link,
+    takeover: int = 0,
+) -> None:
+    """Connect `link` to the server `dest_uuid` at `target`.
+
+    grpc.aio.AioRpcError, OSError or TimeoutError if nobody answers; Refused INVALID_NAME if another server does.
+    """
+    async with asyncio.timeout(options.connect_timeout_ms / 1000):
+        async with async_channel_to(target) as channel:
+            await channel.channel_ready()
+            stub = pb_grpc.PeerServiceStub(channel)
+            reply = await stub.OpenLink(
+                pb.OpenLinkRequest(
+                    from_uuid=own_uuid,
+                    dest_uuid=dest_uuid,
+                    from_address=address_to_pb(own_address),
+                    takeover=takeover,
+                )
+            )
+        refusal: Refused | None = error_from_pb(reply.error)
+        if refusal is not None:
+            raise refusal
+        if not 0 < reply.port < 65536:
+            raise Refused(Code.INVALID_ARGUMENT, "the server names no port for links", port=reply.port)
+        await async_connection_to(target, reply.port, link)
+        link.send(reply.ticket)

@@ -1,0 +1,207 @@
+"""The receiving end of links: tickets, and the connections that show one.
+
+A ticket says what its connection is for: a link of some server, or something that another part of this server takes
+over, such as the bytes of a tablet copy. So there is one port beside gRPC's, and one way in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import socket
+from collections.abc import Callable
+
+from nyala.replica.rpc import accept_on, counted_host, tend
+from nyala.replica.types import limits
+
+from .frame_reader import Arrivals, FrameReader
+from .options import PeerOptions
+from .share import SERVERS, STRANGERS, UNPROVEN, Share
+from .turn import Turn
+
+_log = logging.getLogger("nyala.peers")
+TICKET_BYTES = 16
+_TICKETS_MAX = 1024
+LOOK_S = 1.0
+"""How often connections are looked at whose time may be over."""
+Taker = Callable[[socket.socket], None]
+"""Gets a blocking socket that it owns from then on; called on the loop's thread, must not block or raise."""
+
+
+class Listener:
+    """Accepts links, and connections for others, on a port of its own.
+
+    Invariants: a connection is nobody until its first frame is a ticket that was given out, lately and once; then it
+    speaks for the server that asked for the ticket, or goes to whom the ticket names. A server's new link ends its old
+    one. Bounded: tickets, connections without a ticket, and how long either lasts; links, in number and in bytes, with
+    a share of their own for servers that `knows` knows. Concurrency: the loop's thread.
+    """
+
+    def __init__(
+        self,
+        on_batch: Callable[[str, bytes], bool],
+        turn: Turn,
+        options: PeerOptions | None = None,
+        knows: Callable[[str], bool] = lambda uuid: True,
+    ) -> None:
+        """`on_batch(sender uuid, frame)`: False ends the link. Must not raise. `knows(uuid)`: whether that server is
+        in some config here, or named by the masters."""
+        self._on_batch = on_batch
+        self.turn = turn
+        self.arrivals = Arrivals()
+        self._options = options or PeerOptions()
+        self._knows = knows
+        self._server: asyncio.Server | None = None
+        now_s = asyncio.get_running_loop().time
+        self._now_s = now_s
+        self._tickets: dict[bytes, tuple[str | Taker, float]] = {}
+        """What for, and until when; in the order of their making."""
+        self.unproven = Share(UNPROVEN, now_s)
+        self._unproven_until: dict[_Incoming, float] = {}
+        """In the order of their coming."""
+        self.servers = Share(SERVERS, now_s)
+        self.strangers = Share(STRANGERS, now_s)
+        self._links: dict[str, _Incoming] = {}
+        self._looking: asyncio.TimerHandle | None = None
+        self.port = 0
+        """0 before `start`."""
+
+    async def start(self, host: str, port: int = 0) -> None:
+        """Listen at one address of `host`, for the wildcard `::` at IPv4's too; OSError if the port is taken."""
+        self._server = await accept_on(host, port, lambda: _Incoming(self))
+        self.port = self._server.sockets[0].getsockname()[1]
+        self._look_later()
+
+    def ticket(self, use: str | Taker) -> bytes:
+        """A ticket for one link of the server `use`, or for one connection that is handed to `use`.
+
+        What was sent behind a ticket of the latter kind is lost: its holder waits for a word first. The oldest ticket
+        is void when there are too many.
+        """
+        made, now_s = secrets.token_bytes(TICKET_BYTES), self._now_s()
+        self._tickets[made] = use, now_s + self._options.connect_timeout_ms / 1000
+        while len(self._tickets) > _TICKETS_MAX or next(iter(self._tickets.values()))[1] <= now_s:
+            del self._tickets[next(iter(self._tickets))]
+        return made
+
+    async def close(self) -> None:
+        """End every link and listen no more."""
+        if self._looking is not None:
+            self._looking.cancel()
+        if self._server is not None:
+            self._server.close()
+        for incoming in (*self._unproven_until, *self._links.values()):
+            incoming.abort()
+        if self._server is not None:
+            await self._server.wait_closed()
+
+    @property
+    def connections(self) -> int:
+        """Open connections of the port that nobody took over."""
+        return len(self.unproven) + len(self.servers) + len(self.strangers)
+
+    @property
+    def begun_bytes(self) -> int:
+        """Memory of frames that are begun."""
+        return self.unproven.bytes + self.servers.bytes + self.strangers.bytes
+
+    def _look_later(self) -> None:
+        self._looking = asyncio.get_running_loop().call_later(LOOK_S, self._look)
+
+    def _look(self) -> None:
+        now_s = self._now_s()
+        for incoming in [i for i, until_s in self._unproven_until.items() if until_s <= now_s]:
+            incoming.fail(ConnectionError("it showed no ticket in time"))
+        for share in (self.servers, self.strangers):
+            share.look()
+        self._look_later()
+
+    # ------------------------------------------------------------------------------------ called by the connections
+
+    def accepted(self, incoming: _Incoming, address: str) -> None:
+        """A connection without a ticket yet."""
+        incoming.address, incoming.share = address, self.unproven
+        self._unproven_until[incoming] = self._now_s() + self._options.connect_timeout_ms / 1000
+        self.unproven.add(incoming, address)
+
+    def prove(self, incoming: _Incoming, ticket: bytes) -> str | Taker | None:
+        """Whose link this is, or who takes the connection; None for a ticket that nobody was given."""
+        use, until_s = self._tickets.pop(ticket, (None, 0.0))
+        if use is None or until_s <= self._now_s():
+            return None
+        self._unproven_until.pop(incoming, None)
+        self.unproven.remove(incoming)
+        incoming.share = None
+        if isinstance(use, str):
+            incoming.share = self.servers if self._knows(use) else self.strangers
+            before, self._links[use] = self._links.get(use), incoming
+            if before is not None:
+                before.abort()
+            incoming.share.add(incoming, incoming.address)
+        return use
+
+    def take(self, sender: str, body: bytes) -> bool:
+        """One batch; whether the link goes on."""
+        return self._on_batch(sender, body)
+
+    def gone(self, incoming: _Incoming) -> None:
+        """A connection has ended."""
+        self._unproven_until.pop(incoming, None)
+        if incoming.sender is not None and self._links.get(incoming.sender) is incoming:
+            del self._links[incoming.sender]
+
+    def silence_ms(self) -> int:
+        """After how much silence of its other end a connection is given up."""
+        return self._options.silence_ms
+
+
+class _Incoming(FrameReader):
+    """One connection."""
+
+    def __init__(self, listener: Listener) -> None:
+        super().__init__(TICKET_BYTES, listener.turn, listener.arrivals)
+        self._listener = listener
+        self.sender: str | None = None
+        self.address = ""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """[asyncio] Somebody connected."""
+        super().connection_made(transport)
+        tend(transport.get_extra_info("socket"), self._listener.silence_ms())
+        self._listener.accepted(self, address_of(transport.get_extra_info("peername")))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """[asyncio] The other end or we ended it."""
+        if self.error is not None:
+            level = logging.WARNING if self.sender is not None else logging.DEBUG  # anybody may connect, and often
+            _log.log(level, "a link of %s was ended: %s", self.sender or "nobody", self.error)
+        self._listener.gone(self)
+        super().connection_lost(exc)
+
+    def abort(self) -> None:
+        """End the connection now."""
+        if self.transport is not None:
+            self.transport.abort()
+
+    def on_frame(self, body: bytes) -> None:
+        """A ticket, and then batches."""
+        if self.sender is not None:
+            if not self._listener.take(self.sender, body):
+                self.abort()
+            return
+        use = self._listener.prove(self, body)
+        if use is None:
+            self.fail(ValueError("its first frame is no ticket that was given out"))
+        elif isinstance(use, str):
+            self.sender, self.frame_bytes_max = use, limits.GRPC_MESSAGE_BYTES_MAX
+        elif self.transport is not None:
+            sock = self.transport.get_extra_info("socket").dup()
+            self.abort()  # the loop is done with it; the connection lives on in the copy
+            sock.setblocking(True)
+            use(sock)
+
+
+def address_of(peername: object) -> str:
+    """The host of a socket's other end, as it is counted; empty if it has none."""
+    return counted_host(str(peername[0])) if isinstance(peername, tuple) and peername else ""

@@ -1,0 +1,156 @@
+"""Outgoing streams to all other servers of the cluster."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+
+from nyala.replica.raft import Message
+from nyala.replica.types import Address, Member, Post, RaftConfig, limits
+
+from .channel import PeerChannel, PeerChannelStatus
+from .options import PeerOptions
+
+
+class PeerNetwork:
+    """All outgoing streams of one server, one for each other server, opened when there is something to send.
+
+    Invariants: messages to one server leave in the order in which they were given; a message is sent at most once.
+    Durability: none; Raft sends again what is lost. Concurrency: the loop's thread only.
+    """
+
+    def __init__(
+        self,
+        uuid: str,
+        address: Address,
+        options: PeerOptions | None = None,
+        *,
+        on_state: Callable[[PeerChannelStatus], None] = lambda status: None,
+        soon: Post | None = None,
+        takeover: int = 0,
+    ) -> None:
+        """`address`: where this server listens. `on_state`: a stream found its server, or ended (`error` says why).
+
+        `soon`: the end of the loop's turn, for what it has to say to one server to leave as one batch; by default, the
+        loop's next turn. `takeover`: by which its directory took over the uuid, of masters.
+        """
+        self._uuid = uuid
+        self._on_state = on_state
+        self._soon = soon
+        self._takeover = takeover
+        self._address = address
+        self._options = options or PeerOptions()
+        self._channels: dict[str, PeerChannel] = {}
+        self._told: dict[str, tuple[Address, ...]] = {}
+        self._listed: dict[str, tuple[Address, ...]] = {}
+        self._configured: dict[str, tuple[Address, ...]] = {}
+        self._unknown: dict[str, None] = {}
+        """Servers that nothing here names and that have a stream, in the order of its opening."""
+        self._closed = False
+        self._process = secrets.randbits(63) | 1
+        """Tells this process from those that ran here before."""
+
+    def send(self, messages: Sequence[tuple[str, Message]]) -> None:
+        """Queue (tablet id, message) pairs by their `to_uuid`.
+
+        Never blocks and never raises for a peer that is away: what cannot be sent is dropped. Everything that is given
+        in one turn of the loop goes out as one batch per server.
+        """
+        if self._closed:
+            return
+        channels = self._channels
+        for tablet_id, message in messages:
+            channel = channels.get(message.to_uuid)
+            if channel is None:
+                channel = self._open(message.to_uuid)
+            channel.put(tablet_id, message)
+
+    def pulse(self, uuids: Sequence[str]) -> None:
+        """Show these servers that this one lives: an empty batch to each that was sent nothing since the last call."""
+        if self._closed:
+            return
+        for uuid in uuids:
+            (self._channels.get(uuid) or self._open(uuid)).pulse()
+
+    def learn(self, uuid: str, addresses: Sequence[Address]) -> None:
+        """Where the server `uuid` says that it listens. A change ends its stream and connects there, at once."""
+        self._note(self._told, uuid, addresses)
+        if len(self._told) > limits.PEERS_UNKNOWN_MAX:
+            unknown = [other for other in self._told if not self.knows(other)]
+            for other in unknown[: max(0, len(unknown) - limits.PEERS_UNKNOWN_MAX)]:
+                del self._told[other]
+
+    def knows(self, uuid: str) -> bool:
+        """Whether a config here names that server, or the masters do."""
+        return uuid in self._configured or uuid in self._listed
+
+    def learn_listed(self, uuid: str, addresses: Sequence[Address]) -> None:
+        """Where the masters say that `uuid` listens: tried after what it said itself, before what configs say."""
+        self._note(self._listed, uuid, addresses)
+
+    def lost(self) -> list[str]:
+        """Sorted uuids of servers that this one has something to say to and does not reach where it knows them."""
+        return sorted(uuid for uuid, channel in self._channels.items() if channel.lost)
+
+    def place(self, member: Member) -> Address | None:
+        """Where to call a member: where the link to it goes, else the likeliest address."""
+        channel = self._channels.get(member.uuid)
+        linked = channel.linked_to if channel is not None else None
+        return linked or next(iter((*self.addresses(member.uuid), *member.addresses)), None)
+
+    def learn_config(self, config: RaftConfig) -> None:
+        """Addresses of the members of `config`: tried after what the member itself said, if it said anything."""
+        for member in config.members:
+            self._note(self._configured, member.uuid, member.addresses)
+
+    def addresses(self, uuid: str) -> tuple[Address, ...]:
+        """Where `uuid` may listen, the likeliest first."""
+        books = (self._told, self._listed, self._configured)
+        return tuple(dict.fromkeys(address for book in books for address in book.get(uuid, ())))
+
+    def _note(self, book: dict[str, tuple[Address, ...]], uuid: str, addresses: Sequence[Address]) -> None:
+        if not addresses or uuid == self._uuid:
+            return
+        before = self.addresses(uuid)
+        book[uuid] = tuple(addresses)
+        after = self.addresses(uuid)
+        channel = self._channels.get(uuid)
+        if channel is not None and before != after:
+            channel.move(after)
+
+    def status(self) -> list[PeerChannelStatus]:
+        """One line per stream, sorted by uuid."""
+        return [self._channels[uuid].status() for uuid in sorted(self._channels)]
+
+    async def close(self) -> None:
+        """End all streams; queued messages are lost."""
+        self._closed = True
+        channels, self._channels = self._channels, {}
+        for channel in channels.values():
+            await channel.close()
+
+    def relink(self, uuid: str) -> None:
+        """Give up the link to that server, if there is one, and connect anew when there is something to say."""
+        if channel := self._channels.get(uuid):
+            channel.relink()
+
+    def _open(self, uuid: str) -> PeerChannel:
+        addresses = self.addresses(uuid)
+        channel = PeerChannel(
+            self._uuid,
+            self._address,
+            uuid,
+            addresses,
+            self._options,
+            self._on_state,
+            self._process,
+            self._soon,
+            self._takeover,
+        )
+        self._channels[uuid] = channel
+        if not self.knows(uuid):
+            # It said something once, or somebody in its name. Answers to the latest of such are enough.
+            self._unknown = {u: None for u in self._unknown if u in self._channels and not self.knows(u)} | {uuid: None}
+            for oldest in list(self._unknown)[: max(0, len(self._unknown) - limits.PEERS_UNKNOWN_MAX)]:
+                self._channels.pop(oldest).end()
+        return channel

@@ -1,0 +1,34 @@
+"""Options of the streams between servers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nyala.replica.types import check, limits
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeerOptions:
+    """Bounds and times of one server's outgoing streams; validated at construction. All experimental."""
+
+    queue_bytes_max: int = limits.PEER_QUEUE_BYTES_MAX
+    """Per peer. Over it, entries are dropped (Raft sends them again); votes, heartbeats and replies are kept."""
+    queue_messages_max: int = 100_000
+    batch_bytes_max: int = limits.APPEND_BATCH_BYTES_MAX
+    backoff_first_ms: int = 20
+    backoff_max_ms: int = 1000
+    connect_timeout_ms: int = 3000
+    """For everything from the first call to an open link; also how long a ticket for one is good."""
+    link_buffer_bytes: int = 1 << 20
+    """Bytes that one link holds back for a slow network, beside one batch; the rest waits in the queue."""
+    silence_ms: int = 6000
+    """A link whose other end says nothing for this long is ended by the kernel, with or without something to send."""
+
+    def __post_init__(self) -> None:
+        check(0 < self.backoff_first_ms <= self.backoff_max_ms, "back-off grows", first=self.backoff_first_ms)
+        check(
+            0 < self.batch_bytes_max < limits.GRPC_MESSAGE_BYTES_MAX,
+            "a batch fits a gRPC message",
+            batch_bytes_max=self.batch_bytes_max,
+        )
+        check(self.queue_bytes_max >= self.batch_bytes_max, "a queue holds a batch", queue=self.queue_bytes_max)

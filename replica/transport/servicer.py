@@ -1,0 +1,144 @@
+"""Incoming links: check who is meant, convert, hand to the tablet manager."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from google.protobuf.message import DecodeError
+
+from nyala.replica.raft import Message
+from nyala.replica.rpc import Context, address_from_pb, check_tablet_id, error_to_pb, message_from_pb, pb, pb_grpc
+from nyala.replica.types import Address, Code, InvariantViolation, Refused, limits
+
+from .batch_bounds import too_many_parts
+from .listener import Listener, Taker
+from .options import PeerOptions
+from .refusals import Refusals
+from .turn import Turn
+
+_log = logging.getLogger("nyala.peers")
+
+
+class PeerServicer(pb_grpc.PeerServiceServicer):
+    """Server side of `PeerService`; register it with `pb_grpc.add_PeerServiceServicer_to_server`.
+
+    Invariants: a link is opened for a caller that names this server, and a batch that names another ends it, before
+    anything of it is delivered; a message that names other servers than its link is dropped. Concurrency: the loop's
+    thread; `deliver` is called there, in order per sender, all messages of a batch in one turn of the loop.
+    """
+
+    def __init__(
+        self,
+        local_uuid: str,
+        deliver: Callable[[str, Message], str | None],
+        on_peer: Callable[[str, Address], None] = lambda uuid, address: None,
+        on_fatal: Callable[[BaseException], None] = lambda error: None,
+        options: PeerOptions | None = None,
+        on_heard: Callable[[str, int], None] = lambda uuid, process: None,
+        turn: Turn | None = None,
+        check_caller: Callable[[str, int], None] = lambda uuid, takeover: None,
+        knows: Callable[[str], bool] = lambda uuid: True,
+    ) -> None:
+        """`deliver(tablet_id, message)`: why it was refused, as one that no honest peer sends; empty or None if it was
+        taken. `on_peer(uuid, address)`: where a sender says that it listens, once a link.
+
+        `on_heard(uuid, process)`: for each batch, empty ones too, before what it brings.
+        `on_fatal` gets what `deliver` must not raise; the loop would only log it. `turn`: of whoever answers; what a
+        batch brings about is carried to its end before the next one is read. `check_caller(uuid, takeover)`:
+        Refused if that one must not be heard; asked for each link and each batch. `knows(uuid)`: whether that server is
+        in some config here, or named by the masters: links of those have a share of their own.
+        """
+        self._uuid = local_uuid
+        self._deliver = deliver
+        self._on_peer = on_peer
+        self._on_fatal = on_fatal
+        self._on_heard = on_heard
+        self._check_caller = check_caller
+        self._refused = ""
+        self.refusals = Refusals(local_uuid, asyncio.get_running_loop().time)
+        self.listener = Listener(self._take, turn or Turn(asyncio.get_running_loop(), on_fatal), options, knows)
+
+    async def listen(self, host: str, port: int = 0) -> None:
+        """Accept links, on a port of their own that callers of `OpenLink` are told. Refused if it is taken."""
+        try:
+            await self.listener.start(host.strip("[]"), port)
+        except OSError as error:
+            raise Refused(
+                Code.ILLEGAL_STATE, "cannot listen for links of other servers; is the port taken?", host=host, port=port
+            ) from error
+
+    def admit(self, taker: Taker) -> tuple[int, bytes]:
+        """(port, ticket) for one connection to the host of this server's links, which is handed to `taker`."""
+        return self.listener.port, self.listener.ticket(taker)
+
+    async def close(self) -> None:
+        """End all links."""
+        await self.listener.close()
+
+    async def OpenLink(self, request: pb.OpenLinkRequest, context: Context) -> pb.OpenLinkReply:
+        """A ticket for one link from the caller to this server; INVALID_NAME if another server is meant."""
+        if request.dest_uuid != self._uuid:
+            refusal = Refused(
+                Code.INVALID_NAME, "this server has another uuid", meant=request.dest_uuid, own=self._uuid
+            )
+            return pb.OpenLinkReply(error=error_to_pb(refusal))
+        if not 0 < len(request.from_uuid) <= limits.NAME_LENGTH_MAX:
+            return pb.OpenLinkReply(error=error_to_pb(Refused(Code.INVALID_ARGUMENT, "a link names its sender")))
+        if len(request.from_address.host) > limits.HOST_CHARS_MAX or request.from_address.port > 65535:
+            where = f"{request.from_address.host[:64]}:{request.from_address.port}"
+            return pb.OpenLinkReply(error=error_to_pb(Refused(Code.INVALID_ARGUMENT, "no address", address=where)))
+        try:
+            self._check_caller(request.from_uuid, request.takeover)
+        except Refused as error:
+            if str(error) != self._refused:  # it asks again, for as long as it lives
+                _log.warning("P %s refused a link of %s: %s", self._uuid, request.from_uuid, error)
+            self._refused = str(error)
+            return pb.OpenLinkReply(error=error_to_pb(error))
+        if request.from_address.port:
+            self._on_peer(request.from_uuid, address_from_pb(request.from_address))
+        return pb.OpenLinkReply(port=self.listener.port, ticket=self.listener.ticket(request.from_uuid))
+
+    def _take(self, sender: str, body: bytes) -> bool:
+        if why := too_many_parts(body):
+            self.refusals.note(sender, "a batch", why)
+            return False
+        try:
+            batch = pb.PeerBatch.FromString(body)
+        except DecodeError as error:
+            _log.warning("P %s ended the link of %s: not a batch (%s)", self._uuid, sender, error)
+            return False
+        if batch.dest_uuid != self._uuid or batch.from_uuid != sender:
+            text = "P %s ended the link of %s: its batch goes from %s to %s"
+            _log.warning(text, self._uuid, sender, batch.from_uuid, batch.dest_uuid)
+            return False
+        try:
+            self._check_caller(sender, batch.takeover)
+        except Refused as error:
+            _log.warning("P %s ended the link of %s: %s", self._uuid, sender, error)
+            return False
+        self._on_heard(sender, batch.process)
+        if len(batch.messages) > limits.PEER_BATCH_MESSAGES_MAX:
+            why = f"{len(batch.messages)} messages, more than {limits.PEER_BATCH_MESSAGES_MAX}"
+            self.refusals.note(sender, "a batch", why)
+            return False
+        for wire in batch.messages:
+            if why := self._deliver_one(sender, wire):
+                self.refusals.note(sender, f"{wire.WhichOneof('body')} for tablet {wire.tablet_id[:64]!r}", why)
+        return True
+
+    def _deliver_one(self, sender: str, wire: pb.RaftMessage) -> str:
+        """Why one message was refused; empty if it was taken."""
+        if wire.from_uuid != sender or wire.to_uuid != self._uuid:
+            return f"it goes from {wire.from_uuid[:64]!r} to {wire.to_uuid[:64]!r}"
+        try:
+            check_tablet_id(wire.tablet_id)
+            message = message_from_pb(wire)
+        except (Refused, ValueError, InvariantViolation) as error:
+            return str(error)
+        try:
+            return self._deliver(wire.tablet_id, message) or ""
+        except Exception as error:  # noqa: BLE001 - the last that sees it
+            self._on_fatal(error)
+            return ""

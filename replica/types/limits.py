@@ -1,0 +1,479 @@
+"""Every bound of the system in one place. Bytes, microseconds or counts, as the name's end says."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+ROW_SIZE_BYTES_MAX = 1 << 20
+BATCH_SIZE_BYTES_MAX = 8 << 20
+BATCH_ROWS_MAX = 1 << 20
+WRITE_REPLY_BYTES_MAX = 15 << 20
+"""Of the reply to one batch, if all of its rows fail: it is one message. A batch that could have a longer one is
+refused."""
+BATCH_TARGET_BYTES = 1 << 20
+COLUMNS_MAX = 300
+KEY_SIZE_BYTES_MAX = 16 << 10
+NAME_LENGTH_MAX = 256
+NUMBER_MAX = 1 << 62
+"""Whole numbers that come in, such as offsets, terms and durations in microseconds, are from 0 to this: the sum of two
+does not overflow. Hybrid times alone are larger."""
+ID_LENGTH_MAX = 128
+"""Of tablets, tables, servers and clusters. A tablet's id with all that is put before and after it is a file's name."""
+TOKEN_LENGTH_MAX = 256
+"""Keys that callers make up: request ids, plan ids, runs."""
+TEXT_LENGTH_MAX = 4096
+"""Words for a human that come in: reasons, errors, versions, locations."""
+REPORTED_TEXT_LENGTH_MAX = 64 << 10
+"""The same where a server tells of its own errors: a report must not be lost for a long one."""
+JSON_DEPTH_MAX = 32
+SCHEMA_DEPTH_MAX = 100
+"""Of an Avro schema as JSON: a record within a record is three levels."""
+SECONDS_MAX = 366 * 86_400.0
+"""Durations that come in as seconds."""
+TOPIC_LENGTH_MAX = 249
+"""Kafka's own."""
+TABLE_NAME_LENGTH_MAX = 236
+"""So that `dead-letters.<table>`, the longest of a table's topics, is a name that Kafka takes."""
+
+TOPIC_RECORD_BYTES_MAX = 1 << 20
+"""Of a record on one of the masters' topics. Kafka's own bound for a topic that nobody sets another one for."""
+TOPIC_TEXT_BYTES_MAX = 64 << 10
+"""Of one text in such a record: a reason or an error's message is the longest that a master or an executor writes."""
+TOPIC_ITEMS_MAX = 64
+"""Of one list in such a record: the members of a config, or the edits of a decision, are the most."""
+TOPIC_NAME_CHARS_MAX = 512
+"""Of an id in such a record. A proposal's is made of two uuids, its sender may have made a longer one."""
+WISH_DEADLINE_US_MAX = 7 * 86_400 * 1_000_000
+"""How far ahead the deadline of a wanted change may be: while it is wanted, no other change of its tablet is taken."""
+
+WAL_SEGMENT_SIZE_BYTES_MAX = 64 << 20
+WAL_SEGMENT_SIZE_BYTES_FIRST = 256 << 10
+WAL_QUEUE_BYTES_MAX = 64 << 20
+
+APPEND_BATCH_BYTES_MAX = 4 << 20
+APPEND_INFLIGHT_BYTES_MAX = 16 << 20
+APPEND_INFLIGHT_MESSAGES_MAX = 64
+
+RAFT_TERM_MAX = (1 << 63) - 1
+"""As the wire and the metadata hold it."""
+RAFT_INDEX_MAX = 1 << 62
+"""Of positions and of heartbeat rounds: half of what an int64 holds, so that one position more is still one."""
+RAFT_TERMS_HONEST_MAX = 1 << 31
+"""Terms of a generation that a group can have come to: at one election every 0.6 s, which is the shortest, it would
+have held elections without a break for forty years. Half of a generation, so that as many are left behind it."""
+RAFT_TERM_JUMP_MAX = 1 << 24
+"""Behind those, a message whose term lies further above the receiver's is refused: 128 of them lead to the last one."""
+RAFT_GENERATION_JUMP_MAX = 1000
+"""The same for generations, each of which an operator began by hand."""
+CONFIG_MEMBERS_PROPOSED_MAX = 16
+"""Members of one group: a leader adds none beyond them. It sends to each of them; nobody needs more than seven voters,
+and as many that join."""
+CONFIG_MEMBERS_MAX = 64
+"""Members of a config that followers, copies and masters take in. It is never less than what a leader may propose: a
+config that one of them refuses ends its part in the group, since the entry stays in the log."""
+VOTE_REASON_CHARS_MAX = 1024
+HOST_CHARS_MAX = 255
+"""Of a name in an address: DNS has none that is longer."""
+PEER_QUEUE_BYTES_MAX = 64 << 20
+
+CONNECTIONS_UNPROVEN_MAX = 256
+"""Connections to the links' port that have not shown their ticket: a server shows it a round trip after it connects,
+so even at a thousand new ones a second this is time enough. The oldest goes first, of the address that has most."""
+LINKS_OF_SERVERS_MAX = 1024
+"""Links of servers that are in some config here, or that the masters name. One each, so this is a size of cluster."""
+LINKS_OF_SERVERS_BYTES_MAX = 128 << 20
+"""Of batches that are begun. They have 4 MB and are whole within milliseconds, so a few are under way at a time."""
+LINKS_OF_STRANGERS_MAX = 64
+"""Links of servers that nothing here names. An honest one is unknown for a moment: a new server that is to get its
+first replica hears its leader before it knows a config."""
+LINKS_OF_STRANGERS_BYTES_MAX = 32 << 20
+LINKS_OF_CLIENTS_MAX = 1024
+"""Links for small writes; a client process has one to each server. The one that was idle longest goes first, and its
+client opens another when it writes again."""
+LINKS_OF_CLIENTS_PER_ADDRESS_MAX = 512
+"""Half of all: one host cannot take every link. More would be needed only by more processes than one host runs. On a
+machine with the whole cluster, where all clients have one address, the links of servers have a share of their own."""
+LINKS_OF_CLIENTS_BYTES_MAX = 64 << 20
+LINK_REPLIES_BYTES_MAX = 16 << 20
+"""Replies that wait for one client which does not read them; beyond it the link ends."""
+FRAME_S_MAX = 15.0
+"""A frame that is begun is whole by then, or its connection ends; a long one has as long as its bytes need at
+`FRAME_BYTES_PER_S_MIN`."""
+FRAME_BYTES_PER_S_MIN = 256 << 10
+PEERS_UNKNOWN_MAX = 256
+"""Servers that nothing here names, whose addresses are remembered and to which answers wait."""
+GRPC_CONNECTIONS_MAX = 2048
+"""gRPC's own, of one server; a client process has one or two to each server. What is over it is closed at once."""
+GRPC_STREAMS_PER_CONNECTION_MAX = 256
+"""Calls under way on one connection; further ones wait at the client."""
+GRPC_HANDSHAKE_MS_MAX = 10_000
+"""A connection that says nothing, or half of HTTP/2's preface, ends after it."""
+GRPC_IDLE_MS_MAX = 300_000
+"""A connection without a call ends after it; its client connects anew when it calls again."""
+CALLS_MAX = 16_384
+CALLS_PER_HOST_MAX = 8192
+"""Calls of gRPC under way: half of all for one host, so that one alone cannot take everything. A task of a Spark job
+has up to four writes under way for each tablet: 256 tasks on one host, with eight tablets led here, have as many. Small
+writes are no calls, they come on links."""
+CALLS_MEMORY_BYTES_MAX = 1 << 30
+CALLS_MEMORY_PER_HOST_BYTES_MAX = 512 << 20
+"""Memory that they may take together, by their rows of REQUESTS (`replica/rpc/call_costs.py`): half of all for one
+host. The costliest single call, a write of 8 MB in the smallest rows, fits into the half."""
+REPLY_S_MAX = 60.0
+"""A reply that its caller has not taken by then, and by as long as its bytes need at `FRAME_BYTES_PER_S_MIN`, is given
+up. Until it is taken, it is charged to the caller's host."""
+PEER_BATCH_MESSAGES_MAX = 8192
+"""Messages of one batch between servers; a sender splits what is more. A batch has two or three for each tablet that
+both have, of 1,500 at most."""
+PEER_BATCH_ENTRIES_MAX = 1 << 16
+"""Entries of one batch: a leader counts 64 bytes for each beside what it holds, and sends 4 MB at a time."""
+PEER_BATCH_SMALL_BYTES = 1 << 20
+"""A batch up to this length is parsed without a look at its fields: they take a hundred times as much for a moment."""
+
+TABLET_WRITES_PENDING_MAX = 4096
+WRITES_PER_LINK_MAX = 1024
+"""Writes of one link under way; beyond it the link is not read, and flow control makes the client wait."""
+TABLET_WRITE_BYTES_PENDING_MAX = 32 << 20
+SERVER_MEMORY_SOFT_BYTES = 340 << 20
+MEMSTORE_FLUSH_BYTES = 64 << 20
+
+SCAN_BATCH_BYTES = 1 << 20
+SCAN_CHUNK_BYTES_MAX = 2 * SCAN_BATCH_BYTES + (256 << 10)
+"""Of one message of a scan: twice SCAN_BATCH_BYTES of rows, or one row, and what Arrow puts around 300 columns."""
+SCAN_SLICES_MAX = 1 << 20
+"""Slices of a tablet's hash space."""
+SCAN_PREDICATES_MAX = 1000
+"""Conditions of one scan: each is one comparison of every batch."""
+SCAN_VALUES_MAX = 100_000
+"""Values of all conditions of one scan together. Made ready once, on a scan's thread: a few milliseconds for so many
+of the column's own type, and in steps that end with the caller for others."""
+SCAN_VALUES_BYTES_MAX = 7 << 20
+"""Of the same values as they travel: so many texts of 64 characters, such as SHA-256 sums, fit."""
+SCAN_VALUES_PUSHED_MAX = 10_000
+SCAN_VALUES_PUSHED_BYTES_MAX = 1 << 20
+"""Values that Spark pushes down by itself: each of its tasks carries them all. What is more is filtered in Spark."""
+SCAN_ODD_VALUES_MAX = 1000
+"""Of all lists of one scan, values that the column's type cannot hold: each is one comparison of every batch."""
+SCANS_OPEN_MAX = 64
+SCANS_OPEN_PER_HOST_MAX = 48
+CHECKSUMS_OPEN_MAX = 64
+"""Of one server: each reads a whole replica, on threads of their own. Those beyond the threads wait."""
+CHECKSUMS_OPEN_PER_HOST_MAX = 48
+CHECKSUM_WAIT_S = 60.0
+"""For one replica to apply everything up to the time of a comparison, and for its turn."""
+CHECKSUM_BYTES_PER_S_MIN = 20 << 20
+CHECKSUM_CELLS_PER_S_MIN = 1_000_000
+"""Whoever asks for a replica's checksum gives it the time that its bytes and its cells need at these rates. A core sums
+ten times as fast (`nyala bench checksum`); a disk that is read from for the first time may not, nor a busy core."""
+LOOP_THREADS = 8
+"""Of a server's event loop, for calls that may block: names that are looked up, its identity's file, a mount."""
+CALLER_STAYS_S_MAX = 24 * 3600.0
+"""No caller's work goes on for longer, whatever deadline it names."""
+CALLER_STAYS_S_DEFAULT = 600.0
+"""The same for a caller that names none."""
+GRPC_MESSAGE_BYTES_MAX = 16 << 20
+REPORT_BYTES_MAX = 4 << 20
+"""Of the replicas' statuses in one heartbeat: 1,500 of them, each of a tablet with seven members, are below it."""
+REPORT_REPLICAS_MAX = 10_000
+"""Statuses in one heartbeat: a server sends no more, a master takes no more. What is more, such as many small ones of
+deleted tablets, is told with the next heartbeats."""
+ORDERS_BYTES_MAX = 4 << 20
+"""Of the orders in one heartbeat's reply. An order to create a tablet has the whole description of its table."""
+TABLE_BYTES_MAX = 1 << 20
+"""Of the description of one table. 300 columns with names of 256 characters and ten schemas of 40 KB are below it."""
+WRITER_SCHEMA_BYTES_MAX = 256 << 10
+WRITER_SCHEMAS_MAX = 200
+"""Of one table. An operator makes room by forgetting one: nobody else knows which events still wait in Kafka."""
+TABLES_MAX = 20_000
+TABLETS_PER_TABLE_MAX = 1024
+TABLETS_MAX = 100_000
+"""Of all tables, dropped ones included until they are forgotten."""
+SOURCES_PER_TABLE_MAX = 10_000
+CATALOG_BYTES_MAX = 192 << 20
+"""Of the masters' catalog, as far as tables, tablets and sources may be added. A copy of it goes in one message, of
+COPY_MANIFEST_BYTES_MAX; the rest is for what keeps those going that are there."""
+PLACE_LENGTH_MAX = 256
+"""Of the place in a list behind which a page begins: a source's key, of four names, is the longest."""
+PAGE_BYTES = 1 << 20
+"""Of one page of a list, as our clients ask for it."""
+PAGE_BYTES_MAX = 12 << 20
+"""Of one page at most, whatever its caller asks for. With the largest single item it stays below one message."""
+COPY_MANIFEST_BYTES_MAX = 256 << 20
+"""A session's superblock travels whole: the masters' holds the catalog, a tablet's what sources and writers left."""
+
+COPY_FAILURES_MAX = 3
+"""So many copies in a row failed for the target's own reasons: another server is tried. One or two may be due to what
+passes by itself, such as a quarantine that is just being purged; three, with a leader's back-off between them, are not.
+A wrong verdict costs a copy elsewhere, and waiting for more costs time with a replica too few."""
+MASTERS_MAX = 16
+"""Masters that a server sends heartbeats to: those that it was told of, and those that these name."""
+SERVERS_MAX = 4096
+"""Tablet servers that the masters know: each answered a call of theirs. A hundred times the largest cluster tried."""
+SERVERS_PER_HOST_MAX = 256
+"""Of those, the ones whose heartbeats come from one host. A machine runs one, or some dozens in a test, so that a rack
+behind one address finds room as well. A server at an address where the masters know it is not bounded by either."""
+SERVER_ADDRESSES_MAX = 4
+SERVER_CANDIDATES_MAX = 1024
+SERVER_CANDIDATES_PER_HOST_MAX = 64
+"""Senders of heartbeats that the leading master has not reached at the address that they give. An honest one is a
+candidate for some milliseconds, so a whole machine's servers find room; made-up ones fill their own host's share."""
+SERVER_CANDIDATES_PER_UUID_MAX = 8
+SERVER_CANDIDATES_PER_UUID_AND_HOST_MAX = 2
+"""Of those that give one uuid: a server that starts again while the call to its former process is under way needs two.
+Counted apart for the addresses where the masters know the server: who makes up others takes no place of its own."""
+SERVER_CALLS_MAX = 16
+SERVER_CALLS_PER_HOST_MAX = 4
+"""Candidates that the master calls at once; a call ends after 1.5 s. One host's made-up ones hold four. There are as
+many calls again for servers at addresses where the masters know them."""
+REPLICAS_REPORTED_MAX = 20_000
+"""Replicas and tombstones that the masters take from one server: it holds 1,500 tablets, and remembers deleted ones."""
+REPLICA_STATUS_BYTES_MAX = 64 << 10
+REPORT_MEMORY_BYTES_MAX = 64 << 20
+"""Memory for what the masters keep of one server's statuses, as `master/report_room.py` estimates it: 1,500 tablets of
+seven members each are 14 MB, and as many deleted ones as may be reported 21 MB."""
+REPORT_STRANGERS_MEMORY_BYTES_MAX = 512 << 20
+"""The same for statuses of replicas whose servers are no members of the tablet, of all servers together: members are
+bounded by the catalog, and whoever answers at an address may report anything else."""
+REPORT_STATUSES_PER_S_MAX = 8000
+REPORT_STATUSES_BURST_MAX = 60_000
+REPORT_STATUSES_OF_HEARTBEAT = 50
+"""Statuses that one server reports: a server of 1,500 tablets which all change tells 3,000 a second, and one with
+20,000 tells of all of them at once to a master that begins to lead. Each heartbeat counts as so many more."""
+COPIES_FAILING_MAX = 200
+COPY_ERROR_CHARS_MAX = 300
+"""Copies that fail, of one server, and of the text of each: what a heartbeat says, and what masters keep and show."""
+INQUIRIES_MAX = 8
+"""Tablets whose members the master asks at once, before a deletion or after a change: three calls each, as a rule."""
+INQUIRIES_PENDING_MAX = 64
+"""Those and the ones that wait for their turn; others are wanted again by a later tick or heartbeat."""
+INQUIRIES_PENDING_PER_SERVER_MAX = 8
+"""Of those, the ones for replicas that one server reports: whoever reports thousands keeps nobody else waiting."""
+PEERS_SOUGHT_MAX = 64
+"""Servers that one heartbeat asks the masters for; the others are asked for by the next ones."""
+
+LEDGER_ERRORS_BYTES_MAX = 8 << 20
+"""Memory for the row errors of all clients that a tablet remembers; saved they take no more than half of it. They are
+in the superblock, which a copy sends in one message."""
+LEDGER_RESULTS_MAX = 50_000
+"""Results of all clients that a tablet remembers."""
+LEDGER_ERROR_RUNS_MAX = 1_000_000
+"""Runs of failed rows that a tablet remembers of one source. No micro-batch may have more offsets than this: then
+whatever its rows are, it can be applied, and replayed, before the source's done position moves."""
+LEDGER_CLIENTS_MAX = 10_000
+LEDGER_RESULTS_PER_CLIENT_MAX = 256
+LEDGER_CLIENT_ID_CHARS_MAX = 128
+LEDGER_CLIENT_TTL_US = 10 * 60 * 1_000_000
+
+TABLETS_PER_SERVER_MAX = 1500
+"""Measured by `nyala bench idle --local --tablets 1500`: at rest 12 % of a core and 266 MB of each of three servers
+with so many, all led again 44 s after all were killed; see replica/server/DESIGN.md."""
+
+CLOCK_AHEAD_OF_CALLERS_US_MAX = 10 * 1_000_000
+"""How far a time that a caller has seen may lie above this server's wall clock."""
+CLOCK_AHEAD_OF_PEERS_US_MAX = 30 * 1_000_000
+"""The same for times of a leader: more, so that a server which followed a caller to its bound is still followed."""
+
+CLOCK_DIFFERENCE_US_MAX = 500_000
+"""How far the wall clocks of two servers of a cluster may lie apart for reads of bounded staleness to be as fresh as
+they say. Nothing else rests on it."""
+HISTORY_RETENTION_US_MAX = 10 * 366 * 86_400 * 1_000_000
+STALENESS_US_MAX = 366 * 86_400 * 1_000_000
+
+COPY_CHUNK_BYTES = 1 << 20
+COPY_READ_BYTES = 256 << 10
+"""So many bytes of a copy are taken from the network and written at once: larger blocks of memory are given back to the
+kernel and cleared anew each time."""
+COPY_STREAMS_MAX = 4
+"""Files of one session that are fetched at once. Of each one's connection the kernels of both ends keep up to 10 MB."""
+COPY_IN_FLIGHT_BYTES = 16 << 20
+"""Of one session, fetched by the target and not written yet. With the kernel's share of its connections a session stays
+below 64 MB of memory."""
+COPY_BUSY_RATE_BYTES_PER_S = 32 << 20
+"""What a server's copies get while clients write, unless an operator says otherwise."""
+COPY_RATE_MIN_BYTES_PER_S = 128 << 10
+"""Below it, a stream's turn could come after the other end's patience, while all streams of a server share the rate."""
+COPY_FETCH_BYTES = 8 << 20
+"""One request for a file's bytes asks for so many at most."""
+COPY_SESSIONS_MAX = 4
+COPY_SESSIONS_PER_HOST_MAX = 3
+"""Of those: one host, whatever uuids it names, leaves a place to the others."""
+COPY_SESSIONS_OF_STRANGERS_MAX = 2
+"""Of those, for all servers together that are no members of their tablet's config. A leader adds a server before it
+copies to it, so these are operators' copies alone (`nyala copy start`)."""
+COPY_FETCHES_PER_SESSION_MAX = 8
+"""Connections on which a session's files are fetched: COPY_STREAMS_MAX, and again as many that end just now."""
+COPY_FETCHES_MAX = COPY_SESSIONS_MAX * COPY_FETCHES_PER_SESSION_MAX
+"""Of all sessions. A connection whose session is over is closed when another one comes."""
+COPY_SESSION_TTL_US = 60 * 1_000_000
+
+
+class RequestBound(NamedTuple):
+    """What one call may cost its receiver. The first two are held before the request is parsed.
+
+    Memory for one request: `fixed_bytes + bytes * memory_factor + fields * field_bytes + items * item_bytes`, and
+    `memory_base` if it is longer than REQUEST_SMALL_BYTES, from its bytes to its answer, what is kept of it in memory
+    included. REPLY_COPIES times the reply comes on top. `replica/rpc/call_costs.py` adds that up, and no call begins
+    whose sum does not fit into CALLS_MEMORY_BYTES_MAX. Time on the event loop, as calls of functions by the handler,
+    each 0.1 us to 1 us: `REQUEST_STEPS + fields * field_steps`. `tests/unit/rpc/test_rpc_request_costs.py` measures
+    both. A request that may have more than REQUEST_FIELDS_INLINE_MAX fields is read on a thread if it is longer than
+    REQUEST_SMALL_BYTES.
+    """
+
+    bytes_max: int
+    fields_max: int = 200
+    """Fields on the wire, those of nested messages counted as far as they or their parts may repeat."""
+    memory_factor: int = 4
+    field_bytes: int = 256
+    """For one field: parsed, such as an empty message in a list, which is two bytes on the wire; and what the handler
+    makes of it."""
+    memory_base: int = 1 << 20
+    """What a request longer than REQUEST_SMALL_BYTES may take, whatever is in it."""
+    fixed_bytes: int = 48 << 10
+    """What a request of any size may take."""
+    items: str = ""
+    """The field that says how many items the request asks for: a number, or a list."""
+    item_bytes: int = 0
+    """What the handler makes of one item, beyond its bytes."""
+    reply_bytes: int = 16 << 10
+    """The longest reply; of a stream, the longest of its messages. Nothing longer is sent."""
+    reply_item_bytes: int = 0
+    """The reply's bytes for one item, if it has no more than those; 0: any reply may have `reply_bytes`."""
+    reply_late: bool = False
+    """The reply is charged once it is there: something else bounds how many are made at a time."""
+    field_steps: int = 100
+    wait_s: float = 0.0
+    """How long the handler itself may wait, or work on a thread, for this caller if that one gives no deadline and does
+    not leave; 0: it answers at once. With a deadline: until then."""
+
+
+REQUEST_SMALL_BYTES = 64 << 10
+"""A request up to this length is parsed without a look at its fields: they cannot be many."""
+REQUEST_FIELD_BYTES = 256
+"""Memory for one field of a message that is parsed and not yet handled."""
+REPLY_COPIES = 2
+"""Of a reply in memory: the message, and its bytes on the way out. Of a stream: one that is sent and the next one."""
+REPLY_PAGE_BYTES_MIN = (1 << 20) + (256 << 10)
+"""A page is charged for so many bytes, even if its caller asks for fewer: its first item comes anyway, and a table's
+description may be as long. A longer first item is charged once it is there."""
+REQUEST_STEPS = 20_000
+"""Calls of functions by the handler of a request of any size."""
+REQUEST_FIELDS_INLINE_MAX = 4000
+_KIB, _MIB = 1 << 10, 1 << 20
+_CHANGE = RequestBound(64 * _KIB, wait_s=30.0)
+_TABLE = RequestBound(4 * _MIB, 12_000, memory_factor=24, field_bytes=5120, field_steps=400, wait_s=30.0)
+_PAGE = RequestBound(4 * _KIB, reply_bytes=GRPC_MESSAGE_BYTES_MAX)
+_SOURCES = RequestBound(
+    4 * _MIB, 10_100, field_bytes=4096, wait_s=30.0, reply_bytes=GRPC_MESSAGE_BYTES_MAX, reply_item_bytes=2 * _KIB
+)
+
+REQUESTS: dict[str, RequestBound] = {
+    "TabletService.GetIdentity": RequestBound(1 * _KIB),
+    "TabletService.IsProcess": RequestBound(1 * _KIB),
+    "TabletService.Write": RequestBound(
+        BATCH_SIZE_BYTES_MAX + 64 * _KIB,
+        2000,
+        items="rows",
+        item_bytes=400,
+        wait_s=60.0,
+        reply_bytes=WRITE_REPLY_BYTES_MAX,
+        reply_item_bytes=276,  # an error of a row, with the longest name of a column in ASCII
+    ),
+    "TabletService.OpenWrites": RequestBound(1 * _KIB),
+    "TabletService.Scan": RequestBound(
+        SCAN_VALUES_BYTES_MAX + 2 * _MIB,
+        REQUEST_FIELDS_INLINE_MAX,
+        memory_factor=8,
+        field_bytes=1024,
+        memory_base=SCAN_VALUES_MAX * 128,
+        fixed_bytes=SCAN_BATCH_BYTES,
+        wait_s=600.0,
+        reply_bytes=SCAN_CHUNK_BYTES_MAX,
+    ),
+    "TabletService.ListTablets": RequestBound(2 * _MIB, 10_100, field_bytes=512, reply_bytes=GRPC_MESSAGE_BYTES_MAX),
+    "TabletService.CreateTablet": _TABLE._replace(fixed_bytes=128 * _KIB),
+    "TabletService.DeleteTablet": _CHANGE._replace(fixed_bytes=128 * _KIB),
+    "TabletService.ChangeConfig": _CHANGE._replace(reply_bytes=512 * _KIB),
+    "TabletService.TransferLeadership": _CHANGE,
+    "TabletService.Checksum": RequestBound(1 * _KIB, fixed_bytes=SCAN_BATCH_BYTES, wait_s=600.0),
+    "TabletService.ServerTime": RequestBound(1 * _KIB),
+    "TabletService.Lateness": RequestBound(1 * _KIB),
+    "TabletService.Ledger": RequestBound(1 * _KIB, wait_s=30.0, reply_bytes=4 * _MIB),
+    "TabletService.Flush": RequestBound(1 * _KIB, fixed_bytes=128 * _KIB, wait_s=600.0),
+    "TabletService.ListQuarantine": _PAGE._replace(bytes_max=1 * _KIB, wait_s=60.0),
+    "TabletService.PurgeQuarantine": RequestBound(1 * _KIB, wait_s=600.0, reply_bytes=4 * _MIB),
+    "CopyService.StartTabletCopy": RequestBound(16 * _KIB),
+    "CopyService.BeginCopy": RequestBound(  # of manifests, there are as many at a time as sessions: COPY_SESSIONS_MAX
+        4 * _KIB, fixed_bytes=128 * _KIB, wait_s=600.0, reply_bytes=COPY_MANIFEST_BYTES_MAX, reply_late=True
+    ),
+    "CopyService.OpenFetch": RequestBound(1 * _KIB),
+    "CopyService.EndCopy": RequestBound(8 * _KIB, wait_s=30.0),
+    "CopyService.ListCopies": RequestBound(1 * _KIB, reply_bytes=4 * _MIB),
+    "CopyService.CancelCopy": RequestBound(1 * _KIB, wait_s=30.0, reply_bytes=128 * _KIB),
+    "PeerService.OpenLink": RequestBound(4 * _KIB),
+    "MasterService.TakeOver": RequestBound(1 * _KIB, wait_s=30.0),
+    "MasterService.GetIdentity": RequestBound(1 * _KIB),
+    "MasterService.Heartbeat": RequestBound(  # a reply is made in one turn of the loop: one at a time
+        GRPC_MESSAGE_BYTES_MAX, 400_000, wait_s=30.0, reply_bytes=ORDERS_BYTES_MAX + 2 * _MIB, reply_late=True
+    ),
+    "MasterService.CreateTable": _TABLE._replace(
+        fixed_bytes=TABLETS_PER_TABLE_MAX * 8 * _KIB, reply_bytes=GRPC_MESSAGE_BYTES_MAX
+    ),
+    "MasterService.DropTable": _CHANGE,
+    "MasterService.GetTable": _PAGE,
+    "MasterService.ListTables": _PAGE,
+    "MasterService.ListServers": _PAGE._replace(bytes_max=1 * _KIB),
+    "MasterService.AddWriterSchema": RequestBound(  # the table's whole description is written anew
+        WRITER_SCHEMA_BYTES_MAX + 64 * _KIB,
+        memory_factor=24,
+        fixed_bytes=16 * TABLE_BYTES_MAX,
+        wait_s=30.0,
+        reply_bytes=GRPC_MESSAGE_BYTES_MAX,
+    ),
+    "MasterService.OpenSources": _SOURCES._replace(items="opens"),
+    "MasterService.AdvanceSources": _SOURCES._replace(items="advances"),
+    "MasterService.ListSources": _PAGE,
+    "MasterService.ResetSource": _CHANGE,
+    "MasterService.MoveReplica": _CHANGE,
+    "MasterService.AddReplica": _CHANGE,
+    "MasterService.RemoveReplica": _CHANGE,
+    "MasterService.ChangeRole": _CHANGE,
+    "MasterService.CancelChange": _CHANGE,
+    "MasterService.SetReplication": _CHANGE,
+    "MasterService.RetireServer": _CHANGE,
+    "MasterService.ReplaceTablets": RequestBound(4 * _MIB, 20_100, wait_s=30.0, reply_bytes=GRPC_MESSAGE_BYTES_MAX),
+    "MasterService.ConfirmConfig": _CHANGE,
+    "MasterService.Status": RequestBound(1 * _KIB, reply_bytes=1 * _MIB),
+    # Frames of the connections that OpenWrites and OpenFetch grant.
+    "WriteBundle": RequestBound(GRPC_MESSAGE_BYTES_MAX, WRITES_PER_LINK_MAX, memory_factor=24),
+    "FetchRequest": RequestBound(16 * _KIB, wait_s=600.0),
+}
+"""Every call that a server answers, by service and method; and one that is not here is refused. (Batches
+of consensus messages, `PeerBatch`, are bounded by `replica/transport/batch_bounds.py`.)"""
+
+REPEATED: dict[str, int] = {
+    "ScanRequest.columns": COLUMNS_MAX,
+    "ScanRequest.predicates": SCAN_PREDICATES_MAX,
+    "WriteRequest.column_ids": COLUMNS_MAX,
+    "ListTabletsRequest.tablet_ids": 10_000,
+    "ReplaceTabletsRequest.tablet_ids": 10_000,
+    "ReplaceTabletsRequest.floors": 10_000,
+    "TableSchema.columns": COLUMNS_MAX,
+    "TableSchema.key": COLUMNS_MAX,
+    "PartitionSpec.hash_columns": COLUMNS_MAX,
+    "PartitionSpec.range_splits_json": 10_000,
+    "TableInfo.writer_schemas": 1000,
+    "TableInfo.older_schemas": 100,
+    "RaftConfig.members": 64,
+    "Member.addresses": 16,
+    "StartTabletCopyRequest.from_addresses": 16,
+    "ChangeConfigRequest.edits": 64,
+    "HeartbeatRequest.addresses": 16,
+    "HeartbeatRequest.replicas": REPORT_REPLICAS_MAX,
+    "HeartbeatRequest.copies_failing": 10_000,
+    "HeartbeatRequest.seeking": 10_000,
+    "ReplicaStatus.peers": 64,
+    "OpenSourcesRequest.opens": 10_000,
+    "AdvanceSourcesRequest.advances": 10_000,
+    "WriteBundle.writes": WRITES_PER_LINK_MAX,
+}
+"""Items of every repeated field of a request."""

@@ -1,0 +1,117 @@
+"""What each refusal of a leader means for a decision."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import grpc
+import pytest
+
+from nyala.replica.client import Client, ClientOptions
+from nyala.replica.decision_executor import execute, outcome_of
+from nyala.replica.rpc import error_to_pb, pb, pb_grpc
+from nyala.replica.types import Applied, Code, Decision, Refused, Result
+from nyala.schemas import decode, encode_record, from_avro
+
+
+def decision(**changes: Any) -> Decision:
+    """A removal that nobody listens to: port 1 refuses connections."""
+    member = {
+        "uuid": "a" * 32,
+        "addresses": [],
+        "votes": True,
+        "promote": False,
+        "holds_data": True,
+        "replace": False,
+        "reserved": b"",
+    }
+    fields = {
+        "tablet_id": "t",
+        "table_id": "T",
+        "catalog_term": 3,
+        "version": 2,
+        "action": "CHANGE_CONFIG",
+        "edits": [{"kind": "remove", "member": member}],
+        "target_uuid": "",
+        "config_opid": {"term": 1, "index": 4},
+        "deadline_us": 1_000,
+        "reason": "why",
+        "plan_id": "p",
+        "leader_uuid": "l" * 32,
+        "leader_address": "127.0.0.1:1",
+        **changes,
+    }
+    return from_avro(Decision, fields)
+
+
+@pytest.mark.parametrize(
+    ("code", "result", "retryable"),
+    [
+        (Code.CAS_FAILED, Result.REFUSED, False),
+        (Code.STALE_DECISION, Result.REFUSED, False),
+        (Code.DEADLINE_PASSED, Result.REFUSED, False),
+        (Code.TABLET_NOT_FOUND, Result.REFUSED, False),
+        (Code.CHANGE_PENDING, Result.FAILED, True),
+        (Code.NOT_LEADER, Result.FAILED, True),
+        (Code.NOT_READY, Result.FAILED, True),
+        (Code.STEPPING_DOWN, Result.FAILED, True),
+        (Code.UNAVAILABLE, Result.FAILED, True),
+        (Code.INVALID_ARGUMENT, Result.FAILED, False),
+    ],
+)
+def test_outcome_of_each_refusal_is_stale_or_failed(code: Code, result: Result, retryable: bool) -> None:
+    """Goal: CC-28: stale decisions are never repeated, passing trouble is, a leader that hands over among it. Method:
+    the table of codes."""
+    outcome = outcome_of(decision(), Refused(code, "because", applied=Applied.NOT_APPLIED))
+    assert (outcome.result, outcome.retryable, outcome.code) == (result, retryable, code)
+    record = decode("outcome", encode_record(replace(outcome, executor="me", at_us=9)))
+    assert (record["subject"], record["result"], record["at_us"]) == ("DECISION", result.value, 9)
+    assert (record["subject_id"], record["plan_id"], record["executor"]) == ("t@3.2", "p", "me")
+
+
+def test_execute_after_the_deadline_asks_nobody() -> None:
+    """Goal: an old decision has no effect. Method: a clock past the deadline, addresses that nobody serves."""
+    with Client(["127.0.0.1:1"]) as client:
+        outcome = execute(decision(), client, now_us=lambda: 1_000)
+    assert (outcome.result, outcome.code) == (Result.REFUSED, Code.DEADLINE_PASSED)
+
+
+def test_execute_with_nobody_there_is_a_failure_that_may_pass() -> None:
+    """Goal: neither leader nor master answers: no exception, and worth another try. Method: a closed port."""
+    options = ClientOptions(timeout_s=0.5, connect_timeout_s=0.5, attempt_timeout_s=0.2)
+    with Client(["127.0.0.1:1"], options) as client:
+        outcome = execute(decision(), client, now_us=lambda: 0)
+    assert (outcome.result, outcome.retryable) == (Result.FAILED, True)
+
+
+class Leader(pb_grpc.TabletServiceServicer):
+    """A leader of one other member, whose committed config is at `index`, that refuses every change of it."""
+
+    def __init__(self, index: int) -> None:
+        self._config = pb.RaftConfig(opid=pb.OpId(term=1, index=index), members=[pb.Member(uuid="b" * 32, votes=True)])
+
+    def ChangeConfig(self, request: Any, context: Any) -> Any:
+        refused = Refused(Code.CAS_FAILED, "another config is committed", applied=Applied.NOT_APPLIED)
+        return pb.ChangeConfigReply(error=error_to_pb(refused))
+
+    def ListTablets(self, request: Any, context: Any) -> Any:
+        status = pb.ReplicaStatus(tablet_id="t", uuid="l" * 32, role="LEADER", committed_config=self._config)
+        return pb.ListTabletsReply(replicas=[status])
+
+
+@pytest.mark.parametrize(("index", "result"), [(4, Result.REFUSED), (5, Result.DONE)])
+def test_decision_holds_already_only_in_a_config_after_the_one_it_was_made_for(index: int, result: Result) -> None:
+    """CC-28. Goal: a refused removal counts as carried out only if a later config is without the member. Method: a
+    leader whose config has not that member: the one that the decision was made for, then the next one."""
+    server = grpc.server(ThreadPoolExecutor(2))
+    pb_grpc.add_TabletServiceServicer_to_server(Leader(index), server)  # type: ignore[no-untyped-call]
+    address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    try:
+        with Client(["127.0.0.1:1"]) as client:
+            outcome = execute(decision(leader_address=address), client, now_us=lambda: 0)
+    finally:
+        server.stop(None)
+    assert outcome.result is result, outcome

@@ -1,0 +1,94 @@
+"""StartTabletCopy's checks: every one before any change, in a fixed order."""
+
+from __future__ import annotations
+
+import pytest
+
+from nyala.replica.tablet_copy import CopyRequest, LocalReplica, source_refusal, start_tablet_copy_checks
+from nyala.replica.types import Code, DataState, OpId
+
+OWN = "b" * 32
+READY = LocalReplica(uuid=OWN, data_state=DataState.READY, term=5, last_opid=OpId(5, 90))
+TOMBSTONE = LocalReplica(uuid=OWN, data_state=DataState.DELETED, term=5, last_opid=OpId(5, 90))
+BLANK = LocalReplica(uuid=OWN, data_state=DataState.DOES_NOT_EXIST)
+COPYING = LocalReplica(uuid=OWN, data_state=DataState.COPYING, term=5, last_opid=OpId(5, 90))
+STARTED = LocalReplica(uuid=OWN, data_state=DataState.DELETED, copying=True, term=5, last_opid=OpId(5, 90))
+
+
+def request(state: DataState, *, term: int = 5, last: OpId | None = None, dest: str = OWN) -> CopyRequest:
+    return CopyRequest(
+        dest_uuid=dest, from_uuid="a" * 32, tablet_id="t", term=term, current_state=state, last_opid=last
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "local", "code", "detail"),
+    [
+        (request(DataState.DELETED, dest="c" * 32, term=1), COPYING, Code.INVALID_NAME, ""),
+        (request(DataState.DELETED, term=1), COPYING, Code.ALREADY_INPROGRESS, ""),
+        (request(DataState.DELETED, term=1), STARTED, Code.ALREADY_INPROGRESS, ""),
+        (request(DataState.DELETED, term=4), READY, Code.BAD_TERM, "5"),
+        (request(DataState.DELETED), READY, Code.ILLEGAL_STATE, "STATE"),
+        (request(DataState.DOES_NOT_EXIST), TOMBSTONE, Code.ILLEGAL_STATE, "STATE"),
+        (request(DataState.READY, last=OpId(5, 80)), READY, Code.ILLEGAL_STATE, "OPID"),
+        (request(DataState.DELETED, last=OpId(6, 90)), TOMBSTONE, Code.ILLEGAL_STATE, "OPID"),
+        (request(DataState.DELETED, term=4), TOMBSTONE, Code.BAD_TERM, "5"),
+    ],
+)
+def test_start_copy_checks_refuse_in_order(asked: CopyRequest, local: LocalReplica, code: Code, detail: str) -> None:
+    """Goal: rows TC-27, TC-28, TC-31, TC-32. Method: a table with double faults; the earlier check must win."""
+    refusal = start_tablet_copy_checks(asked, local)
+    assert refusal is not None and refusal.code is code
+    assert refusal.detail == detail
+
+
+@pytest.mark.parametrize(
+    ("asked", "local"),
+    [
+        (request(DataState.READY, last=OpId(5, 90)), READY),
+        (request(DataState.READY, term=6), READY),
+        (request(DataState.DELETED, last=OpId(5, 90)), TOMBSTONE),
+        (request(DataState.DOES_NOT_EXIST, term=0), BLANK),
+    ],
+)
+def test_start_copy_checks_accept_what_the_caller_believes(asked: CopyRequest, local: LocalReplica) -> None:
+    """Goal: rows TC-28 and TC-31: only a wrong belief is refused. Method: matching requests."""
+    assert start_tablet_copy_checks(asked, local) is None
+
+
+@pytest.mark.parametrize(
+    ("source", "term", "leader", "leaderless", "code"),
+    [
+        (OpId(5, 89), 6, True, False, Code.ILLEGAL_STATE),
+        (OpId(4, 500), 6, True, True, Code.ILLEGAL_STATE),
+        (OpId(5, 90), 6, False, False, Code.NOT_LEADER),
+        (OpId(5, 90), 6, False, True, None),
+        (OpId(5, 99), 5, True, False, Code.BAD_TERM),
+        (OpId(5, 99), 5, False, True, None),
+        (OpId(6, 10), 6, True, False, None),
+    ],
+)
+def test_source_below_what_was_acknowledged_is_refused(
+    source: OpId, term: int, leader: bool, leaderless: bool, code: Code | None
+) -> None:
+    """Goal: row TC-58. Method: compare by (term, index) with a kept last OpId of 5.90, and with the own term 6; leaders
+    only, unless allowed."""
+    refusal = source_refusal(
+        source_last_opid=source,
+        source_term=term,
+        source_is_leader=leader,
+        kept_last_opid=OpId(5, 90),
+        own_term=6,
+        allow_leaderless=leaderless,
+    )
+    assert (refusal.code if refusal else None) is code
+
+
+@pytest.mark.parametrize("local", [READY, TOMBSTONE])
+@pytest.mark.parametrize("believed", [OpId(5, 89), OpId(4, 90), OpId(5, 91), OpId(0, 0)])
+def test_late_request_that_names_an_older_last_opid_is_harmless(local: LocalReplica, believed: OpId) -> None:
+    """Goal: TC-09. Method: every last OpId but the own one, right in all else, over a replica and over a tombstone:
+    ILLEGAL_STATE; the right one goes ahead."""
+    late = start_tablet_copy_checks(request(local.data_state, last=believed), local)
+    assert late is not None and (late.code, late.detail) == (Code.ILLEGAL_STATE, "OPID")
+    assert start_tablet_copy_checks(request(local.data_state, last=local.last_opid), local) is None

@@ -1,0 +1,222 @@
+"""Downloads of a copy's files: synced beside the next chunks, durable on return, ended by the first failure."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import google_crc32c
+import pytest
+
+from nyala.replica.tablet_copy import WHOLE, CopyFile, CopyManifest, CopyWanted, FileKind
+from nyala.replica.tablet_copy.downloads import SYNC_BYTES, Downloads
+from nyala.replica.tablet_copy.in_flight import InFlight
+from nyala.replica.types import Corruption, DiskFailure, Refused
+from tests.harness.copies import new_disk
+from tests.harness.sim_disk import SimDisk
+
+CHUNK = 1 << 20
+WAIT_S = 60.0
+
+
+class Files:
+    """A source of files of random bytes; `before(name, byte_offset)` runs before each chunk is handed out."""
+
+    def __init__(self, *sizes: int) -> None:
+        rng = random.Random(3)
+        self.content = {f"f{pos}": rng.randbytes(size) for pos, size in enumerate(sizes)}
+        self.offered = [
+            CopyFile(FileKind.BLOCK, name, len(data), google_crc32c.value(data)) for name, data in self.content.items()
+        ]
+        self.chunks = 0
+        self.before: Callable[[str, int], None] = lambda name, byte_offset: None
+
+    def begin(
+        self, tablet_id: str, requestor_uuid: str, allow_leaderless: bool, wanted: CopyWanted = WHOLE
+    ) -> CopyManifest:
+        raise AssertionError("a download begins no session")
+
+    def fetch(self, session_id: str, file: CopyFile, byte_offset: int, length_bytes: int) -> Iterator[bytes]:
+        for start in range(byte_offset, byte_offset + length_bytes, CHUNK):
+            self.before(file.name, start)
+            self.chunks += 1
+            yield self.content[file.name][start : start + CHUNK]
+
+    def end(self, session_id: str, success: bool, doubted: str = "") -> None:
+        raise AssertionError("a download ends no session")
+
+    def download(self, disk: SimDisk, streams: int, in_flight: InFlight | None = None) -> None:
+        disk.mkdir("data")
+        downloads = Downloads(
+            disk=disk,
+            source=self,
+            session_id="s",
+            streams=streams,
+            arrived=lambda length_bytes: None,
+            in_flight=in_flight,
+        )
+        downloads.run(self.offered, {name: f"data/{name}" for name in self.content})
+
+
+@pytest.mark.parametrize(("streams", "power_seed"), [(1, 1), (2, 1), (2, 2), (2, 3), (5, 4)])
+def test_downloads_are_whole_and_durable_on_return(streams: int, power_seed: int) -> None:
+    """Goal: row TC-51 with files that are synced beside the download. Method: files below, at and above the step of
+    syncs, also an empty one; after the run the power fails: every byte is there."""
+    files, disk = Files(0, 1, CHUNK, SYNC_BYTES, 2 * SYNC_BYTES + 5, 3), new_disk()
+    files.download(disk, streams)
+    disk.sync_dir("data")
+    disk.power_loss(random.Random(power_seed))
+    assert {name: disk.read(f"data/{name}") for name in files.content} == files.content
+
+
+def test_slow_disk_keeps_a_fast_source_within_the_budget() -> None:
+    """Goal: TC-11: the memory of a copy is bounded by its budget, and by nothing that could be faster. Method: eight
+    streams of a source that never waits, a disk that writes nothing at first, a budget of three chunks: three are
+    fetched and the other five streams wait; then the disk goes on: never are more than three fetched and not written,
+    and all files arrive."""
+    files, disk, budget = Files(*[2 * CHUNK] * 8), new_disk(), InFlight(3 * CHUNK)
+    lock, writes, all_there = threading.Lock(), threading.Event(), threading.Event()
+    now, most = 0, 0
+
+    def fetched(name: str, byte_offset: int) -> None:
+        nonlocal now, most
+        with lock:
+            now += 1
+            most = max(most, now)
+            if now == 8:
+                all_there.set()
+
+    def written(operation: str, path: str) -> None:
+        nonlocal now
+        if operation == "pwrite":
+            assert writes.wait(WAIT_S)
+            with lock:
+                now -= 1
+
+    files.before, disk.hook = fetched, written
+    work = threading.Thread(target=files.download, args=(disk, 8, budget))
+    work.start()
+    deadline = time.monotonic() + WAIT_S
+    while not (all_there.is_set() or (now == 3 and budget.waiting == 5)):
+        assert time.monotonic() < deadline, (now, budget.waiting)
+        all_there.wait(0.001)
+    writes.set()
+    work.join(WAIT_S)
+    assert not work.is_alive() and most == 3
+    assert {name: disk.read(f"data/{name}") for name in files.content} == files.content
+
+
+def test_failed_stream_gives_its_room_back() -> None:
+    """Goal: a budget is no trap. Method: a budget of one chunk, two streams, one of which meets a full disk in the
+    middle: the download fails by that, and does not hang."""
+    files, disk = Files(3 * CHUNK, 3 * CHUNK), new_disk()
+    disk.fail_on("pwrite", "data/*", "ENOSPC", skip=1)
+    with pytest.raises(Refused, match="the disk is full"):
+        files.download(disk, 2, InFlight(CHUNK))
+
+
+@pytest.mark.parametrize("streams", [1, 3])
+def test_what_is_synced_leaves_the_cache(streams: int) -> None:
+    """TC-51. Goal: a copy needs little memory beside its own. Method: the disk's operations of files above and below
+    the step of syncs: each sync is followed by the hint, and no file is closed without one behind its last write."""
+    files, disk, seen = Files(1, SYNC_BYTES + CHUNK), new_disk(), [("", "")]
+    disk.hook = lambda operation, path: seen.append((operation, path))
+    files.download(disk, streams)
+    for path in ("data/f0", "data/f1"):
+        mine = [what for what, where in seen if where == path and what in ("sync", "datasync", "uncache")]
+        assert mine[-2:] == ["sync", "uncache"]
+        assert mine[1::2] == ["uncache"] * (len(mine) // 2)
+
+
+def test_long_file_is_synced_while_it_arrives() -> None:
+    """Goal: the disk works while the network does. Method: the last chunk is handed out only once a sync of what came
+    before has begun; without that the download would end with a refusal to hand it out."""
+    files, disk, begun = Files(SYNC_BYTES + CHUNK), new_disk(), threading.Event()
+    disk.hook = lambda operation, path: begun.set() if operation == "datasync" else None
+    held: list[bool] = []
+
+    def before(name: str, byte_offset: int) -> None:
+        if byte_offset == SYNC_BYTES:
+            held.append(begun.wait(WAIT_S))
+
+    files.before = before
+    files.download(disk, 2)
+    assert held == [True]
+
+
+def test_next_file_arrives_while_the_one_before_is_synced() -> None:
+    """Goal: no stream waits for the disk's sync. Method: no sync of a file ends before the last file's last chunk was
+    handed out, on fewer streams than files."""
+    files, disk, all_sent = Files(CHUNK, CHUNK, CHUNK, CHUNK), new_disk(), threading.Event()
+    waited: list[bool] = []
+    handed_out: set[str] = set()
+
+    def before(name: str, byte_offset: int) -> None:
+        handed_out.add(name)  # by two threads
+        if len(handed_out) == 4:
+            all_sent.set()
+
+    def hook(operation: str, path: str) -> None:
+        if operation == "sync" and path.startswith("data/"):
+            waited.append(all_sent.wait(WAIT_S))
+
+    files.before, disk.hook = before, hook
+    files.download(disk, 2)
+    assert waited == [True] * 4
+
+
+@pytest.mark.parametrize(
+    ("operation", "size"), [("datasync", 2 * SYNC_BYTES), ("datasync", SYNC_BYTES + 5), ("sync", 2 * SYNC_BYTES)]
+)
+def test_sync_that_fails_beside_a_download_fails_the_download(operation: str, size: int) -> None:
+    """TC-51. Goal: no file counts as durable that is not. Method: EIO of a sync on the thread that syncs, of one that
+    another follows and of the last before the file's end, whose own sync is then told nothing: run raises it."""
+    files, disk = Files(size, 5, 6), new_disk()
+    disk.fail_on(operation, "data/f0", "EIO")
+    with pytest.raises(DiskFailure):
+        files.download(disk, 2)
+
+
+class Endless(Files):
+    """`f0` is of a million chunks, the second of which comes once the damaged `f1` was handed out."""
+
+    def __init__(self) -> None:
+        super().__init__(1_000_000, 1)
+        self.content["f1"] = bytes([self.content["f1"][0] ^ 1])
+        self._damaged = threading.Event()
+
+    def fetch(self, session_id: str, file: CopyFile, byte_offset: int, length_bytes: int) -> Iterator[bytes]:
+        if file.name == "f1":
+            self._damaged.set()
+            yield self.content["f1"]
+            return
+        yield self.content["f0"][:1]
+        assert self._damaged.wait(WAIT_S)
+        for start in range(1, length_bytes):
+            self.chunks += 1
+            yield self.content["f0"][start : start + 1]
+
+
+def test_failure_of_one_file_ends_the_others_at_their_next_chunk() -> None:
+    """Goal: a copy that has failed costs no more. Method: one file is damaged while another one has nearly a million
+    chunks to come: they are not all asked for."""
+    files = Endless()
+    with pytest.raises(Corruption, match="not what the source recorded"):
+        files.download(new_disk(), 2)
+    assert files.chunks < 999_999
+
+
+def test_source_that_sends_more_than_it_recorded_is_stopped_at_once() -> None:
+    """Goal: TC-51: a broken source cannot fill this disk. Method: a file recorded with two chunks goes on for ever: the
+    third is not written, the file does not count."""
+    files, disk = Files(2 * CHUNK), new_disk()
+    files.content["f0"] += bytes(40 * CHUNK)
+    files.offered = [files.offered[0]]
+    whole = CopyFile(FileKind.BLOCK, "f0", 42 * CHUNK, 0)
+    recorded, fetch = files.offered[0], files.fetch
+    files.fetch = lambda session, file, at, length: fetch(session, whole, at, whole.length_bytes)  # type: ignore[method-assign]
+    with pytest.raises(Corruption, match="not what the source recorded"):
+        files.download(disk, 1)
+    assert recorded.length_bytes == 2 * CHUNK == len(disk.read("data/f0")) and files.chunks == 3

@@ -1,0 +1,107 @@
+"""What a source may not offer: refused before anything here changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nyala.replica.consensus_metadata import ConsensusMeta
+from nyala.replica.tablet import Superblock
+from nyala.replica.tablet_copy import CopyFile, CopyManifest, FileKind
+from nyala.replica.tablet_copy.blocks import rename_blocks, superblock_bytes
+from nyala.replica.tablet_copy.offer import accept_offer
+from nyala.replica.types import Code, Member, OpId, RaftConfig, Refused, limits, next_generation
+from nyala.schemas import unframe
+from tests.harness.copies import CONFIG, TABLET, attempt, copy_over, leading_source, new_disk, superblock, tombstone
+
+OWN_TERM = 6
+
+
+def cmeta(term: int = OWN_TERM, config: RaftConfig = CONFIG, tablet_id: str = TABLET) -> bytes:
+    return ConsensusMeta.create(new_disk(), tablet_id, "a" * 32, config, term).encode()
+
+
+def rows(**fields: Any) -> bytes:
+    return superblock_bytes(superblock(**fields))
+
+
+def config_at(opid: OpId, *members: Member) -> RaftConfig:
+    return RaftConfig(opid, members or CONFIG.members)
+
+
+BAD: dict[str, dict[str, Any]] = {
+    "a superblock that does not decode": {"superblock": b"\xff" * 80},
+    "no superblock": {"superblock": b""},
+    "another tablet's superblock": {"superblock": rows(tablet_id="tablet-2")},
+    "metadata that do not decode": {"cmeta": b"\xff" * 80},
+    "no metadata": {"cmeta": b""},
+    "another tablet's metadata": {"cmeta": cmeta(tablet_id="tablet-2")},
+    "a term too far": {"cmeta": cmeta(limits.RAFT_TERMS_HONEST_MAX + 1)},
+    "the last term of all": {"cmeta": cmeta(2**63 - 1)},
+    "the end of the next generation": {"cmeta": cmeta(next_generation(OWN_TERM) + 2**32 - 1)},
+    "a config without voters": {"cmeta": cmeta(config=config_at(OpId(1, 1), Member("a" * 32, votes=False)))},
+    "a config of a later term": {"cmeta": cmeta(config=config_at(OpId(OWN_TERM + 1, 1)))},
+    "a config below zero": {"cmeta": cmeta(config=config_at(OpId(-1, -1)))},
+    "a log that ends below zero": {"last_opid": OpId(1, -1)},
+    "a log that ends in a term too far": {"last_opid": OpId(2**62, 9)},
+    "rows beyond the log": {"superblock": rows(flush_opid=OpId(1, 99))},
+    "rows below zero": {"superblock": rows(flush_opid=OpId(-1, 5))},
+    "a log that begins below zero": {"first_retained_index": -1},
+    "a file of negative length": {"files": (CopyFile(FileKind.BLOCK, "x", -1, 0),)},
+    "a file twice": {"files": (CopyFile(FileKind.BLOCK, "x", 1, 0),) * 2},
+    "a long name": {"files": (CopyFile(FileKind.BLOCK, "x" * 300, 1, 0),)},
+}
+
+
+def test_server_that_knows_nothing_takes_a_copy_of_an_old_group() -> None:
+    """Goal: IN-50: a group that has held many elections can be copied to a new server. Method: the metadata of one that
+    is 2^30 terms on, at a server that knows no term."""
+    source = leading_source()
+    manifest = source.door.begin(TABLET, "b" * 32, False)
+    assert accept_offer(replace(manifest, cmeta=cmeta(1 << 30)), TABLET, own_term=0).tablet_id == TABLET
+    source.replica.close()
+
+
+class Offering:
+    """A source that is honest but for what its manifest says."""
+
+    def __init__(self, door: Any, **forged: Any) -> None:
+        self._door = door
+        self._forged = forged
+        self.end, self.fetch = door.end, door.fetch
+
+    def begin(self, *args: Any, **fields: Any) -> CopyManifest:
+        manifest: CopyManifest = self._door.begin(*args, **fields)
+        return replace(manifest, **self._forged)
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_offer_that_no_source_makes_is_refused_and_changes_nothing(what: str) -> None:
+    """Goal: IN-50: bad metadata in a copy end no server and no replica. Method: over a tombstone, an honest source but
+    for one thing in its manifest: refused with a reason; the superblock and the metadata here are as they were; then
+    the copy of the same source without it succeeds."""
+    disk, source = new_disk(), leading_source()
+    local = tombstone(disk, OpId(1, 1), term=5)
+    kept = (ConsensusMeta.load(disk, TABLET).encode(), Superblock.load(disk, TABLET))
+    with pytest.raises(Refused) as refused:
+        copy_over(local, attempt(disk, Offering(source.door, **BAD[what])), kept_term=5).run()
+    assert refused.value.code is Code.CORRUPTION and "no replica has" in str(refused.value)
+    assert (ConsensusMeta.load(disk, TABLET).encode(), Superblock.load(disk, TABLET)) == kept
+    copy_over(local, attempt(disk, source.door), kept_term=5).run()
+    source.replica.close()
+
+
+def test_blocks_that_share_a_name_are_refused() -> None:
+    """Goal: IN-50: names that a source gives break no invariant here. Method: a superblock that names a file twice, and
+    one whose number has thousands of digits."""
+    source = leading_source()
+    manifest = source.door.begin(TABLET, "b" * 32, False)
+    [block, *_] = Superblock.from_avro(unframe("superblock", manifest.superblock)).blocks
+    for blocks in ((block, block), (block._replace(sidecar_name=block.name),)):
+        with pytest.raises(Refused, match="names a file twice"):
+            rename_blocks(blocks, TABLET, 0)
+    with pytest.raises(Refused, match="no number"):
+        rename_blocks((block._replace(name=f"data/{TABLET}-{'9' * 5000}.arrow"),), TABLET, 0)
+    source.replica.close()

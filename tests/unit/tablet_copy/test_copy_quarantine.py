@@ -1,0 +1,153 @@
+"""What is put aside, as an operator sees it and takes it away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from nyala.replica.consensus_metadata import ConsensusMeta
+from nyala.replica.tablet import Superblock
+from nyala.replica.tablet_copy import delete_replica, list_quarantine, purge_quarantine
+from nyala.replica.types import Corruption, DataState, OpId
+from tests.harness.copies import TABLET, TARGET_UUID, RestingReplica, data_files, new_disk, superblock
+from tests.harness.sim_disk import SimCrash, SimDisk
+
+
+def deleted(disk: SimDisk) -> Superblock:
+    """A tombstone whose quarantine holds a block, a log and metadata."""
+    replica = RestingReplica(disk, TARGET_UUID)
+    replica.write([1, 2], "a")
+    replica.tablet.flush()
+    last = replica.write([3], "b", term=4)
+    replica.cmeta.save_hard_state(5, "c" * 32)
+    replica.close()
+    return delete_replica(disk, Superblock.load(disk, TABLET), last, stop=lambda: None)
+
+
+def test_quarantine_is_listed_with_what_it_holds() -> None:
+    """Goal: row TC-38: an operator sees what is kept, of which tablet, and how much. Method: a deleted replica, a
+    damaged quarantine, one with a log only, one of another tablet whose id has a dash and a number."""
+    disk = new_disk()
+    tombstone = deleted(disk)
+    (item,) = list_quarantine(disk)
+    assert (item.path, item.tablet_id, item.table_name) == (tombstone.quarantine, TABLET, "things")
+    assert item.data_state is DataState.READY and not item.error
+    assert item.wal_bytes == sum(disk.size(f"{item.path}/wal/{n}") for n in disk.listdir(f"{item.path}/wal")) > 0
+    assert item.block_bytes == sum(disk.size(f"data/{n}") for n in data_files(disk)) > 0
+    for name, path in ((f"{TABLET}-000007", "superblock"), ("other-9-000001", "wal/wal-000000001")):
+        disk.mkdir(f"quarantine/{name}/wal")
+        disk.poke(f"quarantine/{name}/{path}", b"12345")
+    damaged, other = (q for q in list_quarantine(disk) if q.path != item.path)
+    if damaged.tablet_id != TABLET:
+        damaged, other = other, damaged
+    assert (damaged.tablet_id, damaged.data_state) == (TABLET, None) and "cannot be read" in damaged.error
+    assert (other.tablet_id, other.wal_bytes, other.error) == ("other-9", 5, "")
+    assert {q.path for q in list_quarantine(disk, TABLET)} == {item.path, damaged.path}
+
+
+def test_purge_gives_the_space_back_and_keeps_the_promises() -> None:
+    """Goal: row TC-45. Method: purge a tombstone: blocks and quarantine are gone, superblock, term, vote and last
+    logged OpId are as before; a second purge does nothing."""
+    disk = new_disk()
+    tombstone = deleted(disk)
+    (item,), files = list_quarantine(disk), data_files(disk)
+    removed, freed = purge_quarantine(disk, TABLET)
+    assert freed == item.wal_bytes + item.block_bytes > item.wal_bytes and len(files) == 2
+    assert tombstone.quarantine in removed and data_files(disk) == [] == disk.listdir("quarantine")
+    assert Superblock.load(disk, TABLET) == tombstone and tombstone.last_logged == OpId(4, 2)
+    kept = ConsensusMeta.load(disk, TABLET)
+    assert (kept.term, kept.voted_for) == (5, "c" * 32)
+    assert purge_quarantine(disk, TABLET) == ([], 0)
+
+
+def test_purge_tells_only_the_room_that_it_gave() -> None:
+    """TC-45, TC-46. Goal: what stays because a replica names it is not told as freed. Method: a deletion dies before
+    its commit point, so that its quarantine names the live blocks, and is purged before a start has removed it."""
+    disk = new_disk()
+    replica = RestingReplica(disk, TARGET_UUID)
+    replica.write([1, 2], "a")
+    replica.tablet.flush()
+    replica.close()
+    disk.arm("delete.3")
+    with pytest.raises(SimCrash):
+        delete_replica(disk, Superblock.load(disk, TABLET), OpId(1, 1), stop=lambda: None)
+    disk.restart()
+    (item,), files = list_quarantine(disk), data_files(disk)
+    assert item.block_bytes > 0
+    assert purge_quarantine(disk, TABLET) == ([item.path], 0)
+    assert data_files(disk) == files
+
+
+class Passing(SimDisk):
+    """A disk on which a folder is removed before the n-th look at anything, as another tablet's work would."""
+
+    def __init__(self, gone: str, before: int) -> None:
+        super().__init__()
+        self.gone = gone
+        self.before = before
+        self.looks = 0
+
+    def _look(self) -> None:
+        self.looks += 1
+        if self.looks == self.before:
+            self.remove_tree(self.gone)
+
+    def exists(self, path: str) -> bool:
+        self._look()
+        return super().exists(path)
+
+    def size(self, path: str) -> int:
+        self._look()
+        return super().size(path)
+
+    def listdir(self, path: str) -> list[str]:
+        self._look()
+        return super().listdir(path)
+
+    def read(self, path: str) -> bytes:
+        self._look()
+        return super().read(path)
+
+
+@pytest.mark.parametrize(
+    "use", [list_quarantine, lambda disk: purge_quarantine(disk, TABLET).removed], ids=["list", "purge"]
+)
+def test_quarantine_that_goes_away_meanwhile_is_left_out(use: Callable[[SimDisk], list[object]]) -> None:
+    """Goal: TC-45: an operator may look and purge while copies of another tablet fail. Method: what such a copy left is
+    removed before each look at the disk in turn, until there are no more looks: each time the answer is about the
+    tombstone's quarantine, whether the other one is told or not."""
+    other, before = "quarantine/other-000001", 0
+    while True:
+        before += 1
+        disk = Passing(other, -1)
+        tombstone = deleted(disk)
+        disk.mkdir(f"{other}/wal")
+        disk.poke(f"{other}/wal/wal-000000001", b"12345")
+        superblock(tablet_id="other", data_state=DataState.COPYING).save(disk)
+        disk.poke(f"{other}/superblock", disk.read("tablet-meta/other"))
+        disk.looks, disk.before = 0, before
+        found = [getattr(item, "path", item) for item in use(disk)]
+        assert tombstone.quarantine in found, (before, found)
+        if disk.looks < before:
+            break
+    assert before > 5
+
+
+def test_purge_beside_a_superblock_that_cannot_be_read_removes_nothing() -> None:
+    """Goal: row TC-46: what is unreadable may name anything. Method: damage another tablet's superblock, live and then
+    quarantined: refused, and every file is still there."""
+    disk = new_disk()
+    deleted(disk)
+    files = data_files(disk)
+    superblock(tablet_id="other").save(disk)
+    good = disk.read("tablet-meta/other")
+    disk.poke("tablet-meta/other", b"nonsense")
+    with pytest.raises(Corruption):
+        purge_quarantine(disk, TABLET)
+    disk.poke("tablet-meta/other", good)
+    disk.mkdir("quarantine/other-000001")
+    disk.poke("quarantine/other-000001/superblock", b"nonsense")
+    with pytest.raises(Corruption):
+        purge_quarantine(disk, TABLET)
+    assert data_files(disk) == files and len(list_quarantine(disk, TABLET)) == 1
