@@ -14,8 +14,8 @@ from nyala.replica.policy import ClusterView
 from nyala.replica.types import Decision, Outcome, Proposal, Refused, kafka_topics
 
 from .executor import LocalExecutor
-from .governor import Governor
 from .kafka_link import KafkaLink
+from .reconciler import Reconciler
 from .reporter import Reporter
 from .state import MasterState
 
@@ -24,20 +24,20 @@ CONSIDER_TIMEOUT_S = 20.0
 
 
 class Parts:
-    """Wires the governor to its listeners. Concurrency: built on the loop's thread; callbacks say where they run."""
+    """Wires the reconciler to its listeners. Concurrency: built on the loop's thread; callbacks say where they run."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         state: MasterState,
-        governor: Governor,
+        reconciler: Reconciler,
         on_fatal: Callable[[BaseException], None],
     ) -> None:
         """`on_fatal` is told on the loop's thread when a thread beside Kafka has ended by a defect."""
         self._on_fatal = on_fatal
         self._loop = loop
         self._state = state
-        self._governor = governor
+        self._reconciler = reconciler
         self._link: KafkaLink | None = None
 
     def start_executor(self) -> LocalExecutor:
@@ -48,7 +48,7 @@ class Parts:
         client = Client([state.address, *addresses])
         executor = LocalExecutor(lambda decision: execute(decision, client), self._executed)
         executor.start()
-        self._governor.add_voice(executor.say)
+        self._reconciler.add_sink(executor.say)
         return executor
 
     def _executed(self, outcome: Outcome) -> None:
@@ -95,16 +95,16 @@ class Parts:
             for key, report in reporter.changes(view).items():
                 link.say(kafka_topics.REPORTS, key, report)
 
-        self._governor.add_voice(say, lambda: link.connection)
-        self._governor.on_view = on_view
-        self._governor.on_outcome = link.tell_outcome
+        self._reconciler.add_sink(say, lambda: link.connection)
+        self._reconciler.on_view = on_view
+        self._reconciler.on_outcome = link.tell_outcome
         state.kafka = link
         link.start()
         return link
 
     def _consider(self, proposal: Proposal) -> Outcome | None:
-        """On the thread that reads proposals: ask the governor on the loop, and wait."""
-        future = asyncio.run_coroutine_threadsafe(self._governor.consider(proposal), self._loop)
+        """On the thread that reads proposals: ask the reconciler on the loop, and wait."""
+        future = asyncio.run_coroutine_threadsafe(self._reconciler.consider(proposal), self._loop)
         try:
             return future.result(CONSIDER_TIMEOUT_S)
         except (Refused, concurrent.futures.TimeoutError, concurrent.futures.CancelledError) as error:

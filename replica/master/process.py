@@ -36,11 +36,11 @@ from nyala.replica.types import (
 from .catalog import CATALOG_ID
 from .copies import CatalogCopies
 from .forming import form
-from .governor import Governor
 from .group import CatalogGroup
 from .metrics import Metrics
 from .options import MasterOptions
 from .parts import Parts
+from .reconciler import Reconciler
 from .service import MasterService
 from .standing import check_config, check_peers, need_catalog
 from .state import MasterState
@@ -147,15 +147,15 @@ class MasterProcess:
         takeovers.catalog = group.catalog
         takeovers.check_own()
         state = MasterState(service.uuid, address, group, self.clock, self.options, GrpcTabletServers())
-        governor = Governor(state)
-        self._start_parts(state, governor)
+        reconciler = Reconciler(state)
+        self._start_parts(state, reconciler)
         await group.start()
         service.open(state)
         tasks = [
             asyncio.create_task(self._tick(group, takeovers, network), name="raft tick"),
             asyncio.create_task(self._belong(disk, instance, state), name="belong"),
             asyncio.create_task(self._announce(state), name="announce"),
-            asyncio.create_task(self._govern(governor), name="policy tick"),
+            asyncio.create_task(self._govern(reconciler), name="policy tick"),
             asyncio.create_task(copies.expire_forever(), name="copy sessions"),
         ]
         for task in tasks:
@@ -185,10 +185,10 @@ class MasterProcess:
             return Address.parse(self.options.advertise)
         return Address(self.options.listen.rpartition(":")[0], port)
 
-    def _start_parts(self, state: MasterState, governor: Governor) -> None:
+    def _start_parts(self, state: MasterState, reconciler: Reconciler) -> None:
         """Kafka and the executor, if asked for; they are closed in the order in which they were started."""
         loop = asyncio.get_running_loop()
-        parts = Parts(loop, state, governor, self.fail)
+        parts = Parts(loop, state, reconciler, self.fail)
         if self.options.execute_decisions == "master":
             self._parts.append(parts.start_executor())
         if self.options.kafka:
@@ -226,11 +226,11 @@ class MasterProcess:
                 return
             await asyncio.sleep(BELONG_PERIOD_S)
 
-    async def _govern(self, governor: Governor) -> None:
+    async def _govern(self, reconciler: Reconciler) -> None:
         period_s = self.options.policy_ms / 1000
         while True:
             try:
-                await governor.tick()
+                await reconciler.tick()
             except Refused as error:
                 _log.debug("no policy now: %s", error)
             except InvariantViolation as error:

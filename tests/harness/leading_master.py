@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from nyala.replica.master import Catalog, MasterOptions, desired
-from nyala.replica.master.governor import marked
 from nyala.replica.master.orders import orders_for
+from nyala.replica.master.reconciler import marked
 from nyala.replica.master.state import MasterState
 from nyala.replica.master.tables import TABLET, create_table
 from nyala.replica.master.view import cluster_view

@@ -81,8 +81,8 @@ MUTANTS = (
         name="catalog keeps no config",
         rows="IN-40",
         test="tests/unit/master/test_master_inquiries.py::test_masters_tick_keeps_what_changed_and_asks_only_then",
-        file="replica/master/governor.py",
-        function="Governor._mark_formed",
+        file="replica/master/reconciler.py",
+        function="Reconciler._mark_formed",
         before="""
             elif is_later(record, proven.get(tablet_id)):
         """,
@@ -96,8 +96,8 @@ MUTANTS = (
         name="what is kept is asked for again",
         rows="IN-40",
         test="tests/unit/master/test_master_inquiries.py::test_masters_tick_keeps_what_changed_and_asks_only_then",
-        file="replica/master/governor.py",
-        function="Governor._has_changed",
+        file="replica/master/reconciler.py",
+        function="Reconciler._has_changed",
         before="return newer(known.config.opid, known_config(record).opid)",
         after="return True",
     ),

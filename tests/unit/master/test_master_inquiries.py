@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from nyala.replica.master.confirming import confirm_config
-from nyala.replica.master.governor import Governor, is_later, marked
 from nyala.replica.master.inquiries import FRESH_US, PAUSE_US_FIRST, PAUSE_US_MAX, Inquiries
+from nyala.replica.master.reconciler import Reconciler, is_later, marked
 from nyala.replica.master.tables import TABLET, config_to_record, known_config
 from nyala.replica.rpc import config_to_pb, pb
 from nyala.replica.types import Address, Code, DataState, Member, OpId, RaftConfig, Refused, limits
@@ -274,13 +274,13 @@ def test_masters_tick_keeps_what_changed_and_asks_only_then() -> None:
     asked for again, though nobody reports; one that its members deny is not kept."""
 
     async def scenario(w: MasterWorld) -> None:
-        governor = Governor(w.master)
+        reconciler = Reconciler(w.master)
 
         async def ticked(times: int = 2) -> int:
             calls = len(w.servers.calls)
             for _ in range(times):
                 w.clock.now_us += PAUSE_US_FIRST
-                await governor.tick()
+                await reconciler.tick()
                 await w.master.inquiries.settled()
             return len(w.servers.calls) - calls
 

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nyala.replica.master.confirming import confirm_config
-from nyala.replica.master.governor import is_later, marked
 from nyala.replica.master.orders import orders_for
+from nyala.replica.master.reconciler import is_later, marked
 from nyala.replica.master.soft_state import SoftState
 from nyala.replica.master.tables import TABLET, create_table
 from nyala.replica.master.view import wanted_voters

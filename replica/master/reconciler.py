@@ -36,7 +36,7 @@ def marked(record: Record, proven: RaftConfig | None) -> Record:
     return {**record, "formed": True} | ({"config": kept} if kept is not None else {})
 
 
-class Voice:
+class DecisionSink:
     """One listener of decisions, a topic or an executor, with its own book of what it was told."""
 
     def __init__(self, book: DecisionBook, say: Say, connection: Callable[[], int]) -> None:
@@ -46,7 +46,7 @@ class Voice:
         self.last_connection = 0
 
 
-class Governor:
+class Reconciler:
     """Re-derives what the cluster needs, every tick, from the catalog and the heartbeats. Keeps no operation state.
 
     Concurrency: the loop's thread.
@@ -55,15 +55,15 @@ class Governor:
     def __init__(self, state: MasterState) -> None:
         self._state = state
         self._versions = Versions()
-        self._voices: list[Voice] = []
+        self._sinks: list[DecisionSink] = []
         self._term = -1
         self._dropped_seen_us = -DROPPED_EVERY_US
         self.on_outcome: Callable[[Outcome], None] = lambda outcome: None
         self.on_view: Callable[[ClusterView], None] = lambda view: None
 
-    def add_voice(self, say: Say, connection: Callable[[], int] = lambda: 1) -> None:
+    def add_sink(self, say: Say, connection: Callable[[], int] = lambda: 1) -> None:
         """Whoever is told decisions, on its numbered `connection`; at 0 nobody listens, and nothing is queued."""
-        self._voices.append(Voice(DecisionBook(self._state.options, self._versions), say, connection))
+        self._sinks.append(DecisionSink(DecisionBook(self._state.options, self._versions), say, connection))
 
     async def tick(self) -> None:
         """One evaluation; Refused while this master does not lead."""
@@ -71,8 +71,8 @@ class Governor:
         term = await state.lead()
         if term != self._term:
             self._term = term
-            for voice in self._voices:
-                voice.book.forget()
+            for sink in self._sinks:
+                sink.book.forget()
         await self._mark_formed()
         await self._forget_dropped()
         view = cluster_view(state.catalog, state.soft, state.options, state.mono_us, state.clock.wall_us())
@@ -82,24 +82,24 @@ class Governor:
         wanted = renewals(view, state.options.caps, state.soft.renewal_ages(state.mono_us))
         state.soft.renew({(r.uuid, r.tablet_id): r.config_opid for r in wanted}, state.mono_us)
         addresses = {u: str(s.addresses[0]) for u, s in state.soft.servers.items() if s.addresses}
-        for voice in self._voices:
-            self._tell(voice, decisions, addresses)
+        for sink in self._sinks:
+            self._tell(sink, decisions, addresses)
         self.on_view(view)
 
-    def _tell(self, voice: Voice, decisions: list[Decision], addresses: dict[str, str]) -> None:
-        connection = voice.connection()
+    def _tell(self, sink: DecisionSink, decisions: list[Decision], addresses: dict[str, str]) -> None:
+        connection = sink.connection()
         if connection == 0:
             return
-        if connection != voice.last_connection:
-            voice.last_connection = connection
-            voice.book.forget()
-        said = voice.book.update(decisions, addresses, self._state.mono_us, self._state.clock.wall_us())
+        if connection != sink.last_connection:
+            sink.last_connection = connection
+            sink.book.forget()
+        said = sink.book.update(decisions, addresses, self._state.mono_us, self._state.clock.wall_us())
         for tablet_id, decision in said.items():
             if decision is not None:
                 self._state.decisions_published += 1
                 _log.info("T %s P %s decides: %s", tablet_id, self._state.uuid, decision.reason)
         if said:
-            voice.say(said)
+            sink.say(said)
 
     async def _mark_formed(self) -> None:
         """Remember in the catalog which tablets had a leader: they are never created again, and may be changed. With
