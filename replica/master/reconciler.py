@@ -11,8 +11,8 @@ from nyala.replica.types import Code, Decision, Outcome, Proposal, RaftConfig, R
 from . import wishing
 from .belief import newer
 from .catalog import Record
-from .decision_book import DecisionBook, Versions
 from .dropped import settle_dropped
+from .sent_decisions import SentDecisions, Versions
 from .state import MasterState
 from .tables import TABLET, WISH, config_to_record, known_config
 from .view import cluster_view, wish_from_record, wish_of
@@ -39,8 +39,8 @@ def marked(record: Record, proven: RaftConfig | None) -> Record:
 class DecisionSink:
     """One listener of decisions, a topic or an executor, with its own book of what it was told."""
 
-    def __init__(self, book: DecisionBook, say: Say, connection: Callable[[], int]) -> None:
-        self.book = book
+    def __init__(self, sent: SentDecisions, say: Say, connection: Callable[[], int]) -> None:
+        self.sent = sent
         self.say = say
         self.connection = connection
         self.last_connection = 0
@@ -63,7 +63,7 @@ class Reconciler:
 
     def add_sink(self, say: Say, connection: Callable[[], int] = lambda: 1) -> None:
         """Whoever is told decisions, on its numbered `connection`; at 0 nobody listens, and nothing is queued."""
-        self._sinks.append(DecisionSink(DecisionBook(self._state.options, self._versions), say, connection))
+        self._sinks.append(DecisionSink(SentDecisions(self._state.options, self._versions), say, connection))
 
     async def tick(self) -> None:
         """One evaluation; Refused while this master does not lead."""
@@ -72,7 +72,7 @@ class Reconciler:
         if term != self._term:
             self._term = term
             for sink in self._sinks:
-                sink.book.forget()
+                sink.sent.forget()
         await self._mark_formed()
         await self._forget_dropped()
         view = cluster_view(state.catalog, state.soft, state.options, state.mono_us, state.clock.wall_us())
@@ -92,8 +92,8 @@ class Reconciler:
             return
         if connection != sink.last_connection:
             sink.last_connection = connection
-            sink.book.forget()
-        said = sink.book.update(decisions, addresses, self._state.mono_us, self._state.clock.wall_us())
+            sink.sent.forget()
+        said = sink.sent.update(decisions, addresses, self._state.mono_us, self._state.clock.wall_us())
         for tablet_id, decision in said.items():
             if decision is not None:
                 self._state.decisions_published += 1

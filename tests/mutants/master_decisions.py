@@ -17,9 +17,9 @@ MUTANTS = (
     Mutant(
         name="need said once only",
         rows="TC-67",
-        test="tests/unit/master/test_master_decision_book.py::test_book_a_need_is_said_once_and_again_with_back_off",
-        file="replica/master/decision_book.py",
-        function="DecisionBook.update",
+        test="tests/unit/master/test_master_sent_decisions.py::test_book_a_need_is_said_once_and_again_with_back_off",
+        file="replica/master/sent_decisions.py",
+        function="SentDecisions.update",
         before="elif mono_us >= said.next_us:",
         after="elif mono_us < 0:",
     ),

@@ -32,7 +32,7 @@ class Versions:
         return self._of[tablet_id]
 
 
-class DecisionBook:
+class SentDecisions:
     """Turns what is needed now into what is to be said now.
 
     Invariants: one need is said once, then again with back-off while it lasts, each time under a higher version and

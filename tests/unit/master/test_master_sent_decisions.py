@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from nyala.replica.master import DecisionBook, MasterOptions, Versions
+from nyala.replica.master import MasterOptions, SentDecisions, Versions
 from nyala.replica.master.outbox import EVENTS_MAX, Item, Outbox
 from nyala.replica.types import Action, ConfigEdit, Decision, EditKind, Member, OpId
 from nyala.schemas import decode, encode_record, from_avro
@@ -28,7 +28,7 @@ class Book:
     """A book with a clock in seconds."""
 
     def __init__(self) -> None:
-        self.book = DecisionBook(OPTIONS, Versions())
+        self.book = SentDecisions(OPTIONS, Versions())
 
     def say(self, at_s: float, *needed: Decision) -> dict[str, Any]:
         return self.book.update(needed, {"l": "h:1"}, int(at_s * SECOND), int(at_s * SECOND))
