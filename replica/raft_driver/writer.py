@@ -9,12 +9,12 @@ from nyala.replica.types import Code, Entry, EntryKind, Refused
 from nyala.replica.wal import Log
 
 from .doors import Doors
-from .gathering import WRITE_BYTES_MAX, Gathering, Write
 from .options import HostOptions
 from .pending import Done, PendingEntries
 from .persister import Persister
 from .status import with_hint
 from .times import Times
+from .write_batcher import WRITE_BYTES_MAX, Write, WriteBatcher
 
 
 class Writer:
@@ -40,11 +40,11 @@ class Writer:
         self._options = options
         self._pump_soon = pump_soon
         self._writes = PendingEntries()
-        self._gathering = Gathering()
+        self._batcher = WriteBatcher()
 
     def __len__(self) -> int:
         """Writes that are not answered yet."""
-        return len(self._writes) + len(self._gathering)
+        return len(self._writes) + len(self._batcher)
 
     @property
     def indexed(self) -> int:
@@ -59,12 +59,12 @@ class Writer:
             self._doors.own_thread(lambda: done(refusal))
             return
         write = Write(kind, schema_id, meta, payload, payload_crc, size, done)
-        if not self._gathering.holds_back(write):
-            self._propose([*self._gathering.take(), write])
+        if not self._batcher.holds_back(write):
+            self._propose([*self._batcher.take(), write])
 
     def round_left(self) -> None:
         """What was proposed is on its way."""
-        self._gathering.leave()
+        self._batcher.leave()
 
     def finish(self, entries: Sequence[Entry], results: Sequence[object]) -> None:
         """Entries are applied: answer the writers that wait for them."""
@@ -73,18 +73,18 @@ class Writer:
 
     def applied(self, index: int) -> None:
         """If a round ends with that, propose what waits: now, or after a wait for the writers just answered."""
-        if not self._gathering.applied(index):
+        if not self._batcher.applied(index):
             return
         timer = self._doors.timer
-        wait = self._gathering.end(timer.now_us() if timer is not None else None)
+        wait = self._batcher.end(timer.now_us() if timer is not None else None)
         if wait is None or timer is None:
             self._propose_gathered()
         else:
-            timer.after(wait.limit_us, lambda: self._waited_for_company(wait.number))
+            timer.after(wait.limit_us, lambda: self._waited_for_more(wait.number))
 
     def leadership_lost(self, hint: str) -> None:
         """Writes without an index are told that they never get one."""
-        for write in self._gathering.abandon():
+        for write in self._batcher.abandon():
             write.done(Refused(Code.NOT_LEADER, "leadership was lost before the write got an index", detail=hint))
 
     def settle(self, told_later: int, term_at: Callable[[int], int | None], hint: str) -> None:
@@ -93,16 +93,16 @@ class Writer:
 
     def fail_all(self, code: Code, what: str) -> None:
         """The replica falls silent: nothing was applied of what has no index, and the rest is unknown."""
-        for write in self._gathering.abandon():
+        for write in self._batcher.abandon():
             write.done(Refused(code, what))
         self._writes.fail_all(code, what)
 
-    def _waited_for_company(self, number: int) -> None:
-        if self._gathering.waited(number):
+    def _waited_for_more(self, number: int) -> None:
+        if self._batcher.waited(number):
             self._propose_gathered()
 
     def _propose_gathered(self) -> None:
-        if gathered := self._gathering.take():
+        if gathered := self._batcher.take():
             self._propose(gathered)
 
     def _propose(self, writes: Sequence[Write]) -> None:
@@ -122,7 +122,7 @@ class Writer:
                     self._times.last = time
                     self._writes.add(opid, write.size_bytes, write.done)
                     if write.size_bytes <= WRITE_BYTES_MAX:
-                        self._gathering.proposed(opid.index, timer.now_us() if timer else 0)
+                        self._batcher.proposed(opid.index, timer.now_us() if timer else 0)
                     continue
             self._doors.own_thread(lambda done=write.done, refusal=refusal: done(refusal))  # type: ignore[misc]
         self._pump_soon()
@@ -130,7 +130,7 @@ class Writer:
     def _admit(self, size_bytes: int) -> Refused | None:
         """Why a write gets no index now, or None."""
         options = self._options
-        size = self._writes.bytes + self._gathering.bytes
+        size = self._writes.bytes + self._batcher.bytes
         if len(self) >= options.writes_pending_max or (
             size + size_bytes > options.write_bytes_pending_max and len(self)
         ):

@@ -21,7 +21,7 @@ from .ledger import Ledger
 from .resolve import WireRows
 
 PAYLOAD_BYTES_MAX = 4 << 10
-"""Larger batches gain nothing from company."""
+"""Larger batches gain nothing from being combined."""
 WRITES_MAX = 64
 
 

@@ -216,8 +216,8 @@ MUTANTS = (
         test="tests/unit/raft_driver/test_host_writes.py::test_large_write_does_not_wait_and_does_not_overtake",
         file="replica/raft_driver/writer.py",
         function="Writer.write",
-        before="self._propose([*self._gathering.take(), write])",
-        after="self._propose([write, *self._gathering.take()])",
+        before="self._propose([*self._batcher.take(), write])",
+        after="self._propose([write, *self._batcher.take()])",
     ),
     Mutant(
         name="snapshot by the clock alone",

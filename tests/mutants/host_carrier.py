@@ -77,13 +77,13 @@ MUTANTS = (
         """,
     ),
     Mutant(
-        name="wait for company has no end",
+        name="wait for more of them has no end",
         rows="CN-14",
-        test="tests/unit/raft_driver/test_host_gathering.py::test_writes_that_wait_for_company_leave_when_nobody_else_comes",
+        test="tests/unit/raft_driver/test_write_batcher.py::test_writes_that_wait_for_more_leave_when_nobody_else_comes",
         file="replica/raft_driver/writer.py",
-        function="Writer._waited_for_company",
-        before="if self._gathering.waited(number):",
-        after="if self._gathering.waited(-number):",
+        function="Writer._waited_for_more",
+        before="if self._batcher.waited(number):",
+        after="if self._batcher.waited(-number):",
     ),
     Mutant(
         name="entries not read fail the leader",
@@ -142,8 +142,8 @@ MUTANTS = (
         test="tests/unit/raft_driver/test_host_writes.py::test_gathered_writes_that_got_no_index_are_told_so",
         file="replica/raft_driver/writer.py",
         function="Writer.leadership_lost",
-        before="for write in self._gathering.abandon():",
-        after="for write in self._gathering.abandon()[:1]:",
+        before="for write in self._batcher.abandon():",
+        after="for write in self._batcher.abandon()[:1]:",
     ),
     Mutant(
         name="writer at a full leader waits for room",
@@ -191,15 +191,15 @@ MUTANTS = (
         after="pass",
     ),
     Mutant(
-        name="writes that wait for company are forgotten",
+        name="writes that wait for more of them are forgotten",
         rows="CN-26",
         test=(
-            "tests/unit/raft_driver/test_host_gathering.py::"
-            "test_writes_that_wait_for_company_are_answered_whatever_happens_to_the_leader"
+            "tests/unit/raft_driver/test_write_batcher.py::"
+            "test_writes_that_wait_for_more_are_answered_whatever_happens_to_the_leader"
         ),
         file="replica/raft_driver/writer.py",
         function="Writer.fail_all",
-        before="for write in self._gathering.abandon():",
+        before="for write in self._batcher.abandon():",
         after="for write in ():",
     ),
     Mutant(
@@ -214,8 +214,8 @@ MUTANTS = (
     Mutant(
         name="single writer waits for itself",
         rows="CN-14",
-        test="tests/unit/raft_driver/test_host_gathering.py::test_single_writer_is_never_held_back",
-        file="replica/raft_driver/gathering.py",
+        test="tests/unit/raft_driver/test_write_batcher.py::test_single_writer_is_never_held_back",
+        file="replica/raft_driver/write_batcher.py",
         before="_WRITERS_MIN = 2",
         after="_WRITERS_MIN = 1",
     ),
@@ -226,8 +226,8 @@ MUTANTS = (
             "tests/unit/raft_driver/test_host_writes.py::"
             "test_small_writes_wait_for_the_round_that_is_under_way_and_leave_together"
         ),
-        file="replica/raft_driver/gathering.py",
-        function="Gathering.holds_back",
+        file="replica/raft_driver/write_batcher.py",
+        function="WriteBatcher.holds_back",
         before="if not (self._left or self._expected) or write.size_bytes > WRITE_BYTES_MAX:",
         after="if write.size_bytes > 0:",
     ),
@@ -235,11 +235,11 @@ MUTANTS = (
         name="writers miss one another",
         rows="CN-06",
         test=(
-            "tests/unit/raft_driver/test_host_gathering.py::"
+            "tests/unit/raft_driver/test_write_batcher.py::"
             "test_syncs_a_write_fall_with_the_number_of_writers_and_a_write_takes_hardly_longer"
         ),
-        file="replica/raft_driver/gathering.py",
-        function="Gathering.holds_back",
+        file="replica/raft_driver/write_batcher.py",
+        function="WriteBatcher.holds_back",
         before="if not (self._left or self._expected) or write.size_bytes > WRITE_BYTES_MAX:",
         after="if write.size_bytes >= 0 or write.size_bytes > WRITE_BYTES_MAX:",
     ),
@@ -247,10 +247,10 @@ MUTANTS = (
         name="wait that all came to counts as lonely",
         rows="CN-14",
         test=(
-            "tests/unit/raft_driver/test_host_gathering.py::test_wait_that_everybody_ends_counts_as_one_in_which_somebody_came"
+            "tests/unit/raft_driver/test_write_batcher.py::test_wait_that_everybody_ends_counts_as_one_in_which_somebody_came"
         ),
-        file="replica/raft_driver/gathering.py",
-        function="Gathering.holds_back",
+        file="replica/raft_driver/write_batcher.py",
+        function="WriteBatcher.holds_back",
         before="self._somebody_came, self._lonely = True, 0",
         after="self._somebody_came = True",
     ),
@@ -258,44 +258,44 @@ MUTANTS = (
         name="round takes without end",
         rows="CN-14",
         test="tests/unit/raft_driver/test_host_writes.py::test_round_takes_no_more_writes_than_are_applied_in_one_step",
-        file="replica/raft_driver/gathering.py",
-        function="Gathering.holds_back",
+        file="replica/raft_driver/write_batcher.py",
+        function="WriteBatcher.holds_back",
         before="len(self._writes) >= ROUND_WRITES_MAX or self.bytes",
         after="self.bytes",
     ),
     Mutant(
         name="full round waits for more",
         rows="CN-14",
-        test="tests/unit/raft_driver/test_host_gathering.py::test_round_never_waits_for_more_writers_than_fit_into_it",
-        file="replica/raft_driver/gathering.py",
-        function="Gathering.holds_back",
+        test="tests/unit/raft_driver/test_write_batcher.py::test_round_never_waits_for_more_writers_than_fit_into_it",
+        file="replica/raft_driver/write_batcher.py",
+        function="WriteBatcher.holds_back",
         before="if full or 0 < self._expected <= len(self._writes) + 1:",
         after="if 0 < self._expected <= len(self._writes) + 1:",
     ),
     Mutant(
         name="writer is counted twice",
         rows="CN-14",
-        test="tests/unit/raft_driver/test_host_gathering.py::test_round_that_goes_on_with_others_counts_nobody_twice",
-        file="replica/raft_driver/gathering.py",
-        function="Gathering.proposed",
+        test="tests/unit/raft_driver/test_write_batcher.py::test_round_that_goes_on_with_others_counts_nobody_twice",
+        file="replica/raft_driver/write_batcher.py",
+        function="WriteBatcher.proposed",
         before="self._round_writes = 0",
         after="pass",
     ),
     Mutant(
         name="joined writes are not counted",
         rows="CN-14",
-        test="tests/unit/raft_driver/test_host_gathering.py::test_round_waits_for_those_whom_the_last_one_answered",
-        file="replica/raft_driver/gathering.py",
-        function="Gathering.proposed",
+        test="tests/unit/raft_driver/test_write_batcher.py::test_round_waits_for_those_whom_the_last_one_answered",
+        file="replica/raft_driver/write_batcher.py",
+        function="WriteBatcher.proposed",
         before="self._round_writes += 1",
         after="self._round_writes = 1",
     ),
     Mutant(
         name="round leaves without those it answered",
         rows="CN-14",
-        test="tests/unit/raft_driver/test_host_gathering.py::test_round_waits_for_those_whom_the_last_one_answered",
-        file="replica/raft_driver/gathering.py",
-        function="Gathering.end",
+        test="tests/unit/raft_driver/test_write_batcher.py::test_round_waits_for_those_whom_the_last_one_answered",
+        file="replica/raft_driver/write_batcher.py",
+        function="WriteBatcher.end",
         before="if now_us is None or seen < _WRITERS_MIN:",
         after="if now_us is None or seen > 0:",
     ),
@@ -303,11 +303,11 @@ MUTANTS = (
         name="wait outlasts the round",
         rows="CN-14",
         test=(
-            "tests/unit/raft_driver/test_host_gathering.py::"
-            "test_wait_for_company_is_no_longer_than_half_the_round_was_and_ten_milliseconds"
+            "tests/unit/raft_driver/test_write_batcher.py::"
+            "test_wait_for_more_is_no_longer_than_half_the_round_was_and_ten_milliseconds"
         ),
-        file="replica/raft_driver/gathering.py",
-        function="Gathering.end",
+        file="replica/raft_driver/write_batcher.py",
+        function="WriteBatcher.end",
         before="return Wait(self._wait_number, min(took_us // 2, _WAIT_US_MAX))",
         after="return Wait(self._wait_number, _WAIT_US_MAX)",
     ),
@@ -315,20 +315,20 @@ MUTANTS = (
         name="old wait ends a new one",
         rows="CN-14",
         test=(
-            "tests/unit/raft_driver/test_host_gathering.py::"
-            "test_wait_for_company_ends_with_the_last_writer_that_is_expected_or_with_its_time"
+            "tests/unit/raft_driver/test_write_batcher.py::"
+            "test_wait_for_more_ends_with_the_last_writer_that_is_expected_or_with_its_time"
         ),
-        file="replica/raft_driver/gathering.py",
-        function="Gathering.waited",
+        file="replica/raft_driver/write_batcher.py",
+        function="WriteBatcher.waited",
         before="if not self._expected or number != self._wait_number:",
         after="if not self._expected:",
     ),
     Mutant(
         name="lonely rounds wait on",
         rows="CN-14",
-        test="tests/unit/raft_driver/test_host_gathering.py::test_rounds_stop_waiting_where_nobody_comes_again",
-        file="replica/raft_driver/gathering.py",
-        function="Gathering.waited",
+        test="tests/unit/raft_driver/test_write_batcher.py::test_rounds_stop_waiting_where_nobody_comes_again",
+        file="replica/raft_driver/write_batcher.py",
+        function="WriteBatcher.waited",
         before="self._lonely_left = self._lonely",
         after="self._lonely_left = 0",
     ),

@@ -7,8 +7,8 @@ from typing import Any
 from google_crc32c import value as crc
 
 from nyala.replica.raft import AppendEntries
-from nyala.replica.raft_driver.gathering import ROUND_WRITES_MAX, Gathering, Wait, Write
 from nyala.replica.raft_driver.pending import Done
+from nyala.replica.raft_driver.write_batcher import ROUND_WRITES_MAX, Wait, Write, WriteBatcher
 from nyala.replica.types import Applied, Code, EntryKind, Refused
 from tests.harness.sim_cluster import SimCluster
 from tests.harness.sim_start import Answers, level, on, put, started
@@ -18,14 +18,14 @@ def small(done: Done = lambda _: None) -> Write:
     return Write(EntryKind.WRITE, 1, b"", b"x", 0, 65, done)
 
 
-def ended(gathering: Gathering, writers: int, *, index: int = 1, took_us: int = 4_000, waiting: int = 0) -> None:
+def ended(batcher: WriteBatcher, writers: int, *, index: int = 1, took_us: int = 4_000, waiting: int = 0) -> None:
     """A round of so many writes that leaves at 0, and is applied; so many more came meanwhile."""
     for n in range(writers):
-        gathering.proposed(index + n, 0)
-    gathering.leave()
+        batcher.proposed(index + n, 0)
+    batcher.leave()
     for _ in range(waiting):
-        assert gathering.holds_back(small())
-    assert gathering.applied(index + writers - 1)
+        assert batcher.holds_back(small())
+    assert batcher.applied(index + writers - 1)
 
 
 def rounds_of(cluster: SimCluster) -> list[int]:
@@ -65,7 +65,7 @@ class Writers:
 
 
 def one_of_two_comes_again(cluster: SimCluster, leader: Any) -> Answers:
-    """The answers to a write that waits for company: it came right after the end of a round of two."""
+    """The answers to a write that waits for more of them: it came right after the end of a round of two."""
     first, again = put(cluster, leader, b"a"), Answers()
 
     def answered(_: Any) -> None:
@@ -97,117 +97,117 @@ def test_round_waits_for_those_whom_the_last_one_answered() -> None:
         assert sum(rounds) == 120 and len(rounds) <= 24 and len([r for r in rounds if r < 6]) <= 4, (seed, rounds)
 
 
-def test_wait_for_company_ends_with_the_last_writer_that_is_expected_or_with_its_time() -> None:
+def test_wait_for_more_ends_with_the_last_writer_that_is_expected_or_with_its_time() -> None:
     """CN-14. Goal: whom a round waits for. Method: a round of two ends while one waits: the second that comes is the
     last but one, the third goes at once with the others; another wait ends by its time; a stale one ends nothing."""
-    gathering = Gathering()
-    ended(gathering, 2, waiting=1)
-    first = gathering.end(4_000)
+    batcher = WriteBatcher()
+    ended(batcher, 2, waiting=1)
+    first = batcher.end(4_000)
     assert first is not None
-    assert gathering.holds_back(small()) and not gathering.holds_back(small()) and len(gathering) == 2
-    assert len(gathering.take()) == 2 and not gathering.waited(first.number)
+    assert batcher.holds_back(small()) and not batcher.holds_back(small()) and len(batcher) == 2
+    assert len(batcher.take()) == 2 and not batcher.waited(first.number)
 
-    ended(gathering, 3)
-    second = gathering.end(4_000)
-    assert second is not None and gathering.holds_back(small())
-    assert not gathering.waited(first.number), "the time of a wait that was over before"
-    assert gathering.waited(second.number) and len(gathering.take()) == 1
+    ended(batcher, 3)
+    second = batcher.end(4_000)
+    assert second is not None and batcher.holds_back(small())
+    assert not batcher.waited(first.number), "the time of a wait that was over before"
+    assert batcher.waited(second.number) and len(batcher.take()) == 1
 
 
 def test_single_writer_is_never_held_back() -> None:
     """CN-14. Goal: company costs nothing where there is none. Method: rounds of one with nobody waiting: nothing is
     expected, and the next write is not taken."""
-    gathering = Gathering()
+    batcher = WriteBatcher()
     for index in range(1, 6):
-        assert not gathering.holds_back(small())
-        ended(gathering, 1, index=index)
-        assert gathering.end(4_000) is None and not gathering.take()
+        assert not batcher.holds_back(small())
+        ended(batcher, 1, index=index)
+        assert batcher.end(4_000) is None and not batcher.take()
 
 
-def test_wait_for_company_is_no_longer_than_half_the_round_was_and_ten_milliseconds() -> None:
+def test_wait_for_more_is_no_longer_than_half_the_round_was_and_ten_milliseconds() -> None:
     """CN-14. Goal: a wait costs less than another round would. Method: rounds of 1 ms and of 80 ms."""
     for took_us, limit_us in ((1_000, 500), (80_000, 10_000)):
-        gathering = Gathering()
-        ended(gathering, 2)
-        wait = gathering.end(took_us)
+        batcher = WriteBatcher()
+        ended(batcher, 2)
+        wait = batcher.end(took_us)
         assert wait is not None and wait.limit_us == limit_us
 
 
 def test_rounds_stop_waiting_where_nobody_comes_again() -> None:
     """CN-14. Goal: callers that write once do not slow others down. Method: waits in which nobody comes are followed
     by 1, 2, 4 ... 64 rounds that wait for nobody; after one in which somebody came each round waits again."""
-    gathering = Gathering()
+    batcher = WriteBatcher()
     without: list[int] = []
     for _ in range(9):
-        ended(gathering, 2)
-        wait = gathering.end(4_000)
+        ended(batcher, 2)
+        wait = batcher.end(4_000)
         skipped = 0
         while wait is None:
-            gathering.take()
-            ended(gathering, 2)
-            wait = gathering.end(4_000)
+            batcher.take()
+            ended(batcher, 2)
+            wait = batcher.end(4_000)
             skipped += 1
         without.append(skipped)
-        assert gathering.waited(wait.number) and not gathering.take()
+        assert batcher.waited(wait.number) and not batcher.take()
     assert without == [0, 1, 2, 4, 8, 16, 32, 64, 64]
     for _ in range(64):
-        ended(gathering, 2)
-        assert gathering.end(4_000) is None and not gathering.take()
+        ended(batcher, 2)
+        assert batcher.end(4_000) is None and not batcher.take()
     for _ in range(3):
-        ended(gathering, 2)
-        wait = gathering.end(4_000)
-        assert wait is not None and gathering.holds_back(small())
-        assert gathering.waited(wait.number) and len(gathering.take()) == 1
+        ended(batcher, 2)
+        wait = batcher.end(4_000)
+        assert wait is not None and batcher.holds_back(small())
+        assert batcher.waited(wait.number) and len(batcher.take()) == 1
 
 
 def test_wait_that_everybody_ends_counts_as_one_in_which_somebody_came() -> None:
     """CN-14. Goal: one burst that ends does not cost the next hundred rounds their company. Method: three waits in
     which nobody comes, one that the last expected writer ends; after the next lonely one a single round waits for
     nobody."""
-    gathering = Gathering()
+    batcher = WriteBatcher()
 
     def waits() -> tuple[Wait, int]:
         """The next wait, and how many rounds waited for nobody before it."""
         for skipped in range(100):
-            ended(gathering, 2)
-            if (wait := gathering.end(4_000)) is not None:
+            ended(batcher, 2)
+            if (wait := batcher.end(4_000)) is not None:
                 return wait, skipped
-            gathering.take()
+            batcher.take()
         raise AssertionError("no round waits any more")
 
     for _ in range(3):
-        assert gathering.waited(waits()[0].number) and not gathering.take()
+        assert batcher.waited(waits()[0].number) and not batcher.take()
     assert waits()[1] == 4
-    assert gathering.holds_back(small()) and not gathering.holds_back(small()) and len(gathering.take()) == 1
-    assert gathering.waited(waits()[0].number) and not gathering.take()
+    assert batcher.holds_back(small()) and not batcher.holds_back(small()) and len(batcher.take()) == 1
+    assert batcher.waited(waits()[0].number) and not batcher.take()
     assert waits()[1] == 1
 
 
 def test_round_that_goes_on_with_others_counts_nobody_twice() -> None:
     """CN-14. Goal: nobody is waited for who waits already. Method: a round of two has left when the one that waits is
     taken along by a large write; by its end both of the first are back: the next round expects three, not five."""
-    gathering = Gathering()
-    gathering.proposed(1, 0)
-    gathering.proposed(2, 0)
-    gathering.leave()
-    assert gathering.holds_back(small()) and len(gathering.take()) == 1
-    gathering.proposed(3, 1_000)
-    gathering.leave()
-    assert gathering.holds_back(small()) and gathering.holds_back(small())
-    assert gathering.applied(3) and gathering.end(4_000) is not None
-    assert not gathering.holds_back(small()), "the third of three"
+    batcher = WriteBatcher()
+    batcher.proposed(1, 0)
+    batcher.proposed(2, 0)
+    batcher.leave()
+    assert batcher.holds_back(small()) and len(batcher.take()) == 1
+    batcher.proposed(3, 1_000)
+    batcher.leave()
+    assert batcher.holds_back(small()) and batcher.holds_back(small())
+    assert batcher.applied(3) and batcher.end(4_000) is not None
+    assert not batcher.holds_back(small()), "the third of three"
 
 
 def test_round_never_waits_for_more_writers_than_fit_into_it() -> None:
     """CN-14. Goal: what waits is bounded. Method: a full round ends while another full one waits: one more write would
     be too many, and all leave."""
-    gathering = Gathering()
-    ended(gathering, ROUND_WRITES_MAX, waiting=ROUND_WRITES_MAX)
-    assert gathering.end(4_000) is not None
-    assert not gathering.holds_back(small()) and len(gathering.take()) == ROUND_WRITES_MAX
+    batcher = WriteBatcher()
+    ended(batcher, ROUND_WRITES_MAX, waiting=ROUND_WRITES_MAX)
+    assert batcher.end(4_000) is not None
+    assert not batcher.holds_back(small()) and len(batcher.take()) == ROUND_WRITES_MAX
 
 
-def test_writes_that_wait_for_company_are_answered_whatever_happens_to_the_leader() -> None:
+def test_writes_that_wait_for_more_are_answered_whatever_happens_to_the_leader() -> None:
     """CN-26. Goal: nothing that waits is forgotten, nor proposed by one that leads no more. Method: two writers' round
     ends; one of them comes again and waits; the leader is stopped, then, in another group, deposed: NOT_APPLIED."""
     for end in ("stop", "depose"):
@@ -231,7 +231,7 @@ def test_writes_that_wait_for_company_are_answered_whatever_happens_to_the_leade
         assert len(waits.all) == 1
 
 
-def test_writes_that_wait_for_company_leave_when_nobody_else_comes() -> None:
+def test_writes_that_wait_for_more_leave_when_nobody_else_comes() -> None:
     """CN-14. Goal: a wait ends by itself. Method: two writers' round ends, one comes again: it is answered too, after
     a wait as long as the round was."""
     cluster = SimCluster(9)

@@ -43,7 +43,7 @@ class Write(NamedTuple):
     done: Done
 
 
-class Gathering:
+class WriteBatcher:
     """The writes that wait for the round under way, or for writers that were just answered.
 
     A round is the small writes that are proposed until it leaves; it ends when the last of them is applied. The next
