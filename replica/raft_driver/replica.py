@@ -21,12 +21,12 @@ from nyala.replica.wal import Anchor, Replay
 
 from .absent import absent_reply
 from .bootstrap import Recovered, recover
-from .carrier import Carrier
 from .collector import Collector
 from .doors import Doors, Files
 from .life import Life
 from .options import HostOptions
 from .pending import Done
+from .ready_executor import ReadyExecutor
 from .status import Phase, ReplicaStatus, leader_hint, peer_status
 from .times import Times
 
@@ -62,7 +62,7 @@ class Replica:
         self._recovered: Recovered | None = None
         self._life = Life(lambda: doors.on_change(tablet_id), doors.on_fatal)
         self._times = Times(tablet_id, uuid, doors.hybrid_clock)
-        self._carrier: Carrier | None = None
+        self._executor: ReadyExecutor | None = None
         """From `start` on, also after the end."""
         self._collector: Collector | None = None
 
@@ -110,7 +110,7 @@ class Replica:
             no_data=files.no_data,
         )
         core.applied_index = files.state_machine.applied_opid.index
-        self._carrier = carrier = Carrier(
+        self._executor = executor = ReadyExecutor(
             tablet_id=self.tablet_id,
             core=core,
             cache=cache,
@@ -125,20 +125,20 @@ class Replica:
         self._collector = Collector(
             files=files, core=core, cache=cache, life=life, run_heavy=run_heavy, options=self.options
         )
-        life.silence = carrier.fall_silent
+        life.silence = executor.fall_silent
         life.enter(Phase.CONFIGURING)
         if recovered.committed_config != files.cmeta.committed_config:
-            carrier.persister.save_config(recovered.committed_config)
+            executor.persister.save_config(recovered.committed_config)
         if campaign:
             core.campaign()
-        carrier.pump()
+        executor.pump()
 
     def stop(self) -> None:
         """Answer all callers and go silent. The caller of `stop` owns the log and the state machine."""
         if self.phase is not Phase.STOPPED:
             self._life.end(Phase.STOPPED, Code.NOT_READY, "the replica is stopping")
-            if self._carrier is not None:
-                self._carrier.cache.clear()  # this object may be in memory for long: others of the replica refer to it
+            if self._executor is not None:
+                self._executor.cache.clear()  # this object may be in memory for long: others of the replica refer to it
 
     def fail(self, error: BaseException) -> None:
         """Something outside found this replica's data unusable: a block, a folder, a bootstrap that raised."""
@@ -153,9 +153,9 @@ class Replica:
         return term, voted_for or (self.uuid if floor == term > 0 else None)
 
     @property
-    def _running(self) -> Carrier | None:
+    def _running(self) -> ReadyExecutor | None:
         """What carries out its part in the group, while it has one."""
-        return self._carrier if self._life.serving else None
+        return self._executor if self._life.serving else None
 
     # ----------------------------------------------------------------------------------------------------- inputs
 
@@ -173,8 +173,8 @@ class Replica:
         """Whether the owner may stop ticking, until `on_awake`."""
         if not self.resting:
             return False
-        if self._carrier is not None:
-            self._carrier.rest()
+        if self._executor is not None:
+            self._executor.rest()
         return True
 
     def link_lost(self, uuid: str, silent_ticks: int, delay_ticks: int = 0) -> None:
@@ -279,7 +279,7 @@ class Replica:
         running.apply_committed()
         running.callers.reads.wait_time(hybrid_time, running.callers.tick, self.applied_time, done)
 
-    def _running_or_refuse(self, done: Done) -> Carrier | None:
+    def _running_or_refuse(self, done: Done) -> ReadyExecutor | None:
         """What takes the call; None if nothing does: then `done` gets a refusal soon."""
         if not self._life.serving:
             refusal = self._life.refusal()
@@ -306,16 +306,16 @@ class Replica:
 
     def shrink_cache(self) -> None:
         """Memory is short: keep nothing in memory that is applied and can be read back from the log."""
-        if self._carrier is not None:
-            self._carrier.cache.trim(self.applied_index, 0)
+        if self._executor is not None:
+            self._executor.cache.trim(self.applied_index, 0)
 
     # ----------------------------------------------------------------------------------------------- what it tells
 
     def status(self) -> ReplicaStatus:
         """One consistent view."""
-        carrier, log = self._carrier, self._files.log
-        peers = () if carrier is None else carrier.core.peer_status()
-        rested_ticks = 0 if carrier is None else carrier.rested_ticks
+        executor, log = self._executor, self._files.log
+        peers = () if executor is None else executor.core.peer_status()
+        rested_ticks = 0 if executor is None else executor.rested_ticks
         return ReplicaStatus(
             tablet_id=self.tablet_id,
             uuid=self.uuid,
@@ -329,12 +329,12 @@ class Replica:
             applied_index=self.applied_index,
             applied_time=self.applied_time,
             flush_index=self._files.state_machine.flush_opid.index,
-            first_index=log.first_index if carrier is None else carrier.cache.first_index,
+            first_index=log.first_index if executor is None else executor.cache.first_index,
             committed_config=self.committed_config,
-            pending_config=None if carrier is None else carrier.core.pending_config,
+            pending_config=None if executor is None else executor.core.pending_config,
             wal_bytes=log.size_bytes,
             cache_bytes=self.cache_bytes,
-            writes_pending=0 if carrier is None else len(carrier.writer),
+            writes_pending=0 if executor is None else len(executor.writer),
             error=self.error,
             quiet=self._life.serving and self.resting,
             peers=tuple(peer_status(peers, self._raft_options, rested_ticks)),
@@ -390,33 +390,33 @@ class Replica:
 
     @property
     def term(self) -> int:
-        return self._files.cmeta.term if self._carrier is None else self._carrier.core.term
+        return self._files.cmeta.term if self._executor is None else self._executor.core.term
 
     @property
     def committed_config(self) -> RaftConfig:
-        return self._files.cmeta.committed_config if self._carrier is None else self._carrier.core.committed_config
+        return self._files.cmeta.committed_config if self._executor is None else self._executor.core.committed_config
 
     @property
     def active_config(self) -> RaftConfig:
         """The pending config if there is one, otherwise the committed one."""
-        return self._files.cmeta.committed_config if self._carrier is None else self._carrier.core.active_config
+        return self._files.cmeta.committed_config if self._executor is None else self._executor.core.active_config
 
     @property
     def commit_opid(self) -> OpId:
         """The last entry known to be committed; ZERO_OPID while its term is not at hand."""
         index = self.commit_index
-        term = None if self._carrier is None else self._carrier.cache.term_at(index)
+        term = None if self._executor is None else self._executor.cache.term_at(index)
         return ZERO_OPID if term is None else OpId(term, index)
 
     @property
     def commit_index(self) -> int:
         machine = self._files.state_machine
-        return machine.applied_opid.index if self._carrier is None else self._carrier.core.commit_index
+        return machine.applied_opid.index if self._executor is None else self._executor.core.commit_index
 
     @property
     def applied_index(self) -> int:
         machine = self._files.state_machine
-        return machine.applied_opid.index if self._carrier is None else self._carrier.applier.applied_index
+        return machine.applied_opid.index if self._executor is None else self._executor.applier.applied_index
 
     @property
     def applied_time(self) -> int:
@@ -426,16 +426,16 @@ class Replica:
     @property
     def withheld(self) -> OpId | None:
         """The damaged end of its log, while nobody brought it back: it may have been acknowledged."""
-        if self._carrier is not None:
-            return self._carrier.core.withheld
+        if self._executor is not None:
+            return self._executor.core.withheld
         return self._replay.withheld if self._replay is not None else None
 
     @property
     def last_logged(self) -> OpId:
         """Last entry received, durable or not."""
-        return self._files.log.last if self._carrier is None else self._carrier.cache.last
+        return self._files.log.last if self._executor is None else self._executor.cache.last
 
     @property
     def cache_bytes(self) -> int:
         """Bytes of the entries that are in memory."""
-        return 0 if self._carrier is None else self._carrier.cache.cached_bytes
+        return 0 if self._executor is None else self._executor.cache.cached_bytes

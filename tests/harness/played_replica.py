@@ -121,7 +121,7 @@ class World:
         """Every field of the replica's core, as text."""
         replica = self.manager.get(TABLET).replica
         assert replica is not None
-        core = replica._carrier.core._s
+        core = replica._executor.core._s
         peers = {u: [repr(getattr(p, slot)) for slot in p.__slots__] for u, p in core.lead.progress.items()}
         fields = {name: repr(value) for name, value in vars(core).items()}
         return {**fields, "progress": repr(peers), "clock": repr(self.manager.hybrid_clock._last)}

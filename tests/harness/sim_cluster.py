@@ -397,7 +397,7 @@ class SimNode:
 
     def _watch_lease(self, replica: Replica) -> None:
         """Count the leases that end, by a pause, silence, a transfer, or the end of the leader."""
-        if replica.is_leader and lease.holds(replica._carrier.core._s):
+        if replica.is_leader and lease.holds(replica._executor.core._s):
             self._leased = True
         elif self._leased:
             self._leased = False
@@ -405,7 +405,7 @@ class SimNode:
 
     def _watch_log(self, replica: Replica) -> None:
         """Count the logs that hang, and the leaders among them that let another lead."""
-        hangs = replica._carrier.persister.hangs
+        hangs = replica._executor.persister.hangs
         if self._hung_as_leader and not replica.is_leader:
             self._hung_as_leader = False
             self.cluster.marks["hung leader gone"] += 1

@@ -65,7 +65,7 @@ class Jams:
         is silent because of all that its disk holds up proves little, so in most histories that bound is far away. One
         whose metadata alone hangs leads on, as it should: it needs them no more."""
         leads = node.replica is not None and node.replica.is_leader
-        follows = node.replica is None or node.replica._carrier.core.role is Role.FOLLOWER
+        follows = node.replica is None or node.replica._executor.core.role is Role.FOLLOWER
         if self.workload.swarm.hang_period_us > 0 and self.rng.random() < (0.9 if leads else 0.4):
             return "hung log"
         hangs = self.workload.swarm.hang_meta_period_us > 0 and self.meta_rng.random() < 0.3

@@ -34,8 +34,8 @@ def idle(node: Any) -> bool:
     replica = node.replica
     if replica is None or any(not side.over for side in getattr(node, "sides", ())):
         return replica is None
-    carrier = replica._carrier
-    waits = carrier is not None and (len(carrier.writer) or carrier.callers.waiting - carrier.callers.reads.waiting)
+    executor = replica._executor
+    waits = executor is not None and (len(executor.writer) or executor.callers.waiting - executor.callers.reads.waiting)
     return not waits and not (replica._collector is not None and replica._collector.running)
 
 
@@ -52,12 +52,12 @@ def at_rest(node: Any, tablet_id: str) -> bool:
     retention = log._retention
     _none(name, "anchors", sorted(anchor.index for anchor in retention.anchors))
     _none(name, "held segments", sorted(number for number, count in retention._holds.items() if count > 0))
-    carrier = replica._carrier
-    if carrier is not None:
-        reads = carrier.callers.reads
-        reads.expire(carrier.callers.tick + replica.options.wait_ticks_max + 1)
+    executor = replica._executor
+    if executor is not None:
+        reads = executor.callers.reads
+        reads.expire(executor.callers.tick + replica.options.wait_ticks_max + 1)
         _none(name, "callers that nobody answered", ["a read"] * bool(reads.waiting))
-        _none(name, "reads of the log under way", sorted(carrier.loader.reading))
+        _none(name, "reads of the log under way", sorted(executor.loader.reading))
     listed = {f"{wal_folder(tablet_id)}/{info.name}" for info in log.segments()}
     open_ones = [path for path, count in disk.handles.items() for _ in range(count)]
     ours = [path for path in open_ones if path in listed or path.endswith(".tmp")]

@@ -504,7 +504,7 @@ def leave_some(cluster: SimCluster, workload: Workload) -> bool:
     if rng.random() >= workload.swarm.majority or cluster.replacing or any(n.hurt or n.failed for n in nodes.values()):
         return False
     replicas = cluster.replicas
-    stacks = [replica._carrier.core._s.hard.configs for replica in replicas]
+    stacks = [replica._executor.core._s.hard.configs for replica in replicas]
     if not stacks:
         return False
     configs = majority.in_force([stack[0] for stack in stacks], [c for stack in stacks for c in stack])

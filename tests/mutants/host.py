@@ -173,19 +173,19 @@ MUTANTS = (
         file="replica/raft_driver/replica.py",
         function="Replica.start",
         before="""
-            carrier.pump()
+            executor.pump()
         """,
         after="""
             core._s.commit_index = cache.last.index
-            carrier.pump()
+            executor.pump()
         """,
     ),
     Mutant(
         name="waiting reader is slept over",
         rows="CN-24",
         test="tests/unit/raft_driver/test_host_quiet.py::test_replica_that_somebody_waits_at_does_not_rest",
-        file="replica/raft_driver/carrier.py",
-        function="Carrier.resting",
+        file="replica/raft_driver/ready_executor.py",
+        function="ReadyExecutor.resting",
         before="waits = len(self.writer) or self.callers.waiting",
         after="waits = len(self.writer) or self.callers.waiting - self.callers.reads.waiting",
     ),
@@ -205,8 +205,8 @@ MUTANTS = (
             "tests/unit/transport/test_peer_forged_messages.py::"
             "test_forged_field_is_refused_with_a_reason_and_nothing_changes"
         ),
-        file="replica/raft_driver/carrier.py",
-        function="Carrier.step",
+        file="replica/raft_driver/ready_executor.py",
+        function="ReadyExecutor.step",
         before="if refusal := self._unfit_entry(message) or self._times.from_the_future(message):",
         after="if refusal := self._times.from_the_future(message):",
     ),
@@ -250,8 +250,8 @@ MUTANTS = (
         name="leader is changed though all disks hang",
         rows="CN-26",
         test="tests/unit/raft_driver/test_host_hung_disk.py::test_all_logs_that_hang_move_no_leader",
-        file="replica/raft_driver/carrier.py",
-        function="Carrier._disk_still_stands",
+        file="replica/raft_driver/ready_executor.py",
+        function="ReadyExecutor._disk_still_stands",
         before="None and (self.persister.full or core.commit_index > core.persisted_index)",
         after="None",
     ),

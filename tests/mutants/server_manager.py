@@ -183,7 +183,7 @@ MUTANTS = (
         after="""
                     raise Refused(Code.UNAVAILABLE, "the tablet could not be created", tablet=superblock.tablet_id)
             if campaign and hosted.replica is not None:
-                hosted.replica._carrier.core.campaign()
+                hosted.replica._executor.core.campaign()
         """,
     ),
     Mutant(

@@ -407,7 +407,7 @@ PLANTED = (
     Planted(
         "leader whose log hangs leads on",
         one(
-            "raft_driver.carrier:Carrier._disk_still_stands",
+            "raft_driver.ready_executor:ReadyExecutor._disk_still_stands",
             "self.persister.full or core.commit_index > core.persisted_index",
             "self.persister.full",
         ),
@@ -433,7 +433,7 @@ PLANTED = (
     Planted(
         "an append is acknowledged that found no room",
         one(
-            "raft_driver.carrier:Carrier.step",
+            "raft_driver.ready_executor:ReadyExecutor.step",
             'return ""  # the leader sends it again; blocking here would stop every tablet of this server',
             "from nyala.replica.raft import AppendReply as Reply; "
             "to, last = message.from_uuid, message.entries[-1].opid; "

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from nyala.replica.consensus_metadata import ConsensusMeta
-from nyala.replica.raft_driver.carrier import Carrier
 from nyala.replica.raft_driver.persister import Persister
+from nyala.replica.raft_driver.ready_executor import ReadyExecutor
 from nyala.replica.types import Code, Refused
 from tests.harness import sim_copy
 from tests.harness.sim_cluster import SimCluster
@@ -38,13 +38,13 @@ def complaints(wanted: str, found_at: int = 0, **tuned: Any) -> bool:
 
 def test_entries_applied_ahead_of_the_own_log_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: the slow-log fault bites. Method: a replica applies up to the commit index, durable here or not."""
-    right = Carrier.apply_committed
+    right = ReadyExecutor.apply_committed
 
-    def ahead(carrier: Carrier) -> None:
-        carrier._committed = max(carrier._committed, carrier.core.commit_index)
-        right(carrier)
+    def ahead(executor: ReadyExecutor) -> None:
+        executor._committed = max(executor._committed, executor.core.commit_index)
+        right(executor)
 
-    monkeypatch.setattr(Carrier, "apply_committed", ahead)
+    monkeypatch.setattr(ReadyExecutor, "apply_committed", ahead)
     assert complaints("its log is durable up to")
 
 

@@ -32,12 +32,12 @@ def frozen(*, quiet: bool = False, seed: int = 3) -> tuple[SimCluster, Replica]:
 
 def ticks_until(cluster: SimCluster, leader: Replica, *waiting: Answers, each_tick: Any = lambda: None) -> int:
     """The leader's ticks until all of these are answered."""
-    first = leader._carrier.callers.tick
+    first = leader._executor.callers.tick
     while not all(answers.all for answers in waiting):
-        assert leader._carrier.callers.tick - first < 10 * GIVEN_UP_TICKS, "nobody is answered"
+        assert leader._executor.callers.tick - first < 10 * GIVEN_UP_TICKS, "nobody is answered"
         each_tick()
         cluster.run_for(TICK_US)
-    return leader._carrier.callers.tick - first
+    return leader._executor.callers.tick - first
 
 
 @pytest.mark.parametrize("quiet", [False, True], ids=["awake", "at rest"])

@@ -126,7 +126,7 @@ def test_what_a_full_disk_holds_up_is_bounded() -> None:
     worst = 0
     for _ in range(300):
         cluster.run_for(100_000)
-        worst = max(worst, *(r._carrier.persister.waiting for r in cluster.replicas))
+        worst = max(worst, *(r._executor.persister.waiting for r in cluster.replicas))
     assert 20 <= worst <= 60, worst
     for node in cluster.nodes.values():
         node.disk.heal()

@@ -49,7 +49,7 @@ def test_replica_that_is_over_stays_over_whatever_comes(end: Phase) -> None:
     assert leader.phase is Phase.RUNNING
     over = leader.stop if end is Phase.STOPPED else lambda: leader.fail(Corruption("a block is damaged"))
     on(cluster, leader, over)
-    for meddle in (leader.tick, leader._carrier.pump, lambda: leader.fail(Corruption("another block is damaged"))):
+    for meddle in (leader.tick, leader._executor.pump, lambda: leader.fail(Corruption("another block is damaged"))):
         on(cluster, leader, meddle)
         assert leader.phase is end
     refused = put(cluster, leader, b"late")

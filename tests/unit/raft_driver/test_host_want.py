@@ -56,7 +56,7 @@ def test_leader_whose_log_could_not_be_rolled_once_goes_on(kind: str) -> None:
     with pytest.raises(Refused):
         leader._files.log.roll()
     assert not isinstance(put_and_wait(cluster, leader, b"after"), BaseException)
-    assert not leader._carrier.persister.full and cluster.leader() is leader and none_failed(cluster)
+    assert not leader._executor.persister.full and cluster.leader() is leader and none_failed(cluster)
     cluster.run_until(lambda: level(cluster), "everyone level")
 
 

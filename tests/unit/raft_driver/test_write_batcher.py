@@ -225,7 +225,7 @@ def test_writes_that_wait_for_more_are_answered_whatever_happens_to_the_leader()
             term = leader.status().term + 1
             append = AppendEntries(to_uuid=leader.uuid, from_uuid=rival.uuid, term=term, prev=leader.last_logged)
             on(cluster, leader, lambda leader=leader, append=append: leader.step(append))
-            on(cluster, leader, lambda leader=leader: leader._carrier.pump())
+            on(cluster, leader, lambda leader=leader: leader._executor.pump())
             assert (waits.one.code, waits.one.applied) == (Code.NOT_LEADER, Applied.NOT_APPLIED)
         cluster.run_for(100_000)
         assert len(waits.all) == 1

@@ -341,7 +341,7 @@ def test_answer_of_a_server_without_a_say_is_not_counted(granted: bool) -> None:
         forged = replace(vote(4, granted=granted), from_uuid=stranger)
         await world.receive(stranger, message_to_pb(TABLET, forged if granted else replace(forged, term=9)))
         assert world.state() == before and world.fatal == []
-        assert world.manager.get(TABLET).replica._carrier.core._s.election.votes == {ME: True}  # type: ignore[union-attr]
+        assert world.manager.get(TABLET).replica._executor.core._s.election.votes == {ME: True}  # type: ignore[union-attr]
         await world.take(vote(4))
         assert world.state()["term and role"] == (4, "LEADER")
         before = world.state()

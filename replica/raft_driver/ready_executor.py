@@ -27,7 +27,7 @@ _COMPANY_TICKS = 4
 """How often a follower applies a few small writes that wait for more."""
 
 
-class Carrier:
+class ReadyExecutor:
     """Carries out what the core wants, in the order that `Ready` prescribes, and takes the completions.
 
     Invariants: messages that promise something leave only when it is durable here; entries are applied in order, each
