@@ -11,7 +11,7 @@ import threading
 import time
 from pathlib import Path
 
-from .longest import Longest
+from .recent_maximum import RecentMaximum
 
 PERIOD_S = 0.1
 """A hold that is longer than this is always seen, at least for what exceeds it; shorter ones by chance."""
@@ -38,7 +38,7 @@ class GilWatch:
     def __init__(self) -> None:
         self.hold_ms_max = 0.0
         self.observations = 0
-        self.holds_ms = Longest()
+        self.holds_ms = RecentMaximum()
         self._recent = [0.0, 0.0]
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="gil-watch", daemon=True)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from nyala.replica.transport import LinkChange, Links
 
 from .hosted import HostedTablet
-from .longest import Longest
+from .recent_maximum import RecentMaximum
 
 _log = logging.getLogger("nyala.server")
 
@@ -51,7 +51,7 @@ class Ticker:
         self._members_changed = True
         self.links = Links(silent_ticks_max)
         self.lag_ms_max = 0.0
-        self.lags_ms = Longest()
+        self.lags_ms = RecentMaximum()
 
     @property
     def awake(self) -> int:

@@ -85,9 +85,9 @@ MUTANTS = (
     Mutant(
         name="pause of an earlier round counts",
         rows="CC-35",
-        test="tests/unit/server/test_server_longest.py::test_longest_of_a_span_forgets_what_came_before_it",
-        file="replica/server/longest.py",
-        function="Longest.within",
+        test="tests/unit/server/test_server_recent_maximum.py::test_longest_of_a_span_forgets_what_came_before_it",
+        file="replica/server/recent_maximum.py",
+        function="RecentMaximum.within",
         before="return max((value for second, value in list(self._seconds) if second >= first), default=0.0)",
         after="return max((value for second, value in list(self._seconds) if first), default=0.0)",
     ),

@@ -9,7 +9,7 @@ KEPT_S = 1800
 """How far back anybody can look."""
 
 
-class Longest:
+class RecentMaximum:
     """The longest observation of each second, for half an hour. Concurrency: one thread notes, any reads."""
 
     def __init__(self) -> None:

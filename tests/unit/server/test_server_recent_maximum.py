@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from nyala.replica.server.longest import KEPT_S, Longest
+from nyala.replica.server.recent_maximum import KEPT_S, RecentMaximum
 
 
 def test_longest_of_a_span_forgets_what_came_before_it() -> None:
     """CC-35. Goal: a round's pauses are its own. Method: observations at given times, looked back on over several
     spans; more seconds than are kept."""
-    longest = Longest()
+    longest = RecentMaximum()
     assert longest.within(10.0, 0.0) == 0.0
     for at, value in ((100.1, 700.0), (100.9, 5.0), (104.0, 30.0), (104.5, 20.0), (109.0, 1.0)):
         longest.note(value, at)
