@@ -17,7 +17,7 @@ import numpy as np
 
 from nyala.infra.local import ChildState, Supervisor
 from nyala.infra.local.jobs import JobProcess
-from nyala.infra.local.leash import leashed
+from nyala.infra.local.parent_death import ended_with_parent
 from nyala.pipeline import QUERY_ENDED, QUERY_STARTS, RowPublisher, Topics
 from nyala.replica.client import ScanSpec
 
@@ -143,7 +143,7 @@ class OtherJob:
         began = time.monotonic()
         with self.log_file.open("ab") as log:
             process = subprocess.Popen(
-                leashed(self.command),
+                ended_with_parent(self.command),
                 env=dict(self.environment),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,

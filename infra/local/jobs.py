@@ -13,7 +13,7 @@ from typing import Any
 
 from nyala.pipeline import submit_command, submit_environment
 
-from .leash import leashed
+from .parent_death import ended_with_parent
 
 STOP_WAIT_S = 20.0
 Event = dict[str, Any]
@@ -47,7 +47,7 @@ class JobProcess:
         self.log_file.parent.mkdir(parents=True, exist_ok=True)
         with self.log_file.open("ab") as log:
             self.process = subprocess.Popen(
-                leashed(self._command),
+                ended_with_parent(self._command),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,

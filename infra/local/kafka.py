@@ -22,7 +22,7 @@ from typing import Any
 from nyala.infra.jars import JarsMissing, broker_class_path, java
 
 from .children import telling_line
-from .leash import leashed
+from .parent_death import ended_with_parent
 from .ports import LOOPBACK, Ports
 
 START_WAIT_S = 120.0
@@ -124,7 +124,7 @@ class KafkaBroker:
         self._log_start = self.log_file.stat().st_size if self.log_file.exists() else 0
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
-                leashed(
+                ended_with_parent(
                     [
                         *self._java(f"-Xmx{self._heap_mb}m", "-Xms64m"),
                         "kafka.Kafka",

@@ -20,7 +20,7 @@ from types import FrameType
 
 from nyala.pipeline import RestartOptions, Trouble, trouble_after
 
-from .leash import leashed
+from .parent_death import ended_with_parent
 
 STOP_WAIT_S = 60.0
 """From the request to end until the job is killed: more than its interpreter and its JVM allow themselves together."""
@@ -135,7 +135,7 @@ def _asked_to_end() -> Iterator[_Asked]:
 def _run(command: Sequence[str], environment: Mapping[str, str], asked: _Asked, stop_wait_s: float) -> int:
     """One run, in a process group of its own, of which nothing is left at the end; its status as Popen tells it."""
     process = subprocess.Popen(
-        leashed(command), stdin=subprocess.DEVNULL, env=dict(environment), start_new_session=True
+        ended_with_parent(command), stdin=subprocess.DEVNULL, env=dict(environment), start_new_session=True
     )
     group = process.pid
     try:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nyala.infra.local.jobs import JobProcess
-from nyala.infra.local.leash import leashed
+from nyala.infra.local.parent_death import ended_with_parent
 from tests.harness.cluster import wait_until
 from tests.harness.processes import children_of, command_of, is_gone
 from tests.harness.road import Lane
@@ -71,7 +71,10 @@ def kept_ingest(lane: Lane, restarts: int) -> Iterator[subprocess.Popen[bytes]]:
     command = [sys.executable, "-m", "nyala.infra.cli.app", "job", "ingest", "--restarts", str(restarts)]
     command += ["--masters", lane.road.stack.masters, "--kafka", lane.road.kafka, "--", "--table", lane.name]
     command += ["--checkpoint", str(lane.checkpoint), "--lease-s", "3600", "--owner-wait-s", "3601"]
-    with kept_log(lane).open("wb") as log, subprocess.Popen(leashed(command), stdout=log, stderr=log) as keeper:
+    with (
+        kept_log(lane).open("wb") as log,
+        subprocess.Popen(ended_with_parent(command), stdout=log, stderr=log) as keeper,
+    ):
         try:
             yield keeper
         finally:

@@ -17,7 +17,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nyala.infra.local.leash import leashed
+from nyala.infra.local.parent_death import ended_with_parent
 
 VERSION = "1.18.1"
 MASTER_PORT = 17051
@@ -127,7 +127,7 @@ class KuduCluster:
         places = [f"--fs_wal_dir={root}", f"--fs_data_dirs={root}", f"--log_dir={logs}"]
         with (self.folder / f"{name}.out").open("ab") as out:
             self.processes[name] = subprocess.Popen(
-                leashed(
+                ended_with_parent(
                     [
                         str(self.home / "bin" / program),
                         *places,
@@ -165,7 +165,7 @@ class KuduCluster:
         """The `kudu` tool as a running process."""
         command = [str(self.home / "bin" / "kudu"), *arguments]
         return subprocess.Popen(
-            leashed(command),
+            ended_with_parent(command),
             env=self._env,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

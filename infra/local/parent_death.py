@@ -16,7 +16,7 @@ from collections.abc import Sequence
 _PR_SET_PDEATHSIG = 1
 
 
-def leashed(command: Sequence[str]) -> list[str]:
+def ended_with_parent(command: Sequence[str]) -> list[str]:
     """The command for Popen; unchanged off Linux and off the main thread: the kernel takes threads for parents."""
     if not sys.platform.startswith("linux") or threading.current_thread() is not threading.main_thread():
         return list(command)

@@ -6,12 +6,12 @@ import os
 import subprocess
 import sys
 
-from nyala.infra.local.leash import leashed
+from nyala.infra.local.parent_death import ended_with_parent
 
 PARENT = """
 import subprocess, sys
-from nyala.infra.local.leash import leashed
-child = subprocess.Popen(leashed(sys.argv[1:]))
+from nyala.infra.local.parent_death import ended_with_parent
+child = subprocess.Popen(ended_with_parent(sys.argv[1:]))
 print(child.pid, flush=True)
 child.wait()
 """
@@ -43,5 +43,7 @@ def test_leashed_child_ends_when_its_parent_is_killed() -> None:
 def test_leashed_command_runs_as_it_was_given() -> None:
     """Goal: arguments, environment and exit status pass through. Method: a child that prints them."""
     command = [sys.executable, "-c", "import os, sys; print(sys.argv[1:], os.environ['X']); sys.exit(7)", "a b", ""]
-    ran = subprocess.run(leashed(command), env={**os.environ, "X": "y"}, capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        ended_with_parent(command), env={**os.environ, "X": "y"}, capture_output=True, text=True, check=False
+    )
     assert (ran.stdout.strip(), ran.returncode) == ("['a b', ''] y", 7)
