@@ -11,7 +11,7 @@ import typer
 
 from nyala import pipeline
 from nyala.infra.jars import JarsMissing
-from nyala.infra.local.kept import keep_options, keep_running
+from nyala.infra.local.restarts import restart_options, run_with_restarts
 
 from .context import Masters, kafka_of, masters_of
 
@@ -74,5 +74,5 @@ def job(
         def tell(text: str) -> None:
             typer.echo(f"nyala: {text}", err=True)
 
-        raise typer.Exit(keep_running(name, command, environment, keep_options(restarts), tell))
+        raise typer.Exit(run_with_restarts(name, command, environment, restart_options(restarts), tell))
     os.execvpe(Path(command[0]), command, environment)

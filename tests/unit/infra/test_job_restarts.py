@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from nyala.infra.local.kept import judge_end, keep_options, killed_by, shell_status
+from nyala.infra.local.restarts import judge_end, killed_by, restart_options, shell_status
 from nyala.pipeline import Trouble
 
 PATIENCE_S = 240.0
 
 KEEPER = """
 import os, signal, sys
-from nyala.infra.local.kept import ASKED, keep_running
+from nyala.infra.local.restarts import ASKED, run_with_restarts
 from nyala.pipeline import RestartOptions
 
 # Whoever runs the tests may have them ignored, and what is ignored is inherited.
@@ -31,7 +31,7 @@ options = RestartOptions(restarts_max=restarts, backoff_s_min=pause, backoff_s_m
 def tell(text):
     print(text, file=sys.stderr, flush=True)
 
-sys.exit(keep_running("probe", sys.argv[4:], {**os.environ, "PROBE": "x"}, options, tell, stop_wait_s=stop_wait))
+sys.exit(run_with_restarts("probe", sys.argv[4:], {**os.environ, "PROBE": "x"}, options, tell, stop_wait_s=stop_wait))
 """
 """Restarts, pause before each, limit of an orderly end, command."""
 
@@ -144,14 +144,14 @@ ENDS = [
 def test_end_of_a_job_is_a_death_or_its_own(status: int, number: int, again: bool, what: str) -> None:
     """Goal: a refusal is never tried again, a killed job always. Method: each exit status there is, the first time."""
     assert killed_by(status) == number, what
-    verdict = judge_end(status, None, 10.0, 20.0, keep_options(1))
+    verdict = judge_end(status, None, 10.0, 20.0, restart_options(1))
     assert (verdict.again, verdict.trouble) == (again, Trouble(10.0, 1) if again else None), what
 
 
 def test_deaths_in_a_row_are_counted_and_a_good_run_ends_the_count() -> None:
     """Goal: `--restarts 3` is three in a row, whatever time passes, with growing pauses. Method: four deaths with half
     a calm between them; then a run that was long enough before the fourth."""
-    options = keep_options(3)
+    options = restart_options(3)
     calm = options.calm_s
     trouble, clock, pauses = None, 0.0, []
     for _ in range(3):

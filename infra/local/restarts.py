@@ -57,12 +57,12 @@ def judge_end(status: int, before: Trouble | None, began_s: float, ended_s: floa
     return Verdict(not trouble.given_up(ended_s, options), trouble)
 
 
-def keep_options(restarts_max: int) -> RestartOptions:
+def restart_options(restarts_max: int) -> RestartOptions:
     """So many restarts one after the other, over whatever time; a run of `calm_s` ends the count."""
     return RestartOptions(restarts_max=restarts_max, patience_s=math.inf)
 
 
-def keep_running(
+def run_with_restarts(
     name: str,
     command: Sequence[str],
     environment: Mapping[str, str],
