@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from nyala.replica.transport import Turn
+from nyala.replica.transport import MicrotaskQueue
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ class LoopPost:
     def __init__(self, loop: asyncio.AbstractEventLoop, on_error: Callable[[BaseException], None]) -> None:
         self._loop = loop
         self._on_error = on_error
-        self.turn = Turn(loop, on_error)
+        self.microtasks = MicrotaskQueue(loop, on_error)
         self._queue: deque[Callable[[], None]] = deque()
         self._lock = threading.Lock()
         self._scheduled = False
@@ -39,7 +39,7 @@ class LoopPost:
             self._queue.append(function)
             wake, self._scheduled = not self._scheduled, True
             if wake:
-                self._loop.call_soon_threadsafe(self.turn.run, self._drain)
+                self._loop.call_soon_threadsafe(self.microtasks.run, self._drain)
 
     def close(self) -> None:
         """Later posts are dropped: the process is stopping and the loop may be gone."""
@@ -62,9 +62,9 @@ class LoopPost:
 class LoopTimer:
     """Functions that run on the loop's thread later, each as a turn. Concurrency: the loop's thread."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, turn: Turn) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, microtasks: MicrotaskQueue) -> None:
         self._loop = loop
-        self._turn = turn
+        self._microtasks = microtasks
 
     def now_us(self) -> int:
         """Microseconds of the loop's clock."""
@@ -72,7 +72,7 @@ class LoopTimer:
 
     def after(self, delay_us: int, function: Callable[[], None]) -> None:
         """Run `function` that much later."""
-        self._loop.call_later(delay_us / 1_000_000, self._turn.run, function)
+        self._loop.call_later(delay_us / 1_000_000, self._microtasks.run, function)
 
 
 class Lane:

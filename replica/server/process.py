@@ -100,7 +100,7 @@ class TabletServer:
 
         post = LoopPost(loop, self._fatal)
         heavy = started_pool(options.heavy_threads, "heavy")
-        network = PeerNetwork(uuid, address, soon=post.turn.soon)
+        network = PeerNetwork(uuid, address, soon=post.microtasks.soon)
         channels = Channels()
         requests: CopyRequests
 
@@ -136,7 +136,7 @@ class TabletServer:
             on_peer=lambda peer, where: network.learn(peer, (where,)),
             on_fatal=self._fatal,
             on_heard=manager.ticker.links.heard,
-            turn=post.turn,
+            microtasks=post.microtasks,
             knows=network.knows,
         )
         gil, process = GilWatch(), secrets.randbits(63) | 1
@@ -147,7 +147,7 @@ class TabletServer:
             maintenance=maintenance,
             hybrid_clock=self._hybrid_clock,
             admit=peers.admit,
-            turn=post.turn,
+            microtasks=post.microtasks,
             gil=gil,
             cluster_id=lambda: self._identity.cluster_id,
             process=process,

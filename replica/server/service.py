@@ -29,7 +29,7 @@ from nyala.replica.rpc import (
     source_to_pb,
 )
 from nyala.replica.tablet import SourceState, Superblock
-from nyala.replica.transport import Taker, Turn
+from nyala.replica.transport import MicrotaskQueue, Taker
 from nyala.replica.types import (
     Code,
     DataState,
@@ -73,7 +73,7 @@ class TabletServicer(pb_grpc.TabletServiceServicer):
         maintenance: Maintenance,
         hybrid_clock: HybridClock,
         admit: Callable[[Taker], tuple[int, bytes]],
-        turn: Turn,
+        microtasks: MicrotaskQueue,
         gil: GilWatch,
         cluster_id: Callable[[], str] = lambda: "",
         process: int = 0,
@@ -87,7 +87,7 @@ class TabletServicer(pb_grpc.TabletServiceServicer):
         self._cluster_id = cluster_id
         self._gil = gil
         self._process = process
-        self.write_links = WriteLinks(admit, self._begin_write, turn)
+        self.write_links = WriteLinks(admit, self._begin_write, microtasks)
 
     async def GetIdentity(self, request: pb.Empty, context: Context) -> pb.IdentityReply:
         """Who listens here."""

@@ -12,7 +12,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from nyala.replica.rpc import count_fields, frame_parts, pb, tend
-from nyala.replica.transport import CLIENTS, Arrivals, FrameReader, Share, Taker, Turn, address_of
+from nyala.replica.transport import CLIENTS, Arrivals, FrameReader, MicrotaskQueue, Share, Taker, address_of
 from nyala.replica.types import Refused, limits
 
 _log = logging.getLogger("nyala.server")
@@ -33,14 +33,14 @@ class WriteLinks:
         self,
         admit: Callable[[Taker], tuple[int, bytes]],
         begin: Callable[[Any, Callable[[Any], None]], Callable[[], None] | None],
-        turn: Turn,
+        microtasks: MicrotaskQueue,
     ) -> None:
         """`admit(taker) -> (port, ticket)` of the listener. `begin(WriteRequest, done)`: `done` once, with a WriteReply
-        or an exception, perhaps before it returns; it returns what gives the write up, if that can be. `turn`: replies
-        that are there at its end leave in one message."""
+        or an exception, perhaps before it returns; it returns what gives the write up, if that can be.
+        `microtasks`: replies that are there at its end leave in one message."""
         self._admit = admit
         self.begin = begin
-        self.turn = turn
+        self.microtasks = microtasks
         self._connecting: set[asyncio.Task[Any]] = set()
         self.arrivals = Arrivals()
         self.share = Share(CLIENTS, asyncio.get_running_loop().time)
@@ -96,7 +96,7 @@ class WriteLink(FrameReader):
     """
 
     def __init__(self, links: WriteLinks) -> None:
-        super().__init__(limits.GRPC_MESSAGE_BYTES_MAX, links.turn, links.arrivals)
+        super().__init__(limits.GRPC_MESSAGE_BYTES_MAX, links.microtasks, links.arrivals)
         self._links = links
         self._under_way = 0
         self._waiting: dict[int, Callable[[], None]] = {}
@@ -178,7 +178,7 @@ class WriteLink(FrameReader):
         self._under_way -= 1
         self._waiting.pop(number, None)
         if not self._ended:
-            self._links.turn.soon(self._reply)
+            self._links.microtasks.soon(self._reply)
         self._ended.append((number, outcome))
         self._regulate()
 

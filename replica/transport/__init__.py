@@ -5,11 +5,11 @@ from .exporter import Exporter, call_families
 from .frame_reader import Arrivals, FrameReader
 from .links import LinkChange, Links
 from .listener import Listener, Taker, address_of
+from .microtasks import MicrotaskQueue
 from .network import PeerNetwork
 from .options import PeerOptions
 from .servicer import PeerServicer
 from .share import CLIENTS, Share
-from .turn import Turn
 
 __all__ = [
     "CLIENTS",
@@ -19,13 +19,13 @@ __all__ = [
     "LinkChange",
     "Links",
     "Listener",
+    "MicrotaskQueue",
     "PeerChannelStatus",
     "PeerNetwork",
     "PeerOptions",
     "PeerServicer",
     "Share",
     "Taker",
-    "Turn",
     "address_of",
     "call_families",
 ]

@@ -7,8 +7,8 @@ from functools import partial
 
 from nyala.replica.rpc import HEAD_BYTES, body_length
 
+from .microtasks import MicrotaskQueue
 from .share import Share
-from .turn import Turn
 
 BUFFER_BYTES = 256 << 10
 _BEGUN_BYTES = 64 << 10
@@ -28,9 +28,9 @@ class FrameReader(asyncio.BufferedProtocol):
     than its length. A closed connection refers to nothing and is free at once. Concurrency: the loop's thread.
     """
 
-    def __init__(self, frame_bytes_max: int, turn: Turn, arrivals: Arrivals) -> None:
+    def __init__(self, frame_bytes_max: int, microtasks: MicrotaskQueue, arrivals: Arrivals) -> None:
         """A frame longer than `frame_bytes_max` ends the connection."""
-        self._turn = turn
+        self._microtasks = microtasks
         self._arrivals = arrivals
         self.frame_bytes_max = frame_bytes_max
         self.share: Share | None = None
@@ -71,7 +71,7 @@ class FrameReader(asyncio.BufferedProtocol):
             data, end = self._arrivals.buffer, nbytes
         else:
             data, end = self._begun, self._end + nbytes
-        self._turn.run(partial(self._hand_over, data, end))
+        self._microtasks.run(partial(self._hand_over, data, end))
 
     def _hand_over(self, data: bytearray, end: int) -> None:
         begin, needed = 0, HEAD_BYTES

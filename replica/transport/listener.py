@@ -16,9 +16,9 @@ from nyala.replica.rpc import accept_on, counted_host, tend
 from nyala.replica.types import limits
 
 from .frame_reader import Arrivals, FrameReader
+from .microtasks import MicrotaskQueue
 from .options import PeerOptions
 from .share import SERVERS, STRANGERS, UNPROVEN, Share
-from .turn import Turn
 
 _log = logging.getLogger("nyala.peers")
 TICKET_BYTES = 16
@@ -41,14 +41,14 @@ class Listener:
     def __init__(
         self,
         on_batch: Callable[[str, bytes], bool],
-        turn: Turn,
+        microtasks: MicrotaskQueue,
         options: PeerOptions | None = None,
         knows: Callable[[str], bool] = lambda uuid: True,
     ) -> None:
         """`on_batch(sender uuid, frame)`: False ends the link. Must not raise. `knows(uuid)`: whether that server is
         in some config here, or named by the masters."""
         self._on_batch = on_batch
-        self.turn = turn
+        self.microtasks = microtasks
         self.arrivals = Arrivals()
         self._options = options or PeerOptions()
         self._knows = knows
@@ -160,7 +160,7 @@ class _Incoming(FrameReader):
     """One connection."""
 
     def __init__(self, listener: Listener) -> None:
-        super().__init__(TICKET_BYTES, listener.turn, listener.arrivals)
+        super().__init__(TICKET_BYTES, listener.microtasks, listener.arrivals)
         self._listener = listener
         self.sender: str | None = None
         self.address = ""

@@ -14,9 +14,9 @@ from nyala.replica.types import Address, Code, InvariantViolation, Refused, limi
 
 from .batch_bounds import too_many_parts
 from .listener import Listener, Taker
+from .microtasks import MicrotaskQueue
 from .options import PeerOptions
 from .refusals import Refusals
-from .turn import Turn
 
 _log = logging.getLogger("nyala.peers")
 
@@ -37,7 +37,7 @@ class PeerServicer(pb_grpc.PeerServiceServicer):
         on_fatal: Callable[[BaseException], None] = lambda error: None,
         options: PeerOptions | None = None,
         on_heard: Callable[[str, int], None] = lambda uuid, process: None,
-        turn: Turn | None = None,
+        microtasks: MicrotaskQueue | None = None,
         check_caller: Callable[[str, int], None] = lambda uuid, takeover: None,
         knows: Callable[[str], bool] = lambda uuid: True,
     ) -> None:
@@ -45,7 +45,8 @@ class PeerServicer(pb_grpc.PeerServiceServicer):
         taken. `on_peer(uuid, address)`: where a sender says that it listens, once a link.
 
         `on_heard(uuid, process)`: for each batch, empty ones too, before what it brings.
-        `on_fatal` gets what `deliver` must not raise; the loop would only log it. `turn`: of whoever answers; what a
+        `on_fatal` gets what `deliver` must not raise; the loop would only log it.
+        `microtasks`: of whoever answers; what a
         batch brings about is carried to its end before the next one is read. `check_caller(uuid, takeover)`:
         Refused if that one must not be heard; asked for each link and each batch. `knows(uuid)`: whether that server is
         in some config here, or named by the masters: links of those have a share of their own.
@@ -58,7 +59,9 @@ class PeerServicer(pb_grpc.PeerServiceServicer):
         self._check_caller = check_caller
         self._refused = ""
         self.refusals = Refusals(local_uuid, asyncio.get_running_loop().time)
-        self.listener = Listener(self._take, turn or Turn(asyncio.get_running_loop(), on_fatal), options, knows)
+        self.listener = Listener(
+            self._take, microtasks or MicrotaskQueue(asyncio.get_running_loop(), on_fatal), options, knows
+        )
 
     async def listen(self, host: str, port: int = 0) -> None:
         """Accept links, on a port of their own that callers of `OpenLink` are told. Refused if it is taken."""

@@ -40,7 +40,7 @@ def _churn(root: Path) -> None:
 
     def deliver_late(self: manager.TabletManager, tablet_id: str, message: Message) -> None:
         self.post._loop.call_later(
-            rng.random() * told(root, "notices"), self.post.turn.run, partial(deliver, self, tablet_id, message)
+            rng.random() * told(root, "notices"), self.post.microtasks.run, partial(deliver, self, tablet_id, message)
         )
 
     def post_late(self: LoopPost, function: Callable[[], None]) -> None:

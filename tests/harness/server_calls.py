@@ -50,7 +50,7 @@ class _Calls:
             maintenance=server.maintenance,
             hybrid_clock=manager.hybrid_clock,
             admit=server.admit,
-            turn=manager.post.turn,
+            microtasks=manager.post.microtasks,
             gil=GilWatch(),
         )
         peers = PeerServicer(server.uuid, manager.deliver, self.places.__setitem__)

@@ -10,7 +10,7 @@ import pytest
 
 from nyala.replica.server.lanes import Lane, LoopPost, LoopTimer, drained
 from nyala.replica.server.memory import MemoryGuard
-from nyala.replica.transport import Turn
+from nyala.replica.transport import MicrotaskQueue
 from nyala.replica.types import Code, Refused
 
 
@@ -108,7 +108,7 @@ def test_timer_that_raises_goes_to_the_error_handler_and_the_next_still_runs() -
     async def run() -> list[BaseException]:
         errors: list[BaseException] = []
         loop = asyncio.get_running_loop()
-        timer, ended = LoopTimer(loop, Turn(loop, errors.append)), asyncio.Event()
+        timer, ended = LoopTimer(loop, MicrotaskQueue(loop, errors.append)), asyncio.Event()
 
         def broken() -> None:
             raise RuntimeError("later")

@@ -11,7 +11,7 @@ import pytest
 
 from nyala.replica.rpc import HEAD_BYTES, body_length, frame, pb
 from nyala.replica.server.write_links import WriteLinks
-from nyala.replica.transport import Taker, Turn
+from nyala.replica.transport import MicrotaskQueue, Taker
 from tests.harness.server_pair import until
 
 LONG_S = 60.0
@@ -29,7 +29,7 @@ class Client:
         self._takers: list[Taker] = []
         self._answer = answer
         self.given_up: list[int] = []
-        self.links = WriteLinks(self._admit, self._begin, Turn(asyncio.get_running_loop(), _raised))
+        self.links = WriteLinks(self._admit, self._begin, MicrotaskQueue(asyncio.get_running_loop(), _raised))
 
     def _begin(self, request: Any, done: Callable[[Any], None]) -> Callable[[], None] | None:
         reply = self._answer(request)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from nyala.replica.raft import AppendReply
 from nyala.replica.rpc import SERVER_OPTIONS, frame
 from nyala.replica.server.write_links import WriteLink, WriteLinks
-from nyala.replica.transport import Listener, PeerNetwork, PeerOptions, Share, Turn
+from nyala.replica.transport import Listener, MicrotaskQueue, PeerNetwork, PeerOptions, Share
 from nyala.replica.transport.frame_reader import Arrivals, FrameReader
 from nyala.replica.transport.listener import _Incoming
 from nyala.replica.transport.share import Bounds
@@ -137,7 +137,7 @@ def in_loop(scenario: Callable[[], Awaitable[None]]) -> None:
 
 
 def listener(**fields: Any) -> Listener:
-    turn = Turn(asyncio.get_running_loop(), _raised)
+    turn = MicrotaskQueue(asyncio.get_running_loop(), _raised)
     return Listener(lambda sender, body: True, turn, PeerOptions(connect_timeout_ms=60_000), **fields)
 
 
@@ -165,7 +165,7 @@ def test_closed_link_is_free_at_once() -> None:
         await links.close()
 
         writes = WriteLinks(
-            lambda taker: (1, b"t"), lambda request, done: None, Turn(asyncio.get_running_loop(), _raised)
+            lambda taker: (1, b"t"), lambda request, done: None, MicrotaskQueue(asyncio.get_running_loop(), _raised)
         )
         here, there = socket.socketpair()
         writes._take(there)
@@ -194,7 +194,7 @@ def test_idle_link_holds_no_buffer_and_a_long_frame_only_what_has_come() -> None
 
     loop = asyncio.new_event_loop()
     loop.close()
-    reader = Taking(16 << 20, Turn(loop, _raised), Arrivals())
+    reader = Taking(16 << 20, MicrotaskQueue(loop, _raised), Arrivals())
     reader.transport = type("Live", (), {"is_closing": lambda self: False})()
     stream, sizes = frame(bytes(16 << 20)), []
     pos = 0
@@ -216,7 +216,7 @@ def test_flood_of_silent_connections_keeps_no_server_out() -> None:
 
     async def scenario() -> None:
         heard: list[str] = []
-        turn = Turn(asyncio.get_running_loop(), _raised)
+        turn = MicrotaskQueue(asyncio.get_running_loop(), _raised)
         known = {"a", "b"}
         links = Listener(
             lambda sender, body: heard.append(sender) or True,  # type: ignore[func-returns-value]
@@ -261,7 +261,7 @@ def test_connection_that_shows_no_ticket_in_time_ends() -> None:
     """Goal: IN-51: who says nothing, or half a ticket, is not waited for. Method: a listener that waits 50 ms."""
 
     async def scenario() -> None:
-        turn = Turn(asyncio.get_running_loop(), _raised)
+        turn = MicrotaskQueue(asyncio.get_running_loop(), _raised)
         links = Listener(lambda sender, body: True, turn, PeerOptions(connect_timeout_ms=50))
         await links.start("127.0.0.1")
         silent, _a = await asyncio.open_connection("127.0.0.1", links.port)

@@ -16,7 +16,7 @@ from nyala.infra.local.ports import Ports
 from nyala.replica.raft import AppendEntries, AppendReply, Message, VoteRequest
 from nyala.replica.rows import crc32c
 from nyala.replica.rpc import SERVER_OPTIONS, frame, frame_parts, message_to_pb, pb, pb_grpc
-from nyala.replica.transport import Listener, PeerChannelStatus, PeerNetwork, PeerOptions, PeerServicer, Turn
+from nyala.replica.transport import Listener, MicrotaskQueue, PeerChannelStatus, PeerNetwork, PeerOptions, PeerServicer
 from nyala.replica.transport.encode import add_message
 from nyala.replica.transport.frame_reader import BUFFER_BYTES, Arrivals, FrameReader
 from nyala.replica.types import Address, Code, Entry, EntryKind, Member, OpId, RaftConfig, Refused, limits
@@ -349,7 +349,7 @@ def test_frames_come_out_as_they_went_in_however_they_are_cut(seed: int) -> None
         def on_frame(self, body: bytes) -> None:
             taken.append(body)
 
-    reader = Taking(3 * BUFFER_BYTES, Turn(loop, errors.append), Arrivals())
+    reader = Taking(3 * BUFFER_BYTES, MicrotaskQueue(loop, errors.append), Arrivals())
     pos, cut_max = 0, 1 << random.randrange(10, 20)
     reader.transport = LiveTransport()
     while pos < len(stream):
@@ -487,7 +487,7 @@ def test_small_answers_on_a_connection_do_not_wait_for_one_another() -> None:
 
     async def body() -> None:
         loop = asyncio.get_running_loop()
-        listener = Listener(lambda sender, frame: True, Turn(loop, lambda error: None))
+        listener = Listener(lambda sender, frame: True, MicrotaskQueue(loop, lambda error: None))
         await listener.start("127.0.0.1")
         taken: asyncio.Future[socket.socket] = loop.create_future()
         _, writer = await asyncio.open_connection("127.0.0.1", listener.port)

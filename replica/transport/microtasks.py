@@ -10,7 +10,7 @@ _FUNCTIONS_MAX = 1000
 """Functions of one turn; the rest wait for the next, so that no chain of them keeps the loop from its sockets."""
 
 
-class Turn:
+class MicrotaskQueue:
     """Functions that run at the end of the turn in which they were asked for.
 
     asyncio runs what `call_soon` was given after another look at all sockets: a system call, and a moment in which
