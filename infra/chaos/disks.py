@@ -11,7 +11,7 @@ from nyala.replica.fs import RealDisk
 from nyala.replica.tablet import Superblock, Tablet
 from nyala.replica.tablet_copy import wal_folder
 from nyala.replica.types import DataState
-from nyala.replica.wal import dump_segment, glance
+from nyala.replica.wal import dump_segment, read_offline
 
 from .book import Rows
 from .logs import SHOWN_MAX, Logged
@@ -43,7 +43,7 @@ def read_rows(root: Path, tablet_id: str, committed: int) -> Rows:
     disk = RealDisk(root)
     tablet = Tablet.open(disk, Superblock.load(disk, tablet_id))
     try:
-        log = glance(disk, wal_folder(tablet_id), tablet_id).entries
+        log = read_offline(disk, wal_folder(tablet_id), tablet_id).entries
         flushed = tablet.flush_opid.index
         for entry in log:
             if flushed < entry.opid.index <= committed:

@@ -12,7 +12,7 @@ from json import loads
 
 from nyala.replica.fs import Instance
 from nyala.replica.types import Code, Disk, EntryKind, RaftConfig, Refused
-from nyala.replica.wal import glance
+from nyala.replica.wal import read_offline
 from nyala.schemas import decode
 
 from .catalog import CATALOG_ID, Catalog, Record
@@ -85,7 +85,7 @@ def takeovers_in_log(disk: Disk) -> dict[str, int]:
     found: dict[str, int] = {}
     if not disk.exists(folder):
         return found
-    for entry in glance(disk, folder, CATALOG_ID).entries:
+    for entry in read_offline(disk, folder, CATALOG_ID).entries:
         if entry.kind is EntryKind.CATALOG:
             for put in decode("catalog_change", entry.meta)["puts"]:
                 if put["key"].startswith(MASTER):

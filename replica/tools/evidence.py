@@ -26,7 +26,7 @@ from nyala.replica.types import (
     Refused,
     read_number,
 )
-from nyala.replica.wal import glance
+from nyala.replica.wal import read_offline
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,7 +164,7 @@ def _block_problem(disk: Disk, superblock: Superblock, read: Callable[[str, int]
 def _with_log(disk: Disk, base: ReplicaEvidence, superblock: Superblock) -> ReplicaEvidence:
     if not disk.exists(wal_folder(base.tablet_id)):
         raise Corruption("the log's folder is missing", tablet=base.tablet_id)
-    replay = glance(disk, wal_folder(base.tablet_id), base.tablet_id)
+    replay = read_offline(disk, wal_folder(base.tablet_id), base.tablet_id)
     last = superblock.end_of(replay.last)
     last_time, pending = superblock.flush_time, base.config
     for entry in replay.entries:

@@ -26,7 +26,7 @@ from nyala.replica.types import (
     next_generation,
     offset_in_generation,
 )
-from nyala.replica.wal import Log, glance
+from nyala.replica.wal import Log, read_offline
 
 UNDO = "undo"
 """Folder of what offline tools replaced, under the server's directory. Nobody reads it; an operator may remove it."""
@@ -107,7 +107,7 @@ def rewrite_config(disk: Disk, tablet_id: str, members: tuple[Member, ...], *, d
     if superblock.witness and any(m.uuid == before.uuid and m.holds_data for m in members):
         what = "this replica is a witness: it has a log and no rows, and cannot become a member that holds data"
         raise Refused(Code.ILLEGAL_STATE, what, tablet=tablet_id, server=before.uuid)
-    replay = glance(disk, wal_folder(tablet_id), tablet_id)
+    replay = read_offline(disk, wal_folder(tablet_id), tablet_id)
     last, last_time, final = superblock.end_of(replay.last), superblock.flush_time, None
     for final in replay.entries:
         last_time = max(last_time, final.hybrid_time)

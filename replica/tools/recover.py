@@ -22,7 +22,7 @@ from nyala.replica.tablet_copy import (
     wal_folder,
 )
 from nyala.replica.types import Code, Corruption, Disk, RaftConfig, Refused, SystemClock
-from nyala.replica.wal import Log, glance
+from nyala.replica.wal import Log, read_offline
 
 from .evidence import ReplicaEvidence, of_directory
 from .forced_config import UNDO, force_config, keep_undo
@@ -210,7 +210,7 @@ def _is_rewritten(survivor: Disk, plan: RecoveryPlan, tablet: TabletPlan) -> boo
     if not survivor.exists(FENCE):  # all directories are fenced before anything else happens
         return False
     forced = ConsensusMeta.load(survivor, tablet.tablet_id).committed_config == tablet.config
-    return forced or glance(survivor, wal_folder(tablet.tablet_id), tablet.tablet_id).last == tablet.config.opid
+    return forced or read_offline(survivor, wal_folder(tablet.tablet_id), tablet.tablet_id).last == tablet.config.opid
 
 
 def _mark_of(plan: RecoveryPlan) -> str:

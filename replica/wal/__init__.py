@@ -1,10 +1,10 @@
 """The write-ahead log: Avro segments, group commit, recovery of a torn tail, anchors and log GC."""
 
 from .dump import dump_segment
-from .glance import glance
 from .inspect import LogView, inspect_log
 from .live_dump import dump_log, dump_settled
 from .log import Log
+from .offline import read_offline
 from .options import WalOptions
 from .records import Anchor, Pin, Replay, SegmentInfo
 from .reservation import OnDurable, Reservation
@@ -23,7 +23,7 @@ __all__ = [
     "dump_log",
     "dump_segment",
     "dump_settled",
-    "glance",
     "inspect_log",
+    "read_offline",
     "verify_segment",
 ]

@@ -316,8 +316,8 @@ MUTANTS = (
         test="tests/unit/tools/test_recover_offline.py::test_recovery_is_abandoned_only_before_a_config_is_rewritten",
         file="replica/tools/recover.py",
         function="_is_rewritten",
-        before="forced or glance(survivor, wal_folder(tablet.tablet_id), tablet.tablet_id).last == tablet.config.opid",
-        after="forced",
+        before="read_offline(survivor, wal_folder(tablet.tablet_id), tablet.tablet_id).last == tablet.config.opid",
+        after="False",
     ),
     Mutant(
         name="damaged target is taken for a copy",

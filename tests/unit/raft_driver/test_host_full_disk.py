@@ -8,7 +8,7 @@ from nyala.replica.consensus_metadata import ConsensusMeta
 from nyala.replica.raft_driver import Phase
 from nyala.replica.tablet_copy import wal_folder
 from nyala.replica.types import Applied, Code, ConfigEdit, EditKind, Refused
-from nyala.replica.wal import glance
+from nyala.replica.wal import read_offline
 from tests.harness.sim_cluster import HOST, TABLET, SimCluster, SimNode, member
 from tests.harness.sim_start import Answers, level, node_of, on, put, put_and_wait, started
 
@@ -70,7 +70,7 @@ def test_terms_that_found_no_room_are_saved_in_order() -> None:
     replica = full.replica
     assert leader is not None and replica is not None and replica.phase is not Phase.FAILED
     assert put_and_wait(cluster, leader, b"without c").opid.term == leader.term > saved(full).term
-    last = glance(full.disk, wal_folder(TABLET), TABLET).last
+    last = read_offline(full.disk, wal_folder(TABLET), TABLET).last
     assert last.term <= saved(full).term, "a log never knows a term that a restart would forget"
     full.disk.heal()
     cluster.run_until(lambda: level(cluster), "everyone level")

@@ -15,7 +15,7 @@ from nyala.replica.tablet import Superblock
 from nyala.replica.tablet_copy import delete_replica, wal_folder
 from nyala.replica.tools.forced_config import Rewritten, force_config, raise_term, rewrite_config
 from nyala.replica.types import Code, EntryKind, Member, OpId, RaftConfig, Refused, next_generation
-from nyala.replica.wal import Log, glance
+from nyala.replica.wal import Log, read_offline
 from tests.harness.copies import SOURCE_UUID, TABLET, RestingReplica, close_disks, new_disk
 from tests.harness.lost_majority import make_witness
 from tests.harness.sim_disk import SimCrash, SimDisk
@@ -43,7 +43,7 @@ def replica_at_rest(*, flushed: bool = False, log_of_terms: tuple[int, ...] = (1
 
 
 def last_entries(disk: SimDisk, count: int) -> list[tuple[OpId, EntryKind]]:
-    return [(e.opid, e.kind) for e in glance(disk, wal_folder(TABLET), TABLET).entries][-count:]
+    return [(e.opid, e.kind) for e in read_offline(disk, wal_folder(TABLET), TABLET).entries][-count:]
 
 
 def contents(disk: SimDisk) -> dict[str, bytes]:
@@ -109,7 +109,7 @@ def test_forced_config_beats_older_configs_that_wait_in_the_log() -> None:
     disk = replica_at_rest()
     log, _ = Log.open(disk, wal_folder(TABLET), TABLET, threaded=False)
     resting = RestingReplica(new_disk())
-    entry = next(iter(glance(disk, wal_folder(TABLET), TABLET).entries))
+    entry = next(iter(read_offline(disk, wal_folder(TABLET), TABLET).entries))
     for index in (4, 5):
         config = RaftConfig(OpId(4, index), (*ALONE, Member("b" * 32), Member(str(index) * 32)))
         waiting = entry._replace(

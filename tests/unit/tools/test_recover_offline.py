@@ -23,7 +23,7 @@ from nyala.replica.tools import (
     plans_agree,
 )
 from nyala.replica.types import Code, Corruption, OpId, RaftConfig, Refused
-from nyala.replica.wal import glance
+from nyala.replica.wal import read_offline
 from nyala.replica.wal.newest import NEWEST_NAME
 from tests.harness.copies import TABLET, RestingReplica, close_disks
 from tests.harness.lost_majority import (
@@ -111,7 +111,7 @@ class Directories:
             more = name in gone_on
             meta = ConsensusMeta.load(disk, TABLET)
             assert (meta.committed_config, meta.term, meta.voted_for) == (tablet.config, opid.term + more, None)
-            assert glance(disk, wal_folder(TABLET), TABLET).last == OpId(opid.term + more, opid.index + more)
+            assert read_offline(disk, wal_folder(TABLET), TABLET).last == OpId(opid.term + more, opid.index + more)
             assert rows_of(disk) == rows | ({9: "later"} if more else {})
 
 

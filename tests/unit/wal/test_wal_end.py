@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nyala.replica.types import Code, Corruption, DiskFailure, Entry, OpId, Refused
-from nyala.replica.wal import Log, dump_log, dump_segment, glance, inspect_log
+from nyala.replica.wal import Log, dump_log, dump_segment, inspect_log, read_offline
 from nyala.replica.wal.newest import NEWEST_NAME, Newest, read_newest
 from tests.harness.sim_disk import SimCrash, SimDisk
 from tests.harness.wal_entries import (
@@ -106,7 +106,7 @@ def ends(disk: SimDisk, path: str) -> list[int]:
 
 def opened(disk: SimDisk) -> tuple[list[Entry], OpId | None]:
     """What a start finds: as looks without a change see it before, and a second start after a power cut again."""
-    seen, looked = inspect_log(disk, FOLDER, TABLET), glance(disk, FOLDER, TABLET)
+    seen, looked = inspect_log(disk, FOLDER, TABLET), read_offline(disk, FOLDER, TABLET)
     found = list(looked.entries)
     assert seen.withheld == looked.withheld
     for _ in range(2):
@@ -365,7 +365,11 @@ def test_record_that_does_not_read_back_is_corruption_that_names_the_way_on() ->
     for hurt in [*hurts, *(good[:length] for length in range(len(good))), bytes(len(good)), good + b"\0"]:
         disk.poke(RECORD, hurt)
         before = files_of(disk)
-        for look in (open_log, lambda disk: inspect_log(disk, FOLDER, TABLET), lambda d: glance(d, FOLDER, TABLET)):
+        for look in (
+            open_log,
+            lambda disk: inspect_log(disk, FOLDER, TABLET),
+            lambda d: read_offline(d, FOLDER, TABLET),
+        ):
             with pytest.raises(Corruption, match=r"a copy from the tablet's leader heals.*remove \.newest-segment"):
                 look(disk)
         assert files_of(disk) == before
@@ -503,7 +507,11 @@ def test_segment_that_lost_a_replacement_before_the_next_one_is_corruption(behin
     first, _ = segment_paths(disk)
     disk.poke(first, disk.read(first)[: ends(disk, first)[-2]])
     before = files_of(disk)
-    for look in (open_log, lambda disk: inspect_log(disk, FOLDER, TABLET), lambda disk: glance(disk, FOLDER, TABLET)):
+    for look in (
+        open_log,
+        lambda disk: inspect_log(disk, FOLDER, TABLET),
+        lambda disk: read_offline(disk, FOLDER, TABLET),
+    ):
         with pytest.raises(Corruption, match="entries are missing before a segment"):
             look(disk)
     assert files_of(disk) == before

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from nyala.replica.types import Corruption, Entry, OpId
-from nyala.replica.wal import Log, SegmentInfo, dump_segment, glance, inspect_log, verify_segment
+from nyala.replica.wal import Log, SegmentInfo, dump_segment, inspect_log, read_offline, verify_segment
 from nyala.replica.wal.recovery import worse
 from tests.harness.sim_disk import SECTOR_BYTES, SimDisk
 from tests.harness.wal_entries import FOLDER, SMALL, TABLET, append_now, build, entries, entry, open_log, segment_paths
@@ -105,7 +105,7 @@ def outcome(path: str, data: bytes, held: list[Entry], where: str) -> str:
         return "corruption"
     found = list(replay.entries)
     log.close()
-    seen = glance(on_disk(path, data), FOLDER, TABLET)
+    seen = read_offline(on_disk(path, data), FOLDER, TABLET)
     assert (list(seen.entries), seen.withheld) == (found, replay.withheld), where
     again, second = Log.open(disk, FOLDER, TABLET, SMALL, threaded=False)
     assert (list(second.entries), second.withheld) == (found, replay.withheld), where

@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 
 from nyala.replica.types import Code, Corruption, DiskFailure, Entry, OpId, Refused
-from nyala.replica.wal import Log, dump_segment, glance, inspect_log
+from nyala.replica.wal import Log, dump_segment, inspect_log, read_offline
 from nyala.replica.wal.newest import NEWEST_NAME, read_newest
 from tests.harness.sim_disk import SECTOR_BYTES, SimCrash, SimDisk
 from tests.harness.wal_entries import (
@@ -225,7 +225,11 @@ def test_newest_segment_that_is_missing_is_corruption_and_changes_no_file(left: 
     whole = {path: disk.read(path) for path in segment_paths(disk)}
     for path in list(whole)[left:]:
         disk.remove(path)
-    for look in (open_log, lambda disk: glance(disk, FOLDER, TABLET), lambda disk: inspect_log(disk, FOLDER, TABLET)):
+    for look in (
+        open_log,
+        lambda disk: read_offline(disk, FOLDER, TABLET),
+        lambda disk: inspect_log(disk, FOLDER, TABLET),
+    ):
         with pytest.raises(Corruption, match="newest segment of a log is missing"):
             look(disk)
         assert [disk.read(path) for path in segment_paths(disk)] == list(whole.values())[:left]

@@ -13,7 +13,7 @@ from .records import Replay
 from .recovery import Recovered, read_all, read_withheld, worse
 
 
-def glance(disk: Disk, folder: str, tablet_id: str) -> Replay:
+def read_offline(disk: Disk, folder: str, tablet_id: str) -> Replay:
     """What opening the log would find, as of now; Corruption where opening would be. Nobody may write meanwhile."""
     found, broken = read_all(disk, folder, tablet_id)
     withheld, kept = read_withheld(disk, folder), []
