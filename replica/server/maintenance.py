@@ -12,9 +12,9 @@ from nyala.replica.fs import want
 from nyala.replica.types import Corruption, DiskFailure, InvariantViolation, Refused, may_pass, started_pool
 
 from .allocator import give_back_free_memory
+from .file_check import KEEP_EVERY_S, FileChecker
 from .flush_rule import Watch, urgency
 from .hosted import HostedTablet
-from .keeping import KEEP_EVERY_S, Keeper
 from .manager import TabletManager
 from .memory import MemoryGuard
 from .resources import LOOK_EVERY_S, ResourceWatch
@@ -43,14 +43,14 @@ class Maintenance:
         now: Callable[[], float] = time.monotonic,
         look: Callable[[], None] = lambda: None,
     ) -> None:
-        """`now`: seconds that only grow. `look`: as `Keeper` takes it."""
+        """`now`: seconds that only grow. `look`: as `FileChecker` takes it."""
         self._manager = manager
         self._memory = memory
         self._now = now
         self._pool = started_pool(1, "maintenance")
         self._turn = asyncio.Lock()
         self.resources = ResourceWatch(manager.uuid)
-        self.keeper = Keeper(manager, look)
+        self.file_checker = FileChecker(manager, look)
         self._kept_at = now()
         self._looked_at: float | None = None
         self.flushes = 0
@@ -101,7 +101,7 @@ class Maintenance:
         """Look at the files of every tablet, once a minute."""
         if self._now() - self._kept_at >= KEEP_EVERY_S:
             self._kept_at = self._now()
-            await self.keeper.round()
+            await self.file_checker.round()
 
     async def give_back(self) -> bool:
         """Give free memory back if writes would else be refused for it; whether that was done."""

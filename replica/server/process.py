@@ -44,11 +44,11 @@ from .allocator import keep_memory_low
 from .channels import Channels
 from .copies import CopyJobs, CopyRequests
 from .copy_service import CopyServicer
+from .file_check import KEEP_EVERY_S
 from .gil_watch import GilWatch
 from .heartbeat import Heartbeats
 from .identity import Identity
 from .joins import Joins
-from .keeping import KEEP_EVERY_S
 from .lanes import LoopPost
 from .leaders import LeaderTime
 from .maintenance import Maintenance

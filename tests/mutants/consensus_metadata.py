@@ -185,7 +185,7 @@ MUTANTS = (
         name="lost folder of metadata is made anew",
         rows="IN-21",
         test=(
-            "tests/unit/server/test_server_keeping.py::"
+            "tests/unit/server/test_server_file_check.py::"
             "test_folder_that_is_lost_under_a_running_server_is_not_made_anew_with_one_file"
         ),
         file="replica/consensus_metadata/consensus_meta.py",

@@ -18,7 +18,7 @@ MUTANTS = (
         name="blocks of a lost superblock are swept",
         rows="IN-21",
         test=(
-            "tests/unit/server/test_server_keeping.py::"
+            "tests/unit/server/test_server_file_check.py::"
             "test_start_without_a_superblock_leaves_the_blocks_for_the_one_that_is_put_back"
         ),
         file="replica/tablet_copy/blocks.py",

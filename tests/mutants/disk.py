@@ -48,7 +48,7 @@ MUTANTS = (
         name="lost identity stays lost",
         rows="IN-21",
         test=(
-            "tests/unit/server/test_server_keeping.py::"
+            "tests/unit/server/test_server_file_check.py::"
             "test_instance_file_is_written_again_by_a_running_server_and_refuses_a_start_with_the_command"
         ),
         file="replica/fs/instance.py",

@@ -30,7 +30,7 @@ NEAR: Mapping[str, tuple[str, ...]] = {
     "replica/consensus_metadata/": (
         "unit/consensus_metadata",
         "unit/tablet_copy",
-        "unit/server/test_server_keeping.py",
+        "unit/server/test_server_file_check.py",
         "unit/tools/test_forced_config.py",
         "unit/tools/test_recover_offline.py",
         "unit/raft/test_raft_forced_config.py",

@@ -344,7 +344,7 @@ MUTANTS = (
         name="damaged superblock cannot be deleted",
         rows="IN-21",
         test=(
-            "tests/unit/server/test_server_keeping.py::"
+            "tests/unit/server/test_server_file_check.py::"
             "test_file_that_is_lost_while_the_server_is_stopped_leaves_a_replica_that_a_copy_replaces"
         ),
         file="replica/server/ending.py",
@@ -383,11 +383,11 @@ MUTANTS = (
         name="missing file is not noticed",
         rows="IN-21",
         test=(
-            "tests/unit/server/test_server_keeping.py::"
+            "tests/unit/server/test_server_file_check.py::"
             "test_large_file_that_is_lost_under_a_running_server_fails_its_replica_at_the_next_look"
         ),
-        file="replica/server/keeping.py",
-        function="Keeper.round",
+        file="replica/server/file_check.py",
+        function="FileChecker.round",
         before="if lost is not None:",
         after="if lost is None:",
     ),
@@ -395,11 +395,11 @@ MUTANTS = (
         name="other folder is written into",
         rows="IN-21",
         test=(
-            "tests/unit/server/test_server_keeping.py::"
+            "tests/unit/server/test_server_file_check.py::"
             "test_file_is_not_written_into_a_folder_that_is_not_the_one_the_server_began_with"
         ),
-        file="replica/server/keeping.py",
-        function="Keeper._keep_roots",
+        file="replica/server/file_check.py",
+        function="FileChecker._keep_roots",
         before="self._look()",
         after='disk.exists("")',
     ),
@@ -407,10 +407,10 @@ MUTANTS = (
         name="empty folder is filled anew",
         rows="IN-21",
         test=(
-            "tests/unit/server/test_server_keeping.py::"
+            "tests/unit/server/test_server_file_check.py::"
             "test_folder_that_is_lost_under_a_running_server_is_not_made_anew_with_one_file"
         ),
-        file="replica/server/keeping.py",
+        file="replica/server/file_check.py",
         function="_folder_is_lost",
         before="1",
         after="9",
@@ -493,7 +493,7 @@ MUTANTS = (
         name="missing superblock is not told",
         rows="IN-21",
         test=(
-            "tests/unit/server/test_server_keeping.py::"
+            "tests/unit/server/test_server_file_check.py::"
             "test_file_that_is_lost_while_the_server_is_stopped_leaves_a_replica_that_a_copy_replaces"
         ),
         file="replica/server/opening.py",
@@ -641,7 +641,7 @@ MUTANTS = (
         name="copy looks for the file only",
         rows="IN-21",
         test=(
-            "tests/unit/server/test_server_keeping.py::"
+            "tests/unit/server/test_server_file_check.py::"
             "test_copy_over_a_running_replica_whose_superblock_is_lost_goes_by_memory"
         ),
         file="replica/server/copies.py",
@@ -653,7 +653,7 @@ MUTANTS = (
         name="refused copy forgets a running replica",
         rows="IN-21",
         test=(
-            "tests/unit/server/test_server_keeping.py::"
+            "tests/unit/server/test_server_file_check.py::"
             "test_copy_over_a_running_replica_whose_superblock_is_lost_goes_by_memory"
         ),
         file="replica/server/copies.py",

@@ -678,9 +678,9 @@ MUTANTS = (
         name="files are looked at later than the page says",
         rows="IN-21",
         test=(
-            "tests/unit/server/test_server_keeping.py::test_page_for_operators_has_each_file_and_the_times_of_this_code"
+            "tests/unit/server/test_server_file_check.py::test_page_for_operators_has_each_file_and_the_times_of_this_code"
         ),
-        file="replica/server/keeping.py",
+        file="replica/server/file_check.py",
         before="KEEP_EVERY_S = 60.0",
         after="KEEP_EVERY_S = 600.0",
     ),

@@ -267,7 +267,7 @@ MUTANTS = (
     Mutant(
         name="damaged record fails a flush",
         rows="IN-21",
-        test="tests/unit/server/test_server_keeping.py::test_flush_over_a_damaged_superblock_is_done",
+        test="tests/unit/server/test_server_file_check.py::test_flush_over_a_damaged_superblock_is_done",
         file="replica/tablet/maintenance.py",
         function="Maintenance._save",
         before="""
@@ -450,7 +450,7 @@ MUTANTS = (
         name="lost folder of superblocks is made anew",
         rows="IN-21",
         test=(
-            "tests/unit/server/test_server_keeping.py::"
+            "tests/unit/server/test_server_file_check.py::"
             "test_folder_that_is_lost_under_a_running_server_is_not_made_anew_with_one_file"
         ),
         file="replica/tablet/superblock.py",
@@ -467,7 +467,7 @@ MUTANTS = (
         name="lost superblock stays lost",
         rows="IN-21",
         test=(
-            "tests/unit/server/test_server_keeping.py::"
+            "tests/unit/server/test_server_file_check.py::"
             "test_small_file_that_is_lost_under_a_running_server_is_written_again"
         ),
         file="replica/tablet/superblock.py",
@@ -646,7 +646,7 @@ MUTANTS = (
         name="superblock makes its folder",
         rows="IN-21",
         test=(
-            "tests/unit/server/test_server_keeping.py::"
+            "tests/unit/server/test_server_file_check.py::"
             "test_folder_that_is_lost_under_a_running_server_is_not_made_anew_with_one_file"
         ),
         file="replica/tablet/superblock.py",

@@ -345,7 +345,7 @@ MUTANTS = (
         name="newest segment is noticed only if one is left",
         rows="IN-21",
         test=(
-            "tests/unit/server/test_server_keeping.py::"
+            "tests/unit/server/test_server_file_check.py::"
             "test_file_that_is_lost_while_the_server_is_stopped_leaves_a_replica_that_a_copy_replaces"
         ),
         file="replica/wal/newest.py",

@@ -18,7 +18,7 @@ from nyala.replica.policy.in_place import RENEW_AGAIN_US
 from nyala.replica.raft_driver import Phase
 from nyala.replica.server import ServerOptions, need_promises
 from nyala.replica.server.copies import CopyJobs
-from nyala.replica.server.keeping import KEEP_EVERY_S, Keeper
+from nyala.replica.server.file_check import KEEP_EVERY_S, FileChecker
 from nyala.replica.server.maintenance import Maintenance
 from nyala.replica.server.manager import TabletManager
 from nyala.replica.server.memory import MemoryGuard
@@ -74,17 +74,17 @@ def test_small_file_that_is_lost_under_a_running_server_is_written_again(
     two_tablets(disk)
 
     async def use(manager: TabletManager) -> None:
-        keeper, hosted = Keeper(manager), manager.get(TABLET)
+        file_checker, hosted = FileChecker(manager), manager.get(TABLET)
         before = disk.read(superblock_path(TABLET))
-        await keeper.round()
-        assert keeper.mended == 0
+        await file_checker.round()
+        assert file_checker.mended == 0
         hurt(disk, ROOTS[file])
-        await keeper.round()
-        assert keeper.mended <= 1 and disk.read(superblock_path(TABLET)) == before
+        await file_checker.round()
+        assert file_checker.mended <= 1 and disk.read(superblock_path(TABLET)) == before
         assert hosted.cmeta is not None and ConsensusMeta.load(disk, TABLET).encode() == hosted.cmeta.encode()
         assert manager.get(TABLET).running and manager.get(OTHER).running
         if file == "superblock":  # an election may write the metadata first
-            assert keeper.mended == 1 and f"the file of its {file} was damaged or missing" in caplog.text
+            assert file_checker.mended == 1 and f"the file of its {file} was damaged or missing" in caplog.text
 
     served(disk, use, fatal)
     disk.restart()
@@ -108,16 +108,18 @@ def test_folder_that_is_lost_under_a_running_server_is_not_made_anew_with_one_fi
     two_tablets(disk)
 
     async def use(manager: TabletManager) -> None:
-        keeper, tablet = Keeper(manager), manager.get(TABLET).tablet
+        file_checker, tablet = FileChecker(manager), manager.get(TABLET).tablet
         disk.remove_tree("tablet-meta")
         if still_there:
             disk.mkdir("tablet-meta")
-        await keeper.round()
+        await file_checker.round()
         assert tablet is not None and (still_there or not tablet.keep_superblock())
         if not still_there:
             with pytest.raises(DiskFailure):
                 tablet.superblock.save(disk)
-        assert keeper.mended == 0 and disk.exists("tablet-meta") == still_there and disk.listdir("tablet-meta") == []
+        assert (
+            file_checker.mended == 0 and disk.exists("tablet-meta") == still_there and disk.listdir("tablet-meta") == []
+        )
         assert "nothing is written" in caplog.text
         with pytest.raises(Corruption, match="tablet-meta"):
             need_promises(disk, instance)
@@ -142,7 +144,7 @@ def test_file_is_not_written_into_a_folder_that_is_not_the_one_the_server_began_
 
         missing(disk, ROOTS["superblock"])
         with pytest.raises(DiskFailure):
-            await Maintenance(manager, MemoryGuard(1 << 40, lambda: 0), look=look).keeper.round()
+            await Maintenance(manager, MemoryGuard(1 << 40, lambda: 0), look=look).file_checker.round()
         assert not disk.exists(ROOTS["superblock"])
 
     served(disk, use, fatal)
@@ -211,11 +213,11 @@ def test_large_file_that_is_lost_under_a_running_server_fails_its_replica_at_the
     two_tablets(disk)
 
     async def use(manager: TabletManager) -> None:
-        keeper = Keeper(manager)
-        await keeper.round()
+        file_checker = FileChecker(manager)
+        await file_checker.round()
         assert manager.get(TABLET).running
         hurt(disk, LARGE[file])
-        await keeper.round()
+        await file_checker.round()
         hosted = manager.get(TABLET)
         assert hosted.replica is not None and hosted.replica.phase is Phase.FAILED and hosted.damaged
         assert LARGE[file] in hosted.replica.error and manager.get(OTHER).running
@@ -342,13 +344,13 @@ def test_files_of_a_server_that_wants_for_something_are_looked_at_later() -> Non
     two_tablets(disk)
 
     async def use(manager: TabletManager) -> None:
-        keeper = Keeper(manager)
+        file_checker = FileChecker(manager)
         for operation in ("read", "stat", "size"):
             disk.fail_on(operation, "*", "EMFILE", times=None)
-        await keeper.round()
+        await file_checker.round()
         disk.heal()
         await asyncio.sleep(0)
-        assert keeper.mended == 0 and manager.get(TABLET).running and manager.get(OTHER).running
+        assert file_checker.mended == 0 and manager.get(TABLET).running and manager.get(OTHER).running
 
     served(disk, use, fatal)
     assert fatal == []

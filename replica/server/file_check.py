@@ -20,7 +20,7 @@ KEEP_EVERY_S = 60.0
 """A file that is damaged, emptied, cut or missing under a running server is noticed within this time."""
 
 
-class Keeper:
+class FileChecker:
     """Concurrency: the loop's thread; files are looked at in threads. Nothing of a tablet in transition is touched.
 
     Single files are written again, never a folder: the next start must see that one is lost (`promises.py`).
