@@ -13,7 +13,7 @@ from nyala.replica.tablet_copy import wal_folder
 from nyala.replica.types import DataState
 from nyala.replica.wal import dump_segment, read_offline
 
-from .book import Rows
+from .expected_rows import Rows
 from .logs import SHOWN_MAX, Logged
 
 

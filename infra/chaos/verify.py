@@ -11,9 +11,9 @@ from pathlib import Path
 from nyala.replica import tools
 from nyala.replica.types import Corruption, Refused
 
-from .book import Book, Rows
 from .cluster import Patient
 from .disks import Rotten, blocks_in_use, judge_rot, leftovers, open_deleted_files, read_log, read_rows
+from .expected_rows import ExpectedRows, Rows
 from .logs import Logged, judge_appenders, judge_logs, judge_majority
 from .scene import Scene, TabletScene, trouble
 from .watch import Witness
@@ -259,7 +259,7 @@ class LogReadings:
 
 
 def verify_disks(
-    folder: Path, scene: Scene, books: Sequence[Book], *, replicas: int = 1, readings: LogReadings | None = None
+    folder: Path, scene: Scene, books: Sequence[ExpectedRows], *, replicas: int = 1, readings: LogReadings | None = None
 ) -> list[Verdict]:
     """What the disks of stopped servers say. `scene`: the last one before they stopped; `books`: of who wrote;
     `replicas`: of how many of each tablet the rows are read too; `readings`: of logs, from before."""
@@ -292,7 +292,7 @@ def verify_rot(folder: Path, rotten: Sequence[Rotten], logs: Mapping[str, Path])
     return Verdict(what, f"{len(rotten)} blocks", (*nothing_of(blocks=len(rotten)), *wrong))
 
 
-def _each_disk(folder: Path, scene: Scene, books: Sequence[Book], replicas: int) -> Verdict:
+def _each_disk(folder: Path, scene: Scene, books: Sequence[ExpectedRows], replicas: int) -> Verdict:
     """V4 without the cluster: no replica leans on another one for what was acknowledged. To replay a log is slow: so
     many `replicas` of each tablet are read."""
     held: list[list[Rows]] = []
@@ -312,7 +312,7 @@ def _each_disk(folder: Path, scene: Scene, books: Sequence[Book], replicas: int)
     return Verdict("a replica's disk alone has the acknowledged rows, no other (V4)", looked, (*wrong, *found))
 
 
-def judge_disks(books: Sequence[Book], held: Sequence[Sequence[Rows]]) -> tuple[int, list[str]]:
+def judge_disks(books: Sequence[ExpectedRows], held: Sequence[Sequence[Rows]]) -> tuple[int, list[str]]:
     """How many rows there are, and what is wrong with them. `held`: by tablet, the rows of each of its replicas; the
     first ones of all tablets must be what was written, and so must the second ones, and so on."""
     rows = sum(len(one.k) for replicas in held for one in replicas)

@@ -15,7 +15,7 @@ from nyala.replica.client import Client, ScanSpec, SessionWriter, TableHandle, w
 from nyala.replica.rows import Column, ColumnType, PartitionSpec, RowOp, TableSchema
 from nyala.replica.types import Code, Refused
 
-from .book import FRESH, KEYS_MAX, TOGGLES, Book, Rows, Versions, compare, dangling, link_of, text_of
+from .expected_rows import FRESH, KEYS_MAX, TOGGLES, ExpectedRows, Rows, Versions, compare, dangling, link_of, text_of
 
 TABLE = "chaos"
 SCHEMA = TableSchema(
@@ -71,7 +71,7 @@ class Writer:
     """One thread: each batch inserts rows, changes some, inserts or deletes some again; strict about every answer."""
 
     def __init__(self, client: Client, handle: TableHandle, number: int, seed: int, stop: threading.Event) -> None:
-        self.book = Book(number)
+        self.book = ExpectedRows(number)
         self.batches = 0
         self.rows = 0
         self.unknown = 0
@@ -160,7 +160,7 @@ class Writer:
 class Reader:
     """One thread: complete scans, strong ones and snapshots in turn, each compared with the books as they were."""
 
-    def __init__(self, client: Client, handle: TableHandle, books: list[Book], stop: threading.Event) -> None:
+    def __init__(self, client: Client, handle: TableHandle, books: list[ExpectedRows], stop: threading.Event) -> None:
         self.reads = 0
         self.refused = 0
         """Scans that were given up; nothing was read."""
@@ -218,7 +218,7 @@ class Reader:
             self.faults.append(text)
 
 
-def judge(books: list[Book], before: list[Versions], after: list[Versions], rows: Rows) -> list[str]:
+def judge(books: list[ExpectedRows], before: list[Versions], after: list[Versions], rows: Rows) -> list[str]:
     """Everything that is wrong with one scan; a strong one reads its tablets one after the other, later ones later."""
     wrong = [w for book, b, a in zip(books, before, after, strict=True) for w in compare(book, b, a, rows)]
     if len(foreign := rows.k[rows.k >= len(books) << 32]):

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from nyala.infra.chaos.book import TOGGLES, Book, link_of, text_of
 from nyala.infra.chaos.disks import Rotten, blocks_in_use, flip_block, judge_rot, read_log, read_rows
+from nyala.infra.chaos.expected_rows import TOGGLES, ExpectedRows, link_of, text_of
 from nyala.infra.chaos.verify import judge_disks, verify_rot
 from nyala.infra.chaos.workload import SCHEMA
 from nyala.replica.fs import RealDisk
@@ -26,7 +26,7 @@ class RestingTablet:
 
     def __init__(self, root: Path) -> None:
         format_root(root, kind=KINDS["tablet-server"])
-        self.root, self.book = root, Book(0)
+        self.root, self.book = root, ExpectedRows(0)
         disk = RealDisk(root)
         made = superblock(SCHEMA)
         self.tablet_id = made.tablet_id

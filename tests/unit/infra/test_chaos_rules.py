@@ -15,9 +15,9 @@ import pytest
 from rich.console import Console
 
 from nyala.infra.chaos import Chaos, ChaosOptions, Event, Kind, Pace, Report, Verdict, aim, draw
-from nyala.infra.chaos.book import FRESH, TOGGLES, Book, Rows, compare, dangling, link_of, text_of
 from nyala.infra.chaos.cluster import Patient
 from nyala.infra.chaos.disks import leftovers, open_deleted_files
+from nyala.infra.chaos.expected_rows import FRESH, TOGGLES, ExpectedRows, Rows, compare, dangling, link_of, text_of
 from nyala.infra.chaos.logs import Logged, judge_appenders, judge_logs, judge_majority
 from nyala.infra.chaos.refusals import SETTLED_S, explains
 from nyala.infra.chaos.scene import Scene, ServerScene, TabletScene, trouble
@@ -63,11 +63,11 @@ def scene(
     return Scene(servers, (TabletScene("tablet-a", 3, {**whole, **(statuses or {})}),), master, copies)
 
 
-def written(book: Book, ordinals: list[int]) -> None:
+def written(book: ExpectedRows, ordinals: list[int]) -> None:
     book.acknowledged(ordinals, book.begin(ordinals))
 
 
-def rows_of(book: Book, versions: dict[int, int], **changed: dict[int, object]) -> Rows:
+def rows_of(book: ExpectedRows, versions: dict[int, int], **changed: dict[int, object]) -> Rows:
     """A scan that holds these versions by ordinal; `changed`: columns to falsify, by ordinal."""
     key = book.writer << 32
     told = [
@@ -172,7 +172,7 @@ def test_progress_is_seen_in_what_is_applied_and_copied_and_in_nothing_else() ->
 
 def test_books_find_rows_that_are_lost_old_doubled_foreign_or_falsified() -> None:
     """Goal: V4. Method: one planted fault at a time in a scan of ten rows; the true scan has none."""
-    book = Book(1)
+    book = ExpectedRows(1)
     first, second = TOGGLES, TOGGLES + FRESH
     written(book, [0, 1, first, first + 1, second])
     written(book, [1, first])
@@ -197,7 +197,7 @@ def test_books_find_rows_that_are_lost_old_doubled_foreign_or_falsified() -> Non
 
 def test_books_allow_what_was_under_way_and_what_is_in_doubt_and_nothing_else() -> None:
     """Goal: no false alarm, and no blind spot for it. Method: a scan amid a batch; a batch of unknown outcome."""
-    book = Book(0)
+    book = ExpectedRows(0)
     written(book, [0, TOGGLES])
     before = book.acked.copy()
     versions = book.begin([0, TOGGLES])
@@ -212,7 +212,7 @@ def test_books_allow_what_was_under_way_and_what_is_in_doubt_and_nothing_else() 
 
 def test_links_that_lead_nowhere_or_twice_to_one_key_are_found() -> None:
     """Goal: V5. Method: a chain of three, one without its middle, one with two heads."""
-    book = Book(0)
+    book = ExpectedRows(0)
     chain = {TOGGLES + FRESH * n: 1 for n in range(3)}
     first, middle, last = chain
     assert dangling(rows_of(book, chain)) == []
@@ -250,7 +250,7 @@ def test_refusal_that_no_trouble_explains_is_a_fault_of_writers_and_readers(code
     handle = TableHandle("id", "chaos", SCHEMA, PARTITION, 3, 0, 0, tablets=tablets)
     client: Any = Refusing(code)
     stop = threading.Event()
-    writer, reader = Writer(client, handle, 0, 1, stop), Reader(client, handle, [Book(0)], stop)
+    writer, reader = Writer(client, handle, 0, 1, stop), Reader(client, handle, [ExpectedRows(0)], stop)
     ordinals = writer._choose()
     assert not writer._write(client, ordinals, writer.book.begin(ordinals))
     assert (writer.unknown, bool(writer.fault)) == (1, not explained)
@@ -471,7 +471,7 @@ def test_readings_of_logs_that_nobody_made_or_could_compare_are_wrong() -> None:
 def test_rows_of_each_replica_are_compared_with_what_was_written() -> None:
     """Goal: V4 of each disk. Method: two tablets, three replicas each, all with their rows; then one replica lacks a
     row, has an old one, or is missing; and nothing at all is read."""
-    book = Book(0)
+    book = ExpectedRows(0)
     written(book, [TOGGLES, TOGGLES + 1])
     written(book, [TOGGLES])
     here, there = rows_of(book, {TOGGLES: 2}), rows_of(book, {TOGGLES + 1: 1})
@@ -481,7 +481,7 @@ def test_rows_of_each_replica_are_compared_with_what_was_written() -> None:
         _, wrong = judge_disks([book], [[here, here, bad], [there] * 3])
         assert len(wrong) == 1 and says in wrong[0] and wrong[0].startswith("replicas 3")
     assert "no replica" in judge_disks([book], [[here], []])[1][0]
-    assert "nothing was verified" in judge_disks([Book(0)], [])[1][0]
+    assert "nothing was verified" in judge_disks([ExpectedRows(0)], [])[1][0]
 
 
 def test_leftovers_of_a_disk_are_named(tmp_path: Path) -> None:

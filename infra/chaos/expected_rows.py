@@ -39,7 +39,7 @@ def text_of(key: int, version: int) -> str:
 
 
 @dataclass
-class Book:
+class ExpectedRows:
     """One writer's. `acked` and `tried` by ordinal; a version in `doubts` may be there, now or later, or never.
 
     Concurrency: one writer; readers take copies, `tried` after what they read and `acked` before.
@@ -107,7 +107,7 @@ class Rows:
         return sums.hexdigest()
 
 
-def compare(book: Book, before: Versions, after: Versions, rows: Rows) -> list[str]:
+def compare(book: ExpectedRows, before: Versions, after: Versions, rows: Rows) -> list[str]:
     """What is wrong with a writer's rows in a scan that began after `before` was acknowledged, and whose end `after`
     had been tried: lost, doubled, old, never written, of another content."""
     mine = rows.k // KEYS_PER_WRITER == book.writer
@@ -134,7 +134,7 @@ def compare(book: Book, before: Versions, after: Versions, rows: Rows) -> list[s
     return wrong + _contents(book, keys, ordinals, versions, rows.link[mine], rows.v[mine])
 
 
-def _may_be(book: Book, before: Versions, after: Versions, seen: Versions, there: Any, odd: Any) -> Any:
+def _may_be(book: ExpectedRows, before: Versions, after: Versions, seen: Versions, there: Any, odd: Any) -> Any:
     """By ordinal: whether what was seen is possible."""
     within = (before <= seen) & (seen <= after)
     # A toggle is there at odd versions; absent, it may be at any even one within the bounds.
@@ -149,7 +149,7 @@ def _may_be(book: Book, before: Versions, after: Versions, seen: Versions, there
     return may
 
 
-def _contents(book: Book, keys: Any, ordinals: Any, versions: Any, links: Any, texts: Any) -> list[str]:
+def _contents(book: ExpectedRows, keys: Any, ordinals: Any, versions: Any, links: Any, texts: Any) -> list[str]:
     wrong = []
     for key, ordinal, version, link, text in zip(
         keys.tolist(), ordinals.tolist(), versions.tolist(), links.tolist(), texts.tolist(), strict=True
