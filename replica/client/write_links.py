@@ -18,7 +18,7 @@ from typing import Any
 import grpc
 from google.protobuf.message import DecodeError
 
-from nyala.replica.rpc import HEAD_BYTES, body_length, connection_to, frame, pb, raise_if_error, tend
+from nyala.replica.rpc import HEAD_BYTES, body_length, connection_to, frame, pb, raise_if_error, set_keep_alive
 from nyala.replica.types import Address, Applied, Code, Refused, limits
 
 from .retry import NO_ANSWER, refusal_of_rpc_error
@@ -369,7 +369,7 @@ def _connected(address: Address, granted: pb.OpenWritesReply, deadline: float) -
     left = min(_CONNECT_S, max(0.001, deadline - time.monotonic()))
     sock = connection_to(address, granted.port, left)
     try:
-        tend(sock, _SILENCE_MS)
+        set_keep_alive(sock, _SILENCE_MS)
         sock.sendall(frame(granted.ticket))
         if sock.recv(HEAD_BYTES, socket.MSG_WAITALL) != frame(b""):
             raise ConnectionError("the server did not take the ticket")

@@ -8,7 +8,7 @@ from .channel import (
     COPY_CHANNEL_OPTIONS,
     ONCE_CHANNEL_OPTIONS,
     SERVER_OPTIONS,
-    tend,
+    set_keep_alive,
 )
 from .checked_server import Context, RequestChecks, checked_request, new_server
 from .connections import accept_on, async_channel_to, async_connection_to, channel_to, connection_to, listen_on
@@ -119,8 +119,8 @@ __all__ = [
     "row_errors_to_pb",
     "schema_from_pb",
     "schema_to_pb",
+    "set_keep_alive",
     "source_from_pb",
     "source_to_pb",
-    "tend",
     "wire_fields",
 ]

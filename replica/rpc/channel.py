@@ -61,7 +61,7 @@ SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
 )
 
 
-def tend(sock: Any, silence_ms: int) -> None:
+def set_keep_alive(sock: Any, silence_ms: int) -> None:
     """What every connection of our own asks of the kernel; nothing if it is not TCP.
 
     No small message waits for the acknowledgement of the one before it, 40 ms where the other end says nothing. asyncio

@@ -11,7 +11,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from nyala.replica.rpc import count_fields, frame_parts, pb, tend
+from nyala.replica.rpc import count_fields, frame_parts, pb, set_keep_alive
 from nyala.replica.transport import CLIENTS, Arrivals, FrameReader, MicrotaskQueue, Share, Taker, address_of
 from nyala.replica.types import Refused, limits
 
@@ -112,7 +112,7 @@ class WriteLink(FrameReader):
         if self._links.closed:
             self.abort()
             return
-        tend(transport.get_extra_info("socket"), _SILENCE_MS)
+        set_keep_alive(transport.get_extra_info("socket"), _SILENCE_MS)
         self.share = self._links.share
         self._links.opened(self, address_of(transport.get_extra_info("peername")))
         self._write(pb.ReplyBundle())

@@ -13,7 +13,7 @@ from nyala.replica.rpc import (
     frame_parts,
     pb,
     pb_grpc,
-    tend,
+    set_keep_alive,
 )
 from nyala.replica.types import Address, Code, Refused
 
@@ -53,7 +53,7 @@ class Link(asyncio.Protocol):
         """[asyncio] Ready to write."""
         self._transport = transport  # type: ignore[assignment]
         transport.set_write_buffer_limits(high=self._options.link_buffer_bytes)  # type: ignore[attr-defined]
-        tend(transport.get_extra_info("socket"), self._options.silence_ms)
+        set_keep_alive(transport.get_extra_info("socket"), self._options.silence_ms)
         self.writable = True
 
     def data_received(self, data: bytes) -> None:

@@ -12,7 +12,7 @@ import secrets
 import socket
 from collections.abc import Callable
 
-from nyala.replica.rpc import accept_on, counted_host, tend
+from nyala.replica.rpc import accept_on, counted_host, set_keep_alive
 from nyala.replica.types import limits
 
 from .frame_reader import Arrivals, FrameReader
@@ -168,7 +168,7 @@ class _Incoming(FrameReader):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """[asyncio] Somebody connected."""
         super().connection_made(transport)
-        tend(transport.get_extra_info("socket"), self._listener.silence_ms())
+        set_keep_alive(transport.get_extra_info("socket"), self._listener.silence_ms())
         self._listener.accepted(self, address_of(transport.get_extra_info("peername")))
 
     def connection_lost(self, exc: Exception | None) -> None:

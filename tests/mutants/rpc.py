@@ -110,7 +110,7 @@ MUTANTS = (
         rows="none",
         test="tests/unit/transport/test_peer_streams.py::test_small_answers_on_a_connection_do_not_wait_for_one_another",
         file="replica/rpc/channel.py",
-        function="tend",
+        function="set_keep_alive",
         before="""
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         """,

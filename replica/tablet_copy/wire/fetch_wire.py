@@ -12,7 +12,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from nyala.replica.rpc import HEAD_BYTES, body_length, frame, tend
+from nyala.replica.rpc import HEAD_BYTES, body_length, frame, set_keep_alive
 from nyala.replica.types import Code, Refused, limits
 
 MESSAGE_BYTES_MAX = limits.REQUESTS["FetchRequest"].bytes_max
@@ -26,7 +26,7 @@ def be_patient(sock: socket.socket, patience_s: int) -> None:
     limit = struct.pack("@ll", patience_s, 0)
     for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
         sock.setsockopt(socket.SOL_SOCKET, option, limit)
-    tend(sock, 1000 * patience_s)
+    set_keep_alive(sock, 1000 * patience_s)
 
 
 def send_message(sock: socket.socket, message: Any, *, bytes_follow: bool = False) -> None:
