@@ -23,7 +23,7 @@ from .instance import (
 from .real import RealDisk
 from .root_lock import LOCK_NAME, RootLock, lock_root, lock_stopped
 from .supervised import say_ready, when_parent_ends
-from .trouble import trouble, want
+from .trouble import exhausted, trouble
 
 __all__ = [
     "CRASH_EXIT_CODE",
@@ -39,6 +39,7 @@ __all__ = [
     "Instance",
     "RealDisk",
     "RootLock",
+    "exhausted",
     "format_directory",
     "join_cluster",
     "keep_instance",
@@ -52,6 +53,5 @@ __all__ = [
     "say_ready",
     "take_over",
     "trouble",
-    "want",
     "when_parent_ends",
 ]

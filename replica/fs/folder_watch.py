@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from nyala.replica.types import DiskFailure
 
 from .real import RealDisk
-from .trouble import want
+from .trouble import exhausted
 
 
 class FolderWatch:
@@ -30,7 +30,7 @@ class FolderWatch:
         try:
             found = os.stat(self._disk.real_path(folder))
         except OSError as error:
-            if want(error) is not None:
+            if exhausted(error) is not None:
                 return self._known.get(folder)  # nobody can tell just now
             return None
         return found.st_dev, found.st_ino

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from nyala.replica.types import CrashPoints, DiskFailure, Refused, check
 
-from .trouble import trouble, want
+from .trouble import exhausted, trouble
 
 _UNREADABLE = {errno.EIO, errno.EUCLEAN, errno.EBADMSG}
 """What a file's own trouble looks like where a socket may have its own; a TCP socket has none of these."""
@@ -116,7 +116,7 @@ class RealFile:
         try:
             return os.sendfile(fd, self._fd, byte_offset, length_bytes)
         except OSError as error:
-            if want(error) is not None and error.errno not in (errno.EAGAIN, errno.ENOBUFS):
+            if exhausted(error) is not None and error.errno not in (errno.EAGAIN, errno.ENOBUFS):
                 raise trouble(error, "send", self._path) from error
             if error.errno in _UNREADABLE:
                 raise DiskFailure("the disk failed", action="send", path=self._path, cause=str(error)) from error

@@ -20,7 +20,7 @@ _NO_MEMORY = "there is no memory left: give the host more, or this server less (
 _NO_THREAD = "no thread can be started: raise the limits of processes and threads (ulimit -u, pids.max)"
 
 
-def want(error: BaseException) -> ResourcesExhausted | None:
+def exhausted(error: BaseException) -> ResourcesExhausted | None:
     """Which resource is exhausted, if that is all that `error` says; None if something else is wrong.
 
     A MemoryError is one, Arrow's too, and so is a thread that cannot be started.
@@ -34,13 +34,13 @@ def want(error: BaseException) -> ResourcesExhausted | None:
     if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
         return ResourcesExhausted(_NO_THREAD, cause=str(error))
     if isinstance(error, DiskFailure) and error.__cause__ is not None:
-        return want(error.__cause__)
+        return exhausted(error.__cause__)
     return None
 
 
 def trouble(error: OSError | MemoryError, action: str, path: str) -> ReplicaError:
     """The project's word for what a call to the host raised, other than a file that is not there, or is."""
-    wanted = want(error)
+    wanted = exhausted(error)
     if wanted is not None:
         return ResourcesExhausted(wanted.what, action=action, path=path, cause=str(error))
     number = error.errno if isinstance(error, OSError) else None

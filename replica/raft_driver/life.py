@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nyala.replica.fs import want
+from nyala.replica.fs import exhausted
 from nyala.replica.types import Code, Corruption, DiskFailure, InvariantViolation, Refused, check
 
 from .status import PHASE_MOVES, Phase
@@ -54,7 +54,7 @@ class Life:
         """
         if self.phase is Phase.STOPPED or self.phase is Phase.FAILED:
             return
-        wanted = None if _is_fatal(error) else want(error)
+        wanted = None if _is_fatal(error) else exhausted(error)
         if wanted is not None:
             self.error, self.starved = str(wanted), True
             self.end(Phase.STOPPED, Code.NOT_READY, self.error)
@@ -75,7 +75,7 @@ class Life:
 
     def fail_at_entry(self, index: int, error: BaseException) -> None:
         """Applying an entry raised: a defect, which every replica has, unless the error says damage or trouble here."""
-        other = isinstance(error, Corruption) or _is_fatal(error) or want(error) is not None
+        other = isinstance(error, Corruption) or _is_fatal(error) or exhausted(error) is not None
         if self.phase is not Phase.STOPPED and not other:
             self.failed_index = index
         self.fail(error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nyala.replica.fs import want
+from nyala.replica.fs import exhausted
 from nyala.replica.types import Code, Entry, Refused
 from nyala.replica.wal import Log
 
@@ -49,7 +49,7 @@ class Loader:
                 return
             if isinstance(result, Refused) and result.code is Code.NOT_FOUND:
                 result = []  # log GC was faster: the core will see it and ask for a copy
-            if isinstance(result, BaseException) and want(result) is not None:
+            if isinstance(result, BaseException) and exhausted(result) is not None:
                 self.missed = True  # the executor lets the core ask for them again
                 return
             if isinstance(result, BaseException):

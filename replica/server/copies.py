@@ -12,7 +12,7 @@ import grpc
 import grpc.aio
 
 from nyala.replica.consensus_metadata import ConsensusMeta
-from nyala.replica.fs import want
+from nyala.replica.fs import exhausted
 from nyala.replica.raft import CopyNeeded
 from nyala.replica.rpc import address_to_pb, error_from_pb, opid_to_pb, pb, pb_grpc
 from nyala.replica.tablet import Superblock
@@ -155,7 +155,7 @@ class CopyJobs:
             _log.warning("%s tablet copy failed: %s", prefix, job.error)
             await self._settle(hosted)
         except Exception as error:  # noqa: BLE001 - the root of the job's task
-            wanted = want(error)
+            wanted = exhausted(error)
             if wanted is None:
                 manager.on_fatal(error)
                 return

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from nyala.replica.fs import want
+from nyala.replica.fs import exhausted
 from nyala.replica.types import Corruption, DiskFailure, InvariantViolation, Refused, may_pass, started_pool
 
 from .allocator import give_back_free_memory
@@ -182,7 +182,7 @@ class Maintenance:
                 self._manager.damaged(hosted, error)
                 return None
             except (OSError, MemoryError, RuntimeError) as error:
-                wanted = want(error)
+                wanted = exhausted(error)
                 if wanted is None:
                     raise
                 _log.warning("T %s P %s maintenance waits: %s", hosted.tablet_id, self._manager.uuid, wanted)

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from nyala.replica.consensus_metadata import ConsensusMeta
-from nyala.replica.fs import want
+from nyala.replica.fs import exhausted
 from nyala.replica.raft import AppendEntries, Message, RaftOptions
 from nyala.replica.raft_driver import Phase, Replica
 from nyala.replica.tablet import Superblock
@@ -192,7 +192,7 @@ class TabletManager:
             self.on_fatal(error)
             raise
         except (OSError, MemoryError, RuntimeError) as error:
-            raise want(error) or error from error
+            raise exhausted(error) or error from error
 
     # ------------------------------------------------------------------------------------------------------- look-up
 

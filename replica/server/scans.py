@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from nyala.replica.fs import want
+from nyala.replica.fs import exhausted
 from nyala.replica.raft_driver import Replica
 from nyala.replica.rows import CHECKSUM_DEFINITION
 from nyala.replica.rpc import CallBounds, CallsUnderWay, pb, predicates_from_pb
@@ -113,7 +113,7 @@ class Scans:
                 self._damaged(hosted, error)
                 raise
             except (OSError, MemoryError) as error:
-                raise want(error) or error from error
+                raise exhausted(error) or error from error
             finally:
                 caller.leave()
 

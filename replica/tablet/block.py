@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from nyala.replica.fs import want
+from nyala.replica.fs import exhausted
 from nyala.replica.rows import TableSchema
 from nyala.replica.types import Corruption, Disk, check
 
@@ -103,7 +103,7 @@ class Block:
                 batch = reader.get_batch(0)
             self.sidecar = read_sidecar(disk, info)
         except (OSError, MemoryError, pa.ArrowException, ValueError, KeyError) as e:
-            wanted = want(e)
+            wanted = exhausted(e)
             if wanted is not None:  # no map, no file, no memory: the block is as good as before
                 raise wanted from e
             raise Corruption("a block cannot be read", block=info.name, reason=str(e)) from e

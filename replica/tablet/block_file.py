@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from nyala.replica.fs import want
+from nyala.replica.fs import exhausted
 from nyala.replica.rows import TableSchema
 from nyala.replica.types import MAX_HYBRID_TIME, Corruption, Disk, DiskFailure, Refused, new_uuid
 
@@ -43,7 +43,7 @@ def data_trouble(path: str) -> Iterator[None]:
     try:
         yield
     except DiskFailure as e:
-        wanted = want(e)
+        wanted = exhausted(e)
         if wanted is not None:
             raise wanted from e
         raise Corruption("a block's file cannot be read or written", path=path, reason=str(e)) from e

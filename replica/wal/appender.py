@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import google_crc32c
 
-from nyala.replica.fs import want
+from nyala.replica.fs import exhausted
 from nyala.replica.types import Code, Disk, InvariantViolation, OpId, Refused, may_pass
 
 from .format import Header, encode_tail
@@ -70,7 +70,7 @@ class Appender:
         try:
             parts, lengths = _gather(slots, segment.number)
         except MemoryError as error:  # nothing is written yet
-            raise want(error) or error from error
+            raise exhausted(error) or error from error
         stated = any(encoded.has_run for slot in slots for encoded in slot.encoded)
         if stated:
             lengths[-1] += STATEMENT_BYTES

@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 
-from nyala.replica.fs import want
+from nyala.replica.fs import exhausted
 from nyala.replica.types import (
     Code,
     Disk,
@@ -239,7 +239,7 @@ class Log:
             try:
                 thread.start()
             except RuntimeError as error:
-                raise want(error) or error from error
+                raise exhausted(error) or error from error
             self._thread = thread
 
     def _run(self) -> None:

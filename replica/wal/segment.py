@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from nyala.replica.fs import want
+from nyala.replica.fs import exhausted
 from nyala.replica.types import Disk, DiskFile, OpId, Refused
 
 from .format import Header, decode_header, encode_block, encode_header, new_marker
@@ -41,7 +41,7 @@ class ActiveSegment:
         try:
             block = encode_block(self.header, self.written_bytes, count, parts, length_bytes, stated=stated)
         except MemoryError as error:  # nothing is written yet
-            raise want(error) or error from error
+            raise exhausted(error) or error from error
         try:
             self._file.pwritev(block, self.written_bytes)
         except Refused:

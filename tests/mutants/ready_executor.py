@@ -91,7 +91,7 @@ MUTANTS = (
         test="tests/unit/raft_driver/test_host_want.py::test_entries_that_cannot_be_read_back_just_now_are_read_later",
         file="replica/raft_driver/loader.py",
         function="Loader.load.loaded",
-        before="if isinstance(result, BaseException) and want(result) is not None:",
+        before="if isinstance(result, BaseException) and exhausted(result) is not None:",
         after="if result is None:",
     ),
     Mutant(
@@ -166,7 +166,7 @@ MUTANTS = (
         ),
         file="replica/raft_driver/life.py",
         function="Life.fail",
-        before="wanted = None if _is_fatal(error) else want(error)",
+        before="wanted = None if _is_fatal(error) else exhausted(error)",
         after="wanted = None",
     ),
     Mutant(

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from nyala.replica.fs import RealDisk, trouble, want
+from nyala.replica.fs import RealDisk, exhausted, trouble
 from nyala.replica.types import (
     Code,
     DiskFailure,
@@ -40,13 +40,13 @@ def test_errno_is_told_as_what_it_is(name: str) -> None:
     assert ("data/f" in str(told), "open" in str(told)) == (True, True)
     if name in WANTS:
         assert isinstance(told, ResourcesExhausted) and told.code is Code.OVERLOADED
-        assert may_pass(told) and want(os_error(name)) is not None
+        assert may_pass(told) and exhausted(os_error(name)) is not None
         assert any(word in str(told) for word in ("ulimit -n", "fs.file-max", "vm.max_map_count", "limits")), told
         failed = DiskFailure("a sync failed")
         failed.__cause__ = os_error(name)
-        assert want(failed) is not None and not may_pass(failed)
+        assert exhausted(failed) is not None and not may_pass(failed)
     else:
-        assert type(told) is OTHERS[name] and want(told) is want(os_error(name)) is None
+        assert type(told) is OTHERS[name] and exhausted(told) is exhausted(os_error(name)) is None
         assert may_pass(told) == (name in ("ENOSPC", "EDQUOT"))
 
 
@@ -58,10 +58,10 @@ def test_want_of_memory_or_of_a_thread_is_one_and_a_bug_is_none() -> None:
         pa.ArrowMemoryError("malloc of size 10 failed"),
         RuntimeError("can't start new thread"),
     ):
-        found = want(error)
+        found = exhausted(error)
         assert found is not None and found.code is Code.OVERLOADED
     for other in (RuntimeError("else"), ValueError("x"), Refused(Code.OVERLOADED, "the queue is full"), KeyError("k")):
-        assert want(other) is None and not may_pass(other)
+        assert exhausted(other) is None and not may_pass(other)
 
 
 CALLS: dict[str, tuple[str, Callable[[RealDisk], Any]]] = {
@@ -153,7 +153,7 @@ def test_sync_that_fails_is_a_failing_disk_whatever_the_host_wants(name: str, tm
     disk.fail_on("datasync", "*", name)
     with pytest.raises(DiskFailure) as failed:
         file.datasync()
-    assert want(failed.value) is not None
+    assert exhausted(failed.value) is not None
     file.datasync()
 
 

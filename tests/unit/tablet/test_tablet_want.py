@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from nyala.replica.fs import want
+from nyala.replica.fs import exhausted
 from nyala.replica.rows import RowOp
 from nyala.replica.tablet import Superblock, Tablet, resolve, verify_pieces
 from nyala.replica.types import Code, Corruption, OpId, Refused, ReplicaError, ResourcesExhausted
@@ -163,7 +163,7 @@ def test_entry_that_meets_a_want_has_no_result_and_is_applied_by_the_next_object
         given = [{"op": 1, "offset": 99_000 + k, "k": k, "v": 0, "s": "x", "r": 0} for k in range(5)]
         with pytest.raises(ReplicaError) as raised:
             tablet.apply([write_entry(6, INT_SCHEMA, NAMES, given)])
-    assert want(raised.value) is raised.value and tablet.applied_opid == OpId(1, 5)
+    assert exhausted(raised.value) is raised.value and tablet.applied_opid == OpId(1, 5)
     again = Tablet.open(disk, Superblock.load(disk, tablet.tablet_id))
     again.apply([write_entry(6, INT_SCHEMA, NAMES, given)])
     assert again.applied_opid == OpId(1, 6)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import google_crc32c
 import pytest
 
-from nyala.replica.fs import want
+from nyala.replica.fs import exhausted
 from nyala.replica.types import DiskFailure, OpId, Refused, ResourcesExhausted
 from nyala.replica.wal import Log, inspect_log, verify_segment
 from nyala.replica.wal.recovery import TEMP_NAME
@@ -254,7 +254,7 @@ def test_append_that_cannot_be_serialised_for_want_of_memory_ends_the_log_and_no
         patch.setattr(google_crc32c, "value", no_memory)
         with pytest.raises(MemoryError):
             log.append([one], Outcomes())
-    assert isinstance(log.failure, MemoryError) and want(log.failure) is not None
+    assert isinstance(log.failure, MemoryError) and exhausted(log.failure) is not None
     with pytest.raises(MemoryError):
         log.append([one], Outcomes())
     log.close()
