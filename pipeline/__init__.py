@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from .publish import PublishFailed, RowMisfit, RowPublisher
     from .rebalance import RebalanceOptions, Rebalancer
     from .row_schema import encode_key, key_schema_json, row_schema_json
+    from .run_queries import run_decisions, run_ingest
     from .session import spark_session
     from .source_lag import LAG_TIMEOUT_S, SourceLag, source_lags
     from .submit import submit_command, submit_environment
     from .supervise import RestartOptions, Trouble, restart_options, run_with_restarts, trouble_after
-    from .together import run_decisions, run_ingest
     from .topics import TopicIdentity, Topics, dead_letter_topic, writes_topic
     from .verify import read_checksums
 
@@ -107,7 +107,7 @@ _HOMES = {
     ".source_lag": "LAG_TIMEOUT_S SourceLag source_lags",
     ".submit": "submit_command submit_environment",
     ".supervise": "RestartOptions Trouble restart_options run_with_restarts trouble_after",
-    ".together": "run_decisions run_ingest",
+    ".run_queries": "run_decisions run_ingest",
     ".topics": "TopicIdentity Topics dead_letter_topic writes_topic",
     ".verify": "read_checksums",
 }
