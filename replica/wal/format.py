@@ -2,7 +2,7 @@
 
 The header is fastavro's own. A block is one group commit: the number of entries and of bytes as Avro longs, the
 entries, the file's sync marker. The last entry may end in a statement of zero sectors (zeros.py). An entry's payload is
-never copied into another buffer when it is large.
+never copied into another buffer when it is large. The small records beside the segments are sealed with a CRC.
 """
 
 from __future__ import annotations
@@ -48,6 +48,18 @@ _BEFORE_PAYLOAD = ("term", "index", "kind", "hybrid_time", "schema_id", "flags",
 _SHORT_LONGS = [bytes([2 * value]) for value in range(64)]
 _IDENTITY = struct.Struct("<qqiqiiIQ")
 _SEGMENT = struct.Struct("<Q")
+_SEAL = struct.Struct("<I")
+
+
+def seal(body: bytes) -> bytes:
+    """`body` and its CRC-32C, for a small file that is replaced in one step."""
+    return body + _SEAL.pack(google_crc32c.value(body))
+
+
+def unseal(data: bytes) -> bytes | None:
+    """The body of what `seal` made; None if it does not read back."""
+    body = data[: -_SEAL.size]
+    return body if seal(body) == data else None
 
 
 def _head_schema() -> Any:

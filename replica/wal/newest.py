@@ -12,9 +12,9 @@ import struct
 from collections.abc import Iterable
 from typing import NamedTuple
 
-import google_crc32c
-
 from nyala.replica.types import ZERO_OPID, Corruption, Disk, OpId
+
+from .format import seal, unseal
 
 NEWEST_NAME = ".newest-segment"
 """Never listed: who counts or copies segments has nothing to do with it. A log of an earlier build has none."""
@@ -23,8 +23,7 @@ _NUMBER_ONLY = b"NYLANW01"
 _MAGIC = b"NYLANW02"
 _NUMBER_BODY = struct.Struct("<8sq")
 _BODY = struct.Struct("<8sqqqq")
-_CRC = struct.Struct("<I")
-"""Over all before it, in every version: so a record of a later build can be told from a damaged one."""
+"""Sealed, as in every version: so a record of a later build can be told from a damaged one."""
 _GIVE_UP = f"If no other server has the tablet, remove {NEWEST_NAME} beside the segments to "
 
 
@@ -43,7 +42,7 @@ class Newest(NamedTuple):
 def save_newest(disk: Disk, folder: str, newest: Newest) -> None:
     """Durable on return."""
     body = _BODY.pack(_MAGIC, newest.number, newest.length_bytes, *newest.last)
-    disk.replace(f"{folder}/{NEWEST_NAME}", body + _CRC.pack(google_crc32c.value(body)))
+    disk.replace(f"{folder}/{NEWEST_NAME}", seal(body))
 
 
 def read_newest(disk: Disk, folder: str) -> Newest:
@@ -56,8 +55,7 @@ def read_newest(disk: Disk, folder: str) -> Newest:
         data = disk.read(path)
     except FileNotFoundError:
         return Newest()
-    body, crc = data[: -_CRC.size], data[-_CRC.size :]
-    if len(crc) == _CRC.size and _CRC.unpack(crc)[0] == google_crc32c.value(body):
+    if (body := unseal(data)) is not None:
         if body.startswith(_MAGIC) and len(body) == _BODY.size:
             _, number, length_bytes, term, index = _BODY.unpack(body)
             return Newest(number, length_bytes, OpId(term, index))

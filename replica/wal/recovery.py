@@ -7,11 +7,19 @@ import re
 import struct
 from dataclasses import dataclass, field, replace
 
-import google_crc32c
-
 from nyala.replica.types import Corruption, Disk, Entry, OpId
 
-from .format import HEADER_BYTES_MAX, MARKER_BYTES, Header, decode_entry, decode_header, encode_block, encode_long
+from .format import (
+    HEADER_BYTES_MAX,
+    MARKER_BYTES,
+    Header,
+    decode_entry,
+    decode_header,
+    encode_block,
+    encode_long,
+    seal,
+    unseal,
+)
 from .index import LogIndex, Written
 from .last_block import write_last_block_again
 from .newest import Newest, need_newest, read_newest, save_newest
@@ -23,7 +31,6 @@ WITHHELD_NAME = "withheld"
 """Mark left beside the segments: a group commit at the end was damaged, its last OpId may have been acknowledged."""
 _WITHHELD_MAGIC = b"NYLAWH01"
 _WITHHELD = struct.Struct("<8sqq")
-_CRC = struct.Struct("<I")
 _NAME = re.compile(r"^wal-(\d{9,})$")
 TEMP_NAME = ".next-segment.tmp"
 """Where the next segment is preallocated; never listed, reused or removed at opening."""
@@ -248,7 +255,7 @@ def _rewrite_end(disk: Disk, path: str, header: Header, damage: Damage) -> None:
 def _save_withheld(disk: Disk, folder: str, withheld: OpId) -> None:
     """Before the end is cut: a second start must know of it too."""
     body = _WITHHELD.pack(_WITHHELD_MAGIC, withheld.term, withheld.index)
-    disk.replace(f"{folder}/{WITHHELD_NAME}", body + _CRC.pack(google_crc32c.value(body)))
+    disk.replace(f"{folder}/{WITHHELD_NAME}", seal(body))
 
 
 def read_withheld(disk: Disk, folder: str) -> OpId | None:
@@ -256,9 +263,8 @@ def read_withheld(disk: Disk, folder: str) -> OpId | None:
     path = f"{folder}/{WITHHELD_NAME}"
     if not disk.exists(path):
         return None
-    data = disk.read(path)
-    body = data[: _WITHHELD.size]
-    if len(data) != _WITHHELD.size + _CRC.size or _CRC.unpack(data[_WITHHELD.size :])[0] != google_crc32c.value(body):
+    body = unseal(disk.read(path))
+    if body is None or len(body) != _WITHHELD.size:
         raise Corruption("the mark of a withheld entry does not read back", path=path)
     magic, term, index = _WITHHELD.unpack(body)
     if magic != _WITHHELD_MAGIC:
