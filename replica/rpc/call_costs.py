@@ -44,8 +44,8 @@ def reply_bytes(method: str, request: Message, size_bytes: int) -> int:
     """The longest reply to be expected. Only a page may be longer, and is charged then: one item may be so long."""
     bound = limits.REQUESTS[method]
     if bound.reply_item_bytes:
-        few = type(bound)(0).reply_bytes
-        return min(bound.reply_bytes, few + _items(bound, request, size_bytes) * bound.reply_item_bytes)
+        items = _items(bound, request, size_bytes)
+        return min(bound.reply_bytes, limits.REPLY_SHORT_BYTES + items * bound.reply_item_bytes)
     if _is_paged(request.DESCRIPTOR):
         return min(bound.reply_bytes, max(page_bytes(getattr(request, _PAGE_FIELD)), limits.REPLY_PAGE_BYTES_MIN))
     return bound.reply_bytes

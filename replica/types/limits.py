@@ -307,6 +307,12 @@ COPY_FETCHES_MAX = COPY_SESSIONS_MAX * COPY_FETCHES_PER_SESSION_MAX
 COPY_SESSION_TTL_US = 60 * 1_000_000
 
 
+REQUEST_FIELD_BYTES = 256
+"""Memory for one field of a message that is parsed and not yet handled."""
+REPLY_SHORT_BYTES = 16 << 10
+"""A reply that holds no list, or an empty one."""
+
+
 class RequestBound(NamedTuple):
     """What one call may cost its receiver. The first two are held before the request is parsed.
 
@@ -323,7 +329,7 @@ class RequestBound(NamedTuple):
     fields_max: int = 200
     """Fields on the wire, those of nested messages counted as far as they or their parts may repeat."""
     memory_factor: int = 4
-    field_bytes: int = 256
+    field_bytes: int = REQUEST_FIELD_BYTES
     """For one field: parsed, such as an empty message in a list, which is two bytes on the wire; and what the handler
     makes of it."""
     memory_base: int = 1 << 20
@@ -334,7 +340,7 @@ class RequestBound(NamedTuple):
     """The field that says how many items the request asks for: a number, or a list."""
     item_bytes: int = 0
     """What the handler makes of one item, beyond its bytes."""
-    reply_bytes: int = 16 << 10
+    reply_bytes: int = REPLY_SHORT_BYTES
     """The longest reply; of a stream, the longest of its messages. Nothing longer is sent."""
     reply_item_bytes: int = 0
     """The reply's bytes for one item, if it has no more than those; 0: any reply may have `reply_bytes`."""
@@ -348,8 +354,6 @@ class RequestBound(NamedTuple):
 
 REQUEST_SMALL_BYTES = 64 << 10
 """A request up to this length is parsed without a look at its fields: they cannot be many."""
-REQUEST_FIELD_BYTES = 256
-"""Memory for one field of a message that is parsed and not yet handled."""
 REPLY_COPIES = 2
 """Of a reply in memory: the message, and its bytes on the way out. Of a stream: one that is sent and the next one."""
 REPLY_PAGE_BYTES_MIN = (1 << 20) + (256 << 10)

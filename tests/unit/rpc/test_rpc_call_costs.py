@@ -238,7 +238,7 @@ def test_reply_is_foreseen_by_what_the_request_asks_for() -> None:
         kind = message_of(method)
         sizes = [reply_bytes(method, kind(limit_bytes=n), 10) for n in (1, limits.PAGE_BYTES, 4 << 20, 0)]
         assert sizes == [limits.REPLY_PAGE_BYTES_MIN] * 2 + [4 << 20, limits.PAGE_BYTES_MAX], method
-    few, bound = limits.RequestBound(0).reply_bytes, limits.REQUESTS["TabletService.Write"]
+    few, bound = limits.REPLY_SHORT_BYTES, limits.REQUESTS["TabletService.Write"]
     for rows, size, counted in ((0, 900, 0), (7, 900, 7), (10**9, 900, 100)):
         request = pb.WriteRequest(rows=rows)
         reply = few + counted * bound.reply_item_bytes
