@@ -46,10 +46,10 @@ class PeerServicer(pb_grpc.PeerServiceServicer):
 
         `on_heard(uuid, process)`: for each batch, empty ones too, before what it brings.
         `on_fatal` gets what `deliver` must not raise; the loop would only log it.
-        `microtasks`: of whoever answers; what a
-        batch brings about is carried to its end before the next one is read. `check_caller(uuid, takeover)`:
-        Refused if that one must not be heard; asked for each link and each batch. `knows(uuid)`: whether that server is
-        in some config here, or named by the masters: links of those have a share of their own.
+        `microtasks`: of whoever answers; what a batch brings about is carried to its end before the next one is read.
+        `check_caller(uuid, takeover)`: Refused if that one must not be heard; asked for each link and each batch.
+        `knows(uuid)`: whether that server is in some config here, or named by the masters: links of those have a share
+        of their own.
         """
         self._uuid = local_uuid
         self._deliver = deliver
